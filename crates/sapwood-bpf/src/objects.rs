@@ -23,6 +23,9 @@ pub const BENCH_WRITES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-
 /// The same of names below stored ones.
 pub const BENCH_CLOSEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-closest.bpf.o"));
 
+/// The same of keys of one length, up to 4,096 bytes.
+pub const BENCH_LONG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-long.bpf.o"));
+
 /// Programs that look at the keys of a commit.
 pub const BENCH_STORE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-store.bpf.o"));
 
@@ -59,11 +62,29 @@ pub fn image_words(longest: usize) -> usize {
 /// When the key has more than [`KEY_MAX`] bytes.
 pub fn question(key: &[u8], expected: u64, image: usize) -> impl Iterator<Item = u64> {
     assert!(key.len() <= KEY_MAX, "a key of {} bytes", key.len());
-    let mut bytes = [0; KEY_MAX + 2];
-    bytes[0] = key.len() as u8;
-    bytes[1..=key.len()].copy_from_slice(key);
+    let bytes = key_image(key, 0);
     let word = move |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[8 * at + i]));
     std::iter::once(expected).chain((0..image).map(word))
+}
+
+/// A `struct sw_key`: of a key of up to [`KEY_MAX`] bytes, all of it; of a longer one, that its bytes
+/// lie in the arena from `at` on.
+///
+/// ```
+/// let image = sapwood_bpf::objects::key_image(b"who", 0);
+/// assert_eq!(image[..5], [3, b'w', b'h', b'o', 0]);
+/// ```
+pub fn key_image(key: &[u8], at: u64) -> [u8; 256] {
+    let mut image = [0; 256];
+    if key.len() <= KEY_MAX {
+        image[0] = key.len() as u8;
+        image[1..=key.len()].copy_from_slice(key);
+        return image;
+    }
+    image[0] = 255;
+    image[8..16].copy_from_slice(&at.to_ne_bytes());
+    image[16..24].copy_from_slice(&(key.len() as u64).to_ne_bytes());
+    image
 }
 
 /// A run of a program of [`BENCH_NAMES`], [`BENCH_WRITES`] or [`BENCH_PREFIXES`] over questions in

@@ -37,6 +37,12 @@
 //! predecessor and all), `kernel-hash` looks the five names up that the name and its parents are;
 //! the time that a program takes to cut the labels off is not counted.
 //!
+//! The cases `long-keys-64`, `-256`, `-1024`, `-4096`: keys of that many bytes, like paths, 64 MiB
+//! of them (131,072 at most); a thousand are asked for over and over. `lookup_ns` and `miss_ns` (one
+//! byte is another): each engine finds its key in memory as it takes it, and copies nothing.
+//! `copied_lookup_ns`: the key's bytes are copied from the kernel's memory first (`sw_key_memory`,
+//! `bpf_probe_read_kernel`). The hash table's keys are the bytes alone.
+//!
 //! The case `store`: a thousand keys get another value, by a transaction of a `UserStore`, or by
 //! one system call that updates a hash table (`kernel-hash`). `commit_visible_us`: by the clock,
 //! until the next run of a program sees all of it, which is asserted; `half_commits`: of the runs
@@ -99,6 +105,8 @@ mod closing;
 #[cfg(feature = "bpf")]
 mod forward;
 #[cfg(feature = "bpf")]
+mod long;
+#[cfg(feature = "bpf")]
 mod names;
 #[cfg(feature = "bpf")]
 mod prefixes;
@@ -135,7 +143,8 @@ fn ready() -> Result<(), String> {
 fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     let all = || {
         let maps = names::CASES.into_iter().chain(closest::CASES);
-        let maps = maps.chain(store::CASES).chain(prefixes::CASES);
+        let maps = maps.chain(store::CASES).chain(long::CASES);
+        let maps = maps.chain(prefixes::CASES);
         maps.chain(forward::CASES).chain(closing::CASES)
     };
     if !all().any(|case| options.wants_case(case)) {
@@ -146,6 +155,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     names::run(options, report)?;
     closest::run(options, report)?;
     store::run(options, report)?;
+    long::run(options, report)?;
     prefixes::run(options, report)?;
     forward::run(options, report)?;
     closing::run(options, report)

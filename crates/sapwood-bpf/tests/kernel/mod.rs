@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo, Words};
+use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo, Words, objects};
 
 pub const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 pub const WALK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
@@ -47,10 +47,7 @@ pub type Image = [u8; 256];
 /// The image of a short key.
 pub fn short(key: &[u8]) -> Image {
     assert!(key.len() <= SHORT_MAX, "a key of {} bytes", key.len());
-    let mut image = [0; 256];
-    image[0] = key.len() as u8;
-    image[1..=key.len()].copy_from_slice(key);
-    image
+    objects::key_image(key, 0)
 }
 
 /// A place in the arena for a long key.
@@ -80,11 +77,7 @@ impl Room {
         for (at, bytes) in bytes.chunks_exact(8).enumerate() {
             self.0.set(at, word(bytes, 0));
         }
-        let mut image = [0; 256];
-        image[0] = 255;
-        image[8..16].copy_from_slice(&(self.at() + from as u64).to_ne_bytes());
-        image[16..24].copy_from_slice(&(key.len() as u64).to_ne_bytes());
-        image
+        objects::key_image(key, self.at() + from as u64)
     }
 
     /// The key of an image, whose bytes a program has copied here if it is a long one.

@@ -1,9 +1,9 @@
-//! Many changes at once.
+//! Changes of many keys in one call.
 //!
-//! They are made one by one in the order given. In a large map, sixteen keys at a time, what the
-//! changes are going to read is fetched before them by interleaved descents, so that the cache
-//! misses of the sixteen overlap. The changes find their own way all the same: an earlier one may
-//! alter that of a later.
+//! The changes are made one by one, in the order given. In a large map, sixteen interleaved
+//! descents first fetch the cache lines that the next sixteen changes will read, so that their
+//! cache misses overlap. Each change still walks down by itself, because an earlier change may
+//! alter the path of a later one.
 
 use smallvec::SmallVec;
 
@@ -17,21 +17,21 @@ use super::shared::QpShared;
 use super::txn::QpTxn;
 use crate::{Error, Rejected};
 
-/// From this many entries on a map is so much larger than the caches that the descents beforehand
-/// pay. Measured over domain names: insertions gain nothing up to 200,000 entries and 30 % at a
-/// million.
+/// From this many entries on, a map is much larger than the caches, and the descents beforehand
+/// save time. Measured with domain names as keys, insertions gain nothing up to 200,000 entries,
+/// and 30 % at a million.
 const WARM_FROM: usize = 1 << 18;
 
-/// A map, as changes of many keys need it.
+/// What changes of many keys need of a map.
 pub(crate) trait Keys {
-    /// Reads what changes of these keys are going to read.
+    /// Fetches into the cache what changes of these keys will read.
     fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>);
     fn count(&self) -> usize;
     /// Returns whether the key was there.
     fn take(&mut self, key: &[u8]) -> Result<bool, Error>;
 }
 
-/// A map, as insertions of many entries need it.
+/// What insertions of many entries need of a map.
 pub(crate) trait Many<V: ?Sized + Value>: Keys {
     /// Inserts or replaces; returns whether the key is new.
     fn put<N: IntoValue<V>>(&mut self, key: &[u8], value: N) -> Result<bool, Rejected<V::Held>>
@@ -39,7 +39,7 @@ pub(crate) trait Many<V: ?Sized + Value>: Keys {
         V: Accepts<N>;
 }
 
-/// Fetches what changes of these keys read, if the map is large.
+/// Fetches into the cache what changes of these keys will read, if the map is large.
 #[inline]
 fn prepare<'k, T: Keys>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
     if map.count() >= WARM_FROM {
@@ -47,7 +47,7 @@ fn prepare<'k, T: Keys>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
     }
 }
 
-/// Inserts entries in order; returns how many were new.
+/// Inserts entries in order; returns how many keys are new.
 pub(crate) fn insert<
     V: ?Sized + Value + Accepts<N>,
     T: Many<V>,
@@ -61,10 +61,11 @@ pub(crate) fn insert<
     let mut new = 0;
     let mut group: SmallVec<[(K, N); LANES]> = SmallVec::new();
     loop {
-        // One at a time while the map is small; none is taken that is not needed yet.
+        // A small map takes one entry at a time, so no entry is taken before it is needed.
         let most = if map.count() < WARM_FROM { 1 } else { LANES };
         for entry in entries.by_ref().take(most) {
-            // The group ends with a key that will be rejected: what follows stays where it is.
+            // The group ends with a key that will be rejected; the entries that follow stay in the
+            // iterator.
             let last = entry.0.as_ref().len() > MAX_KEY;
             group.push(entry);
             if last {
@@ -122,17 +123,17 @@ impl<V: ?Sized + Value> Many<V> for QpMap<V> {
 }
 
 impl<V: ?Sized + Value> QpMap<V> {
-    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
+    /// Inserts or replaces many entries, in the order of the iterator; returns how many keys are
     /// new. Of equal keys, the last wins. Values that are replaced are dropped.
     ///
-    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes
-    /// less time: the cache misses of sixteen entries overlap.
+    /// The result is the same as that of single insertions. In a map of about 300,000 entries or
+    /// more it takes less time, because the cache misses of sixteen entries overlap.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value of the first entry that was
-    /// rejected. All entries before it are in the map, none after it. Those that follow a key that
-    /// is too long are still in the iterator; when the arena is full, up to 15 of them were taken
-    /// and are dropped.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] or [`Error::ArenaFull`], with the value of
+    /// the first entry that was rejected. All entries before it are in the map, none after it. If
+    /// the key was too long, the entries after it are still in the iterator. Otherwise, up to 15 of
+    /// them were taken from the iterator and are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpMap;
@@ -140,7 +141,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// assert_eq!(map.insert_many([("elm", 3), ("oak", 4), ("oak", 5)])?, 1);
     /// assert!(map.iter().map(|(_, tree)| *tree).eq([1, 3, 5]));
     ///
-    /// // Leaving out what cannot be inserted:
+    /// // Leaving out an entry that cannot be inserted:
     /// let long = "x".repeat(70_000);
     /// let mut entries = [("fir", 6), (&long, 7), ("yew", 8)].into_iter();
     /// let rejected = map.insert_many(entries.by_ref()).unwrap_err();
@@ -161,10 +162,11 @@ impl<V: ?Sized + Value> QpMap<V> {
 }
 
 impl<V: ?Sized + Value> QpMap<V> {
-    /// Removes many keys; returns how many were there. Their values are dropped;
-    /// [`remove`](Self::remove) returns them. Needs no memory.
+    /// Removes many keys and drops their values; returns how many keys were there. A removal needs
+    /// no memory. [`remove`](Self::remove) returns the value.
     ///
-    /// As [`insert_many`](Self::insert_many), this is quicker than single removals in a large map.
+    /// In a large map this is quicker than single removals, as [`insert_many`](Self::insert_many)
+    /// is quicker than single insertions.
     ///
     /// ```
     /// use sapwood::qp::QpMap;
@@ -208,16 +210,17 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Many<V> for QpTxn<'_, V> {
 
 #[cfg(feature = "std")]
 impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
-    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
+    /// Inserts or replaces many entries, in the order of the iterator; returns how many keys are
     /// new. Of equal keys, the last wins.
     ///
-    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes
-    /// less time: the cache misses of sixteen entries overlap.
+    /// The result is the same as that of single insertions. In a map of about 300,000 entries or
+    /// more it takes less time, because the cache misses of sixteen entries overlap.
     ///
     /// # Errors
     /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All
-    /// entries before it are in the transaction, none after it. Those that follow a key that is too
-    /// long are still in the iterator; else, up to 15 of them were taken and are dropped.
+    /// entries before it are in the transaction, none after it. If the key was too long, the
+    /// entries after it are still in the iterator. Otherwise, up to 15 of them were taken from the
+    /// iterator and are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpStore;
@@ -281,16 +284,18 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Many<V> for &QpShared<V> {
 
 #[cfg(feature = "std")]
 impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
-    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
+    /// Inserts or replaces many entries, in the order of the iterator; returns how many keys are
     /// new. Of equal keys, the last wins.
     ///
-    /// The result is that of single insertions, each at a moment of its own. In a map of some
-    /// 300,000 entries and more it takes less time: the cache misses of sixteen entries overlap.
+    /// The result is the same as that of single insertions. Each takes effect at a moment of its
+    /// own. In a map of about 300,000 entries or more they take less time, because the cache misses
+    /// of sixteen entries overlap.
     ///
     /// # Errors
     /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All
-    /// entries before it are in the map, none after it. Those that follow a key that is too long
-    /// are still in the iterator; else, up to 15 of them were taken and are dropped.
+    /// entries before it are in the map, none after it. If the key was too long, the entries after
+    /// it are still in the iterator. Otherwise, up to 15 of them were taken from the iterator and
+    /// are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpShared;

@@ -1,18 +1,18 @@
-//! What a name server asks of a name.
+//! The answer of a zone for one name.
 
 use super::Value;
 use core::fmt;
 
-/// What a name leads to in a map of names: the result of `closest`.
+/// The result of `closest`: what a name server needs to answer for a name.
 ///
 /// Names are keys whose labels each end with a separator, the topmost label first, as
 /// [`dns_name`](crate::key::dns_name) makes them. The root is the empty key.
 ///
-/// - *Closest encloser* (RFC 4592): the longest of the names at or above the asked one that exists.
-///   A name exists that has an entry, or that an entry lies below.
-/// - *Wildcard*: `*` below the closest encloser. It only matters when the asked name does not
+/// - *Closest encloser* (RFC 4592): the longest name at or above the asked name that exists. A name
+///   exists if it has an entry, or if an entry lies below it.
+/// - *Wildcard*: `*` below the closest encloser. It matters only when the asked name does not
 ///   exist.
-/// - *Predecessor*: what an NSEC record that covers the name belongs to.
+/// - *Predecessor*: the owner of the NSEC record that covers the name.
 ///
 /// ```
 /// use sapwood::key::dns_name;
@@ -42,16 +42,16 @@ pub struct Closest<'a, V: ?Sized + Value> {
     pub exact: Option<(&'a [u8], &'a V)>,
     /// Whether the name exists: it has an entry, or an entry lies below it.
     pub exists: bool,
-    /// The closest encloser, as the number of bytes that it has of the name; 0, the root, when no
-    /// other name above it exists.
+    /// The length of the closest encloser in bytes: it is that prefix of the name. It is 0, the
+    /// root, when no other name at or above the name exists.
     pub encloser: usize,
-    /// The entry of the longest name at or above the asked one that has one.
+    /// The entry of the longest name at or above the asked name that has an entry.
     pub ancestor: Option<(&'a [u8], &'a V)>,
     /// The entry of the wildcard below the closest encloser; none when the name exists.
     pub wildcard: Option<(&'a [u8], &'a V)>,
     /// The entry with the greatest key less than the name.
     pub predecessor: Option<(&'a [u8], &'a V)>,
-    /// The topmost entry at or above the name that was called a cut.
+    /// The topmost entry at or above the name for which `is_cut` returned true.
     pub cut: Option<(&'a [u8], &'a V)>,
 }
 

@@ -1,4 +1,4 @@
-//! What differs between two versions.
+//! The differences between two versions of a store.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -17,7 +17,7 @@ pub enum Change<'a, V: ?Sized + Value> {
     Added(&'a [u8], &'a V),
     /// The key is only in the old version.
     Removed(&'a [u8], &'a V),
-    /// The key was written again: its old and its new value.
+    /// The key was written again: the key, its old value and its new value.
     Changed(&'a [u8], &'a V, &'a V),
 }
 
@@ -33,8 +33,8 @@ impl<'a, V: ?Sized + Value> Change<'a, V> {
 /// The differences between two versions in ascending order of keys; from
 /// [`QpStore::diff`](super::QpStore::diff).
 ///
-/// Walks both tries side by side. Equal cells at the head of both walks are the same subtree, and
-/// are skipped whole. [`QpStore::diff`](super::QpStore::diff) says what that costs.
+/// It walks both tries side by side. Equal cells at the head of both walks are the same subtree,
+/// which it skips whole. [`QpStore::diff`](super::QpStore::diff) describes the cost.
 pub struct Diff<'a, V: ?Sized + Value> {
     old: Side<'a, V>,
     new: Side<'a, V>,
@@ -44,7 +44,7 @@ pub struct Diff<'a, V: ?Sized + Value> {
 
 struct Side<'a, V: ?Sized + Value> {
     view: View<'a, V, Trusted>,
-    /// Subtrees that are left, the next one last.
+    /// The subtrees that are still to be walked, the next one last.
     todo: Vec<u32>,
     /// Branches and clusters that were read.
     #[cfg(test)]
@@ -61,7 +61,8 @@ impl<'a, V: ?Sized + Value> Side<'a, V> {
         }
     }
 
-    /// The offset of a branch; below it lie clusters, and below those leaves.
+    /// The offset of a branch. Clusters count as deeper than any branch, and leaves as deeper than
+    /// any cluster.
     fn depth(&self, cell: u32) -> usize {
         match cell & KIND {
             0 => self.view.branch(cell, 0).map_or(usize::MAX, |b| b.offset()),
@@ -70,7 +71,7 @@ impl<'a, V: ?Sized + Value> Side<'a, V> {
         }
     }
 
-    /// Puts the children of the next subtree in its place.
+    /// Replaces the next subtree by its children.
     fn open(&mut self) {
         let Some(cell) = self.todo.pop() else { return };
         #[cfg(test)]
@@ -130,7 +131,7 @@ impl<'a, V: ?Sized + Value> Iterator for Diff<'a, V> {
                     };
                 }
                 (Some(&a), Some(&b)) => {
-                    // What discriminates later lies below, or beside, what does so earlier.
+                    // A branch with a greater offset lies below the other one, or beside it.
                     let (oa, ob) = (self.old.depth(a), self.new.depth(b));
                     if oa <= ob {
                         self.old.open();
@@ -158,7 +159,8 @@ mod tests {
 
     use super::super::QpStore;
 
-    /// What a difference walked: the number of changes, and of branches and clusters read.
+    /// Walks a difference; returns the number of changes, and of branches and clusters that were
+    /// read.
     fn walked(
         old: &super::super::QpSnapshot<u64>,
         new: &super::super::QpSnapshot<u64>,
@@ -172,7 +174,7 @@ mod tests {
         i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
     }
 
-    /// A store of this many entries, and the number of its branches and clusters.
+    /// A store of `n` entries, and the number of its branches and clusters.
     fn filled(n: u64) -> (QpStore<u64>, usize) {
         let store = QpStore::new().unwrap();
         let mut txn = store.begin();
@@ -211,7 +213,8 @@ mod tests {
             let new = store.snapshot();
             let (changes, opened) = walked(&old, &new);
             assert_eq!(changes, 10);
-            // Ten paths in each version, of eight nodes at most: the keys have eight bytes.
+            // Ten paths in each version, each of at most eight nodes, because keys have eight
+            // bytes.
             assert!(opened <= 2 * 10 * 8, "{opened} of {nodes} nodes");
             assert_eq!(walked(&new, &new), (0, 0));
         }
@@ -226,10 +229,10 @@ mod tests {
             compact(&store);
             let new = store.snapshot();
             let (changes, opened) = walked(&old, &new);
-            // Entries did not move, so that no other is a change.
+            // Entries did not move, so no other entry is a change.
             assert_eq!(changes, 10);
             assert_eq!(opened, 2 * nodes, "{n} entries");
-            // From the first snapshot after it on, differences are small again.
+            // From the first snapshot after the compaction on, differences are small again.
             change_ten(&store, n);
             let (changes, opened) = walked(&new, &store.snapshot());
             assert!(changes == 10 && opened <= 2 * 10 * 8, "{opened}");
@@ -243,7 +246,7 @@ mod tests {
         let old = store.snapshot();
         store.compact_step(50).unwrap();
         let (changes, opened) = walked(&old, &store.snapshot());
-        // What was moved, in both versions, and no more than the path of one key on top.
+        // It reads what was moved, in both versions, and at most the path of one key besides.
         assert_eq!(changes, 0);
         assert!((50..=2 * (50 + 8)).contains(&opened), "{opened} of {nodes}");
     }

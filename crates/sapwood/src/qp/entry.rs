@@ -5,7 +5,7 @@ use core::fmt;
 use super::raw::tree::Tree;
 use crate::{Error, Rejected};
 
-/// The entry of a key in a [`QpMap`](super::QpMap): there, or not.
+/// The entry of a key in a [`QpMap`](super::QpMap): occupied or vacant.
 pub enum Entry<'a, K, V> {
     /// The key is there.
     Occupied(OccupiedEntry<'a, K, V>),
@@ -27,7 +27,7 @@ pub struct VacantEntry<'a, K, V> {
 }
 
 impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
-    /// The value, inserted if absent.
+    /// The value of the key; inserts this one if the key is absent.
     ///
     /// # Panics
     /// When the arena is full; see [`VacantEntry::try_insert`].
@@ -35,7 +35,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
         self.or_insert_with(|| value)
     }
 
-    /// The value, made and inserted if absent.
+    /// The value of the key; makes one and inserts it if the key is absent.
     ///
     /// # Panics
     /// When the arena is full.
@@ -46,7 +46,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
         }
     }
 
-    /// The value, made from the key and inserted if absent.
+    /// The value of the key; makes one from the key and inserts it if the key is absent.
     ///
     /// # Panics
     /// When the arena is full.
@@ -60,7 +60,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
         }
     }
 
-    /// The value, the default inserted if absent.
+    /// The value of the key; inserts the default if the key is absent.
     ///
     /// # Panics
     /// When the arena is full.
@@ -71,7 +71,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
         self.or_insert_with(V::default)
     }
 
-    /// Changes the value if it is there.
+    /// Changes the value if the key is there.
     pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
         if let Entry::Occupied(entry) = &mut self {
             change(entry.get_mut());
@@ -89,7 +89,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
 }
 
 impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
-    /// `leaf` is the key's in `tree`.
+    /// The entry of a key whose leaf in `tree` is `leaf`.
     pub(crate) fn new(tree: &'a mut Tree<V>, key: K, leaf: u32) -> Self {
         OccupiedEntry { tree, key, leaf }
     }
@@ -104,12 +104,12 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
         self.tree.leaf_value(self.leaf)
     }
 
-    /// The value, to be changed.
+    /// A mutable reference to the value.
     pub fn get_mut(&mut self) -> &mut V {
         self.tree.leaf_value_mut(self.leaf)
     }
 
-    /// The value, for as long as the map is borrowed.
+    /// A mutable reference to the value that lives as long as the map is borrowed.
     pub fn into_mut(self) -> &'a mut V {
         self.tree.leaf_value_mut(self.leaf)
     }
@@ -123,13 +123,13 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     pub fn remove(self) -> V {
         match self.tree.remove(self.key.as_ref()) {
             Some(value) => value,
-            None => unreachable!("an occupied entry is there"),
+            None => unreachable!("the key of an occupied entry is in the map"),
         }
     }
 }
 
 impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
-    /// `key` is absent from `tree` and not too long.
+    /// The entry of a key that is absent from `tree` and is not too long.
     pub(crate) fn new(tree: &'a mut Tree<V>, key: K) -> Self {
         VacantEntry { tree, key }
     }

@@ -1,4 +1,4 @@
-//! A map in a file: saved whole, opened checked.
+//! Maps in files: saved whole, and checked when they are opened.
 
 use alloc::string::String;
 use core::fmt;
@@ -19,9 +19,9 @@ use crate::Builder;
 use crate::figures::{self, ENTRIES};
 use crate::qp::Value;
 
-/// A map could not be saved: where to, and why. The old file, if any, is untouched.
+/// The error of saving a map: the path and the cause. The old file, if there is one, is unchanged.
 ///
-/// Displayed, it names path and cause.
+/// Its `Display` text names the path and the cause.
 ///
 /// ```
 /// use sapwood::qp::{QpMap, SaveCause};
@@ -36,7 +36,7 @@ use crate::qp::Value;
 pub struct SaveError {
     /// The file that was to be written.
     pub path: PathBuf,
-    /// Why it was not.
+    /// Why it was not written.
     pub cause: SaveCause,
 }
 
@@ -44,7 +44,7 @@ pub struct SaveError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveCause {
-    /// No memory for the image.
+    /// There is no memory for the image.
     #[error(transparent)]
     ArenaFull(ArenaFull),
     /// The system refused: a folder that is not there, a full disk, no permission.
@@ -52,9 +52,9 @@ pub enum SaveCause {
     Io(std::io::Error),
 }
 
-/// A file was not opened: which one, and why.
+/// The error of opening a file: the path and the cause.
 ///
-/// Displayed, it names path and cause.
+/// Its `Display` text names the path and the cause.
 ///
 /// ```
 /// use sapwood::qp::{OpenCause, QpFile};
@@ -68,12 +68,12 @@ pub enum SaveCause {
 pub struct OpenError {
     /// The file that was to be opened.
     pub path: PathBuf,
-    /// Why it was not.
+    /// Why it was not opened.
     pub cause: OpenCause,
 }
 
 impl OpenError {
-    /// What is wrong with the file at this path.
+    /// Adds the path of the file to a cause.
     pub(crate) fn at(path: &Path) -> impl FnOnce(OpenCause) -> Self {
         move |cause| OpenError {
             path: path.to_owned(),
@@ -82,17 +82,18 @@ impl OpenError {
     }
 }
 
-/// Why a file is not opened.
+/// Why a file could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenCause {
-    /// Not a saved memory, or a torn, damaged or foreign one; or the system refused.
+    /// The file is not a saved arena, or it is torn, damaged or from another program; or the system
+    /// refused to open it.
     #[error(transparent)]
     Image(#[from] sapwood_arena::OpenError),
-    /// The checksums are right, but what they cover is not a map.
+    /// The checksums are right, but the bytes are not a valid map.
     #[error("not a valid map: {0}")]
     Corrupt(String),
-    /// What the file holds is right, but the table that it was to be loaded into refused it.
+    /// The file is right, but the table that was to load it refused its entries.
     #[error("the table cannot be filled: {0}")]
     Table(crate::Error),
     /// The file has values of another size or alignment than the type that was asked for.
@@ -110,14 +111,14 @@ pub enum OpenCause {
         /// Its size and alignment.
         wanted: (usize, usize),
     },
-    /// The file's values are byte strings, as those of [`QpMap<[u8]>`](QpMap) are, and values of a
-    /// type were asked for.
+    /// The file's values are byte strings, as those of [`QpMap<[u8]>`](QpMap) are, but the caller
+    /// asked for values of a type.
     #[error("the file has byte strings for values, as a map of [u8] has; not {asked}")]
     ByteStrings {
         /// The type that was asked for.
         asked: &'static str,
     },
-    /// Byte strings were asked for, and the file has values of one size.
+    /// The caller asked for byte strings, but the file has values of one size.
     #[error("the file has values of {size} bytes, aligned to {align}, and not byte strings")]
     NotByteStrings {
         /// Bytes of a value in the file.
@@ -125,7 +126,8 @@ pub enum OpenCause {
         /// Their alignment.
         align: usize,
     },
-    /// A map that an earlier version of this library saved, in a format that is not read any more.
+    /// An earlier version of this library saved the map, in a format that this version does not
+    /// read.
     #[error("the map was saved in format {found}; this library reads format {reads}: save it anew")]
     OldFormat {
         /// The number of the file's format.
@@ -136,8 +138,9 @@ pub enum OpenCause {
 }
 
 impl OpenCause {
-    /// What is wrong, as far as the format of the map goes.
-    fn of<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> Self {
+    /// The cause for an error of the image, which may be another format of maps or another type of
+    /// values.
+    fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> Self {
         match error {
             sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
                 if image::format_of::<V>(found).is_some() =>
@@ -155,7 +158,8 @@ impl OpenCause {
         }
     }
 
-    /// What is wrong with a file of this layout, if it is one of other values.
+    /// The cause for a file whose layout is that of other values; `None` if it is not such a
+    /// layout.
     pub(crate) fn other_values<V: ?Sized + Value>(
         found: u64,
         layout: impl Fn(usize, usize) -> u64,
@@ -179,10 +183,12 @@ impl OpenCause {
 }
 
 impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
-    /// Saves the map: written beside `path`, flushed, and renamed. Whoever opens `path` gets the
-    /// old file or the new one, whole. The bytes depend on the entries only.
+    /// Saves the map to a file. It writes the file beside `path`, flushes it and renames it, so
+    /// whoever opens `path` gets the old file or the whole new one. The bytes depend only on the
+    /// entries.
     ///
-    /// Values are plain bytes without padding, aligned to 8 bytes at most (checked when compiled).
+    /// Values are plain bytes without padding, aligned to at most 8 bytes; the compiler checks
+    /// this.
     ///
     /// ```
     /// use sapwood::qp::{QpFile, QpMap};
@@ -197,13 +203,13 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`SaveError`]; a file that was there before is untouched.
+    /// [`SaveError`]; a file that was there before is unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         save(&self.view(), self.len(), 0, path.as_ref())
     }
 }
 
-/// Saves what a view shows, and the number of its version.
+/// Saves the entries of a view, and the number of its version.
 pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
@@ -219,22 +225,22 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     })
 }
 
-/// A saved map, mapped into memory and read where it lies. All reading methods of [`QpMap`].
+/// A saved map, mapped into memory and read in place. It has all reading methods of [`QpMap`].
 ///
-/// Every reference is checked against the file's length before it is followed, so that a file that
-/// somebody made with evil intent gives wrong answers at worst. The file must not be changed in
-/// place while it is open; saving again replaces it, and an open file stays as it was.
+/// Every reference is checked against the file's length before it is followed, so a hostile file
+/// gives wrong answers at worst. Nobody may change the file in place while it is open. Saving again
+/// replaces the file; a `QpFile` that is open stays as it was.
 pub struct QpFile<V: ?Sized + Value> {
     image: Image<V>,
 }
 
 impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
-    /// Opens a file that [`QpMap::save`] wrote with values of the same size and alignment (that is
-    /// all that is known of their type), after checking header, checksums, and every invariant of
-    /// the trie. Reads the whole file once.
+    /// Opens a file that [`QpMap::save`] wrote with values of the same size and alignment. The file
+    /// says nothing else about their type. `open` reads the whole file once, and checks the header,
+    /// the checksums and every invariant of the trie.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong.
+    /// [`OpenError`], with the path and the cause.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let file = Self::open_at(path, true).map_err(OpenError::at(path))?;
@@ -243,19 +249,20 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
         Ok(file)
     }
 
-    /// A file, its checksum checked if that is wanted.
+    /// Opens a file; checks the checksum of its body if `verify_body` is set.
     fn open_at(path: &Path, verify_body: bool) -> Result<Self, OpenCause> {
         let map = ImageMap::open(path, image::layout_hash::<V>(), verify_body);
-        let image = Image::new(map.map_err(OpenCause::of::<V>)?).map_err(OpenCause::Corrupt)?;
+        let image = Image::new(map.map_err(OpenCause::from_image_error::<V>)?)
+            .map_err(OpenCause::Corrupt)?;
         Ok(QpFile { image })
     }
 
-    /// Opens a file after checking its header only: in a time that does not depend on its size.
+    /// Opens a file and checks only its header, so the time does not depend on the file's size.
     /// Damage in the rest shows as wrong answers, never as a fault; [`verify`](Self::verify) finds
     /// it.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong.
+    /// [`OpenError`], with the path and the cause.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         Self::open_at(path, false).map_err(OpenError::at(path))
@@ -272,13 +279,13 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
         self.image.len()
     }
 
-    /// The number that the version had which a [`QpSnapshot`](super::QpSnapshot) saved; 0 of a map
-    /// that has no versions.
+    /// The number of the version that a [`QpSnapshot`](super::QpSnapshot) saved; 0 for a map
+    /// without versions.
     pub fn version(&self) -> Version {
         Version(self.image.version())
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub fn file_bytes(&self) -> usize {
         self.image.file_bytes()
     }
@@ -290,17 +297,17 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// Checks every invariant of the trie.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A text that says what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         self.image.verify().map(drop)
     }
 
-    /// Shape figures, from a walk over the whole trie.
+    /// The shape of the trie, from a walk over all of it.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A text that says what is wrong.
     pub fn shape(&self) -> Result<QpShape, String> {
-        self.image.verify().map(QpShape::of)
+        self.image.verify().map(QpShape::from_walk)
     }
 
     read_methods!(['s] 's [&'s ] self Checked);
@@ -309,11 +316,11 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
 
 impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<QpStore<V>> {
     /// Loads a store from a file that [`QpSnapshot::save`](super::QpSnapshot::save) or
-    /// [`QpMap::save`] wrote with values of the same size and alignment, after checking all of it.
-    /// O(bytes of the file).
+    /// [`QpMap::save`] wrote with values of the same size and alignment. It checks the whole file
+    /// first. O(bytes of the file).
     ///
-    /// The store's first version has the number that the saved one had, and later ones count on
-    /// from there. What is committed to the store does not change the file.
+    /// The store's first version has the number of the saved version, and later versions count on
+    /// from there. Commits to the store do not change the file.
     ///
     /// ```
     /// use sapwood::qp::QpStore;
@@ -334,7 +341,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<
     /// ```
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong.
+    /// [`OpenError`], with the path and the cause.
     ///
     /// # Panics
     /// As [`build`](Self::build).
@@ -343,7 +350,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<
             .map_err(OpenError::at(path.as_ref()))
     }
 
-    /// A store of a verified file's entries.
+    /// A store of the entries of a verified file.
     pub(crate) fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
         let arena = stable_arena(self.memory.clone().stable());
         let arena = arena.map_err(|full| OpenCause::Table(full.into()))?;
@@ -372,15 +379,15 @@ impl<'s, V: ?Sized + Value + FromBytes + Immutable> IntoIterator for &'s QpFile<
     }
 }
 
-/// The shape of a trie.
+/// The shape of a trie: how many nodes it has, how large and how deep they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QpShape {
-    /// Entries.
+    /// Number of entries.
     pub entries: usize,
-    /// Bytes of all keys.
+    /// Sum of the lengths of all keys, in bytes.
     pub key_bytes: usize,
-    /// Bytes of leaves, keys and values included.
+    /// Bytes of leaves, with their keys and values.
     pub leaf_bytes: usize,
     /// Branches: number and bytes.
     pub branches: (usize, usize),
@@ -410,7 +417,7 @@ impl fmt::Display for QpShape {
 }
 
 impl QpShape {
-    fn of(walked: super::raw::verify::Walked) -> Self {
+    fn from_walk(walked: super::raw::verify::Walked) -> Self {
         QpShape {
             entries: walked.leaves,
             key_bytes: walked.key_bytes,

@@ -7,9 +7,9 @@ use super::raw::mem::{Mem, Trusted};
 use super::raw::span::Span;
 use crate::qp::Value;
 
-/// Entries of a part of a map, in ascending order of keys; from `range`, `prefix` and their like.
+/// The entries of a part of a map, in ascending order of keys: the result of `range` and `prefix`.
 ///
-/// Making it takes two descents, each step amortized O(1).
+/// `range` takes two descents. Each step takes amortized O(1).
 pub struct Range<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) span: Span<'a, V, M>,
 }
@@ -48,7 +48,7 @@ impl<V: ?Sized + Value + fmt::Debug, M: Mem> fmt::Debug for Range<'_, V, M> {
             .entries(
                 self.clone()
                     .map(|(k, v)| (k.escape_ascii(), v))
-                    .map(Shown::of),
+                    .map(Shown::entry),
             )
             .finish()
     }
@@ -58,7 +58,8 @@ impl<V: ?Sized + Value + fmt::Debug, M: Mem> fmt::Debug for Range<'_, V, M> {
 pub(crate) struct Shown<'a>(core::slice::EscapeAscii<'a>);
 
 impl<'a> Shown<'a> {
-    pub(crate) fn of<V>((key, value): (core::slice::EscapeAscii<'a>, V)) -> (Self, V) {
+    /// A key as text, with its value as it is.
+    pub(crate) fn entry<V>((key, value): (core::slice::EscapeAscii<'a>, V)) -> (Self, V) {
         (Shown(key), value)
     }
 }

@@ -1,4 +1,4 @@
-//! Iterators whose values may be changed.
+//! Iterators that give mutable references to values.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -6,10 +6,10 @@ use core::iter::FusedIterator;
 use super::raw::span_mut::SpanMut;
 use super::raw::value::Value;
 
-/// Entries of a map in ascending order of keys, with values that may be changed.
+/// The entries of a map in ascending order of keys, with mutable references to their values.
 pub struct IterMut<'a, V: ?Sized + Value> {
     span: Option<SpanMut<'a, V>>,
-    /// Entries left, or `usize::MAX` when that is not known.
+    /// Number of entries that are left, or `usize::MAX` when it is not known.
     left: usize,
 }
 
@@ -59,7 +59,7 @@ impl<V: ?Sized + Value> fmt::Debug for IterMut<'_, V> {
     }
 }
 
-/// All values of a map in order of their keys, to be changed.
+/// Mutable references to all values of a map, in order of their keys.
 #[derive(Debug)]
 pub struct ValuesMut<'a, V: ?Sized + Value>(pub(crate) IterMut<'a, V>);
 

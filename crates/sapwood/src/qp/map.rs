@@ -22,18 +22,18 @@ use super::raw::view::View;
 use super::read::{self, read_methods};
 use crate::{Error, Rejected};
 
-/// An ordered map over byte strings, owned and changed through `&mut`.
+/// An owned, ordered map over byte strings, changed through `&mut`.
 ///
-/// The surface is `BTreeMap`'s, over anything that is `AsRef<[u8]>`, in lexicographic byte order.
-/// Keys have 0 to 65,535 bytes of any value and may be prefixes of each other. Keys are copied into
-/// the map.
+/// The methods are `BTreeMap`'s. Keys are anything that is `AsRef<[u8]>`, and their order is the
+/// lexicographic order of bytes. Keys have 0 to 65,535 bytes of any value and may be prefixes of
+/// each other. Keys are copied into the map.
 ///
 /// - `get`: O(key length), about one cache line per level that is not in cache and one for the
 ///   leaf.
-/// - `insert`, `remove`: the same, and one branch written. A removal never needs memory.
-/// - Values are of any type, or byte strings: a `QpMap<[u8]>` copies what is inserted, and gives
-///   `&[u8]` that lie in the map.
-/// - Memory beyond the key bytes: 22 to 28 bytes a key with 8-byte values, over text.
+/// - `insert`, `remove`: as `get`, and one branch is written. A removal never needs memory.
+/// - Values are of any type, or byte strings. A `QpMap<[u8]>` copies the bytes that are inserted,
+///   and returns `&[u8]` that lie in the map.
+/// - Memory beyond the key bytes: 23 to 29 bytes a key with 8-byte values, for keys that are names.
 ///
 /// An empty map allocates nothing.
 ///
@@ -51,18 +51,19 @@ use crate::{Error, Rejected};
 /// # Ok::<(), sapwood::Error>(())
 /// ```
 pub struct QpMap<V: ?Sized + Value> {
-    // One pointer: an empty map costs nothing but this.
+    // An empty map is only this pointer.
     pub(crate) tree: Option<Box<Tree<V>>>,
 }
 
-/// An arena with its memory at hand, so that a backing that cannot be had is an error now.
+/// An arena that has its first memory already, so that a backing that cannot be had is an error
+/// now.
 fn arena(options: ArenaOptions) -> Result<Arena, Error> {
     let mut arena = Arena::new(options);
     arena.set_roots([0; 8])?;
     Ok(arena)
 }
 
-/// The key's bytes, when they are not too many.
+/// The key itself, or an error if it is too long.
 #[inline(always)]
 pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
     if key.len() > MAX_KEY {
@@ -71,7 +72,7 @@ pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
     Ok(key)
 }
 
-/// A trie of entries in ascending order of keys.
+/// A trie built from entries in ascending order of keys.
 pub(crate) fn sorted_tree<V: ?Sized + Value + Accepts<N>, N: IntoValue<V>, K: AsRef<[u8]>>(
     arena: Arena,
     entries: impl IntoIterator<Item = (K, N)>,
@@ -101,19 +102,18 @@ impl<V: ?Sized + Value> QpMap<V> {
         QpMap { tree: None }
     }
 
-    /// An empty map in an arena made with these options: another backing, a limit, a mode for
-    /// tests.
+    /// An empty map in an arena with these options: another backing, a limit, a mode for tests.
     ///
     /// # Errors
-    /// When the backing cannot be had.
+    /// [`Error::ArenaFull`] when the backing cannot be had.
     pub fn with_options(options: ArenaOptions) -> Result<Self, Error> {
         Ok(QpMap {
             tree: Some(Box::new(Tree::new(arena(options)?))),
         })
     }
 
-    /// An empty map in memory of its own, which never has more than this many bytes: entries,
-    /// index, free blocks and the header. A change that needs more is [`Error::ArenaFull`].
+    /// An empty map in memory of its own, which never has more than `bytes` bytes: entries, index,
+    /// free blocks and the header. A change that needs more fails with [`Error::ArenaFull`].
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the limit has no room for the header of 64 bytes.
@@ -163,7 +163,7 @@ impl<V: ?Sized + Value> QpMap<V> {
 
     read_methods!(['s] 's [&'s ] self Trusted);
 
-    /// Inserts or replaces; the value that was replaced comes back.
+    /// Inserts or replaces; returns the value that was replaced.
     #[inline(always)]
     fn put<'a>(
         &mut self,
@@ -181,12 +181,12 @@ impl<V: ?Sized + Value> QpMap<V> {
             })
     }
 
-    /// Removes a key and returns its value. Needs no memory.
+    /// Removes a key and returns its value. A removal needs no memory.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<V::Taken> {
         self.tree.as_mut()?.remove(key.as_ref())
     }
 
-    /// Removes keys that are there.
+    /// Removes these keys, all of which are in the map.
     fn remove_all(&mut self, gone: Vec<Box<[u8]>>) {
         if gone.len() == self.len() {
             return self.clear();
@@ -202,14 +202,14 @@ impl<V: ?Sized + Value> QpMap<V> {
         self.remove(key).map(|value| (key.into(), value))
     }
 
-    /// Removes the entries whose keys start with `prefix`; returns how many they were.
+    /// Removes the entries whose keys start with `prefix`; returns their number.
     ///
     /// O(length of the prefix + number of removed entries).
     pub fn remove_prefix(&mut self, prefix: impl AsRef<[u8]>) -> usize {
         let Some(tree) = self.tree.as_mut() else {
             return 0;
         };
-        // The values are dropped when the map is whole again.
+        // The values are dropped after the map is whole again.
         tree.remove_prefix(prefix.as_ref()).0
     }
 
@@ -225,17 +225,17 @@ impl<V: ?Sized + Value> QpMap<V> {
         self.remove(&key).map(|value| (key, value))
     }
 
-    /// Removes all entries and gives the memory back.
+    /// Removes all entries and frees their memory.
     pub fn clear(&mut self) {
         if let Some(tree) = &mut self.tree {
             tree.clear();
         }
     }
 
-    /// Moves all entries of `other` here; where both have a key, `other`'s value stays.
+    /// Moves all entries of `other` into this map. Where both have a key, `other`'s value stays.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`]: the entries that did not move are still in `other`.
+    /// [`Error::ArenaFull`]; the entries that did not move are still in `other`.
     pub fn append(&mut self, other: &mut Self) -> Result<(), Error> {
         if self.tree.is_none() {
             core::mem::swap(&mut self.tree, &mut other.tree);
@@ -251,8 +251,7 @@ impl<V: ?Sized + Value> QpMap<V> {
         Ok(())
     }
 
-    /// Takes the entries with keys at and after `key` out into a map of their own, with the same
-    /// options.
+    /// Moves the entries with keys at and after `key` into a new map with the same options.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; the map is unchanged.
@@ -264,10 +263,10 @@ impl<V: ?Sized + Value> QpMap<V> {
         Ok(Self::from_tree(tree.split_into(key.as_ref(), fresh)?))
     }
 
-    /// Copies all nodes into fresh memory in depth-first order and frees the old memory: scans then
-    /// read memory in order, lookups touch fewer lines. Until the next key is inserted or removed,
-    /// `iter`, `keys` and `values` walk along the leaves alone. Takes about as much memory again
-    /// while it runs.
+    /// Copies all nodes into fresh memory in depth-first order and frees the old memory. Scans then
+    /// read memory in order, and lookups touch fewer cache lines. Until the next key is inserted or
+    /// removed, `iter`, `keys` and `values` read only the leaves. While it runs, the map takes
+    /// about twice its memory.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; the map is unchanged.
@@ -279,19 +278,19 @@ impl<V: ?Sized + Value> QpMap<V> {
         Ok(())
     }
 
-    /// Where the memory is.
+    /// What the map's memory holds.
     pub fn memory(&self) -> QpMemory {
         match &self.tree {
-            Some(tree) => QpMemory::of(tree),
+            Some(tree) => QpMemory::from_tree(tree),
             None => QpMemory::default(),
         }
     }
 
-    /// Walks the whole map and checks every invariant, and the arena's accounts against what is
-    /// there.
+    /// Walks the whole map and checks every invariant. Compares the arena's accounts with the nodes
+    /// that are there.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A text that says what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         match &self.tree {
             Some(tree) => verify::tree(tree, &[]),
@@ -301,8 +300,8 @@ impl<V: ?Sized + Value> QpMap<V> {
 }
 
 impl<V: ?Sized + Value> QpMap<V> {
-    /// A map of entries in ascending order of keys, built depth-first: the quickest way to fill a
-    /// map, and the best layout for reading it. Of equal keys, the last wins.
+    /// A map of entries in ascending order of keys, built depth-first. This fills a map faster than
+    /// insertions do, and its layout is the best for reading. Of equal keys, the last wins.
     ///
     /// # Errors
     /// [`Error::NotSorted`] with the entry's position, [`Error::KeyTooLong`], [`Error::ArenaFull`].
@@ -324,7 +323,8 @@ impl<V: ?Sized + Value> QpMap<V> {
         Self::from_sorted_iter_in(ArenaOptions::default(), entries)
     }
 
-    /// [`from_sorted_iter`](Self::from_sorted_iter), in an arena made with these options.
+    /// A map of entries in ascending order of keys, in an arena with these options. See
+    /// [`from_sorted_iter`](Self::from_sorted_iter).
     ///
     /// # Errors
     /// As `from_sorted_iter`.
@@ -338,7 +338,7 @@ impl<V: ?Sized + Value> QpMap<V> {
         Ok(Self::from_tree(sorted_tree(arena(options)?, entries)?))
     }
 
-    /// The value of a key, to be changed.
+    /// A mutable reference to the value of a key.
     pub fn get_mut(&mut self, key: impl AsRef<[u8]>) -> Option<&mut V> {
         self.tree.as_mut()?.get_mut(key.as_ref())
     }
@@ -354,7 +354,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// let mut texts: QpMap<[u8]> = QpMap::new();
     /// assert_eq!(texts.insert("elm", b"Ulmus")?, None);
     /// assert_eq!(texts.insert("elm", b"Ulmus glabra")?.as_deref(), Some(&b"Ulmus"[..]));
-    /// let elm: &[u8] = texts.get("elm").unwrap(); // where it lies, not a copy
+    /// let elm: &[u8] = texts.get("elm").unwrap(); // a reference into the map, not a copy
     /// assert_eq!(elm, b"Ulmus glabra");
     /// # Ok::<(), sapwood::Error>(())
     /// ```
@@ -372,7 +372,7 @@ impl<V: ?Sized + Value> QpMap<V> {
 }
 
 impl<V> QpMap<V> {
-    /// The entry of a key, for a change that depends on whether it is there.
+    /// The entry of a key, for a change that depends on whether the key is there.
     ///
     /// ```
     /// use sapwood::qp::QpMap;
@@ -415,18 +415,18 @@ impl<V> QpMap<V> {
 }
 
 impl<V: ?Sized + Value> QpMap<V> {
-    /// All entries in order, with values that may be changed.
+    /// All entries in order, with mutable references to their values.
     pub fn iter_mut(&mut self) -> IterMut<'_, V> {
         let len = self.len();
         IterMut::new(self.tree.as_deref_mut().map(Tree::all_mut), len)
     }
 
-    /// All values in order of their keys, to be changed.
+    /// Mutable references to all values, in order of their keys.
     pub fn values_mut(&mut self) -> ValuesMut<'_, V> {
         ValuesMut(self.iter_mut())
     }
 
-    /// The entries between two bounds, in order, with values that may be changed.
+    /// The entries between two bounds, in order, with mutable references to their values.
     pub fn range_mut<K, R>(&mut self, bounds: R) -> IterMut<'_, V>
     where
         K: AsRef<[u8]> + ?Sized,
@@ -439,7 +439,7 @@ impl<V: ?Sized + Value> QpMap<V> {
         IterMut::new(span, usize::MAX)
     }
 
-    /// Keeps the entries for which `keep` says so. Visits them in order.
+    /// Removes the entries for which `keep` returns false. It sees the entries in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &mut V) -> bool) {
         let mut gone: Vec<Box<[u8]>> = Vec::new();
         for (key, value) in self.iter_mut() {
@@ -459,7 +459,9 @@ impl<V: ?Sized + Value> Default for QpMap<V> {
 
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.iter().map(|(k, v)| Shown::of((k.escape_ascii(), v)));
+        let entries = self
+            .iter()
+            .map(|(k, v)| Shown::entry((k.escape_ascii(), v)));
         f.debug_map().entries(entries).finish()
     }
 }
@@ -468,7 +470,7 @@ impl Clone for QpMap<[u8]> {
     /// A compact copy.
     ///
     /// # Panics
-    /// When no memory can be had.
+    /// When there is not enough memory.
     fn clone(&self) -> Self {
         match Self::from_sorted_iter(self) {
             Ok(map) => map,
@@ -481,7 +483,7 @@ impl<V: Clone> Clone for QpMap<V> {
     /// A compact copy.
     ///
     /// # Panics
-    /// When no memory can be had.
+    /// When there is not enough memory.
     fn clone(&self) -> Self {
         match Self::from_sorted_iter(self.iter().map(|(k, v)| (k, v.clone()))) {
             Ok(map) => map,
@@ -521,7 +523,7 @@ impl<V: ?Sized + Value + core::hash::Hash> core::hash::Hash for QpMap<V> {
 
 impl<K: AsRef<[u8]>, V> Extend<(K, V)> for QpMap<V> {
     /// # Panics
-    /// On a key that is too long, or a full arena: use [`QpMap::insert`] to handle those.
+    /// When a key is too long or the arena is full. [`QpMap::insert`] returns these as errors.
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         for (key, value) in entries {
             if let Err(rejected) = self.insert(key, value) {
@@ -533,7 +535,7 @@ impl<K: AsRef<[u8]>, V> Extend<(K, V)> for QpMap<V> {
 
 impl<K: AsRef<[u8]>, V> FromIterator<(K, V)> for QpMap<V> {
     /// # Panics
-    /// On a key that is too long, or a full arena.
+    /// When a key is too long or the arena is full.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut map = QpMap::new();
         map.extend(entries);

@@ -1,4 +1,4 @@
-//! Where the memory is.
+//! Reports of what a map's memory holds.
 
 use core::fmt;
 
@@ -9,11 +9,11 @@ use super::raw::points::INDEX_KIND;
 use super::raw::tree::Tree;
 use crate::qp::Value;
 
-/// What a map's memory holds, in bytes. All parts of `arena` add up to its frontier.
+/// What a map's memory holds, in bytes. All parts of `arena` add up to the arena's frontier.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QpMemory {
-    /// Entries.
+    /// Number of entries.
     pub entries: usize,
     /// Branches: number and bytes.
     pub branches: (usize, usize),
@@ -30,7 +30,7 @@ pub struct QpMemory {
 }
 
 impl QpMemory {
-    pub(crate) fn of<V: ?Sized + Value>(tree: &Tree<V>) -> Self {
+    pub(crate) fn from_tree<V: ?Sized + Value>(tree: &Tree<V>) -> Self {
         let arena = tree.arena.memory();
         let kind = |kind| figures::kind(&arena, kind);
         QpMemory {
@@ -66,7 +66,7 @@ impl fmt::Display for QpMemory {
             ("side tables", self.arena.overhead + self.outside),
             ("total", self.total()),
         ];
-        // Without an index there is no line for it.
+        // A map without an index has no line for it.
         let from = usize::from(self.index == 0);
         table(f, ENTRIES, self.entries, &blocks, &sums[from..])
     }
@@ -77,23 +77,23 @@ impl fmt::Display for QpMemory {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QpStoreMemory {
-    /// The newest version and the arena. `arena.retired` is what older versions and readers hold
-    /// back.
+    /// The newest version and the arena. `arena.retired` is the bytes that older versions and
+    /// readers hold back.
     pub map: QpMemory,
-    /// Nodes that wait for readers and snapshots: number and bytes.
+    /// Retired nodes that wait for readers and snapshots: number and bytes.
     pub waiting: (usize, usize),
-    /// Snapshots that are alive.
+    /// Number of snapshots that are alive.
     pub snapshots: usize,
 }
 
 #[cfg(feature = "std")]
 impl QpStoreMemory {
-    pub(crate) fn of<V: ?Sized + Value>(
+    pub(crate) fn from_writer<V: ?Sized + Value>(
         writer: &super::raw::version::Writer<V>,
         snapshots: usize,
     ) -> Self {
         QpStoreMemory {
-            map: QpMemory::of(&writer.tree),
+            map: QpMemory::from_tree(&writer.tree),
             waiting: writer.waiting(),
             snapshots,
         }
@@ -115,7 +115,7 @@ impl fmt::Display for QpStoreMemory {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QpSharedMemory {
-    /// Entries.
+    /// Number of entries.
     pub entries: usize,
     /// Branches: number and bytes.
     pub branches: (usize, usize),
@@ -123,9 +123,9 @@ pub struct QpSharedMemory {
     pub clusters: (usize, usize),
     /// Leaves, with keys and values: number and bytes.
     pub leaves: (usize, usize),
-    /// Nodes that wait for readers: number and bytes.
+    /// Retired nodes that wait for readers: number and bytes.
     pub waiting: (usize, usize),
-    /// Free bytes that writers keep for themselves.
+    /// Bytes of free blocks that writers keep for their next changes.
     pub pooled: usize,
     /// Bytes of the point index, in the arena.
     pub index: usize,

@@ -1,16 +1,17 @@
 //! The qp-trie: ordered maps over byte strings.
 //!
 //! A qp-trie is a Patricia trie whose branches hold only the children that exist. A branch names
-//! the one key byte at which its children differ; everything between branches is left out, and
-//! checked once, at the leaf. The idea is Dan Bernstein's and Tony Finch's; layout and figures are
-//! in `docs/qp.md`.
+//! the one key byte at which its children differ. The key bytes between branches are not stored in
+//! branches: a lookup compares the whole key once, at the leaf. The idea is Dan Bernstein's and
+//! Tony Finch's. `docs/qp.md` has the layout and the figures.
 //!
-//! - [`QpMap`]: owned, `BTreeMap`'s surface and more.
-//! - [`QpStore`]: versions; transactions, readers that never wait, snapshots, differences.
-//! - [`QpShared`]: many writers at once.
-//! - [`PointMap`]: many writers at once, and no order: lookups of whole keys only, from a hash
-//!   index over leaves.
-//! - [`QpFile`]: a saved map, mapped and checked.
+//! - [`QpMap`]: an owned map with `BTreeMap`'s methods and more.
+//! - [`QpStore`]: a map with versions: transactions, readers that never wait, snapshots,
+//!   differences.
+//! - [`QpShared`]: an ordered map that many threads change at once.
+//! - [`PointMap`]: a map without order that many threads change at once. It finds whole keys only,
+//!   by a hash index over leaves.
+//! - [`QpFile`]: a saved map, mapped into memory and checked.
 #![cfg_attr(
     not(feature = "std"),
     doc = "\n[`QpStore`]: https://docs.rs\n[`QpShared`]: https://docs.rs\n[`PointMap`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
@@ -63,7 +64,7 @@ pub use store::{QpSnapshot, QpStore, QpView, Version};
 #[cfg(feature = "std")]
 pub use txn::QpTxn;
 
-// What `lpm` reads tables of bit strings with.
+// `lpm` reads tables of bit strings with these.
 #[cfg(feature = "std")]
 pub(crate) use file::save;
 #[cfg(feature = "std")]

@@ -5,12 +5,12 @@ use super::raw::view::View;
 use crate::qp::Value;
 
 impl<V: ?Sized + Value> QpMap<V> {
-    /// An empty map with a point index: a hash index over its entries, kept in step with it.
+    /// An empty map with a point index: a hash index over its entries, which every change updates.
     ///
     /// Lookups of single keys ([`get`](Self::get), [`contains_key`](Self::contains_key),
     /// [`get_many`](Self::get_many) and their like) then touch two cache lines, whatever the number
-    /// of entries; everything ordered goes on using the trie. It costs about 7 bytes a key and some
-    /// time at each insertion and removal. The hash is seeded at random, so nobody can choose keys
+    /// of entries. Ordered operations still use the trie. The index costs 6 to 10 bytes a key and
+    /// some time at each insertion and removal. The hash seed is random, so nobody can choose keys
     /// that collide.
     ///
     /// ```
@@ -27,10 +27,10 @@ impl<V: ?Sized + Value> QpMap<V> {
         map
     }
 
-    /// Gives the map a point index, unless it has one: see [`with_index`](Self::with_index).
+    /// Adds a point index, unless the map has one: see [`with_index`](Self::with_index).
     /// O(entries).
     ///
-    /// Cannot fail: an index that does not get memory leaves lookups to the trie, and grows later.
+    /// This cannot fail. While the index lacks memory, lookups use the trie; the index grows later.
     pub fn add_index(&mut self) {
         let tree = self.tree_mut();
         if tree.points.is_none() {
@@ -38,14 +38,14 @@ impl<V: ?Sized + Value> QpMap<V> {
         }
     }
 
-    /// Gives the point index up, and its memory back.
+    /// Removes the point index and frees its memory.
     pub fn remove_index(&mut self) {
         if let Some(tree) = &mut self.tree {
             tree.drop_index();
         }
     }
 
-    /// Whether there is a point index.
+    /// Whether the map has a point index.
     pub fn has_index(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.points.is_some())
     }
@@ -56,7 +56,8 @@ impl<V: ?Sized + Value> QpMap<V> {
         Some((tree.view(), tree.find(key)?))
     }
 
-    /// The value of a key. O(key length), touches one leaf; with a point index, two cache lines.
+    /// The value of a key. O(key length); touches one leaf. With a point index, it touches two
+    /// cache lines.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&V> {
         let (view, leaf) = self.find(key.as_ref())?;
@@ -77,13 +78,13 @@ impl<V: ?Sized + Value> QpMap<V> {
 
     /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`.
     ///
-    /// In maps larger than the cache, 16 lookups are under way at once, which takes a half to three
-    /// quarters of the time of single ones.
+    /// In maps larger than the cache, 16 lookups run interleaved. Without an index, they take a
+    /// half to three quarters of the time of single lookups.
     ///
     /// # Panics
     /// When `keys` and `out` differ in length.
     pub fn get_many<'s, K: AsRef<[u8]>>(&'s self, keys: &[K], out: &mut [Option<&'s V>]) {
-        assert_eq!(keys.len(), out.len(), "as many places as keys");
+        assert_eq!(keys.len(), out.len(), "`keys` and `out` differ in length");
         let Some(tree) = self.tree.as_deref() else {
             return out.fill(None);
         };

@@ -1,4 +1,4 @@
-//! The reading methods that all kinds of maps share: written once, for everything that has a view.
+//! The reading methods of all kinds of maps, written once for every type that has a view.
 
 use alloc::vec::Vec;
 use core::ops::{Bound, RangeBounds};
@@ -13,8 +13,8 @@ use super::raw::span::Span;
 use super::raw::view::View;
 use crate::qp::Value;
 
-/// Below this many bytes of nodes a map sits in the second-level cache, and a batch of lookups
-/// gains nothing from interleaving.
+/// Maps with fewer bytes of nodes than this fit into the second-level cache, where interleaving
+/// makes a batch of lookups no quicker.
 pub(crate) const BATCH_FROM: usize = 512 << 10;
 
 /// The entries between two bounds; none when they have crossed.
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The entry at the leaf that `seek` goes to.
+/// The entry at the leaf to which `seek` moves the cursor.
 pub(crate) fn seek<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     seek: impl FnOnce(&mut Cursor),
@@ -59,7 +59,7 @@ pub(crate) fn seek<'a, V: ?Sized + Value, M: Mem>(
         .flatten()
 }
 
-/// Looks keys up, interleaved when the map is `large`.
+/// Looks up many keys, interleaved when the map is `large`.
 #[cfg(feature = "std")]
 pub(crate) fn get_many<'a, V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
     view: View<'a, V, M>,
@@ -67,7 +67,7 @@ pub(crate) fn get_many<'a, V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
     keys: &[K],
     out: &mut [Option<&'a V>],
 ) {
-    assert_eq!(keys.len(), out.len(), "as many places as keys");
+    assert_eq!(keys.len(), out.len(), "`keys` and `out` differ in length");
     if large {
         batch::find_many(&view, keys, |i, leaf| {
             out[i] = (leaf != 0)
@@ -95,7 +95,7 @@ pub(crate) fn ancestors<'a, V: ?Sized + Value, M: Mem>(
         .collect()
 }
 
-/// What a name leads to.
+/// The answer for a name: see [`Closest`].
 pub(crate) fn closest<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     name: &[u8],
@@ -104,7 +104,8 @@ pub(crate) fn closest<'a, V: ?Sized + Value, M: Mem>(
 ) -> Closest<'a, V> {
     let found = view.closest(name, separator).unwrap_or_default();
     let entry = |leaf: u32| (leaf != 0).then(|| view.entry(leaf)).flatten();
-    // In a map that others change or damage, a leaf may have come between.
+    // In a map that others change or damage, the walk may have met a leaf that is not above the
+    // name.
     let above = |leaf: &u32| entry(*leaf).filter(|(k, _)| name.starts_with(k));
     Closest {
         exact: entry(found.exact),
@@ -126,7 +127,7 @@ pub(crate) fn at_separator(ancestor: &[u8], key: &[u8], separator: u8) -> bool {
 }
 
 /// Writes the reading methods for a type with `fn view(..) -> View<'lt, V, mem>`, `fn len()` and
-/// `fn is_large()`; all but the lookups of single keys.
+/// `fn is_large()`: all but the lookups of single keys.
 macro_rules! read_methods {
     ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident $mem:ty) => {
         /// Whether there is no entry.
@@ -146,7 +147,7 @@ macro_rules! read_methods {
             $crate::qp::read::seek(view, |c| c.last(&view))
         }
 
-        /// All entries in ascending order of keys.
+        /// All entries in ascending order of keys, from both ends.
         pub fn iter$(<$g>)?($($this)+ $self) -> $crate::qp::Iter<$lt, V, $mem> {
             $crate::qp::Iter::new($crate::qp::raw::span::Span::all($self.view()), $self.len())
         }
@@ -161,8 +162,8 @@ macro_rules! read_methods {
             $crate::qp::Values($self.iter())
         }
 
-        /// The entries between two bounds, in order, from both ends. Bounds that have crossed give
-        /// none.
+        /// The entries between two bounds, in order, from both ends. There are none if the bounds
+        /// have crossed.
         pub fn range<$($g,)? K, R>($($this)+ $self, bounds: R) -> $crate::qp::Range<$lt, V, $mem>
         where
             K: AsRef<[u8]> + ?Sized,
@@ -192,7 +193,7 @@ macro_rules! read_methods {
 
         /// The entry with the longest key that is a prefix of `key` (`key` itself included).
         ///
-        /// One descent, and one leaf compared; then the way back up to the first prefix.
+        /// It walks down once, compares one leaf, and goes back up to the first prefix.
         pub fn longest_prefix$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
             view.entry(view.longest_prefix(key.as_ref())?)
@@ -203,9 +204,9 @@ macro_rules! read_methods {
             $crate::qp::read::ancestors($self.view(), key.as_ref(), |_| true)
         }
 
-        /// The entries whose keys are prefixes of `key` that end where a component of `key` ends:
-        /// the prefix ends in `separator`, is followed by it, is empty, or is the whole key.
-        /// Shortest first, so that the last is the closest enclosing name.
+        /// The entries whose keys are prefixes of `key` and end where a component of `key` ends.
+        /// Such a prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole
+        /// key. The shortest comes first, so the last is the closest enclosing name.
         pub fn ancestors_at$(<$g>)?(
             $($this)+ $self,
             key: impl AsRef<[u8]>,
@@ -217,11 +218,11 @@ macro_rules! read_methods {
             })
         }
 
-        /// All that a name server asks of a name, in one descent: the name's own entry, its closest
-        /// encloser, the wildcard there, the predecessor, and the first of the names above, from
-        /// the shortest down, that `is_cut` calls a delegation point. Each label of `name` ends
-        /// with `separator`, as [`dns_name`]($crate::key::dns_name) makes names with 0. See
-        /// [`Closest`]($crate::qp::Closest).
+        /// The answer of a zone for a name, in one descent. It has the name's own entry, its
+        /// closest encloser, the wildcard there, the predecessor, and the zone cut. The cut is the
+        /// shortest of the names at or above the name for which `is_cut` returns true. Each label
+        /// of `name` ends with `separator`; [`dns_name`]($crate::key::dns_name) makes such names,
+        /// with 0 as the separator. See [`Closest`]($crate::qp::Closest).
         pub fn closest$(<$g>)?(
             $($this)+ $self,
             name: impl AsRef<[u8]>,
@@ -234,7 +235,8 @@ macro_rules! read_methods {
 }
 pub(crate) use read_methods;
 
-/// Writes the lookups of single keys for a type as `read_methods` wants it that has no point index.
+/// Writes the lookups of single keys for a type without a point index that has the methods that
+/// `read_methods` needs.
 #[cfg(feature = "std")]
 macro_rules! point_methods {
     ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident $mem:ty) => {
@@ -258,8 +260,8 @@ macro_rules! point_methods {
 
         /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`.
         ///
-        /// In maps larger than the cache, 16 lookups are under way at once, which takes a half to
-        /// three quarters of the time of single ones.
+        /// In maps larger than the cache, 16 lookups run interleaved. They take a half to three
+        /// quarters of the time of single lookups.
         ///
         /// # Panics
         /// When `keys` and `out` differ in length.

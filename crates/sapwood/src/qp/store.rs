@@ -1,4 +1,4 @@
-//! The multi-version map: one writer at a time, any number of readers and snapshots.
+//! The map with versions: one writer at a time, any number of readers and snapshots.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,11 +25,11 @@ use crate::qp::{Accepts, IntoValue, Value};
 use crate::reader::reading_methods;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable};
 
-/// Address space that a store reserves by default: as much as 31-bit references reach.
+/// Bytes of address space that a store reserves by default: all that references can reach.
 pub(crate) const RESERVE: usize = 8 << 30;
 
-/// The number of a committed version: 0 for the first, or that of the saved one which was loaded;
-/// one more for each commit that changed something.
+/// The number of a committed version. The first version of a new store has 0; that of a loaded
+/// store has the number of the saved version. Each commit that changed something adds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub(crate) u64);
 
@@ -46,19 +46,20 @@ impl fmt::Display for Version {
     }
 }
 
-/// An ordered map over byte strings with versions: one writer at a time, readers that never wait.
+/// An ordered map over byte strings with versions, with one writer at a time and readers that never
+/// wait.
 ///
-/// - A [`QpTxn`] collects changes and sees them; [`commit`](QpTxn::commit) publishes all of them
-///   with one store, dropping it leaves no trace.
-/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s: the newest version, exact and
-///   unchanging for as long as the view is held. Reading takes no lock, retries nothing and writes
-///   nothing.
-/// - A [`QpSnapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest
-///   snapshot holds back the memory of everything that was changed after it.
+/// - A [`QpTxn`] collects changes and reads them. [`commit`](QpTxn::commit) publishes all of them
+///   with one store. If the transaction is dropped, they are undone.
+/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s. A view is the newest version,
+///   which does not change as long as the view is held. Reading takes no lock, retries nothing and
+///   writes nothing.
+/// - A [`QpSnapshot`] keeps a version alive until it is dropped, and may go to any thread. The
+///   oldest snapshot holds back the memory of everything that was replaced or removed after it.
 ///
-/// A change copies the branches on the way to its key once per transaction: a commit's cost depends
-/// on what it changed and the depth of those keys, not on the size of the map. Handles are cheap to
-/// clone.
+/// A transaction copies each branch on the path to a changed key once. So a commit's cost depends
+/// on the number of changes and the depth of their keys, not on the size of the map. A store is a
+/// handle, cheap to clone: all clones are handles of one store.
 ///
 /// ```
 /// use sapwood::qp::QpStore;
@@ -68,8 +69,8 @@ impl fmt::Display for Version {
 /// let mut txn = store.begin();
 /// txn.insert("elder", 1)?;
 /// txn.insert("elm", 2)?;
-/// assert_eq!(txn.get("elm"), Some(&2)); // it reads what it wrote
-/// assert_eq!(reader.view().get("elm"), None); // nobody else does yet
+/// assert_eq!(txn.get("elm"), Some(&2)); // the transaction reads its own changes
+/// assert_eq!(reader.view().get("elm"), None); // others do not see them yet
 /// txn.commit();
 /// assert_eq!(reader.view().get("elm"), Some(&2));
 ///
@@ -105,15 +106,15 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
-    /// `Backing::Heap`).
+    /// When the backing moves as it grows: [`Backing::Auto`](sapwood_arena::Backing), which is the
+    /// default of [`ArenaOptions`](sapwood_arena::ArenaOptions), and `Backing::Heap`.
     pub fn build(self) -> Result<QpStore<V>, Error> {
         let tree = Tree::new(stable_arena(self.memory.clone().stable())?);
         Ok(self.build_over(tree, None))
     }
 
-    /// A store of this tree, whose root is also kept at this place of the arena.
+    /// A store of this tree. If `header` is given, the root is also written at that place in the
+    /// arena.
     pub(super) fn build_over(self, tree: Tree<V>, header: Option<usize>) -> QpStore<V> {
         let mut shared = StoreShared::new(tree, self.domain.unwrap_or_default());
         if let Some(at) = header {
@@ -126,8 +127,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
-    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last
-    /// wins.
+    /// A store whose first version has these entries, which come in ascending order of keys. Of
+    /// equal keys, the last wins.
     ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`].
@@ -147,17 +148,17 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
 }
 
 impl<V: Send + Sync + 'static> QpStore<V> {
-    /// A store whose first version is a map's entries.
+    /// A store whose first version has the entries of a map.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no memory can be had; the map is dropped.
+    /// [`Error::ArenaFull`] when there is not enough memory; the map is dropped.
     pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
         Self::builder().build_sorted(map)
     }
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
-    /// Gives the first version another number.
+    /// Sets the number of the first version.
     pub(super) fn begin_at(&self, version: Version) {
         self.shared.versions().begin_at(version.0);
     }
@@ -165,19 +166,19 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// An empty store with a domain of its own.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system refuses the address space.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A store that is made to measure.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::reserve(RESERVE), ())
     }
 
     reading_methods!(QpView<'g, V>);
 
-    /// Number of entries of the newest version: one load.
+    /// Number of entries of the newest version. It takes one load.
     #[inline]
     pub fn len(&self) -> usize {
         self.shared.len()
@@ -189,8 +190,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
         self.len() == 0
     }
 
-    /// A copy of a key's value in the newest version. Two calls may ask two versions: a
-    /// [`pin`](Self::pin) or a [`reader`](Self::reader) gives a view of one, with references.
+    /// A copy of a key's value in the newest version. Two calls may read two versions. A
+    /// [`pin`](Self::pin) or a [`reader`](Self::reader) gives a view of one version, with
+    /// references.
     ///
     /// ```
     /// use sapwood::qp::QpStore;
@@ -216,21 +218,23 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
         self.read(|view| view.contains_key(key))
     }
 
-    /// Keeps the newest version. Takes a short lock; reading it takes none.
+    /// Keeps the newest version alive. This takes a lock for a short time; reads of the snapshot
+    /// take none.
     pub fn snapshot(&self) -> QpSnapshot<V> {
         QpSnapshot {
             kept: self.shared.keep(),
         }
     }
 
-    /// The number of snapshots that are alive. Waits for no transaction.
+    /// The number of snapshots that are alive. It waits for no transaction.
     pub fn snapshots(&self) -> usize {
         self.shared.versions().snapshots()
     }
 
-    /// The oldest version that snapshots keep, and what it holds back. Waits for no transaction: a
-    /// monitor can ask it while a writer is blocked at the hard limit of garbage. So does
-    /// [`Domain::stalls`], for all structures of the domain.
+    /// The oldest version that snapshots keep, and what it holds back. It waits for no transaction,
+    /// so a monitor can call it while a writer is blocked at the hard limit of garbage.
+    /// [`Domain::stalls`] reports the same for all structures of the domain, and waits for none
+    /// either.
     pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
         self.shared.versions().oldest()
     }
@@ -240,10 +244,10 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
         Version(self.shared.version())
     }
 
-    /// Begins a transaction, waiting for the one that another thread has open, if any.
+    /// Begins a transaction. If another thread has one open, it waits for its end.
     ///
     /// # Panics
-    /// When this thread has a transaction of the store open: it would wait for itself.
+    /// When this thread has a transaction of the store open, for which it would wait forever.
     #[track_caller]
     pub fn begin(&self) -> QpTxn<'_, V> {
         QpTxn::new(&self.shared, self.shared.write())
@@ -254,16 +258,16 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
         Some(QpTxn::new(&self.shared, self.shared.try_write()?))
     }
 
-    /// What changed between two snapshots, in order of keys. A key is `Changed` when it was written
-    /// in between, even with an equal value.
+    /// The changes between two snapshots, in order of keys. A key that was written in between is
+    /// `Changed`, even if the new value equals the old one.
     ///
-    /// Subtrees that both versions share are skipped, so the difference reads the branches and
-    /// clusters on the paths to the changes only. A compaction moves branches and clusters, which
-    /// are then not shared: across [`compact_step`](Self::compact_step), it also reads all that was
-    /// moved, in both versions, and across a whole compaction all branches and clusters. Entries do
-    /// not move, and those without a change are not read. Whoever takes differences from time to
-    /// time makes the snapshot to compare with after a compaction. Snapshots of different stores
-    /// are compared whole, entries included.
+    /// The difference skips subtrees that both versions share, so it reads only the branches and
+    /// clusters on the paths to the changes. A compaction moves branches and clusters, which the
+    /// versions then do not share. Across a [`compact_step`](Self::compact_step), the difference
+    /// also reads what the step moved, in both versions; across a whole compaction, it reads all
+    /// branches and clusters. Entries do not move, and the difference does not read those without a
+    /// change. To keep differences small, make the snapshot to compare with after a compaction, not
+    /// before. Snapshots of different stores are compared whole, entries included.
     ///
     /// ```
     /// use sapwood::qp::{Change, QpStore};
@@ -285,12 +289,12 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
         )
     }
 
-    /// Frees nodes that no reader and no snapshot can hold any more, up to `budget` of them;
-    /// returns how many.
+    /// Frees up to `budget` nodes that no reader and no snapshot can hold any more; returns their
+    /// number.
     ///
-    /// Every commit frees some; this is for an idle loop, or after a stall. Values are dropped
-    /// here, on the calling thread, after the writer's lock is released. Returns 0 when a
-    /// transaction is open.
+    /// Every commit frees some nodes. This call is for an idle loop, or for the time after a stall.
+    /// The calling thread drops the values, after it has released the writer's lock. It returns 0
+    /// when a transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut values = Vec::new();
         let Some(mut writer) = self.shared.try_write() else {
@@ -300,39 +304,39 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its
-    /// own; returns whether there is more to do. Readers notice nothing. Call it again and again to
-    /// compact the whole map; when the end is reached, the next call begins anew.
+    /// own; returns whether there is more to do. Readers neither wait nor retry meanwhile. Repeated
+    /// calls compact the whole map. The call after the last step begins a new compaction.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
-    /// later.
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]; no entry is lost, and a later call goes on
+    /// with the compaction.
     ///
     /// # Panics
-    /// When this thread has a transaction of the store open: it would wait for itself.
+    /// When this thread has a transaction of the store open, for which it would wait forever.
     #[track_caller]
     pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
         QpTxn::new(&self.shared, self.shared.write()).compact(budget)
     }
 
-    /// Where the memory is. Waits for an open transaction; [`snapshots`](Self::snapshots) and
-    /// [`oldest_snapshot`](Self::oldest_snapshot) do not.
+    /// What the store's memory holds. It waits for an open transaction;
+    /// [`snapshots`](Self::snapshots) and [`oldest_snapshot`](Self::oldest_snapshot) do not.
     ///
     /// # Panics
-    /// When this thread has a transaction of the store open: it would wait for itself.
+    /// When this thread has a transaction of the store open, for which it would wait forever.
     #[track_caller]
     pub fn memory(&self) -> QpStoreMemory {
         let writer = self.shared.write();
-        QpStoreMemory::of(&writer, self.snapshots())
+        QpStoreMemory::from_writer(&writer, self.snapshots())
     }
 
-    /// Walks the newest version and checks every invariant, and the accounts against what is there.
-    /// Waits for an open transaction.
+    /// Walks the newest version and checks every invariant. Compares the accounts with the nodes
+    /// that are there. It waits for an open transaction.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A text that says what is wrong.
     ///
     /// # Panics
-    /// When this thread has a transaction of the store open: it would wait for itself.
+    /// When this thread has a transaction of the store open, for which it would wait forever.
     #[track_caller]
     pub fn verify(&self) -> Result<(), alloc::string::String> {
         self.shared.write().verify()
@@ -362,7 +366,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Readable for QpStore<V> {
     }
 }
 
-/// One version, read under a guard. Stays on its thread.
+/// One version of a store, read under a guard. A view stays on its thread.
 pub struct QpView<'g, V: ?Sized + Value> {
     view: View<'g, V>,
     len: usize,
@@ -422,7 +426,7 @@ impl<'g, V: ?Sized + Value + Send + Sync> IntoIterator for QpView<'g, V> {
     }
 }
 
-/// A version that is kept alive until this is dropped. May be read and sent anywhere.
+/// A version of a store that stays alive until the snapshot is dropped. Any thread may read it.
 pub struct QpSnapshot<V: ?Sized + Value + Send + Sync + 'static> {
     kept: Kept<V>,
 }
@@ -450,9 +454,10 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     read_methods!(['s] 's [&'s ] self Trusted);
     point_methods!(['s] 's [&'s ] self Trusted);
 
-    /// Saves the version for [`QpFile::open`](super::QpFile::open), as [`QpMap::save`] does. The
-    /// bytes are the same but for the version's number and the checksum over it; the store may be
-    /// changed meanwhile. O(entries), with a second copy of them in memory.
+    /// Saves the version to a file for [`QpFile::open`](super::QpFile::open), as [`QpMap::save`]
+    /// does. The bytes differ from those of a saved map only in the version's number and the
+    /// checksum over it. Writers may change the store meanwhile. O(entries), with a second copy of
+    /// them in memory.
     ///
     /// ```
     /// use sapwood::qp::{QpFile, QpStore};
@@ -468,7 +473,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     /// ```
     ///
     /// # Errors
-    /// [`SaveError`]; a file that was there before is untouched.
+    /// [`SaveError`]; a file that was there before is unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError>
     where
         V: IntoBytes + Immutable,

@@ -1,4 +1,4 @@
-//! A transaction: changes that are published together, or not at all.
+//! Transactions: changes that are published together or not at all.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,16 +13,17 @@ use super::store::Version;
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
-/// An open transaction on a [`QpStore`](super::QpStore). Reads what it wrote; dropping it rolls
-/// back.
+/// An open transaction on a [`QpStore`](super::QpStore). It reads its own changes. Dropping it
+/// rolls them back.
 ///
-/// Nodes that it made are changed in place; older ones are copied once. An operation that fails
-/// leaves the transaction as it was before the operation, and the transaction can go on.
+/// It changes nodes that it made in place, and copies each older node once. An operation that fails
+/// leaves the transaction as it was before, and the transaction can go on.
 pub struct QpTxn<'s, V: ?Sized + Value + Send + Sync + 'static> {
     shared: &'s StoreShared<V>,
-    // Released before the values are dropped: their `drop` may use the store.
+    // Fields are dropped in order: the lock is released before values are dropped, whose `drop` may
+    // use the store.
     writer: WriterGuard<'s, Writer<V>>,
-    /// Values that were reclaimed on the way.
+    /// Values whose nodes were freed, to be dropped with the transaction.
     values: Vec<V::Held>,
 }
 
@@ -56,7 +57,7 @@ impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
     read_methods!(['t] 't [&'t ] self Trusted);
     point_methods!(['t] 't [&'t ] self Trusted);
 
-    /// Makes room for the garbage that changing this key may make.
+    /// Makes room for the garbage that a change of this key may make.
     fn admit(&mut self, key: &[u8]) -> Result<(), Error> {
         let (shared, writer, values) = self.parts();
         if shared.domain().hard_limit().is_some() {
@@ -68,12 +69,12 @@ impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
-    /// Inserts or replaces. The value that was replaced can be read until the transaction is
-    /// changed again.
+    /// Inserts or replaces; returns the value that was replaced. The reference lives until the next
+    /// change of the transaction.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
-    /// [`Error::GarbageLimit`], with the value given back.
+    /// [`Error::GarbageLimit`], with the value.
     ///
     /// ```
     /// use sapwood::qp::QpStore;
@@ -114,10 +115,11 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         }
     }
 
-    /// Removes a key. The value can be read until the transaction is changed again.
+    /// Removes a key; returns its value. The reference lives until the next change of the
+    /// transaction.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
+    /// [`Error::ArenaFull`], because a removal copies the path; [`Error::GarbageLimit`].
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&V>, Error> {
         let key = key.as_ref();
         self.admit(key)?;
@@ -126,13 +128,13 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         Ok(old.map(|leaf| writer.value(leaf)))
     }
 
-    /// Removes the entries whose keys start with `prefix`; returns how many.
+    /// Removes the entries whose keys start with `prefix`; returns their number.
     ///
-    /// Under a hard limit of garbage, only the path to the prefix is asked for beforehand, so the
-    /// limit may be passed by the size of what is removed.
+    /// Under a hard limit of garbage, the transaction asks beforehand only for the path to the
+    /// prefix. So the garbage may exceed the limit by the size of what is removed.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
+    /// [`Error::ArenaFull`], because a removal copies the path; [`Error::GarbageLimit`].
     pub fn remove_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<usize, Error> {
         let prefix = prefix.as_ref();
         self.admit(prefix)?;
@@ -140,19 +142,20 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         Ok(writer.take_prefix(prefix)?)
     }
 
-    /// Removes all entries.
+    /// Removes all entries; returns their number.
     ///
     /// # Errors
-    /// [`Error::GarbageLimit`], as for [`remove_prefix`](Self::remove_prefix).
+    /// As [`remove_prefix`](Self::remove_prefix).
     pub fn clear(&mut self) -> Result<usize, Error> {
         self.remove_prefix([])
     }
 
-    /// Publishes all changes as a new version with one store, and frees some of what older commits
-    /// left behind. Returns the version's number (the newest one's, when nothing was changed).
+    /// Publishes all changes as a new version with one store; returns the version's number. If
+    /// nothing was changed, it returns the number of the newest version. It also frees some nodes
+    /// that older commits retired.
     ///
-    /// O(nodes made by the transaction). Cannot fail: everything that can was done by the
-    /// operations.
+    /// O(nodes made by the transaction). A commit cannot fail: the operations have done everything
+    /// that can fail.
     pub fn commit(mut self) -> Version {
         let (shared, writer, values) = self.parts();
         let retired = writer.cow.retired.len();
@@ -161,7 +164,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         Version(version)
     }
 
-    /// Forgets all changes; the same as dropping the transaction.
+    /// Undoes all changes. Dropping the transaction does the same.
     pub fn rollback(self) {
         drop(self);
     }
@@ -171,7 +174,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         let (shared, writer, values) = self.parts();
         let before = writer.compaction.clone();
         let more = writer.compact_step(budget.max(1))?;
-        // What the step leaves behind is known now, and nothing is published yet.
+        // The garbage of the step is known now, and nothing is published yet.
         if let Err(limit) = shared.admit(writer, 0, values) {
             writer.compaction = before.begun();
             return Err(limit.into());
@@ -183,7 +186,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
 
 impl<V: ?Sized + Value + Send + Sync + 'static> Drop for QpTxn<'_, V> {
     fn drop(&mut self) {
-        // After a commit there is nothing to take back.
+        // After a commit there is nothing to undo.
         self.shared.roll_back(&mut self.writer, &mut self.values);
     }
 }

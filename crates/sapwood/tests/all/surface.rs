@@ -386,7 +386,7 @@ fn batched_lookups_agree_with_single_ones_in_small_and_large_maps() {
 }
 
 #[test]
-#[should_panic(expected = "as many places as keys")]
+#[should_panic(expected = "`keys` and `out` differ in length")]
 fn batched_lookups_need_as_many_places_as_keys() {
     QpMap::from([("a", 1)]).get_many(&["a", "b"], &mut [None]);
 }

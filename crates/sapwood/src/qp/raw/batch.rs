@@ -1,9 +1,8 @@
-//! Many lookups at once: interleaved descents, each waiting for its cache line while the others
-//! work.
+//! Interleaved descents of many keys: each waits for its cache line while the others work.
 //!
-//! A group of keys goes down level by level. Two things make it quick: every line is asked for a
-//! whole round before it is needed, and a descent that has ended leaves the list of active ones by
-//! arithmetic, not by a branch that the processor would guess wrong once for every key.
+//! A group of keys descends level by level. Every cache line is prefetched a whole round before it
+//! is read. A descent that has ended leaves the list of active descents by arithmetic, not by a
+//! branch, which the processor would mispredict once for every key.
 
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
@@ -11,10 +10,11 @@ use super::view::{View, prefetch};
 use crate::qp::raw::leaf::Value;
 use sapwood_format::cluster::tag;
 
-/// How many descents are under way at once: about as many misses as a core keeps in flight.
+/// The number of descents that run interleaved: about as many cache misses as a core keeps in
+/// flight.
 pub(crate) const LANES: usize = 16;
 
-/// Stands for nowhere.
+/// The cell that stands for no place.
 const NOWHERE: u32 = LEAF;
 
 /// Finds all keys; calls `each(i, leaf cell)` in order, with 0 for a key that is absent.
@@ -29,7 +29,7 @@ pub(crate) fn find_many<V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
             *lane = key.as_ref();
         }
         let ends = descend(view, &lanes, group.len());
-        // The first leaf with the key's tag is nearly always the key's, if there is any.
+        // If the key is there, the first leaf with its tag is nearly always the key's leaf.
         let mut leaves = ends;
         let mut more = 0u32;
         for lane in 0..group.len() {
@@ -66,8 +66,8 @@ pub(crate) fn find_many<V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
     }
 }
 
-/// Reads, interleaved, what single changes of these keys are going to read: the branches on the way
-/// to each, the cluster, and the leaf next to it.
+/// Fetches, interleaved, what single changes of these keys will read: the branches on the path of
+/// each key, its cluster, and the leaf nearest to it.
 pub(crate) fn warm<'k, V: ?Sized + Value, M: Mem>(
     view: &View<'_, V, M>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -89,7 +89,7 @@ pub(crate) fn warm<'k, V: ?Sized + Value, M: Mem>(
     }
 }
 
-/// Takes up to 16 keys down to the leaves or clusters that they lead to, and fetches those.
+/// Descends with up to 16 keys to the leaves or clusters that they lead to, and prefetches those.
 #[inline(always)]
 pub(super) fn descend<V: ?Sized + Value, M: Mem>(
     view: &View<'_, V, M>,
@@ -104,7 +104,7 @@ pub(super) fn descend<V: ?Sized + Value, M: Mem>(
     while left > 0 {
         let mut kept = 0;
         for i in 0..left {
-            // Lane numbers are below 16; the mask tells the compiler.
+            // Lane numbers are below 16; the remainder shows this to the compiler.
             let lane = usize::from(active[i]) % LANES;
             let (cell, min) = view
                 .step(cells[lane], mins[lane], keys[lane])

@@ -1,11 +1,11 @@
-//! Longest match where the last byte of a stored key may stand for less than a whole byte of the
-//! query.
+//! Longest matches for bit strings, where the last byte of a stored key may stand for less than a
+//! whole byte of the query.
 //!
-//! Keys over bit strings have such bytes: one for each whole group of bits, and at the end perhaps
-//! one for the bits that are left over. A byte of a query then has *alternatives*, the bytes that
-//! stand for its first bits. A stored key matches a query when it is the query's first `k` bytes,
-//! or those and one alternative of the next byte. Alternatives end keys, so the trie has them as
-//! labels of leaves only.
+//! The key of a bit string has one byte for each whole group of bits, and perhaps a last byte for
+//! the bits that are left over. So a byte of a query has *alternatives*: the bytes that stand for
+//! its first bits only. A stored key matches a query if it is the query's first `k` bytes, or these
+//! and one alternative of the next byte. An alternative is always the last byte of a key, so in the
+//! trie it leads only to leaves.
 
 use smallvec::SmallVec;
 
@@ -15,15 +15,16 @@ use super::node::{Branch, KIND, LEAF};
 use super::view::{Near, View};
 use crate::qp::raw::leaf::Value;
 
-/// The alternatives of a byte, from the one with the most bits down; the rest is 0.
+/// The alternatives of a byte, the one with the most bits first; the rest is 0.
 pub(crate) type Alternatives = [u8; 3];
 
 impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// The leaf of the longest key that matches.
     ///
-    /// One descent, one leaf compared, and then up again: through the borders of the cluster, and
-    /// the branches. Only where keys part from the query can a match end, and there an alternative
-    /// is looked up in the one place where it can be. O(branches on the way).
+    /// It walks down once, compares one leaf, and walks up again: through the borders of the
+    /// cluster, then through the branches. A match can end only at an offset where keys differ from
+    /// the query. There, each alternative is looked up in the only place where it can be.
+    /// O(branches on the path).
     #[inline]
     pub(crate) fn longest_match(
         &self,
@@ -39,7 +40,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     }
 
     /// Calls `each(i, leaf cell)` in order with the longest match of each key, or with 0.
-    /// Interleaved descents have read what each of them reads.
+    /// Interleaved descents first fetch what the searches read.
     pub(crate) fn longest_matches<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -70,8 +71,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         all.into_iter().rev().for_each(each);
     }
 
-    /// Calls `each` with the leaves of keys that match, the longest first, until it says that it
-    /// has enough.
+    /// Calls `each` with the leaves of keys that match, the longest first, until it returns true.
     #[inline(always)]
     fn matches_up(
         &self,
@@ -94,7 +94,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         let near = self.near(end, key)?;
         let agree = near.part.unwrap_or(key.len());
         let mut built: SmallVec<[u8; 64]> = SmallVec::from_slice(&key[..agree]);
-        // What parts from the query behind the last branch is in the end.
+        // Keys that first differ from the query behind the last branch are in the end.
         for offset in self.offsets(end, near, agree, min)? {
             built.truncate(offset);
             for other in alternatives_at(key, offset, &alternatives) {
@@ -114,7 +114,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             for other in alternatives_at(key, offset, &alternatives) {
                 // SAFETY: a branch that `branch` returned is whole.
                 let child = self.child(b, unsafe { b.child(other) })?;
-                // Alternatives end keys, so none is below a branch.
+                // An alternative is the last byte of a key, so none is below a branch.
                 if child & KIND != 0 {
                     built.push(other);
                     if self.find_in(child, &built).is_some_and(&mut each) {
@@ -130,8 +130,8 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         Some(())
     }
 
-    /// The offsets, from `min` on, at which leaves of a query's end part from the query, the
-    /// greatest first. Matches sort before the query.
+    /// The offsets from `min` on at which leaves of a query's end first differ from the query, the
+    /// greatest first. Only leaves before the query count, because matches sort before it.
     #[inline(always)]
     fn offsets(
         &self,
@@ -160,7 +160,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     }
 }
 
-/// The alternatives of a key's byte, if it has one there.
+/// The alternatives of the key's byte at an offset; none if the key ends before it.
 #[inline(always)]
 fn alternatives_at(
     key: &[u8],
@@ -176,7 +176,8 @@ fn alternatives_at(
 mod tests {
     use crate::qp::QpMap;
 
-    /// `a` to `d`, and `e` to `h`: each letter has those of its group before it as alternatives.
+    /// `a` to `d` and `e` to `h` are groups: the alternatives of a letter are the earlier letters
+    /// of its group.
     fn neighbours(byte: u8) -> [u8; 3] {
         [1, 2, 3].map(|n| match byte - b'a' {
             at @ 0..8 if at % 4 >= n => byte - n,
@@ -199,7 +200,7 @@ mod tests {
     fn the_longest_match_is_found_among_all_keys() {
         let mut rng = fastrand::Rng::with_seed(4);
         let word = |rng: &mut fastrand::Rng, most| -> Vec<u8> {
-            // Alternatives end keys: all letters but `d` and `h` are only ever last.
+            // Alternatives end keys, so all letters but `d` and `h` are only the last of a word.
             let mut word: Vec<u8> = (0..rng.usize(..most))
                 .map(|_| b"dh"[rng.usize(..2)])
                 .collect();
@@ -239,12 +240,13 @@ mod tests {
 
     #[test]
     fn matches_far_above_are_found() {
-        // More branches on the way than a descent remembers, and the match at each depth in turn.
+        // There are more branches on the path than the trail holds without the heap, and the match
+        // is at each depth in turn.
         let (depth, step) = if cfg!(miri) { (20, 19) } else { (100, 1) };
         for top in (0..depth).step_by(step) {
             let mut map = QpMap::new();
             for i in top..depth {
-                // A branch at each offset, without a match for the query.
+                // There is a branch at each offset, without a match for the query.
                 map.insert([&vec![b'd'; i][..], b"x"].concat(), i).unwrap();
             }
             map.insert(vec![b'd'; depth + 2], 0).unwrap();

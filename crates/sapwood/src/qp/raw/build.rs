@@ -1,4 +1,4 @@
-//! Whole tries at once: from sorted entries, and copied in the order of their keys.
+//! Whole tries: built from sorted entries, or copied in the order of their keys.
 
 use alloc::vec::Vec;
 
@@ -15,29 +15,29 @@ use super::tree::{self, LEAF_KIND, Owned, Tree};
 use super::view::View;
 use sapwood_format::cluster::{FILL_MAX, REACH, capacity_for, tag};
 
-/// A leaf that is in no cluster yet, or a branch with all that is below it; and where it parts from
-/// what comes before it.
+/// A leaf that is in no cluster yet, or a branch with all nodes below it, and the border to the
+/// item before it.
 #[derive(Clone, Copy)]
 struct Item {
     cell: u32,
-    /// Of a leaf. A branch has none.
+    /// The tag of a leaf; a branch has none.
     tag: Option<u8>,
     border: Border,
 }
 
-/// What is known of the keys of a future branch.
+/// The state of a branch that is not built yet.
 struct Level {
-    /// Where they part from each other first.
+    /// The offset at which its keys first differ from each other.
     offset: usize,
-    /// The number of the first of its items, and of those behind the last border at the offset.
+    /// The numbers of its first item, and of the first item behind the last border at the offset.
     first: usize,
     group: usize,
 }
 
-/// Makes clusters and branches of leaves that come in order, each of them once.
+/// Builds clusters and branches from leaves that come in order. It writes each node once.
 ///
-/// What parts at an offset becomes a branch when what is below it does not fit a cluster; else it
-/// is left to what is above. In a branch, neighbours share a cluster for as long as they fit.
+/// Items that differ at an offset become a branch if they do not fit one cluster. Otherwise they
+/// are left to the level above. In a branch, neighbours share a cluster as long as they fit.
 #[derive(Default)]
 struct Packer {
     items: Vec<Item>,
@@ -45,7 +45,7 @@ struct Packer {
 }
 
 impl Packer {
-    /// Takes the next leaf, which parts from the one before at this border.
+    /// Adds the next leaf, with the border between it and the leaf before it.
     fn push<V: ?Sized + Value>(
         &mut self,
         tree: &mut Tree<V>,
@@ -74,7 +74,7 @@ impl Packer {
         Ok(())
     }
 
-    /// Ends the levels with an offset over `at` (`None`: all).
+    /// Ends the levels whose offset is greater than `at`, or all levels if `at` is `None`.
     fn close<V: ?Sized + Value>(
         &mut self,
         tree: &mut Tree<V>,
@@ -100,7 +100,7 @@ impl Packer {
         Ok(())
     }
 
-    /// A branch of the items from `first` on, which part at the offset and behind it.
+    /// Makes a branch of the items from `first` on, which differ at the offset or behind it.
     fn branch<V: ?Sized + Value>(
         &self,
         tree: &mut Tree<V>,
@@ -111,7 +111,7 @@ impl Packer {
         let mut parts: Option<Parts> = None;
         let mut from = 0;
         while from < items.len() {
-            // One group, and those behind it that fit the same cluster.
+            // One group, and the next groups that fit into the same cluster.
             let mut to = group(items, from, offset);
             while to < items.len() {
                 let next = group(items, to, offset);
@@ -133,7 +133,7 @@ impl Packer {
         tree.make_branch(&mut Owned, &parts)
     }
 
-    /// The root of all.
+    /// Ends all levels; returns the root.
     fn finish<V: ?Sized + Value>(&mut self, tree: &mut Tree<V>) -> Result<u32, ArenaFull> {
         self.close(tree, None)?;
         if self.items.is_empty() {
@@ -143,7 +143,7 @@ impl Packer {
     }
 }
 
-/// Whether items that part at `offset` and behind it may be one cluster.
+/// Whether items that differ at `offset` or behind it can be one cluster.
 fn fits(items: &[Item], offset: usize) -> bool {
     items.len() <= FILL_MAX
         && items.iter().all(|item| item.tag.is_some())
@@ -152,14 +152,14 @@ fn fits(items: &[Item], offset: usize) -> bool {
             .all(|item| item.border.at - offset <= REACH)
 }
 
-/// Where the items end that agree at the offset with the one at `from`.
+/// The end of the run of items that have the same byte at the offset as the item `from`.
 fn group(items: &[Item], from: usize, offset: usize) -> usize {
     let rest = items[from + 1..].iter();
     let len = rest.take_while(|item| item.border.at > offset).count();
     from + 1 + len
 }
 
-/// One branch, one leaf, or leaves as a cluster.
+/// The cell for items: that of the one branch or leaf, or of a new cluster of the leaves.
 fn pack<V: ?Sized + Value>(tree: &mut Tree<V>, items: &[Item]) -> Result<u32, ArenaFull> {
     let entry = |item: &Item| Entry {
         cell: item.cell,
@@ -180,22 +180,22 @@ pub(crate) struct Builder<V: ?Sized + Value> {
     /// The leaf of the last key, or 0.
     last: u32,
     order: Order,
-    /// Each leaf was made behind the one before it, and none was freed.
+    /// Whether each leaf was made behind the leaf before it, and none was freed.
     in_order: bool,
 }
 
-/// Where an entry stands relative to the last.
+/// The result of a push: where an entry sorts relative to the last one.
 pub(crate) enum Pushed<V: ?Sized + Value> {
-    /// It was added.
+    /// The entry was added.
     Added,
-    /// It has the last entry's key, whose value was replaced by it and comes back.
+    /// The entry has the key of the last one, whose value it replaced; this is the old value.
     Replaced(V::Taken),
-    /// It sorts before the last one.
+    /// The entry sorts before the last one.
     Unsorted,
 }
 
 impl<V: ?Sized + Value> Builder<V> {
-    /// The arena must be empty.
+    /// A builder in this arena, which must be empty.
     pub(crate) fn new(arena: Arena) -> Self {
         Builder {
             tree: Tree::new(arena),
@@ -243,7 +243,7 @@ impl<V: ?Sized + Value> Builder<V> {
         Ok(Pushed::Added)
     }
 
-    /// Puts a leaf with a value in the place of the last one, which has the same key.
+    /// Replaces the last leaf by a new leaf of the same key.
     fn push_over<'a>(
         &mut self,
         key: &[u8],
@@ -255,9 +255,9 @@ impl<V: ?Sized + Value> Builder<V> {
             item.cell = leaf;
         }
         let old = core::mem::replace(&mut self.last, leaf);
-        // The old leaf's place is in the middle of a run.
+        // The old leaf lay in the middle of a run.
         self.in_order = false;
-        // SAFETY: no item has the old leaf any more.
+        // SAFETY: no item names the old leaf any more.
         Ok(unsafe { self.tree.take_value(old) })
     }
 
@@ -277,7 +277,7 @@ impl<V: ?Sized + Value> Builder<V> {
 }
 
 impl<V: ?Sized + Value> Drop for Builder<V> {
-    /// An unfinished builder drops the values that it took.
+    /// Drops the values of a builder that was not finished.
     fn drop(&mut self) {
         let tops = self.packer.items.drain(..).map(|item| item.cell).collect();
         // SAFETY: each leaf is below one of the items, and the trie itself is empty.
@@ -286,13 +286,14 @@ impl<V: ?Sized + Value> Drop for Builder<V> {
 }
 
 impl<V: ?Sized + Value> Tree<V> {
-    /// Moves everything into `fresh`, built anew in key order. On failure the trie is as it was.
+    /// Moves all entries into `fresh`, built anew in key order. On failure the trie stays as it
+    /// was.
     pub(crate) fn move_into(&mut self, fresh: Arena) -> Result<(), ArenaFull> {
         let root = self.root;
         let leaves = self.arena.memory().kinds[usize::from(LEAF_KIND.0)].bytes;
         let (copy, new_root, order) = copy_in_order(&self.view(), fresh, leaves)?;
         debug_assert!(root != 0 || new_root == 0);
-        // The values have moved bit by bit: the old arena is dropped as plain memory.
+        // The values were moved bit by bit, so the old arena is dropped as plain memory.
         self.arena = copy;
         self.root = new_root;
         self.order = order.finish(self.len);
@@ -303,18 +304,19 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 }
 
-/// Copies a trie, leaves bit by bit, in key order. The caller sees to it that values are not
-/// dropped twice. With `leaves`, the bytes of all leaves, those lie side by side.
+/// Copies a trie in key order, its leaves bit by bit. The caller must not let values be dropped
+/// twice. `leaves` is the number of bytes of all leaves, for which it reserves room, so that they
+/// lie side by side.
 ///
-/// Branches and clusters are built anew, so the copy depends on the entries only.
+/// Branches and clusters are built anew, so the copy depends only on the entries.
 pub(crate) fn copy_in_order<V: ?Sized + Value>(
     view: &View<'_, V, Trusted>,
     fresh: Arena,
     leaves: usize,
 ) -> Result<(Arena, u32, Order), ArenaFull> {
-    // Its root stays empty, so that dropping it on an error drops no value.
+    // The root stays empty until the end, so that an early return drops no value.
     let mut to: Tree<V> = Tree::new(fresh);
-    // When there is no room for all at once, there may still be room for one after the other.
+    // Without room for all leaves side by side, there may still be room for each of them.
     let _ = to.arena.reserve(leaves, Area::Leaves);
     let mut order = Order::default();
     let mut packer = Packer::default();
@@ -337,7 +339,7 @@ pub(crate) fn copy_in_order<V: ?Sized + Value>(
     Ok((arena, root, order))
 }
 
-/// Copies a leaf, value and all; the copy and its size.
+/// Copies a leaf with its value; returns the copy's cell and size.
 fn copy_leaf<V: ?Sized + Value>(
     to: &mut Tree<V>,
     view: &View<'_, V, Trusted>,
@@ -369,7 +371,7 @@ mod tests {
         let map: QpMap<u32> = QpMap::from_sorted_iter(keys.map(|key| (key, 1))).unwrap();
         map.verify().unwrap();
         let memory = map.memory();
-        // Two groups of ten fit a cluster.
+        // Two groups of ten fit into one cluster.
         assert_eq!(memory.clusters.0, 50);
         assert_eq!(memory.branches.0, 11);
     }

@@ -1,7 +1,7 @@
-//! Owned changes of many entries at once: removed, moved to another trie, dropped.
+//! Changes of many entries of an owned trie: removal, moves to another trie, drops.
 //!
-//! Values may panic when they are dropped, so a trie is whole again before the first of them is, or
-//! a guard sees to the rest.
+//! The drop of a value may panic. So a trie is whole again before the first value is dropped, or a
+//! guard drops the rest.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -15,8 +15,8 @@ use super::node::LEAF;
 use super::tree::{Owned, Policy, Tree, each_child};
 
 impl<V: ?Sized + Value> Tree<V> {
-    /// Removes everything that starts with `prefix`; returns how many entries that were, and their
-    /// values, if it matters when they are dropped.
+    /// Removes the entries whose keys start with `prefix`; returns their number, and their values
+    /// if these need to be dropped.
     pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V::Held>) {
         let mut values = Vec::new();
         let Ok(tops) = self.unlink_prefix(&mut Owned, prefix) else {
@@ -25,7 +25,7 @@ impl<V: ?Sized + Value> Tree<V> {
         let before = self.len;
         for top in tops {
             self.each_cell(top, |tree, cell| {
-                // SAFETY: the subtree is unlinked; children come before what holds them.
+                // SAFETY: the subtree is unlinked; children come before their parents.
                 unsafe {
                     if cell & LEAF != 0 {
                         tree.len -= 1;
@@ -44,8 +44,8 @@ impl<V: ?Sized + Value> Tree<V> {
         (before - self.len, values)
     }
 
-    /// Moves the entry of a leaf of `from` here; a value that it replaces comes back. On failure it
-    /// stays there.
+    /// Moves the entry of a leaf of `from` into this trie; returns the value that it replaced. On
+    /// failure the entry stays in `from`.
     ///
     /// # Safety
     /// `leaf` is a live leaf of `from`.
@@ -56,7 +56,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ) -> Result<Option<V::Taken>, ArenaFull> {
         let p = from.pointer(leaf);
         // SAFETY: the key's bytes stay until the leaf is freed below. The value is copied bit by
-        // bit, and only one of the copies is used: the one here, or on failure the one there.
+        // bit, and only one of the copies is used: the one here, or on failure the one in `from`.
         unsafe {
             let key = LeafOf::<V>::key(p);
             match self.insert(key, V::second(p)) {
@@ -75,8 +75,8 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Moves the first entry of `from` here. `None`: there is none. Else the value that it
-    /// replaced, if any.
+    /// Moves the first entry of `from` into this trie. Returns `None` if there is no entry,
+    /// otherwise the value that it replaced, if any.
     pub(crate) fn move_first(
         &mut self,
         from: &mut Self,
@@ -100,7 +100,8 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe { self.free_leaf(leaf, |p| LeafOf::<V>::forget(p)) }
     }
 
-    /// Moves all entries from `key` on into a trie in `fresh`. On failure all stay here.
+    /// Moves all entries from `key` on into a new trie in `fresh`. On failure all entries stay
+    /// here.
     pub(crate) fn split_into(&mut self, key: &[u8], fresh: Arena) -> Result<Self, ArenaFull> {
         let mut upper = Tree::new(fresh);
         if self.points.is_some() {
@@ -111,8 +112,8 @@ impl<V: ?Sized + Value> Tree<V> {
         while cursor.leaf != 0 {
             let leaf = cursor.leaf;
             cursor.next(&self.view());
-            // SAFETY: a live leaf. Until the end both tries have each value, and only this one's
-            // count.
+            // SAFETY: a live leaf. Until the end both tries have each value, and only this trie's
+            // are used.
             unsafe {
                 let p = self.pointer(leaf);
                 let copy = V::second(p);
@@ -129,8 +130,8 @@ impl<V: ?Sized + Value> Tree<V> {
             if leaf == 0 {
                 return Ok(upper);
             }
-            // SAFETY: a live leaf, whose value is the other trie's now; unlinking in place cannot
-            // fail.
+            // SAFETY: a live leaf, whose value now belongs to the other trie; unlinking in place
+            // cannot fail.
             unsafe {
                 let key = LeafOf::<V>::key(self.pointer(leaf));
                 let unlinked = self.unlink(&mut Owned, key, leaf);
@@ -157,7 +158,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Drops all values and empties the trie. The arena starts anew, also when the drop of a value
+    /// Drops all values and empties the trie. The arena is cleared even if the drop of a value
     /// panics.
     pub(crate) fn clear(&mut self) {
         struct Clear<'a>(&'a mut Arena);
@@ -178,12 +179,12 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 }
 
-/// Drops the values of all leaves at and below these cells. When a drop panics, the others are
-/// dropped all the same.
+/// Drops the values of all leaves at and below these cells. If a drop panics, the other values are
+/// still dropped.
 ///
 /// # Safety
-/// The cells are live in the memory at `base`, each leaf is below one of them once, and none is
-/// used afterwards.
+/// The cells are live in the memory at `base`. Each leaf is below one of them once. None is used
+/// afterwards.
 pub(crate) unsafe fn drop_values<V: ?Sized + Value>(base: *mut u8, cells: Vec<u32>) {
     struct Rest<V: ?Sized + Value> {
         base: *mut u8,
@@ -195,7 +196,7 @@ pub(crate) unsafe fn drop_values<V: ?Sized + Value>(base: *mut u8, cells: Vec<u3
             loop {
                 let cell = self.todo.pop()?;
                 let p = self.base.wrapping_add(byte_of(cell));
-                // SAFETY: the promise of `drop_values`.
+                // SAFETY: the promise of the caller of `drop_values`.
                 unsafe {
                     if cell & LEAF != 0 {
                         return Some(LeafOf::<V>::take(p));

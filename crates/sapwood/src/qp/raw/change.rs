@@ -1,4 +1,5 @@
-//! Leaves linked and unlinked, and values replaced: one algorithm for both policies.
+//! Changes of a trie: leaves are linked and unlinked, and values replaced, by one algorithm for
+//! both policies.
 
 use sapwood_arena::{Area, ArenaFull};
 use smallvec::SmallVec;
@@ -6,26 +7,26 @@ use smallvec::SmallVec;
 use super::leaf::{LeafOf, Value};
 use super::node::{CLUSTER, KIND, LEAF};
 use super::parts::Parts;
+use super::path::{Frames, JOIN_AT, Path, Plan, joined};
 use super::slots::{self, Border, Entry, Slots};
 use super::tree::{
     BRANCH_KIND, CLUSTER_KIND, Link, Owned, Policy, Tree, branch_cell, cluster_cell, ref_of,
 };
 use super::view::{Near, Subtree};
-use super::way::{Frames, JOIN_AT, Plan, Way, joined};
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, FILL_MAX, capacity_for, tag};
 
-/// Cells that were taken out together: the top of a subtree, or some leaves.
+/// Cells that one change unlinked: the top of a subtree, or some leaves.
 pub(crate) type Tops = SmallVec<[u32; 32]>;
 
 impl<V: ?Sized + Value> Tree<V> {
-    /// The key of a live leaf, for as long as the arena is not touched.
+    /// The key of a live leaf. The arena must not change while it is used.
     fn key_of<'k>(&self, leaf: u32) -> &'k [u8] {
         // SAFETY: callers have the leaf from this trie, and use the key before anything is freed.
         unsafe { LeafOf::<V>::key(self.pointer(leaf)) }
     }
 
-    /// A leaf as a cluster has it.
+    /// The entry of a leaf in a cluster: its cell and tag.
     fn entry_of(&self, leaf: u32) -> Entry {
         Entry {
             cell: leaf,
@@ -33,7 +34,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// What a leaf or cluster holds.
+    /// The leaves of a leaf or cluster.
     fn slots_of(&self, end: u32) -> Slots {
         match end & LEAF {
             // SAFETY: callers have the cluster from this trie.
@@ -42,9 +43,8 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Allocates a cluster for `leaves` leaves. It has `capacity` slots; when there is no memory
-    /// for that, it has the least number of slots that the leaves need. Returns the cell and the
-    /// slots.
+    /// Allocates a cluster for `leaves` leaves with `capacity` slots. Without memory for them, the
+    /// cluster has only the slots that the leaves need. Returns the cell and the number of slots.
     fn alloc_cluster(&mut self, leaves: usize, capacity: usize) -> Result<(u32, usize), ArenaFull> {
         let mut alloc = |capacity| {
             let bytes = cluster::block(capacity);
@@ -58,7 +58,8 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Leaves `from..to` as a new cluster, which is not linked yet; or the leaf, if it is one.
+    /// Makes a cluster of leaves `from..to`, which is not linked yet. A single leaf needs no
+    /// cluster.
     pub(super) fn make_cluster<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -77,7 +78,7 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(cell)
     }
 
-    /// A new branch, which is not linked yet.
+    /// Makes a branch, which is not linked yet.
     pub(super) fn make_branch<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -91,10 +92,10 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(cell)
     }
 
-    /// Takes back what was made and not linked; a leaf stays.
+    /// Frees a branch or cluster that was made and not linked; a leaf stays.
     fn unmake<P: Policy>(&mut self, policy: &mut P, cell: u32) {
         if cell & LEAF == 0 {
-            // SAFETY: live and linked nowhere.
+            // SAFETY: the node is live and linked nowhere.
             unsafe {
                 let h = self.header(cell);
                 policy.gone(&mut self.arena, cell, h);
@@ -102,7 +103,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Puts another branch with this content in the place of a branch.
+    /// Replaces a branch by another one with this content.
     ///
     /// # Safety
     /// `cell` is the live branch that `link`, which may be changed, names.
@@ -118,7 +119,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let h = self.header(cell);
             let (old, new) = (branch::block_of(h), branch::block_of(parts.header()));
             if P::mutable(h) && new <= old {
-                // Needs no memory, so an owned removal cannot fail.
+                // This needs no memory, so an owned removal cannot fail.
                 parts.write(self.pointer(cell), P::BITS);
                 if new < old {
                     let blocks = ((old, BRANCH_KIND), (new, BRANCH_KIND));
@@ -133,12 +134,11 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(())
     }
 
-    /// Puts two children in the place of the one that a way goes to below its branch number
-    /// `depth`.
+    /// Replaces the child that a path goes to below its branch number `depth` by two children.
     ///
     /// # Safety
-    /// The way is that of the trie as it is now; the children are linked nowhere else, or are that
-    /// one.
+    /// The path is that of the trie as it is now. Each child is linked nowhere else, or is the one
+    /// that is replaced.
     unsafe fn part_child<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -149,14 +149,14 @@ impl<V: ?Sized + Value> Tree<V> {
         let frame = frames[depth];
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, &frames[..depth])?;
+            let link = self.own_path(policy, &frames[..depth])?;
             let mut parts = Parts::read(self.branch(frame.cell));
             parts.split(frame.index(), left, label, right);
             self.put_branch(policy, link, frame.cell, &parts)
         }
     }
 
-    /// Puts a branch of two children in the place of what hangs below the first `depth` branches.
+    /// Replaces the node below the first `depth` branches of a path by a branch of two children.
     ///
     /// # Safety
     /// As for `part_child`.
@@ -169,7 +169,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ) -> Result<(), ArenaFull> {
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, &frames[..depth])?;
+            let link = self.own_path(policy, &frames[..depth])?;
             let pair = self.make_branch(policy, &Parts::pair(at, left, label, right))?;
             self.set_link(link, pair);
         }
@@ -179,47 +179,47 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Links a new leaf for a key that is absent.
     ///
     /// # Safety
-    /// `leaf` is an unlinked leaf of `key`; the way is the key's in the trie as it is now.
+    /// `leaf` is an unlinked leaf of `key`; the path is the key's in the trie as it is now.
     pub(crate) unsafe fn link_new<P: Policy>(
         &mut self,
         policy: &mut P,
         key: &[u8],
-        way: &mut Way,
+        path: &mut Path,
         leaf: u32,
     ) -> Result<(), ArenaFull> {
         loop {
-            let Some(plan) = self.view().plan(way, key) else {
+            let Some(plan) = self.view().plan(path, key) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
-            let sides = |there, label| match way.before() {
+            let sides = |there, label| match path.before() {
                 true => (leaf, label, there),
                 false => (there, label, leaf),
             };
-            // SAFETY: the caller's promise; nothing was changed since the way was walked.
+            // SAFETY: the caller's promise; nothing has changed since the path was walked.
             return unsafe {
                 match plan {
                     Plan::Split => {
-                        self.split(policy, way)?;
-                        let Some(anew) = self.view().way(key) else {
+                        self.split(policy, path)?;
+                        let Some(anew) = self.view().path(key) else {
                             unreachable!("the trie is not empty")
                         };
-                        *way = anew;
+                        *path = anew;
                         continue;
                     }
                     Plan::Label { depth, border } => {
-                        let children = sides(way.cell(depth + 1), border.byte);
-                        self.part_child(policy, &way.frames, depth, children)
+                        let children = sides(path.cell(depth + 1), border.byte);
+                        self.part_child(policy, &path.frames, depth, children)
                     }
                     Plan::Pair { depth, border } => {
-                        let (left, label, right) = sides(way.cell(depth), border.byte);
+                        let (left, label, right) = sides(path.cell(depth), border.byte);
                         let pair = (border.at, left, label, right);
-                        self.part_above(policy, &way.frames, depth, pair)
+                        self.part_above(policy, &path.frames, depth, pair)
                     }
                     Plan::Two { border } => {
-                        let (left, _, right) = sides(way.end, 0);
+                        let (left, _, right) = sides(path.end, 0);
                         let mut slots = self.slots_of(left);
                         slots.push(border, self.entry_of(right));
-                        let link = self.own_way(policy, &way.frames)?;
+                        let link = self.own_path(policy, &path.frames)?;
                         let cell = self.make_cluster(policy, &slots, (0, 2), capacity_for(2))?;
                         self.set_link(link, cell);
                         Ok(())
@@ -234,21 +234,21 @@ impl<V: ?Sized + Value> Tree<V> {
                             cell: leaf,
                             tag: tag(key),
                         };
-                        self.put_into(policy, way, at, entry, (border, behind), anew)
+                        self.put_into(policy, path, at, entry, (border, behind), anew)
                     }
                 }
             };
         }
     }
 
-    /// Puts a leaf into the cluster at the end of a way.
+    /// Puts a leaf into the cluster at the end of a path.
     ///
     /// # Safety
-    /// As for `link_new`; the rest is what the plan said.
+    /// As for `link_new`; the other arguments are those of the plan.
     unsafe fn put_into<P: Policy>(
         &mut self,
         policy: &mut P,
-        way: &Way,
+        path: &Path,
         at: usize,
         entry: Entry,
         (border, behind): (Border, bool),
@@ -257,8 +257,8 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the caller's promise. The arena may move with an allocation, so pointers are made
         // anew.
         unsafe {
-            let link = self.own_way(policy, &way.frames)?;
-            let c = self.cluster(way.end);
+            let link = self.own_path(policy, &path.frames)?;
+            let c = self.cluster(path.end);
             let n = c.leaves();
             if P::mutable(c.h) && n < c.capacity() && !anew {
                 let place = (c.p, c.capacity());
@@ -273,42 +273,42 @@ impl<V: ?Sized + Value> Tree<V> {
             } else {
                 let (new, capacity) = self.alloc_cluster(n + 1, capacity)?;
                 let place = (self.pointer(new), capacity);
-                let c = self.cluster(way.end);
+                let c = self.cluster(path.end);
                 slots::insert_leaf(c, place, at, entry, (border, behind), P::BITS);
                 policy.made(new);
                 new
             };
             self.set_link(link, new);
-            let h = self.header(way.end);
-            policy.gone(&mut self.arena, way.end, h);
+            let h = self.header(path.end);
+            policy.gone(&mut self.arena, path.end, h);
         }
         Ok(())
     }
 
-    /// Makes two of the cluster at the end of a way.
+    /// Splits the cluster at the end of a path in two.
     ///
     /// # Safety
     /// As for `link_new`.
-    unsafe fn split<P: Policy>(&mut self, policy: &mut P, way: &Way) -> Result<(), ArenaFull> {
-        let slots = self.slots_of(way.end);
+    unsafe fn split<P: Policy>(&mut self, policy: &mut P, path: &Path) -> Result<(), ArenaFull> {
+        let slots = self.slots_of(path.end);
         let middle = slots.middle();
         let border = slots.border(middle);
-        // One of the two gets another leaf at once.
+        // One of the two gets another leaf next.
         let room = |leaves: usize| capacity_with_room::<P>(leaves + usize::from(P::IN_PLACE));
         let left = self.make_cluster(policy, &slots, (0, middle), room(middle))?;
         let rest = slots.len() - middle;
         let made = self
             .make_cluster(policy, &slots, (middle, slots.len()), room(rest))
             .and_then(|right| {
-                let depth = way.frames.len();
+                let depth = path.frames.len();
                 // SAFETY: the caller's promise; both are new.
                 let linked = unsafe {
-                    if way.parent() == Some(border.at) {
+                    if path.parent() == Some(border.at) {
                         let children = (left, border.byte, right);
-                        self.part_child(policy, &way.frames, depth - 1, children)
+                        self.part_child(policy, &path.frames, depth - 1, children)
                     } else {
                         let pair = (border.at, left, border.byte, right);
-                        self.part_above(policy, &way.frames, depth, pair)
+                        self.part_above(policy, &path.frames, depth, pair)
                     }
                 };
                 linked.inspect_err(|_| self.unmake(policy, right))
@@ -317,10 +317,10 @@ impl<V: ?Sized + Value> Tree<V> {
             self.unmake(policy, left);
             return Err(full);
         }
-        // SAFETY: it was unlinked just now.
+        // SAFETY: the cluster was unlinked just now.
         unsafe {
-            let h = self.header(way.end);
-            policy.gone(&mut self.arena, way.end, h);
+            let h = self.header(path.end);
+            policy.gone(&mut self.arena, path.end, h);
         }
         Ok(())
     }
@@ -335,33 +335,33 @@ impl<V: ?Sized + Value> Tree<V> {
         key: &[u8],
         leaf: u32,
     ) -> Result<(), ArenaFull> {
-        let Some(way) = self.view().way_of_present(key) else {
+        let Some(path) = self.view().path_of_present(key) else {
             unreachable!("the key is there")
         };
-        debug_assert_eq!(way.near.leaf, leaf);
-        // SAFETY: the way is the key's as it is now.
-        unsafe { self.unlink_at(policy, key, &way) }
+        debug_assert_eq!(path.near.leaf, leaf);
+        // SAFETY: the path is the key's as it is now.
+        unsafe { self.unlink_at(policy, key, &path) }
     }
 
-    /// Unlinks the leaf at the end of a key's way.
+    /// Unlinks the leaf at the end of a key's path.
     ///
     /// # Safety
-    /// The way is the key's in the trie as it is now, and it is there.
+    /// The path is the key's in the trie as it is now, and the key is there.
     pub(crate) unsafe fn unlink_at<P: Policy>(
         &mut self,
         policy: &mut P,
         key: &[u8],
-        way: &Way,
+        path: &Path,
     ) -> Result<(), ArenaFull> {
-        if way.end & LEAF != 0 {
-            // SAFETY: the way is that of the trie as it is now.
-            return unsafe { self.remove_child(policy, &way.frames) };
+        if path.end & LEAF != 0 {
+            // SAFETY: the path is that of the trie as it is now.
+            return unsafe { self.remove_child(policy, &path.frames) };
         }
-        let i = way.near.index;
+        let i = path.near.index;
         // SAFETY: as above.
         unsafe {
-            let left = self.len_of(way.end) - 1;
-            self.take_out(policy, &way.frames, way.end, (i, i + 1))?;
+            let left = self.len_of(path.end) - 1;
+            self.take_out(policy, &path.frames, path.end, (i, i + 1))?;
             if left <= JOIN_AT {
                 self.join(policy, key);
             }
@@ -369,7 +369,7 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(())
     }
 
-    /// The number of leaves that a node holds itself; of a branch none.
+    /// The number of leaves in a leaf or cluster; 0 for a branch.
     fn len_of(&self, cell: u32) -> usize {
         match cell & KIND {
             LEAF => 1,
@@ -379,10 +379,10 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Takes leaves `from..to`, but not all, out of the cluster below some branches.
+    /// Removes leaves `from..to`, but not all leaves, from the cluster at the end of a path.
     ///
     /// # Safety
-    /// The frames are those of the way to the cluster `end` in the trie as it is now.
+    /// The frames are those of the path to the cluster `end` in the trie as it is now.
     unsafe fn take_out<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -392,11 +392,11 @@ impl<V: ?Sized + Value> Tree<V> {
     ) -> Result<(), ArenaFull> {
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, frames)?;
+            let link = self.own_path(policy, frames)?;
             let c = self.cluster(end);
             let (h, n, capacity) = (c.h, c.leaves(), c.capacity());
             let left = n - (to - from);
-            // Slots for some more are kept.
+            // The cluster keeps slots for a few more leaves.
             let much = capacity >= capacity_for(left + 3) + 8;
             if P::mutable(h) && left > 1 && to - from == 1 && !much {
                 slots::remove_leaf(c, (c.p, capacity), from, P::BITS);
@@ -405,7 +405,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let mut slots = Slots::read(c);
             slots.remove(from, to);
             if P::mutable(h) && left > 1 {
-                // Needs no memory, so an owned removal cannot fail.
+                // This needs no memory, so an owned removal cannot fail.
                 let fewer = slots.header(0, left, capacity_with_room::<P>(left).min(capacity));
                 slots.write(0, left, fewer, c.p, P::BITS);
                 let (old, new) = (cluster::block_of(h), cluster::block_of(fewer));
@@ -422,10 +422,10 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(())
     }
 
-    /// Takes what hangs below some branches out.
+    /// Unlinks the node at the end of a path.
     ///
     /// # Safety
-    /// The frames are those of a way in the trie as it is now.
+    /// The frames are those of a path in the trie as it is now.
     unsafe fn remove_child<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -437,7 +437,7 @@ impl<V: ?Sized + Value> Tree<V> {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, above)?;
+            let link = self.own_path(policy, above)?;
             let mut parts = Parts::read(self.branch(last.cell));
             parts.remove(last.index());
             if parts.children() > 1 {
@@ -450,16 +450,16 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(())
     }
 
-    /// Joins the leaf or cluster that a key leads to with a sibling, if they are few together.
-    /// Without memory it is left as it is.
+    /// Joins the leaf or cluster that a key leads to with a sibling, if both have few leaves
+    /// together. Without memory it stays as it is.
     fn join<P: Policy>(&mut self, policy: &mut P, key: &[u8]) {
-        let Some(way) = self.view().way(key) else {
+        let Some(path) = self.view().path(key) else {
             return;
         };
-        let Some((last, above)) = way.frames.split_last() else {
+        let Some((last, above)) = path.frames.split_last() else {
             return;
         };
-        // SAFETY: the way is that of the trie as it is now.
+        // SAFETY: the path is that of the trie as it is now.
         let mut parts = unsafe { Parts::read(self.branch(last.cell)) };
         let index = last.index();
         for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
@@ -481,9 +481,9 @@ impl<V: ?Sized + Value> Tree<V> {
             let Ok(cell) = self.make_cluster(policy, &all, (0, all.len()), capacity) else {
                 return;
             };
-            // SAFETY: as above; the children are unlinked before they are gone.
+            // SAFETY: as above; the children are unlinked before they are freed or retired.
             unsafe {
-                let linked = self.own_way(policy, above).and_then(|link| {
+                let linked = self.own_path(policy, above).and_then(|link| {
                     if parts.children() > 2 {
                         parts.join(left, cell);
                         return self.put_branch(policy, link, last.cell, &parts);
@@ -503,8 +503,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Unlinks all leaves whose keys start with `prefix`, making the way there changeable; the
-    /// cells that this takes out.
+    /// Unlinks all leaves whose keys start with `prefix`; returns the cells that it unlinked.
     pub(crate) fn unlink_prefix<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -515,7 +514,7 @@ impl<V: ?Sized + Value> Tree<V> {
             return Ok(tops);
         };
         let Some(frames) = self.view().frames_to(prefix, cell) else {
-            unreachable!("a subtree lies on the way of its prefix")
+            unreachable!("a subtree lies on the path of its prefix")
         };
         // SAFETY: the frames are those of the trie as it is now.
         unsafe {
@@ -531,25 +530,25 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(tops)
     }
 
-    /// Puts `new` where the leaf of `key` is.
+    /// Replaces the leaf at the end of a key's path by `new`.
     ///
     /// # Safety
-    /// The way is the key's in the trie as it is now, and it is there; `new` is an unlinked leaf of
-    /// the same key.
+    /// The path is the key's in the trie as it is now, and the key is there; `new` is an unlinked
+    /// leaf of the same key.
     pub(crate) unsafe fn replace<P: Policy>(
         &mut self,
         policy: &mut P,
-        way: &Way,
+        path: &Path,
         new: u32,
     ) -> Result<(), ArenaFull> {
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, &way.frames)?;
-            if way.end & LEAF != 0 {
+            let link = self.own_path(policy, &path.frames)?;
+            if path.end & LEAF != 0 {
                 self.set_link(link, new);
             } else {
-                let end = self.own(policy, link, way.end)?;
-                self.cluster(end).set_cell(way.near.index, new);
+                let end = self.own(policy, link, path.end)?;
+                self.cluster(end).set_cell(path.near.index, new);
             }
         }
         Ok(())
@@ -557,7 +556,7 @@ impl<V: ?Sized + Value> Tree<V> {
 
     // Owned changes.
 
-    /// Inserts or replaces, changing in place; a value that was replaced comes back.
+    /// Inserts or replaces in place; returns the value that was replaced.
     pub(crate) fn insert<'a>(
         &mut self,
         key: &[u8],
@@ -567,11 +566,11 @@ impl<V: ?Sized + Value> Tree<V> {
             Some(_) => self.find(key),
             None => None,
         };
-        let way = match there {
+        let path = match there {
             Some(_) => None,
-            None => self.view().way(key),
+            None => self.view().path(key),
         };
-        let found = way.as_ref().map(|way| way.near);
+        let found = path.as_ref().map(|path| path.near);
         let found = found.and_then(|Near { leaf, part, .. }| part.is_none().then_some(leaf));
         if let Some(leaf) = there.or(found) {
             // SAFETY: `&mut self`: nobody else reads the value.
@@ -580,20 +579,20 @@ impl<V: ?Sized + Value> Tree<V> {
                 Err(value) => self.insert_over(leaf, key, value).map(Some),
             };
         }
-        self.insert_at(way, key, value).map(|_| None)
+        self.insert_at(path, key, value).map(|_| None)
     }
 
-    /// Inserts a key that is absent; its leaf.
+    /// Inserts a key that is absent; returns its leaf.
     pub(crate) fn insert_absent<'a>(
         &mut self,
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<u32, (V::New<'a>, ArenaFull)> {
-        let way = self.view().way(key);
-        self.insert_at(way, key, value)
+        let path = self.view().path(key);
+        self.insert_at(path, key, value)
     }
 
-    /// Puts a leaf with a value in the place of the key's old one, whose value comes back.
+    /// Replaces the leaf of a key by a new one; returns the old value.
     #[inline(never)]
     fn insert_over<'a>(
         &mut self,
@@ -602,13 +601,13 @@ impl<V: ?Sized + Value> Tree<V> {
         value: V::New<'a>,
     ) -> Result<V::Taken, (V::New<'a>, ArenaFull)> {
         let new = self.make_leaf(key, value)?;
-        let Some(way) = self.view().way_of_present(key) else {
+        let Some(path) = self.view().path_of_present(key) else {
             unreachable!("the key was found")
         };
-        // SAFETY: the way is the key's, which is there; changing in place needs no memory. The old
-        // leaf is ours when it is unlinked, and the index does not name it any more.
+        // SAFETY: the path is the key's, which is there; a change in place needs no memory. Once
+        // the old leaf is unlinked and the index does not name it, nobody else uses it.
         Ok(unsafe {
-            let replaced = self.replace(&mut Owned, &way, new);
+            let replaced = self.replace(&mut Owned, &path, new);
             debug_assert!(replaced.is_ok());
             self.point_replaced(key, old, new);
             self.take_value(old)
@@ -617,18 +616,18 @@ impl<V: ?Sized + Value> Tree<V> {
 
     fn insert_at<'a>(
         &mut self,
-        way: Option<Way>,
+        path: Option<Path>,
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<u32, (V::New<'a>, ArenaFull)> {
         let spare = V::spare(&value);
         let leaf = self.make_leaf(key, value)?;
-        match way {
+        match path {
             None => self.root = leaf,
-            Some(mut way) => {
-                // SAFETY: `leaf` is new, and the way is the key's.
-                if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut way, leaf) } {
-                    // SAFETY: never linked.
+            Some(mut path) => {
+                // SAFETY: `leaf` is new, and the path is the key's.
+                if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut path, leaf) } {
+                    // SAFETY: the leaf was never linked.
                     let value = unsafe { self.take_leaf(leaf) };
                     return Err((V::again(spare, value), full));
                 }
@@ -639,18 +638,18 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(leaf)
     }
 
-    /// Removes a key, in place. Needs no memory.
+    /// Removes a key in place. A removal needs no memory.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<V::Taken> {
         if self.points.is_some() {
-            // The index says at once what is not there.
+            // The index tells at once if the key is absent.
             self.find(key)?;
         }
-        let way = self.view().way_of_present(key)?;
-        let leaf = way.near.leaf;
-        // SAFETY: the leaf is the key's, live; the owned policy allocates nothing when unlinking,
-        // so it cannot fail, and afterwards the leaf is ours.
+        let path = self.view().path_of_present(key)?;
+        let leaf = path.near.leaf;
+        // SAFETY: the leaf is the key's, and live. The owned policy allocates nothing to unlink it,
+        // so that cannot fail. Afterwards nobody else uses the leaf.
         Some(unsafe {
-            let unlinked = self.unlink_at(&mut Owned, key, &way);
+            let unlinked = self.unlink_at(&mut Owned, key, &path);
             debug_assert!(unlinked.is_ok());
             self.len -= 1;
             self.point_removed(leaf);
@@ -659,8 +658,8 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 }
 
-/// The slots of a cluster that this many leaves are put into: with some more where it is changed in
-/// place, so that not every fourth insertion needs another block.
+/// The number of slots of a new cluster of this many leaves. A cluster that changes in place has
+/// some slots more, so that fewer insertions need another block.
 fn capacity_with_room<P: Policy>(leaves: usize) -> usize {
     match P::IN_PLACE && leaves > 8 {
         true => leaves.next_multiple_of(8).min(FILL_MAX.next_multiple_of(4)),
@@ -672,7 +671,8 @@ fn capacity_with_room<P: Policy>(leaves: usize) -> usize {
 mod tests {
     use crate::qp::QpMap;
 
-    /// Keys of which each parts from the others further on than a cluster can tell, in many orders.
+    /// The keys of each set differ at offsets that are farther apart than the borders of one
+    /// cluster can hold. They are inserted in many orders.
     #[test]
     fn borders_out_of_reach_are_parted() {
         let mut rng = fastrand::Rng::with_seed(9);

@@ -1,52 +1,53 @@
-//! What a name server asks of a name, in one descent.
+//! The answer of a zone for a name, in one descent.
 
 use smallvec::SmallVec;
 
 use super::leaf::Value;
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
+use super::path::Frame;
 use super::view::{Near, View};
-use super::way::Frame;
 
-/// What a name leads to: leaf cells, 0 where there is none.
+/// The answer for a name, as leaf cells; 0 where there is none.
 #[derive(Default)]
 pub(crate) struct Found {
     /// The name's own leaf.
     pub(crate) exact: u32,
-    /// A stored key begins with the name.
+    /// Whether a stored key begins with the name.
     pub(crate) exists: bool,
-    /// Bytes of the longest beginning of the name, the name itself or up to a separator, that a
-    /// stored key begins with.
+    /// The length of the closest encloser in bytes. It is the longest prefix of the name with which
+    /// a stored key begins, among the empty prefix, those that end with a separator, and the name
+    /// itself.
     pub(crate) encloser: usize,
-    /// The leaf of the wildcard below that, when the name itself is not there.
+    /// The leaf of the wildcard below the closest encloser, when the name does not exist.
     pub(crate) wildcard: u32,
-    /// The leaf before the name.
+    /// The last leaf before the name.
     pub(crate) before: u32,
-    /// The leaves of names that the name is at or below, the longest first.
+    /// The leaves of the names at or above the name, the longest first.
     pub(crate) above: SmallVec<[u32; 8]>,
 }
 
-/// The bytes that the wildcard below an encloser has behind it.
+/// The key of the wildcard below an encloser.
 fn wildcard_of(encloser: &[u8], separator: u8) -> SmallVec<[u8; 264]> {
     let mut name = SmallVec::from_slice(encloser);
     name.extend_from_slice(&[b'*', separator]);
     name
 }
 
-/// Whether a beginning of a name is one of the names above it, or the name itself.
+/// Whether the prefix of this length of a name is the name itself or a name above it.
 pub(crate) fn is_name(name: &[u8], length: usize, separator: u8) -> bool {
     length == 0 || length == name.len() || name[length - 1] == separator
 }
 
 impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
-    /// What a name leads to, whose labels end with a separator.
+    /// The answer for a name whose labels end with a separator.
     ///
-    /// One descent to the leaf that shares the longest beginning with the name; the names above lie
-    /// beside the way, the predecessor beside its end. The wildcard is looked up from the branch of
-    /// the way at which it parts from the name.
+    /// It descends once, to a leaf that shares the longest prefix with the name. The names above
+    /// lie beside the path, and the predecessor lies beside its end. The search for the wildcard
+    /// begins at the branch of the path at which the wildcard first differs from the name.
     pub(crate) fn closest(&self, name: &[u8], separator: u8) -> Option<Found> {
-        let way = self.way(name)?;
-        let Near { leaf, part, .. } = way.near;
+        let path = self.path(name)?;
+        let Near { leaf, part, .. } = path.near;
         let agree = part.unwrap_or(name.len());
         let encloser = (0..=agree)
             .rev()
@@ -55,16 +56,16 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             exact: if part.is_none() { leaf } else { 0 },
             exists: agree == name.len(),
             encloser,
-            before: self.before(&way.frames, way.end, way.near).unwrap_or(0),
+            before: self.before(&path.frames, path.end, path.near).unwrap_or(0),
             ..Found::default()
         };
         if !found.exists {
             let wildcard = wildcard_of(&name[..encloser], separator);
-            let parts_at = way.frames.iter().find(|frame| frame.offset() >= encloser);
-            let top = parts_at.map_or(way.end, |frame| frame.cell);
+            let parts_at = path.frames.iter().find(|frame| frame.offset() >= encloser);
+            let top = parts_at.map_or(path.end, |frame| frame.cell);
             found.wildcard = self.find_below(top, &wildcard).unwrap_or(0);
         }
-        self.prefixes_beside(name, &way.frames, way.end, way.near, |leaf| {
+        self.prefixes_beside(name, &path.frames, path.end, path.near, |leaf| {
             let length = self.key(leaf).map_or(0, <[u8]>::len);
             if length <= agree && is_name(name, length, separator) {
                 found.above.push(leaf);
@@ -74,7 +75,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         Some(found)
     }
 
-    /// The leaf of a key that is below a cell, if it is anywhere.
+    /// The leaf of a key that can only be below this cell.
     fn find_below(&self, mut cell: u32, key: &[u8]) -> Option<u32> {
         let mut min = 0;
         while cell & KIND == 0 {
@@ -83,7 +84,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         self.find_in(cell, key)
     }
 
-    /// The last leaf before a key whose way this is.
+    /// The last leaf before the key of this path.
     fn before(&self, frames: &[Frame], end: u32, near: Near) -> Option<u32> {
         let mut left = frames.len();
         let at_end = match (near.part, frames.last()) {

@@ -1,4 +1,4 @@
-//! Compaction beside readers, a few branches and clusters at a time.
+//! Compaction beside readers, in steps of a few branches and clusters.
 
 use alloc::vec::Vec;
 
@@ -8,27 +8,27 @@ use super::node::{KIND, LEAF};
 use super::tree::{Cow, Link, Tree};
 use crate::qp::raw::leaf::Value;
 
-/// Units of the arena that a step sweeps for each branch that it may move: as many as a branch over
-/// text has, several times over, so that the sweep does not lag behind.
+/// Units of the arena that a step sweeps for each branch that it may move. A branch over text takes
+/// a fraction of this, so the sweep does not lag behind.
 const SWEEP: u32 = 64;
 
-/// This many free bytes are not worth emptying: the frontier would rise for them.
+/// Fewer free bytes than this are not worth an evacuation, for which the frontier rises.
 const KEEP: usize = 256 << 10;
 
-/// Where an incremental compaction stands.
+/// The state of an incremental compaction.
 #[derive(Clone, Default)]
 pub(crate) enum Compaction {
-    /// None is under way.
+    /// No compaction is under way.
     #[default]
     Idle,
-    /// Branches are being moved; the paths of keys before this one are done.
+    /// Branches are being moved; those on the paths of keys before this one were moved.
     Moving(Vec<u8>),
-    /// All were moved; the memory that they left is being swept.
+    /// All branches were moved; the memory that they left is being swept.
     Sweeping,
 }
 
 impl Compaction {
-    /// The same once memory was made ready for it.
+    /// The state after memory was prepared for the compaction.
     pub(crate) fn begun(self) -> Self {
         match self {
             Compaction::Idle => Compaction::Moving(Vec::new()),
@@ -36,8 +36,8 @@ impl Compaction {
         }
     }
 
-    /// Moves up to `budget` branches, or sweeps as much memory as that would leave. Whether there
-    /// is more to do.
+    /// Moves up to `budget` branches, or sweeps as much memory as they would leave; returns whether
+    /// there is more to do.
     pub(crate) fn step<V: ?Sized + Value>(
         &mut self,
         tree: &mut Tree<V>,
@@ -53,9 +53,10 @@ impl Compaction {
                 return Ok(!matches!(self, Compaction::Idle));
             }
             Compaction::Idle => {
-                // Fresh memory is taken above all other. Where the last round left enough free,
-                // this one fills that instead: else the frontier would rise with every round. When
-                // much is free that the system has not got back, it is emptied for that.
+                // Fresh memory comes from above the frontier. If the last round left enough free
+                // memory, this round fills that instead, so that the frontier does not rise with
+                // every round. If much free memory was not returned to the system, this round
+                // empties its chunks, so that it can be returned.
                 let memory = tree.arena.memory();
                 let nodes = memory.areas[Area::Nodes as usize];
                 let live = nodes.owned - nodes.free;
@@ -67,7 +68,7 @@ impl Compaction {
             }
             Compaction::Moving(from) => core::mem::take(from),
         };
-        // On an error the step is rolled back, and the next one tries the same again.
+        // On an error the step is rolled back, and the next step begins at the same key.
         *self = Compaction::Moving(from.clone());
         *self = match tree.compact_from(cow, &from, budget)? {
             Some(next) => Compaction::Moving(next),
@@ -78,10 +79,9 @@ impl Compaction {
 }
 
 impl<V: ?Sized + Value> Tree<V> {
-    /// Copies branches and clusters in depth-first order into fresh memory, beginning with those on
-    /// the way to the first key at or after `from`, until `budget` of them were copied. Returns the
-    /// key to go on from, or `None` when the end is reached. Leaves stay: readers may hold
-    /// references into them.
+    /// Copies up to `budget` branches and clusters in depth-first order into fresh memory,
+    /// beginning with those on the path of the first key at or after `from`. Returns the key to go
+    /// on from, or `None` at the end. Leaves stay, because readers may hold references into them.
     pub(crate) fn compact_from(
         &mut self,
         cow: &mut Cow,
@@ -93,15 +93,15 @@ impl<V: ?Sized + Value> Tree<V> {
         if cursor.leaf == 0 {
             return Ok(None);
         }
-        // The way down to where we go on: its branches were copied by the step before, if this is
-        // not the first, but they have been published since: changing their cells takes copies
+        // The path to the place where this step goes on. The step before copied its branches, if
+        // there was one. They have been published since, so a change of their cells takes copies
         // again.
         let mut link = Link::Root;
         let mut todo: Vec<(Link, u32)> = Vec::new();
         let mut copied = 0;
         for frame in &cursor.stack {
             let index = usize::from(frame.index);
-            // SAFETY: the cursor's stack is the way from the root; each link was made changeable
+            // SAFETY: the cursor's stack is the path from the root; each link was made changeable
             // before.
             unsafe {
                 let branch = self.renew(cow, link, frame.cell)?;
@@ -127,8 +127,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 let first = view.first_below(cell, 0).and_then(|leaf| view.key(leaf));
                 return Ok(first.map(<[u8]>::to_vec));
             }
-            // SAFETY: `link` names a branch that was copied, so it may be changed, and holds
-            // `cell`.
+            // SAFETY: `link` names a branch that was copied, so it may be changed; it holds `cell`.
             unsafe {
                 let branch = self.renew(cow, link, cell)?;
                 copied += 1;

@@ -1,4 +1,5 @@
-//! Ordered movement: the branches from the root to a leaf or cluster, and a place in that.
+//! Cursors, which move in key order: the branches from the root to a leaf or cluster, and a place
+//! in that.
 
 use smallvec::SmallVec;
 
@@ -8,14 +9,14 @@ use super::view::{Subtree, View, prefetch};
 use crate::qp::raw::leaf::Value;
 use sapwood_format::cluster::cells_at;
 
-/// Leaves that are fetched before the first one of a search is read: what reads a few entries needs
-/// no more, and fetching all would be in the way of the next search.
+/// The number of leaves that are prefetched before a search reads its first leaf. A search that
+/// reads a few entries needs no more, and more prefetches would delay the next search.
 const AHEAD: u32 = 8;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
     pub(crate) cell: u32,
-    /// Index of the child that the way goes to.
+    /// Index of the child that the path goes to.
     pub(crate) index: u16,
     /// Least offset of the branch: its parent's plus one.
     min: u16,
@@ -23,20 +24,20 @@ pub(crate) struct Frame {
 
 /// A place in a trie: on a leaf, or nowhere.
 ///
-/// Inside a cluster it stays in that cluster, also when writers have put another in its place.
+/// Inside a cluster it stays in that cluster, even if writers have replaced it by another.
 #[derive(Clone)]
 pub(crate) struct Cursor {
     pub(crate) stack: SmallVec<[Frame; 16]>,
     /// The leaf or cluster below the last branch.
     end: u32,
-    /// Where the cells of the cluster begin, in units of 4 bytes from the memory's beginning. All
-    /// places below are of that kind; those of a leaf alone are 0 and 1.
+    /// The place where the cells of the cluster begin, in units of 4 bytes from the memory's
+    /// beginning. All places below have this unit. The places of a leaf in no cluster are 0 and 1.
     first: u32,
-    /// Where the cursor's cell is, and those between which it moves.
+    /// The place of the cursor's cell, and the places between which the cursor moves.
     at: u32,
     from: u32,
     to: u32,
-    /// Leaves up to this one were fetched.
+    /// The leaves before this place were prefetched.
     fetched: u32,
     /// The leaf that the cursor stands on, or 0.
     pub(crate) leaf: u32,
@@ -57,13 +58,13 @@ impl Cursor {
         }
     }
 
-    /// The leaf or cluster that the cursor's leaf is in.
+    /// The leaf or cluster below the last branch.
     #[cfg(feature = "std")]
     pub(crate) fn end(&self) -> u32 {
         self.end
     }
 
-    /// At the first leaf of a subtree; it does not leave that.
+    /// A cursor on the first leaf of a subtree, which it does not leave.
     pub(crate) fn first_of<V: ?Sized + Value, M: Mem>(
         view: &View<'_, V, M>,
         subtree: Subtree,
@@ -76,7 +77,7 @@ impl Cursor {
         cursor
     }
 
-    /// At the last leaf of a subtree; it does not leave that.
+    /// A cursor on the last leaf of a subtree, which it does not leave.
     pub(crate) fn last_of<V: ?Sized + Value, M: Mem>(
         view: &View<'_, V, M>,
         subtree: Subtree,
@@ -96,7 +97,7 @@ impl Cursor {
         index: usize,
     ) {
         if self.enter(view, part.cell) {
-            // The file may have changed its mind since the part was found.
+            // A file may have changed since the subtree was found.
             self.to = self.to.min(self.first + part.to as u32);
             self.from = (self.first + part.from as u32).min(self.to - 1);
             self.fetched = self.from;
@@ -111,7 +112,7 @@ impl Cursor {
         (self.at, self.from, self.to) = (0, 0, 0);
     }
 
-    /// Enters a leaf or cluster, without a place in it; whether it is there.
+    /// Enters a leaf or cluster, without a place in it; returns whether there is a whole one.
     #[inline(always)]
     fn enter<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, end: u32) -> bool {
         self.end = end;
@@ -131,8 +132,8 @@ impl Cursor {
     /// The cell at a place.
     #[inline(always)]
     fn cell<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>, place: u32) -> u32 {
-        // SAFETY: the cluster was whole when it was entered, and had such a leaf; clusters do not
-        // get smaller under readers.
+        // SAFETY: the cluster was whole when the cursor entered it, and had such a leaf; clusters
+        // do not get smaller under readers.
         unsafe { view.mem.cell_at(place) }
     }
 
@@ -145,7 +146,7 @@ impl Cursor {
         };
     }
 
-    /// Fetches the leaves that come next.
+    /// Prefetches up to `most` leaves, from the cursor's place on.
     #[inline(always)]
     fn fetch<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, most: u32) {
         let from = self.fetched.max(self.at);
@@ -191,7 +192,7 @@ impl Cursor {
         }
     }
 
-    /// Fetches all leaves of a cluster that a walk enters.
+    /// Prefetches all leaves of a cluster that a walk enters.
     #[inline(always)]
     fn fetch_all<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         self.fetch_between(view, self.from, self.to);
@@ -199,7 +200,7 @@ impl Cursor {
         self.fetch_next(view);
     }
 
-    /// Fetches the cluster that comes next.
+    /// Prefetches the next cluster.
     #[inline(always)]
     fn fetch_next<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>) {
         let Some(top) = self.stack.last() else { return };
@@ -216,7 +217,7 @@ impl Cursor {
         }
     }
 
-    /// The same if few leaves come before it.
+    /// Prefetches the next cluster if few leaves come before it.
     #[inline(always)]
     fn fetch_further<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>) {
         if self.to < self.at + AHEAD {
@@ -251,7 +252,7 @@ impl Cursor {
 
     #[inline(always)]
     fn push(&mut self, cell: u32, index: usize, min: usize) {
-        // An offset is at most 65,535, and then there is no branch below; so `min` fits.
+        // An offset is at most 65,535, and no branch lies below such a one, so `min` fits.
         self.stack.push(Frame {
             cell,
             index: index as u16,
@@ -273,7 +274,8 @@ impl Cursor {
         }
     }
 
-    /// To the next leaf of its cluster, if that is before this place; whether it is.
+    /// Moves to the next leaf of the cluster, if its place is before `limit`; returns whether it
+    /// moved.
     #[inline(always)]
     pub(crate) fn next_before<V: ?Sized + Value, M: Mem>(
         &mut self,
@@ -293,12 +295,13 @@ impl Cursor {
         true
     }
 
-    /// The place behind the last leaf of its cluster.
+    /// The place behind the last leaf of the cluster.
     pub(crate) fn limit(&self) -> u32 {
         self.to
     }
 
-    /// The same, or the place of another cursor if that is in the cluster, too.
+    /// The place of another cursor if it is in the same cluster, otherwise the place behind the
+    /// last leaf.
     pub(crate) fn limit_before(&self, other: &Cursor) -> u32 {
         match self.end == other.end {
             true => self.to.min(other.at),
@@ -306,7 +309,7 @@ impl Cursor {
         }
     }
 
-    /// To the next leaf in order.
+    /// Moves to the next leaf in order.
     #[inline(always)]
     pub(crate) fn next<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         if !self.next_before(view, self.to) {
@@ -314,7 +317,7 @@ impl Cursor {
         }
     }
 
-    /// To the previous leaf in order.
+    /// Moves to the previous leaf in order.
     #[inline(always)]
     pub(crate) fn prev<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         if self.at > self.from {
@@ -328,7 +331,7 @@ impl Cursor {
         }
     }
 
-    /// To the first leaf behind the cluster.
+    /// Moves to the first leaf behind the cluster.
     #[inline(never)]
     pub(crate) fn leave_up<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         while let Some(top) = self.stack.last_mut() {
@@ -348,7 +351,7 @@ impl Cursor {
         self.lose();
     }
 
-    /// To the last leaf before the cluster.
+    /// Moves to the last leaf before the cluster.
     #[inline(never)]
     fn leave_down<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         while let Some(top) = self.stack.last_mut() {
@@ -367,7 +370,8 @@ impl Cursor {
         self.lose();
     }
 
-    /// Goes to where a key is or would be. `None`: nowhere, or the file is damaged.
+    /// Descends to the place where a key is or would be. `None` if the trie is empty or the file is
+    /// damaged.
     #[inline(always)]
     fn seek<V: ?Sized + Value, M: Mem>(
         &mut self,
@@ -409,7 +413,7 @@ impl Cursor {
         let Some(part) = super::leaf::mismatch(key, found) else {
             return Some(Sought::Here);
         };
-        // A key that ends sorts first: None < Some.
+        // A key that ends sorts first: `None < Some`.
         let before = key.get(part) < found.get(part);
         if min == 0 || part + 1 >= min {
             let near = (self.at - self.first) as usize;
@@ -436,7 +440,7 @@ impl Cursor {
         })
     }
 
-    /// To the least leaf whose key is `>= key`, or `> key` when `strict`.
+    /// Moves to the least leaf whose key is `>= key`, or `> key` if `strict`.
     #[inline]
     pub(crate) fn seek_ge<V: ?Sized + Value, M: Mem>(
         &mut self,
@@ -462,7 +466,7 @@ impl Cursor {
         }
     }
 
-    /// To the greatest leaf whose key is `<= key`, or `< key` when `strict`.
+    /// Moves to the greatest leaf whose key is `<= key`, or `< key` if `strict`.
     #[inline]
     pub(crate) fn seek_le<V: ?Sized + Value, M: Mem>(
         &mut self,
@@ -485,17 +489,18 @@ impl Cursor {
     }
 }
 
-/// Where a search for a key came to.
+/// The result of a search for a key.
 enum Sought {
-    /// On it.
+    /// The cursor is on the key's leaf.
     Here,
-    /// In the leaf or cluster where it would be, before the leaf at this place.
+    /// The key is absent. It would be in this leaf or cluster, before the leaf at this place.
     Before(u32),
-    /// The key is before all leaves below this cell, or behind all; the stack ends above it.
+    /// The key sorts before all leaves below this cell, or behind all of them. The stack ends above
+    /// the cell.
     Beside { cell: u32, min: usize, before: bool },
 }
 
-/// Fetches the first two lines of a leaf: value, and the beginning of the key.
+/// Prefetches the first two cache lines of a leaf: the value and the beginning of the key.
 #[inline(always)]
 fn fetch_leaf<V: ?Sized + Value, M: Mem>(view: &View<'_, V, M>, leaf: u32) {
     let p = view.mem.hint(leaf);

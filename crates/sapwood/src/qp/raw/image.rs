@@ -1,4 +1,4 @@
-//! A trie as an image: built anew in the order of its keys, saved whole, read with every reference
+//! Images of tries: built anew in the order of the keys, saved whole, and read with every reference
 //! checked.
 
 use alloc::borrow::ToOwned;
@@ -21,47 +21,49 @@ use super::verify::{self, Walked};
 use super::view::View;
 use sapwood_format::header;
 
-/// Which words of the header a trie uses.
+/// The words of the header that a trie uses.
 const ROOT: usize = 0;
 const LEN: usize = 1;
 const VERSION: usize = 2;
 
-/// The greatest number of a version that a file is believed.
+/// The greatest version number that a file may have.
 const VERSION_MAX: u64 = u64::MAX / 2;
 
-/// The number of the format of branches, clusters and leaves; one more with each change of it.
+/// The number of the format of branches, clusters and leaves. Each change of the format adds one.
 pub(crate) use sapwood_format::header::FORMAT;
 
-/// What a reader must agree on: the number of this format and the size of a value.
+/// The hash of the layout on which writer and reader must agree: the number of the format, and the
+/// size and alignment of a value.
 pub(crate) fn layout_hash<V: ?Sized + Value>() -> u64 {
     layout_hash_of::<V>(FORMAT)
 }
 
-/// What stands for size and alignment where values are byte strings.
+/// The size and alignment that stand for byte strings as values.
 pub(crate) const BYTE_STRINGS: (usize, usize) = (<[u8] as Stored>::SIZE, <[u8] as Stored>::ALIGN);
 
 fn layout_hash_of<V: ?Sized + Value>(format: u64) -> u64 {
     header::layout_hash(V::SIZE, V::ALIGN, format)
 }
 
-/// The number of the earlier format that this is the layout hash of, with values like `V`.
+/// The number of the earlier format whose layout hash this is, for values of `V`'s size and
+/// alignment.
 pub(crate) fn format_of<V: ?Sized + Value>(hash: u64) -> Option<u64> {
     (1..FORMAT).find(|format| layout_hash_of::<V>(*format) == hash)
 }
 
 /// Why a trie could not be saved.
 pub(crate) enum SaveFailed {
-    /// No memory for the image.
+    /// There is no memory for the image.
     Full(ArenaFull),
-    /// The system refused.
+    /// The system refused to write the file.
     Io(std::io::Error),
 }
 
-/// Why a trie was not made of an image.
+/// Why no trie could be made from an image.
 pub(crate) enum Unread {
-    /// No memory for it.
+    /// There is no memory for the trie.
     Full(ArenaFull),
-    /// What is wrong.
+    /// The image is wrong; the text says how.
     Corrupt(String),
 }
 
@@ -90,7 +92,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
         &[]
     } else {
         let bytes = arena.frontier() - HEADER_LEN;
-        // SAFETY: everything below the frontier was zeroed when it was fresh, or written since;
+        // SAFETY: all bytes below the frontier were zeroed when they were fresh, or written since;
         // values are `IntoBytes`, so they have no uninitialized padding. Nobody changes the arena
         // meanwhile.
         unsafe { slice::from_raw_parts(arena.base().add(HEADER_LEN), bytes) }
@@ -113,7 +115,7 @@ unsafe impl<V: ?Sized + Value + Sync> Send for Image<V> {}
 unsafe impl<V: ?Sized + Value + Sync> Sync for Image<V> {}
 
 impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
-    /// Takes an opened map as a trie.
+    /// The trie in an opened file.
     pub(crate) fn new(map: ImageMap) -> Result<Self, String> {
         const {
             assert!(
@@ -129,7 +131,9 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
             .filter(|len| len.saturating_mul(8) <= map.len())
             .ok_or_else(|| alloc::format!("{} entries do not fit the file", roots[LEN]))?;
         if (root == 0) != (len == 0) {
-            return Err(alloc::format!("root cell {root:#x} of {len} entries"));
+            return Err(alloc::format!(
+                "root cell {root:#x} does not fit {len} entries"
+            ));
         }
         let version = roots[VERSION];
         if version > VERSION_MAX {
@@ -144,7 +148,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         })
     }
 
-    /// The trie, every step of which is checked. Any bytes make a value (`FromBytes`).
+    /// A view of the trie, which checks every step. Any bytes are a value (`FromBytes`).
     #[inline]
     pub(crate) fn view(&self) -> View<'_, V, Checked> {
         let mem = Checked {
@@ -163,10 +167,10 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         self.version
     }
 
-    /// A trie of the entries in this arena. The image was verified.
+    /// A trie in this arena with the entries of the image, which was verified.
     ///
     /// # Errors
-    /// When there is no room, or what is wrong with an image that is changed meanwhile.
+    /// When there is no room, or when the image was changed meanwhile.
     pub(crate) fn tree(&self, arena: Arena) -> Result<Tree<V>, Unread> {
         let mut builder = Builder::new(arena);
         let view = self.view();
@@ -190,12 +194,12 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         self.map.len()
     }
 
-    /// Walks the whole trie.
+    /// Walks the whole trie and checks every invariant.
     pub(crate) fn verify(&self) -> Result<Walked, String> {
         let seen = verify::walk(&self.view(), self.len)?;
         if seen.leaves != self.len {
             return Err(alloc::format!(
-                "{} entries where there should be {}",
+                "the walk found {} entries, the header says {}",
                 seen.leaves,
                 self.len
             ));

@@ -15,12 +15,12 @@ pub(crate) struct LeafOf<V: ?Sized>(PhantomData<V>);
 impl<V: ?Sized + Stored> LeafOf<V> {
     /// Values with a larger alignment than a block's are boxed.
     pub(crate) const BOXED: bool = V::BOXED;
-    /// Something has to be done when a leaf goes.
+    /// Whether something must be dropped with a leaf.
     pub(crate) const NEEDS_DROP: bool = V::NEEDS_DROP;
-    /// Where the length is.
+    /// The place of the key's length, in bytes from the leaf.
     pub(crate) const LEN_AT: usize = V::LEN_AT;
 
-    /// Where the bytes of a key of this length are.
+    /// The place of the bytes of a key of this length.
     #[inline(always)]
     pub(crate) const fn key_at(key_len: usize) -> usize {
         leaf::key_at(Self::LEN_AT, key_len)
@@ -59,8 +59,8 @@ impl<V: ?Sized + Stored> LeafOf<V> {
         unsafe { (Self::size(p) + 7) & !7 }
     }
 
-    /// Bytes of the block of a key's leaf: all keys of this length have such ones, or, where
-    /// lengths of values vary, this leaf has (0: there is none).
+    /// Bytes of the block of a key's leaf. If values have one size, the length of the key
+    /// determines it. Otherwise it is that of this leaf, or 0 without a leaf.
     ///
     /// # Safety
     /// The leaf, if any, is one in the memory at `base`.
@@ -111,7 +111,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
     /// `p` points at a leaf.
     #[inline(always)]
     pub(crate) unsafe fn is_key(p: *const u8, key: &[u8]) -> bool {
-        // SAFETY: if the length byte agrees with a short key, as many bytes follow it.
+        // SAFETY: if the length byte agrees with a short key, that number of bytes follows it.
         unsafe {
             if key.len() < LONG {
                 usize::from(*p.add(Self::LEN_AT)) == key.len()
@@ -122,7 +122,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
         }
     }
 
-    /// Where the value is.
+    /// A pointer to the value.
     ///
     /// # Safety
     /// `p` points at a leaf.
@@ -144,7 +144,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
             let block = (Self::size_for(key.len(), &value) + 7) & !7;
             p.add(block - 8).cast::<u64>().write(0);
             if !V::VARIES {
-                // The value first: it is the first thing in the block.
+                // The value is written first because it is the first part of the block.
                 return Self::write_fixed(p, key, value);
             }
             Self::write_key(p, key);
@@ -179,7 +179,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
         }
     }
 
-    /// Moves out what has to be dropped.
+    /// Moves out what must be dropped.
     ///
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
@@ -189,7 +189,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
         unsafe { V::take(p) }
     }
 
-    /// Gives back what a leaf has outside its block, for a value that was moved out bit by bit.
+    /// Frees what a leaf has outside its block, after its value was moved out bit by bit.
     ///
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
@@ -200,14 +200,14 @@ impl<V: ?Sized + Stored> LeafOf<V> {
     }
 }
 
-/// Four words that together are all the bytes of 8 to 32: they overlap as the length wants it, and
-/// no branch depends on it.
+/// Four words that together cover all bytes of 8 to 32. They overlap by as much as the length
+/// requires, and no branch depends on the length.
 ///
 /// # Safety
-/// `len` bytes can be read at `p`; 8 to 32.
+/// `len` bytes can be read at `p`; `len` is 8 to 32.
 #[inline(always)]
 pub(crate) unsafe fn four_words(p: *const u8, len: usize) -> [u64; 4] {
-    // SAFETY: each begins at or after the first byte, and ends at or before the last one.
+    // SAFETY: each word begins at or after the first byte, and ends at or before the last one.
     let word = |at: usize| unsafe { p.add(at).cast::<u64>().read_unaligned() };
     let last = len - 8;
     [
@@ -218,11 +218,11 @@ pub(crate) unsafe fn four_words(p: *const u8, len: usize) -> [u64; 4] {
     ]
 }
 
-/// Whether the bytes at `p` are those of the key. A call and its branches on the length are for the
-/// longer ones.
+/// Whether the bytes at `p` are those of the key. Keys of 8 to 32 bytes take no call and no branch
+/// on the length.
 ///
 /// # Safety
-/// As many bytes as the key has can be read at `p`.
+/// `key.len()` bytes can be read at `p`.
 #[inline(always)]
 unsafe fn is_same(p: *const u8, key: &[u8]) -> bool {
     // SAFETY: the caller's promise.
@@ -239,7 +239,7 @@ unsafe fn is_same(p: *const u8, key: &[u8]) -> bool {
     }
 }
 
-/// `is_same` for keys that are short or long.
+/// `is_same` for keys of fewer than 8 or more than 32 bytes.
 ///
 /// # Safety
 /// As for `is_same`.
@@ -249,7 +249,7 @@ unsafe fn is_same_other(p: *const u8, key: &[u8]) -> bool {
     unsafe { slice::from_raw_parts(p, key.len()) == key }
 }
 
-/// Length of the common prefix, or `None` when both are equal.
+/// Length of the common prefix, or `None` if both are equal.
 #[inline]
 pub(crate) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
@@ -266,7 +266,7 @@ pub(crate) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
         }
     }
     if n >= 8 {
-        // The last eight; those of them that were compared are the same.
+        // The last eight bytes; those of them that were compared already are the same.
         let (x, y) = (word(&a[n - 8..n]), word(&b[n - 8..n]));
         if x != y {
             return Some(n - 8 + unlike(x, y));

@@ -1,5 +1,5 @@
-//! How a cell becomes a pointer: at once, for memory that we made, or checked, for memory that came
-//! from a file.
+//! Memories that cells point into. A cell becomes a pointer at once in memory that this process
+//! wrote, and after checks in memory from a file.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ use sapwood_format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG, leaf::val
 /// # Safety
 /// A node that a method returns is whole and inside the memory.
 pub unsafe trait Mem: Copy {
-    /// Whether cells are taken at their word.
+    /// Whether cells are followed without checks.
     const TRUSTED: bool;
 
     /// The branch behind a cell, whose offset is at least `min`.
@@ -36,24 +36,24 @@ pub unsafe trait Mem: Copy {
     /// When `TRUSTED`: the cell is a live leaf cell of this memory's trie, with values of type `V`.
     unsafe fn leaf<V: ?Sized + Value>(self, cell: u32) -> Option<*mut u8>;
 
-    /// Where the bytes of a cell are, for a prefetch; not to be followed.
+    /// A pointer to the node of a cell, for a prefetch only.
     fn hint(self, cell: u32) -> *const u8;
 
     /// The cell at a place in units of 4 bytes.
     ///
     /// # Safety
-    /// It is a cell of a branch or cluster that a method has returned.
+    /// It is the place of a cell of a branch or cluster that a method has returned.
     #[inline(always)]
     unsafe fn cell_at(self, place: u32) -> u32 {
         let at = self.hint(0).wrapping_add(place as usize * 4);
-        // SAFETY: the caller's promise: it is inside; cells are written with Release.
+        // SAFETY: the caller's promise: the cell is inside; cells are written with Release.
         unsafe { (*at.cast::<AtomicU32>()).load(Ordering::Acquire) }
     }
 }
 
 pub(crate) use sapwood_format::byte_of;
 
-/// Memory that this process wrote. If it is `LIVE`, writers replace cells beside the readers.
+/// Memory that this process wrote. If it is `LIVE`, writers replace cells while readers read them.
 #[derive(Clone, Copy)]
 pub struct Own<const LIVE: bool> {
     pub(crate) base: *mut u8,
@@ -61,7 +61,7 @@ pub struct Own<const LIVE: bool> {
 
 /// Memory that this process wrote.
 pub type Trusted = Own<false>;
-/// Memory that this process wrote, in which writers replace cells beside the readers.
+/// Memory that this process wrote, in which writers replace cells while readers read them.
 #[cfg(feature = "std")]
 pub(crate) type Live = Own<true>;
 
@@ -101,7 +101,7 @@ unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
     }
 }
 
-/// Memory that somebody else wrote: every node is checked to be inside before it is read.
+/// Memory that another process wrote. Before a node is read, it is checked to be inside.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy)]
 pub struct Checked {
@@ -111,10 +111,10 @@ pub struct Checked {
 
 #[cfg(feature = "std")]
 impl Checked {
-    /// The pointer to `size` bytes at `at`, when they are inside.
+    /// A pointer to `size` bytes at `at`, if they are inside.
     #[inline]
     fn inside(self, at: usize, size: usize) -> Option<*mut u8> {
-        // The first 64 bytes at least are a header; reference 0 is no reference.
+        // At least the first 64 bytes are a header; 0 is no reference.
         (at >= 64 && size <= self.len && at <= self.len - size)
             // SAFETY: at + size <= len.
             .then(|| unsafe { self.base.add(at) })
@@ -164,10 +164,10 @@ unsafe impl Mem for Checked {
             return None;
         }
         let p = self.inside(at, LeafOf::<V>::key_at(0))?;
-        // The longest form of a length, when the file has that much; else a key of its length does
-        // not fit.
+        // The longest form of a length, if the file has that many bytes. If it has not, a key of
+        // such a length does not fit either.
         let long = self.inside(at, LeafOf::<V>::key_at(LONG)).is_some();
-        // SAFETY: the length byte is inside, and the long form is only read when it is inside too.
+        // SAFETY: the length byte is inside, and the long form is read only if it is inside too.
         let len = unsafe {
             if usize::from(*p.add(LeafOf::<V>::LEN_AT)) == LONG && !long {
                 return None;
@@ -177,7 +177,7 @@ unsafe impl Mem for Checked {
         if !V::VARIES {
             return self.inside(at, LeafOf::<V>::size_with(len, 0));
         }
-        // The first byte of the value's length, the whole of it, then the value.
+        // Three checks: the first byte of the value's length, the whole length, then the value.
         let behind = LeafOf::<V>::key_at(len) + len;
         self.inside(at, behind + 1)?;
         // SAFETY: that byte is inside.

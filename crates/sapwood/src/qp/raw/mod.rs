@@ -1,15 +1,15 @@
 //! The unsafe core of the qp-trie: nodes in the arena, read through views, changed through trees.
 //!
-//! The obligations, once for all files of this folder:
+//! All unsafe blocks of this folder refer to these obligations:
 //!
-//! - A cell below a root names a live node of the kind that its tag says. Nodes are only freed
-//!   after they were unlinked, and (in a store) after the grace period and all snapshots that reach
-//!   them.
-//! - A published branch or cluster never changes. One with the FRESH bit is not published. In a
-//!   shared trie, the cells of both and the lock bits of a published branch change, by the protocol
-//!   in `shared`, and nothing else of them does.
-//! - Pointers are made from `base + reference` and not kept across an allocation, which may move an
-//!   owned arena.
+//! - A cell below a root names a live node of the kind that its tag says. Nodes are freed only
+//!   after they were unlinked, and, in a store, after the grace period and after the end of all
+//!   snapshots that reach them.
+//! - A published branch or cluster never changes. A node with the FRESH bit is not published. In a
+//!   shared trie, the protocol in `shared` changes the cells of published branches and clusters and
+//!   the lock bits of published branches, and nothing else of them.
+//! - Pointers are made from `base + reference`. They are not kept across an allocation, which may
+//!   move an owned arena.
 
 #![allow(unsafe_code)]
 
@@ -33,6 +33,7 @@ pub(crate) mod mem;
 pub(crate) mod node;
 pub(crate) mod order;
 pub(crate) mod parts;
+pub(crate) mod path;
 pub(crate) mod points;
 #[cfg(feature = "std")]
 pub(crate) mod shared;
@@ -45,6 +46,5 @@ pub(crate) mod verify;
 #[cfg(feature = "std")]
 pub(crate) mod version;
 pub(crate) mod view;
-pub(crate) mod way;
 #[cfg(feature = "std")]
 pub(crate) mod writers;

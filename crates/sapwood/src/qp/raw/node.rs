@@ -13,10 +13,10 @@ pub(crate) use sapwood_format::{CLUSTER, KIND, LEAF};
 /// The header word of a branch or cluster.
 ///
 /// # Safety
-/// `p` is 8-aligned and points at one that stays alive.
+/// `p` is 8-aligned and points at a branch or cluster that stays alive.
 #[inline(always)]
 unsafe fn header_at(p: *mut u8) -> u32 {
-    // SAFETY: the caller's promise; the header is only ever changed before publication.
+    // SAFETY: the caller's promise; the header changes only before publication.
     unsafe { (*p.cast::<AtomicU32>()).load(Ordering::Relaxed) }
 }
 
@@ -92,7 +92,7 @@ impl Branch {
             // SAFETY: a small branch has this label.
             return unsafe { *self.p.add(LABELS_AT + i) };
         }
-        // Only in a damaged file is there no such byte.
+        // Only a damaged file has no such byte.
         let reaches = |byte: &u8| self.mapped(*byte) > i;
         (0..=255).find(reaches).unwrap_or(255)
     }
@@ -105,10 +105,10 @@ impl Branch {
         branch::child_of_map(self.h, mapped)
     }
 
-    /// The child of a byte: how many labels are not greater.
+    /// The child of a byte: the number of labels that are not greater than the byte.
     ///
     /// # Safety
-    /// The branch is whole. The number may be out of bounds when the branch is big and not well
+    /// The branch is whole. The result may be out of bounds when the branch is big and not well
     /// formed.
     #[inline(always)]
     pub(crate) unsafe fn child(self, byte: u8) -> usize {
@@ -127,8 +127,8 @@ impl Branch {
         }
     }
 
-    /// The cell of the child that a key goes to. Descents wait for each step of this, so where the
-    /// cells are is not asked of the header again.
+    /// The cell of the child that a key leads to. A descent waits for this at each level, so it
+    /// does not read the place of the cells from the header again.
     ///
     /// # Safety
     /// The branch is whole and well formed.
@@ -156,7 +156,7 @@ impl Branch {
         }
     }
 
-    /// The child that a key goes to.
+    /// The number of the child that a key leads to.
     ///
     /// # Safety
     /// As for `child`.
@@ -240,7 +240,7 @@ impl Cluster {
         unsafe { *self.p.add(cluster::TAGS_AT + i) }
     }
 
-    /// The offset at which leaf `i` parts from the one before it.
+    /// The offset at which leaf `i` first differs from the leaf before it.
     ///
     /// # Safety
     /// `0 < i < self.leaves()`.
@@ -251,7 +251,8 @@ impl Cluster {
         self.base() + usize::from(d)
     }
 
-    /// What bytes at the border's offset are compared with; 0: the leaf before it ends there.
+    /// The byte that bytes at the border's offset are compared with; 0 if the leaf before it ends
+    /// there.
     ///
     /// # Safety
     /// `0 < i < self.leaves()`.
@@ -261,7 +262,7 @@ impl Cluster {
         unsafe { *self.p.add(cluster::bytes_at(self.h) + i) }
     }
 
-    /// The leaves with this tag, a bit each.
+    /// The leaves with this tag, as one bit for each leaf.
     ///
     /// # Safety
     /// The cluster is whole.
@@ -273,8 +274,8 @@ impl Cluster {
         hits & (u32::MAX >> (32 - self.leaves()))
     }
 
-    /// The leaf that a key leads to when only the borders are asked: it shares as long a prefix
-    /// with the key as any leaf here does. One pass; no leaf is read.
+    /// The leaf that a key leads to by the borders alone. No other leaf of the cluster shares a
+    /// longer prefix with the key. It takes one pass over the borders and reads no leaf.
     ///
     /// # Safety
     /// The cluster is whole.
@@ -292,15 +293,15 @@ impl Cluster {
         }
     }
 
-    /// Where a key belongs that parts at `part` from leaf `near`, which `blind` gave, and sorts
-    /// before it or behind it: the number of leaves before it.
+    /// The place of an absent key: the number of leaves before it. The key first differs from leaf
+    /// `near`, the result of `blind`, at offset `part`, and sorts before that leaf or behind it.
     ///
     /// # Safety
     /// The cluster is whole and `near` one of its leaves.
     #[inline(always)]
     pub(crate) unsafe fn place(self, near: usize, part: usize, before: bool) -> usize {
         let mut at = near;
-        // SAFETY: borders of leaves that there are.
+        // SAFETY: these borders are between leaves of the cluster.
         unsafe {
             if before {
                 while at > 0 && self.border(at) > part {
@@ -317,19 +318,18 @@ impl Cluster {
     }
 }
 
-/// The leaf that a key leads to, by `n` borders and their bytes. It is a function of its own, so
-/// that the loop has the registers to itself: inlined into a search, it took a seventh of the
-/// search's time more.
+/// The leaf that a key leads to, by `n` borders and their bytes. It is not inlined, so that the
+/// loop has all registers: inlined into a search, it made the search take a seventh more time.
 ///
 /// # Safety
 /// There are `n` bytes at both pointers, which nobody changes. The key is not empty.
 #[inline(never)]
 unsafe fn blind_search(borders: *const u8, bytes: *const u8, n: usize, key: &[u8]) -> usize {
-    // Where the key would be, and the border that it was below last: what lies behind that, at
-    // greater offsets, is not on its way.
+    // `at` is the key's place so far. `limit` is the offset of the last border that the key sorts
+    // before: borders behind it with greater offsets are not on the key's path.
     let (mut at, mut limit) = (0, 256);
     for i in 1..n {
-        // SAFETY: the caller's promise; where the key ends, its first byte is read instead.
+        // SAFETY: the caller's promise; behind the key's end, its first byte is read instead.
         let (d, right) = unsafe {
             let d = usize::from(*borders.add(i));
             let inside = d < key.len();
@@ -344,20 +344,21 @@ unsafe fn blind_search(borders: *const u8, bytes: *const u8, n: usize, key: &[u8
     at
 }
 
-/// Loads of labels and tags that may take some of the cells behind them along.
+/// Wide loads of labels and tags, which may also load some of the cells behind them.
 ///
-/// In a shared trie a writer may replace such a cell at the same time. Its bytes are not looked at,
-/// but to the language any plain load of them is a race, so the load is one instruction that the
-/// compiler does not see into. (The processor loads bytes that change as one or the other.) Where
-/// that is not to be had, and under tools that look for races, only labels and tags are loaded.
+/// In a shared trie a writer may replace such a cell at the same time. The bytes of the cell are
+/// not used, but for the language any plain load of them is a data race. So the load is one
+/// instruction of inline assembly, into which the compiler does not see. (The processor loads the
+/// old or the new value of each byte.) On other processors, and under tools that look for races,
+/// only labels and tags are loaded.
 #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
 mod wide {
     use core::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_set1_epi8,
     };
 
-    /// The move of 16 bytes. In a build with AVX it is AVX's: some processors wait when legacy
-    /// instructions stand among those.
+    /// The instruction that moves 16 bytes. A build with AVX uses AVX's, because some processors
+    /// stall when legacy SSE instructions are mixed with AVX ones.
     #[cfg(target_feature = "avx")]
     macro_rules! load {
         ($rest:literal) => {
@@ -371,7 +372,7 @@ mod wide {
         };
     }
 
-    /// 16 bytes.
+    /// Loads 16 bytes.
     ///
     /// # Safety
     /// `p` points at 16 bytes.
@@ -391,7 +392,7 @@ mod wide {
         bytes
     }
 
-    /// Which bytes are not greater.
+    /// The bytes that are not greater than `byte`, as one bit for each.
     #[inline(always)]
     fn not_greater(bytes: __m128i, byte: u8) -> u32 {
         // SAFETY: SSE2 is part of x86-64.
@@ -401,8 +402,8 @@ mod wide {
         }
     }
 
-    /// Of `n` labels, up to eight, the lowest bit of the result is that of the first one that is
-    /// greater than the byte; bit `n` is set.
+    /// For `n` labels, eight at most: the lowest bit of the result is that of the first label that
+    /// is greater than the byte. Bit `n` is set.
     ///
     /// # Safety
     /// `p` points at 12 bytes.
@@ -423,7 +424,7 @@ mod wide {
         !not_greater(bytes, byte) | 1 << n
     }
 
-    /// The same of up to 32 labels.
+    /// As `greater8`, for up to 32 labels.
     ///
     /// # Safety
     /// `p` points at 36 bytes.
@@ -435,7 +436,8 @@ mod wide {
         !u64::from(fits) | 1 << n
     }
 
-    /// Which of the tags behind byte 4 are this one. There are `n`; bits behind them mean nothing.
+    /// The tags behind byte 4 that equal `tag`, as one bit for each of `n` tags. Higher bits have
+    /// no meaning.
     ///
     /// # Safety
     /// `p` points at 20 bytes, and at `n + 4`.
@@ -452,10 +454,10 @@ mod wide {
     }
 }
 
-/// The same, exact: see the other module of this name.
+/// The functions of the other module `wide`, in plain Rust: they load only labels and tags.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
 mod wide {
-    /// Sets bit `i` for each `i` below `n` whose byte, from byte 4 on, passes.
+    /// Sets bit `i` for each `i` below `n` for which `test` returns true for byte `4 + i`.
     ///
     /// # Safety
     /// `p` points at `n + 4` bytes.

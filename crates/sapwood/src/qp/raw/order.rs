@@ -1,8 +1,8 @@
-//! Leaves that lie in memory in the order of their keys, as building and compaction leave them.
+//! Leaves that lie in memory in the order of their keys, as a build or a compaction has laid them.
 //!
-//! A walk over such leaves needs no branches: it goes on where one leaf ends. Of the whole trie
-//! that is a few runs of leaves side by side, one for each chunk that the arena handed out. The
-//! first leaf that is made or freed afterwards ends it.
+//! A walk over such leaves needs no branches: the next leaf begins where one ends. The leaves of a
+//! whole trie are a few runs of leaves side by side, one for each chunk of the arena. The order
+//! ends when the next leaf is made or freed.
 
 use alloc::vec::Vec;
 
@@ -10,20 +10,21 @@ use super::leaf::{LeafOf, Value};
 use super::mem::Mem;
 use super::view::View;
 
-/// Runs are not worth their memory when they have fewer leaves than this on the average.
+/// Runs are not worth their memory if they have fewer leaves than this on average.
 const LEAST: usize = 16;
 
-/// Leaves side by side: the first one's cell, and the cell of a leaf that would follow the last.
+/// Leaves side by side: the cell of the first leaf, and the cell of a leaf that would follow the
+/// last one.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     first: u32,
     end: u32,
 }
 
-/// The cell of a leaf that follows the leaf `cell` of this size.
+/// The cell of a leaf behind the leaf `cell`, which has this size.
 #[inline(always)]
 fn after(cell: u32, size: usize) -> u32 {
-    // Cells count units of 8 bytes, above the two bits that say what a node is.
+    // Cells count units of 8 bytes, above the two bits for the kind of the node.
     cell + 4 * size.div_ceil(8) as u32
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Takes in the next leaf, of this size.
+    /// Adds the next leaf, of this size.
     pub(crate) fn add(&mut self, cell: u32, size: usize) {
         let end = after(cell, size);
         match self.runs.last_mut() {
@@ -43,7 +44,7 @@ impl Order {
         }
     }
 
-    /// The runs of `len` leaves in all, if there are few enough.
+    /// The finished order of `len` leaves; it is empty if there are too many runs.
     pub(crate) fn finish(mut self, len: usize) -> Self {
         if self.runs.len() > len.div_ceil(LEAST) {
             self.runs = Vec::new();
@@ -52,13 +53,13 @@ impl Order {
         self
     }
 
-    /// A leaf was made or freed: the order says nothing any more.
+    /// Ends the order, because a leaf was made or freed.
     #[inline(always)]
     pub(crate) fn end(&mut self) {
         self.runs.clear();
     }
 
-    /// All runs; none when the leaves are not in order.
+    /// All runs; none if the leaves are not in order.
     #[inline(always)]
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs

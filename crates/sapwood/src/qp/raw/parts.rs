@@ -1,4 +1,4 @@
-//! Branches written: taken apart and put together; whole nodes copied.
+//! Branches taken apart, changed and written anew; copies of whole nodes.
 
 use core::ptr;
 
@@ -40,12 +40,12 @@ impl Parts {
         parts.labels = branch::labels_of(b.h);
         if b.h & BIG == 0 {
             let labels = parts.label.as_mut_ptr();
-            // SAFETY: a small branch has as many labels.
+            // SAFETY: a small branch has this number of labels.
             unsafe { ptr::copy_nonoverlapping(b.p.add(LABELS_AT), labels, parts.labels) };
         } else {
             let mut before = 0;
             for byte in 0..=255u8 {
-                // SAFETY: a big branch is asked for a byte.
+                // SAFETY: a big branch has a child for each byte.
                 let child = unsafe { b.child(byte) };
                 if child > before && before < parts.labels {
                     parts.label[before] = byte;
@@ -86,7 +86,7 @@ impl Parts {
         self.cell[self.labels] = cell;
     }
 
-    /// Puts two children in the place of child `i`.
+    /// Replaces child `i` by two children.
     pub(crate) fn split(&mut self, i: usize, left: u32, label: u8, right: u32) {
         let n = self.labels;
         self.label.copy_within(i..n, i + 1);
@@ -97,7 +97,7 @@ impl Parts {
         self.labels += 1;
     }
 
-    /// Takes child `i` out, of two and more; its bytes go to a neighbour.
+    /// Removes child `i` of at least two; its bytes lead to a neighbour then.
     pub(crate) fn remove(&mut self, i: usize) {
         let n = self.labels;
         self.label.copy_within((i.max(1))..n, i.max(1) - 1);
@@ -105,7 +105,7 @@ impl Parts {
         self.labels -= 1;
     }
 
-    /// Puts one child in the place of children `i` and `i + 1`.
+    /// Replaces children `i` and `i + 1` by one child.
     pub(crate) fn join(&mut self, i: usize, cell: u32) {
         self.remove(i + 1);
         self.cell[i] = cell;
@@ -118,7 +118,7 @@ impl Parts {
     pub(crate) unsafe fn write(&self, p: *mut u8, bits: u32) {
         let h = self.header();
         let b = Branch { p, h };
-        // SAFETY: the block is ours and large enough for the layout that the header says.
+        // SAFETY: the block is the caller's, and large enough for the layout that the header says.
         unsafe {
             clear_last(p, branch::block_of(h));
             node::set_header(p, h | bits);
@@ -143,25 +143,24 @@ impl Parts {
     }
 }
 
-/// Zeroes the last word of a block, so that saved images and comparisons of memory are
-/// deterministic.
+/// Zeroes the last word of a block, so that the bytes of saved images are deterministic.
 ///
 /// # Safety
-/// The block, of this many bytes, is the caller's to write.
+/// The block has `block` bytes, and is the caller's to write.
 #[inline(always)]
 pub(super) unsafe fn clear_last(p: *mut u8, block: usize) {
-    // SAFETY: a block has 8 bytes and more.
+    // SAFETY: a block has at least 8 bytes.
     unsafe { p.add(block - 8).cast::<u64>().write(0) };
 }
 
-/// Copies a whole branch or cluster, of this many bytes, with other header bits.
+/// Copies a whole branch or cluster of `block` bytes, with other header bits.
 ///
 /// # Safety
-/// `src` has this header and this many bytes; `dst` is as large, and nobody reads it.
+/// `src` has this header and `block` bytes. `dst` has the same size, and nobody reads it.
 #[inline]
 pub(crate) unsafe fn copy_whole(src: *const u8, h: u32, block: usize, dst: *mut u8, bits: u32) {
-    // SAFETY: both blocks have the same size and do not overlap. The header is not read: other
-    // writers may mark it.
+    // SAFETY: both blocks have the same size and do not overlap. The header is not read, because
+    // other writers may mark it.
     unsafe {
         let (from, to) = (src.add(4).cast::<u32>(), dst.add(4).cast::<u32>());
         ptr::copy_nonoverlapping(from, to, block / 4 - 1);
@@ -206,7 +205,7 @@ mod tests {
                 assert_eq!(child, chosen.partition_point(|l| *l <= byte), "{n} {byte}");
             }
             for (i, label) in chosen.iter().enumerate() {
-                // SAFETY: there are as many labels, and one child more.
+                // SAFETY: the branch has this number of labels, and one child more.
                 let (found, cell) = unsafe { (b.label(i), b.cell(i + 1)) };
                 assert_eq!((found, cell), (*label, i as u32 * 4));
             }

@@ -1,5 +1,5 @@
-//! The point index of an owned trie, if it has one: exact lookups ask it first, and every change of
-//! the entries is told to it.
+//! The point index of an owned trie. Lookups of whole keys ask it first, and every change of the
+//! entries updates it.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -19,7 +19,7 @@ pub(crate) const INDEX_KIND: Kind = Kind(4);
 /// An index without locks.
 pub(crate) type Points<V> = Index<V, false>;
 
-/// Blocks of the owned arena: given back at once.
+/// The owned arena as the memory of the index; blocks are freed at once.
 struct Blocks<'a>(&'a mut Arena);
 
 impl Chunks for Blocks<'_> {
@@ -52,15 +52,15 @@ impl<V: ?Sized + Value> Tree<V> {
         self.view().find(key)
     }
 
-    /// The leaf of a key that the index does not know. Apart, so that lookups by the index are
-    /// short.
+    /// Looks a key up in the trie when the index does not know it. It is not inlined, so that
+    /// lookups by the index are short.
     #[cold]
     #[inline(never)]
     fn ask_trie(&self, key: &[u8]) -> Option<u32> {
         self.view().find(key)
     }
 
-    /// The leaves of many keys: `each(i, leaf)`, with 0 for a key that is not there.
+    /// Calls `each(i, leaf)` for many keys, with 0 for a key that is absent.
     pub(crate) fn find_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -88,7 +88,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// A leaf was linked, and counts.
+    /// Adds a leaf that was linked and counted.
     #[inline]
     pub(crate) fn point_added(&mut self, key: &[u8], leaf: u32) {
         if let Some(points) = &self.points {
@@ -101,7 +101,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// A leaf was unlinked, and does not count any more; it is still whole.
+    /// Removes a leaf that was unlinked and is not counted any more; it is still whole.
     #[inline]
     pub(crate) fn point_removed(&mut self, leaf: u32) {
         if let Some(points) = &self.points {
@@ -114,7 +114,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// A leaf was put in the place of another one of the same key, which is still whole.
+    /// Replaces a leaf by another one of the same key; the old leaf is still whole.
     pub(crate) fn point_replaced(&mut self, key: &[u8], old: u32, new: u32) {
         if let Some(points) = &self.points {
             // SAFETY: `&mut self`; both leaves are alive, and the old one was added.
@@ -122,15 +122,15 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// All leaves are gone, and the arena starts anew.
+    /// Empties the index after all leaves were dropped and the arena was cleared.
     pub(crate) fn points_cleared(&mut self) {
         if self.points.is_some() {
             self.points = Some(Box::new(Index::new(seed())));
         }
     }
 
-    /// Makes an index of all leaves, in the place of the one that there may be, whose memory is
-    /// gone or is given back.
+    /// Makes an index of all leaves. It replaces an old index, whose memory must be gone with the
+    /// arena that it lay in.
     pub(crate) fn index_all(&mut self) {
         let points = Box::new(Index::new(seed()));
         let mut blocks = Blocks(&mut self.arena);
@@ -139,7 +139,7 @@ impl<V: ?Sized + Value> Tree<V> {
         self.points = Some(points);
         for leaf in self.leaves() {
             if let Some(points) = &self.points {
-                // SAFETY: `&mut self`; leaves are alive, and each comes once.
+                // SAFETY: `&mut self`; the leaves are alive, and each comes once.
                 unsafe {
                     let hash = points.hash(LeafOf::<V>::key(self.pointer(leaf)));
                     points.insert(&mut Blocks(&mut self.arena), hash, leaf);
@@ -148,7 +148,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// The leaves in order.
+    /// All leaves in key order.
     fn leaves(&self) -> Vec<u32> {
         let view = self.view();
         let mut cursor = Cursor::new();
@@ -161,7 +161,7 @@ impl<V: ?Sized + Value> Tree<V> {
         leaves
     }
 
-    /// Gives the index up.
+    /// Removes the index and frees its memory.
     pub(crate) fn drop_index(&mut self) {
         if let Some(points) = self.points.take() {
             // SAFETY: `&mut self`, and nobody uses it any more.

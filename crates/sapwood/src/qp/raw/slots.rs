@@ -1,5 +1,4 @@
-//! Clusters written: leaves with the borders between them, taken apart and put together, copied
-//! with a leaf more or less.
+//! Clusters taken apart, changed and written anew; copies of clusters with one leaf more or less.
 
 use core::ptr;
 
@@ -7,16 +6,18 @@ use super::node::{self, Cluster};
 use super::parts::clear_last;
 use sapwood_format::cluster::{self, FILL_MAX, REACH, SLOTS_MAX, TAGS_AT};
 
-/// How two neighbours part: at which offset, and the byte that says on which side a key is.
+/// The border between two neighbours: the offset at which they first differ, and the byte that
+/// tells on which side a key lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Border {
     pub(crate) at: usize,
-    /// More than the left one's byte, and not more than the right one's; 0 when the left one ends.
+    /// It is greater than the left leaf's byte, and not greater than the right leaf's. It is 0 if
+    /// the left key ends there.
     pub(crate) byte: u8,
 }
 
 impl Border {
-    /// The border between two keys that part at an offset.
+    /// The border between two keys that first differ at an offset.
     #[inline]
     pub(crate) fn between(left: &[u8], right: &[u8], at: usize) -> Self {
         debug_assert!(left.get(at) < right.get(at));
@@ -28,7 +29,7 @@ impl Border {
     }
 }
 
-/// A leaf as a cluster has it.
+/// The entry of a leaf in a cluster: its cell and tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) cell: u32,
@@ -40,7 +41,7 @@ pub(crate) struct Entry {
 pub(crate) struct Slots {
     n: usize,
     entry: [Entry; SLOTS_MAX],
-    /// Before each leaf but the first.
+    /// The border before each leaf but the first.
     border: [Border; SLOTS_MAX],
 }
 
@@ -57,7 +58,7 @@ impl Slots {
     /// # Safety
     /// `c` is a whole cluster.
     pub(crate) unsafe fn read(c: Cluster) -> Self {
-        // SAFETY: the caller's promise; leaves and borders that there are.
+        // SAFETY: the caller's promise; these leaves and borders are in the cluster.
         unsafe {
             let entry = |i| Entry {
                 cell: c.cell(i),
@@ -95,7 +96,7 @@ impl Slots {
         self.n += 1;
     }
 
-    /// Puts a leaf in, as number `at`. `border` is the new one: before the leaf, or behind it.
+    /// Inserts a leaf as number `at`. `border` is the new border, before the leaf or behind it.
     pub(crate) fn insert(&mut self, at: usize, entry: Entry, border: Border, behind: bool) {
         let edge = at + usize::from(behind);
         self.entry.copy_within(at..self.n, at + 1);
@@ -105,10 +106,10 @@ impl Slots {
         self.n += 1;
     }
 
-    /// Takes leaves `from..to` out, but not all.
+    /// Removes leaves `from..to`, but not all leaves.
     pub(crate) fn remove(&mut self, from: usize, to: usize) {
         if from > 0 && to < self.n {
-            // What is left parts at the first of the least offsets between.
+            // The remaining neighbours first differ at the first of the least offsets between them.
             let least = (from..=to).min_by_key(|i| self.border[*i].at);
             self.border[to] = self.border[least.unwrap_or(to)];
         }
@@ -117,7 +118,7 @@ impl Slots {
         self.n -= to - from;
     }
 
-    /// The same for one leaf: which border goes.
+    /// The border that goes with leaf `i`.
     ///
     /// # Safety
     /// `c` is whole and has a leaf `i`.
@@ -133,7 +134,7 @@ impl Slots {
         }
     }
 
-    /// Adds what another has, behind this border.
+    /// Adds the leaves of another one behind this border.
     pub(crate) fn append(&mut self, border: Border, other: &Slots) {
         self.push(border, other.entry[0]);
         for i in 1..other.n {
@@ -141,7 +142,8 @@ impl Slots {
         }
     }
 
-    /// The least and the greatest offset of borders between leaves `from..to`, of two and more.
+    /// The least and the greatest offset of the borders between leaves `from..to`, which are at
+    /// least two.
     fn reach(&self, from: usize, to: usize) -> (usize, usize) {
         let offsets = self.border[from + 1..to].iter().map(|border| border.at);
         offsets.fold((usize::MAX, 0), |(low, high), at| {
@@ -155,15 +157,15 @@ impl Slots {
         to - from == 1 || high - low <= REACH
     }
 
-    /// Where leaves are parted, and at what border: of the least offsets, the one next to the
-    /// middle.
+    /// The number of the border at which a full cluster is split: among those with the least
+    /// offset, the one nearest to the middle.
     pub(crate) fn middle(&self) -> usize {
         let (low, _) = self.reach(0, self.n);
         let least = (1..self.n).filter(|i| self.border[*i].at == low);
         least.min_by_key(|i| (2 * i).abs_diff(self.n)).unwrap_or(1)
     }
 
-    /// The header of the cluster of leaves `from..to`, two and more, with this many slots.
+    /// The header of a cluster of leaves `from..to`, which are at least two, with `capacity` slots.
     pub(crate) fn header(&self, from: usize, to: usize, capacity: usize) -> u32 {
         let (base, _) = self.reach(from, to);
         cluster::header(base, to - from, capacity)
@@ -177,7 +179,7 @@ impl Slots {
     pub(crate) unsafe fn write(&self, from: usize, to: usize, h: u32, p: *mut u8, bits: u32) {
         let c = Cluster { p, h };
         let capacity = c.capacity();
-        // SAFETY: the block is ours and large enough for the layout that the header says.
+        // SAFETY: the block is the caller's, and large enough for the layout that the header says.
         unsafe {
             clear_last(p, cluster::block(capacity));
             node::set_header(p, h | bits);
@@ -204,8 +206,8 @@ impl Slots {
     }
 }
 
-/// Moves what lies from `at` on, of `n` items, up by one and writes the item there; from `src` to
-/// `dst`, which may be the same.
+/// Copies `n` items from `src` to `dst`, which may be the same, with one more item at `at`: those
+/// from `at` on move up by one.
 ///
 /// # Safety
 /// `src` has `n` items; `dst` has room for one more.
@@ -221,11 +223,11 @@ unsafe fn open<T: Copy>(src: *const T, dst: *mut T, n: usize, at: usize, item: T
     }
 }
 
-/// Moves what lies behind `at`, of `n` items, down by one; from `src` to `dst`, which may be the
-/// same; the item behind the last is zero.
+/// Copies `n` items from `src` to `dst`, which may be the same, without the item at `at`: those
+/// behind it move down by one. The item behind the last one becomes zero.
 ///
 /// # Safety
-/// `src` has `n` items, more than `at`; `dst` has room for as many as are written.
+/// `src` has `n` items, more than `at`; `dst` has room for `n` items.
 #[inline(always)]
 unsafe fn close<T: Copy + Default>(src: *const T, dst: *mut T, n: usize, at: usize) {
     // SAFETY: the caller's promise.
@@ -240,11 +242,11 @@ unsafe fn close<T: Copy + Default>(src: *const T, dst: *mut T, n: usize, at: usi
     }
 }
 
-/// The cluster as it is, at `dst` if that is another block of as many slots: then only what lies
-/// behind the change is moved, and nothing is cleared.
+/// The cluster, copied to `dst` if that is another block of the same number of slots. Then the
+/// change only moves the items behind it, and clears nothing.
 ///
 /// # Safety
-/// `src` is whole; `dst` is the caller's to write, with room for this many slots.
+/// `src` is whole; `dst` is the caller's to write, with room for `capacity` slots.
 #[inline(always)]
 unsafe fn copied(src: Cluster, dst: *mut u8, capacity: usize) -> Cluster {
     if dst == src.p || capacity != src.capacity() {
@@ -270,7 +272,7 @@ impl Arrays {
     /// # Safety
     /// `p` is the block of a cluster with this header.
     #[inline(always)]
-    unsafe fn of(p: *mut u8, h: u32) -> Self {
+    unsafe fn at(p: *mut u8, h: u32) -> Self {
         // SAFETY: the arrays are inside the block; cells are 4-aligned.
         unsafe {
             Arrays {
@@ -282,10 +284,10 @@ impl Arrays {
         }
     }
 
-    /// Zeroes what lies behind `n` slots of `capacity`.
+    /// Zeroes the slots from `n` to `capacity`.
     ///
     /// # Safety
-    /// As for `of`; the block is the caller's to write.
+    /// As for `at`; the block is the caller's to write.
     unsafe fn clear_from(&self, n: usize, capacity: usize) {
         // SAFETY: in bounds of each array.
         unsafe {
@@ -297,9 +299,9 @@ impl Arrays {
     }
 }
 
-/// Writes at `dst` the cluster `src` with a leaf more, as number `at`; `border`, the new one, is
-/// before it or behind it. Its base stays, and the border fits. `dst` is another block of
-/// `capacity` slots, or that of `src` with a free slot.
+/// Writes at `dst` the cluster `src` with one leaf more, as number `at`. The new border is before
+/// the leaf or behind it. The base stays, and the border fits. `dst` is another block of `capacity`
+/// slots, or that of `src` with a free slot.
 ///
 /// # Safety
 /// `src` is whole; `dst` is the caller's to write, and nobody reads it.
@@ -314,10 +316,10 @@ pub(crate) unsafe fn insert_leaf(
     let n = src.leaves();
     let h = cluster::header(src.base(), n + 1, capacity);
     let edge = at + usize::from(behind);
-    // SAFETY: the caller's promise; there is room for one slot more.
+    // SAFETY: the caller's promise; there is room for one leaf more.
     unsafe {
         let src = copied(src, dst, capacity);
-        let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
+        let (from, to) = (Arrays::at(src.p, src.h), Arrays::at(dst, h));
         if dst != src.p {
             clear_last(dst, cluster::block(capacity));
             to.clear_from(n + 1, capacity);
@@ -336,8 +338,8 @@ pub(crate) unsafe fn insert_leaf(
     }
 }
 
-/// Writes at `dst` the cluster `src`, of three leaves and more, without leaf `i`. `dst` is another
-/// block of `capacity` slots, or that of `src`.
+/// Writes at `dst` the cluster `src`, which has at least three leaves, without leaf `i`. `dst` is
+/// another block of `capacity` slots, or that of `src`.
 ///
 /// # Safety
 /// As for `insert_leaf`; there is a leaf `i`.
@@ -353,7 +355,7 @@ pub(crate) unsafe fn remove_leaf(
     unsafe {
         let src = copied(src, dst, capacity);
         let lost = Slots::lost_border(src, i);
-        let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
+        let (from, to) = (Arrays::at(src.p, src.h), Arrays::at(dst, h));
         if dst != src.p {
             clear_last(dst, cluster::block(capacity));
             to.clear_from(n - 1, capacity);
@@ -366,14 +368,13 @@ pub(crate) unsafe fn remove_leaf(
     }
 }
 
-/// Whether a cluster has room for one leaf more, as far as its number of leaves goes.
+/// Whether the number of leaves of a cluster allows one more.
 #[inline(always)]
 pub(crate) fn has_room(c: Cluster) -> bool {
     c.leaves() < FILL_MAX
 }
 
-/// Whether a border at this offset can be told from the cluster's base, so that nothing else of it
-/// changes.
+/// Whether a border at this offset fits into the cluster with its base as it is.
 #[inline(always)]
 pub(crate) fn is_in_reach(c: Cluster, at: usize) -> bool {
     at.wrapping_sub(c.base()) <= REACH
@@ -384,7 +385,7 @@ mod tests {
     use super::*;
     use crate::qp::raw::leaf::mismatch;
 
-    /// A cluster of the first `n` of some keys, in a block of this many slots.
+    /// Leaves with these keys, and the block of a cluster of them with `capacity` slots.
     fn cluster_of(keys: &[Vec<u8>], capacity: usize) -> (Slots, Vec<u64>) {
         let entry = |i: usize| Entry {
             cell: i as u32 * 4 + 1,
@@ -397,7 +398,7 @@ mod tests {
         }
         let mut block = vec![u64::MAX; cluster::block(capacity) / 8];
         let h = slots.header(0, slots.len(), capacity);
-        // SAFETY: the block has this many slots.
+        // SAFETY: the block has room for `capacity` slots.
         unsafe { slots.write(0, slots.len(), h, block.as_mut_ptr().cast(), 0) };
         (slots, block)
     }
@@ -439,7 +440,7 @@ mod tests {
                 let all = less.n;
                 assert_eq!(read.entry[..all], less.entry[..all]);
                 assert_eq!(read.border[1..all], less.border[1..all]);
-                // The key parts from a neighbour where it did before.
+                // The key first differs from a neighbour where it did before.
                 let (at, behind) = match i {
                     0 => (slots.border[1], true),
                     i if i + 1 == n || less.border[i] == slots.border[i + 1] => {
@@ -458,7 +459,7 @@ mod tests {
                 let bytes = if in_place { &from } else { &again };
                 assert_eq!(*bytes, whole, "leaf {i} of {keys:?}");
             }
-            // Blind search and place find every key, those that are absent too.
+            // `blind` and `place` find the place of every key, also of absent ones.
             for (i, key) in keys.iter().enumerate() {
                 // SAFETY: the cluster is whole.
                 unsafe {

@@ -1,4 +1,4 @@
-//! A run of leaves, read from both ends.
+//! Runs of leaves, read from both ends.
 
 use super::cursor::Cursor;
 use super::mem::{Mem, Trusted};
@@ -6,21 +6,21 @@ use super::order::Along;
 use super::view::{Subtree, View};
 use crate::qp::raw::leaf::Value;
 
-/// A run of leaves, read from both ends.
+/// Runs of leaves, read from both ends.
 pub(crate) struct Span<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) view: View<'a, V, M>,
-    /// Stands on the leaf that the front gave out last, or on the first.
+    /// The front's cursor: on the leaf that it returned last, or on the first leaf.
     front: Cursor,
-    /// Up to this place the front may go on in its cluster without another look.
+    /// The front may move to places before this one of its cluster without further checks.
     limit: u32,
-    /// The front goes along leaves that lie in order, and not in the trie.
+    /// The walk of the front along leaves that lie in order in memory, if they do.
     along: Option<Along<'a>>,
-    /// Stands on the last leaf that is left. `None`: that is the last of the trie, and nobody asked
-    /// for it yet.
+    /// The back's cursor, on the last leaf that is left. `None` if that is the last leaf of the
+    /// trie, and nobody asked for it yet.
     back: Option<Cursor>,
-    /// The front has given out a leaf.
+    /// Whether the front has returned a leaf.
     begun: bool,
-    /// Leaves are left.
+    /// Whether leaves are left.
     open: bool,
 }
 
@@ -39,8 +39,8 @@ impl<V: ?Sized + Value, M: Copy> Clone for Span<'_, V, M> {
 }
 
 impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
-    /// The leaves from where `front` stands to where `back` stands, both included; without `back`,
-    /// to the last one. Empty when either stands nowhere or they have crossed.
+    /// The leaves from `front` to `back`, both included, or to the last leaf without `back`. The
+    /// span is empty if a cursor is on no leaf, or if they have crossed.
     #[inline]
     pub(crate) fn between(view: View<'a, V, M>, front: Cursor, back: Option<Cursor>) -> Self {
         let start = front.leaf;
@@ -86,27 +86,28 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
         self.next_anywhere()
     }
 
-    /// The same where the front leaves its cluster, or comes to the end.
+    /// The next leaf cell when the front leaves its cluster or comes to the end.
     #[inline(never)]
     fn next_anywhere(&mut self) -> Option<u32> {
         if !self.open {
             return None;
         }
         if let Some(along) = &mut self.along {
-            // The cursor has no place, but the leaf.
+            // The cursor has only the leaf, and no place.
             self.front.leaf = along.next(&self.view).unwrap_or(0);
         } else if self.begun {
             self.front.next(&self.view);
         }
         self.begun = true;
         let leaf = self.front.leaf;
-        // Without a back, the front runs out at the end; with one, only in a damaged file.
+        // Without a back, the front runs out at the end. With one, it runs out only in a damaged
+        // file.
         self.open = leaf != 0 && self.back.as_ref().is_none_or(|back| back.leaf != leaf);
         self.set_limit();
         (leaf != 0).then_some(leaf)
     }
 
-    /// How far the front may go in its cluster: to the end, or to before the back.
+    /// Sets how far the front may move in its cluster: to the end, or up to the back.
     fn set_limit(&mut self) {
         self.limit = match &self.back {
             _ if !self.open || !self.begun || self.along.is_some() => 0,
@@ -128,7 +129,7 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
         });
         let leaf = back.leaf;
         let front = self.front.leaf;
-        // The front may have given out the last one already, before anybody asked for the back.
+        // The front may have returned the last leaf already, before anybody asked for the back.
         if leaf == 0 || (self.begun && leaf == front) {
             self.open = false;
             self.limit = 0;

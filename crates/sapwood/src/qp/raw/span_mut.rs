@@ -1,4 +1,4 @@
-//! Values changed one by one, in order.
+//! Mutable references to values, one by one and in order.
 
 use core::marker::PhantomData;
 
@@ -40,7 +40,7 @@ impl<V: ?Sized + Value> Tree<V> {
         self.span_mut(Span::all)
     }
 
-    /// The leaves that `pick` picks.
+    /// The leaves of the span that `pick` makes.
     pub(crate) fn span_mut<'a>(
         &'a mut self,
         pick: impl FnOnce(View<'a, V>) -> Span<'a, V>,
@@ -52,7 +52,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// The value of a key.
+    /// A mutable reference to the value of a key.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         let leaf = self.find(key)?;
         Some(self.leaf_value_mut(leaf))
@@ -64,7 +64,7 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe { &*LeafOf::<V>::value_ptr(self.pointer(leaf)) }
     }
 
-    /// The value of a live leaf, to be changed.
+    /// A mutable reference to the value of a live leaf.
     pub(crate) fn leaf_value_mut(&mut self, leaf: u32) -> &mut V {
         // SAFETY: as above, and the trie is borrowed exclusively.
         unsafe { &mut *LeafOf::<V>::value_ptr(self.pointer(leaf)) }
@@ -72,7 +72,7 @@ impl<V: ?Sized + Value> Tree<V> {
 }
 
 impl<V: ?Sized + Value> Tree<V> {
-    /// The arena alone; whoever takes it answers for the nodes and values in it.
+    /// Takes the arena out. The caller is responsible for the nodes and values in it.
     #[cfg(feature = "std")]
     pub(crate) fn into_arena(mut self) -> sapwood_arena::Arena {
         let empty = sapwood_arena::Arena::new(sapwood_arena::ArenaOptions::default());

@@ -1,4 +1,5 @@
-//! Changing a trie: one algorithm, two policies (`Owned` changes in place, `Cow` copies the path).
+//! Tries that one writer changes, by one algorithm and two policies: `Owned` changes in place,
+//! `Cow` copies the path.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,9 +12,9 @@ use super::mem::{Trusted, byte_of};
 use super::node::{Branch, CLUSTER, Cluster, KIND, LEAF};
 use super::order::Order;
 use super::parts;
+use super::path::Frame;
 use super::points::Points;
 use super::view::View;
-use super::way::Frame;
 use sapwood_format::{self as format, branch, cluster};
 
 /// Accounting kind of branches.
@@ -23,7 +24,7 @@ pub(crate) const CLUSTER_KIND: Kind = Kind(1);
 /// Accounting kind of leaves.
 pub(crate) const LEAF_KIND: Kind = Kind(2);
 
-/// Bytes and kind of the block of the branch or cluster of a cell, whose header this is.
+/// Bytes and kind of the block of a branch or cluster, by its cell and header.
 #[inline(always)]
 pub(crate) fn block_of(cell: u32, h: u32) -> (usize, Kind) {
     match cell & CLUSTER {
@@ -35,7 +36,7 @@ pub(crate) fn block_of(cell: u32, h: u32) -> (usize, Kind) {
 /// The reference in a cell.
 #[inline(always)]
 pub(crate) fn ref_of(cell: u32) -> Ref {
-    // Cells that name a node are never without a reference: reference 0 is the header.
+    // A cell that names a node has a reference: place 0 is the header's.
     match Ref::new(format::reference_of(cell)) {
         Some(r) => r,
         None => unreachable!("an empty cell has no block"),
@@ -60,20 +61,20 @@ pub(crate) fn leaf_cell(r: Ref) -> u32 {
     format::leaf_cell(r.get())
 }
 
-/// What happens to nodes that a change makes or leaves behind.
+/// The policy of a change: what becomes of the nodes that it makes or unlinks.
 pub(crate) trait Policy {
     /// Header bits of new branches and clusters.
     const BITS: u32;
-    /// Whether everything may be changed in place.
+    /// Whether every node may be changed in place.
     const IN_PLACE: bool;
 
     /// Whether a branch or cluster may be changed in place.
     fn mutable(h: u32) -> bool;
 
-    /// A node was made.
+    /// Takes note of a node that was made.
     fn made(&mut self, cell: u32);
 
-    /// A branch or cluster is no longer part of the newest version.
+    /// Frees or retires a branch or cluster that the newest version does not reach any more.
     ///
     /// # Safety
     /// The cell is a live branch or cluster of the arena with header `h`, unlinked from the newest
@@ -81,7 +82,8 @@ pub(crate) trait Policy {
     unsafe fn gone(&mut self, arena: &mut Arena, cell: u32, h: u32);
 }
 
-/// Nobody else reads: change in place, free at once.
+/// The policy of an owned trie, which nobody else reads: nodes change in place and are freed at
+/// once.
 pub(crate) struct Owned;
 
 impl Policy for Owned {
@@ -106,15 +108,16 @@ impl Policy for Owned {
     }
 }
 
-/// Others read what is published: copy the path, keep lists of what to free.
+/// The policy of a store, whose published nodes others read: the path is copied, and lists name the
+/// nodes that are to be freed.
 #[cfg(feature = "std")]
 #[derive(Default)]
 pub(crate) struct Cow {
-    /// Nodes made by the open transaction, gone ones included.
+    /// Nodes that the open transaction made, with those that it has unlinked since.
     pub(crate) fresh: Vec<u32>,
-    /// Branches and clusters made and left behind by the open transaction: no reader saw them.
+    /// Branches and clusters that the open transaction made and unlinked; no reader saw them.
     pub(crate) dead: Vec<u32>,
-    /// Published nodes (and leaves of any age) that the new version does without.
+    /// Published branches and clusters, and leaves of any age, that the new version does not reach.
     pub(crate) retired: Vec<u32>,
     /// Bytes of the published nodes in `retired`.
     pub(crate) retired_bytes: usize,
@@ -146,14 +149,14 @@ impl Policy for Cow {
     }
 }
 
-/// Where a cell is kept: in the root, or in a child slot of a branch.
+/// The place of a cell: the root, or a child slot of a branch.
 #[derive(Clone, Copy)]
 pub(crate) enum Link {
     Root,
     Child { branch: u32, index: usize },
 }
 
-/// A trie with its arena. Owns its nodes, but does not drop values by itself: see `drop_values`.
+/// A trie with its arena. It owns its nodes.
 pub(crate) struct Tree<V: ?Sized + Value> {
     pub(crate) arena: Arena,
     pub(crate) root: u32,
@@ -242,7 +245,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Makes a leaf that is not linked yet; on failure the value comes back.
+    /// Makes a leaf that is not linked yet; on failure it returns the value.
     pub(crate) fn make_leaf<'a>(
         &mut self,
         key: &[u8],
@@ -261,7 +264,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Frees a leaf's block and returns what has to be dropped.
+    /// Frees a leaf's block and returns what must be dropped.
     ///
     /// # Safety
     /// The leaf is live, unlinked, and nobody reads it any more.
@@ -279,7 +282,7 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe { self.free_leaf(cell, |p| V::take_value(p)) }
     }
 
-    /// Frees a leaf's block after something was moved out of it.
+    /// Frees a leaf's block after `take` has moved its value out.
     ///
     /// # Safety
     /// As for `take_leaf`; `take` moves the value out.
@@ -296,8 +299,8 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Bytes of published branches and clusters on the way to a key, and of a cluster that may be
-    /// joined: what a change leaves behind at most.
+    /// Bytes of published branches and clusters on the path of a key, and of a cluster that may be
+    /// joined. A change of the key makes no more garbage, its leaf apart.
     #[cfg(feature = "std")]
     pub(crate) fn path_bytes(&self, key: &[u8]) -> usize {
         let view = self.view();
@@ -320,8 +323,7 @@ impl<V: ?Sized + Value> Tree<V> {
         bytes
     }
 
-    /// Makes the branch or cluster behind `link` changeable: itself, or a copy that takes its
-    /// place.
+    /// Makes the branch or cluster behind `link` changeable: it stays, or a copy replaces it.
     ///
     /// # Safety
     /// `cell` is the live branch or cluster that `link`, which may be changed, names.
@@ -341,7 +343,7 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe { self.renew(policy, link, cell) }
     }
 
-    /// Copies the branch or cluster behind `link` to a new block, which takes its place.
+    /// Replaces the branch or cluster behind `link` by a copy in a new block.
     ///
     /// # Safety
     /// As for `own`.
@@ -365,12 +367,12 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Makes the branches of a way changeable; the link below the last.
+    /// Makes the branches of a path changeable; returns the link below the last one.
     ///
     /// # Safety
-    /// The frames are those of a way from the root, as it is now.
+    /// The frames are those of a path from the root, as it is now.
     #[inline]
-    pub(crate) unsafe fn own_way<P: Policy>(
+    pub(crate) unsafe fn own_path<P: Policy>(
         &mut self,
         policy: &mut P,
         frames: &[Frame],
@@ -389,9 +391,9 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(link)
     }
 
-    /// Calls `each` with every cell at and below `top`, children before what holds them.
+    /// Calls `each` with every cell at and below `top`, children before their parents.
     ///
-    /// What holds them may be freed by `each`; its children were read before.
+    /// `each` may free a node, because its children were read before.
     pub(crate) fn each_cell(&mut self, top: u32, mut each: impl FnMut(&mut Self, u32)) {
         let mut stack = Vec::new();
         if top != 0 {

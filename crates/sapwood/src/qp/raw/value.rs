@@ -1,4 +1,4 @@
-//! What kinds of values leaves hold: those of a fixed size, and byte strings.
+//! The kinds of values that leaves hold: types of a fixed size, and byte strings.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,65 +10,66 @@ use sapwood_format::leaf::{self, LONG};
 use super::leaf::{LeafOf, MAX_VALUE};
 use crate::{Error, Rejected};
 
-/// What a leaf can hold: any type of a fixed size, or a byte string. The two differ in where the
-/// value lies, and in how it gets there and out again.
+/// A value that a leaf can hold: any type of a fixed size, or a byte string. The two differ in the
+/// place of the value in the leaf, and in how it is written and taken out.
 ///
 /// # Safety
-/// `BLOCK` and the sizes are those of the blocks that `write` fills; `value_ptr` points at what
-/// `write` put there.
+/// `BLOCK` and the sizes are those of the blocks that `write` fills; `value_ptr` points at the
+/// value that `write` wrote.
 pub unsafe trait Stored {
-    /// A value that is to be stored: the value itself, or a loan of bytes that are copied.
+    /// A value that is to be stored: the value itself, or a reference to bytes that are copied.
     type New<'a>;
-    /// What of a new value stays with the caller when it is written: nothing, or the loan.
+    /// What the caller keeps of a new value after it was written: nothing, or the reference.
     type Spare<'a>: Copy;
-    /// A value that comes out of a map.
+    /// A value that a map returns by value.
     type Taken;
-    /// What a map owns of a value, and drops with its leaf: the value, or nothing.
+    /// What a map drops with a leaf: the value, or nothing.
     type Held;
 
-    /// The value lies behind a pointer.
+    /// Whether the value lies behind a pointer.
     const BOXED: bool;
-    /// Something has to be done when a leaf goes.
+    /// Whether something must be dropped with a leaf.
     const NEEDS_DROP: bool;
-    /// Bytes of a value, and what they are aligned to, as published maps and files name them.
+    /// Bytes and alignment of a value, as published maps and files state them.
     const SIZE: usize;
     const ALIGN: usize;
-    /// Values may be longer or shorter than each other.
+    /// Whether values have different lengths.
     const VARIES: bool;
-    /// Where the length of the key is.
+    /// The place of the key's length, in bytes from the leaf.
     const LEN_AT: usize;
 
-    /// A new value of one that came out of a map, which stays in `place` if it is lent.
+    /// A new value made of one that a map returned, which stays in `place` if only a reference is
+    /// needed.
     fn lend<'a>(taken: Self::Taken, place: &'a mut Option<Self::Taken>) -> Self::New<'a>;
 
-    /// A new value of one that lies elsewhere: a second one bit by bit, or a loan.
+    /// A new value made of one that lies elsewhere: a copy of its bits, or a reference.
     ///
     /// # Safety
-    /// Any bytes are a value of this type, or of both values only one is used.
+    /// Any bytes are a value of this type, or only one of both values is used.
     unsafe fn copied(value: &Self) -> Self::New<'_>;
 
-    /// What the caller of a refused insertion gets back of a new value.
+    /// What the caller of a rejected insertion gets back of a new value.
     fn held(new: Self::New<'_>) -> Self::Held;
 
-    /// The new value's length where lengths vary, else 0.
+    /// The new value's length if lengths vary, otherwise 0.
     fn new_len(new: &Self::New<'_>) -> usize;
 
-    /// What is left of a new value when it is written.
+    /// What the caller keeps of a new value after it was written.
     fn spare<'a>(new: &Self::New<'a>) -> Self::Spare<'a>;
 
-    /// The new value again, from what `take` took out of its leaf.
+    /// The new value again, from what `take` has moved out of its leaf.
     fn again<'a>(spare: Self::Spare<'a>, dropped: Self::Held) -> Self::New<'a>;
 
-    /// Bytes that a value of this length (0 where lengths do not vary) takes behind the key.
+    /// Bytes that a value of this length (0 if lengths do not vary) takes behind the key.
     fn behind(value_len: usize) -> usize;
 
-    /// The length of the value in a leaf where lengths vary, else 0.
+    /// The length of the value in a leaf if lengths vary, otherwise 0.
     ///
     /// # Safety
     /// `p` points at a leaf.
     unsafe fn value_len(p: *const u8) -> usize;
 
-    /// Where the value is.
+    /// A pointer to the value.
     ///
     /// # Safety
     /// `p` points at a leaf.
@@ -80,14 +81,14 @@ pub unsafe trait Stored {
     /// `p` is a block of the right size, which nobody reads; key and length are written.
     unsafe fn write(p: *mut u8, new: Self::New<'_>);
 
-    /// Puts a value in the place of the one that is there, which comes back; or gives it back if
-    /// that wants another leaf.
+    /// Replaces the value of a leaf and returns the old one. If the new value needs another leaf,
+    /// it returns the new value.
     ///
     /// # Safety
     /// `p` points at a leaf that nobody else uses.
     unsafe fn overwrite<'a>(p: *mut u8, new: Self::New<'a>) -> Result<Self::Taken, Self::New<'a>>;
 
-    /// Moves out what has to be dropped.
+    /// Moves out what must be dropped.
     ///
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
@@ -99,31 +100,30 @@ pub unsafe trait Stored {
     /// `p` points at a leaf whose value nobody uses afterwards.
     unsafe fn take_value(p: *mut u8) -> Self::Taken;
 
-    /// A second one of the value, bit by bit, or a loan of it.
+    /// A copy of the value's bits, or a reference to it.
     ///
     /// # Safety
-    /// `p` points at a leaf that lives for `'a`. Of both values only one is used.
+    /// `p` points at a leaf that lives for `'a`. Only one of both values is used.
     unsafe fn second<'a>(p: *const u8) -> Self::New<'a>;
 
-    /// Gives back what a leaf has outside its block, for a value that was moved out bit by bit.
+    /// Frees what a leaf has outside its block, after its value was moved out bit by bit.
     ///
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
     unsafe fn forget(p: *mut u8);
 }
 
-/// What a map can hold: values of any type that has a size, and byte strings of any length as
-/// `[u8]`.
+/// A value that a map can hold: any type that has a size, or a byte string of any length as `[u8]`.
 ///
-/// All types that have a size, and `[u8]`, implement it; there is nothing to implement.
+/// All types that have a size, and `[u8]`, implement this trait; users need not implement it.
 pub trait Value: Stored {}
 
 impl<V: ?Sized + Stored> Value for V {}
 
-/// What can be inserted as a value into a map of `V`: a `V`, which moves in; into a map of `[u8]`,
-/// a reference to a slice, an array or a vector of bytes, which are copied.
+/// A value that can be inserted into a map of `V`: a `V`, which moves in. For a map of `[u8]`, it
+/// is a reference to a slice, an array or a vector of bytes, which are copied.
 ///
-/// There is nothing to implement.
+/// Users need not implement this trait.
 ///
 /// ```
 /// use sapwood::qp::QpMap;
@@ -141,17 +141,17 @@ impl<V: ?Sized + Stored> Value for V {}
     note = "a map of `[u8]` takes `&[u8]`: texts as `text.as_bytes()`, vectors by reference"
 )]
 pub trait IntoValue<V: ?Sized + Value>: Sized {
-    /// The value, or a loan of its bytes.
+    /// The value, or a reference to its bytes.
     #[doc(hidden)]
     fn into_new<'a>(self) -> V::New<'a>
     where
         Self: 'a;
 }
 
-/// A map of this takes `N`: the other half of [`IntoValue`], by which the compiler knows what is
-/// inserted when it knows the map, as in `map.insert(key, text.parse()?)`.
+/// A type of values whose maps take an `N`: the other half of [`IntoValue`]. By it the compiler
+/// infers the inserted type from the map, as in `map.insert(key, text.parse()?)`.
 ///
-/// There is nothing to implement.
+/// Users need not implement this trait.
 pub trait Accepts<N> {}
 
 impl<T> Accepts<T> for T {}
@@ -202,7 +202,7 @@ impl<'b> IntoValue<[u8]> for &'b Vec<u8> {
     }
 }
 
-/// Stores a value that is not too long.
+/// Stores a value by `store`, or rejects it if it is too long.
 #[inline(always)]
 pub(crate) fn storing<'a, V: ?Sized + Value + Accepts<N>, N: IntoValue<V> + 'a, R>(
     value: N,
@@ -211,8 +211,8 @@ pub(crate) fn storing<'a, V: ?Sized + Value + Accepts<N>, N: IntoValue<V> + 'a, 
     storing_new::<V, R>(value.into_new(), store)
 }
 
-/// Stores a value that a map gave, or a closure, as [`storing`] does; what is lent of it lies in
-/// `place`.
+/// Stores a value that a map or a closure returned, as [`storing`] does. If only a reference is
+/// needed, the value lies in `place`.
 #[cfg(feature = "std")]
 #[inline(always)]
 pub(crate) fn storing_taken<'a, V: ?Sized + Value, R>(
@@ -242,7 +242,7 @@ fn storing_new<'a, V: ?Sized + Value, R>(
     })
 }
 
-// SAFETY: the value comes first, in as many bytes as it has, or its pointer.
+// SAFETY: the value or its pointer comes first, in the bytes of its size.
 unsafe impl<T> Stored for T {
     type New<'a> = T;
     type Spare<'a> = ();
@@ -456,7 +456,7 @@ unsafe impl Stored for [u8] {
     unsafe fn forget(_: *mut u8) {}
 }
 
-/// Where a byte string begins in a leaf, and its length.
+/// The beginning of a byte string in a leaf, and its length.
 ///
 /// # Safety
 /// `p` points at a leaf with a byte string.

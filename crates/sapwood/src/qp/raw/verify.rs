@@ -1,4 +1,4 @@
-//! Every invariant of a trie, walked.
+//! The check of every invariant of a trie, by a walk over it.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,7 +13,7 @@ use super::tree::Tree;
 use super::view::View;
 use sapwood_format::{branch, cluster};
 
-/// Counts of a walk, to be compared with the arena's accounts.
+/// The counts of a walk, for a comparison with the arena's accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     pub(crate) leaves: usize,
@@ -23,24 +23,24 @@ pub(crate) struct Walked {
     pub(crate) branch_bytes: usize,
     pub(crate) clusters: usize,
     pub(crate) cluster_bytes: usize,
-    /// Leaves that are in clusters.
+    /// Number of leaves in clusters.
     pub(crate) clustered: usize,
-    /// Sum over leaves of the branches above them.
+    /// Sum of the numbers of branches above each leaf.
     pub(crate) depth_sum: usize,
     pub(crate) depth_max: usize,
 }
 
-/// What the branches above say of the keys below a cell.
+/// What a branch says of the keys below one of its children.
 #[derive(Clone, Copy)]
 struct Run {
     /// The offset of the branch; all keys agree before it.
     offset: usize,
-    /// Bytes at the offset are from `low` to before `high`.
+    /// Bytes at the offset are at least `low` and less than `high`.
     low: u16,
     high: u16,
-    /// A key may end at the offset.
+    /// Whether a key may end at the offset.
     may_end: bool,
-    /// Leaves that were seen before the branch.
+    /// Number of leaves that the walk met before the branch.
     before: usize,
 }
 
@@ -57,13 +57,13 @@ struct Walk<'w, 'v, V: ?Sized + Value, M> {
     limit: usize,
     last: Option<&'v [u8]>,
     along: Along<'v>,
-    /// The runs of the branches above.
+    /// The runs of the branches above the place of the walk.
     runs: SmallVec<[Run; 16]>,
     todo: SmallVec<[Todo; 64]>,
 }
 
-/// Walks a trie in order and checks every branch, cluster and leaf. At most `limit` leaves are
-/// visited, so that a hostile file that shares subtrees cannot keep the walk going for ever.
+/// Walks a trie in order and checks every branch, cluster and leaf. It visits at most `limit`
+/// leaves, so that it ends even in a hostile file that shares subtrees.
 pub(crate) fn walk<V: ?Sized + Value, M: Mem>(
     view: &View<'_, V, M>,
     limit: usize,
@@ -114,7 +114,7 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
         self.seen.branch_bytes += branch::block_of(b.h);
         let depth = self.runs.len();
         for i in (0..b.children()).rev() {
-            // SAFETY: labels and children of a whole branch.
+            // SAFETY: these are labels and children of a whole branch.
             let (low, high, child) = unsafe {
                 let low = i.checked_sub(1).map_or(0, |i| u16::from(b.label(i)));
                 let last = i + 1 == b.children();
@@ -146,7 +146,7 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
         self.seen.cluster_bytes += cluster::block_of(c.h);
         self.seen.clustered += c.leaves();
         for i in 0..c.leaves() {
-            // SAFETY: leaves, and borders between them, of a whole cluster.
+            // SAFETY: these are leaves of a whole cluster, and borders between them.
             unsafe {
                 let border = (i > 0).then(|| (c.border(i), c.byte(i)));
                 self.leaf(c.cell(i), border)?;
@@ -162,22 +162,22 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
         self.seen.leaves += 1;
         let limit = self.limit;
         if self.seen.leaves > limit {
-            return Err(format!(
-                "more than the {limit} entries that there should be"
-            ));
+            return Err(format!("there are more leaves than {limit} entries"));
         }
         if cell & KIND != LEAF {
-            return Err(format!("cell {cell:#x} where there should be a leaf"));
+            return Err(format!("cell {cell:#x} is not a leaf"));
         }
         let key = self
             .view
             .key(cell)
             .ok_or_else(|| format!("leaf cell {cell:#x} is outside the memory"))?;
         if !self.view.order.is_empty() && self.along.next(self.view) != Some(cell) {
-            return Err(format!("leaf {key:?} is not where its order says"));
+            return Err(format!(
+                "leaf {key:?} is not at its place in the order of leaves"
+            ));
         }
         let p = self.view.leaf(cell);
-        // SAFETY: a leaf whose key was read.
+        // SAFETY: the leaf is whole, as its key was read.
         self.seen.leaf_bytes += p.map_or(0, |p| unsafe { LeafOf::<V>::block(p) });
         self.seen.key_bytes += key.len();
         self.seen.depth_sum += self.runs.len();
@@ -207,16 +207,16 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
                 let fits = at == part && right >= Some(&byte);
                 if !fits || (byte == 0) != left.is_none() || left >= Some(&byte) {
                     return Err(format!(
-                        "{last:?} and {key:?} part elsewhere than at {at} by byte {byte}"
+                        "{last:?} and {key:?} do not first differ at {at}, by byte {byte}"
                     ));
                 }
             }
-            // Those below the same branch agree before its offset.
+            // Keys below the same branch agree before its offset.
             let before = self.seen.leaves - 1;
             let both = self.runs.iter().rev().find(|run| run.before < before);
             if let Some(Run { offset, .. }) = both.filter(|run| part < run.offset) {
                 return Err(format!(
-                    "{last:?} and {key:?} part at {part}, above offset {offset}"
+                    "{last:?} and {key:?} differ at {part}, before offset {offset}"
                 ));
             }
         }
@@ -263,7 +263,7 @@ fn check_slots(c: Cluster, cell: u32) -> Result<(), String> {
         return Err(format!("cluster {cell:#x}: header {:#x}", c.h));
     }
     for i in 0..c.capacity() {
-        // SAFETY: slots of a whole cluster.
+        // SAFETY: these are slots of a whole cluster.
         unsafe {
             let border = (c.border(i) - c.base(), c.byte(i));
             if i == 0 || i >= c.leaves() {
@@ -277,8 +277,8 @@ fn check_slots(c: Cluster, cell: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a trie, and the arena's accounts against what the walk found. `retired` are blocks that
-/// are unlinked but not freed yet: (bytes, kind) sums per kind.
+/// Checks a trie, and compares the arena's accounts with the counts of the walk. `retired` has, for
+/// each kind, the number and the bytes of the blocks that are unlinked but not freed yet.
 pub(crate) fn tree<V: ?Sized + Value>(
     tree: &Tree<V>,
     retired: &[(usize, usize)],

@@ -1,4 +1,4 @@
-//! Versions: what a commit publishes, what it leaves behind, and when that may be freed.
+//! Versions of a store: what a commit publishes and retires, and when the retired nodes are freed.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ use crate::sync::{self, WriterGuard, WriterLock};
 /// The least number of nodes that a commit tries to free.
 const RECLAIM_LEAST: usize = 64;
 
-/// One version: root cell and number of entries, as published in one word.
+/// One version: the root cell and the number of entries, which are published in one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) cell: u32,
-    /// Entries; there are fewer references than fit 31 bits, so fewer leaves too.
+    /// Number of entries. References have 31 bits, so there are fewer leaves than 2^31.
     pub(crate) len: u32,
 }
 
@@ -43,13 +43,13 @@ impl Root {
     }
 }
 
-/// What all handles of a store share.
+/// The state that all handles of a store share.
 pub(crate) struct StoreShared<V: ?Sized + Value> {
-    /// The newest committed version. Written by commits only, on a cache line of its own for
+    /// The newest committed version. Only commits write it. It has a cache line of its own, for
     /// readers.
     published: crossbeam_utils::CachePadded<AtomicU64>,
     base: *mut u8,
-    /// Where the root cell is kept in the arena's header as well, for others to read.
+    /// The place in the arena's header where the root cell is also published for others.
     header: Option<usize>,
     domain: Domain,
     writer: WriterLock<Writer<V>>,
@@ -62,7 +62,7 @@ unsafe impl<V: ?Sized + Value + Send + Sync> Send for StoreShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
 unsafe impl<V: ?Sized + Value + Send + Sync> Sync for StoreShared<V> {}
 
-/// The writing side, behind its lock.
+/// The state of the writer, behind its lock.
 pub(crate) struct Writer<V: ?Sized + Value> {
     pub(crate) tree: Tree<V>,
     pub(crate) cow: Cow,
@@ -74,7 +74,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
     /// A store over a tree whose arena has a stable base.
     pub(crate) fn new(mut tree: Tree<V>, domain: Domain) -> Self {
         assert!(tree.arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
-        // Versions share leaves, each in an order of its own.
+        // Versions share leaves, so leaves cannot lie in the order of each version.
         tree.order = Order::default();
         let root = Root {
             cell: tree.root,
@@ -95,8 +95,8 @@ impl<V: ?Sized + Value> StoreShared<V> {
         }
     }
 
-    /// Keeps the root cell of the newest version also in the arena, in the aligned word at this
-    /// many bytes from the base, for others to read.
+    /// From now on publishes the root cell of the newest version also in the arena, in the aligned
+    /// word at `at` bytes from the base, for others to read.
     pub(crate) fn publish_at(&mut self, at: usize) {
         self.header = Some(at);
         self.publish(Root::from_word(self.published.load(Ordering::Relaxed)));
@@ -106,7 +106,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
     fn publish(&self, root: Root) {
         self.published.store(root.word(), Ordering::Release);
         if let Some(at) = self.header {
-            // SAFETY: a word of the arena's header, which only atomics use.
+            // SAFETY: a word of the arena's header, which is accessed only as an atomic.
             let word = unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) };
             word.store(root.cell.into(), Ordering::Release);
         }
@@ -116,10 +116,10 @@ impl<V: ?Sized + Value> StoreShared<V> {
         &self.domain
     }
 
-    /// The newest version, for as long as the guard is held. Wait-free: one load.
+    /// The newest version, as long as the guard is held. It takes one load and is wait-free.
     ///
     /// # Panics
-    /// When the guard is of another domain.
+    /// When the guard is one of another domain.
     #[inline]
     pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> (View<'g, V>, usize) {
         assert!(
@@ -134,7 +134,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         (unsafe { self.at(root) }, root.len as usize)
     }
 
-    /// Entries of the newest version.
+    /// Number of entries of the newest version.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         Root::from_word(self.published.load(Ordering::Acquire)).len as usize
@@ -156,8 +156,8 @@ impl<V: ?Sized + Value> StoreShared<V> {
         self.writer.try_lock()
     }
 
-    /// Publishes the writer's tree as the newest version and queues what it does without. Returns
-    /// the version's number.
+    /// Publishes the writer's tree as the newest version and queues the nodes that it retires;
+    /// returns the version's number.
     pub(crate) fn commit(&self, writer: &mut Writer<V>) -> u64 {
         let root = Root {
             cell: writer.tree.root,
@@ -193,8 +193,8 @@ impl<V: ?Sized + Value> StoreShared<V> {
         version
     }
 
-    /// Takes the tree back to the newest committed version and frees what the transaction made;
-    /// hands out its values.
+    /// Resets the tree to the newest committed version and frees the nodes of the transaction; adds
+    /// their values to `values`.
     pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V::Held>) {
         let root = Root::from_word(self.published.load(Ordering::Relaxed));
         writer.queue.release(0);
@@ -217,7 +217,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         }
     }
 
-    /// Frees up to `budget` nodes that nobody can hold any more; hands out their values.
+    /// Frees up to `budget` nodes that nobody can hold any more; adds their values to `values`.
     pub(crate) fn reclaim(
         &self,
         writer: &mut Writer<V>,
@@ -229,7 +229,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         }
         let (_, oldest) = self.versions.lock().bounds();
         let Writer { tree, queue, .. } = writer;
-        // What was retired by version r is part of all versions before r that have it.
+        // A node that version `r` retired may be part of any version before `r`.
         queue.reclaim_while(
             budget,
             |_, version| version <= oldest,
@@ -257,7 +257,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         )
     }
 
-    /// How many nodes a commit that retired `retired` nodes should try to free.
+    /// The number of nodes that a commit which retired `retired` nodes tries to free.
     pub(crate) fn reclaim_budget(&self, retired: usize) -> usize {
         if self.domain.over_soft_limit() {
             usize::MAX
@@ -266,7 +266,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         }
     }
 
-    /// Version number of the newest version.
+    /// The number of the newest version.
     pub(crate) fn version(&self) -> u64 {
         self.versions.newest()
     }
@@ -282,13 +282,13 @@ impl<V: ?Sized + Value> StoreShared<V> {
         }
     }
 
-    /// The snapshots.
+    /// The list of versions that snapshots keep.
     pub(crate) fn versions(&self) -> &Versions {
         &self.versions
     }
 }
 
-/// A version that is kept alive.
+/// A version that a snapshot keeps alive.
 pub(crate) struct Kept<V: ?Sized + Value> {
     shared: Arc<StoreShared<V>>,
     root: Root,
@@ -325,7 +325,7 @@ impl<V: ?Sized + Value> Clone for Kept<V> {
 }
 
 impl<V: ?Sized + Value> Writer<V> {
-    /// Counts what the transaction retired and hands it to the queue.
+    /// Counts the nodes that the transaction retired, and queues them.
     fn queue_retired(&mut self, version: u64) {
         let Writer {
             tree, cow, queue, ..
@@ -340,10 +340,10 @@ impl<V: ?Sized + Value> Writer<V> {
         queue.seal_tagged(version);
     }
 
-    /// Frees branches and clusters that were made and left behind by the transaction.
+    /// Frees the branches and clusters that the transaction made and unlinked.
     fn free_dead(&mut self) {
         for cell in self.cow.dead.drain(..) {
-            // SAFETY: no version has it.
+            // SAFETY: no version has the node.
             unsafe {
                 let (bytes, kind) = self.tree.block(cell);
                 self.tree.arena.free(ref_of(cell), bytes, kind);
@@ -351,30 +351,30 @@ impl<V: ?Sized + Value> Writer<V> {
         }
     }
 
-    /// Inserts or replaces in the open transaction. The old leaf's cell, if any.
+    /// Inserts or replaces in the open transaction; returns the old leaf's cell, if any.
     pub(crate) fn put<'a>(
         &mut self,
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<Option<u32>, (V::New<'a>, ArenaFull)> {
         let Writer { tree, cow, .. } = self;
-        let way = tree.view().way(key);
-        let old = way.as_ref().map(|way| way.near);
+        let path = tree.view().path(key);
+        let old = path.as_ref().map(|path| path.near);
         let old = old.and_then(|near| near.part.is_none().then_some(near.leaf));
         let spare = V::spare(&value);
         let leaf = tree.make_leaf(key, value)?;
-        let linked = match way {
+        let linked = match path {
             None => {
                 tree.root = leaf;
                 Ok(())
             }
-            // SAFETY: the way is the key's; the leaf is new.
-            Some(way) if old.is_some() => unsafe { tree.replace(cow, &way, leaf) },
+            // SAFETY: the path is the key's; the leaf is new.
+            Some(path) if old.is_some() => unsafe { tree.replace(cow, &path, leaf) },
             // SAFETY: as above.
-            Some(mut way) => unsafe { tree.link_new(cow, key, &mut way, leaf) },
+            Some(mut path) => unsafe { tree.link_new(cow, key, &mut path, leaf) },
         };
         if let Err(full) = linked {
-            // SAFETY: not linked, not listed.
+            // SAFETY: the leaf is neither linked nor listed.
             let value = unsafe { tree.take_leaf(leaf) };
             return Err((V::again(spare, value), full));
         }
@@ -387,27 +387,28 @@ impl<V: ?Sized + Value> Writer<V> {
         Ok(None)
     }
 
-    /// Removes in the open transaction. The leaf's cell, if it was there.
+    /// Removes a key in the open transaction; returns its leaf's cell, if it was there.
     pub(crate) fn take(&mut self, key: &[u8]) -> Result<Option<u32>, ArenaFull> {
-        let Some(way) = self.tree.view().way_of_present(key) else {
+        let Some(path) = self.tree.view().path_of_present(key) else {
             return Ok(None);
         };
-        let leaf = way.near.leaf;
-        // SAFETY: the way is the key's, which is there.
-        unsafe { self.tree.unlink_at(&mut self.cow, key, &way) }?;
+        let leaf = path.near.leaf;
+        // SAFETY: the path is the key's, which is there.
+        unsafe { self.tree.unlink_at(&mut self.cow, key, &path) }?;
         self.tree.len -= 1;
         self.gone_leaf(leaf);
         Ok(Some(leaf))
     }
 
-    /// Removes everything that starts with `prefix` in the open transaction.
+    /// Removes the entries whose keys start with `prefix` in the open transaction; returns their
+    /// number.
     pub(crate) fn take_prefix(&mut self, prefix: &[u8]) -> Result<usize, ArenaFull> {
         let tops = self.tree.unlink_prefix(&mut self.cow, prefix)?;
         let before = self.tree.len;
         let Writer { tree, cow, .. } = self;
         for top in tops {
             tree.each_cell(top, |tree, cell| {
-                // SAFETY: unlinked just now, each node visited once.
+                // SAFETY: the nodes were unlinked just now, and each is visited once.
                 unsafe {
                     if cell & LEAF != 0 {
                         cow.retired_bytes += tree.block(cell).0;
@@ -423,8 +424,8 @@ impl<V: ?Sized + Value> Writer<V> {
         Ok(before - self.tree.len)
     }
 
-    /// A leaf that the newest version does without. Leaves that the transaction itself made wait
-    /// for a grace period like the others, so that the reference that was handed out stays good.
+    /// Retires a leaf that the new version does not have. A leaf that the transaction itself made
+    /// waits for a grace period, too, so that references to its value stay valid.
     fn gone_leaf(&mut self, leaf: u32) {
         // SAFETY: the leaf is whole.
         let (bytes, _) = unsafe { self.tree.block(leaf) };
@@ -432,13 +433,13 @@ impl<V: ?Sized + Value> Writer<V> {
         self.cow.retired.push(leaf);
     }
 
-    /// The value of a leaf that the open transaction unlinked: alive until the transaction ends.
+    /// The value of a leaf that the open transaction unlinked. It lives until the transaction ends.
     pub(crate) fn value(&self, leaf: u32) -> &V {
         self.tree.leaf_value(leaf)
     }
 
-    /// One step of compaction in the open transaction: see [`Compaction`]. Whether there is more to
-    /// do.
+    /// One step of compaction in the open transaction; returns whether there is more to do. See
+    /// [`Compaction`].
     pub(crate) fn compact_step(&mut self, budget: usize) -> Result<bool, ArenaFull> {
         let Writer {
             tree,
@@ -449,7 +450,7 @@ impl<V: ?Sized + Value> Writer<V> {
         compaction.step(tree, cow, budget)
     }
 
-    /// Bytes of garbage that changing a key makes at most.
+    /// The most bytes of garbage that a change of a key makes.
     pub(crate) fn cost(&self, key: &[u8]) -> usize {
         let old = match V::VARIES {
             true => self.tree.view().find(key),
@@ -460,12 +461,12 @@ impl<V: ?Sized + Value> Writer<V> {
         self.tree.path_bytes(key) + unsafe { LeafOf::<V>::block_of_key(key.len(), old) }
     }
 
-    /// Nodes and bytes that wait to be freed.
+    /// Number and bytes of the nodes that wait to be freed.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.queue.len(), self.queue.bytes())
     }
 
-    /// Checks the tree, and the accounts.
+    /// Checks the tree and the accounts.
     pub(crate) fn verify(&self) -> Result<(), alloc::string::String> {
         let memory = self.tree.arena.memory();
         if memory.retired != self.queue.bytes() {
@@ -495,7 +496,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Frees a retired node; hands out a leaf's value.
+    /// Frees a retired node; adds a leaf's value to `values`.
     ///
     /// # Safety
     /// The node is unlinked, counted as retired, and nobody can hold it any more.
@@ -512,7 +513,7 @@ impl<V: ?Sized + Value> Tree<V> {
 }
 
 impl<V: ?Sized + Value> Drop for Writer<V> {
-    /// The last handle is gone, so there are no readers and no snapshots: what waits can go.
+    /// Frees all nodes that wait: without a handle there are no readers and no snapshots.
     fn drop(&mut self) {
         let mut values = Vec::new();
         let Writer { tree, queue, .. } = self;
@@ -521,10 +522,10 @@ impl<V: ?Sized + Value> Drop for Writer<V> {
     }
 }
 
-/// An arena for a store, whose base stays.
+/// An arena for a store: its base does not move.
 pub(crate) fn stable_arena(options: sapwood_arena::ArenaOptions) -> Result<Arena, ArenaFull> {
     let mut arena = Arena::new(options);
-    // The base is known from the first use on.
+    // The base is known after the first use.
     arena.set_roots([0; 8])?;
     Ok(arena)
 }

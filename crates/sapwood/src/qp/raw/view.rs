@@ -1,4 +1,4 @@
-//! Reading one version of a trie: exact lookups and the ways down.
+//! Views, which read one version of a trie: lookups and the descents that searches begin with.
 
 use core::marker::PhantomData;
 
@@ -10,17 +10,17 @@ use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
-use super::way::Frame;
+use super::path::Frame;
 use sapwood_format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
 ///
-/// All methods are safe to call because a view is only made (unsafely) for a root whose nodes stay
+/// All methods are safe, because the constructor is unsafe and requires a root whose nodes stay
 /// alive and unchanged for `'a`.
 pub(crate) struct View<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) mem: M,
     pub(crate) root: u32,
-    /// The leaves in order, when they lie so; else nothing.
+    /// The runs of leaves that lie in order in memory, if they do.
     pub(crate) order: &'a [Run],
     alive: PhantomData<&'a V>,
 }
@@ -34,7 +34,7 @@ impl<V: ?Sized + Value, M: Copy> Clone for View<'_, V, M> {
 
 impl<V: ?Sized + Value, M: Copy> Copy for View<'_, V, M> {}
 
-// SAFETY: a view gives out `&V` and `&[u8]` only.
+// SAFETY: a view gives out only `&V` and `&[u8]`.
 unsafe impl<V: ?Sized + Value + Sync, M> Send for View<'_, V, M> {}
 // SAFETY: as above.
 unsafe impl<V: ?Sized + Value + Sync, M> Sync for View<'_, V, M> {}
@@ -79,14 +79,14 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         unsafe { self.mem.leaf::<V>(cell) }
     }
 
-    /// The child cell at `i`, when there is one.
+    /// The child cell at `i`, if there is one.
     #[inline(always)]
     pub(crate) fn child(&self, b: Branch, i: usize) -> Option<u32> {
         if !M::TRUSTED && i >= b.children() {
             return None;
         }
-        // SAFETY: in a trusted memory, indices come from `find` and from counting; else just
-        // checked.
+        // SAFETY: in trusted memory, indices come from searches and from counting; in other memory
+        // the index was checked just now.
         Some(unsafe { b.cell(i) })
     }
 
@@ -97,7 +97,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         unsafe { self.mem.cluster(cell) }
     }
 
-    /// Fetches lines of a cluster behind its first, which would else wait for the header.
+    /// Prefetches cache lines of a cluster behind its first one. Without this, they would be
+    /// fetched only after the header was read.
     #[inline(always)]
     pub(crate) fn fetch_behind(&self, cluster: u32, lines: usize) {
         let p = self.mem.hint(cluster);
@@ -106,15 +107,15 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         }
     }
 
-    /// The child that a key goes to.
+    /// The index of the child that a key leads to.
     #[inline(always)]
     pub(crate) fn index(&self, b: Branch, key: &[u8]) -> usize {
         // SAFETY: a branch that `mem` returned is whole.
         unsafe { b.child_of(key) }
     }
 
-    /// One step of a descent: from a branch to the child that a key goes to, and the least offset
-    /// that a branch may have there.
+    /// One step of a descent: from a branch to the child that a key leads to. Returns the child and
+    /// the least offset that a branch may have there.
     #[inline(always)]
     pub(crate) fn step(&self, cell: u32, min: usize, key: &[u8]) -> Option<(u32, usize)> {
         let b = self.branch(cell, min)?;
@@ -127,7 +128,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         Some((next, b.offset() + 1))
     }
 
-    /// The leaf or cluster that a key leads to, if it is below any.
+    /// The leaf or cluster that a key leads to; `None` if the trie is empty.
     #[inline(always)]
     pub(crate) fn end(&self, key: &[u8]) -> Option<u32> {
         let mut cell = self.root;
@@ -154,7 +155,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         self.place_in(end, key).map(|(_, leaf)| leaf)
     }
 
-    /// The same, with the leaf's number in the cluster.
+    /// The leaf cell of a key in the leaf or cluster that it leads to, with the leaf's number in
+    /// the cluster.
     #[inline(always)]
     pub(crate) fn place_in(&self, end: u32, key: &[u8]) -> Option<(usize, u32)> {
         if end & LEAF != 0 {
@@ -177,7 +179,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         None
     }
 
-    /// Where a key is, or would be, among the leaves of the leaf or cluster that it leads to.
+    /// The place of a key, which may be absent, among the leaves of the leaf or cluster that it
+    /// leads to.
     #[inline(always)]
     pub(crate) fn near(&self, end: u32, key: &[u8]) -> Option<Near> {
         let mut index = 0;
@@ -201,7 +204,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         })
     }
 
-    /// Whether the leaf's key is this one.
+    /// Whether the key of a leaf is this one.
     #[inline(always)]
     pub(crate) fn has_key(&self, cell: u32, key: &[u8]) -> bool {
         self.leaf(cell)
@@ -217,7 +220,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         self.value(cell)
     }
 
-    /// Value of a leaf cell.
+    /// The value of a leaf cell.
     #[inline(always)]
     pub(crate) fn value(&self, cell: u32) -> Option<&'a V> {
         let p = self.leaf(cell)?;
@@ -225,7 +228,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         Some(unsafe { &*LeafOf::<V>::value_ptr(p) })
     }
 
-    /// Key and value of a leaf cell.
+    /// The key and the value of a leaf cell.
     #[inline(always)]
     pub(crate) fn entry(&self, cell: u32) -> Option<(&'a [u8], &'a V)> {
         let p = self.leaf(cell)?;
@@ -233,7 +236,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         Some(unsafe { (LeafOf::<V>::key(p), &*LeafOf::<V>::value_ptr(p)) })
     }
 
-    /// Key of a leaf cell.
+    /// The key of a leaf cell.
     #[inline(always)]
     pub(crate) fn key(&self, cell: u32) -> Option<&'a [u8]> {
         let p = self.leaf(cell)?;
@@ -273,8 +276,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         }
     }
 
-    /// The leaf of the key that ends at the offset of a branch. It is the first one below the first
-    /// child.
+    /// The leaf of the key that ends at the offset of a branch, if there is one. It is the first
+    /// leaf below the first child.
     pub(crate) fn end_here(&self, b: Branch) -> Option<u32> {
         let first = self.child(b, 0)?;
         if first & LEAF != 0 {
@@ -285,22 +288,23 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             return None;
         }
         let c = self.cluster(first)?;
-        // SAFETY: a cluster that `mem` returned is whole, and has two leaves at least.
+        // SAFETY: a cluster that `mem` returned is whole, and has at least two leaves.
         unsafe { (c.border(1) == b.offset() && c.byte(1) == 0).then(|| c.cell(0)) }
     }
 
-    /// Calls `each` with the stored keys that are prefixes of `key`, the longest first, as leaf
-    /// cells, until it says that it has enough.
+    /// Calls `each` with the leaf cells of the stored keys that are prefixes of `key`, the longest
+    /// first, until it returns true.
     ///
-    /// The leaf that the key leads to tells how far any key agrees with it. A stored prefix that is
-    /// another leaf ends where it parts from those behind it: the borders of the cluster say so
-    /// without a look at the leaf. Above the cluster it is the key that ends at a branch's offset.
+    /// The leaf that the key leads to tells how far any stored key agrees with it. In the cluster,
+    /// another leaf is a prefix if its key ends at its border to the leaves behind it, which the
+    /// borders tell without a read of the leaf. Above the cluster, a prefix is the key that ends at
+    /// a branch's offset.
     pub(crate) fn prefixes_up(&self, key: &[u8], each: impl FnMut(u32) -> bool) -> Option<()> {
-        let way = self.way(key)?;
-        self.prefixes_beside(key, &way.frames, way.end, way.near, each)
+        let path = self.path(key)?;
+        self.prefixes_beside(key, &path.frames, path.end, path.near, each)
     }
 
-    /// The same for a key whose way is known.
+    /// As `prefixes_up`, for a key whose path is known.
     pub(crate) fn prefixes_beside(
         &self,
         key: &[u8],
@@ -317,7 +321,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             let c = self.cluster(end)?;
             let mut least = usize::MAX;
             for i in (1..=near.index).rev() {
-                // SAFETY: a whole cluster, and leaves of it.
+                // SAFETY: the cluster is whole, and has these leaves.
                 unsafe {
                     let border = c.border(i);
                     if border > least {
@@ -330,7 +334,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                 }
             }
         }
-        // What is below the first child itself agrees beyond the offset, or is in the end.
+        // If the path goes to the first child, all keys below it agree beyond the offset, or it is
+        // the end itself.
         let beside = |frame: &&Frame| frame.index() > 0 && frame.offset() <= agree;
         for frame in frames.iter().rev().filter(beside) {
             let b = self.branch(frame.cell, 0)?;
@@ -405,25 +410,26 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     }
 }
 
-/// Where a key is, or would be, in a leaf or cluster.
+/// The place of a key, which may be absent, in a leaf or cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Near {
-    /// The leaf that shares the longest prefix with the key, and its number in the cluster.
+    /// The leaf that shares the longest prefix with the key.
     pub(crate) leaf: u32,
+    /// The leaf's number in the cluster.
     pub(crate) index: usize,
-    /// Where the two part; `None`: it is the key's.
+    /// The offset at which the key first differs from that leaf; `None` if the leaf is the key's.
     pub(crate) part: Option<usize>,
-    /// The key sorts before that leaf.
+    /// Whether the key sorts before that leaf.
     pub(crate) before: bool,
 }
 
-/// All leaves below a cell, or some of a cluster's.
+/// All leaves below a cell, or some leaves of a cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Subtree {
     pub(crate) cell: u32,
     /// The least offset that a branch there may have.
     pub(crate) min: usize,
-    /// Of a cluster: the leaves from this one to before that one.
+    /// In a cluster: the first leaf, and the leaf behind the last one.
     pub(crate) from: usize,
     pub(crate) to: usize,
 }

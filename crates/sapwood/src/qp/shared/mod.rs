@@ -1,6 +1,6 @@
 //! The maps that many threads change at once: [`QpShared`], which is ordered, and [`PointMap`],
-//! which has only the index. Both are [`SharedMap`]; what only one of them can do is in `ordered`
-//! and `unordered`.
+//! which has only the index. Both are [`SharedMap`]. The modules `ordered` and `unordered` hold the
+//! methods that only one of them has.
 
 mod ordered;
 mod published;
@@ -40,11 +40,11 @@ pub trait Order: Sized + 'static {
     #[doc(hidden)]
     type Raw<V: ?Sized + Value + Send + Sync + 'static>: Structure<V> + Send + Sync + 'static;
 
-    /// All entries.
+    /// The iterator over all entries.
     type Iter<'g, V: ?Sized + Value + Send + Sync + 'static>: Iterator<Item = (&'g [u8], &'g V)>
         + Clone;
 
-    /// Whether the index is all that there is.
+    /// Whether the map has only an index, and no trie.
     #[doc(hidden)]
     const ONLY_INDEX: bool;
 
@@ -64,17 +64,18 @@ pub trait Order: Sized + 'static {
     ) -> Self::Raw<V>;
 }
 
-/// A map over byte strings that any number of threads read and change at once: [`QpShared`] and
-/// [`PointMap`] are this.
+/// A map over byte strings that any number of threads read and change at once. [`QpShared`] and
+/// [`PointMap`] are its two kinds.
 ///
 /// - Readers take no lock. They need a guard: a [`pin`](Self::pin) for a few operations, or a
 ///   [`Reader`](crate::Reader) for a thread with a loop.
 /// - Operations on one key are linearizable. Walks are weakly consistent.
-/// - Memory of removed entries returns after a grace period. An emptied map, once
-///   [`reclaim`](Self::reclaim) has freed what waited, keeps no more than a few pages.
+/// - The memory of removed entries is freed after a grace period. An emptied map keeps no more than
+///   a few pages, once [`reclaim`](Self::reclaim) has freed the nodes that waited.
 ///
-/// Methods of the map itself take a guard for their duration and give copies; those of a
-/// [`SharedView`] give references. Handles are cheap to clone.
+/// Methods of the map itself take a guard for their duration and give copies. Methods of a
+/// [`SharedView`] give references. A map is a handle, cheap to clone: all clones are handles of one
+/// map.
 pub struct SharedMap<O: Order, V: ?Sized + Value + Send + Sync + 'static> {
     raw: Arc<O::Raw<V>>,
 }
@@ -87,7 +88,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Clone for SharedMap<O,
     }
 }
 
-/// What a shared map can be told.
+/// What the builder of a shared map can set.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct SharedChoices {
@@ -100,10 +101,10 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Buildable for SharedMa
 }
 
 impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V>> {
-    /// The most entries that there may be: one more is [`Error::Full`]. Default: as many as memory
-    /// has room for.
+    /// Sets the greatest number of entries. An insertion beyond it fails with [`Error::Full`]. By
+    /// default, only memory limits the number of entries.
     ///
-    /// Counting them costs writers a shared counter.
+    /// With this limit, all writers change one shared counter.
     ///
     /// ```
     /// use sapwood::{Error, qp::QpShared};
@@ -111,7 +112,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V
     /// map.insert("a", 1)?;
     /// map.insert("b", 2)?;
     /// assert_eq!(map.insert("c", 3).unwrap_err().error, Error::Full { max_entries: 2 });
-    /// // Whatever is stored, it takes no more than 64 KiB.
+    /// // This map never takes more than 64 KiB.
     /// let map = QpShared::<u64>::builder().memory_limit(64 << 10).build()?;
     /// let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err()).unwrap();
     /// assert!(matches!(refused.error, Error::ArenaFull(_)));
@@ -129,9 +130,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
-    /// `Backing::Heap`).
+    /// When the backing moves as it grows: [`Backing::Auto`](sapwood_arena::Backing), which is the
+    /// default of [`ArenaOptions`](sapwood_arena::ArenaOptions), and `Backing::Heap`.
     pub fn build(self) -> Result<SharedMap<O, V>, Error> {
         let arena = stable_arena(self.memory.clone().stable())?;
         let index = self.choices.index.then(|| Index::new(seed()));
@@ -153,15 +153,15 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// An empty map with a domain of its own.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system refuses the address space.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A map that is made to measure.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
         let mut memory = MemoryOptions::reserve(RESERVE);
-        // A fault on a huge page clears 2 MiB, and may wait for the system to find them: see
+        // A fault on a huge page clears 2 MiB, and may wait until the system finds a free one: see
         // `options`.
         memory.options = memory.options.huge_pages(false);
         let choices = SharedChoices {
@@ -173,18 +173,18 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     reading_methods!(SharedView<'g, O, V>);
 
-    /// Number of entries: exact while nobody writes; else each operation counts from a moment
-    /// within it.
+    /// Number of entries. It is exact while nobody writes. Beside writers, each change counts from
+    /// some moment within its call.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether the map has no entry.
     pub fn is_empty(&self) -> bool {
         self.raw.is_vacant()
     }
 
-    /// The most entries that there may be, if that was limited.
+    /// The greatest number of entries, if it is limited.
     pub fn max_entries(&self) -> Option<usize> {
         self.raw.most()
     }
@@ -239,16 +239,17 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         self.raw.with_room((), once).map_err(|((), error)| error)
     }
 
-    /// Removes a key; whether it was there.
+    /// Removes a key; returns whether it was there.
     ///
     /// # Errors
     /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with
-    /// one child less beside the old one; an unordered map needs no memory for it.
+    /// one child less beside the old one. An unordered map needs no memory for a removal.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.removing(key.as_ref(), |view, key| view.take(key, None))
     }
 
-    /// Removes a key if its value passes a test; whether it did. See [`SharedView::remove_if`].
+    /// Removes a key if `test` returns true for its value; returns whether it was removed. See
+    /// [`SharedView::remove_if`].
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -275,32 +276,33 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         Ok(removed)
     }
 
-    /// Calls `each` with all entries until it breaks, in the order of [`SharedView::iter`], and as
-    /// weakly consistent.
+    /// Calls `each` with all entries until it breaks. Order and consistency are those of
+    /// [`SharedView::iter`].
     pub fn for_each<B>(&self, each: impl FnMut(&[u8], &V) -> ControlFlow<B>) -> ControlFlow<B> {
         self.read(|view| view.for_each(each))
     }
 
-    /// Removes all entries that are there; returns how many. Keys inserted meanwhile may stay.
+    /// Removes all entries; returns their number. Keys that are inserted meanwhile may stay.
     ///
     /// # Errors
-    /// As [`remove`](Self::remove); what was removed before stays removed.
+    /// As [`remove`](Self::remove); the entries removed before the error stay removed.
     pub fn clear(&self) -> Result<usize, Error> {
         self.sweeping(|key| self.remove(key))
     }
 
-    /// Removes the entries that `keep` says no to; returns how many.
+    /// Removes the entries for which `keep` returns false; returns their number.
     ///
-    /// Each entry is judged and removed at a moment of its own; of keys that are inserted meanwhile
-    /// some are judged and some are not. The map is walked a few keys at a time, under a guard for
-    /// each few, so a large map holds no memory back meanwhile. When another thread changes a value
-    /// that was judged, the new one is judged again, and the last word counts.
+    /// Each entry is tested and removed at a moment of its own. Of keys that are inserted
+    /// meanwhile, some are tested and some are not. The walk takes a new guard for every few keys,
+    /// so it holds no memory back for long, however large the map is. When another thread changes a
+    /// value that was tested, `keep` is called again with the new value, and its last answer
+    /// counts.
     ///
-    /// `keep` runs while the thread's shard is held: it may read and change the map, but must not
-    /// wait for all writers: not call `verify`, `memory`, `contention` or `exact`.
+    /// `keep` runs while the thread's shard is held. It may read and change the map. It must not
+    /// wait for all writers, so it must not call `verify`, `memory`, `contention` or `exact`.
     ///
     /// # Errors
-    /// As [`remove`](Self::remove); what was removed before stays removed.
+    /// As [`remove`](Self::remove); the entries removed before the error stay removed.
     ///
     /// ```
     /// # use sapwood::qp::QpShared;
@@ -316,7 +318,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         self.sweeping(|key| self.remove_if(key, |value| !keep(key, value)))
     }
 
-    /// Calls `remove` with all keys, a few at a time; how many it removed.
+    /// Calls `remove` with all keys, a few keys at a time; returns how many it removed.
     fn sweeping(
         &self,
         mut remove: impl FnMut(&[u8]) -> Result<bool, Error>,
@@ -324,7 +326,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         let mut removed = 0;
         let mut from = None;
         loop {
-            let (keys, next) = self.read(|view| view.some_keys(from));
+            let (keys, next) = self.read(|view| view.next_keys(from));
             for key in keys {
                 removed += usize::from(remove(&key)?);
             }
@@ -335,40 +337,40 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         }
     }
 
-    /// Frees up to `budget` nodes that no reader can hold any more; returns how many. Writers do
-    /// some of it on the way; this is for an idle loop, or after a stall. Values are dropped here,
-    /// on the calling thread.
+    /// Frees up to `budget` nodes that no reader can hold any more; returns their number. Writers
+    /// free some nodes with each change. This call is for an idle loop, or for the time after a
+    /// stall. The calling thread drops the values.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut values = Vec::new();
         self.raw.reclaim(budget, &mut values)
     }
 
-    /// How often writers met so far.
+    /// How often writers had to wait for each other, or begin anew, so far.
     pub fn contention(&self) -> Contention {
         self.raw.contention()
     }
 
-    /// Where the memory is. Waits for writers that are at work.
+    /// What the map's memory holds. It waits for changes that are under way.
     pub fn memory(&self) -> QpSharedMemory {
         self.raw.memory()
     }
 
-    /// Walks the map and checks every invariant, and the accounts against what is there. Writers
-    /// wait meanwhile.
+    /// Walks the map and checks every invariant. Compares the accounts with the nodes that are
+    /// there. Writers wait meanwhile.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A text that says what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         self.raw.verify()
     }
 }
 
 impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
-    /// Inserts or replaces; whether the key is new.
+    /// Inserts or replaces; returns whether the key is new.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
-    /// [`Error::GarbageLimit`], [`Error::Full`], with the value given back; the map is unchanged.
+    /// [`Error::GarbageLimit`], [`Error::Full`], with the value; the map is unchanged.
     ///
     /// ```
     /// use sapwood::qp::PointMap;
@@ -392,10 +394,10 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         })
     }
 
-    /// Inserts a key that is not there.
+    /// Inserts a key that is absent.
     ///
     /// # Errors
-    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
+    /// [`Error::Exists`] when the key is there; otherwise as [`insert`](Self::insert).
     pub fn insert_new<N: IntoValue<V>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -411,7 +413,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// Replaces the value of a key that is there.
     ///
     /// # Errors
-    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
+    /// [`Error::Absent`] when the key is absent; otherwise as [`insert`](Self::insert).
     pub fn replace<N: IntoValue<V>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -427,7 +429,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// Replaces the value of a key if it equals `current`.
     ///
     /// # Errors
-    /// [`Error::Absent`], [`Error::Differs`]; else as [`insert`](Self::insert).
+    /// [`Error::Absent`] when the key is absent, [`Error::Differs`] when its value is another;
+    /// otherwise as [`insert`](Self::insert).
     ///
     /// ```
     /// # use sapwood::{Error, qp::QpShared};
@@ -461,10 +464,11 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         })
     }
 
-    /// A copy of a key's value, after inserting the one that `make` makes if the key is not there.
+    /// A copy of a key's value. If the key is absent, the map first inserts the value that `make`
+    /// makes.
     ///
-    /// No lock is held while `make` runs: another thread may insert the key meanwhile, and then its
-    /// value wins.
+    /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
+    /// thread's value is the result, and the value of `make` is dropped.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -489,8 +493,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         Ok(stored?)
     }
 
-    /// Replaces the value of a key by what `new` makes of it; whether the key was there. See
-    /// [`SharedView::update`].
+    /// Replaces the value of a key by the value that `new` makes of it; returns whether the key was
+    /// there. See [`SharedView::update`].
     ///
     /// # Errors
     /// As [`insert`](Self::insert); the value that was made is dropped.
@@ -543,16 +547,16 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debu
     }
 }
 
-/// How often writers met each other, from the map's beginning on.
+/// The contention of writers since the map was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contention {
-    /// Changes that were made or refused.
+    /// Number of changes that were made or refused.
     pub operations: u64,
-    /// Those that met a branch locked by another writer, or had to begin anew after another's
-    /// change.
+    /// Number of changes that found a branch locked by another writer, or had to begin anew after
+    /// another writer's change.
     pub met_lock: u64,
-    /// Time that they waited for locks, all together.
+    /// Sum of the times that changes waited for locks.
     pub waited: Duration,
 }
 

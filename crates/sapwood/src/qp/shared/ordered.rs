@@ -1,4 +1,4 @@
-//! What only an ordered map can do.
+//! The methods that only an ordered map has.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -31,14 +31,15 @@ use crate::{Builder, Error};
 /// - Readers take no lock. They need a guard: a [`pin`](SharedMap::pin) for a few operations, or a
 ///   [`Reader`](crate::Reader) for a thread with a loop. A registered reader of the trie writes
 ///   nothing and retries nothing.
-/// - Writers lock the one or two branches that they replace: writers of keys far from each other do
-///   not meet. There is no global lock.
-/// - Operations on one key are linearizable. Iteration is ordered and weakly consistent; queries
+/// - Writers lock the one or two branches that they replace, so writers of keys that lie far from
+///   each other do not contend. There is no global lock.
+/// - Operations on one key are linearizable. Iteration is ordered and weakly consistent. Queries
 ///   that combine entries are exact under [`exact`](SharedView::exact).
-/// - Memory of removed entries returns after a grace period.
+/// - The memory of removed entries is freed after a grace period.
 ///
-/// Methods of the map itself take a guard for their duration and give copies; those of a
-/// [`QpSharedView`] give references. Handles are cheap to clone.
+/// Methods of the map itself take a guard for their duration and give copies. Methods of a
+/// [`QpSharedView`] give references. A map is a handle, cheap to clone: all clones are handles of
+/// one map.
 ///
 /// ```
 /// use sapwood::qp::QpShared;
@@ -65,7 +66,7 @@ pub type QpShared<V> = SharedMap<Ordered, V>;
 /// A [`QpShared`] under a guard.
 pub type QpSharedView<'g, V> = SharedView<'g, Ordered, V>;
 
-/// The order of [`QpShared`]: by keys.
+/// The order of the entries of [`QpShared`]: by keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered(());
 
@@ -94,10 +95,10 @@ impl Order for Ordered {
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
-    /// Keeps a point index: a hash index over the entries, in step with the map. `get`,
-    /// `contains_key` and `get_many` then touch two cache lines, for about 7 bytes a key and some
-    /// time at each change; what is ordered goes on using the trie. The hash is seeded at random,
-    /// so nobody can choose keys that collide.
+    /// Keeps a point index: a hash index over the entries, which every change updates. `get`,
+    /// `contains_key` and `get_many` then touch two cache lines. Ordered operations still use the
+    /// trie. The index costs 6 to 10 bytes a key and some time at each change. The hash seed is
+    /// random, so nobody can choose keys that collide.
     ///
     /// ```
     /// # use sapwood::qp::QpShared;
@@ -116,7 +117,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
         Ok(SharedMap::from_raw(self.trie(tree, index)?))
     }
 
-    /// A trie of a tree's entries.
+    /// A shared trie over the nodes of an owned one.
     pub(super) fn trie(
         self,
         tree: Tree<V>,
@@ -135,7 +136,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
-    /// A map of entries in ascending order of keys. Of equal keys, the last wins.
+    /// A map of these entries, which come in ascending order of keys. Of equal keys, the last wins.
     ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`]; [`Error::Full`].
@@ -155,17 +156,18 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
 }
 
 impl<V: Send + Sync + 'static> QpShared<V> {
-    /// A shared map of an owned map's entries.
+    /// A shared map with the entries of an owned map.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no memory can be had; the map is dropped.
+    /// [`Error::ArenaFull`] when there is not enough memory; the map is dropped.
     pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
         Self::builder().build_sorted(map)
     }
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
-    /// Copies of the entry with the least key greater than `key`, whether `key` is there or not.
+    /// Copies of the entry with the least key greater than `key`, whether `key` itself is there or
+    /// not.
     pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, V::Owned)>
     where
         V: ToOwned,
@@ -176,16 +178,18 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
         })
     }
 
-    /// Moves up to `budget` branches into fresh memory, in key order and in clusters that fit cache
-    /// lines, beside readers and writers, or sweeps what they left; returns whether there is more
-    /// to do. Call it again and again to compact the whole map; when the end is reached, the next
-    /// call begins anew. The first step of a compaction holds writers up for a moment.
+    /// One step of a compaction; returns whether there is more to do. It moves up to `budget`
+    /// branches into fresh memory, in key order and in clusters that fit cache lines, or sweeps the
+    /// memory that they left. Readers and writers go on meanwhile. Repeated calls compact the whole
+    /// map. The call after the last step begins a new compaction. The first step of a compaction
+    /// makes writers wait for a moment.
     ///
-    /// Iteration gains most: neighbours in order become neighbours in memory.
+    /// Iteration gains most, because neighbours in order become neighbours in memory.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
-    /// later. Where garbage is limited, a step moves as many branches as there is room for.
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]; no entry is lost, and a later call goes on
+    /// with the compaction. Where garbage is limited, a step moves as many branches as the limit
+    /// has room for.
     ///
     /// ```
     /// # let map = sapwood::qp::QpShared::new()?;
@@ -204,7 +208,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     }
 }
 
-/// How often an exact query is tried before writers have to wait for it.
+/// The number of times that an exact query runs beside writers before they must wait for it.
 const EXACT_TRIES: usize = 8;
 
 impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
@@ -219,8 +223,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         }
     }
 
-    /// The entries between two bounds, in order, from both ends. Bounds that have crossed give
-    /// none.
+    /// The entries between two bounds, in order, from both ends. There are none if the bounds have
+    /// crossed.
     pub fn range<K, R>(&self, bounds: R) -> QpSharedRange<'g, V>
     where
         K: AsRef<[u8]> + ?Sized,
@@ -246,8 +250,9 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         self.iter().next_back()
     }
 
-    /// The entry with the least key greater than `key`, whether `key` is there or not: a step of a
-    /// walk that holds nothing between its steps, as the kernel's `get_next_key` does.
+    /// The entry with the least key greater than `key`, whether `key` itself is there or not. A
+    /// walk by such steps need not hold a guard between two of them, as with the kernel's
+    /// `get_next_key`.
     pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         let view = self.view();
         read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
@@ -267,23 +272,24 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
 
     /// The entry with the longest key that is a prefix of `key` (`key` itself included).
     ///
-    /// What it gives was there and is a prefix. Beside writers it may not be the longest at any
-    /// moment: the walk may meet two changes that never stood together. See [`exact`](Self::exact).
+    /// The entry was there and its key is a prefix. Beside writers, it may have been the longest at
+    /// no moment, because the walk may see one change without an earlier one. See
+    /// [`exact`](Self::exact).
     pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         self.ancestors(key).pop()
     }
 
-    /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first; beside
-    /// writers as [`longest_prefix`](Self::longest_prefix) is.
+    /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first. Beside
+    /// writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
     pub fn ancestors(&self, key: impl AsRef<[u8]>) -> Vec<(&'g [u8], &'g V)> {
         let key = key.as_ref();
-        // A branch that came between the two walks down may hold a key that is none.
+        // A branch that was inserted between the two walks down may hold a key that is no prefix.
         read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
     }
 
-    /// The entries whose keys are prefixes of `key` that end where a component of `key` ends: the
-    /// prefix ends in `separator`, is followed by it, is empty, or is the whole key. Shortest
-    /// first.
+    /// The entries whose keys are prefixes of `key` and end where a component of `key` ends. Such a
+    /// prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole key. The
+    /// shortest comes first.
     pub fn ancestors_at(&self, key: impl AsRef<[u8]>, separator: u8) -> Vec<(&'g [u8], &'g V)> {
         let key = key.as_ref();
         read::ancestors(self.view(), key, |ancestor| {
@@ -291,8 +297,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         })
     }
 
-    /// All that a name server asks of a name: see [`Closest`]. Beside writers, each part was right
-    /// at some moment of the call; [`exact`](Self::exact) makes it one moment for all.
+    /// The answer of a zone for a name: see [`Closest`]. Beside writers, each part was right at
+    /// some moment of the call. With [`exact`](Self::exact), all parts are right at one moment.
     pub fn closest(
         &self,
         name: impl AsRef<[u8]>,
@@ -302,10 +308,12 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         read::closest(self.view(), name.as_ref(), separator, is_cut)
     }
 
-    /// Runs a query of several entries so that its result is exact for one moment: again and again
-    /// until nothing was changed meanwhile, and after a few times while writers wait.
+    /// Runs a query of several entries so that its result is exact for one moment. It runs the
+    /// query again until nothing changes meanwhile. After a few attempts, it runs the query while
+    /// writers wait.
     ///
-    /// The query must not change the map, by this view or otherwise: it would wait for itself.
+    /// The query must not change the map, by this view or otherwise: it would wait for itself
+    /// forever.
     ///
     /// ```
     /// # let map = sapwood::qp::QpShared::new()?;
@@ -325,18 +333,18 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         query(*self)
     }
 
-    /// Reads what changes of these keys are going to read.
+    /// Fetches into the cache what changes of these keys will read.
     pub(crate) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         batch::warm(&self.view(), keys);
     }
 }
 
-/// Entries of a shared map in ascending order of keys, from both ends, while others write.
+/// The entries of a shared map in ascending order of keys, from both ends, while others write.
 ///
-/// Weakly consistent: keys come in order and never twice; a key that is there throughout is not
-/// skipped; of keys that are inserted or removed meanwhile some come and some do not. It holds its
-/// guard: for long walks that should not hold memory back, take
-/// [`next_after`](SharedView::next_after) under a guard for each step.
+/// The walk is weakly consistent. Keys come in order and never twice. A key that is there
+/// throughout is not skipped. Of keys that are inserted or removed meanwhile, some come and some do
+/// not. The walk holds its guard. For a long walk that should not hold memory back, call
+/// [`next_after`](SharedView::next_after) under a new guard for each step.
 pub struct QpSharedRange<'g, V: ?Sized + Value> {
     walk: Walk<'g, V>,
 }
@@ -370,7 +378,7 @@ impl<V: ?Sized + Value> FusedIterator for QpSharedRange<'_, V> {}
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::of)).finish()
+        f.debug_map().entries(shown.map(Shown::entry)).finish()
     }
 }
 
@@ -378,8 +386,7 @@ impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
 mod tests {
     use crate::qp::QpShared;
 
-    /// The prefixes of a key, longest first, when `change` happens as soon as the first one was
-    /// found.
+    /// The prefixes of a key, longest first. `change` runs as soon as the first one is found.
     fn prefixes(map: &QpShared<u32>, key: &[u8], change: impl FnOnce()) -> Vec<Vec<u8>> {
         let pin = map.pin();
         let view = pin.view().view();
@@ -405,14 +412,14 @@ mod tests {
 
     #[test]
     fn prefixes_that_stay_are_found_once_whatever_changes() {
-        // Branches at the ends of prefixes, so that the way up looks into their first children.
+        // Branches at the ends of prefixes, so that the path up reads their first children.
         let names: Vec<String> = (0..60).map(|i| format!("abc{:02}", i)).collect();
         let names: Vec<&str> = names.iter().map(|name| &name[..]).collect();
         let all = [&["", "a", "ab", "abc"], &names[..]].concat();
         let want: Vec<Vec<u8>> = ["abc17", "abc", "ab", "a", ""].map(Vec::from).to_vec();
         let map_of_all = map(&all);
         assert_eq!(prefixes(&map_of_all, b"abc17", || {}), want);
-        // All others go, and come back; the values of prefixes change.
+        // All others are removed and inserted again; the values of prefixes change.
         let map_of_all = map(&all);
         let found = prefixes(&map_of_all, b"abc17", || {
             for name in &names {

@@ -1,4 +1,4 @@
-//! Maps that programs in other languages read where they lie.
+//! Published maps: programs in other languages read them in place.
 
 use sapwood_arena::{Arena, HeaderMode};
 use sapwood_format::header;
@@ -17,8 +17,8 @@ use crate::{Builder, Error};
 impl<O: Order, V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
     SharedMap<O, V>
 {
-    /// What the header page calls the layout of a published map with values of this type: see
-    /// [`Builder::build_in`].
+    /// The number in the header page that identifies the layout of a published map with values of
+    /// this type. See [`Builder::build_in`].
     pub fn layout_hash() -> u64 {
         layout_hash::<V>()
     }
@@ -27,11 +27,11 @@ impl<O: Order, V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sy
 impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
     Builder<QpShared<V>>
 {
-    /// An empty map in an arena that others read: its header page says where trie and index begin
-    /// (`sapwood_format::header`), and the index has a hash that they can compute. The options and
-    /// the limit of memory given to the builder are not used: the arena has its own. A second
-    /// implementation of the readers is written from `docs/qp.md`, `docs/shared.md` and these
-    /// numbers.
+    /// An empty map in an arena that others read. The arena's header page says where trie and index
+    /// begin (`sapwood_format::header`), and the index has a hash that others can compute. The
+    /// arena has options and a limit of its own, so those of the builder are not used. A reader in
+    /// another language can be written from `docs/qp.md`, `docs/shared.md` and these numbers. The
+    /// size of a value must be a multiple of 8 bytes; the compiler checks this.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -46,21 +46,20 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Others read by the protocol of `docs/shared.md`: they need a part in the domain's grace
-    /// periods, as a [`GraceSource`](sapwood_qsbr::GraceSource), or else must take every reference
-    /// as hostile.
+    /// Others read by the protocol of `docs/shared.md`. They take part in the domain's grace
+    /// periods as a [`GraceSource`](sapwood_qsbr::GraceSource), or else they must check every
+    /// reference.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is no room for the header.
     ///
     /// # Panics
-    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
-    /// multiple of 8 bytes.
+    /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, arena: Arena) -> Result<QpShared<V>, Error> {
         self.publish_in(arena, |arena| Ok(Tree::new(arena)))
     }
 
-    /// A published map of the tree that `make` makes in the arena.
+    /// A published map of the tree that `make` builds in the arena.
     fn publish_in(
         self,
         mut arena: Arena,
@@ -82,8 +81,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
 impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
     Builder<QpShared<V>>
 {
-    /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the
-    /// last wins.
+    /// A map as that of [`build_in`](Self::build_in), with these entries, which come in ascending
+    /// order of keys. Of equal keys, the last wins.
     ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter); [`Error::Full`].
@@ -103,8 +102,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
 }
 
 impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpStore<V> {
-    /// What the header page calls the layout of a published store with values of this type: see
-    /// [`Builder::build_in`].
+    /// The number in the header page that identifies the layout of a published store with values of
+    /// this type. See [`Builder::build_in`].
     pub fn layout_hash() -> u64 {
         layout_hash::<V>()
     }
@@ -113,10 +112,11 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
 impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
     Builder<QpStore<V>>
 {
-    /// An empty store in an arena that others read, as that of a [`QpShared`] is: its header page
-    /// says where the newest version begins. A commit is one store of that word, so others see all
-    /// of it or none; whoever takes the word once reads one version. The options and the limit of
-    /// memory given to the builder are not used: the arena has its own.
+    /// An empty store in an arena that others read, as they read that of a [`QpShared`]. The
+    /// arena's header page has a word that says where the newest version begins. A commit is one
+    /// store of that word, so others see all of it or none. Whoever loads the word once reads one
+    /// version. The arena has options and a limit of its own, so those of the builder are not used.
+    /// The size of a value must be a multiple of 8 bytes; the compiler checks this.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -137,13 +137,12 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// [`Error::ArenaFull`] when there is no room for the header.
     ///
     /// # Panics
-    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
-    /// multiple of 8 bytes.
+    /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, arena: Arena) -> Result<QpStore<V>, Error> {
         self.publish_in(arena, |arena| Ok(Tree::new(arena)))
     }
 
-    /// A published store of the tree that `make` makes in the arena.
+    /// A published store of the tree that `make` builds in the arena.
     fn publish_in(
         self,
         mut arena: Arena,
@@ -158,8 +157,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
 impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
     Builder<QpStore<V>>
 {
-    /// As [`build_in`](Self::build_in), with entries in ascending order of keys, as the first
-    /// version. Of equal keys, the last wins.
+    /// A store as that of [`build_in`](Self::build_in), whose first version has these entries,
+    /// which come in ascending order of keys. Of equal keys, the last wins.
     ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter).
@@ -183,19 +182,22 @@ fn write_header<V: ?Sized + Value>(arena: &mut Arena) -> Result<(), Error> {
     const {
         assert!(
             V::VARIES || V::SIZE % 8 == 0 && V::ALIGN <= 8,
-            "published values are whole words"
+            "the size of a published value must be a multiple of 8 bytes"
         )
     };
     assert!(arena.is_stable(), "{NEEDS_STABLE}");
     let has_page = arena.options().header_mode() == HeaderMode::Page;
-    assert!(has_page, "others find the map by its header page");
-    assert!(arena.memory().live == 0, "the arena is the map's alone");
+    assert!(
+        has_page,
+        "the arena has no header page, by which others find the map"
+    );
+    assert!(arena.memory().live == 0, "the arena is in use");
     arena.set_roots([0; 8])?;
     arena.set_root(header::VALUE_BYTES, V::SIZE as u64)?;
     Ok(())
 }
 
-/// An index whose table and secrets are in the header.
+/// An index whose table and hash secrets are in the header page.
 fn published_index<V: ?Sized + Value>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
     let index = Index::published(seed(), arena.roots_at() + 8 * header::TABLE);
     if let Some(words) = index.portable_words() {
@@ -207,9 +209,10 @@ fn published_index<V: ?Sized + Value>(arena: &mut Arena) -> Result<Index<V, true
 impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
     Builder<PointMap<V>>
 {
-    /// An empty map in an arena that others read, as that of a [`QpShared`] is: its
-    /// header page says where the index begins. The options and the limit of memory given to the
-    /// builder are not used: the arena has its own.
+    /// An empty map in an arena that others read, as they read that of a [`QpShared`]. The arena's
+    /// header page says where the index begins. The arena has options and a limit of its own, so
+    /// those of the builder are not used. The size of a value must be a multiple of 8 bytes; the
+    /// compiler checks this.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -228,8 +231,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// [`Error::ArenaFull`] when there is no room for the header.
     ///
     /// # Panics
-    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
-    /// multiple of 8 bytes.
+    /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, mut arena: Arena) -> Result<PointMap<V>, Error> {
         write_header::<V>(&mut arena)?;
         arena.set_root(header::HAS_INDEX, header::ONLY_INDEX)?;

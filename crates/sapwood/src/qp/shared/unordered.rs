@@ -1,4 +1,4 @@
-//! What only a map without order is.
+//! The methods that only a map without order has.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -13,27 +13,29 @@ use crate::qp::raw::index::Index;
 use crate::qp::raw::index_only::{IndexOnly, ops::Walk};
 use crate::seed::seed;
 
-/// A map over byte strings without order, that any number of threads read and change at once: the
-/// point index of [`QpShared`](super::QpShared), without its trie.
+/// A map over byte strings without order that any number of threads read and change at once. It is
+/// the point index of [`QpShared`](super::QpShared), without its trie.
 ///
-/// - A lookup touches two cache lines, whatever the number of entries. Readers take no lock, but
-///   for one that writers outrun: a lookup, or a step of a walk, that finds its key moved on from
-///   eight whole tables in a row waits until it may look while no table is moved. They need a
-///   guard: a [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader).
-/// - An insertion writes the leaf (key and value) and one bucket. Writers of different keys hardly
-///   meet: they lock a bucket or two, and one of some dozens of stripes, by the hash of the key.
-/// - Tables grow and shrink a few buckets at each change; no change waits for a whole table.
+/// - A lookup touches two cache lines, whatever the number of entries. Readers need a guard: a
+///   [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader). They take no lock, with one
+///   exception. If writers move eight whole tables in a row during a lookup or a step of a walk,
+///   the reader waits until it can look while no table is moved.
+/// - An insertion writes the leaf (key and value) and one bucket. Writers of different keys rarely
+///   contend: they lock one or two buckets, and one of some dozens of stripes, by the hash of the
+///   key.
+/// - Each change moves a few buckets of a table that grows or shrinks; no change waits for a whole
+///   table.
 /// - Operations on one key are linearizable. [Walks](SharedView::iter) have no order, and are
 ///   weakly consistent.
-/// - It takes the keys, the values, 1 to 8 bytes an entry to fill whole words, and 6 to 8 bytes an
-///   entry for the tables. The hash is seeded at random, so nobody can choose keys that collide.
+/// - An entry takes its key, its value, 1 to 8 bytes to fill whole words, and 6 to 10 bytes in the
+///   tables. The hash seed is random, so nobody can choose keys that collide.
 ///
-/// A table that could not grow, for want of memory, fills to the last slot; then an insertion is
-/// [`ArenaFull`](crate::Error::ArenaFull). The first insertion after memory has come back may have
-/// to move many entries at once.
+/// A table that lacks the memory to grow fills to the last slot. Then an insertion fails with
+/// [`ArenaFull`](crate::Error::ArenaFull). The first insertion after memory has become free may
+/// have to move many entries at once.
 ///
-/// There are no ranges, prefixes or neighbours of keys: for those, take
-/// [`QpShared`](super::QpShared), with an index if lookups of whole keys matter too.
+/// There are no ranges, prefixes or neighbours of keys. [`QpShared`](super::QpShared) has those,
+/// and can have an index too.
 ///
 /// ```
 /// use sapwood::qp::PointMap;
@@ -60,7 +62,7 @@ pub type PointMap<V> = SharedMap<Unordered, V>;
 /// A [`PointMap`] under a guard.
 pub type PointMapView<'g, V> = SharedView<'g, Unordered, V>;
 
-/// The order of [`PointMap`]: none.
+/// The order of the entries of [`PointMap`]: none.
 #[derive(Clone, Copy, Debug)]
 pub struct Unordered(());
 
@@ -89,20 +91,20 @@ impl Order for Unordered {
     }
 }
 
-/// A place in a [sweep](SharedView::sweep) over a [`PointMap`]: a number that keeps nothing, and
-/// stays good whatever happens to the map.
+/// A place in a [sweep](SharedView::sweep) over a [`PointMap`]. It is a number: it keeps no memory,
+/// and stays valid whatever happens to the map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepPlace(u32);
 
 impl<'g, V: ?Sized + Value + Send + Sync + 'static> PointMapView<'g, V> {
-    /// Calls `each` with the entries from a place on, until those are `least` or more; the place to
-    /// go on from, or `None` at the end. The first place is `SweepPlace::default()`.
+    /// Calls `each` with at least `least` entries from a place on; returns the place to go on from,
+    /// or `None` at the end. The first place is `SweepPlace::default()`.
     ///
-    /// So a walk need not hold its guard from its beginning to its end, which would hold memory
-    /// back: take a guard for each step. A step looks at a bucket at a time, which is a dozen
-    /// entries or so, and gives all of it. What [`PointMapIter`] says holds over all steps: no key
-    /// comes twice, and a key that is there throughout is not skipped, also while tables grow and
-    /// shrink between two steps.
+    /// A walk in such steps can take a new guard for each step, so it holds memory back only for a
+    /// step. A step reads one bucket after the other, each of about a dozen entries, and gives all
+    /// entries of the last one. The promises of [`PointMapIter`] hold over all steps: no key comes
+    /// twice, and a key that is there throughout is not skipped, even while tables grow and shrink
+    /// between two steps.
     ///
     /// ```
     /// # use sapwood::qp::{PointMap, SweepPlace};
@@ -131,7 +133,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> PointMapView<'g, V> {
             each(key, value);
             given += 1;
         }
-        // What is left of the bucket.
+        // The rest of the bucket.
         while let Some((key, value)) = walk.next_ready() {
             each(key, value);
         }
@@ -139,11 +141,12 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> PointMapView<'g, V> {
     }
 }
 
-/// Entries of a [`PointMap`](super::PointMap) in no order, while others write.
+/// The entries of a [`PointMap`](super::PointMap) in no order, while others write.
 ///
-/// Weakly consistent, also while tables grow and shrink: no key comes twice; a key that is there
-/// throughout is not skipped; of keys that are inserted or removed meanwhile some come and some do
-/// not. Each value was the key's at some time of the walk. It holds its guard.
+/// The walk is weakly consistent, even while tables grow and shrink. No key comes twice. A key that
+/// is there throughout is not skipped. Of keys that are inserted or removed meanwhile, some come
+/// and some do not. Each value was the key's value at some moment of the walk. The walk holds its
+/// guard.
 ///
 /// ```
 /// # use sapwood::qp::PointMap;
@@ -182,6 +185,6 @@ impl<V: ?Sized + Value> FusedIterator for PointMapIter<'_, V> {}
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for PointMapIter<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::of)).finish()
+        f.debug_map().entries(shown.map(Shown::entry)).finish()
     }
 }

@@ -1,5 +1,4 @@
-//! What a thread with a guard does with a shared map: reading, and changing with references to what
-//! was there.
+//! Views: the methods of a shared map under a guard, which return references.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,11 +15,11 @@ use crate::qp::read;
 use crate::qp::{Accepts, IntoValue, Value};
 use crate::{Error, Rejected};
 
-/// A [`SharedMap`](super::SharedMap) under a guard: references that it gives out live as long as
-/// the guard.
+/// A [`SharedMap`](super::SharedMap) under a guard. References that it returns live as long as the
+/// guard.
 ///
-/// Stays on its thread. Operations on one key are linearizable. A query that combines several
-/// entries is not: an ordered map has [`exact`](SharedView::exact) for that.
+/// A view stays on its thread. Operations on one key are linearizable. A query that combines
+/// several entries is not; an ordered map has [`exact`](SharedView::exact) for such queries.
 pub struct SharedView<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> {
     pub(super) raw: &'g O::Raw<V>,
     pub(super) guard: Guard<'g>,
@@ -45,18 +44,19 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         SharedView { raw, guard }
     }
 
-    /// Number of entries; exact while nobody writes.
+    /// Number of entries. It is exact while nobody writes.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
-    /// Whether there is no entry.
+    /// Whether the map has no entry.
     pub fn is_empty(&self) -> bool {
         self.raw.is_vacant()
     }
 
-    /// The value of a key. With an index, two cache lines; else O(key length). Waits for nobody; in
-    /// an unordered map, unless whole tables are moved eight times meanwhile.
+    /// The value of a key. With an index, it touches two cache lines; otherwise it takes O(key
+    /// length). It waits for nobody, with one exception: in an unordered map it waits when writers
+    /// move eight whole tables meanwhile.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&'g V> {
         let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
@@ -75,13 +75,13 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         self.raw.find_guarded(self.guard, key.as_ref()).is_some()
     }
 
-    /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each is looked up at a
-    /// moment of its own.
+    /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each key is looked up
+    /// at a moment of its own.
     ///
     /// # Panics
     /// When `keys` and `out` differ in length.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut [Option<&'g V>]) {
-        assert_eq!(keys.len(), out.len(), "as many places as keys");
+        assert_eq!(keys.len(), out.len(), "`keys` and `out` differ in length");
         let large = self.len() >= read::BATCH_FROM / 32;
         if !large {
             for (key, out) in keys.iter().zip(out) {
@@ -94,8 +94,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         });
     }
 
-    /// All entries. In an ordered map, in ascending order of keys and from both ends, see
-    /// [`QpSharedRange`](super::QpSharedRange); else in no order, see
+    /// All entries. In an ordered map they come in ascending order of keys, from both ends: see
+    /// [`QpSharedRange`](super::QpSharedRange). In an unordered map they come in no order: see
     /// [`PointMapIter`](super::PointMapIter).
     pub fn iter(&self) -> O::Iter<'g, V> {
         O::iter(self.raw, self.guard)
@@ -112,8 +112,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         ControlFlow::Continue(())
     }
 
-    /// Runs one change; a change that lacks memory, or room for garbage, is tried again after what
-    /// was free was collected.
+    /// Runs one change. A change that lacks memory, or room for garbage, runs again after free
+    /// memory was collected.
     fn change<'a>(
         &self,
         key: &[u8],
@@ -126,7 +126,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         }
     }
 
-    /// Removes a key; the value can be read as long as the guard is held.
+    /// Removes a key; returns its value. The reference lives as long as the guard.
     ///
     /// # Errors
     /// As [`SharedMap::remove`](super::SharedMap::remove).
@@ -134,10 +134,11 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         Ok(self.take(key.as_ref(), None)?.value)
     }
 
-    /// Removes a key if its value passes a test. The test may be run several times; the last
-    /// counts.
+    /// Removes a key if `test` returns true for its value; returns the value. The test may run
+    /// several times; its last answer counts.
     ///
-    /// It must not wait for all writers: not call `verify`, `memory`, `contention` or `exact`.
+    /// The test must not wait for all writers, so it must not call `verify`, `memory`, `contention`
+    /// or `exact`.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -158,12 +159,12 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         Ok(self.raw.take(self.guard, key, test)?)
     }
 
-    /// Some keys of a walk, and the place where it goes on.
-    pub(super) fn some_keys(
+    /// The next keys of a walk, and the place where it goes on.
+    pub(super) fn next_keys(
         &self,
         from: Option<Place<O, V>>,
     ) -> (Vec<Vec<u8>>, Option<Place<O, V>>) {
-        self.raw.some_keys(self.guard, from)
+        self.raw.next_keys(self.guard, from)
     }
 
     pub(super) fn put<'a>(
@@ -218,7 +219,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         self.change(key, new, &mut Mode::If(&mut same))
     }
 
-    /// The value of a key; inserts this one if it is not there.
+    /// The value of a key; inserts `value` if the key is absent.
     pub(super) fn get_or_put<'a>(
         &self,
         key: &[u8],
@@ -227,18 +228,19 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         match self.change(key, value, &mut Mode::New)? {
             Outcome::Inserted(value) | Outcome::Replaced(value) => Ok(value),
             Outcome::Refused(Some(value), _) => Ok(value),
-            Outcome::Refused(None, _) => unreachable!("a key is there or is inserted"),
+            Outcome::Refused(None, _) => unreachable!("an absent key is inserted"),
         }
     }
 
-    /// Replaces a value that is this one and no other, if it is the key's; whether it was.
+    /// Replaces the value of a key if it is `old` itself, not only an equal value; returns the old
+    /// value if it was replaced.
     fn replace_this<'a>(
         &self,
         key: &[u8],
         old: &'g V,
         new: V::New<'a>,
     ) -> Result<Option<&'g V>, Rejected<V::New<'a>>> {
-        // The guard keeps the old value where it is, so no other value gets to its place.
+        // The guard keeps the old value in its place, so no other value can have the same address.
         let mut is_old = |value: &V| core::ptr::eq(value, old);
         match self.change(key, new, &mut Mode::If(&mut is_old))? {
             Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(Some(old)),
@@ -248,18 +250,19 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
 }
 
 impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, V> {
-    /// Inserts or replaces; the value that was replaced can be read as long as the guard is held.
+    /// Inserts or replaces; returns the value that was replaced. The reference lives as long as the
+    /// guard.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
-    /// [`Error::GarbageLimit`], [`Error::Full`], with the value given back; the map is unchanged.
+    /// [`Error::GarbageLimit`], [`Error::Full`], with the value; the map is unchanged.
     ///
     /// ```
     /// use sapwood::qp::QpShared;
     /// let map: QpShared<[u8]> = QpShared::new()?;
     /// let pin = map.pin();
     /// pin.view().insert("elm", b"Ulmus")?;
-    /// let elm: &[u8] = pin.view().get("elm").unwrap(); // as long as the pin is held
+    /// let elm: &[u8] = pin.view().get("elm").unwrap(); // lives as long as the pin
     /// assert_eq!(pin.view().insert("elm", b"Ulmus glabra")?, Some(elm));
     /// assert_eq!(elm, b"Ulmus");
     /// # Ok::<(), sapwood::Error>(())
@@ -275,10 +278,10 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         storing::<V, _, _>(value, |value| self.put(key.as_ref(), value))
     }
 
-    /// Inserts a key that is not there.
+    /// Inserts a key that is absent; returns the value in its place.
     ///
     /// # Errors
-    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
+    /// [`Error::Exists`] when the key is there; otherwise as [`insert`](Self::insert).
     pub fn insert_new<N: IntoValue<V>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -290,10 +293,10 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         storing::<V, _, _>(value, |value| self.put_new(key.as_ref(), value))
     }
 
-    /// Replaces the value of a key that is there, and gives the old one.
+    /// Replaces the value of a key that is there; returns the old value.
     ///
     /// # Errors
-    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
+    /// [`Error::Absent`] when the key is absent; otherwise as [`insert`](Self::insert).
     pub fn replace<N: IntoValue<V>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -305,9 +308,9 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         storing::<V, _, _>(value, |value| self.put_over(key.as_ref(), value))
     }
 
-    /// Replaces the value of a key if it equals `current`; says what it found.
+    /// Replaces the value of a key if it equals `current`; returns what it found.
     ///
-    /// The comparison must not wait for all writers: it must not call `verify`, `memory`,
+    /// The comparison must not wait for all writers, so it must not call `verify`, `memory`,
     /// `contention` or `exact`.
     ///
     /// # Errors
@@ -345,13 +348,12 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         })
     }
 
-    /// Replaces the value of a key by what `new` makes of it; the old value, or `None` when the key
-    /// is not there.
+    /// Replaces the value of a key by the value that `new` makes of it; returns the old value, or
+    /// `None` when the key is absent.
     ///
-    /// No lock is held while `new` runs. If another thread changes the key meanwhile, it runs
-    /// again, with the value that is there then, so that no change is lost: what is stored was made
-    /// of the value that it replaces. Values that change often are better atomics, which are
-    /// changed where they are.
+    /// No lock is held while `new` runs. If another thread changes the key meanwhile, `new` runs
+    /// again with the new value. So no change is lost: a stored value was made of the value that it
+    /// replaces. For values that change often, use atomics, which change in place.
     ///
     /// # Errors
     /// As [`insert`](Self::insert); the value that was made is dropped.
@@ -387,10 +389,10 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         Ok(None)
     }
 
-    /// The value of a key; inserts the one that `make` makes if it is not there.
+    /// The value of a key. If the key is absent, the map first inserts the value that `make` makes.
     ///
     /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
-    /// thread's value is the result, and the one that was made is dropped.
+    /// thread's value is the result, and the value of `make` is dropped.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -415,13 +417,13 @@ type Place<O, V> = <<O as Order>::Raw<V> as Structure<V>>::Place;
 /// The result of a [`compare_exchange`](SharedView::compare_exchange).
 #[derive(Debug, PartialEq, Eq)]
 pub enum Exchange<'g, V: ?Sized + Value> {
-    /// The value was replaced: the old one.
+    /// The value was replaced; this is the old one.
     Done(&'g V),
-    /// It was another, or the key was not there.
+    /// The value was another, or the key was absent.
     Refused {
-        /// What was found.
+        /// The value of the key, if the key was there.
         found: Option<&'g V>,
-        /// The value that was to be stored; bytes are still the caller's.
+        /// The value that was not stored. For byte strings, the caller still has the bytes.
         value: V::Held,
     },
 }
@@ -431,7 +433,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debu
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.iter().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::of)).finish()
+        f.debug_map().entries(shown.map(Shown::entry)).finish()
     }
 }
 

@@ -1,21 +1,22 @@
-//! An index without a trie: all that is in the map is here, so no key may be without a slot.
+//! An index without a trie. It has all keys of the map, so every key must have a slot.
 //!
 //! Where an index beside a trie spills a key, this one makes room. An insertion that finds no slot
-//! takes the turn, begins a larger table or moves on, and tries again, until there is room, or no
-//! memory: then nothing was changed. A bucket whose keys find no slot in the next table is not
-//! moved: what was put there is taken back, while the home is locked and not MOVED, so nobody
-//! looked for it there. Such a table came to be too small while it stood half filled for want of
-//! memory. So a third one is made, whole and large enough for both, and all keys are moved there at
-//! once ([`move_both`](Index::move_both)): those of the second, too small one first, as the way to
-//! the third one leads through it.
+//! takes the turn, begins a larger table or moves keys to it, and tries again. It ends when there
+//! is room, or when there is no memory; then it has changed nothing. A bucket whose keys find no
+//! slot in the next table is not moved. The mover takes back the keys that it put there. The home
+//! is locked and not MOVED meanwhile, so no reader looks for them there. Such a next table has
+//! become too small while it stood half filled for lack of memory. So a third table is made, whole
+//! and large enough for the keys of both, and all keys are moved there at once
+//! ([`move_both`](Index::move_both)). Those of the second table are moved first, because readers
+//! reach the third table through it.
 //!
 //! # Walks
 //!
-//! A walk goes through all hashes in ascending order, the keys of one home of the current table at
-//! a time. If the home was moved, it goes to the next table, for no more hashes than those of the
-//! home that it came from: behind them, keys may lie in either table. A key keeps its hash wherever
-//! it is moved, so none is given twice, and none is missed that is there throughout. A step of a
-//! walk looks into as many tables as a lookup does, and then takes the turn, too.
+//! A walk goes through all hashes in ascending order, by the keys of one home of the current table
+//! at a time. If the home was moved, the walk goes to the next table, but only for the hashes of
+//! the home that it came from. Keys behind them may lie in either table. A key keeps its hash
+//! wherever it is moved. So no key comes twice, and no key that is there throughout is missed. A
+//! step of a walk searches at most as many tables as a lookup, and then takes the turn, too.
 
 use core::sync::atomic::Ordering;
 
@@ -28,15 +29,15 @@ use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
-/// A table of this many homes, a quarter full, has a slot for each key, unless dozens of hashes are
-/// nearly equal. They are secret and random.
+/// A table of this number of homes that is a quarter full has a slot for each key, unless dozens of
+/// hashes are nearly equal. Hashes are secret and random.
 const HOPELESS: u32 = 64;
 
-/// Leaves of one home, with their hashes.
+/// The leaves of one home, with their hashes.
 pub(crate) type Together = SmallVec<[(u64, u32); 2 * SLOTS]>;
 
 impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
-    /// The index of a map that has no trie.
+    /// Makes this the index of a map that has no trie.
     pub(crate) fn without_trie(self) -> Self {
         Index {
             alone: true,
@@ -44,8 +45,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Adds a leaf whose key is not in the index, or changes nothing, when there is no memory for
-    /// it. `len` counts the keys.
+    /// Adds a leaf whose key is not in the index; returns whether it did. Without memory it changes
+    /// nothing. `len` counts the keys.
     ///
     /// # Safety
     /// As for `insert`.
@@ -89,8 +90,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// After a key found no slot in the table `full`: moves on, or begins a larger table. `None`:
-    /// no memory, or no table helps.
+    /// Makes room for a key that found no slot in the table `full`: moves keys on, or begins a
+    /// larger table. `None` if there is no memory, or if no table helps.
     ///
     /// # Safety
     /// As for `insert`.
@@ -124,7 +125,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         let t = unsafe { Table::at(chunks.base(), at) };
         if t.next().load(Ordering::Acquire) == 0 {
             if at != full || !whole {
-                // It was a move that has ended by now.
+                // The key found no slot during a move that has ended by now.
                 return Some(());
             }
             let homes = t.homes();
@@ -133,7 +134,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             }
             let wanted = grown(homes).max(homes_for(len).min(homes.saturating_mul(4)));
             let next = table::make(chunks, wanted, taken)?;
-            // SAFETY: the arena may have moved, the table is where it was within it.
+            // SAFETY: the arena may have moved; the table's place in it is the same.
             let t = unsafe { Table::at(chunks.base(), at) };
             t.next().store(next, Ordering::Release);
             self.work.cursor.store(0, Ordering::Relaxed);
@@ -142,8 +143,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         unsafe { self.move_some(chunks, at, len, taken) }
     }
 
-    /// Tries once more to move a bucket, after all memory is there that its keys may lie in. The
-    /// outer `None`: there is none; the inner one: they have no slot even so.
+    /// Tries once more to move a bucket, after making all chunks in which its keys may lie. The
+    /// outer `None` says that there is no memory, the inner one that the keys still have no slot.
     ///
     /// # Safety
     /// As for `move_bucket`.
@@ -156,7 +157,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         home: u32,
         taken: &mut Taken,
     ) -> Option<Option<usize>> {
-        // SAFETY: the caller's promise; tables are where they were within the arena.
+        // SAFETY: the caller's promise; the tables' places in the arena are the same.
         unsafe {
             let (t, n) = (Table::at(chunks.base(), at), Table::at(chunks.base(), next));
             let (least, greatest) = t.hashes(home);
@@ -169,7 +170,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves all keys of the table and of its next one, which is too small, to a third one.
+    /// Moves all keys of the table and of its next one, which is too small, to a third table.
     ///
     /// # Safety
     /// It is the caller's turn; `at` is the current table, and has a next one.
@@ -180,7 +181,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         at: u32,
         taken: &mut Taken,
     ) -> Option<()> {
-        // SAFETY: all three tables stay until the end, where they were within the arena.
+        // SAFETY: all three tables stay until the end, at the same places in the arena.
         unsafe {
             let base = chunks.base();
             let t = Table::at(base, at);
@@ -224,7 +225,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         Some(())
     }
 
-    /// Puts a leaf that is moved into the table after one from which its home was moved on.
+    /// Puts a leaf that is moved into the table after `next`, in which its home was moved on.
     ///
     /// # Safety
     /// As for `move_bucket`.
@@ -237,7 +238,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         matches!(put, Put::Done | Put::Far)
     }
 
-    /// Takes leaves out of the next table that are not to be moved after all: those in these slots.
+    /// Takes the leaves in these slots, whose bucket cannot be moved, out of the next table again.
     ///
     /// # Safety
     /// As for `move_bucket`, of which it is a part; the bucket's leaves are alive.
@@ -258,7 +259,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// The same for all leaves of a home, of which some lie behind; it ends the home's lock.
+    /// Takes all leaves of a home, of which some lie behind it, out of the next table again, and
+    /// releases the home's lock.
     ///
     /// # Safety
     /// As for `take_back`.
@@ -286,8 +288,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// The leaves whose hashes begin with `from` or a little more; the number to go on from, unless
-    /// these were the last.
+    /// Collects the leaves whose hashes begin with `from` or a little more; returns the number to
+    /// go on from, unless these were the last.
     ///
     /// # Safety
     /// As for `find`.
@@ -305,7 +307,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         while at != 0 && at != NOTHING {
             hops += 1;
             if hops == HOPS + 1 {
-                // Writers have outrun this reader; nothing is moved while it has the turn.
+                // Writers have moved many tables meanwhile; nothing is moved while this reader has
+                // the turn.
                 self.wait_for_turn();
                 at = self.table.load(Ordering::Acquire);
                 if at == 0 {
@@ -332,8 +335,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         ((high >> 32) as u32).checked_add(1)
     }
 
-    /// Collects the leaves at home in a bucket with hashes between these two; false when the home
-    /// was moved.
+    /// Collects the leaves of a home with hashes between these two; returns false if the home was
+    /// moved.
     ///
     /// # Safety
     /// As for `leaves_from`.
@@ -345,9 +348,9 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         (low, high): (u64, u64),
         out: &mut Together,
     ) -> bool {
-        // SAFETY: homes are below `total`; the guard keeps chunks. The home is seen without MOVED
+        // SAFETY: homes are below `total`; the guard keeps chunks. The home was read without MOVED
         // first, so leaves in it and in the buckets within reach were in the index under the guard:
-        // see the module above.
+        // see the parent module.
         unsafe {
             let Some(first) = t.bucket(home) else {
                 return false;
@@ -384,7 +387,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 let is_new = |(other, there): &(u64, u32)| {
                     *other != hash || !is_same_key::<V>(base, *there, leaf)
                 };
-                // A key that was removed and inserted meanwhile may have been met twice.
+                // The walk may have met a key twice that was removed and inserted meanwhile.
                 if t.home(hash) == home
                     && (low..=high).contains(&hash)
                     && out[..kept].iter().all(is_new)
@@ -405,7 +408,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     pub(crate) unsafe fn each_leaf(&self, base: *mut u8, mut each: impl FnMut(u32)) {
         let mut at = self.table.load(Ordering::Relaxed);
         while at != 0 && at != NOTHING {
-            // SAFETY: the chain of tables in use.
+            // SAFETY: the table is in the chain of tables in use.
             let t = unsafe { Table::at(base, at) };
             for b in 0..t.total() {
                 // SAFETY: below `total`.
@@ -424,7 +427,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     }
 }
 
-/// Takes the cells of these slots down, and asks for their leaves.
+/// Collects the cells of these slots, and prefetches their leaves.
 #[inline]
 fn take_cells(base: *mut u8, bucket: &Bucket, slots: u32, out: &mut Together) {
     let mut slots = slots;
@@ -437,7 +440,7 @@ fn take_cells(base: *mut u8, bucket: &Bucket, slots: u32, out: &mut Together) {
 }
 
 /// # Safety
-/// Both are leaves of the arena at `base`, alive.
+/// Both are live leaves of the arena at `base`.
 unsafe fn is_same_key<V: ?Sized + Value>(base: *mut u8, a: u32, b: u32) -> bool {
     // SAFETY: the caller's promise.
     unsafe { LeafOf::<V>::key(base.add(byte_of(a))) == LeafOf::<V>::key(base.add(byte_of(b))) }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub(super) use sapwood_format::bucket::{LINE, LOCK, OUT_MAX, SLOTS, STICKY, Words, tag_of};
 
-/// Slots of a bucket whose words were read.
+/// Searches in the slots of a bucket whose words were read.
 pub(super) trait Search: Copy {
     /// The slots with this tag, as bits.
     fn matches(self, tag: u8) -> u32;
@@ -52,7 +52,8 @@ pub(super) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == LINE);
 
 impl Bucket {
-    /// The words as a reader sees them: what was written before a tag that it sees, it sees too.
+    /// The words as a reader sees them. The reader also sees all that was written before a tag that
+    /// it sees.
     #[inline(always)]
     pub(super) fn load(&self) -> Words {
         point();
@@ -66,11 +67,11 @@ impl Bucket {
     #[inline(always)]
     pub(super) fn leaf(&self, slot: usize) -> u32 {
         point();
-        // The compiler cannot know that a match is below 12.
+        // The remainder shows the compiler that the slot is below 12.
         self.refs[slot % 16 % SLOTS].load(Ordering::Acquire)
     }
 
-    /// The leaf cell of the first hit; without one, of the last slot, whatever is there.
+    /// The leaf cell of the first hit; without a hit, whatever is in the last slot.
     #[inline(always)]
     pub(super) fn first(&self, hits: u32) -> u32 {
         point();
@@ -79,15 +80,15 @@ impl Bucket {
         unsafe { self.refs.get_unchecked(slot) }.load(Ordering::Acquire)
     }
 
-    /// Stores a leaf cell; the tag comes after it.
+    /// Stores a leaf cell; the caller stores its tag afterwards.
     #[inline(always)]
     pub(super) fn set_leaf(&self, slot: usize, leaf: u32) {
         point();
         self.refs[slot].store(leaf, Ordering::Release);
     }
 
-    /// Puts another leaf of the same key into a slot, or takes it out; `words` are this bucket's,
-    /// which is locked.
+    /// Replaces the leaf in a slot by another one of the same key, or removes it. The bucket is
+    /// locked, and `words` are its words.
     #[inline(always)]
     pub(super) fn change(&self, words: &mut Words, slot: usize, new: Option<u32>) {
         match new {
@@ -96,8 +97,7 @@ impl Bucket {
         }
     }
 
-    /// Waits for the bucket to be the caller's; the words come without the LOCK bit. An owned index
-    /// has no locks.
+    /// Locks the bucket; returns its words without the LOCK bit. An owned index has no locks.
     #[inline(always)]
     pub(super) fn lock<const SHARED: bool>(&self) -> Words {
         if !SHARED {
@@ -122,7 +122,7 @@ impl Bucket {
         }
     }
 
-    /// Publishes the tags of word 0 and ends the lock.
+    /// Publishes the tags of word 0 and releases the lock.
     #[inline(always)]
     pub(super) fn unlock(&self, words: Words) {
         point();
@@ -130,7 +130,7 @@ impl Bucket {
         self.unlock_high(words);
     }
 
-    /// Ends the lock of a bucket whose word 0 is as it was.
+    /// Releases the lock of a bucket whose word 0 has not changed.
     #[inline(always)]
     pub(super) fn unlock_high(&self, words: Words) {
         debug_assert!(!words.is_locked());
@@ -139,14 +139,15 @@ impl Bucket {
     }
 }
 
-/// A scheduler may let another thread run here.
+/// A place where a test's scheduler may let another thread run.
 #[inline(always)]
 pub(super) fn point() {
     #[cfg(shuttle)]
     crate::sync::point();
 }
 
-/// One more turn of a loop that waits for another thread: soon, and later not before others ran.
+/// One more turn of a loop that waits for another thread. It spins at first, and later lets other
+/// threads run.
 #[inline]
 pub(super) fn wait(tries: &mut u32) {
     #[cfg(shuttle)]

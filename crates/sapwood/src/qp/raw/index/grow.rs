@@ -1,4 +1,4 @@
-//! Tables that follow one another: growing, shrinking, and moving the keys a few buckets at a time.
+//! Growth and shrinking: one table follows another, and keys are moved a few buckets at a time.
 
 use core::sync::atomic::Ordering;
 
@@ -13,27 +13,27 @@ use crate::qp::raw::leaf::Value;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
-/// A step that has moved this many keys is over: four full buckets or so. What is not moved yet
-/// fills up further meanwhile, by a fiftieth.
+/// A step ends when it has moved this number of keys, those of about four full buckets. The buckets
+/// that are not moved yet fill by a further fiftieth during a move.
 const KEYS: usize = 32;
-/// The same for a step of a move that is behind.
+/// `KEYS` for a step of a move that is late.
 const KEYS_BEHIND: usize = 96;
-/// A step looks at no more buckets.
+/// The greatest number of buckets that a step reads.
 const BUCKETS: usize = 12;
-/// The next table is there for this many buckets behind the homes that keys were moved to. It is
-/// not full, so they lie no further.
+/// The next table has chunks for this number of buckets behind the homes that keys were moved to.
+/// It is not full, so keys lie no farther behind.
 const AHEAD: u32 = 16;
-/// The first table is made in one step and has no more homes: 32 KiB.
+/// The greatest number of homes of a first table, which is made in one step: 32 KiB.
 const FIRST_MAX: u32 = 512;
 
 impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
-    /// To be called after each change with the number of keys: begins a larger or smaller table, if
-    /// it is time, and moves a few keys. A bounded amount of work. In a shared index one thread at
-    /// a time does it, others return at once.
+    /// One step of growth, which is called after each change with the number of keys. It begins a
+    /// larger or smaller table if it is time, and moves a few keys. The work is bounded. In a
+    /// shared index one thread at a time does it, and others return at once.
     ///
     /// # Safety
-    /// As for `insert`. Without `SHARED`, `len` is exact. With it, it may be somewhat out of date;
-    /// while there are few keys (less than some hundreds for each thread), it should not be.
+    /// As for `insert`. Without `SHARED`, `len` is exact. With it, `len` may be somewhat out of
+    /// date, but not while there are fewer than some hundred keys for each thread.
     #[inline]
     pub(crate) unsafe fn step(&self, chunks: &mut impl Chunks, len: usize) {
         if self.is_due(len) {
@@ -47,8 +47,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     #[cold]
     unsafe fn step_due(&self, chunks: &mut impl Chunks, len: usize) {
         if !self.take_turn() {
-            // Usually another thread sees to it. If it does not get on (the system may have put it
-            // to sleep), the table would run over before long: then all wait.
+            // Usually another thread moves the keys. If it makes no progress (the system may have
+            // descheduled it), the table would soon be full, so then all writers wait.
             if !self.is_urgent(len) {
                 return;
             }
@@ -59,7 +59,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         let done = unsafe { self.work_on(chunks, len, &mut taken) };
         self.set_taken(taken);
         if done.is_none() {
-            // No memory: again when the number of keys is another by a few.
+            // Without memory, the next attempt is made when the number of keys has changed a
+            // little.
             let later = 1 + len / 64;
             self.set_limits(len + later, len.saturating_sub(later).max(1));
         }
@@ -81,7 +82,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         self.low.store(low, Ordering::Relaxed);
     }
 
-    /// There is something to do in each step.
+    /// Sets the limits so that each step has work to do.
     fn set_busy(&self) {
         self.set_limits(0, usize::MAX);
     }
@@ -91,7 +92,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         self.set_limits(most_keys(homes), Self::fewest(homes));
     }
 
-    /// Below this many keys a table is too large; the smallest one when there are none.
+    /// The number of keys below which a table is too large. The smallest table is too large only
+    /// without keys.
     fn fewest(homes: u32) -> usize {
         if homes <= Self::SMALLEST {
             1
@@ -100,8 +102,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// A shared index keeps some room, for the keys that many threads may insert before one of them
-    /// gets to `step`.
+    /// The homes of the smallest table. A shared index keeps room for the keys that many threads
+    /// may insert before one of them calls `step`.
     const SMALLEST: u32 = if SHARED { 4 } else { 1 };
 
     /// # Safety
@@ -143,7 +145,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 self.set_calm(homes);
                 return Some(());
             } else if SHARED && about() > most / 2 {
-                // Who says that there are so few keys has not counted for long.
+                // The number of keys that the caller gave is out of date.
                 self.set_limits(most, (len / 2).max(1));
                 return Some(());
             } else if homes <= Self::SMALLEST {
@@ -155,7 +157,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 homes_for(about).clamp(Self::SMALLEST, homes - 1)
             };
             let next = table::make(chunks, wanted, taken)?;
-            // SAFETY: the arena may have moved, the table is where it was within it.
+            // SAFETY: the arena may have moved; the table's place in it is the same.
             let t = unsafe { Table::at(chunks.base(), at) };
             t.next().store(next, Ordering::Release);
             self.work.cursor.store(0, Ordering::Relaxed);
@@ -164,8 +166,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         unsafe { self.move_some(chunks, at, len, taken) }
     }
 
-    /// The table for a key that finds none; 0 when there is no memory, and the key is counted as
-    /// homeless.
+    /// Makes the first table for a key; returns 0 without memory, and counts the key as homeless.
     ///
     /// # Safety
     /// As for `insert`.
@@ -186,8 +187,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         at
     }
 
-    /// Makes room for this many keys in an index that has none, so that they can be inserted
-    /// without moving any.
+    /// Makes room for `len` keys in an index without keys, so that their insertion moves none.
     ///
     /// # Safety
     /// Nobody else uses the index, and there are no keys.
@@ -195,7 +195,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         if self.table.load(Ordering::Relaxed) == 0 && len > 0 {
             let mut taken = self.taken();
             let homes = homes_at_least(len).max(Self::SMALLEST);
-            // Without memory, the index grows as it can.
+            // Without memory, the index grows later.
             if self.make_first(chunks, homes, &mut taken).is_some() {
                 self.set_limits(most_keys(homes), 1);
             }
@@ -203,10 +203,10 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Makes a table with all its chunks where there is none.
+    /// Makes the first table, with all its chunks.
     fn make_first(&self, chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<()> {
         let at = table::make_whole(chunks, homes, taken)?;
-        // SAFETY: just made; nobody else knows of it.
+        // SAFETY: the table was made just now, and nobody else knows it.
         unsafe {
             if self.homeless.load(Ordering::Relaxed) > 0 {
                 let t = Table::at(chunks.base(), at);
@@ -221,7 +221,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         Some(())
     }
 
-    /// From now on a bucket's spilled keys are not known.
+    /// Marks a bucket: from now on its spilled keys are not known.
     ///
     /// # Safety
     /// The bucket is there.
@@ -234,7 +234,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Gives the last, smallest table up, if it is empty.
+    /// Frees the smallest table, if it is empty.
     ///
     /// # Safety
     /// It is the caller's turn; the table has no next one.
@@ -250,8 +250,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             let mut words: SmallVec<[_; 8]> = buckets.iter().map(|b| b.lock::<SHARED>()).collect();
             let empty = words.iter().all(|words| words.is_empty());
             if empty {
-                // Who comes too late for this table waits for its turn and finds none, or a new
-                // one.
+                // A writer that comes too late for this table waits for the turn, and then finds no
+                // table or a new one.
                 t.next().store(NOTHING, Ordering::Release);
                 words[..t.homes() as usize]
                     .iter_mut()
@@ -271,9 +271,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Gives everything back and forgets all keys, unless that may not be given back now. In a
-    /// shared index, too, nobody else may use it meanwhile, but for readers who can do with any
-    /// answer.
+    /// Frees all tables and forgets all keys, unless the memory may not be freed now. In a shared
+    /// index, too, nobody else may use it meanwhile, except readers for which any answer is right.
     ///
     /// # Safety
     /// Nobody else changes the index.
@@ -297,7 +296,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         self.homeless.store(0, Ordering::Release);
         self.set_limits(0, 0);
         while at != 0 {
-            // SAFETY: the chain of tables that are in use; none is found any more.
+            // SAFETY: these are the tables in use, and lookups that begin now find none of them.
             unsafe {
                 let next = Table::at(chunks.base(), at).next().load(Ordering::Acquire);
                 table::free(chunks, at, taken);
@@ -306,8 +305,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves a few buckets from the table to its next one; `None` when there is no memory, or no
-    /// room for the garbage that it makes.
+    /// Moves a few buckets from the table to its next one; `None` without memory, or without room
+    /// for the garbage that this makes.
     ///
     /// # Safety
     /// It is the caller's turn; `at` is the current table, and has a next one.
@@ -385,7 +384,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         Some(())
     }
 
-    /// Asks for the leaves of a bucket that is about to be moved.
+    /// Prefetches the leaves of a bucket that is about to be moved.
     ///
     /// # Safety
     /// The bucket is below `total`.
@@ -405,12 +404,12 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves the keys that are at home in a bucket; how many there were. `None`: in an index that
-    /// stands alone, one of them found no slot, and nothing was moved.
+    /// Moves the keys of a home; returns their number. `None` if one of them found no slot in an
+    /// index that stands alone; then nothing was moved.
     ///
     /// # Safety
-    /// It is the caller's turn; all buckets before were moved, and the buckets of the next table
-    /// are there in which these keys may lie.
+    /// It is the caller's turn. All buckets before this one were moved. The next table has the
+    /// buckets in which these keys may lie.
     pub(super) unsafe fn move_bucket(
         &self,
         base: *mut u8,
@@ -418,8 +417,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         next: Table,
         home: u32,
     ) -> Option<usize> {
-        // SAFETY: leaves in locked buckets are alive; what is at home in a locked bucket is changed
-        // by nobody else.
+        // SAFETY: leaves in locked buckets are alive; nobody else changes the keys of a locked
+        // home.
         unsafe {
             let Some(first) = t.bucket(home) else {
                 return Some(0);
@@ -427,14 +426,14 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             let mut words = first.lock::<SHARED>();
             let mut used = words.used();
             let keys = used.count_ones() as usize;
-            // Whatever is in the bucket is at home in it: what was at home before was moved and
+            // All keys in the bucket are at home in it: keys of earlier homes were moved and
             // cleared.
             while used != 0 {
                 let leaf = first.leaf(used.trailing_zeros() as usize);
                 let hash = self.hash_of(base, leaf);
                 debug_assert_eq!(t.home(hash), home);
                 if !self.put_moved(next, hash, leaf) {
-                    // Those before it, which have found one.
+                    // The slots of the keys before it, which have found one.
                     let slots = words.used() ^ used;
                     self.take_back(base, next, first, slots as u16);
                     first.unlock_high(words);
@@ -459,7 +458,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Puts a leaf that is moved into the next table; false when it has no slot.
+    /// Puts a leaf that is moved into the next table; returns false if that has no slot for it.
     ///
     /// # Safety
     /// As for `move_bucket`, of which it is a part.
@@ -474,11 +473,11 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves the keys that are at home in a bucket and lie behind it, and ends the lock of the
-    /// home. False: one of them found no slot, and nothing was moved.
+    /// Moves the keys of a home that lie behind it, and releases the home's lock. Returns false if
+    /// one of them found no slot; then nothing was moved.
     ///
     /// # Safety
-    /// As for `move_bucket`, of which it is a part: the home is locked, and these are its words.
+    /// As for `move_bucket`, of which it is a part: the home is locked, and `words` are its words.
     #[inline(never)]
     unsafe fn move_behind(
         &self,
@@ -488,7 +487,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         home: u32,
         mut words: Words,
     ) -> bool {
-        // Which slots of which buckets behind.
+        // Pairs of a bucket behind the home and its slots with keys of the home.
         let mut found = [(0u32, 0u16); OUT_MAX as usize];
         let mut count = 0;
         let (mut left, reach) = (words.out(), words.reach());
@@ -504,7 +503,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 let theirs = bucket.lock::<SHARED>();
                 let (mut used, mut slots, mut fits) = (theirs.used(), 0, true);
                 while used != 0 && left > 0 && fits {
-                    // From the back: there are those that are not at home.
+                    // From the last slot on, because keys that are not at home lie there.
                     let slot = 31 - used.leading_zeros();
                     used ^= 1 << slot;
                     let leaf = bucket.leaf(slot as usize);
@@ -527,8 +526,9 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                     return false;
                 }
             }
-            debug_assert_eq!(left, 0, "a key that lies behind is not there");
-            // Before any slot is cleared: who misses a key looks here again.
+            debug_assert_eq!(left, 0, "a key behind its home was not found");
+            // This comes before any slot is cleared: a reader that misses a key reads the home
+            // again.
             words.set_moved();
             if let Some(first) = t.bucket(home) {
                 first.unlock_high(words);
@@ -549,7 +549,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     }
 }
 
-/// How many keys a table has, by a look at a few buckets.
+/// An estimate of the number of keys in a table, from a few of its buckets.
 ///
 /// # Safety
 /// The table is alive, and no home was moved.

@@ -1,5 +1,5 @@
-//! The hash of a key: seeded at random, even in its upper half, and without a branch for most
-//! lengths.
+//! The hash of a key. Its seed is random, its upper half is evenly distributed, and for most
+//! lengths it takes no branch.
 
 use alloc::boxed::Box;
 use core::hash::Hasher;
@@ -12,17 +12,19 @@ use sapwood_format::hash::{SECRETS, hash};
 
 /// The secrets of one index.
 ///
-/// Keys of 8 to 32 bytes are hashed here, as foldhash does it: words xored with secrets,
-/// multiplied, and the two halves of the product xored. All lengths take the same way, so there is
-/// no branch that the processor would guess wrong. Other keys go to foldhash itself.
+/// Keys of 8 to 32 bytes are hashed here, as foldhash does it: words are xored with secrets and
+/// multiplied, and the two halves of the product are xored. All lengths take the same path, so
+/// there is no branch that the processor could mispredict. Keys of other lengths are hashed by
+/// foldhash itself.
 ///
-/// Both end with one multiplication more, as foldhash's quality form does, because the upper half
-/// alone gives the home, in a table that is nearly full. Foldhash's fast form is too uneven for
-/// that: of 60,000 keys "key 1", "key 2" …, and some seeds, it puts a hundred into one bucket, and
-/// a lattice of numbers comes out with a variance of a third to four times a random one.
+/// Both end with one more multiplication, as foldhash's quality form does, because the upper half
+/// alone gives the home in a table that is nearly full. Foldhash's fast form is too uneven for
+/// that. Of 60,000 keys "key 1", "key 2" …, it puts a hundred into one bucket for some seeds. For
+/// keys that form a lattice of numbers, its variance is a third to four times that of a random
+/// hash.
 ///
-/// An index that programs in other languages search has another hash, which they compute as well:
-/// see [`format::hash`](sapwood_format::hash).
+/// An index that programs in other languages search has another hash, which those programs compute,
+/// too: see [`format::hash`](sapwood_format::hash).
 #[repr(C)]
 pub(super) struct Secrets {
     words: [u64; 5],
@@ -60,7 +62,7 @@ impl Secrets {
         secrets
     }
 
-    /// What others need in order to compute the hash.
+    /// The secrets that others need to compute the hash.
     #[cfg(feature = "std")]
     pub(super) fn words_of_portable(&self) -> Option<&[u64; SECRETS]> {
         self.portable.as_deref()
@@ -79,11 +81,11 @@ impl Secrets {
         let [a, b, c, d] = unsafe { four_words(key.as_ptr(), len) };
         let w = &self.words;
         let both = fold(a ^ w[0], b ^ w[1]) ^ fold(c ^ w[2], d ^ w[3]);
-        // Words of keys of different lengths can be the same.
+        // Keys of different lengths can have the same words.
         fold(both.rotate_right(len as u32), w[4])
     }
 
-    /// Keys that are short or long.
+    /// The hash of keys of fewer than 8 or more than 32 bytes.
     #[inline(never)]
     fn hash_other(&self, key: &[u8]) -> u64 {
         let mut hasher = FoldHasher::with_seed(self.seed, &self.seeds);
@@ -104,8 +106,8 @@ mod tests {
     use super::*;
     use sapwood_format::hash::{STEP, mix, product};
 
-    /// The variance of the numbers of keys of a home, and of a home's half and a tag, by their
-    /// means: 1 if it is random.
+    /// The variances of the numbers of keys of a home, and of half a home with one tag, divided by
+    /// their means. Both are 1 if the hash is random.
     fn spread(secrets: &Secrets, keys: impl Iterator<Item = Vec<u8>>, n: usize) -> [f64; 2] {
         let homes = n as u64 / 9;
         let mut counts = vec![0u32; homes as usize];
@@ -122,7 +124,7 @@ mod tests {
         })
     }
 
-    /// A key by its number.
+    /// A function that makes a key from a number.
     type Family = fn(u64) -> Vec<u8>;
 
     fn wide(i: u64) -> Vec<u8> {
@@ -180,7 +182,7 @@ mod tests {
         let words = secrets.words_of_portable().unwrap();
         for len in (0..300).chain([1000, 65_535]) {
             let key: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
-            // As it lies in a leaf.
+            // The key as it lies in a leaf.
             let mut bytes = if len < 255 {
                 vec![len as u8]
             } else {

@@ -1,12 +1,12 @@
-//! Many lookups at once: a group's buckets are all asked for before the first is read, then its
-//! leaves.
+//! Interleaved lookups: the buckets of a group of keys are prefetched before the first bucket is
+//! read, and then its leaves.
 //!
-//! What the second pass reads of a home is used by the third, so that no bucket is read twice. It
-//! is an honest answer: the home was seen without MOVED after the guard began, so a leaf that was
-//! read from it then is the key's at that moment, or a newer one, and the guard keeps it alive; a
-//! leaf from a bucket behind is as good as one that `look_behind` finds. That stays so as long as
-//! the guard is held: the third pass has only to compare the key. If it is another one, the lookup
-//! is done anew, alone.
+//! The third pass uses what the second pass read of a home, so no bucket is read twice. The answer
+//! is right, because the home was read without MOVED after the guard began. So a leaf that was read
+//! from it is the key's at that moment, or a newer one, and the guard keeps it alive. A leaf from a
+//! bucket behind the home is one that `look_behind` would find. This holds as long as the guard is
+//! held, so the third pass only compares the key. If the key is another one, that lookup begins
+//! anew, alone.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -19,26 +19,26 @@ use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::node::LEAF;
 use crate::qp::raw::view::prefetch;
 
-/// Lookups that are under way at once, as in `batch`.
+/// The number of lookups that run interleaved, as in `batch`.
 const LANES: usize = 16;
-/// Instead of a leaf: the home alone tells that there is none.
+/// Stands for a leaf when the home alone tells that the key is absent.
 const NONE: u32 = LEAF;
-/// Instead of a leaf: one has to look closer.
+/// Stands for a leaf when the home does not tell.
 const UNKNOWN: u32 = 0;
 
-/// One lookup on its way.
+/// One lookup of a group.
 #[derive(Clone, Copy)]
 struct Lane {
     hash: u64,
     /// The bucket of its home, or null.
     home: *const Bucket,
-    /// The leaf that it may be, `NONE` or `UNKNOWN`.
+    /// The leaf that may be the key's, or `NONE` or `UNKNOWN`.
     leaf: u32,
     len: u32,
 }
 
 impl Lane {
-    /// Asks for the leaf. Half of all leaves end in the line after.
+    /// Prefetches the leaf. Half of all leaves end in the next cache line.
     #[inline(always)]
     fn prefetch<V: ?Sized + Value>(&self, base: *mut u8) {
         let leaf = base.wrapping_add(byte_of(self.leaf));
@@ -91,7 +91,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 // SAFETY: null, or a bucket that the guard keeps.
                 lane.leaf = unsafe { likely(lane.home, lane.hash) };
                 lane.prefetch::<V>(base);
-                // Without a branch, which the processor would guess wrong every time.
+                // There is no branch here, because the processor would often mispredict it.
                 unknown[count % LANES] = i as u8;
                 count += usize::from(lane.leaf == UNKNOWN);
             }
@@ -103,7 +103,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             }
             for (i, (key, lane)) in group.iter().zip(&lanes).enumerate() {
                 let key = key.as_ref();
-                // SAFETY: `likely` gave a leaf, and the guard keeps it.
+                // SAFETY: `likely` returned a leaf, and the guard keeps it.
                 let is_it = |leaf| unsafe { LeafOf::<V>::is_key(base.add(byte_of(leaf)), key) };
                 let found = if lane.leaf > NONE && is_it(lane.leaf) {
                     Found::Leaf(lane.leaf)
@@ -119,10 +119,10 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     }
 }
 
-/// The leaf that the hash's home says it is, nearly always rightly.
+/// The leaf in the hash's home with the key's tag, which is nearly always the key's.
 ///
 /// # Safety
-/// Null, or a bucket that is kept.
+/// The pointer is null, or a bucket that the guard keeps.
 #[inline(always)]
 unsafe fn likely(home: *const Bucket, hash: u64) -> u32 {
     // SAFETY: the caller's promise.
@@ -141,13 +141,13 @@ unsafe fn likely(home: *const Bucket, hash: u64) -> u32 {
     if hits != 0 { leaf } else { none }
 }
 
-/// The leaf behind the home that it may be, if the home is not in the next table.
+/// The leaf behind the home that may be the key's, if the home was not moved to the next table.
 ///
 /// # Safety
 /// The table is one where lookups begin, and the guard keeps it.
 #[inline]
 unsafe fn likely_behind(table: Table, hash: u64) -> u32 {
-    // SAFETY: homes are below `total`, and so is what is within reach; the guard keeps chunks.
+    // SAFETY: homes are below `total`, and so are buckets within reach; the guard keeps chunks.
     unsafe {
         let table = table.settle(hash);
         let (home, tag) = (table.home(hash), tag_of(hash));
@@ -163,7 +163,7 @@ unsafe fn likely_behind(table: Table, hash: u64) -> u32 {
             };
             let hits = bucket.load().matches(tag);
             if hits != 0 {
-                // Keys that are not at home lie at the back.
+                // Keys that are not at home lie in the last slots.
                 return bucket.leaf(31 - hits.leading_zeros() as usize);
             }
         }

@@ -1,79 +1,83 @@
-//! The point index: a hash index over the leaves of a trie, kept in step with it.
+//! The point index: a hash index over the leaves of a trie, which every change updates.
 //!
-//! A lookup of one key touches two cache lines: a bucket ([`bucket`]) and the leaf. The trie is
-//! always the truth: where the index does not know, it says so ([`Found::AskTrie`]), so it can do
-//! without memory that it does not get.
+//! A lookup of one key touches two cache lines: a bucket ([`bucket`]) and the leaf. The trie always
+//! has all keys. Where the index does not know a key, it says so ([`Found::AskTrie`]), so answers
+//! stay right when the index lacks memory.
 //!
 //! # Layout
 //!
-//! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes: a key's *home*
-//! is `high half of the hash * homes >> 32`, its tag comes from the low byte. A key whose home is
-//! full lies in the next bucket with room; its home counts such keys (`out`), knows how far behind
-//! they are at most (`reach`, up to 255: in a table that is nearly full, long runs of buckets are),
-//! and some bits of their tags (`filter`). A key that finds no room there either is only counted,
-//! at its home (`spilled`), and lookups that do not find it ask the trie.
+//! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes. A key's *home*
+//! is `high half of the hash * homes >> 32`. Its tag comes from the low byte. A key whose home is
+//! full lies in the next bucket with room. Its home counts such keys (`out`), and has some bits of
+//! their tags (`filter`) and the greatest distance at which one lies (`reach`). The distance may be
+//! 255, because a table that is nearly full has long runs of full buckets. A key that finds no room
+//! there either is *spilled*: its home only counts it (`spilled`), and lookups that do not find it
+//! ask the trie.
 //!
 //! # Growth
 //!
-//! A table that is 75 % full is followed by one with two sevenths more homes, one that is a quarter
-//! as full as that by a smaller one. Each change of the map then moves a few buckets, from the
-//! first to the last ([`grow`]). Order is kept, so the new table fills from the front while the old
-//! one is freed from the front: together they take little more than one. What is spilled in a
-//! bucket that is moved, nobody knows: the new buckets that it could be at home in say `AskTrie` to
-//! every miss from then on. That takes a lack of memory or dozens of equal hashes. It is over when
-//! the map was empty, or after [`Index::clear`] and the insertion of all leaves.
+//! A table that is 75 % full is followed by one with two sevenths more homes. A table that is a
+//! quarter as full as that is followed by a smaller one. Each change of the map then moves a few
+//! buckets, from the first to the last ([`grow`]). Buckets keep their order, so the new table fills
+//! from the front while the old one is freed from the front: together they take little more memory
+//! than one. The spilled keys of a bucket are unknown when it is moved. From then on, the new
+//! buckets that may be their homes answer every miss with `AskTrie`. Keys are spilled only for lack
+//! of memory, or when dozens of hashes are equal. The state ends when the map is empty, or after
+//! [`Index::clear`] and the insertion of all leaves.
 //!
-//! Writers of a shared map know the number of keys but roughly. So a key that has to lie far from
-//! its home makes the next step look at how full the table is; and before it shrinks the table,
-//! too, it looks.
+//! Writers of a shared map know the number of keys only roughly. So when a key must lie far from
+//! its home, the next step estimates how full the table is. A step also estimates it before it
+//! shrinks the table.
 //!
 //! # Why readers need no lock
 //!
 //! Readers hold a guard: chunks, tables and leaves that they can reach are not freed meanwhile.
-//! Writers of one key come one after the other. A reader reads the bucket of the home; if its
-//! filter has the key's tag, the buckets within reach; and then the home again. A key that is in
-//! the index all the while is found, or the answer is `AskTrie`:
+//! Writers of one key come one after the other. A reader reads the bucket of the home. If its
+//! filter has the key's tag, the reader then reads the buckets within reach, and the home again. A
+//! key that is in the index throughout is found, or the answer is `AskTrie`:
 //!
-//! - *Nobody moves it.* It never changes its slot. A replaced value's leaf is stored over the old
-//!   one in place. It lies at home, or it is counted in the home's `out`, `reach` and `filter`, or
-//!   in `spilled`, from before the lookup until after.
+//! - *Nobody moves it.* It stays in its slot; the leaf of a replaced value is stored over the old
+//!   one. From before the lookup until after it, the key lies at home, or its home counts it in
+//!   `out`, `reach` and `filter`, or in `spilled`.
 //! - *It is moved to the next table*, which has it before MOVED is set at its home. A reader that
-//!   sees MOVED at first goes to the next table. One that does not finds it in the old table: slots
-//!   in the home itself stay as they were when MOVED was set, for ever. Slots behind are cleared,
-//!   because other homes' keys go on living there, but only after MOVED was set: who sees one
-//!   cleared (Acquire) sees MOVED when it looks at the home again.
-//! - *Its chunk is gone from the directory*: then all that was at home there was moved. On to the
-//!   next table.
+//!   sees MOVED at first goes to the next table. A reader that does not see it finds the key in the
+//!   old table, because slots in the home itself stay as they were when MOVED was set. Slots behind
+//!   the home are cleared, because keys of other homes still lie in those buckets, but only after
+//!   MOVED was set. So a reader that sees such a slot cleared (Acquire) sees MOVED when it reads
+//!   the home again.
+//! - *Its chunk is gone from the directory*: then all keys with homes there were moved, and the
+//!   reader goes to the next table.
 //! - *A slot is used again between the load of its tag and the load of its cell.* A cell is stored
-//!   before its tag and never cleared, so the cell belongs to the tag that was seen or is a newer
-//!   one. The key decides.
+//!   before its tag and never cleared, so the cell is that of the tag that was seen, or a newer
+//!   one. The comparison of keys decides.
 //!
-//! What a reader follows is alive. It saw the slot in use, or the home without MOVED, after its
-//! guard began; so the leaf was in the index after that, and what is retired later waits for the
-//! guard. Slots of a moved home may hold leaves that are long freed, but no lookup uses them: from
-//! this home it sees MOVED, other homes' keys do not lie there, and homes before are MOVED too, as
-//! buckets are moved in order. The same makes a leaf that is found in the old table an honest
-//! answer: it was the key's leaf at the moment when the home was read without MOVED.
+//! A leaf that a reader follows is alive. The reader saw the slot in use, or the home without
+//! MOVED, after its guard began. So the leaf was in the index after that, and if it is retired
+//! later, it waits for the guard. Slots of a moved home may name leaves that were freed, but no
+//! lookup uses them. A lookup for this home sees MOVED. No keys of later homes lie there. Earlier
+//! homes are MOVED too, because buckets are moved in order. For the same reason a leaf that is
+//! found in the old table is a right answer: it was the key's leaf at the moment when the home was
+//! read without MOVED.
 //!
-//! A key that is absent all the while is never found: keys are compared whole.
+//! A key that is absent throughout is never found, because keys are compared whole.
 //!
-//! A lookup ends: it looks into [`HOPS`] tables at most. A reader that is so slow that its key was
-//! moved on from each of them asks the trie. Without a trie it takes the turn, for as long as a
-//! lookup lasts: nothing is moved meanwhile.
+//! A lookup ends, because it searches [`HOPS`] tables at most. A reader whose key was moved on from
+//! each of them asks the trie. Without a trie the reader takes the turn for the time of a lookup,
+//! and nothing is moved meanwhile.
 //!
 //! # Without a trie
 //!
-//! An index may stand [`alone`]: then it is the truth, and no key is spilled.
+//! An index may stand [`alone`]. Then it has all keys, and no key is spilled.
 //!
 //! # Locks
 //!
-//! Writers of a shared index lock the home, and then at most one bucket behind it; a mover locks an
-//! old bucket or two, and then new ones. It is always ahead or from an old table to a new one, so
-//! no circle of waiting is possible. Nobody takes a leaf out of a bucket, or replaces it, without
-//! that bucket's lock; a mover holds it while it reads keys, so they are alive. An owned index
-//! (`SHARED` false) has no locks and no read-modify-write instruction.
+//! Writers of a shared index lock the home, and then at most one bucket behind it. A mover locks
+//! one or two old buckets, and then new ones. Locks are always taken towards later buckets, or from
+//! an old table to a new one, so no cycle of waits is possible. Nobody removes or replaces a leaf
+//! in a bucket without the bucket's lock. A mover holds it while it reads keys, so they are alive.
+//! An owned index (`SHARED` false) has no locks and no read-modify-write instruction.
 //!
-//! Writers hold a guard too: a bucket that they wait for may be moved, and its chunk given back.
+//! Writers hold a guard too, because a bucket that they wait for may be moved and its chunk freed.
 
 #[cfg_attr(not(feature = "std"), allow(dead_code))]
 mod alone;
@@ -103,54 +107,54 @@ pub(crate) use self::table::Taken;
 #[cfg(feature = "std")]
 pub(crate) use self::{alone::Together, table::CHUNK_BYTES};
 
-/// Where the index gets its memory: an owned map frees at once, a shared one retires.
+/// The memory of an index. An owned map frees blocks at once, a shared map retires them.
 pub(crate) trait Chunks {
-    /// Where the arena lies now. An owned arena may move in `alloc`.
+    /// The address of the arena. An owned arena may move in `alloc`.
     fn base(&self) -> *mut u8;
 
-    /// A block, or `None` when there is no memory: growth is then put off.
+    /// Allocates a block; `None` without memory, and then the index grows later.
     fn alloc(&mut self, bytes: usize) -> Option<Ref>;
 
-    /// Whether blocks of this many bytes may be given back by the operation under way: what waits
-    /// for readers may be limited. If not, they stay in use for the time being.
+    /// Whether the operation under way may free blocks of `bytes` bytes, as garbage may be limited.
+    /// If not, the blocks stay in use for now.
     fn may_free(&mut self, bytes: usize) -> bool {
         let _ = bytes;
         true
     }
 
-    /// Gives a block back; in a shared map after a grace period.
+    /// Frees a block; in a shared map after a grace period.
     ///
     /// # Safety
-    /// The block came from `alloc` with as many bytes, and nobody who begins to read now gets to
-    /// it.
+    /// The block came from `alloc` with the same number of bytes, and no reader that begins now
+    /// reaches it.
     unsafe fn free(&mut self, block: Ref, bytes: usize);
 
-    /// Gives a block back that nobody else has seen.
+    /// Frees a block that nobody else has seen.
     ///
     /// # Safety
-    /// The block came from `alloc` with as many bytes, and was not published.
+    /// The block came from `alloc` with the same number of bytes, and was not published.
     unsafe fn discard(&mut self, block: Ref, bytes: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.free(block, bytes) };
     }
 }
 
-/// What the index knows about a key.
+/// The answer of the index for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The cell of its leaf.
+    /// The cell of the key's leaf.
     Leaf(u32),
     /// The key is not in the map.
     Absent,
-    /// Only the trie knows.
+    /// The index does not know; the trie does.
     AskTrie,
 }
 
-/// The tables that a lookup looks into before it asks the trie or waits for its turn. Between two
-/// of them, writers have changed a good part of all keys.
+/// The number of tables that a lookup searches before it asks the trie or waits for its turn.
+/// Between two tables, writers have changed a good part of all keys.
 const HOPS: usize = if cfg!(shuttle) { 1 } else { 8 };
 
-/// What one table knows.
+/// The answer of one table for a key.
 enum Look {
     Found(Found),
     /// The key is at home in the next table.
@@ -159,34 +163,36 @@ enum Look {
 
 /// A hash index over leaves with values `V`.
 ///
-/// Everything in it is an atomic, but without `SHARED` only loads and stores are used: writers need
-/// to be alone.
+/// All its words are atomics. Without `SHARED` it uses only loads and stores, and a writer must be
+/// alone.
 #[repr(C)]
 pub struct Index<V: ?Sized + Value, const SHARED: bool> {
-    /// The table where lookups begin, 0 = none.
+    /// The table where lookups begin; 0 if there is none.
     table: AtomicU32,
-    /// Keys that were inserted when there was no table and no memory for one.
+    /// Number of keys that were inserted when there was no table and no memory for one.
     homeless: AtomicU32,
     secrets: Secrets,
-    /// With more keys than this or less than `low`, there is something to do.
+    /// With more keys than this, or fewer than `low`, a step has work to do.
     high: AtomicUsize,
     low: AtomicUsize,
-    /// With more keys than this there is no time to lose.
+    /// With more keys than this, every writer waits for the turn to move keys.
     urgent: AtomicUsize,
-    /// Where in the arena others find `table`, in bytes from the base; 0: nowhere.
+    /// The place in the arena where `table` is published for others, in bytes from the base; 0 if
+    /// it is not.
     published: usize,
-    /// There is no trie: a key that finds no slot is not in the map. See [`alone`].
+    /// Whether there is no trie, so that a key without a slot is not in the map. See [`alone`].
     alone: bool,
     #[cfg(test)]
     mask: u64,
-    /// How often the next table was too small.
+    /// The number of times that the next table was too small.
     #[cfg(test)]
     moved_both: AtomicUsize,
     work: Work,
     values: PhantomData<fn() -> V>,
 }
 
-/// What the thread whose turn it is to change tables works with; not in the line that lookups need.
+/// The state for the thread whose turn it is to change tables. It is not in the cache line that
+/// lookups need.
 #[derive(Default)]
 #[repr(align(64))]
 struct Work {
@@ -194,15 +200,15 @@ struct Work {
     turn: AtomicU32,
     /// The next bucket to be moved.
     cursor: AtomicU32,
-    /// 1 when a key was inserted too far from home.
+    /// 1 if a key was inserted too far from its home.
     pressed: AtomicU32,
     blocks: AtomicUsize,
     bytes: AtomicUsize,
 }
 
 impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
-    /// An index without keys, which takes no memory. Who does not know the seed cannot choose keys
-    /// that collide.
+    /// An index without keys, which takes no memory. Whoever does not know the seed cannot choose
+    /// keys that collide.
     pub(crate) fn new(seed: u64) -> Self {
         Index {
             table: AtomicU32::new(0),
@@ -222,9 +228,9 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// An index that others search: its hash is the portable one, and the reference of the table
-    /// where lookups begin is also kept in the arena, in the aligned word at this many bytes from
-    /// the base.
+    /// An index that others search. Its hash is the portable one. The reference of the table where
+    /// lookups begin is also published in the arena, in the aligned word at `at` bytes from the
+    /// base.
     #[cfg(feature = "std")]
     pub(crate) fn published(seed: u64, at: usize) -> Self {
         debug_assert!(at != 0 && at % 8 == 0);
@@ -235,17 +241,17 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// The secrets of the portable hash, if it is that.
+    /// The secrets of the portable hash, if the index uses it.
     #[cfg(feature = "std")]
     pub(crate) fn portable_words(&self) -> Option<&[u64; SECRETS]> {
         self.secrets.words_of_portable()
     }
 
-    /// Lookups that begin now begin in this table.
+    /// Sets the table where lookups begin.
     fn set_table(&self, base: *mut u8, table: u32) {
         self.table.store(table, Ordering::Release);
         if self.published != 0 {
-            // SAFETY: a word of the arena's header, which only atomics use.
+            // SAFETY: a word of the arena's header, which is accessed only as an atomic.
             let word = unsafe { AtomicU64::from_ptr(base.add(self.published).cast()) };
             word.store(u64::from(table), Ordering::Release);
         }
@@ -263,18 +269,18 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// The hash of a leaf's key.
     ///
     /// # Safety
-    /// `leaf` is a leaf of the arena at `base`, alive.
+    /// `leaf` is a live leaf of the arena at `base`.
     #[inline(always)]
     unsafe fn hash_of(&self, base: *mut u8, leaf: u32) -> u64 {
         // SAFETY: the caller's promise.
         self.hash(unsafe { LeafOf::<V>::key(base.add(byte_of(leaf))) })
     }
 
-    /// Looks a key up. Any number of threads may, beside writers.
+    /// Looks a key up. Any number of threads may do so beside writers.
     ///
     /// # Safety
-    /// `base` is where the arena lies, `hash` is the key's. In a shared index the caller holds a
-    /// guard, since before the call and as long as it uses the leaf.
+    /// The arena lies at `base`, and `hash` is the key's. In a shared index the caller holds a
+    /// guard from before the call for as long as it uses the leaf.
     #[inline]
     pub(crate) unsafe fn find(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
         bucket::point();
@@ -304,8 +310,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// `find` for the one key in ten that the first look does not settle; it begins anew. Apart, so
-    /// that `find` is short: then the processor works on more lookups at once.
+    /// `find` for the one key in ten that the first bucket does not settle; it begins anew. It is
+    /// not inlined, so that `find` is short and the processor works on more lookups at once.
     ///
     /// # Safety
     /// As for `find`.
@@ -323,8 +329,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Looks into a table and those after it, as many as `hops` in all; `None` when the key was
-    /// moved on even so.
+    /// Searches up to `hops` tables, from this one on; `None` if the key was moved on from all of
+    /// them.
     ///
     /// # Safety
     /// As for `find`, with a table that is alive.
@@ -338,7 +344,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             }
             let next = table.next().load(Ordering::Acquire);
             if next == NOTHING || next == 0 {
-                // The last key was gone when this table was given up.
+                // The map was empty when this table was closed.
                 return Some(Found::Absent);
             }
             // SAFETY: the next table is published before a key moves there; the guard keeps it.
@@ -347,8 +353,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         None
     }
 
-    /// `find` for a reader that writers have outrun: whole tables were moved while it looked. The
-    /// trie knows. Without one, nothing is moved while this thread has the turn.
+    /// `find` for a reader during whose search writers have moved [`HOPS`] whole tables. It asks
+    /// the trie. Without a trie it takes the turn, during which nothing is moved.
     ///
     /// # Safety
     /// As for `find`.
@@ -362,7 +368,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         let at = self.table.load(Ordering::Acquire);
         let mut found = None;
         if at != 0 {
-            // SAFETY: the caller's promise. The chain of tables ends, as nobody makes another.
+            // SAFETY: the caller's promise. The chain of tables ends, because nobody makes another
+            // one meanwhile.
             found = unsafe { self.follow(Table::at(base, at), hash, key, usize::MAX) };
         }
         self.end_turn();
@@ -411,10 +418,10 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         })
     }
 
-    /// Looks into the buckets behind the home.
+    /// Searches the buckets behind the home.
     ///
     /// # Safety
-    /// As for `look`, which looked at the home.
+    /// As for `look`, which has read the home.
     #[inline(never)]
     unsafe fn look_behind(&self, table: Table, hash: u64, key: &[u8], words: Words) -> Look {
         let home = table.home(hash);
@@ -425,7 +432,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             };
             let mut hits = bucket.load().matches(tag_of(hash));
             while hits != 0 {
-                // Keys that are not at home lie at the back.
+                // Keys that are not at home lie in the last slots.
                 let slot = 31 - hits.leading_zeros();
                 let leaf = bucket.leaf(slot as usize);
                 // SAFETY: as in `look`.
@@ -436,8 +443,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             }
         }
         if SHARED {
-            // A key that was moved meanwhile is cleared behind its home, but not before MOVED was
-            // set. SAFETY: as above.
+            // The slot of a key that was moved meanwhile is cleared behind its home, but not before
+            // MOVED was set. SAFETY: as above.
             let moved = unsafe { table.bucket(home) }.is_none_or(|home| home.load().is_moved());
             if moved {
                 return Look::Moved;
@@ -452,9 +459,9 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// Adds a leaf whose key is not in the index.
     ///
     /// # Safety
-    /// `hash` is that of the leaf's key, the leaf is alive until it was removed or replaced.
-    /// Without `SHARED` nobody else uses the index. With it, the caller holds a guard, and is alone
-    /// with this key; it may not hold anything that `chunks` waits for.
+    /// `hash` is that of the leaf's key. The leaf is alive until it was removed or replaced.
+    /// Without `SHARED` nobody else uses the index. With it, the caller holds a guard, and no other
+    /// writer changes this key. The caller holds nothing that `chunks` waits for.
     #[inline]
     pub(crate) unsafe fn insert(&self, chunks: &mut impl Chunks, hash: u64, leaf: u32) {
         bucket::point();
@@ -479,8 +486,9 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// The table is too full: the numbers of keys that `step` is told must be out of date. With
-    /// exact ones, it is equal hashes, which no table helps against.
+    /// Notes that the table is too full. In a shared index, the numbers of keys that `step` gets
+    /// must be out of date. In an owned index they are exact, so hashes must be equal, against
+    /// which no table helps.
     #[cold]
     fn press(&self) {
         if SHARED {
@@ -489,7 +497,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Puts the leaf `new` in the place of `old`, which has the same key.
+    /// Replaces the leaf `old` by `new`, which has the same key.
     ///
     /// # Safety
     /// As for `insert`; `old` is in the index.
@@ -532,7 +540,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// A key without a table is replaced or removed; or there is a table by now.
+    /// Replaces or removes a key without a table; or returns the table, if there is one by now.
     #[cold]
     fn change_homeless(&self, removed: bool) -> u32 {
         self.wait_for_turn();
@@ -547,7 +555,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         at
     }
 
-    /// Whether `step` has anything to do.
+    /// Whether `step` has work to do.
     #[inline(always)]
     fn is_due(&self, len: usize) -> bool {
         len > self.high.load(Ordering::Relaxed) || len < self.low.load(Ordering::Relaxed)
@@ -580,8 +588,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// What the index takes of the arena, without what was given back and waits for a grace period.
-    /// All of it is there: nothing lies in other memory.
+    /// What the index takes of the arena, without blocks that were retired and wait for a grace
+    /// period. The index has no other memory.
     pub(crate) fn taken(&self) -> Taken {
         Taken {
             blocks: self.work.blocks.load(Ordering::Relaxed),
@@ -589,7 +597,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Only the one whose turn it is changes the account.
+    /// Sets the account. Only the thread whose turn it is does this.
     fn set_taken(&self, taken: Taken) {
         self.work.blocks.store(taken.blocks, Ordering::Relaxed);
         self.work.bytes.store(taken.bytes, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! A table of buckets: a block with a header and a directory, and the chunks that the directory
+//! Tables of buckets: a block with a header and a directory, and the chunks that the directory
 //! names.
 //!
-//! Header and directory lie in the arena like all else, so a table that readers may still look at
-//! is given back as a node is.
+//! Header and directory lie in the arena, too, so a table that readers may still read is retired as
+//! a node is.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,19 +15,21 @@ use sapwood_format::bucket::{
 };
 pub(super) use sapwood_format::bucket::{NOTHING, WINDOW};
 
-/// In a table that is not too full, hardly any key lies so far from home.
+/// The distance from home at which a key counts as too far: few keys lie there unless the table is
+/// too full.
 const FAR: u32 = 64;
-/// Buckets behind the last home.
+/// The number of buckets behind the last home.
 const SPARE: u32 = 7;
-/// More than fit into an arena.
+/// The greatest number of homes: more than fit into an arena.
 const HOMES_MAX: u32 = 1 << 28;
-/// More than a chunk, to align it.
+/// Bytes that a chunk's block has beyond the chunk, to align it.
 const SLACK: usize = LINE - UNIT;
-/// The most buckets of a chunk, as a shift: 32 KiB are mapped and cleared in some ten microseconds.
+/// The greatest number of buckets of a chunk, as a shift. 32 KiB are mapped and cleared in about
+/// ten microseconds.
 const SHIFT_MAX: u32 = 9;
 const SHIFT_MIN: u32 = 5;
 
-/// Bytes of the largest chunk: what a table that grows asks for.
+/// Bytes of the largest chunk, for which a table that grows asks.
 #[cfg(feature = "std")]
 pub(crate) const CHUNK_BYTES: usize = (LINE << SHIFT_MAX) + SLACK;
 
@@ -36,20 +38,20 @@ fn chunk_bytes(buckets: u32) -> usize {
     buckets as usize * LINE + SLACK
 }
 
-/// A table is full when this many of this many slots are taken.
+/// The share of slots that are taken in a full table, as numerator and denominator.
 const FULL: (usize, usize) = (75, 100);
 
-/// The keys that a table of this many homes is meant for.
+/// The number of keys for which a table of this number of homes is meant.
 pub(super) fn most_keys(homes: u32) -> usize {
     homes as usize * SLOTS * FULL.0 / FULL.1
 }
 
-/// The homes of a table that is meant for this many keys.
+/// The homes of a table that is meant for this number of keys.
 pub(super) fn homes_at_least(keys: usize) -> u32 {
     u32::try_from(keys * FULL.1 / (SLOTS * FULL.0) + 1).unwrap_or(HOMES_MAX)
 }
 
-/// With more keys than this, the first of them find no slot before long.
+/// The number of keys beyond which keys would soon find no slot.
 pub(super) fn urgent_keys(homes: u32) -> usize {
     most_keys(homes) + homes as usize / 2
 }
@@ -65,27 +67,27 @@ pub(super) fn grown(homes: u32) -> u32 {
     }
 }
 
-/// A table for this many keys, with as much room as one that has grown.
+/// The homes of a table for this number of keys, with as much room as one that has grown.
 pub(super) fn homes_for(keys: usize) -> u32 {
     grown(homes_at_least(keys))
 }
 
-/// What became of a leaf.
+/// The result of putting a leaf into a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Put {
     Done,
-    /// Done, but it lies so far from home that the table must be fuller than it should be.
+    /// The leaf has a slot, but so far from home that the table must be too full.
     Far,
-    /// Its home is in the next table.
+    /// The leaf's home was moved to the next table.
     Moved,
-    /// It found no slot, and nothing was changed.
+    /// The leaf found no slot, and nothing was changed.
     Full,
 }
 
-/// Instead of how far from home a leaf lies: nowhere.
+/// Stands for the distance of a leaf from home when it has no slot.
 const NOWHERE: u32 = u32::MAX;
 
-/// A table, as long as the arena lies at `base`.
+/// A table. It is valid as long as the arena lies at `base`.
 #[derive(Clone, Copy)]
 pub(super) struct Table {
     base: *mut u8,
@@ -94,7 +96,8 @@ pub(super) struct Table {
 
 impl Table {
     /// # Safety
-    /// `at` is a table of this arena, which stays where it is, and alive, while the result is used.
+    /// `at` is a table of this arena. The arena does not move and the table stays alive while the
+    /// result is used.
     #[inline(always)]
     pub(super) unsafe fn at(base: *mut u8, at: u32) -> Self {
         // SAFETY: the caller's promise.
@@ -131,7 +134,7 @@ impl Table {
     /// The table after this one.
     #[inline(always)]
     pub(super) fn next(&self) -> &AtomicU32 {
-        // SAFETY: the header is alive and 8-aligned; this word is only used as an atomic.
+        // SAFETY: the header is alive and 8-aligned; this word is accessed only as an atomic.
         unsafe { &*self.head.add(NEXT_AT).cast() }
     }
 
@@ -142,7 +145,7 @@ impl Table {
         unsafe { &*self.head.add(HEAD).cast::<AtomicU32>().add(chunk as usize) }
     }
 
-    /// How many chunks the table has when it is whole.
+    /// The number of chunks of the whole table.
     pub(super) fn chunks(&self) -> u32 {
         format::chunks(self.total(), self.shift())
     }
@@ -163,18 +166,19 @@ impl Table {
         chunk_bytes(self.buckets_of(chunk))
     }
 
-    /// The bucket that a hash is at home in. A larger hash is never at home further ahead.
+    /// The home of a hash. The home of a larger hash is never before it.
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> u32 {
         format::home(hash, self.homes())
     }
 
-    /// The least and the greatest hash that are at home in a bucket.
+    /// The least and the greatest hash with this home.
     pub(super) fn hashes(&self, home: u32) -> (u64, u64) {
         format::hashes(home, self.homes())
     }
 
-    /// The table to look a hash up in: this one, or the next if the chunk of its home is gone.
+    /// The table in which to look a hash up: this one, or the next one if the chunk of its home is
+    /// gone.
     ///
     /// # Safety
     /// As for `bucket`; this is the table where lookups begin.
@@ -184,9 +188,9 @@ impl Table {
         if next == 0 {
             return self;
         }
-        // During a move one lookup goes here and one there: taken without a jump, which the
-        // processor would guess wrong every other time. A chunk of a table where lookups begin is
-        // only gone if it was moved to the next one.
+        // During a move some lookups go to this table and some to the next. The choice takes no
+        // branch, because the processor would often mispredict it. A chunk of a table where lookups
+        // begin is gone only if it was moved to the next one.
         let chunk = self.chunk_of(self.home(hash));
         let gone = self.entry(chunk).load(Ordering::Acquire) == 0;
         let here = self.head.addr() - self.base.addr();
@@ -197,7 +201,7 @@ impl Table {
         }
     }
 
-    /// A bucket; `None` when its chunk is not there.
+    /// A bucket; `None` if its chunk is not there.
     ///
     /// # Safety
     /// The bucket is below `total`. In a shared index the caller keeps chunks from being freed.
@@ -205,11 +209,11 @@ impl Table {
     pub(super) unsafe fn bucket<'a>(&self, bucket: u32) -> Option<&'a Bucket> {
         // SAFETY: the caller's promise.
         let p = unsafe { self.line(bucket) };
-        // SAFETY: a chunk in the directory is alive, whole, and only used as atomics.
+        // SAFETY: a chunk in the directory is alive and whole, and is accessed only as atomics.
         (!p.is_null()).then(|| unsafe { &*p })
     }
 
-    /// Where a bucket is, or null.
+    /// A pointer to a bucket, or null if its chunk is not there.
     ///
     /// # Safety
     /// The bucket is below `total`.
@@ -221,18 +225,18 @@ impl Table {
             return core::ptr::null();
         }
         let at = format::chunk_at(entry) + format::place_of(bucket, shift);
-        // SAFETY: inside the chunk.
+        // SAFETY: the bucket is inside the chunk.
         unsafe { self.base.add(at).cast() }
     }
 
-    /// The end of the buckets that a key with this home may lie in.
+    /// The end of the buckets in which a key with this home may lie.
     #[inline(always)]
     pub(super) fn window(&self, home: u32) -> u32 {
         (home + WINDOW).min(self.total())
     }
 
-    /// Puts a leaf into the table. One that finds no slot is counted as spilled, or, in a table
-    /// that stands alone, is `Full`.
+    /// Puts a leaf into the table. A leaf that finds no slot is counted as spilled. In an index
+    /// that stands alone, the result is `Full` instead.
     ///
     /// # Safety
     /// As for `Index::insert`.
@@ -250,14 +254,14 @@ impl Table {
         }
         let free = words.free();
         if free != 0 {
-            // From the front, so that those from elsewhere are at the back.
+            // From the first slot on, so that keys of other homes are in the last slots.
             let slot = free.trailing_zeros() as usize;
             first.set_leaf(slot, leaf);
             words.set_tag(slot, tag_of(hash));
             first.unlock(words);
             return Put::Done;
         }
-        // SAFETY: locked, not moved, full.
+        // SAFETY: the home is locked, not moved, and full.
         let (mut words, far) = unsafe { self.put_behind::<SHARED>(home, words, hash, leaf) };
         if far == NOWHERE && !alone {
             words.spill();
@@ -272,8 +276,8 @@ impl Table {
         }
     }
 
-    /// Puts a leaf into a bucket behind its home, which is full; the home's new words, and how far
-    /// behind, or `NOWHERE`.
+    /// Puts a leaf into a bucket behind its home, which is full. Returns the home's new words and
+    /// the leaf's distance from it, or `NOWHERE`.
     ///
     /// # Safety
     /// The caller has locked the home, whose words these are, and it has not moved.
@@ -292,7 +296,7 @@ impl Table {
         };
         for at in home + 1..end {
             // SAFETY: below `total`. The home is locked and has not moved, so no bucket behind it
-            // has; far behind it there may be none yet.
+            // has moved. Far behind it there may be no chunk yet.
             let Some(bucket) = (unsafe { self.bucket(at) }) else {
                 break;
             };
@@ -315,7 +319,8 @@ impl Table {
         (words, NOWHERE)
     }
 
-    /// Takes a leaf out of the table, or puts another in its place; false when the home has moved.
+    /// Removes a leaf from the table, or replaces it by another; returns false if the home has
+    /// moved.
     ///
     /// # Safety
     /// As for `Index::remove` and `Index::replace`.
@@ -340,14 +345,14 @@ impl Table {
             first.change(&mut words, slot, new);
             first.unlock(words);
         } else {
-            // SAFETY: locked and not moved.
+            // SAFETY: the home is locked and has not moved.
             let words = unsafe { self.change_behind::<SHARED>(home, words, hash, old, new) };
             first.unlock_high(words);
         }
         true
     }
 
-    /// The same for a leaf that does not lie at home; the home's new words.
+    /// `change` for a leaf that does not lie at home; returns the home's new words.
     ///
     /// # Safety
     /// The caller has locked the home, whose words these are, and it has not moved.
@@ -399,10 +404,10 @@ fn slot_of(bucket: &Bucket, words: Words, tag: u8, leaf: u32) -> Option<usize> {
     None
 }
 
-/// What a table takes of the arena.
+/// The blocks that a table or an index takes of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Blocks.
+    /// Number of blocks.
     pub(crate) blocks: usize,
     /// Their bytes.
     pub(crate) bytes: usize,
@@ -420,13 +425,13 @@ impl Taken {
     }
 }
 
-/// Makes a table without chunks; the reference of its header.
+/// Makes a table without chunks; returns the reference of its header.
 pub(super) fn make(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<u32> {
     let total = homes + (homes / 2).min(SPARE);
     let shift = total.ilog2().saturating_sub(5).clamp(SHIFT_MIN, SHIFT_MAX);
     let bytes = head_bytes(format::chunks(total, shift));
     let r = chunks.alloc(bytes)?;
-    // SAFETY: a new block of this many bytes.
+    // SAFETY: the block is new and has this number of bytes.
     unsafe {
         let p = chunks.base().add(r.byte_offset());
         p.write_bytes(0, bytes);
@@ -438,10 +443,10 @@ pub(super) fn make(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> O
     Some(r.get())
 }
 
-/// Makes a table with all its chunks; the reference of its header.
+/// Makes a table with all its chunks; returns the reference of its header.
 pub(super) fn make_whole(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<u32> {
     let at = make(chunks, homes, taken)?;
-    // SAFETY: just made; nobody else knows of it.
+    // SAFETY: the table was made just now, and nobody else knows it.
     unsafe {
         for chunk in 0..Table::at(chunks.base(), at).chunks() {
             if make_chunk(chunks, at, chunk, taken).is_none() {
@@ -475,8 +480,8 @@ pub(super) unsafe fn make_chunk(
     let r = chunks.alloc(chunk_bytes(buckets))?;
     let base = chunks.base();
     let word = format::entry_of(r.get());
-    // SAFETY: the block has 56 bytes more than the buckets. The arena may have moved, the table not
-    // within it.
+    // SAFETY: the block has 56 bytes more than the buckets. The arena may have moved; the table's
+    // place in it is the same.
     unsafe {
         base.add(format::chunk_at(word))
             .write_bytes(0, buckets as usize * LINE);
@@ -487,10 +492,10 @@ pub(super) unsafe fn make_chunk(
     Some(())
 }
 
-/// Takes a chunk out of the directory and gives it back.
+/// Takes a chunk out of the directory and frees it.
 ///
 /// # Safety
-/// As for `make_chunk`; all keys that are at home in the chunk were moved.
+/// As for `make_chunk`; all keys with homes in the chunk were moved.
 pub(super) unsafe fn free_chunk(
     chunks: &mut impl Chunks,
     table: u32,
@@ -513,8 +518,8 @@ pub(super) unsafe fn free_chunk(
 /// Calls `each` with the blocks of a table and their bytes: its chunks, and then its header.
 ///
 /// # Safety
-/// `table` is a table of the arena at `base`, alive until `each` got its header, and nobody changes
-/// its directory.
+/// `table` is a table of the arena at `base`. It is alive until `each` gets its header, and nobody
+/// changes its directory.
 unsafe fn each_block(base: *mut u8, table: u32, mut each: impl FnMut(Ref, usize)) {
     // SAFETY: the caller's promise.
     let t = unsafe { Table::at(base, table) };
@@ -530,12 +535,13 @@ unsafe fn each_block(base: *mut u8, table: u32, mut each: impl FnMut(Ref, usize)
     }
 }
 
-/// Gives a table back, chunks and all. They stay in its directory, for those who are still looking.
+/// Frees a table and its chunks. The chunks stay in its directory, for readers that still search
+/// it.
 ///
 /// # Safety
-/// Nobody who begins to look now gets to the table.
+/// A lookup that begins now does not reach the table.
 pub(super) unsafe fn free(chunks: &mut impl Chunks, table: u32, taken: &mut Taken) {
-    // SAFETY: the caller's promise. Nothing is allocated meanwhile, so the table stays where it is.
+    // SAFETY: the caller's promise. Nothing is allocated meanwhile, so the table does not move.
     unsafe {
         each_block(chunks.base(), table, |block, bytes| {
             taken.remove(bytes);
@@ -544,7 +550,7 @@ pub(super) unsafe fn free(chunks: &mut impl Chunks, table: u32, taken: &mut Take
     }
 }
 
-/// What the blocks of a table take together.
+/// The sum of the blocks of a table.
 ///
 /// # Safety
 /// `table` is a table of the arena at `base`, and nobody changes its directory.

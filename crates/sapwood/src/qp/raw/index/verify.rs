@@ -1,4 +1,4 @@
-//! Every invariant of an index, walked.
+//! The check of every invariant of an index, by a walk over it.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -13,22 +13,22 @@ use super::{Index, Taken};
 use crate::qp::raw::leaf::Value;
 use sapwood_format::bucket::Home;
 
-/// What a walk met.
+/// The counts of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Keys that have a slot.
+    /// Number of keys that have a slot.
     pub(crate) keys: usize,
-    /// Those of them that do not lie at home.
+    /// Number of keys that have a slot, but not at home.
     pub(crate) displaced: usize,
-    /// Keys that have none.
+    /// Number of keys without a slot.
     pub(crate) spilled: usize,
-    /// Buckets whose misses always ask the trie.
+    /// Number of buckets whose misses always ask the trie.
     pub(crate) sticky: usize,
-    /// Homes of all tables in use.
+    /// Number of homes of all tables in use.
     pub(crate) homes: usize,
 }
 
-/// The homes of a table that a third one follows, from the first on, whose keys were moved there.
+/// The number of homes, from the first on, whose keys were moved from a table to the third one.
 /// Chunks that are not there have no keys.
 ///
 /// # Safety
@@ -40,8 +40,8 @@ unsafe fn moved_of(t: Table) -> u32 {
 }
 
 impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
-    /// Checks that the index holds just these leaves, each once or counted as spilled, and that all
-    /// of its counts and accounts are right.
+    /// Checks that the index has exactly these leaves, each once or counted as spilled, and that
+    /// all of its counts and accounts are right.
     ///
     /// # Safety
     /// Nobody else uses the index, the arena lies at `base`, and the leaves are alive.
@@ -69,9 +69,9 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             let mut taken = table::taken_by(base, at);
             let mut next = tables[0].next().load(Ordering::Relaxed);
             if next == NOTHING {
-                return Err("a table in use was given up".into());
+                return Err("a table in use was closed".into());
             }
-            // How many homes of each table were moved on.
+            // The number of homes of each table that were moved on.
             let mut moved = vec![0];
             while next != 0 {
                 if tables.len() == if self.alone { 3 } else { 2 } {
@@ -131,7 +131,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         self.homeless.load(Ordering::Relaxed) as usize
     }
 
-    /// Checks where the leaves of a table lie, from bucket `from` on; the leaves.
+    /// Checks the slots of the leaves of a table, from bucket `from` on; returns the leaves.
     ///
     /// # Safety
     /// As for `verify`.
@@ -172,7 +172,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         Ok(leaves)
     }
 
-    /// Compares a table's counts with what they should be; how many are not known any more.
+    /// Compares a table's counts with its leaves; returns the number of buckets whose misses always
+    /// ask the trie.
     ///
     /// # Safety
     /// As for `verify`.
@@ -187,7 +188,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         for b in 0..t.total() {
             // SAFETY: below `total`.
             let Some(bucket) = (unsafe { t.bucket(b) }) else {
-                // A table that keys are moved to has the chunks that they need.
+                // A table to which keys are moved has the chunks that they need.
                 if b < moved || number > 0 {
                     continue;
                 }

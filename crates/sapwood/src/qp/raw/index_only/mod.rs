@@ -1,17 +1,18 @@
-//! A map that has only the point index: leaves, and tables that name them.
+//! Maps that have only the point index: leaves, and tables that name them.
 //!
-//! Readers look keys up as beside a trie ([`index`](super::index)). The index demands that a writer
-//! is alone with its key. In a trie the lock of a branch sees to that; here it is one of some
-//! dozens of *stripes*, chosen by the hash of the key. Under the stripe the writer looks the key up
-//! once more, and what it finds stays true until it releases the stripe. So each change has one
-//! moment: the store that puts a leaf into its slot, puts it over another leaf, or clears its tag.
+//! Readers look keys up as beside a trie ([`index`](super::index)). The index requires that only
+//! one writer at a time changes a key. In a trie the lock of a branch ensures this. Here it is the
+//! lock of one of some dozens of *stripes*, which the hash of the key chooses. Under the stripe the
+//! writer looks the key up once more, and the answer holds until it releases the stripe. So each
+//! change takes effect with one store, which puts a leaf into its slot, replaces another leaf, or
+//! clears its tag.
 //!
 //! Locks are taken in this order: shard, stripe, the index's turn, buckets. A thread that holds all
-//! shards needs no stripe. The user's code (tests of values) runs under a shard's lock alone: when
-//! the writer then holds the stripe and finds another leaf than the one tested, it tests again.
+//! shards needs no stripe. The user's code (tests of values) runs under a shard's lock only. If the
+//! writer, once it holds the stripe, finds another leaf than the tested one, it tests again.
 //!
-//! The index publishes a leaf only when it has a slot for it
-//! ([`insert_alone`](super::index::Index::insert_alone)); when it refuses, the writer frees the
+//! The index publishes a leaf only if it has a slot for it
+//! ([`insert_alone`](super::index::Index::insert_alone)). If it has none, the writer frees the
 //! leaf.
 //!
 //! | file | what it is |
@@ -38,10 +39,10 @@ use super::writers::shard::Counts;
 use super::writers::writer_pool::WriterPool;
 use crate::sync;
 
-/// Stripes for each shard.
+/// The number of stripes for each shard.
 const STRIPES: usize = 8;
 
-/// See the module.
+/// A map that has only the point index: see the module.
 pub struct IndexOnly<V: ?Sized + Value> {
     writers: WriterPool,
     index: Index<V, true>,
@@ -49,11 +50,11 @@ pub struct IndexOnly<V: ?Sized + Value> {
     stripes: Box<[CachePadded<sync::AtomicU32>]>,
 }
 
-// SAFETY: the map owns its values; `&V` goes to other threads (Sync), and who reclaims drops
-// (Send).
+// SAFETY: the map owns its values; `&V` goes to other threads (Sync), and the thread that reclaims
+// drops values (Send).
 unsafe impl<V: ?Sized + Value + Send + Sync> Send for IndexOnly<V> {}
-// SAFETY: as above. Leaves are not changed once they are published, and the index by its own
-// protocol only.
+// SAFETY: as above. Leaves do not change once they are published, and the index changes only by its
+// protocol.
 unsafe impl<V: ?Sized + Value + Send + Sync> Sync for IndexOnly<V> {}
 
 impl<V: ?Sized + Value> IndexOnly<V> {
@@ -75,13 +76,13 @@ impl<V: ?Sized + Value> IndexOnly<V> {
         }
     }
 
-    /// Waits until this thread is alone with the keys of a stripe: that of the hash.
+    /// Locks the stripe of a hash.
     #[inline]
-    fn lock(&self, hash: u64, met: &mut LockContention) -> Stripe<'_> {
+    fn lock(&self, hash: u64, contention: &mut LockContention) -> Stripe<'_> {
         // The tag comes from the lowest bits, the home from the highest.
         let word = &*self.stripes[(hash >> 8) as usize & (self.stripes.len() - 1)];
         // A stripe is never obsolete.
-        while self.parking.acquire(word, met).is_none() {}
+        while self.parking.acquire(word, contention).is_none() {}
         Stripe {
             parking: &self.parking,
             word,
@@ -91,7 +92,7 @@ impl<V: ?Sized + Value> IndexOnly<V> {
     /// The leaf of a key.
     ///
     /// # Safety
-    /// This thread holds a guard for as long as it uses the leaf; the hash is the key's.
+    /// This thread holds a guard as long as it uses the leaf; the hash is the key's.
     #[inline]
     unsafe fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<u32> {
         // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! An index alone as one of the structures that many writers change.
+//! The index without a trie as one of the structures that many writers change.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::qp::raw::writers::ops::{Operations, Structure};
 use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
-// SAFETY: the index names leaves that are linked: it is what links them.
+// SAFETY: the index names only linked leaves, because a leaf is linked by being in the index.
 unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
     /// The upper half of a hash.
     type Place = u32;
@@ -37,9 +37,9 @@ unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
         }
     }
 
-    fn some_keys(&self, _: Guard<'_>, from: Option<u32>) -> (Vec<Vec<u8>>, Option<u32>) {
+    fn next_keys(&self, _: Guard<'_>, from: Option<u32>) -> (Vec<Vec<u8>>, Option<u32>) {
         let mut leaves = Together::new();
-        // SAFETY: the guard is held, also while the keys are copied.
+        // SAFETY: the guard is held until the keys were copied.
         unsafe {
             let from = from.unwrap_or_default();
             let next = (self.index).leaves_from(self.depot.base(), from, &mut leaves);
@@ -57,14 +57,15 @@ unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
     }
 
     fn empty(&self) -> bool {
-        // A caller may hold back a writer that waits for room: it does not wait for that writer.
+        // The caller may hold a guard that keeps a writer waiting for room, so this does not wait
+        // for writers.
         let Some(mut shards) = self.try_all_shards() else {
             return false;
         };
         if self.is_vacant() && self.index.taken().bytes > 0 {
             let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
-            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are
-            // told is right anyhow.
+            // SAFETY: all shards are held, so nobody writes; there is no entry, so any answer of
+            // the index is right.
             unsafe { self.index.clear(&mut blocks) };
         }
         self.is_vacant()
@@ -79,13 +80,13 @@ unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
     }
 }
 
-/// Where a walk stands.
+/// A walk over the entries, in no order.
 pub(crate) struct Walk<'g, V: ?Sized + Value> {
     map: &'g IndexOnly<V>,
     guard: Guard<'g>,
-    /// The hashes that are next; `None`: the end.
+    /// The hashes that come next; `None` at the end.
     from: Option<u32>,
-    /// Those that are given next, from the back.
+    /// The leaves that were read, of which the last one comes next.
     ready: Together,
 }
 
@@ -111,7 +112,7 @@ impl<'g, V: ?Sized + Value> Walk<'g, V> {
         }
     }
 
-    /// The place behind the entries that were read; `None`: the end.
+    /// The place behind the entries that were read; `None` at the end.
     pub(crate) fn place(&self) -> Option<u32> {
         self.from
     }

@@ -1,4 +1,4 @@
-//! Every invariant of a map that has only the index, checked while no writer is at work.
+//! The check of every invariant of a map that has only the index, while no writer is at work.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -13,7 +13,7 @@ use crate::qp::raw::writers::writer_pool::WriterPool;
 use crate::sync::{self, Ordering};
 
 impl<V: ?Sized + Value> IndexOnly<V> {
-    /// Walks everything; waits for writers that are at work, and holds back those that come.
+    /// Walks the whole map. It waits for changes under way; new writers wait meanwhile.
     pub(super) fn verify_all(&self) -> Result<(), String> {
         let shards = self.all_shards();
         let idle = |stripe: &sync::AtomicU32| lock::is_idle(stripe.load(Ordering::Relaxed));
@@ -31,7 +31,7 @@ impl<V: ?Sized + Value> IndexOnly<V> {
         let mut keys = BTreeSet::new();
         let mut bytes = 0;
         for leaf in &leaves {
-            // SAFETY: what the index names is alive.
+            // SAFETY: leaves that the index names are alive.
             let key = unsafe { LeafOf::<V>::key(self.pointer(*leaf)) };
             // SAFETY: as above.
             bytes += unsafe { LeafOf::<V>::block(self.pointer(*leaf)) };

@@ -1,4 +1,4 @@
-//! Changes of a map that has only the index. See the folder for the protocol.
+//! Changes of a map that has only the index. The parent module describes the protocol.
 
 use sapwood_arena::ArenaFull;
 use sapwood_qsbr::GarbageLimit;
@@ -19,11 +19,11 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
         key: &[u8],
         value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Done<V::New<'a>> {
         let hash = self.index.hash(key);
-        // SAFETY: the guard is held throughout; the index is changed under the stripe, with what
-        // was found there.
+        // SAFETY: the guard is held throughout; the index is changed under the stripe, with the
+        // leaf that was found under it.
         unsafe {
             loop {
                 let mut passed = None;
@@ -36,13 +36,13 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
                     }
                     passed = Some(leaf);
                 }
-                let _stripe = self.lock(hash, met);
+                let _stripe = self.lock(hash, contention);
                 let found = self.find_hashed(hash, key);
                 return match (&*mode, found) {
                     (Mode::New, Some(leaf)) => Done::Exists(leaf, value),
                     (Mode::Replace, None) => Done::Absent(value),
                     (Mode::If(_), _) if found != passed => {
-                        met.locks += 1;
+                        contention.locks += 1;
                         continue;
                     }
                     (_, Some(old)) => self.replace(held, hash, key, value, old),
@@ -57,7 +57,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
         held: &mut Held<'_>,
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack> {
         let hash = self.index.hash(key);
         // SAFETY: as in `write`.
@@ -71,10 +71,10 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
                         return Ok(None);
                     }
                 }
-                let _stripe = self.lock(hash, met);
+                let _stripe = self.lock(hash, contention);
                 let found = self.find_hashed(hash, key);
                 if test.is_some() && found != passed {
-                    met.locks += 1;
+                    contention.locks += 1;
                     continue;
                 }
                 if let Some(leaf) = found {
@@ -96,10 +96,10 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
 }
 
 impl<V: ?Sized + Value> IndexOnly<V> {
-    /// Reserves room for the garbage that the leaf of a key becomes.
+    /// Reserves room for the leaf of a key, which becomes garbage.
     ///
     /// # Safety
-    /// The leaf was met under the guard.
+    /// The leaf was found under the guard.
     #[inline]
     unsafe fn reserve_leaf(
         &self,
@@ -130,7 +130,7 @@ impl<V: ?Sized + Value> IndexOnly<V> {
         }
         match self.make_leaf::<V>(&mut held.inner, key, value) {
             Ok(new) => {
-                // SAFETY: the caller's promise: the stripe makes us alone with the key.
+                // SAFETY: the caller's promise: under the stripe nobody else changes the key.
                 unsafe { self.index.replace(self.depot.base(), hash, old, new) };
                 Done::Replaced(old)
             }
@@ -161,8 +161,8 @@ impl<V: ?Sized + Value> IndexOnly<V> {
         };
         let mut blocks = Blocks::new(&self.depot, &mut held.inner);
         let len = || self.len();
-        // SAFETY: as in `replace`. A stripe's holder waits for whose turn it is; those wait for
-        // buckets and memory only.
+        // SAFETY: as in `replace`. The holder of a stripe may wait for the holder of the turn,
+        // which waits only for buckets and memory.
         if unsafe { (self.index).insert_alone(&mut blocks, hash, leaf, len) } {
             return Done::Inserted(leaf);
         }

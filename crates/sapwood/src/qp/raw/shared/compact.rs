@@ -1,10 +1,10 @@
-//! Compaction beside writers: branches and clusters are copied into other memory in key order, a
-//! bounded number at a time, and the memory that they leave is swept. Leaves stay where they are,
-//! as readers may hold references to values.
+//! Compaction beside writers. Each step copies a bounded number of branches and clusters into other
+//! memory in key order, and the memory that they leave is swept. Leaves do not move, because
+//! readers may hold references to values.
 //!
-//! The other memory lies above all that is in use, and what is left becomes one piece; or, when
-//! earlier compactions left enough that is free, it is that: else the map would take more address
-//! space each time.
+//! The other memory lies above all memory in use, so the memory that nodes leave becomes one piece.
+//! If earlier compactions left enough free memory, nodes move there instead, so that the map does
+//! not take more address space each time.
 
 use alloc::vec::Vec;
 use std::collections::HashSet;
@@ -23,31 +23,32 @@ use crate::qp::raw::writers::ops::Lack;
 use crate::qp::raw::writers::shard::Held;
 use crate::sync;
 
-/// Ends of ways that are looked at for each node that may be moved: they hang in branches that were
-/// moved already.
+/// The number of ends of paths that a step reads for each node that it may move. Ends whose
+/// branches were moved already count only here.
 const LOOKS: usize = 8;
-/// Bytes of a page, as the arena gives them back.
+/// Bytes of a page, the unit in which the arena returns memory to the system.
 const PAGE: usize = 4096;
-/// Units of 8 bytes that are swept for each branch that might have been moved.
+/// Units of 8 bytes that a step sweeps for each branch that it might have moved.
 const SWEEP: usize = 64;
 
-/// How far a compaction has come.
+/// The state of a compaction.
 #[derive(Default)]
 pub(crate) enum Compaction {
-    /// The next step begins one.
+    /// No compaction is under way; the next step begins one.
     #[default]
     Idle,
-    /// Branches on the ways to keys before this one were moved.
+    /// Branches are being moved; those on the paths of keys before this one were moved.
     Moving(Vec<u8>),
-    /// All were moved; what they left is given back. This many pages are still to be looked at.
+    /// All branches were moved, and the memory that they left is being freed. This number of pages
+    /// is still to be swept.
     Sweeping(usize),
 }
 
-/// Which branches are to be moved yet.
+/// The nodes that are still to be moved.
 enum Left {
-    /// Those below the limit that the depot knows.
+    /// Nodes below the limit that the depot knows.
     Below,
-    /// All but these, which a step has made or an earlier one has passed.
+    /// All nodes but these, which this step has made or earlier steps have passed.
     AllBut(HashSet<u32>),
 }
 
@@ -67,7 +68,7 @@ impl Left {
 }
 
 impl<V: ?Sized + Value> Trie<V> {
-    /// One step: moves up to `budget` branches, or sweeps. Whether there is more to do.
+    /// One step: moves up to `budget` branches, or sweeps; returns whether there is more to do.
     ///
     /// # Safety
     /// This thread holds a guard of the domain.
@@ -96,7 +97,8 @@ impl<V: ?Sized + Value> Trie<V> {
                 Err(limit @ Lack::Garbage(_)) => return Err(limit),
                 Ok(None) | Err(Lack::Memory(_)) => {}
             }
-            // Without room for more, what was moved so far has left some.
+            // All branches were moved, or there is no memory to move more. The memory that they
+            // left is swept next.
             let pages = self.depot.arena(|arena| arena.frontier() / PAGE);
             *state = Compaction::Sweeping(pages);
             return next.map(|_| true);
@@ -104,7 +106,7 @@ impl<V: ?Sized + Value> Trie<V> {
         let units = budget.saturating_mul(SWEEP).clamp(PAGE / 8, 1 << 24);
         let step = self.depot.arena(|arena| {
             let step = arena.evacuation_step(Area::Nodes, units as u32);
-            // Leaves do not move, but what many of them have left is whole pages.
+            // Leaves do not move, but removed leaves may have left whole pages.
             arena.release_free(units * 8 / PAGE);
             step
         });
@@ -120,8 +122,8 @@ impl<V: ?Sized + Value> Trie<V> {
         Ok(!matches!(*state, Compaction::Idle))
     }
 
-    /// From now on new branches lie above all old ones, or in what is free in long runs. Writers
-    /// wait for a moment.
+    /// Begins a compaction, unless the arena's mode forbids it: from now on, new branches lie above
+    /// all old ones, or in long runs of free memory. Writers wait for a moment.
     fn begin_compaction(&self) -> bool {
         let mut shards = self.all_shards();
         for held in &mut shards {
@@ -142,12 +144,12 @@ impl<V: ?Sized + Value> Trie<V> {
         limit.is_some()
     }
 
-    /// What is to be moved, by a step that begins with the cursor's leaf.
+    /// The nodes that a step which begins with the cursor's leaf is to move.
     fn left(&self, cursor: &Cursor, first: bool) -> Left {
         if !self.depot.is_filling() {
             return Left::Below;
         }
-        // An earlier step has passed those below which there is a leaf before this one.
+        // Earlier steps have passed the branches of this path that are also above an earlier leaf.
         let mut passed = HashSet::new();
         if !first {
             let last = cursor.stack.iter().rposition(|frame| frame.index > 0);
@@ -157,8 +159,8 @@ impl<V: ?Sized + Value> Trie<V> {
         Left::AllBut(passed)
     }
 
-    /// Moves branches on the ways to the keys from `from` on. The key to go on from, unless that
-    /// was the last. It stops early where garbage reaches its limit.
+    /// Moves branches on the paths of the keys from `from` on; returns the key to go on from,
+    /// unless the last key was reached. It stops early if garbage reaches its limit.
     ///
     /// # Safety
     /// This thread holds a guard.
@@ -173,7 +175,7 @@ impl<V: ?Sized + Value> Trie<V> {
         let mut from = from.to_vec();
         let mut left = None;
         'anew: loop {
-            // SAFETY: the caller's promise; leaves and branches that the cursor meets are not freed
+            // SAFETY: the caller's promise; leaves and branches that the cursor finds are not freed
             // meanwhile.
             let view = unsafe { self.view() };
             let mut cursor = Cursor::new();
@@ -191,13 +193,13 @@ impl<V: ?Sized + Value> Trie<V> {
                 for depth in 0..=cursor.stack.len() {
                     let cell = cursor.stack.get(depth).map_or(cursor.end(), |f| f.cell);
                     if cell & LEAF == 0 && left.has(&self.depot, cell) {
-                        // SAFETY: the node was met in that slot.
+                        // SAFETY: the node was found in that slot.
                         let new = match unsafe { self.relocate(held, slot, cell) } {
                             Err(Lack::Garbage(_)) if moved > 0 => return Ok(Some(key.to_vec())),
                             done => done?,
                         };
                         let Some(new) = new else {
-                            // Somebody changed something on this way.
+                            // Another writer has changed this path.
                             from = key.to_vec();
                             continue 'anew;
                         };
@@ -220,31 +222,38 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Copies the branch or cluster `cell` of a slot to new memory; `None` when it is not there any
+    /// Copies the branch or cluster `cell` of a slot to new memory; `None` if it is not there any
     /// more.
     ///
     /// # Safety
-    /// This thread holds a guard, under which it met the node in the slot.
+    /// This thread holds a guard, under which it found the node in the slot.
     unsafe fn relocate(
         &self,
         held: &mut Held<'_>,
         slot: Slot,
         cell: u32,
     ) -> Result<Option<u32>, Lack> {
-        let mut met = LockContention::default();
-        // SAFETY: the node is not freed under the guard; the new one is ours until it is stored.
+        let mut contention = LockContention::default();
+        // SAFETY: the node is not freed under the guard; nobody else knows the new one until it is
+        // stored.
         unsafe {
             let h = lock::plain(self.branch(cell).h);
             let (size, kind) = block_of(cell, h);
             held.inner.reserve(size)?;
             let r = held.inner.alloc(&self.depot, size, kind, Area::Nodes)?;
             let new = branch_cell(r) | cell & KIND;
-            // The cells of a branch change under its own lock, those of a cluster under the slot's.
+            // The cells of a branch change under its own lock, those of a cluster under its slot's
+            // lock.
             let is_branch = cell & KIND == 0;
             let copy = || parts::copy_whole(self.pointer(cell), h, size, self.pointer(new), 0);
             let mut moved = false;
-            if !is_branch || self.parking.acquire(self.word_of(cell), &mut met).is_some() {
-                moved = self.lock_slot(slot, cell, &mut met);
+            if !is_branch
+                || self
+                    .parking
+                    .acquire(self.word_of(cell), &mut contention)
+                    .is_some()
+            {
+                moved = self.lock_slot(slot, cell, &mut contention);
                 if moved {
                     copy();
                     held.begin();

@@ -1,35 +1,34 @@
 //! A trie that many writers change at once.
 //!
-//! Branches are locked one by one ([`lock`](super::writers::lock)), and only those that a change
-//! replaces or whose cells it sets; readers look at no lock. The protocol is ROWEX (Leis,
-//! Scheibner, Kemper, Neumann, "The ART of practical synchronization", 2016), but for the order of
-//! the locks: child before parent. The one that is replaced is copied under its own lock alone; its
-//! parent, which more writers want, is locked for the time of one store.
+//! A change locks only the branches that it replaces or whose cells it sets, each by itself
+//! ([`lock`](super::writers::lock)). Readers ignore locks. The protocol is ROWEX (Leis, Scheibner,
+//! Kemper, Neumann, "The ART of practical synchronization", 2016), but for the order of the locks:
+//! child before parent. A branch that is replaced is copied under its own lock only. Its parent,
+//! which more writers want, is locked for the time of one store.
 //!
-//! - All bytes of a published branch but its cells and its lock bits are constant. Another child
-//!   means another branch, built beside the old one and put into its place with one store; the old
-//!   one is then obsolete for ever, frozen as it was, and freed after a grace period.
-//! - Of a published cluster only cells change: a leaf makes place for another one of the same key.
-//!   A cluster has no lock: whoever copies it, or sets a cell in it, holds the lock of the slot
-//!   that it hangs in, and has seen it there. Another leaf means another cluster. A full one is
-//!   made two first, as a change of its own.
-//! - What a branch says of the keys below it (they agree up to its offset) holds for as long as
-//!   anybody can read it. So a writer that went down without a lock need only find that the cell
-//!   that it wants to set still holds what it saw there, in a branch that is not obsolete; else it
-//!   begins anew.
+//! - All bytes of a published branch but its cells and its lock bits are constant. A branch with
+//!   other children is built beside the old one, and replaces it with one store. The old branch is
+//!   obsolete from then on: it does not change any more, and is freed after a grace period.
+//! - In a published cluster only cells change: a leaf is replaced by another one of the same key. A
+//!   cluster has no lock of its own. A writer that copies it, or sets a cell in it, holds the lock
+//!   of the slot that names the cluster, and has seen it there. A leaf is added or removed by a
+//!   copy of the cluster. A full cluster is split in two first, as a change of its own.
+//! - All keys below a branch agree up to its offset, and this holds as long as anybody can read the
+//!   branch. So a writer descends without locks. It then checks that the cell that it wants to set
+//!   still holds what it saw, in a branch that is not obsolete. Otherwise it begins anew.
 //!
-//! What all writers have in common, and each for itself, is in [`writers`](super::writers).
+//! The memory and the counts of writers are in [`writers`](super::writers).
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`ops`] | the trie as one of the structures that many writers change |
 //! | [`trie`] | root and slots |
 //! | [`write`] | the changes |
-//! | [`swap`] | what they have in common: blocks, and the store that publishes them |
-//! | [`points`] | the point index, in step with them |
+//! | [`swap`] | the parts of all changes: blocks, and the store that publishes them |
+//! | [`points`] | the updates of the point index |
 //! | [`walk`] | ordered walks beside writers |
 //! | [`compact`] | compaction beside writers |
-//! | [`verify`] | all of it checked |
+//! | [`verify`] | the check of every invariant |
 
 mod compact;
 mod ops;

@@ -1,4 +1,5 @@
-//! A trie as one of the structures that many writers change, and what only a trie can do.
+//! The trie as one of the structures that many writers change, and the methods that only a trie
+//! has.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,10 +19,10 @@ use crate::qp::raw::writers::ops::{Lack, Structure};
 use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
-/// How many keys a walk gives at once.
-const SOME: usize = 64;
+/// The number of keys that a step of a walk returns.
+const KEYS_AT_ONCE: usize = 64;
 
-// SAFETY: a walk from the root, under a guard, meets leaves that are linked; so does the index,
+// SAFETY: under a guard, a walk from the root finds leaves that are linked, and so does the index,
 // which holds a leaf until it is unlinked.
 unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
     /// The key before the next one.
@@ -59,14 +60,17 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
         }
     }
 
-    fn some_keys(
+    fn next_keys(
         &self,
         guard: Guard<'_>,
         from: Option<Vec<u8>>,
     ) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         let low = from.map_or(Bound::Unbounded, Bound::Excluded);
         let walk = Walk::new(self.guarded_view(guard), low, Bound::Unbounded);
-        let keys: Vec<_> = walk.take(SOME).map(|(key, _)| key.to_vec()).collect();
+        let keys: Vec<_> = walk
+            .take(KEYS_AT_ONCE)
+            .map(|(key, _)| key.to_vec())
+            .collect();
         let next = keys.last().cloned();
         (keys, next)
     }
@@ -87,8 +91,8 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
         let mut shards = self.all_shards();
         if self.is_vacant() {
             let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
-            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are
-            // told is right anyhow.
+            // SAFETY: all shards are held, so nobody writes; there is no entry, so any answer of
+            // the index is right.
             unsafe { index.clear(&mut blocks) };
         }
         self.is_vacant()
@@ -104,15 +108,18 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
 }
 
 impl<V: ?Sized + Value> Trie<V> {
-    /// What readers see now.
+    /// A view of the trie as it is now.
     #[inline(always)]
     pub(crate) fn guarded_view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V, Live> {
-        debug_assert!(guard.belongs_to(self.domain()), "the view has asked");
+        debug_assert!(
+            guard.belongs_to(self.domain()),
+            "the view checked the guard's domain"
+        );
         // SAFETY: the guard, of the trie's domain, is held for 'g.
         unsafe { self.view() }
     }
 
-    /// One step of a compaction; whether there is more to do.
+    /// One step of a compaction; returns whether there is more to do.
     pub(crate) fn compact(&self, _: Guard<'_>, budget: usize) -> Result<bool, Lack> {
         let mut values = Vec::new();
         // SAFETY: the guard is held.

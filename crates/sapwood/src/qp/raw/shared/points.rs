@@ -1,10 +1,10 @@
 //! The point index of a shared trie.
 //!
-//! The index and the trie change one after the other, under the locks of the branches: a new leaf
-//! goes into the index first and then into the trie, an old one leaves the trie first and then the
-//! index. Lookups believe the index, so a writer that refuses (the key is there already, or is not
-//! there) answers only when both say the same: else it would speak of a change that lookups do not
-//! see yet.
+//! The index and the trie change one after the other, under the locks of branches. A new leaf is
+//! added to the index first and then to the trie. An old leaf is removed from the trie first and
+//! then from the index. Lookups follow the index. So a writer that does nothing, as the key is
+//! there already or is absent, answers only when both agree. Otherwise its answer would depend on a
+//! change that lookups do not see yet.
 
 use super::trie::Trie;
 use crate::qp::raw::index::Found;
@@ -13,13 +13,13 @@ use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::qp::raw::writers::writer_pool::Blocks;
 
 impl<V: ?Sized + Value> Trie<V> {
-    /// The hash of a key, when there is an index.
+    /// The hash of a key, if there is an index.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.index.as_ref().map_or(0, |index| index.hash(key))
     }
 
-    /// Whether the index says of a key what the trie said: this leaf, or none.
+    /// Whether the index has the same answer for a key as the trie: this leaf, or none.
     ///
     /// # Safety
     /// This thread holds a guard; the hash is the key's.
@@ -44,13 +44,13 @@ impl<V: ?Sized + Value> Trie<V> {
     pub(crate) unsafe fn index_insert(&self, held: &mut Held<'_>, hash: u64, leaf: u32) {
         if let Some(index) = &self.index {
             let mut blocks = Blocks::new(&self.depot, &mut held.inner);
-            // SAFETY: the caller's promise: changes of one key come one after the other, as they
-            // need that lock.
+            // SAFETY: the caller's promise: changes of one key come one after the other, because
+            // they need that lock.
             unsafe { index.insert(&mut blocks, hash, leaf) };
         }
     }
 
-    /// Puts a leaf in another one's place.
+    /// Replaces a leaf by another one of the same key.
     ///
     /// # Safety
     /// As for `index_insert`; the old leaf was linked in that slot.
@@ -74,7 +74,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Lets the index grow or shrink by a step, when it is time.
+    /// Lets the index grow or shrink by a step, if it is time.
     ///
     /// # Safety
     /// This thread holds a guard, and no lock of a branch.
@@ -92,7 +92,7 @@ impl<V: ?Sized + Value> Trie<V> {
     pub(crate) fn fill_index(&self, len: usize) {
         let Some(index) = &self.index else { return };
         let mut held = self.shard();
-        // SAFETY: the trie is new: nobody else has it.
+        // SAFETY: the trie is new, and nobody else has it.
         unsafe {
             let mut blocks = Blocks::new(&self.depot, &mut held.inner);
             index.reserve(&mut blocks, len);

@@ -1,5 +1,5 @@
-//! What all changes of a shared trie have in common: blocks that nobody knows yet, and the one
-//! store that publishes them, under the locks that it takes.
+//! The parts of all changes of a shared trie: blocks that nobody else knows yet, and the one store
+//! that publishes them under locks.
 
 use sapwood_arena::{Area, ArenaFull, Kind};
 use smallvec::SmallVec;
@@ -14,10 +14,10 @@ use crate::qp::raw::writers::shard::Held;
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, capacity_for};
 
-/// One attempt.
+/// The result of one attempt to change the trie.
 pub(super) enum Tried {
     Done,
-    /// Something changed on the way, or there is room now: begin anew.
+    /// The path has changed, or there is room now: the change begins anew.
     Again,
     Full,
     NoMemory(ArenaFull),
@@ -30,7 +30,7 @@ pub(super) struct New {
     pub(super) hash: u64,
 }
 
-/// What a change does to the entries: it adds a leaf, takes one out, or neither.
+/// The effect of a change on the entries: it adds a leaf, removes one, or neither.
 #[derive(Clone, Copy)]
 pub(super) enum Counts {
     More(New),
@@ -70,7 +70,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for a branch, or for a cluster with this many slots.
+    /// Allocates a block for a branch, or for a cluster with this number of slots.
     pub(super) fn block_for(
         &self,
         held: &mut Held<'_>,
@@ -95,7 +95,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for the cluster of this many leaves. One leaf needs none: 0.
+    /// Allocates a block for the cluster of this number of leaves. One leaf needs none; the cell is
+    /// 0 then.
     pub(super) fn block_for_leaves(
         &self,
         held: &mut Held<'_>,
@@ -111,7 +112,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for a branch of this many labels.
+    /// Allocates a block for a branch of this number of labels.
     pub(super) fn block_for_labels(
         &self,
         held: &mut Held<'_>,
@@ -125,15 +126,16 @@ impl<V: ?Sized + Value> Trie<V> {
     /// Frees blocks that were not linked.
     pub(super) fn give_up(&self, held: &mut Held<'_>, blocks: &mut Blocks) {
         for (cell, bytes, kind) in blocks.0.drain(..) {
-            // SAFETY: nobody else knows them.
+            // SAFETY: nobody else knows the blocks.
             unsafe { held.inner.free(&self.depot, ref_of(cell), bytes, kind) };
         }
     }
 
-    /// Writes leaves `from..to` into the block that was got for them; the cell to be linked.
+    /// Writes leaves `from..to` into the block that was allocated for them; returns the cell to be
+    /// linked.
     ///
     /// # Safety
-    /// The block is ours, and that of `block_for_leaves`.
+    /// The block is the one of `block_for_leaves`, and nobody else knows it.
     pub(super) unsafe fn write_leaves(
         &self,
         slots: &Slots,
@@ -149,31 +151,31 @@ impl<V: ?Sized + Value> Trie<V> {
         block
     }
 
-    /// Puts what `fill` makes, once the slot is locked and holds `old`, in the place of that. It
-    /// may find that something else has changed: `None`.
+    /// Locks the slot, if it still holds `old`, and replaces `old` by the cell that `fill` makes.
+    /// `fill` returns `None` if it finds that something else has changed.
     ///
     /// # Safety
-    /// The guard is held; slots were met under it, so their branches are not freed. Blocks are
-    /// ours.
+    /// The guard is held. Slots were found under it, so their branches are not freed. Nobody else
+    /// knows the blocks.
     pub(super) unsafe fn swap(
         &self,
         held: &mut Held<'_>,
         (slot, old): (Slot, u32),
         counts: Counts,
         mut blocks: Blocks,
-        met: &mut LockContention,
+        contention: &mut LockContention,
         fill: impl FnOnce() -> Option<u32>,
     ) -> Tried {
         // SAFETY: the caller's promise.
         unsafe {
-            if !self.lock_slot(slot, old, met) {
+            if !self.lock_slot(slot, old, contention) {
                 self.give_up(held, &mut blocks);
                 return Tried::Again;
             }
             let Some(new) = fill() else {
                 self.unlock_slot(slot);
                 self.give_up(held, &mut blocks);
-                met.locks += 1;
+                contention.locks += 1;
                 return Tried::Again;
             };
             if matches!(counts, Counts::More(_)) && !self.reserve_entry() {
@@ -187,8 +189,8 @@ impl<V: ?Sized + Value> Trie<V> {
         Tried::Done
     }
 
-    /// Puts what `fill` makes of the branch `cell`, once that is locked, in its place in `slot`;
-    /// the branch is obsolete afterwards. It may find that a child has changed: `None`.
+    /// Locks the branch `cell` and replaces it in `slot` by the cell that `fill` makes of it. The
+    /// branch is obsolete afterwards. `fill` returns `None` if it finds that a child has changed.
     ///
     /// # Safety
     /// As for `swap`.
@@ -198,7 +200,7 @@ impl<V: ?Sized + Value> Trie<V> {
         (slot, cell): (Slot, u32),
         counts: Counts,
         mut blocks: Blocks,
-        met: &mut LockContention,
+        contention: &mut LockContention,
         fill: impl FnOnce(Branch) -> Option<u32>,
     ) -> Tried {
         // SAFETY: the caller's promise. The cells of the branch must not change while they are
@@ -206,9 +208,9 @@ impl<V: ?Sized + Value> Trie<V> {
         unsafe {
             let word = self.word_of(cell);
             let mut tried = Tried::Again;
-            if self.parking.acquire(word, met).is_some() {
+            if self.parking.acquire(word, contention).is_some() {
                 if let Some(new) = fill(self.plain_branch(cell)) {
-                    if self.lock_slot(slot, cell, met) {
+                    if self.lock_slot(slot, cell, contention) {
                         if !matches!(counts, Counts::More(_)) || self.reserve_entry() {
                             self.make_public(held, slot, new, counts);
                             self.unlock_slot(slot);
@@ -222,13 +224,13 @@ impl<V: ?Sized + Value> Trie<V> {
                 }
                 self.parking.release(word);
             }
-            met.locks += 1;
+            contention.locks += 1;
             self.give_up(held, &mut blocks);
             tried
         }
     }
 
-    /// Stores a cell, and tells the index.
+    /// Stores a cell, and updates the index.
     ///
     /// # Safety
     /// The slot is locked, and the cell's node is whole.

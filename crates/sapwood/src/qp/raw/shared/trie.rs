@@ -1,4 +1,4 @@
-//! What the users of a shared trie have in common: the root, slots and their locks.
+//! The shared trie: its root, its slots and their locks.
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::qp::raw::writers::shard::{Counts, Inner, place_of};
 use crate::qp::raw::writers::writer_pool::WriterPool;
 use crate::sync::{self, Mutex};
 
-/// Where a cell is kept.
+/// The place of a cell: the root, or a child of a branch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
     Root,
@@ -33,27 +33,27 @@ struct Root {
     word: sync::AtomicU32,
 }
 
-/// See the module.
+/// A trie that many writers change: see the parent module.
 pub struct Trie<V: ?Sized + Value> {
     root: CachePadded<Root>,
     writers: WriterPool,
     pub(crate) parking: Parking,
-    /// Where in the arena others find the root cell, in bytes from the base.
+    /// The place in the arena where the root cell is published for others, in bytes from the base.
     published: Option<usize>,
     pub(crate) compaction: Mutex<super::compact::Compaction>,
-    /// The point index, if there is one. It holds a new leaf before the trie does, and an old one
-    /// until after.
+    /// The point index, if there is one. It has a new leaf before the trie has it, and an old leaf
+    /// until after the trie has lost it.
     pub(crate) index: Option<Index<V, true>>,
 }
 
-// SAFETY: the trie owns its values; `&V` goes to other threads (Sync), and who reclaims drops
-// (Send).
+// SAFETY: the trie owns its values; `&V` goes to other threads (Sync), and the thread that reclaims
+// drops values (Send).
 unsafe impl<V: ?Sized + Value + Send + Sync> Send for Trie<V> {}
-// SAFETY: as above. Nodes are changed by the protocol of the module only.
+// SAFETY: as above. Nodes change only by the protocol of the module.
 unsafe impl<V: ?Sized + Value + Send + Sync> Sync for Trie<V> {}
 
 impl<V: ?Sized + Value> Trie<V> {
-    /// A shared trie of a tree's entries, whose arena has a stable base.
+    /// A shared trie over the nodes of a tree, whose arena must have a stable base.
     pub(crate) fn new(
         mut tree: Tree<V>,
         domain: Domain,
@@ -83,8 +83,8 @@ impl<V: ?Sized + Value> Trie<V> {
         trie
     }
 
-    /// Keeps the root cell also in the arena, in the aligned word at this many bytes from the base,
-    /// for others to read.
+    /// From now on publishes the root cell also in the arena, in the aligned word at `at` bytes
+    /// from the base, for others to read.
     pub(crate) fn publish(&mut self, at: usize) {
         self.published = Some(at);
         self.publish_root(self.root.cell.load(Ordering::Relaxed));
@@ -92,13 +92,13 @@ impl<V: ?Sized + Value> Trie<V> {
 
     fn publish_root(&self, cell: u32) {
         if let Some(at) = self.published {
-            // SAFETY: a word of the arena's header, which only atomics use.
+            // SAFETY: a word of the arena's header, which is accessed only as an atomic.
             let word = unsafe { AtomicU64::from_ptr(self.depot.base().add(at).cast()) };
             word.store(u64::from(cell), Ordering::Release);
         }
     }
 
-    /// What readers see, from the root as it is now.
+    /// A view of the trie, from the root as it is now.
     ///
     /// # Safety
     /// For `'g`, this thread holds a guard of the trie's domain, or no writer is at work.
@@ -108,12 +108,12 @@ impl<V: ?Sized + Value> Trie<V> {
             base: self.depot.base(),
         };
         sync::point();
-        // SAFETY: nodes that can be reached now are freed only a grace period after they were
+        // SAFETY: nodes that the root reaches now are freed only a grace period after they were
         // unlinked.
         unsafe { View::new(mem, self.root.cell.load(Ordering::Acquire)) }
     }
 
-    /// The root cell; 0 when there is no entry.
+    /// The root cell; 0 if there is no entry.
     pub(super) fn root(&self) -> u32 {
         self.root.cell.load(Ordering::Relaxed)
     }
@@ -139,7 +139,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// What is in a slot.
+    /// The cell in a slot.
     ///
     /// # Safety
     /// The branch is not freed and has the child.
@@ -152,7 +152,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Puts a cell into a slot: what it refers to is published.
+    /// Stores a cell in a slot, which publishes its node.
     ///
     /// # Safety
     /// As for `load`; this thread holds the slot's lock, and the cell's node is whole.
@@ -174,17 +174,22 @@ impl<V: ?Sized + Value> Trie<V> {
     /// # Safety
     /// As for `load`.
     #[inline]
-    pub(crate) unsafe fn lock_slot(&self, slot: Slot, cell: u32, met: &mut LockContention) -> bool {
+    pub(crate) unsafe fn lock_slot(
+        &self,
+        slot: Slot,
+        cell: u32,
+        contention: &mut LockContention,
+    ) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             let word = self.word(slot);
-            if self.parking.acquire(word, met).is_none() {
-                met.locks += 1;
+            if self.parking.acquire(word, contention).is_none() {
+                contention.locks += 1;
                 return false;
             }
             if self.load(slot) != cell {
                 self.parking.release(word);
-                met.locks += 1;
+                contention.locks += 1;
                 return false;
             }
         }
@@ -199,7 +204,7 @@ impl<V: ?Sized + Value> Trie<V> {
         self.parking.release(unsafe { self.word(slot) });
     }
 
-    /// Retires a node that was unlinked: it is freed when no reader can hold it.
+    /// Retires a node that was unlinked. It is freed when no reader can hold it.
     ///
     /// # Safety
     /// The node is whole and unlinked, and this is the only call for it.
@@ -209,7 +214,7 @@ impl<V: ?Sized + Value> Trie<V> {
         inner.retire_node(cell, bytes, kind);
     }
 
-    /// Bytes of a node, and what it counts as.
+    /// Bytes and kind of a node.
     ///
     /// # Safety
     /// The cell's node is whole.
@@ -225,7 +230,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Empties the trie; no reader and no writer is left.
+    /// Drops all values; no reader and no writer is left.
     fn drop_all(&mut self) {
         let mut values = self.writers.take_waiting();
         let root = self.root.cell.load(Ordering::Relaxed);

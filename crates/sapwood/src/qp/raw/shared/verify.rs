@@ -1,4 +1,4 @@
-//! Every invariant of a shared trie, checked while no writer is at work.
+//! The check of every invariant of a shared trie, while no writer is at work.
 
 use alloc::format;
 use alloc::string::String;
@@ -15,7 +15,7 @@ use crate::qp::raw::writers::writer_pool::WriterPool;
 use crate::sync::Ordering;
 
 impl<V: ?Sized + Value> Trie<V> {
-    /// Walks everything; waits for writers that are at work, and holds back those that come.
+    /// Walks the whole trie. It waits for changes under way; new writers wait meanwhile.
     pub(super) fn verify_all(&self) -> Result<(), String> {
         let shards = self.all_shards();
         // SAFETY: all shards are held, so there is no writer.
@@ -49,9 +49,9 @@ impl<V: ?Sized + Value> Trie<V> {
         self.check_free(&free)
     }
 
-    /// Calls `each` with all leaves, in no order; for a trie that nobody changes meanwhile.
+    /// Calls `each` with all leaves of a trie that nobody changes meanwhile, in no order.
     pub(crate) fn each_leaf(&self, mut each: impl FnMut(u32)) {
-        // SAFETY: the caller sees to it that nobody writes.
+        // SAFETY: the caller ensures that nobody writes.
         let view = unsafe { self.view() };
         let mut todo: Vec<u32> = Vec::from_iter((view.root != 0).then_some(view.root));
         while let Some(cell) = todo.pop() {
@@ -63,7 +63,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// No node of the trie lies in a free block.
+    /// Checks that no node of the trie lies in a free block.
     fn check_free(&self, free: &[(u32, usize)]) -> Result<(), String> {
         // SAFETY: the caller holds all shards.
         let view = unsafe { self.view() };

@@ -1,11 +1,11 @@
 //! Ordered walks over a trie that changes meanwhile.
 //!
-//! A walk keeps the branches on its way, also those that were replaced since: such a branch is
-//! frozen, and its cells lead to everything that was there when it was replaced and has stayed. So
-//! a walk never skips a key that is there throughout. All keys below a child come before those
-//! below the next one, in any state of the branch, so it never goes back and never repeats a key.
-//! It may give an entry that was removed meanwhile, or a value that was replaced, or miss a key
-//! that was inserted.
+//! A walk keeps the branches on its path, even if they are replaced meanwhile. A replaced branch
+//! does not change any more, and its cells lead to all keys that were there when it was replaced
+//! and are still there. So a walk never skips a key that is there throughout. In any state of a
+//! branch, all keys below a child come before those below the next child. So a walk never goes back
+//! and never repeats a key. It may return an entry that was removed meanwhile, or a value that was
+//! replaced, and it may miss a key that was inserted.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -75,7 +75,7 @@ impl<'g, V: ?Sized + Value> Walk<'g, V> {
         self.view.key(leaf)
     }
 
-    /// Moves the front; whether it is inside.
+    /// Moves the front; returns whether it is inside the bounds.
     fn advance(&mut self) -> bool {
         let view = self.view;
         match &mut self.front {
@@ -99,7 +99,7 @@ impl<'g, V: ?Sized + Value> Walk<'g, V> {
         })
     }
 
-    /// Moves the back; whether it is inside.
+    /// Moves the back; returns whether it is inside the bounds.
     fn retreat(&mut self) -> bool {
         let view = self.view;
         match &mut self.back {

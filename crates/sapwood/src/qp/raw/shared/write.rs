@@ -1,4 +1,4 @@
-//! Changes of a shared trie. See the folder for the protocol.
+//! Changes of a shared trie. The parent module describes the protocol.
 
 use sapwood_arena::ArenaFull;
 use sapwood_qsbr::GarbageLimit;
@@ -8,8 +8,8 @@ use super::trie::{Slot, Trie};
 use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::node::{self, CLUSTER, Cluster, KIND, LEAF};
 use crate::qp::raw::parts::Parts;
+use crate::qp::raw::path::{Frame, JOIN_AT, Path, Plan, joined};
 use crate::qp::raw::slots::{self, Border, Entry, Slots};
-use crate::qp::raw::way::{Frame, JOIN_AT, Plan, Way, joined};
 use crate::qp::raw::writers::lock::LockContention;
 use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
 use crate::qp::raw::writers::shard::{Held, Inner};
@@ -17,10 +17,10 @@ use crate::sync;
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, capacity_for, tag};
 
-/// What one attempt unlinks at most beside a leaf: the largest branch, and two clusters.
+/// The most bytes that one attempt unlinks beside a leaf: the largest branch and two clusters.
 const GARBAGE: usize = node::LARGEST + 2 * cluster::block(cluster::FILL_MAX);
 
-/// The slot that a way leaves a branch by.
+/// The slot by which a path leaves a branch.
 fn slot_of(frame: &Frame) -> Slot {
     Slot::Child {
         branch: frame.cell,
@@ -28,26 +28,26 @@ fn slot_of(frame: &Frame) -> Slot {
     }
 }
 
-/// The slot below this many branches of a way.
-fn slot_at(way: &Way, depth: usize) -> Slot {
+/// The slot of the node below the first `depth` branches of a path.
+fn slot_at(path: &Path, depth: usize) -> Slot {
     match depth.checked_sub(1) {
         None => Slot::Root,
-        Some(above) => slot_of(&way.frames[above]),
+        Some(above) => slot_of(&path.frames[above]),
     }
 }
 
-/// The slot of the leaf or cluster at the end of a way.
-fn last_slot(way: &Way) -> Slot {
-    slot_at(way, way.frames.len())
+/// The slot of the leaf or cluster at the end of a path.
+fn last_slot(path: &Path) -> Slot {
+    slot_at(path, path.frames.len())
 }
 
-/// A value that is to be stored: as it was given, or in a leaf that is not linked yet.
+/// A value that is to be stored: as the caller gave it, or in a leaf that is not linked yet.
 enum Kept<'a, V: ?Sized + Value> {
     Value(V::New<'a>),
     Leaf(u32, V::Spare<'a>),
 }
 
-// SAFETY: the leaves were met on ways from the root under the guard, or linked by the change
+// SAFETY: the leaves were found on paths from the root under the guard, or linked by the change
 // itself.
 unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
     unsafe fn write<'a>(
@@ -56,22 +56,22 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         key: &[u8],
         value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Done<V::New<'a>> {
-        // The value, or the leaf that it is in.
+        // The value, or the leaf that holds it.
         let mut value = Kept::<V>::Value(value);
         let hash = self.hash(key);
-        // SAFETY: the guard is held throughout; the leaf is ours until it is linked.
+        // SAFETY: the guard is held throughout; nobody else knows the leaf until it is linked.
         unsafe {
             loop {
-                let way = match mode {
-                    Mode::Replace | Mode::If(_) => self.view().way_of_present(key),
-                    Mode::Put | Mode::New => self.view().way(key),
+                let path = match mode {
+                    Mode::Replace | Mode::If(_) => self.view().path_of_present(key),
+                    Mode::Put | Mode::New => self.view().path(key),
                 };
-                let there = there(&way);
+                let there = there(&path);
                 if self.refuses(mode, there) {
                     if !self.index_agrees(hash, key, there) {
-                        met.locks += 1;
+                        contention.locks += 1;
                         sync::wait();
                         continue;
                     }
@@ -96,17 +96,17 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                 };
                 value = Kept::Leaf(leaf, spare);
                 let new = New { leaf, hash };
-                let tried = match way {
-                    None => self.link_root(held, new, met),
-                    Some(way) => match there {
-                        Some(old) => self.replace(held, &way, old, new, met),
-                        None => self.add(held, &way, key, new, met),
+                let tried = match path {
+                    None => self.link_root(held, new, contention),
+                    Some(path) => match there {
+                        Some(old) => self.replace(held, &path, old, new, contention),
+                        None => self.add(held, &path, key, new, contention),
                     },
                 };
                 match tried {
                     Tried::Done => return there.map_or(Done::Inserted(leaf), Done::Replaced),
-                    // The test is the user's and may panic: the value goes back to where that drops
-                    // it.
+                    // The test is the user's code and may panic. So the value is taken out of the
+                    // leaf, and a panic drops it.
                     Tried::Again if matches!(mode, Mode::If(_)) => {
                         value = Kept::Value(self.unmake_leaf::<V>(&mut held.inner, leaf, spare));
                     }
@@ -128,34 +128,34 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         held: &mut Held<'_>,
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack> {
         let hash = self.hash(key);
         // SAFETY: the guard is held throughout.
         unsafe {
             loop {
-                let way = self.view().way_of_present(key);
-                let leaf = there(&way);
+                let path = self.view().path_of_present(key);
+                let leaf = there(&path);
                 let passes = leaf.is_some_and(|leaf| match &mut test {
                     Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
                     None => true,
                 });
-                let (Some(way), Some(leaf), true) = (way, leaf, passes) else {
+                let (Some(path), Some(leaf), true) = (path, leaf, passes) else {
                     if self.index_agrees(hash, key, leaf) {
                         return Ok(None);
                     }
-                    met.locks += 1;
+                    contention.locks += 1;
                     sync::wait();
                     continue;
                 };
                 self.reserve_attempt(held, key, Some(leaf))?;
-                // What is left may be few enough to join a sibling.
-                let few = way.end & CLUSTER == 0 || self.cluster(way.end).leaves() <= JOIN_AT + 1;
-                let tried = self.unlink(held, &way, New { leaf, hash }, met);
+                // The leaves that are left may be few enough to join a sibling.
+                let few = path.end & CLUSTER == 0 || self.cluster(path.end).leaves() <= JOIN_AT + 1;
+                let tried = self.unlink(held, &path, New { leaf, hash }, contention);
                 match tried {
                     Tried::Done => {
                         if few {
-                            self.join(held, key, met);
+                            self.join(held, key, contention);
                         }
                         return Ok(Some(leaf));
                     }
@@ -173,18 +173,18 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
     }
 }
 
-/// The leaf of a key whose way this is, if it is there.
-fn there(way: &Option<Way>) -> Option<u32> {
-    let near = way.as_ref()?.near;
+/// The leaf of the key of this path, if the key is there.
+fn there(path: &Option<Path>) -> Option<u32> {
+    let near = path.as_ref()?.near;
     near.part.is_none().then_some(near.leaf)
 }
 
 impl<V: ?Sized + Value> Trie<V> {
-    /// Reserves room for the garbage of one attempt to change a key, and of the leaf that an
+    /// Reserves room for the garbage of one attempt to change a key, and for the leaf that the
     /// operation retires at its end.
     ///
     /// # Safety
-    /// The leaf, if any, was met under the guard.
+    /// The leaf, if any, was found under the guard.
     #[inline]
     unsafe fn reserve_attempt(
         &self,
@@ -193,15 +193,15 @@ impl<V: ?Sized + Value> Trie<V> {
         old: Option<u32>,
     ) -> Result<(), GarbageLimit> {
         let old = old.map(|leaf| self.pointer(leaf).cast_const());
-        // SAFETY: the leaf was met under the guard.
+        // SAFETY: the leaf was found under the guard.
         let leaf = unsafe { LeafOf::<V>::block_of_key(key.len(), old) };
         held.inner.reserve(GARBAGE + leaf)
     }
 
-    /// Whether a mode forbids the change of a key whose leaf is this, or that is not there.
+    /// Whether a mode forbids the change of a key, whose leaf is `there` if it is there.
     ///
     /// # Safety
-    /// The leaf was met under the guard.
+    /// The leaf was found under the guard.
     unsafe fn refuses(&self, mode: &mut Mode<'_, V>, there: Option<u32>) -> bool {
         match (mode, there) {
             (Mode::New, Some(_)) | (Mode::Replace | Mode::If(_), None) => true,
@@ -213,10 +213,10 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// The value, which may be in a leaf that was not linked.
+    /// The value, taken out of its leaf if it is in one that was not linked.
     ///
     /// # Safety
-    /// The leaf, if any, is ours.
+    /// Nobody else knows the leaf, if there is one.
     unsafe fn value_of<'a>(&self, held: &mut Held<'_>, value: Kept<'a, V>) -> V::New<'a> {
         match value {
             Kept::Value(value) => value,
@@ -234,11 +234,11 @@ impl<V: ?Sized + Value> Trie<V> {
         unsafe { Cluster::at(self.pointer(cell)) }
     }
 
-    /// What a leaf or cluster holds. Of a cluster whose slot is not locked, leaves may be replaced
-    /// meanwhile.
+    /// The leaves of a leaf or cluster. Leaves of a cluster whose slot is not locked may be
+    /// replaced meanwhile.
     ///
     /// # Safety
-    /// The leaf or cluster was met under the guard.
+    /// The leaf or cluster was found under the guard.
     unsafe fn slots_of(&self, end: u32) -> Slots {
         // SAFETY: the caller's promise.
         unsafe {
@@ -255,8 +255,13 @@ impl<V: ?Sized + Value> Trie<V> {
     /// Links the first leaf.
     ///
     /// # Safety
-    /// The guard is held; the leaf is ours.
-    unsafe fn link_root(&self, held: &mut Held<'_>, new: New, met: &mut LockContention) -> Tried {
+    /// The guard is held; nobody else knows the leaf.
+    unsafe fn link_root(
+        &self,
+        held: &mut Held<'_>,
+        new: New,
+        contention: &mut LockContention,
+    ) -> Tried {
         let blocks = Blocks::default();
         // SAFETY: the caller's promise.
         unsafe {
@@ -265,41 +270,42 @@ impl<V: ?Sized + Value> Trie<V> {
                 (Slot::Root, 0),
                 Counts::More(new),
                 blocks,
-                met,
+                contention,
                 || Some(new.leaf),
             )
         }
     }
 
-    /// Puts a leaf in the place of the key's old one: one store, into the slot or the cluster.
+    /// Replaces the leaf of a key with one store, into the slot or the cluster.
     ///
     /// # Safety
-    /// The guard is held; the way is the key's and led to the old leaf; the new one is ours.
+    /// The guard is held. The path is the key's, and led to the old leaf. Nobody else knows the new
+    /// one.
     unsafe fn replace(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: u32,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Tried {
-        let slot = last_slot(way);
+        let slot = last_slot(path);
         // SAFETY: the caller's promise. The leaves of a cluster change under the lock of its slot.
         unsafe {
-            if !self.lock_slot(slot, way.end, met) {
+            if !self.lock_slot(slot, path.end, contention) {
                 return Tried::Again;
             }
-            let in_cluster = way.end & CLUSTER != 0;
-            let index = way.near.index;
-            if in_cluster && self.cluster(way.end).cell(index) != old {
+            let in_cluster = path.end & CLUSTER != 0;
+            let index = path.near.index;
+            if in_cluster && self.cluster(path.end).cell(index) != old {
                 self.unlock_slot(slot);
-                met.locks += 1;
+                contention.locks += 1;
                 return Tried::Again;
             }
             held.begin();
             if in_cluster {
                 sync::point();
-                self.cluster(way.end).set_cell(index, new.leaf);
+                self.cluster(path.end).set_cell(index, new.leaf);
             } else {
                 self.store(slot, new.leaf);
             }
@@ -313,18 +319,18 @@ impl<V: ?Sized + Value> Trie<V> {
     /// Links the leaf of a key that is absent, or makes room for it.
     ///
     /// # Safety
-    /// The guard is held; the way is the key's; the leaf is ours.
+    /// The guard is held; the path is the key's; nobody else knows the leaf.
     unsafe fn add(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         key: &[u8],
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Tried {
         // SAFETY: the caller's promise, for the whole body.
         unsafe {
-            let Some(plan) = self.view().plan(way, key) else {
+            let Some(plan) = self.view().plan(path, key) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             let entry = Entry {
@@ -337,42 +343,53 @@ impl<V: ?Sized + Value> Trie<V> {
                     border,
                     behind,
                     anew,
-                } => self.put_into(held, way, (at, entry), (border, behind), anew, new, met),
-                Plan::Two { border } => self.make_two(held, way, entry, border, new, met),
-                Plan::Split => self.split(held, way, met),
+                } => self.put_into(
+                    held,
+                    path,
+                    (at, entry),
+                    (border, behind),
+                    anew,
+                    new,
+                    contention,
+                ),
+                Plan::Two { border } => self.make_two(held, path, entry, border, new, contention),
+                Plan::Split => self.split(held, path, contention),
                 Plan::Label { depth, border } => {
-                    self.put_beside(held, way, depth, border, new, met)
+                    self.put_beside(held, path, depth, border, new, contention)
                 }
-                Plan::Pair { depth, border } => self.put_above(held, way, depth, border, new, met),
+                Plan::Pair { depth, border } => {
+                    self.put_above(held, path, depth, border, new, contention)
+                }
             };
             result.unwrap_or_else(Tried::NoMemory)
         }
     }
 
-    /// Puts a leaf into the cluster at the end of a way: a copy of that takes its place.
+    /// Puts a leaf into the cluster at the end of a path: a copy with the leaf replaces the
+    /// cluster.
     ///
     /// # Safety
     /// As for `add`.
-    #[expect(clippy::too_many_arguments, reason = "what the plan says")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a plan")]
     unsafe fn put_into(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         (at, entry): (usize, Entry),
         (border, behind): (Border, bool),
         anew: bool,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         // SAFETY: the caller's promise.
         unsafe {
-            let c = self.cluster(way.end);
+            let c = self.cluster(path.end);
             let leaves = c.leaves() + 1;
             let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
             let p = self.pointer(cell);
-            let (slot, counts) = ((last_slot(way), way.end), Counts::More(new));
-            let tried = self.swap(held, slot, counts, blocks, met, || {
+            let (slot, counts) = ((last_slot(path), path.end), Counts::More(new));
+            let tried = self.swap(held, slot, counts, blocks, contention, || {
                 if anew {
                     let mut slots = Slots::read(c);
                     slots.insert(at, entry, border, behind);
@@ -384,52 +401,52 @@ impl<V: ?Sized + Value> Trie<V> {
                 Some(cell)
             });
             if let Tried::Done = tried {
-                self.retire_node(&mut held.inner, way.end);
+                self.retire_node(&mut held.inner, path.end);
             }
             Ok(tried)
         }
     }
 
-    /// Makes a cluster of the leaf at the end of a way and another.
+    /// Makes a cluster of the leaf at the end of a path and another leaf.
     ///
     /// # Safety
     /// As for `add`.
     unsafe fn make_two(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         entry: Entry,
         border: Border,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let cell = self.block_for_leaves(held, &mut blocks, 2)?;
         // SAFETY: the caller's promise.
         unsafe {
-            let mut slots = self.slots_of(way.end);
-            slots.insert(usize::from(!way.before()), entry, border, way.before());
+            let mut slots = self.slots_of(path.end);
+            slots.insert(usize::from(!path.before()), entry, border, path.before());
             self.write_leaves(&slots, (0, 2), cell);
-            let (slot, counts) = ((last_slot(way), way.end), Counts::More(new));
-            Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
+            let (slot, counts) = ((last_slot(path), path.end), Counts::More(new));
+            Ok(self.swap(held, slot, counts, blocks, contention, || Some(cell)))
         }
     }
 
-    /// Makes two of the cluster at the end of a way.
+    /// Splits the cluster at the end of a path in two.
     ///
     /// # Safety
     /// As for `add`.
     unsafe fn split(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
-        met: &mut LockContention,
+        path: &Path,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
-        // SAFETY: the caller's promise. Only the cells of a cluster change, so all that is asked of
-        // it before its slot is locked stays as it is.
+        // SAFETY: the caller's promise. Only the cells of a cluster change, so all else that is
+        // read before its slot is locked stays the same.
         unsafe {
-            let c = self.cluster(way.end);
+            let c = self.cluster(path.end);
             let slots = Slots::read(c);
             let (middle, n) = (slots.middle(), slots.len());
             let border = slots.border(middle);
@@ -442,14 +459,14 @@ impl<V: ?Sized + Value> Trie<V> {
                 let left = self.write_leaves(&slots, (0, middle), halves.0);
                 (left, self.write_leaves(&slots, (middle, n), halves.1))
             };
-            let tried = match way.frames.split_last() {
+            let tried = match path.frames.split_last() {
                 Some((last, above)) if last.offset() == border.at => {
                     let labels = branch::labels_of(self.branch(last.cell).h) + 1;
                     let cell = self.block_for_labels(held, &mut blocks, labels)?;
-                    let slot = (slot_at(way, above.len()), last.cell);
-                    self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
+                    let slot = (slot_at(path, above.len()), last.cell);
+                    self.swap_branch(held, slot, Counts::Same, blocks, contention, |b| {
                         let mut parts = Parts::read(b);
-                        if parts.cell(last.index()) != way.end {
+                        if parts.cell(last.index()) != path.end {
                             return None;
                         }
                         let (left, right) = write();
@@ -460,8 +477,8 @@ impl<V: ?Sized + Value> Trie<V> {
                 }
                 _ => {
                     let cell = self.block_for_labels(held, &mut blocks, 1)?;
-                    let slot = (last_slot(way), way.end);
-                    self.swap(held, slot, Counts::Same, blocks, met, || {
+                    let slot = (last_slot(path), path.end);
+                    self.swap(held, slot, Counts::Same, blocks, contention, || {
                         let (left, right) = write();
                         let pair = Parts::pair(border.at, left, border.byte, right);
                         pair.write(self.pointer(cell), 0);
@@ -470,43 +487,43 @@ impl<V: ?Sized + Value> Trie<V> {
                 }
             };
             if let Tried::Done = tried {
-                self.retire_node(&mut held.inner, way.end);
+                self.retire_node(&mut held.inner, path.end);
                 return Ok(Tried::Again);
             }
             Ok(tried)
         }
     }
 
-    /// Gives a leaf a child of its own, beside the child that the way takes below its branch number
-    /// `depth`.
+    /// Makes a leaf a child of branch number `depth` of a path, beside the child that the path goes
+    /// to.
     ///
     /// # Safety
     /// As for `add`.
     unsafe fn put_beside(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         depth: usize,
         border: Border,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
-        let frame = way.frames[depth];
-        let there = way.cell(depth + 1);
+        let frame = path.frames[depth];
+        let there = path.cell(depth + 1);
         // SAFETY: the caller's promise.
         unsafe {
             let labels = branch::labels_of(self.branch(frame.cell).h) + 1;
             let cell = self.block_for_labels(held, &mut blocks, labels)?;
-            let slot = (slot_at(way, depth), frame.cell);
+            let slot = (slot_at(path, depth), frame.cell);
             Ok(
-                self.swap_branch(held, slot, Counts::More(new), blocks, met, |b| {
+                self.swap_branch(held, slot, Counts::More(new), blocks, contention, |b| {
                     let mut parts = Parts::read(b);
-                    // Another child may have keys on both sides of the new one.
+                    // Another child there may have keys on both sides of the new one.
                     if parts.cell(frame.index()) != there {
                         return None;
                     }
-                    let (left, right) = sides(way, there, new.leaf);
+                    let (left, right) = sides(path, there, new.leaf);
                     parts.split(frame.index(), left, border.byte, right);
                     parts.write(self.pointer(cell), 0);
                     Some(cell)
@@ -515,73 +532,73 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Makes a branch of a leaf and of what hangs below this many branches of a way.
+    /// Makes a branch of a leaf and the node below the first `depth` branches of a path.
     ///
     /// # Safety
     /// As for `add`.
     unsafe fn put_above(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         depth: usize,
         border: Border,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let cell = self.block_for_labels(held, &mut blocks, 1)?;
-        let there = way.cell(depth);
-        let (left, right) = sides(way, there, new.leaf);
+        let there = path.cell(depth);
+        let (left, right) = sides(path, there, new.leaf);
         // SAFETY: the caller's promise.
         unsafe {
             Parts::pair(border.at, left, border.byte, right).write(self.pointer(cell), 0);
-            let (slot, counts) = ((slot_at(way, depth), there), Counts::More(new));
-            Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
+            let (slot, counts) = ((slot_at(path, depth), there), Counts::More(new));
+            Ok(self.swap(held, slot, counts, blocks, contention, || Some(cell)))
         }
     }
 
-    /// Takes the leaf at the end of a way out.
+    /// Unlinks the leaf at the end of a path.
     ///
     /// # Safety
-    /// The guard is held; the way led to the leaf.
+    /// The guard is held; the path led to the leaf.
     unsafe fn unlink(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Tried {
         // SAFETY: the caller's promise.
         unsafe {
-            let result = match way.end & CLUSTER {
-                0 => self.unlink_child(held, way, old, met),
-                _ => self.take_out(held, way, old, met),
+            let result = match path.end & CLUSTER {
+                0 => self.unlink_child(held, path, old, contention),
+                _ => self.take_out(held, path, old, contention),
             };
             result.unwrap_or_else(Tried::NoMemory)
         }
     }
 
-    /// Takes a leaf out of the cluster at the end of a way: a copy without it takes that's place,
-    /// or the other leaf.
+    /// Removes a leaf from the cluster at the end of a path. A copy without it replaces the
+    /// cluster; of two leaves, the other one does.
     ///
     /// # Safety
     /// As for `unlink`.
     unsafe fn take_out(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
-        let index = way.near.index;
+        let index = path.near.index;
         // SAFETY: the caller's promise.
         unsafe {
-            let c = self.cluster(way.end);
+            let c = self.cluster(path.end);
             let leaves = c.leaves() - 1;
             let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
-            let (slot, counts) = ((last_slot(way), way.end), Counts::Less(old));
-            let tried = self.swap(held, slot, counts, blocks, met, || {
+            let (slot, counts) = ((last_slot(path), path.end), Counts::Less(old));
+            let tried = self.swap(held, slot, counts, blocks, contention, || {
                 if c.cell(index) != old.leaf {
                     return None;
                 }
@@ -593,62 +610,67 @@ impl<V: ?Sized + Value> Trie<V> {
                 Some(cell)
             });
             if let Tried::Done = tried {
-                self.retire_node(&mut held.inner, way.end);
+                self.retire_node(&mut held.inner, path.end);
             }
             Ok(tried)
         }
     }
 
-    /// Takes a leaf out that is a child of the last branch of a way, or alone: the branch is
-    /// replaced by a smaller one, or by its other child.
+    /// Unlinks a leaf that is a child of the last branch of a path, or the only entry. The branch
+    /// is replaced by a smaller one, or by its other child.
     ///
     /// # Safety
     /// As for `unlink`.
     unsafe fn unlink_child(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let counts = Counts::Less(old);
         // SAFETY: the caller's promise.
         unsafe {
-            let Some((last, above)) = way.frames.split_last() else {
-                return Ok(
-                    self.swap(held, (Slot::Root, old.leaf), counts, blocks, met, || {
-                        Some(0)
-                    }),
-                );
+            let Some((last, above)) = path.frames.split_last() else {
+                return Ok(self.swap(
+                    held,
+                    (Slot::Root, old.leaf),
+                    counts,
+                    blocks,
+                    contention,
+                    || Some(0),
+                ));
             };
             let labels = branch::labels_of(self.branch(last.cell).h);
             let cell = match labels {
                 1 => 0,
                 _ => self.block_for_labels(held, &mut blocks, labels - 1)?,
             };
-            let slot = (slot_at(way, above.len()), last.cell);
-            Ok(self.swap_branch(held, slot, counts, blocks, met, |b| {
-                let mut parts = Parts::read(b);
-                if parts.cell(last.index()) != old.leaf {
-                    return None;
-                }
-                parts.remove(last.index());
-                if labels == 1 {
-                    return Some(parts.cell(0));
-                }
-                parts.write(self.pointer(cell), 0);
-                Some(cell)
-            }))
+            let slot = (slot_at(path, above.len()), last.cell);
+            Ok(
+                self.swap_branch(held, slot, counts, blocks, contention, |b| {
+                    let mut parts = Parts::read(b);
+                    if parts.cell(last.index()) != old.leaf {
+                        return None;
+                    }
+                    parts.remove(last.index());
+                    if labels == 1 {
+                        return Some(parts.cell(0));
+                    }
+                    parts.write(self.pointer(cell), 0);
+                    Some(cell)
+                }),
+            )
         }
     }
 
-    /// Joins the cluster where a key was with a sibling, if both are small. When others are in the
-    /// way, or there is no memory or no room for garbage, it stays as it is.
+    /// Joins the cluster where a key was with a sibling, if both are small. If other writers change
+    /// these nodes meanwhile, or without memory or room for garbage, it stays as it is.
     ///
     /// # Safety
     /// The guard is held.
-    unsafe fn join(&self, held: &mut Held<'_>, key: &[u8], met: &mut LockContention) {
+    unsafe fn join(&self, held: &mut Held<'_>, key: &[u8], contention: &mut LockContention) {
         // SAFETY: the caller's promise, for the whole body.
         unsafe {
             let Some(end) = self.view().end(key) else {
@@ -657,10 +679,10 @@ impl<V: ?Sized + Value> Trie<V> {
             if end & LEAF == 0 && self.cluster(end).leaves() > JOIN_AT {
                 return;
             }
-            let Some(way) = self.view().way(key).filter(|way| way.end == end) else {
+            let Some(path) = self.view().path(key).filter(|path| path.end == end) else {
                 return;
             };
-            let Some((last, above)) = way.frames.split_last() else {
+            let Some((last, above)) = path.frames.split_last() else {
                 return;
             };
             if self.reserve_attempt(held, key, None).is_err() {
@@ -695,8 +717,8 @@ impl<V: ?Sized + Value> Trie<V> {
                     _ => self.block_for_labels(held, &mut blocks, labels - 1),
                 };
                 let Ok(branch) = branch else { return };
-                let slot = (slot_at(&way, above.len()), last.cell);
-                let tried = self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
+                let slot = (slot_at(&path, above.len()), last.cell);
+                let tried = self.swap_branch(held, slot, Counts::Same, blocks, contention, |b| {
                     let mut parts = Parts::read(b);
                     if (parts.cell(left), parts.cell(left + 1)) != (one, two) {
                         return None;
@@ -722,9 +744,9 @@ impl<V: ?Sized + Value> Trie<V> {
     }
 }
 
-/// What is there and a new leaf, in the order of their keys.
-fn sides(way: &Way, there: u32, leaf: u32) -> (u32, u32) {
-    match way.before() {
+/// The cell that is there and a new leaf, in the order of their keys.
+fn sides(path: &Path, there: u32, leaf: u32) -> (u32, u32) {
+    match path.before() {
         true => (leaf, there),
         false => (there, leaf),
     }

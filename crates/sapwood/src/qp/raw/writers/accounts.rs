@@ -1,4 +1,4 @@
-//! Where the memory of a map with many writers is, and whether all accounts agree.
+//! Reports of the memory of a map with many writers, and checks of its accounts.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,7 +11,8 @@ use crate::qp::QpSharedMemory;
 use sapwood_format::reference_of;
 
 impl WriterPool {
-    /// Sums over shards that are all held.
+    /// The sums of counts, of pooled bytes and of the pools' own bytes over all shards, which are
+    /// held.
     pub(crate) fn sums(shards: &[Held<'_>]) -> (Counts, usize, usize) {
         let mut counts = Counts::default();
         let (mut pooled, mut overhead) = (0, 0);
@@ -23,8 +24,8 @@ impl WriterPool {
         (counts, pooled, overhead)
     }
 
-    /// Where the memory is, with `outside` bytes more that are not in the arena. Waits for writers
-    /// that are at work.
+    /// A report of the memory, with `outside` more bytes that are not in the arena. It waits for
+    /// changes under way.
     pub(crate) fn memory_beside(&self, outside: usize) -> QpSharedMemory {
         let shards = self.all_shards();
         let (counts, pooled, overhead) = Self::sums(&shards);
@@ -42,8 +43,8 @@ impl WriterPool {
         }
     }
 
-    /// Checks the accounts of shards that are all held, and that no free block is there twice: the
-    /// free blocks, in ascending order, with their units.
+    /// Checks the accounts of all shards, which are held, and that no free block is there twice.
+    /// Returns the free blocks in ascending order, with their units.
     pub(crate) fn check_accounts(&self, shards: &[Held<'_>]) -> Result<Vec<(u32, usize)>, String> {
         let (counts, pooled, _) = Self::sums(shards);
         self.depot.arena(|arena| arena.verify())?;
@@ -72,7 +73,7 @@ impl WriterPool {
     }
 }
 
-/// Whether the node of a cell lies in no free block.
+/// Checks that the node of a cell lies in no free block.
 pub(crate) fn is_used(free: &[(u32, usize)], cell: u32) -> Result<(), String> {
     let unit = reference_of(cell);
     let before = free.partition_point(|(block, _)| *block <= unit);

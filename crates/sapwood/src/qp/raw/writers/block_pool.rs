@@ -1,9 +1,9 @@
-//! A writer's own store of free blocks, so that writers do not meet at the arena.
+//! Pools of free blocks, one for each shard, so that writers do not contend for the arena.
 //!
-//! A pool borrows runs of a few KiB from the arena, cuts blocks off them, and keeps blocks that it
-//! is given for the next request of the same size. What it keeps too much of goes back to the
-//! arena, where neighbours are merged. Blocks over [`SMALL`] units, and all blocks in the arena's
-//! modes for tests, go to the arena one by one.
+//! A pool borrows runs of a few KiB from the arena, cuts blocks off them, and keeps freed blocks
+//! for the next request of the same size. Blocks beyond a limit go back to the arena, where
+//! neighbours are merged. Blocks of more than [`SMALL`] units, and all blocks in the arena's modes
+//! for tests, come from the arena and go back to it one by one.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -12,35 +12,37 @@ use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 
 use crate::sync::{self, Mutex};
 
-/// Accounting kind of everything that pools have borrowed, whether in use or not.
+/// Accounting kind of all blocks that pools have borrowed, whether in use or free.
 pub(crate) const POOLED: Kind = Kind(3);
 /// The largest block that is pooled, in units of 8 bytes.
 const SMALL: usize = 40;
-/// The limit for [`Depot::vacate_below`] below which all branches lie.
+/// The limit for [`Depot::vacate_below`] that all branches lie below.
 pub(crate) const ALL: u32 = u32::MAX;
-/// The shortest and the longest run that is borrowed, in bytes.
+/// The shortest and the longest run that a pool borrows, in bytes.
 const RUN: (usize, usize) = (512, 8 << 10);
-/// Blocks of one size that fill gaps are borrowed this many units, and this many blocks, at a time.
+/// The greatest numbers of units and of blocks that a pool borrows at once when it fills gaps with
+/// blocks of one size.
 const GAPS: usize = 512;
 const GAPS_MOST: usize = 32;
-/// Free bytes beyond which most of a pool's blocks go back: a share of the memory in use, between
-/// these. Writers that hold a guard for long get their garbage back in bursts.
+/// The bounds of the free bytes beyond which a pool returns most of its blocks. Between them, the
+/// limit is a share of the memory in use. It is generous because writers that hold a guard for long
+/// get their garbage back in bursts.
 const KEEP: (usize, usize) = (32 << 10, 256 << 10);
 const KEEP_SHARE: usize = 64;
 
-/// The arena, and what pools must know of it without its lock.
+/// The arena, and the values that pools read without its lock.
 pub(crate) struct Depot {
     arena: Mutex<Arena>,
     base: *mut u8,
     splits: bool,
-    /// While branches are moved to new memory: blocks of branches below this reference are not
-    /// used again.
+    /// While branches are moved to new memory, blocks of branches below this reference are not used
+    /// again.
     vacate: AtomicU32,
-    /// What each pool keeps at most, in bytes.
+    /// The most free bytes that each pool keeps.
     keep: AtomicUsize,
 }
 
-// SAFETY: the base is the arena's, and is only handed out.
+// SAFETY: the base is the arena's, and this type only returns it.
 unsafe impl Send for Depot {}
 // SAFETY: as above; the arena is behind its lock.
 unsafe impl Sync for Depot {}
@@ -66,18 +68,18 @@ impl Depot {
         f(&mut sync::lock(&self.arena))
     }
 
-    /// From now on, until it is 0 again: blocks of branches below `limit` go back to the arena.
-    /// With [`ALL`], new ones are cut from runs.
+    /// Sets a limit: until it is 0 again, blocks of branches below it go back to the arena when
+    /// they are freed. With [`ALL`], new blocks are cut from runs of free memory.
     pub(crate) fn vacate_below(&self, limit: u32) {
         self.vacate.store(limit, Ordering::Relaxed);
     }
 
-    /// Whether branches are being moved into what is free, wherever that is.
+    /// Whether branches are being moved into free memory, wherever it is.
     pub(crate) fn is_filling(&self) -> bool {
         self.vacate.load(Ordering::Relaxed) == ALL
     }
 
-    /// Whether blocks of branches at `r` are not used again for the time being.
+    /// Whether a block of a branch at `r` is not used again for now.
     #[inline]
     pub(crate) fn is_vacated(&self, r: Ref) -> bool {
         r.get() < self.vacate.load(Ordering::Relaxed)
@@ -95,16 +97,16 @@ fn reference(unit: u32) -> Ref {
     }
 }
 
-/// Free blocks of one area.
+/// The free blocks of one area.
 struct Cache {
-    /// What is left of the run.
+    /// The rest of the run.
     at: u32,
     end: u32,
-    /// Free blocks by their units.
+    /// The free blocks, by their units.
     free: Vec<Vec<u32>>,
-    /// Units in `free`.
+    /// Number of units in `free`.
     held: usize,
-    /// Bytes of the next run.
+    /// Size of the next run in bytes.
     run: usize,
 }
 
@@ -146,7 +148,7 @@ impl Cache {
         self.held += units;
     }
 
-    /// Borrows some blocks of `n` units, wherever they fit; all but one are kept.
+    /// Borrows some blocks of `n` units, wherever they fit; returns one and keeps the others.
     fn fill_gaps(&mut self, arena: &mut Arena, n: usize, area: Area) -> Result<Ref, ArenaFull> {
         let first = arena.lend(n * 8, POOLED, area)?;
         for _ in 1..(GAPS / n).min(GAPS_MOST) {
@@ -155,18 +157,19 @@ impl Cache {
                 Err(_) => break,
             }
         }
-        // The last one kept is the first used: neighbours come in descending order otherwise.
+        // The block that is kept last is used first. So without this, neighbours would come in
+        // descending order.
         if let Some(blocks) = self.free.get_mut(n) {
             blocks.reverse();
         }
         Ok(first)
     }
 
-    /// Gives the rest of the run and all but `rest` units of free blocks back.
+    /// Returns the rest of the run, and all but `rest` units of free blocks, to the arena.
     fn give_back(&mut self, arena: &mut Arena, rest: usize) {
         if self.at < self.end {
             let bytes = (self.end - self.at) as usize * 8;
-            // SAFETY: the rest of a run, which was never handed out.
+            // SAFETY: the rest of a run was never allocated.
             unsafe { arena.give_back(reference(self.at), bytes, POOLED) };
         }
         (self.at, self.end) = (0, 0);
@@ -175,7 +178,7 @@ impl Cache {
                 let keep = if rest == 0 { 0 } else { blocks.len() / 2 };
                 for block in blocks.drain(keep..) {
                     self.held -= units;
-                    // SAFETY: a free block that was borrowed, and that nobody reads any more.
+                    // SAFETY: the free block was borrowed, and nobody reads it any more.
                     unsafe { arena.give_back(reference(block), units * 8, POOLED) };
                 }
                 blocks.shrink_to(2 * keep);
@@ -188,7 +191,7 @@ impl Cache {
     }
 }
 
-/// See the module.
+/// The free blocks of a shard: see the module.
 pub(crate) struct BlockPool {
     nodes: Cache,
     leaves: Cache,
@@ -209,7 +212,7 @@ impl BlockPool {
         }
     }
 
-    /// A block of `bytes` bytes, rounded up to whole units.
+    /// Allocates a block of `bytes` bytes, rounded up to whole units.
     #[inline]
     pub(crate) fn alloc(
         &mut self,
@@ -246,7 +249,8 @@ impl BlockPool {
                     cache.end = r.get() + (run / 8) as u32;
                     Ok(r)
                 }
-                // No run any more: this block alone, and short runs from now on.
+                // There is no room for the run: this block comes alone, and runs are short from now
+                // on.
                 Err(_) => {
                     cache.run = RUN.0;
                     arena.lend(n * 8, POOLED, area)
@@ -255,11 +259,11 @@ impl BlockPool {
         })
     }
 
-    /// Takes a block that nobody reads any more.
+    /// Frees a block that nobody reads any more.
     ///
     /// # Safety
-    /// The block came from a pool of this depot, with as many bytes and for this area, and is not
-    /// used again.
+    /// The block came from a pool of this depot, with the same number of bytes and the same area,
+    /// and is not used again.
     #[inline]
     pub(crate) unsafe fn free(&mut self, depot: &Depot, r: Ref, bytes: usize, area: Area) {
         let n = units(bytes);
@@ -277,7 +281,7 @@ impl BlockPool {
         }
     }
 
-    /// Gives everything back that is not in use.
+    /// Returns all free memory to the arena.
     pub(crate) fn drain(&mut self, depot: &Depot) {
         depot.arena(|arena| {
             for cache in [&mut self.nodes, &mut self.leaves] {
@@ -288,12 +292,12 @@ impl BlockPool {
         });
     }
 
-    /// Gives back free memory for branches.
+    /// Returns free memory for branches to the arena.
     pub(crate) fn drain_nodes(&mut self, depot: &Depot) {
         depot.arena(|arena| self.nodes.give_back(arena, 0));
     }
 
-    /// Bytes that are borrowed and free.
+    /// Number of bytes that are borrowed and free.
     pub(crate) fn bytes(&self) -> usize {
         self.nodes.bytes() + self.leaves.bytes()
     }
@@ -307,7 +311,7 @@ impl BlockPool {
             .sum()
     }
 
-    /// Free blocks, for a check that none is there twice.
+    /// The free blocks, for a check that none is there twice.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
         [&self.nodes, &self.leaves].into_iter().flat_map(|cache| {
             let lists = cache.free.iter().enumerate();

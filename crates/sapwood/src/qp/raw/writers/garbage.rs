@@ -1,4 +1,4 @@
-//! What was unlinked waits for readers; then its memory is used again.
+//! Garbage: unlinked nodes wait for readers, and then their memory is used again.
 
 use alloc::vec::Vec;
 
@@ -13,16 +13,17 @@ use crate::qp::raw::node::LEAF;
 use crate::qp::raw::tree::{LEAF_KIND, ref_of};
 use crate::sync;
 
-/// Nodes that a shard collects before it asks for a grace period: the domain's counters are shared
-/// by all writers.
+/// The number of nodes that a shard collects before it asks for a grace period, because all writers
+/// share the domain's counters.
 const BATCH: usize = 64;
-/// The same in bytes: a chunk of the index is more than thousands of leaves.
+/// The number of bytes that a shard collects before it asks for a grace period, because a chunk of
+/// the index has the bytes of thousands of leaves.
 const BATCH_BYTES: usize = 8 << 10;
-/// What an operation tries to free at most where garbage is limited, so that each asks for a grace
-/// period: more than it unlinks.
+/// The number of nodes that an operation tries to free where garbage is limited and each operation
+/// asks for a grace period. It is more than an operation unlinks.
 const BUDGET_LIMITED: usize = 8;
 
-/// This many nodes freed at once may leave whole pages.
+/// The number of nodes that may leave whole pages when they are freed at once.
 const MUCH: usize = 4096;
 
 impl WriterPool {
@@ -36,19 +37,19 @@ impl WriterPool {
         inner.retire_node(cell, bytes, LEAF_KIND);
     }
 
-    /// Ends an operation: hands on what it unlinked when that has become much, and frees what can
-    /// be freed. Where garbage is limited, it hands on all of it, and gives back what it had
-    /// reserved beyond that.
+    /// Ends an operation. If the shard has collected enough garbage, it moves to the retire queue;
+    /// nodes whose grace period is over are freed. Where garbage is limited, all of it moves to the
+    /// queue, and the operation returns the room that it had reserved beyond that.
     pub(crate) fn settle<V: ?Sized + Value>(
         &self,
         inner: &mut Inner,
-        met: LockContention,
+        contention: LockContention,
         values: &mut Vec<V::Held>,
     ) {
         inner.contention.operations += 1;
-        if met.locks > 0 {
+        if contention.locks > 0 {
             inner.contention.met_lock += 1;
-            inner.contention.waited += met.waited;
+            inner.contention.waited += contention.waited;
         }
         let limited = self.domain().hard_limit().is_some();
         if limited || inner.open.len() >= BATCH || inner.open_bytes >= BATCH_BYTES {
@@ -72,7 +73,8 @@ impl WriterPool {
         inner.queue.release(0);
     }
 
-    /// Frees up to `budget` nodes of a shard that nobody can hold any more; hands out their values.
+    /// Frees up to `budget` nodes of a shard that nobody can hold any more; adds their values to
+    /// `values`.
     fn reclaim_shard<V: ?Sized + Value>(
         &self,
         inner: &mut Inner,
@@ -89,12 +91,12 @@ impl WriterPool {
             let bytes = bytes as usize;
             counts.waiting.0 -= 1;
             counts.waiting.1 -= bytes as isize;
-            // SAFETY: unlinked a grace period ago; the queue hands each out once.
+            // SAFETY: the node was unlinked a grace period ago, and the queue returns it once.
             unsafe {
                 match garbage {
                     Garbage::Node(cell) if cell & LEAF != 0 => {
-                        // A value that nothing becomes of is not read once more: its line is long
-                        // gone from the cache.
+                        // A value without a destructor is not read again, because its cache line
+                        // has left the cache.
                         if LeafOf::<V>::NEEDS_DROP {
                             values.push(LeafOf::<V>::take(self.pointer(cell)));
                         }
@@ -111,8 +113,8 @@ impl WriterPool {
         })
     }
 
-    /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their
-    /// values. With an empty map, pools give back what they keep.
+    /// Frees up to `budget` nodes of all shards that nobody can hold any more; adds their values to
+    /// `values`. If the map is empty, pools return their free memory.
     pub(crate) fn reclaim_all<V: ?Sized + Value>(
         &self,
         budget: usize,
@@ -120,7 +122,7 @@ impl WriterPool {
         empty: bool,
     ) -> usize {
         let mut freed = 0;
-        // A shard that is at work reclaims by itself.
+        // A shard whose writer is at work reclaims by itself.
         for mut inner in self.idle_shards() {
             self.seal(&mut inner);
             let before = freed;
@@ -128,8 +130,8 @@ impl WriterPool {
             if empty {
                 inner.pool.drain(&self.depot);
             } else if freed - before >= MUCH {
-                // A compaction, most likely: what pools keep of it would hold the pages of all of
-                // it.
+                // This was probably a compaction. The few blocks that pools would keep of its
+                // garbage would hold back all of the pages.
                 inner.pool.drain_nodes(&self.depot);
             }
             if freed >= budget {
@@ -142,7 +144,7 @@ impl WriterPool {
         freed
     }
 
-    /// Gives back what pools keep; whether there was anything.
+    /// Returns the free memory of all pools to the arena; returns whether there was any.
     pub(crate) fn drain_pools(&self) -> bool {
         let mut found = false;
         for mut inner in self.idle_shards() {

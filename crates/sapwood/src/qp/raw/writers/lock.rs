@@ -1,5 +1,4 @@
-//! Locks of one bit in a word that readers use for something else: the header of a branch, the
-//! root's own word.
+//! Locks by two bits of a word: the header of a branch, which readers use, or the root's lock word.
 //!
 //! Two bits have four states:
 //!
@@ -7,18 +6,19 @@
 //! |---|---|---|
 //! | 0 | 0 | free |
 //! | 0 | 1 | held by a writer |
-//! | 1 | 1 | held, and others sleep until it is free |
-//! | 1 | 0 | obsolete for ever: the branch was replaced or taken out |
+//! | 1 | 1 | held, and other writers sleep until it is free |
+//! | 1 | 0 | obsolete for ever: the branch was replaced or unlinked |
 //!
-//! Readers ignore both bits. A writer that finds a word held spins for a moment, then marks it and
-//! sleeps in one of a few parking lots, which are shared by all words of a map. All other bits of
-//! the word are constant while it may be locked. The protocol is checked by loom (the models are in
-//! `models.rs`).
+//! Readers ignore both bits. A writer that finds a word held spins for a moment. Then it marks the
+//! word and sleeps in one of a few parking lots, which all words of a map share. All other bits of
+//! the word are constant while it may be locked. Loom checks the protocol, with the models in
+//! `models.rs`.
 
 use crate::sync::{self, AtomicU32, Condvar, Mutex, Ordering};
 use core::time::Duration;
 
-/// `LOCKED`: held by a writer. `MARK` with it: somebody sleeps; without: obsolete.
+/// `LOCKED`: a writer holds the word. `MARK` with `LOCKED`: another writer sleeps. `MARK` without
+/// `LOCKED`: the branch is obsolete.
 pub(crate) use sapwood_format::branch::{FRESH as LOCKED, MARK};
 const STATE: u32 = LOCKED | MARK;
 
@@ -30,16 +30,17 @@ const SPINS: u32 = 0;
 
 const LOTS: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// The contention that one operation met.
+/// The contention of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockContention {
-    /// Locks that were held by others, and changes by others that made it begin anew.
+    /// Number of locks that others held, and of changes by others that made the operation begin
+    /// anew.
     pub(crate) locks: u32,
-    /// How long it waited.
+    /// The time that the operation waited.
     pub(crate) waited: Duration,
 }
 
-/// Where writers sleep.
+/// The parking lots of a map, where writers sleep.
 pub(crate) struct Parking {
     lots: [Lot; LOTS],
 }
@@ -62,9 +63,9 @@ impl Parking {
         &self.lots[(address >> 4 ^ address >> 10) % LOTS]
     }
 
-    /// Locks a word and returns its other bits; `None` when it is obsolete.
+    /// Locks a word and returns its other bits; `None` if it is obsolete.
     #[inline]
-    pub(crate) fn acquire(&self, word: &AtomicU32, met: &mut LockContention) -> Option<u32> {
+    pub(crate) fn acquire(&self, word: &AtomicU32, contention: &mut LockContention) -> Option<u32> {
         sync::point();
         let h = word.load(Ordering::Relaxed);
         if h & STATE == 0
@@ -74,13 +75,13 @@ impl Parking {
         {
             return Some(h);
         }
-        self.acquire_slow(word, met)
+        self.acquire_slow(word, contention)
     }
 
     #[cold]
     #[inline(never)]
-    fn acquire_slow(&self, word: &AtomicU32, met: &mut LockContention) -> Option<u32> {
-        met.locks += 1;
+    fn acquire_slow(&self, word: &AtomicU32, contention: &mut LockContention) -> Option<u32> {
+        contention.locks += 1;
         #[cfg(not(any(loom, shuttle)))]
         let since = std::time::Instant::now();
         let mut round = 0;
@@ -107,7 +108,7 @@ impl Parking {
         };
         #[cfg(not(any(loom, shuttle)))]
         {
-            met.waited += since.elapsed();
+            contention.waited += since.elapsed();
         }
         got
     }
@@ -122,8 +123,8 @@ impl Parking {
             if h & LOCKED == 0 {
                 return;
             }
-            // Whoever frees the word sees the mark, and wakes us after we sleep: it needs the lot's
-            // lock for that.
+            // The writer that releases the word sees the mark. It needs the lot's lock to wake this
+            // thread, so it does so after this thread sleeps.
             let marked = h & MARK != 0
                 || word
                     .compare_exchange(h, h | MARK, Ordering::Relaxed, Ordering::Relaxed)
@@ -137,24 +138,24 @@ impl Parking {
         }
     }
 
-    /// Frees a word that this thread holds.
+    /// Releases a word that this thread holds.
     #[inline]
     pub(crate) fn release(&self, word: &AtomicU32) {
         sync::point();
         let before = word.fetch_and(!STATE, Ordering::Release);
-        debug_assert!(before & LOCKED != 0, "released by who holds it");
+        debug_assert!(before & LOCKED != 0, "only its holder releases a word");
         if before & MARK != 0 {
             self.wake(word);
         }
     }
 
-    /// Makes a word that this thread holds obsolete: nobody locks it again.
+    /// Makes a word that this thread holds obsolete. Nobody locks it again.
     #[inline]
     pub(crate) fn abandon(&self, word: &AtomicU32) {
         sync::point();
-        // Between the two writes nobody else changes the word but to add the mark.
+        // Between the two writes, another writer can only add the mark.
         let mut before = word.load(Ordering::Relaxed);
-        debug_assert!(before & LOCKED != 0, "abandoned by who holds it");
+        debug_assert!(before & LOCKED != 0, "only its holder abandons a word");
         while let Err(now) = word.compare_exchange(
             before,
             before & !LOCKED | MARK,
@@ -177,7 +178,8 @@ impl Parking {
     }
 }
 
-/// Whether the word is that of a live branch that nobody holds: what a walk at rest must find.
+/// Whether the word is that of a live branch that nobody holds, as it must be while no writer is at
+/// work.
 pub(crate) fn is_idle(h: u32) -> bool {
     h & STATE == 0
 }

@@ -1,18 +1,18 @@
-//! What all maps with many writers have in common, with a trie ([`shared`](super::shared)) or
+//! The common part of all maps with many writers, with a trie ([`shared`](super::shared)) or
 //! without ([`index_only`](super::index_only)).
 //!
-//! Each writer works in a shard: free blocks, what waits for readers, counts. A thread takes the
-//! shard of its number, or another that is free.
+//! Each writer works in a shard, which has free blocks, garbage that waits for readers, and counts.
+//! A thread takes the shard of its number, or another one that is free.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`ops`] | what a structure adds; whole operations for callers with a guard |
+//! | [`ops`] | the traits of a structure; whole operations for callers with a guard |
 //! | [`writer_pool`] | memory, shards and limits |
-//! | [`shard`] | what a writer has for itself |
+//! | [`shard`] | the state of one writer |
 //! | [`block_pool`] | a writer's free blocks |
-//! | [`garbage`] | what was retired and waits for readers |
-//! | [`lock`], `models` | locks of two bits in a word, and loom's proof of them |
-//! | [`accounts`] | reports of memory; accounts checked |
+//! | [`garbage`] | retired nodes that wait for readers |
+//! | [`lock`], `models` | locks of two bits in a word, and their models for loom |
+//! | [`accounts`] | reports of memory; checks of accounts |
 
 pub(crate) mod accounts;
 pub(crate) mod block_pool;

@@ -9,17 +9,17 @@ use loom::thread;
 use super::lock::{LockContention, Parking, is_idle, plain};
 use crate::sync::{AtomicU32, Ordering};
 
-/// A header as a small branch may have it.
+/// The header of a small branch.
 const HEADER: u32 = 0x0102_0007;
 
 struct Word {
     word: AtomicU32,
     parking: Parking,
-    /// Guarded by the word; loom reports any two accesses that are not ordered.
+    /// The lock of the word guards this value. Loom reports any two accesses that are not ordered.
     value: UnsafeCell<usize>,
 }
 
-// SAFETY: the value is only touched under the lock, which is what the models check.
+// SAFETY: the value is accessed only under the lock, which the models check.
 unsafe impl Sync for Word {}
 
 impl Word {
@@ -31,7 +31,7 @@ impl Word {
         })
     }
 
-    /// Adds one under the lock; whether the word was still live.
+    /// Adds one under the lock; returns whether the word was still live.
     fn add(&self) -> bool {
         let Some(h) = self
             .parking
@@ -135,8 +135,8 @@ fn what_was_done_under_the_lock_is_seen_by_who_finds_it_obsolete() {
                 shared.parking.abandon(&shared.word);
             })
         };
-        // A writer that found the branch obsolete begins anew from the root; it reads with Acquire
-        // there, so it needs no more than to get there: no ordering is asked of the word itself.
+        // A writer that finds the branch obsolete begins anew from the root, which it reads with
+        // Acquire. So it needs no ordering from the word itself.
         if shared
             .parking
             .acquire(&shared.word, &mut LockContention::default())

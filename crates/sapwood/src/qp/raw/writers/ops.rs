@@ -1,6 +1,6 @@
-//! Whole operations on a structure that many writers change, for callers with a guard: the
-//! operation takes a shard, makes the change, frees the shard, and drops the values that it
-//! reclaimed on the way.
+//! Whole operations on a structure that many writers change, for callers with a guard. An operation
+//! takes a shard, makes the change, releases the shard, and drops the values that it reclaimed
+//! meanwhile.
 
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -18,7 +18,7 @@ use crate::{Error, Rejected};
 /// A test of a value.
 pub(crate) type Test<'a, V> = dyn FnMut(&V) -> bool + 'a;
 
-/// What an insertion does when the key is there, or is not.
+/// What an insertion does if the key is there, and if it is absent.
 pub enum Mode<'a, V: ?Sized + Value> {
     /// Inserts or replaces.
     Put,
@@ -26,7 +26,8 @@ pub enum Mode<'a, V: ?Sized + Value> {
     New,
     /// Replaces only.
     Replace,
-    /// Replaces only a value that passes this test. It may test several values; the last counts.
+    /// Replaces only a value that passes this test. The test may run several times; its last answer
+    /// counts.
     If(&'a mut Test<'a, V>),
 }
 
@@ -35,7 +36,7 @@ pub enum Mode<'a, V: ?Sized + Value> {
 pub enum Lack {
     /// Memory.
     Memory(ArenaFull),
-    /// Room for what it would leave to readers.
+    /// Room for its garbage.
     Garbage(GarbageLimit),
 }
 
@@ -60,29 +61,30 @@ impl From<Lack> for Error {
     }
 }
 
-/// What an insertion found, and did.
+/// The result of a write in a structure.
 pub enum Done<N> {
-    /// The key is new: its leaf.
+    /// The key is new; this is its leaf.
     Inserted(u32),
     /// The leaf that was replaced.
     Replaced(u32),
-    /// Nothing was done, as the key is there: its leaf.
+    /// Nothing was done, because the key is there; this is its leaf.
     Exists(u32, N),
-    /// Nothing was done, as the key is not there.
+    /// Nothing was done, because the key is absent.
     Absent(N),
-    /// Nothing was done, as there are as many entries as there may be.
+    /// Nothing was done, because the map has its greatest number of entries.
     Full(N),
-    /// Nothing was done for want of memory, or of room for garbage.
+    /// Nothing was done, for lack of memory or of room for garbage.
     Lacks(N, Lack),
 }
 
 /// The result of a change.
 pub(crate) enum Outcome<'g, V: ?Sized, N> {
-    /// The key is new: its value.
+    /// The key is new; this is its value.
     Inserted(&'g V),
     /// The value that was replaced.
     Replaced(&'g V),
-    /// The mode forbids it: what is there, and the value that was to be inserted.
+    /// The mode forbids the change: the value that is there, if any, and the value that was to be
+    /// inserted.
     Refused(Option<&'g V>, N),
 }
 
@@ -90,52 +92,53 @@ pub(crate) enum Outcome<'g, V: ?Sized, N> {
 pub(crate) struct Removed<'g, V: ?Sized + Value> {
     /// The value that was removed.
     pub(crate) value: Option<&'g V>,
-    /// The map may be empty now.
+    /// Whether the map may be empty now.
     pub(crate) last: bool,
 }
 
 /// The changes of a structure that many writers change.
 ///
 /// # Safety
-/// Leaf cells that the functions give are those of whole leaves with values `V` in the arena of the
-/// [`WriterPool`], which were linked under the caller's guard.
+/// Leaf cells that the functions return are those of whole leaves with values `V` in the arena of
+/// the [`WriterPool`], which were linked under the caller's guard.
 pub unsafe trait Changes<V: ?Sized + Value>: Deref<Target = WriterPool> {
     /// Inserts, replaces, or does nothing, by the mode.
     ///
     /// # Safety
-    /// This thread holds a guard of the domain for as long as it uses leaves of the result.
+    /// This thread holds a guard of the domain as long as it uses leaves of the result.
     unsafe fn write<'a>(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
         value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Done<V::New<'a>>;
 
-    /// Removes a key if its value passes the test; its leaf, until the guard is gone.
+    /// Removes a key if its value passes the test; returns its leaf, which lives as long as the
+    /// guard.
     ///
     /// # Errors
-    /// What a removal needs and there is not.
+    /// What the removal lacks.
     ///
     /// # Safety
-    /// This thread holds a guard of the domain for as long as it uses leaves of the result.
+    /// This thread holds a guard of the domain as long as it uses leaves of the result.
     unsafe fn remove(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
         test: Option<&mut Test<'_, V>>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack>;
 
-    /// Lets the index grow or shrink by a step, when it is time.
+    /// Lets the index grow or shrink by a step, if it is time.
     ///
     /// # Safety
     /// This thread holds a guard of the domain, and no lock but its shard.
     unsafe fn step(&self, inner: &mut Inner);
 }
 
-/// A structure that many writers change: what differs between a trie and an index alone.
+/// A structure that many writers change: a trie, or an index without a trie.
 ///
 /// # Safety
 /// As for [`Changes`].
@@ -146,19 +149,19 @@ pub unsafe trait Structure<V: ?Sized + Value>: Changes<V> {
     /// The leaf cell of a key.
     ///
     /// # Safety
-    /// This thread holds a guard of the domain for as long as it uses the leaf.
+    /// This thread holds a guard of the domain as long as it uses the leaf.
     unsafe fn find(&self, key: &[u8]) -> Option<u32>;
 
-    /// Looks up many keys of a large structure: `each(i, leaf)`, with 0 for a key that is not
-    /// there.
+    /// Looks up many keys of a large structure: calls `each(i, leaf)`, with 0 for a key that is
+    /// absent.
     ///
     /// # Safety
     /// As for `find`.
     unsafe fn find_many<K: AsRef<[u8]>>(&self, keys: &[K], each: impl FnMut(usize, u32));
 
-    /// Some keys of a walk that begins at a place, or at the first key; the next place, unless the
-    /// walk is over.
-    fn some_keys(
+    /// The next keys of a walk that begins at a place, or at the first key. Also returns the next
+    /// place, unless the walk is over.
+    fn next_keys(
         &self,
         guard: Guard<'_>,
         from: Option<Self::Place>,
@@ -167,16 +170,17 @@ pub unsafe trait Structure<V: ?Sized + Value>: Changes<V> {
     /// Whether there is no entry.
     fn is_vacant(&self) -> bool;
 
-    /// Whether the shard's writer may have removed the last entry.
+    /// Whether the writer of this shard may have removed the last entry.
     fn may_be_vacant(&self, inner: &Inner) -> bool;
 
-    /// Takes back the memory of an index whose map is empty; whether the map is empty.
+    /// Frees the memory of the index if the map is empty; returns whether it is.
     fn empty(&self) -> bool;
 
-    /// Where the memory is. Waits for writers that are at work.
+    /// A report of the memory. It waits for changes under way.
     fn memory(&self) -> QpSharedMemory;
 
-    /// Walks everything; waits for writers that are at work, and holds back those that come.
+    /// Walks the whole structure and checks every invariant. It waits for changes under way; new
+    /// writers wait meanwhile.
     fn verify(&self) -> Result<(), alloc::string::String>;
 }
 
@@ -185,7 +189,10 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     /// The leaf cell of a key.
     #[inline]
     fn find_guarded(&self, guard: Guard<'_>, key: &[u8]) -> Option<u32> {
-        debug_assert!(guard.belongs_to(self.domain()), "the view has asked");
+        debug_assert!(
+            guard.belongs_to(self.domain()),
+            "the view checked the guard's domain"
+        );
         // SAFETY: the guard, of the map's domain, is held while the leaf is used under it.
         unsafe { self.find(key) }
     }
@@ -201,14 +208,14 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         unsafe { self.find_many(keys, each) }
     }
 
-    /// The value of a leaf that was met under the guard.
+    /// The value of a leaf that was found under the guard.
     #[inline]
     fn value<'g>(&'g self, _: Guard<'g>, leaf: u32) -> &'g V {
-        // SAFETY: the leaf was linked under the guard, so it is not freed while that is held.
+        // SAFETY: the leaf was linked under the guard, so it is not freed while the guard is held.
         unsafe { &*LeafOf::<V>::value_ptr(self.pointer(leaf)) }
     }
 
-    /// Key and value of a leaf that was met under the guard.
+    /// Key and value of a leaf that was found under the guard.
     #[inline]
     fn entry<'g>(&'g self, guard: Guard<'g>, leaf: u32) -> (&'g [u8], &'g V) {
         // SAFETY: as for `value`; keys never change.
@@ -216,8 +223,9 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         (key, self.value(guard, leaf))
     }
 
-    /// Counts a change that was made, retires the old leaf, and frees what can be freed; the values
-    /// of that are dropped when the shard is free again. Whether the map may be empty now.
+    /// Counts a change that was made, retires the old leaf, and frees nodes whose grace period is
+    /// over. Their values are dropped after the shard is released. Returns whether the map may be
+    /// empty now.
     ///
     /// # Safety
     /// This thread holds a guard of the domain, and no lock but the shard; the old leaf, if any,
@@ -226,7 +234,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     unsafe fn finish(
         &self,
         mut held: Held<'_>,
-        met: LockContention,
+        contention: LockContention,
         entries: isize,
         old: Option<u32>,
     ) -> bool {
@@ -241,15 +249,15 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
             }
             self.step(&mut held.inner);
         }
-        self.settle::<V>(&mut held.inner, met, &mut values);
+        self.settle::<V>(&mut held.inner, contention, &mut values);
         let vacant = self.may_be_vacant(&held.inner);
         drop(held);
         drop(values);
         vacant
     }
 
-    /// Inserts, replaces, or does nothing, by the mode. When something is lacking, what all writers
-    /// left is collected and the change is tried once more.
+    /// Inserts, replaces, or does nothing, by the mode. A change that lacks something runs once
+    /// more after free memory and room of all writers were collected.
     fn change<'g, 'a>(
         &'g self,
         guard: Guard<'g>,
@@ -261,16 +269,16 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         let mut again = true;
         loop {
             let mut held = self.shard();
-            let mut met = LockContention::default();
+            let mut contention = LockContention::default();
             // SAFETY: the guard is held for 'g; `write` has released its locks.
             let done = unsafe {
-                let done = self.write(&mut held, key, value, mode, &mut met);
+                let done = self.write(&mut held, key, value, mode, &mut contention);
                 let (entries, old) = match done {
                     Done::Inserted(_) => (1, None),
                     Done::Replaced(old) => (0, Some(old)),
                     _ => (0, None),
                 };
-                self.finish(held, met, entries, old);
+                self.finish(held, contention, entries, old);
                 done
             };
             let refused = |value, error| Err(Rejected { value, error });
@@ -307,15 +315,15 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         let mut again = true;
         loop {
             let mut held = self.shard();
-            let mut met = LockContention::default();
+            let mut contention = LockContention::default();
             // SAFETY: as in `change`.
             let (removed, vacant) = unsafe {
-                let removed = self.remove(&mut held, key, test.as_deref_mut(), &mut met);
+                let removed = self.remove(&mut held, key, test.as_deref_mut(), &mut contention);
                 let old = removed.as_ref().ok().copied().flatten();
                 if old.is_some() {
                     self.return_entry();
                 }
-                let vacant = self.finish(held, met, -isize::from(old.is_some()), old);
+                let vacant = self.finish(held, contention, -isize::from(old.is_some()), old);
                 (removed, vacant)
             };
             match removed {
@@ -330,28 +338,29 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         }
     }
 
-    /// Frees up to `budget` nodes of all shards that no reader can hold any more; hands out their
-    /// values. Of an empty map, pools give back what they keep.
+    /// Frees up to `budget` nodes of all shards that no reader can hold any more; adds their values
+    /// to `values`. If the map is empty, pools return their free memory.
     fn reclaim(&self, budget: usize, values: &mut Vec<V::Held>) -> usize {
         let empty = self.is_vacant() && self.empty();
         self.reclaim_all::<V>(budget, values, empty)
     }
 
-    /// Makes usable what all writers have left, after a change lacked something; whether there is
-    /// any hope for another try.
+    /// Collects free memory of all writers after a change lacked something; returns whether another
+    /// attempt may succeed.
     fn scavenge(&self, lack: Lack) -> bool {
         let mut values = Vec::new();
         let found = self.reclaim(usize::MAX, &mut values) > 0;
         match lack {
             Lack::Memory(_) => self.drain_pools() || found,
-            // Others may have given back by now what they had reserved.
+            // Other writers may have returned the room that they had reserved.
             Lack::Garbage(_) => true,
         }
     }
 
-    /// Runs a change, under a guard that ends with it, until there is what it needs: its own guard
-    /// held some of that back, and where the domain says so it waits for room for garbage. The
-    /// caller need not hold a guard; if it does, that holds memory back as well.
+    /// Runs a change until it has the memory and the room for garbage that it needs. Each attempt
+    /// has a guard of its own, because that guard holds memory back. Between attempts the call
+    /// waits for room for garbage, if the domain's policy says so. The caller need not hold a
+    /// guard; if it does, that guard holds memory back, too.
     fn with_room<T, R>(
         &self,
         given: T,
@@ -392,7 +401,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     }
 }
 
-/// How often a change is tried that lacks memory, in all.
+/// The total number of attempts of a change that lacks memory.
 const TRIES: u32 = 4;
 
 impl<V: ?Sized + Value, S: Structure<V>> Operations<V> for S {}

@@ -1,4 +1,4 @@
-//! What each writer has for itself: free blocks, what waits for readers, counts.
+//! Shards, the state of each writer: free blocks, garbage that waits for readers, and counts.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, fence};
@@ -11,12 +11,13 @@ use crate::qp::Contention;
 use crate::qp::raw::tree::LEAF_KIND;
 use crate::sync::{Mutex, MutexGuard};
 
-/// Blocks in use and blocks that wait, by kind; of one shard, so each may be less than nothing.
+/// The blocks in use and the blocks that wait, by kind. They are those of one shard, so each number
+/// may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Blocks and bytes of branches, clusters, leaves.
+    /// Numbers and bytes of the blocks of branches, clusters and leaves.
     pub(crate) live: [(isize, isize); 3],
-    /// Blocks and bytes that wait for readers.
+    /// Number and bytes of the blocks that wait for readers.
     pub(crate) waiting: (isize, isize),
     /// Bytes of the point index's chunks.
     pub(crate) index: isize,
@@ -33,7 +34,7 @@ impl Counts {
     }
 }
 
-/// What waits for readers.
+/// A block that waits for readers.
 #[derive(Clone, Copy)]
 pub(super) enum Garbage {
     /// The cell of a branch or leaf.
@@ -42,15 +43,15 @@ pub(super) enum Garbage {
     Block(Ref),
 }
 
-/// What one writer needs, behind the shard's lock.
+/// The state of one writer, behind the shard's lock.
 pub struct Inner {
     pub(crate) pool: BlockPool,
     pub(super) queue: RetireQueue<(Garbage, u32)>,
-    /// What was unlinked and is not in the queue yet, with its bytes.
+    /// Nodes and blocks that were unlinked and are not in the retire queue yet, with their bytes.
     pub(super) open: Vec<(Garbage, u32)>,
-    /// The bytes of all of that.
+    /// The bytes of all blocks in `open`.
     pub(super) open_bytes: usize,
-    /// Entries that there are, or were some operations ago.
+    /// The number of entries of the map, now or some operations ago.
     pub(crate) about: usize,
     pub(crate) counts: Counts,
     pub(crate) contention: Contention,
@@ -58,9 +59,9 @@ pub struct Inner {
 
 pub(crate) struct Shard {
     pub(super) inner: Mutex<Inner>,
-    /// Entries added less entries removed. Changed by the holder of the lock.
+    /// Number of entries added minus number of entries removed. The holder of the lock changes it.
     pub(super) len: AtomicIsize,
-    /// Odd while its writer publishes changes.
+    /// A sequence number, which is odd while the shard's writer publishes a change.
     pub(super) sequence: AtomicU64,
 }
 
@@ -77,7 +78,7 @@ impl Held<'_> {
         self.inner.about = self.inner.about.saturating_add_signed(by);
     }
 
-    /// The stores that follow change what readers find.
+    /// Begins the stores that change what readers find.
     #[inline]
     pub(crate) fn begin(&self) {
         let sequence = self.shard.sequence.load(Ordering::Relaxed);
@@ -85,7 +86,7 @@ impl Held<'_> {
         fence(Ordering::Release);
     }
 
-    /// The change is whole.
+    /// Ends them: the change is complete.
     #[inline]
     pub(crate) fn end(&self) {
         let sequence = self.shard.sequence.load(Ordering::Relaxed);
@@ -93,7 +94,7 @@ impl Held<'_> {
     }
 }
 
-/// A number for each thread, so that threads spread over shards.
+/// The number of this thread, by which threads spread over shards.
 pub(super) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     std::thread_local! {
@@ -116,14 +117,14 @@ pub(crate) fn place_of(kind: Kind) -> usize {
 }
 
 impl Inner {
-    /// Takes a block of the point index: it is freed when no reader can be there.
+    /// Retires a block of the point index. It is freed when no reader can hold it.
     pub(crate) fn retire_block(&mut self, block: Ref, bytes: usize) {
         let bytes = (bytes + 7) & !7;
         self.counts.index -= bytes as isize;
         self.retire(Garbage::Block(block), bytes);
     }
 
-    /// Takes a node that was unlinked.
+    /// Retires a node that was unlinked.
     pub(crate) fn retire_node(&mut self, cell: u32, bytes: usize, kind: Kind) {
         self.uncount(bytes, kind);
         self.retire(Garbage::Node(cell), bytes);
@@ -140,7 +141,7 @@ impl Inner {
     /// Reserves room for `bytes` more garbage of the operation under way, where garbage is limited.
     ///
     /// # Errors
-    /// What the operation would need in all.
+    /// The error has the room that the operation would need in all.
     #[inline]
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), GarbageLimit> {
         if self.queue.domain().hard_limit().is_none() {
@@ -154,14 +155,14 @@ impl Inner {
         let all = self.open_bytes + bytes;
         self.queue.reserve(all).map_err(|limit| {
             let mut limit = limit;
-            // What the operation has reserved goes back when it gives up.
+            // The room that the operation has reserved is returned when it fails.
             limit.garbage = limit.garbage.saturating_sub(self.queue.reserved());
             limit.requested = all;
             limit
         })
     }
 
-    /// A block for a node.
+    /// Allocates a block for a node.
     pub(crate) fn alloc(
         &mut self,
         depot: &Depot,
@@ -180,7 +181,7 @@ impl Inner {
         count.1 += ((bytes + 7) & !7) as isize;
     }
 
-    /// Gives back a block that was never published.
+    /// Frees a block that was never published.
     ///
     /// # Safety
     /// The block came from `alloc` with these arguments, and nobody else knows it.

@@ -1,4 +1,4 @@
-//! What all writers of a map have in common, with a trie or without: memory, shards, limits.
+//! The state that all writers of a map share, with a trie or without: memory, shards, limits.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,19 +19,20 @@ use crate::qp::raw::node::LEAF;
 use crate::qp::raw::tree::{LEAF_KIND, leaf_cell, ref_of};
 use crate::sync::{self, Mutex};
 
-/// See the module.
+/// The memory, the shards and the limits of a map with many writers.
 pub struct WriterPool {
     pub(crate) depot: Depot,
     pub(super) shards: Box<[CachePadded<Shard>]>,
     domain: Domain,
-    /// The most entries, and how many there are; counted only when there is a most.
+    /// The greatest number of entries, and the number that there are, which is counted only if
+    /// there is such a limit.
     most: Option<usize>,
     count: CachePadded<AtomicUsize>,
 }
 
 impl WriterPool {
-    /// Those of a map with `len` entries in this arena, which has a stable base; `counts` is what
-    /// is in use there.
+    /// The pool of a map with `len` entries in this arena, which has a stable base. `counts` are
+    /// those of the blocks in use there.
     pub(crate) fn new(
         arena: Arena,
         domain: Domain,
@@ -66,7 +67,8 @@ impl WriterPool {
         &self.domain
     }
 
-    /// Entries: exact when no writer is at work; else each operation counts once, when it is done.
+    /// Number of entries. It is exact while no writer is at work. Otherwise each operation counts
+    /// once, when it is done.
     pub(crate) fn len(&self) -> usize {
         let sum: isize = self
             .shards
@@ -80,7 +82,7 @@ impl WriterPool {
         self.most
     }
 
-    /// Takes the place of an entry more, if there may be one.
+    /// Reserves the place of one more entry, if the limit allows it.
     pub(crate) fn reserve_entry(&self) -> bool {
         let Some(most) = self.most else { return true };
         self.count
@@ -102,7 +104,7 @@ impl WriterPool {
         unsafe { self.depot.base().add(byte_of(cell)) }
     }
 
-    /// A new leaf; the value comes back when there is no memory for it.
+    /// Makes a leaf; without memory it returns the value.
     pub(crate) fn make_leaf<'a, V: ?Sized + Value>(
         &self,
         inner: &mut Inner,
@@ -121,10 +123,10 @@ impl WriterPool {
         }
     }
 
-    /// Takes the value back out of a leaf that was not linked, and frees the leaf.
+    /// Takes the value out of a leaf that was not linked, and frees the leaf.
     ///
     /// # Safety
-    /// The leaf, with a value `V`, is this thread's own, and this is the last use of it.
+    /// The leaf has a value `V`. Nobody else knows it, and this is its last use.
     pub(crate) unsafe fn unmake_leaf<'a, V: ?Sized + Value>(
         &self,
         inner: &mut Inner,
@@ -140,7 +142,7 @@ impl WriterPool {
         }
     }
 
-    /// A shard to work in.
+    /// Takes a shard to work in.
     pub(crate) fn shard(&self) -> Held<'_> {
         let own = thread_number();
         let n = self.shards.len();
@@ -157,12 +159,12 @@ impl WriterPool {
         }
     }
 
-    /// How many shards there are: a power of two.
+    /// The number of shards, which is a power of two.
     pub(crate) fn shard_count(&self) -> usize {
         self.shards.len()
     }
 
-    /// All shards, so that no writer is at work.
+    /// Takes all shards, so that no writer is at work.
     pub(crate) fn all_shards(&self) -> Vec<Held<'_>> {
         let hold = |shard| Held::<'_> {
             shard,
@@ -171,7 +173,7 @@ impl WriterPool {
         self.shards.iter().map(|shard| hold(&**shard)).collect()
     }
 
-    /// The same if no writer is at work now.
+    /// Takes all shards, unless a writer is at work now.
     pub(crate) fn try_all_shards(&self) -> Option<Vec<Held<'_>>> {
         let mut all = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
@@ -181,14 +183,14 @@ impl WriterPool {
         Some(all)
     }
 
-    /// Shards whose writers are not at work now, one after the other.
+    /// The shards whose writers are not at work now, one after the other.
     pub(super) fn idle_shards(&self) -> impl Iterator<Item = sync::MutexGuard<'_, Inner>> {
         self.shards
             .iter()
             .filter_map(|shard| sync::try_lock(&shard.inner))
     }
 
-    /// Runs `read`, and gives its result if nothing was changed meanwhile.
+    /// Runs `read`; returns its result if nothing was changed meanwhile.
     pub(crate) fn undisturbed<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
         let mut before = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
@@ -206,7 +208,8 @@ impl WriterPool {
         self.shards.iter().zip(&before).all(same).then_some(result)
     }
 
-    /// What a writer counts as the number of entries after an operation: exact while there are few.
+    /// The number of entries that a writer assumes after an operation. It is exact while there are
+    /// few entries.
     #[inline]
     pub(crate) fn about(&self, inner: &mut Inner) -> usize {
         if inner.about < COUNT_BELOW || inner.contention.operations % COUNT_EVERY == 0 {
@@ -215,7 +218,7 @@ impl WriterPool {
         inner.about
     }
 
-    /// The leaves that wait for readers, when no reader and no writer is left.
+    /// Takes the leaves that wait for readers, when no reader and no writer is left.
     pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
         let mut leaves = Vec::new();
         for shard in &mut self.shards {
@@ -225,7 +228,8 @@ impl WriterPool {
             };
             let mut waiting = core::mem::take(&mut inner.open);
             inner.queue.drain(|garbage| waiting.push(garbage));
-            // Leaves only: what a branch that waits refers to is live, or waits as well.
+            // Only leaves are taken: the nodes below a branch that waits are live, or wait
+            // themselves.
             let cells = waiting
                 .into_iter()
                 .filter_map(|(garbage, _)| match garbage {
@@ -237,7 +241,7 @@ impl WriterPool {
         leaves
     }
 
-    /// Bytes of the shards.
+    /// Bytes of the shards themselves, outside the arena.
     pub(crate) fn outside(&self) -> usize {
         self.shards.len() * size_of::<CachePadded<Shard>>()
     }
@@ -248,16 +252,16 @@ impl WriterPool {
     }
 }
 
-/// Operations after which a writer counts the entries anew, and the number of entries below which
-/// it always does: the smallest tables run over before they hold that number.
+/// The number of operations after which a writer counts the entries anew, and the number of entries
+/// below which it always does. The smallest tables are full before they hold that number.
 const COUNT_EVERY: u64 = 64;
 const COUNT_BELOW: usize = 2048;
 
-/// Where a shared index gets its memory: blocks that it gives back wait for readers.
+/// The memory of a shared index: blocks that it frees wait for readers.
 pub(crate) struct Blocks<'t> {
     depot: &'t Depot,
     inner: &'t mut Inner,
-    /// Why a block could not be had, or not be given back.
+    /// Why a block could not be allocated, or could not be freed.
     pub(crate) lack: Option<Lack>,
 }
 

@@ -1,4 +1,4 @@
-//! An index without a trie: no key is ever without a slot, whatever memory there is.
+//! Tests of an index without a trie: every key has a slot, whether there is memory or not.
 
 use std::collections::HashMap;
 use std::vec::Vec;
@@ -8,12 +8,12 @@ use sapwood_arena::{ArenaOptions, Backing};
 use super::super::alone::Together;
 use super::*;
 
-/// Memory that there is, or is not; what is given back is overwritten.
+/// A memory that refuses requests at times, and overwrites blocks that are freed.
 struct Fickle<'a> {
     arena: &'a mut Arena,
-    /// Requests until there is none.
+    /// Number of requests that succeed before one is refused.
     left: &'a mut u32,
-    /// No whole table may be given back for now.
+    /// Whether whole tables must not be freed for now.
     held: bool,
 }
 
@@ -67,7 +67,7 @@ impl World {
             left: &mut self.left,
             held: self.held,
         };
-        // SAFETY: everything is this test's own.
+        // SAFETY: nobody but this test uses the index and the arena.
         unsafe { self.index.step(&mut chunks, self.oracle.len()) };
     }
 
@@ -110,38 +110,39 @@ impl World {
         self.step();
     }
 
-    /// How many tables are in use.
+    /// The number of tables in use.
     fn tables(&self) -> usize {
         let mut at = self.index.table.load(Ordering::Relaxed);
         let mut tables = 0;
         while at != 0 {
             tables += 1;
-            // SAFETY: the chain of tables in use.
+            // SAFETY: the table is in the chain of tables in use.
             let table = unsafe { Table::at(self.arena.base(), at) };
             at = table.next().load(Ordering::Relaxed);
         }
         tables
     }
 
-    /// Each key is found, walks meet each leaf once, and every count is right.
+    /// Checks that each key is found, that walks meet each leaf once, and that every count is
+    /// right.
     fn check(&self) {
         let base = self.arena.base();
-        let mut met = HashMap::new();
+        let mut seen = HashMap::new();
         let mut from = Some(0);
         let mut out = Together::new();
         while let Some(at) = from {
             // SAFETY: as above.
             from = unsafe { self.index.leaves_from(base, at, &mut out) };
             for (_, leaf) in &out {
-                *met.entry(*leaf).or_insert(0) += 1;
+                *seen.entry(*leaf).or_insert(0) += 1;
             }
         }
-        assert_eq!(met.len(), self.oracle.len());
+        assert_eq!(seen.len(), self.oracle.len());
         for (key, leaf) in &self.oracle {
             // SAFETY: as above.
             let found = unsafe { self.index.find(base, self.index.hash(key), key) };
             assert_eq!(found, Found::Leaf(*leaf));
-            assert_eq!(met.get(leaf), Some(&1));
+            assert_eq!(seen.get(leaf), Some(&1));
         }
         let mut all = Vec::new();
         // SAFETY: as above.
@@ -169,7 +170,7 @@ fn memory_that_comes_and_goes() {
         let mut world = World::new(mask);
         let mut random = fastrand::Rng::with_seed(mask);
         for round in 0..rounds {
-            // None, a few chunks, or all.
+            // No requests succeed, a few, or all.
             world.left = [0, random.u32(0..40), u32::MAX][random.usize(..3)];
             let up = random.u8(0..=8);
             for _ in 0..random.u32(1..keys * 2) {
@@ -182,7 +183,7 @@ fn memory_that_comes_and_goes() {
         }
         world.check();
         assert!(cfg!(miri) || world.refused > 100, "{}", world.refused);
-        // Removal needs no memory.
+        // A removal needs no memory.
         world.left = 0;
         for i in 0..keys {
             world.set(&key(i), false);
@@ -196,7 +197,7 @@ fn a_next_table_that_is_too_small() {
     too_small(false);
 }
 
-/// A limit of garbage keeps both tables after all keys were moved to the third one.
+/// A limit of garbage keeps both old tables after all keys were moved to the third one.
 #[test]
 fn a_next_table_that_is_too_small_and_stays() {
     too_small(true);
@@ -208,9 +209,10 @@ fn too_small(stays: bool) {
     for i in 0..n {
         world.set(&key(i), true);
     }
-    // As few keys as make it shrink; then there is no memory, with the smaller table there in part.
+    // So few keys that the table shrinks; then there is no memory, when the smaller table has only
+    // some of its chunks.
     let mut i = 0;
-    // SAFETY: the test's own.
+    // SAFETY: nobody but this test uses the table.
     let moves = |world: &World| unsafe {
         let at = world.index.table.load(Ordering::Relaxed);
         let table = Table::at(world.arena.base(), at);
@@ -229,7 +231,7 @@ fn too_small(stays: bool) {
     }
     world.check();
     let before = world.oracle.len();
-    // Without memory for a third table nothing comes of it.
+    // Without memory for a third table, nothing is changed.
     for left in [0, 1, 3] {
         world.left = left;
         world.set(&key(j), true);
@@ -247,11 +249,11 @@ fn too_small(stays: bool) {
     }
     assert_eq!(world.tables(), 1);
     assert!(cfg!(miri) || most == if stays { 3 } else { 2 }, "{most}");
-    // While the tables stay, some find no slot.
+    // While the tables stay, some keys find no slot.
     let refused = world.refused - refused;
     assert!(refused == 0 || stays, "{refused}");
     assert!(world.oracle.len() + refused >= before + n as usize);
-    // Small tables are there in whole chunks, and run over in another way.
+    // Small tables are made in whole chunks, and become full in another way.
     assert!(cfg!(miri) || world.index.moved_both.load(Ordering::Relaxed) > 0);
 }
 
@@ -261,13 +263,13 @@ fn equal_hashes_are_refused_when_no_table_helps() {
     for i in 0..100 {
         world.set(&key(i), true);
     }
-    // Twelve at home, 63 elsewhere.
+    // Twelve keys lie at home, and 63 elsewhere.
     assert_eq!(world.oracle.len(), 75);
     assert_eq!(world.refused, 25);
     world.check();
     assert!(
         world.index.taken().bytes < 1 << 20,
-        "it did not grow for ever"
+        "the table did not grow without end"
     );
     for i in 0..100 {
         world.set(&key(i), false);

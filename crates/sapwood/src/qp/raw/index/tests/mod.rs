@@ -1,5 +1,5 @@
-//! The index, beside a trie and alone, against a hash map of the standard library, alone and under
-//! many threads.
+//! Tests of the index, beside a trie and alone, against a hash map of the standard library, by one
+//! thread and by many.
 
 #[cfg(not(shuttle))]
 mod alone;
@@ -28,7 +28,7 @@ const INDEX_KIND: Kind = Kind(5);
 fn make_leaf(arena: &mut Arena, key: &[u8], value: u64) -> u32 {
     let size = LeafOf::<u64>::size_with(key.len(), 0);
     let cell = leaf_cell(arena.alloc(size, LEAF_KIND, Area::Leaves).unwrap());
-    // SAFETY: a new block of that size.
+    // SAFETY: the block is new and has that size.
     unsafe { LeafOf::<u64>::write(arena.base().add(byte_of(cell)), key, value) };
     cell
 }
@@ -105,7 +105,7 @@ fn homes_are_in_the_order_of_the_hashes() {
     let mut taken = Taken::default();
     for homes in [1, 2, 3, 7, 8, 100, 1000, 70_001] {
         let at = table::make(&mut plain, homes, &mut taken).unwrap();
-        // SAFETY: just made.
+        // SAFETY: the table was made just now.
         let t = unsafe { Table::at(plain.base(), at) };
         assert!(t.chunks() >= 1 && t.total() - t.homes() < WINDOW);
         let mut before = None;
@@ -123,12 +123,12 @@ fn homes_are_in_the_order_of_the_hashes() {
     assert_eq!(taken, Taken::default());
 }
 
-/// What takes blocks out of an arena for an index.
+/// Allocates a block of an arena for an index.
 fn alloc(arena: &mut Arena, bytes: usize) -> Option<Ref> {
     arena.alloc(bytes, INDEX_KIND, Area::Nodes).ok()
 }
 
-/// Frees a block. It is overwritten first, so that a late look is noticed.
+/// Frees a block. It is overwritten first, so that a late read is noticed.
 ///
 /// # Safety
 /// As for [`Arena::free`].
@@ -145,7 +145,7 @@ unsafe fn wipe(arena: &mut Arena, block: Ref, bytes: usize, kind: Kind) {
 /// Frees a leaf that nothing should name any more.
 ///
 /// # Safety
-/// It is a leaf of the arena, and nobody uses it afterwards.
+/// `leaf` is a leaf of the arena, and nobody uses it afterwards.
 #[cfg(not(shuttle))]
 unsafe fn drop_leaf(arena: &mut Arena, leaf: u32) {
     // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! One thread: every answer compared, every invariant walked.
+//! Tests by one thread, which compare every answer and check every invariant.
 
 use std::collections::HashMap;
 use std::vec::Vec;
@@ -7,12 +7,12 @@ use sapwood_arena::ArenaOptions;
 
 use super::*;
 
-/// Memory for an owned index; every so often there is none.
+/// Memory for an owned index, which refuses requests at times.
 pub(super) struct Plain<'a> {
     arena: &'a mut Arena,
     fail: u32,
     asked: u32,
-    /// Blocks freed and allocated, by the operation under way.
+    /// Number of blocks that the operation under way has allocated and freed.
     pub(super) allocs: u32,
 }
 
@@ -47,12 +47,12 @@ impl Chunks for Plain<'_> {
     }
 }
 
-/// An index, its arena, and what it should say.
+/// An index, its arena, and the answers that it should give.
 struct World {
     arena: Arena,
     index: Index<u64, false>,
     oracle: HashMap<Vec<u8>, u32>,
-    /// Of this many requests for memory one succeeds; 0 = all.
+    /// One of this number of requests for memory succeeds; 0 if all do.
     fail: u32,
     asked: u32,
     most_allocs: u32,
@@ -91,7 +91,7 @@ impl World {
     fn step(&mut self) {
         let len = self.oracle.len();
         let before = self.index.work.cursor.load(Ordering::Relaxed);
-        // SAFETY: everything is this test's own.
+        // SAFETY: nobody but this test uses the index and the arena.
         self.with(|index, plain| unsafe { index.step(plain, len) });
         let after = self.index.work.cursor.load(Ordering::Relaxed);
         assert!(
@@ -133,10 +133,10 @@ impl World {
         let hash = self.index.hash(key);
         // SAFETY: as above.
         let found = unsafe { self.index.find(self.arena.base(), hash, key) };
-        self.judge(key, found);
+        self.check_answer(key, found);
     }
 
-    fn judge(&mut self, key: &[u8], found: Found) {
+    fn check_answer(&mut self, key: &[u8], found: Found) {
         let expected = self.oracle.get(key).copied();
         match found {
             Found::Leaf(leaf) => assert_eq!(Some(leaf), expected),
@@ -155,7 +155,7 @@ impl World {
         assert_eq!(all.len(), keys.len());
         for (at, (i, found)) in all.into_iter().enumerate() {
             assert_eq!(at, i);
-            self.judge(&keys[i], found);
+            self.check_answer(&keys[i], found);
         }
     }
 
@@ -234,7 +234,7 @@ fn growing_and_shrinking() {
     empty(&mut world);
     assert_eq!(world.asks, 0, "nothing was spilled");
     assert!(world.most_allocs <= 20, "{}", world.most_allocs);
-    // The memory that was given back serves again.
+    // The memory that was freed is used again.
     churn(&mut world, 12, most / 10, 2);
     empty(&mut world);
 }
@@ -260,7 +260,7 @@ fn steady_growth_stays_within_its_bytes() {
 #[test]
 fn equal_hashes_ask_the_trie() {
     let n = if cfg!(miri) { 90 } else { 2000 };
-    // All hashes equal, all homes equal, all tags equal, few homes.
+    // The masks: all hashes are equal, all homes, all tags, and few homes.
     for mask in [0, 0xffff_ffff, !0xff, 0xc000_0000_0000_0000] {
         if cfg!(miri) && mask == !0xff {
             continue;
@@ -288,7 +288,7 @@ fn equal_hashes_ask_the_trie() {
         }
         world.verify();
         empty(&mut world);
-        // Exact again.
+        // The answers are exact again.
         world.asks = 0;
         churn(&mut world, 5, 12, 2);
         assert_eq!(world.asks, 0);
@@ -300,12 +300,12 @@ fn removal_brings_spilled_buckets_back() {
     let mut world = World::new(0);
     let mut first = None;
     let count = if cfg!(miri) { 110 } else { 300 };
-    // The table is not asked to grow, so nothing is moved.
+    // `step` is not called, so nothing is moved.
     for i in 0..count {
         let leaf = make_leaf(&mut world.arena, &key(i), 0);
         let hash = world.index.hash(&key(i));
         world.oracle.insert(key(i), leaf);
-        // SAFETY: everything is this test's own.
+        // SAFETY: nobody but this test uses the index and the arena.
         world.with(|index, plain| unsafe {
             if i == 0 {
                 index.reserve(plain, 1000);
@@ -365,7 +365,7 @@ fn no_memory_at_all() {
 fn reserved_room_needs_no_moves() {
     for n in [1, 10, 11, 100, if cfg!(miri) { 200 } else { 50_000 }] {
         let mut world = World::new(u64::MAX);
-        // SAFETY: everything is this test's own.
+        // SAFETY: nobody but this test uses the index and the arena.
         world.with(|index, plain| unsafe { index.reserve(plain, n) });
         let taken = world.index.taken();
         for i in 0..n {

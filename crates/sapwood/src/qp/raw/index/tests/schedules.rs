@@ -1,4 +1,4 @@
-//! A table that is moved, a writer and readers, in orders that a scheduler chooses:
+//! A table that is moved beside a writer and readers, in orders that a scheduler chooses:
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --lib --release -- index::tests::schedules`.
 //!
 //! Nothing is freed before the end, so no guard is needed.
@@ -17,7 +17,7 @@ struct World {
     index: Index<u64, true>,
 }
 
-/// Memory that is not given back before the end.
+/// Memory that is not freed before the end.
 struct Kept<'a>(&'a World);
 
 impl Chunks for Kept<'_> {
@@ -55,7 +55,7 @@ impl World {
 
     fn insert(&self, key: &[u8], value: u64) -> u32 {
         let leaf = self.leaf(key, value);
-        // SAFETY: the caller is alone with the key; nothing is freed.
+        // SAFETY: no other thread changes the key; nothing is freed.
         unsafe { (self.index).insert(&mut Kept(self), self.index.hash(key), leaf) };
         leaf
     }
@@ -77,12 +77,12 @@ impl World {
         unsafe { self.index.step(&mut Kept(self), len) };
     }
 
-    /// The value of a key; `None` when it is absent, 0 when the trie is to be asked.
+    /// The value of a key; `None` if it is absent, 0 if the answer is to ask the trie.
     fn find(&self, key: &[u8]) -> Option<u64> {
         let base = Kept(self).base();
         // SAFETY: as above.
         match unsafe { self.index.find(base, self.index.hash(key), key) } {
-            // SAFETY: a leaf that is kept.
+            // SAFETY: the leaf is not freed.
             Found::Leaf(leaf) => Some(unsafe { *base.add(byte_of(leaf)).cast::<u64>() }),
             Found::Absent => None,
             Found::AskTrie => Some(0),
@@ -94,8 +94,7 @@ fn key(i: usize) -> Vec<u8> {
     format!("key {i}").into_bytes()
 }
 
-/// `here` keys are there before and after; others come and go while the table is moved for `len`
-/// keys.
+/// `here` keys are there throughout; others come and go while the table is moved for `len` keys.
 fn moved_beside_all(mask: u64, here: usize, len: usize) {
     let world = Arc::new(World::new(mask, false));
     let mut leaves: Vec<u32> = (0..here).map(|i| world.insert(&key(i), 1)).collect();
@@ -145,21 +144,21 @@ fn moved_beside_all(mask: u64, here: usize, len: usize) {
 
 #[test]
 fn growing() {
-    // Two homes in use: most keys lie behind them.
+    // Two homes are in use, so most keys lie behind them.
     shuttle::check_random(|| moved_beside_all(!(0x7fff_ffff << 32), 30, 60), 3000);
     shuttle::check_pct(|| moved_beside_all(!(0x7fff_ffff << 32), 30, 60), 3000, 3);
 }
 
 #[test]
 fn one_home() {
-    // All hashes equal: the home, what lies behind it, and soon what is spilled.
+    // All hashes are equal: keys lie at home and behind it, and soon they are spilled.
     shuttle::check_random(|| moved_beside_all(0, 20, 60), 3000);
     shuttle::check_pct(|| moved_beside_all(0, 74, 60), 300, 3);
 }
 
 #[test]
 fn appearing_and_vanishing() {
-    // The first table is made, and given up, beside others.
+    // The first table is made and freed beside other threads.
     let run = || {
         let world = Arc::new(World::new(u64::MAX, false));
         let threads: Vec<_> = (0..3)
@@ -187,7 +186,7 @@ fn appearing_and_vanishing() {
 
 #[test]
 fn alone_while_tables_run_over() {
-    // Nobody moves the table but those who find no slot; a walk and lookups beside them.
+    // Only writers that find no slot move the table, beside a walk and lookups.
     let run = |mask: u64, steady: usize, more: usize| {
         let world = Arc::new(World::new(mask, true));
         let len = Arc::new(AtomicUsize::new(0));
@@ -195,7 +194,7 @@ fn alone_while_tables_run_over() {
             let leaf = world.leaf(&key(i), 1);
             let hash = world.index.hash(&key(i));
             let count = || len.load(Ordering::Relaxed);
-            // SAFETY: the caller is alone with the key; nothing is freed.
+            // SAFETY: no other thread changes the key; nothing is freed.
             let done = unsafe { (world.index).insert_alone(&mut Kept(world), hash, leaf, count) };
             assert!(done, "there is memory");
             len.fetch_add(1, Ordering::Relaxed);
@@ -219,20 +218,20 @@ fn alone_while_tables_run_over() {
             })
             .collect();
         let base = Kept(&world).base();
-        let (mut from, mut met) = (Some(0), Vec::new());
+        let (mut from, mut seen) = (Some(0), Vec::new());
         let mut out = super::super::alone::Together::new();
         while let Some(at) = from {
             // SAFETY: nothing is freed.
             from = unsafe { world.index.leaves_from(base, at, &mut out) };
-            met.extend(out.iter().map(|(_, leaf)| *leaf));
+            seen.extend(out.iter().map(|(_, leaf)| *leaf));
         }
         for (i, leaf) in leaves.iter().enumerate() {
-            let times = met.iter().filter(|there| *there == leaf).count();
+            let times = seen.iter().filter(|there| *there == leaf).count();
             assert_eq!(times, 1, "key {i}");
             assert_eq!(world.find(&key(i)), Some(1));
         }
-        met.sort_unstable();
-        assert!(met.windows(2).all(|two| two[0] < two[1]));
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|two| two[0] < two[1]));
         for writer in writers {
             leaves.extend(writer.join().unwrap());
         }
@@ -243,9 +242,9 @@ fn alone_while_tables_run_over() {
             (leaves.len(), 0, 0)
         );
     };
-    // The smallest table has room for 72 keys, also behind its homes.
+    // The smallest table has room for 72 keys, with the buckets behind its homes.
     shuttle::check_random(move || run(u64::MAX, 66, 8), 1000);
     shuttle::check_pct(move || run(u64::MAX, 66, 8), 1000, 3);
-    // Two homes: 75 keys each, most of them behind.
+    // Two homes have room for 75 keys each, most of them behind the home.
     shuttle::check_random(move || run(!(0x7fff_ffff << 32), 64, 8), 300);
 }

@@ -1,5 +1,5 @@
-//! Readers beside writers, while tables grow and shrink, with memory that is used again after a
-//! grace period.
+//! Tests of readers beside writers, while tables grow and shrink, with memory that is used again
+//! after a grace period.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -21,8 +21,8 @@ struct Memory {
     base: *mut u8,
 }
 
-// SAFETY: the base is a number to the threads; what lies there is atomic, or published and left
-// alone.
+// SAFETY: threads use the base only as an address; the memory there is atomic, or published and not
+// changed.
 unsafe impl Sync for Memory {}
 
 struct Plain<'a> {
@@ -44,7 +44,7 @@ impl Chunks for Plain<'_> {
     }
 }
 
-/// Frees what no reader can hold any more; the arena poisons it.
+/// Frees blocks that no reader can hold any more; the arena poisons them.
 fn reclaim(memory: &Memory, queue: &mut RetireQueue<Retired>) {
     queue.seal();
     queue.reclaim(usize::MAX, |(block, bytes, kind)| {
@@ -60,9 +60,9 @@ fn key(thread: usize, i: usize) -> Vec<u8> {
 struct Plan {
     writers: usize,
     readers: usize,
-    /// Keys of each writer that are always there; they are replaced.
+    /// Number of keys of each writer that are always there, and are replaced.
     steady: usize,
-    /// Keys of each writer that come and go.
+    /// Number of keys of each writer that come and go.
     coming: usize,
     rounds: usize,
     mask: u64,
@@ -131,8 +131,8 @@ fn run(plan: Plan) {
                     reader.quiescent();
                 }
                 if plan.mask == u64::MAX {
-                    // A writer that waits for a processor in the middle of a change leaves its
-                    // bucket in doubt meanwhile.
+                    // While a writer waits for a processor in the middle of a change, lookups in
+                    // its bucket ask the trie.
                     assert!(asks * 4 <= all, "{asks} of {all} lookups asked the trie");
                 }
             });
@@ -161,7 +161,7 @@ fn run(plan: Plan) {
         }
     }
     for _ in 0..if plan.mask == u64::MAX { 100_000 } else { 0 } {
-        // A move under way ends, and another, until the smallest table is left, and is left too.
+        // Moves go on until only the smallest table is there, which is then freed.
         if index.taken() != Taken::default() {
             // SAFETY: as above.
             unsafe { index.step(&mut plain, 0) };
@@ -177,7 +177,7 @@ fn run(plan: Plan) {
     reclaim(memory, &mut queue);
     let mut arena = memory.arena.lock().unwrap();
     for leaf in left {
-        // SAFETY: nothing names it any more.
+        // SAFETY: nothing names the leaf any more.
         unsafe {
             let size = LeafOf::<u64>::size(base.add(byte_of(leaf)));
             arena.free(ref_of(leaf), size, LEAF_KIND);
@@ -189,7 +189,7 @@ fn run(plan: Plan) {
     arena.verify().unwrap();
 }
 
-/// Inserts and removes a writer's keys; the leaves that are left.
+/// Inserts and removes a writer's keys; returns the leaves that are left.
 fn write(
     w: usize,
     plan: &Plan,
@@ -313,7 +313,7 @@ fn many_writers_in_a_small_table() {
 #[test]
 fn displaced_and_spilled_beside_writers() {
     let (coming, rounds) = if cfg!(miri) { (30, 2) } else { (300, 40) };
-    // Few different homes, all of them far apart.
+    // There are few different homes, all of them far apart.
     run(Plan {
         writers: 2,
         readers: 2,

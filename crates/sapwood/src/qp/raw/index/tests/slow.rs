@@ -1,4 +1,4 @@
-//! Readers that writers have outrun: whole tables were moved while they looked.
+//! Tests of slow readers: writers move whole tables while they search.
 
 use std::vec::Vec;
 
@@ -7,7 +7,7 @@ use sapwood_arena::{ArenaOptions, Backing};
 use super::super::alone::Together;
 use super::*;
 
-/// Memory that is not given back, so that old tables can be read for ever.
+/// Memory that is not freed, so that old tables stay readable.
 struct Kept<'a>(&'a mut Arena);
 
 impl Chunks for Kept<'_> {
@@ -48,7 +48,7 @@ impl World {
         let leaf = make_leaf(&mut self.arena, &key, 1);
         let (hash, len) = (self.index.hash(&key), self.leaves.len());
         let chunks = &mut Kept(&mut self.arena);
-        // SAFETY: everything is this test's own, and nothing is freed.
+        // SAFETY: nobody but this test uses the index, and nothing is freed.
         unsafe {
             match self.index.alone {
                 true => assert!(self.index.insert_alone(chunks, hash, leaf, || len)),
@@ -112,7 +112,7 @@ fn a_step_of_a_walk_ends_however_many_tables_were_moved() {
     while world.tables_from(first) < HOPS + 3 {
         world.insert();
     }
-    // As if lookups began in the first table still.
+    // Lookups begin in the first table again.
     let newest = world.index.table.swap(first, Ordering::AcqRel);
     let mut out = Together::new();
     let base = world.arena.base();
@@ -126,7 +126,7 @@ fn a_step_of_a_walk_ends_however_many_tables_were_moved() {
             let next = unsafe { index.leaves_from(base, 0, &mut out) };
             (next, out.len())
         });
-        // It waits for the turn, and looks into the table that is current then.
+        // The step waits for the turn, and then reads the table that is current.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!walk.is_finished());
         index.table.store(newest, Ordering::Release);
@@ -134,11 +134,11 @@ fn a_step_of_a_walk_ends_however_many_tables_were_moved() {
         let (next, found) = walk.join().unwrap();
         assert!(next.is_some() && found > 0);
     });
-    let (mut from, mut met) = (Some(0), 0);
+    let (mut from, mut seen) = (Some(0), 0);
     while let Some(at) = from {
         // SAFETY: as above.
         from = unsafe { world.index.leaves_from(base, at, &mut out) };
-        met += out.len();
+        seen += out.len();
     }
-    assert_eq!(met, world.leaves.len());
+    assert_eq!(seen, world.leaves.len());
 }

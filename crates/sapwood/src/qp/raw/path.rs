@@ -1,5 +1,6 @@
-//! The way of a key from the root to where it is or would be, and what an insertion has to do
-//! there. The same for all kinds of tries: they differ in how they carry it out.
+//! The path of a key from the root to the place where it is or would be, and the plan of an
+//! insertion there. Path and plan are the same for all kinds of tries, which differ in how they
+//! carry the plan out.
 
 use smallvec::SmallVec;
 
@@ -10,19 +11,19 @@ use super::view::{Near, View};
 use crate::qp::raw::leaf::Value;
 use sapwood_format::cluster::{FILL_MAX, REACH};
 
-/// A cluster with this many leaves or less looks for a sibling to join.
+/// A cluster with this number of leaves or fewer joins a sibling if it can.
 pub(crate) const JOIN_AT: usize = FILL_MAX / 4;
-/// The most leaves that are joined: so that neither the next insertion nor the next removal undoes
-/// it.
+/// The greatest number of leaves that are joined, so that neither the next insertion nor the next
+/// removal undoes the join.
 pub(crate) const JOIN_MAX: usize = FILL_MAX * 3 / 4;
 
-/// A branch on the way down.
+/// A branch on a path.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
     pub(crate) cell: u32,
-    /// The child that the way goes to.
+    /// The index of the child that the path goes to.
     pub(crate) index: u16,
-    /// Where in the key the branch looks.
+    /// The offset of the branch in the key.
     pub(crate) offset: u16,
 }
 
@@ -38,41 +39,41 @@ impl Frame {
 
 pub(crate) type Frames = SmallVec<[Frame; 16]>;
 
-/// The way from the root to the leaf or cluster of a key, as it was when it was walked.
-pub(crate) struct Way {
+/// The path from the root to the leaf or cluster of a key, as it was when it was walked.
+pub(crate) struct Path {
     pub(crate) frames: Frames,
     pub(crate) end: u32,
     pub(crate) near: Near,
 }
 
-/// What an insertion of a key that is absent does first.
+/// The first step of the insertion of an absent key.
 pub(crate) enum Plan {
-    /// Puts it into the cluster at the end, as leaf number `at`; the border is before it or behind
-    /// it. With `anew` the cluster's base changes.
+    /// The leaf goes into the cluster at the end, as leaf number `at`. The new border is before it
+    /// or behind it. With `anew` the cluster's base changes.
     Into {
         at: usize,
         border: Border,
         behind: bool,
         anew: bool,
     },
-    /// Makes a cluster of it and the leaf at the end.
+    /// The leaf and the leaf at the end become a cluster.
     Two { border: Border },
-    /// Makes a cluster more of the one at the end; then begins anew.
+    /// The cluster at the end is split in two; then the insertion begins anew.
     Split,
-    /// Gives it a child of its own in the branch with this number of the way, beside the child that
-    /// the way goes to.
+    /// The leaf becomes a child of branch number `depth` of the path, beside the child that the
+    /// path goes to.
     Label { depth: usize, border: Border },
-    /// Makes a branch of it and of what hangs below this many branches of the way.
+    /// The leaf and the node below the first `depth` branches of the path become a branch.
     Pair { depth: usize, border: Border },
 }
 
-impl Way {
-    /// The key sorts before what is near it.
+impl Path {
+    /// Whether the key sorts before the leaf nearest to it.
     pub(crate) fn before(&self) -> bool {
         self.near.before
     }
 
-    /// The cell that hangs below this many branches of the way.
+    /// The cell of the node below the first `depth` branches of the path.
     pub(crate) fn cell(&self, depth: usize) -> u32 {
         self.frames.get(depth).map_or(self.end, |frame| frame.cell)
     }
@@ -84,18 +85,18 @@ impl Way {
 }
 
 impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
-    /// The way of a key; `None` when the trie is empty.
+    /// The path of a key; `None` if the trie is empty.
     #[inline]
-    pub(crate) fn way(&self, key: &[u8]) -> Option<Way> {
+    pub(crate) fn path(&self, key: &[u8]) -> Option<Path> {
         let (frames, end) = self.walk(key)?;
         let near = self.near(end, key)?;
-        Some(Way { frames, end, near })
+        Some(Path { frames, end, near })
     }
 
-    /// The way of a key that is there, else `None`: the leaf is found by its tag, as lookups do, in
-    /// less time than the place of a key that may be new.
+    /// The path of a key that is there; `None` if it is absent. It finds the leaf by its tag, as
+    /// lookups do. This takes less time than a search for the place of a key that may be new.
     #[inline]
-    pub(crate) fn way_of_present(&self, key: &[u8]) -> Option<Way> {
+    pub(crate) fn path_of_present(&self, key: &[u8]) -> Option<Path> {
         let (frames, end) = self.walk(key)?;
         let (index, leaf) = self.place_in(end, key)?;
         let near = Near {
@@ -104,10 +105,10 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             part: None,
             before: false,
         };
-        Some(Way { frames, end, near })
+        Some(Path { frames, end, near })
     }
 
-    /// Walks down by the bytes of a key to a leaf or cluster; `None` when the trie is empty.
+    /// Walks down by the bytes of a key to a leaf or cluster; `None` if the trie is empty.
     #[inline(always)]
     fn walk(&self, key: &[u8]) -> Option<(Frames, u32)> {
         let mut frames = Frames::new();
@@ -126,7 +127,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         Some((frames, end))
     }
 
-    /// The branches on the way of a key to a cell that is on that way.
+    /// The branches above a cell that is on a key's path.
     pub(crate) fn frames_to(&self, key: &[u8], top: u32) -> Option<Frames> {
         let mut frames = Frames::new();
         let mut cell = self.root;
@@ -142,35 +143,38 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         Some(frames)
     }
 
-    /// What an insertion of the key does first; the way is the key's, which is absent.
+    /// The first step of the insertion of an absent key, whose path this is.
     #[inline]
-    pub(crate) fn plan(&self, way: &Way, key: &[u8]) -> Option<Plan> {
-        let part = way.near.part?;
-        let found = self.key(way.near.leaf)?;
-        let border = match way.before() {
+    pub(crate) fn plan(&self, path: &Path, key: &[u8]) -> Option<Plan> {
+        let part = path.near.part?;
+        let found = self.key(path.near.leaf)?;
+        let border = match path.before() {
             true => Border::between(key, found, part),
             false => Border::between(found, key, part),
         };
-        let parent = way.parent();
+        let parent = path.parent();
         if parent.is_some_and(|parent| part < parent) {
-            let depth = way.frames.iter().position(|frame| frame.offset() >= part)?;
-            return Some(match way.frames[depth].offset() == part {
+            let depth = path
+                .frames
+                .iter()
+                .position(|frame| frame.offset() >= part)?;
+            return Some(match path.frames[depth].offset() == part {
                 true => Plan::Label { depth, border },
                 false => Plan::Pair { depth, border },
             });
         }
-        if way.end & LEAF != 0 {
+        if path.end & LEAF != 0 {
             return Some(Plan::Two { border });
         }
-        let c = self.cluster(way.end)?;
+        let c = self.cluster(path.end)?;
         // SAFETY: a cluster that `cluster` returned is whole.
         let fits = is_in_reach(c, part) || unsafe { fits_anew(c, part) };
         if has_room(c) && fits {
             return Some(Plan::Into {
                 // SAFETY: as above; the near leaf is in it.
-                at: unsafe { c.place(way.near.index, part, way.before()) },
+                at: unsafe { c.place(path.near.index, part, path.before()) },
                 border,
-                behind: way.before(),
+                behind: path.before(),
                 anew: !is_in_reach(c, part),
             });
         }
@@ -178,13 +182,14 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         let is_least = (1..c.leaves()).all(|i| unsafe { c.border(i) } > part);
         Some(match is_least {
             false => Plan::Split,
-            // It parts from all of them first.
+            // The key differs from all leaves of the cluster at a lesser offset than they do among
+            // themselves.
             true if parent == Some(part) => Plan::Label {
-                depth: way.frames.len() - 1,
+                depth: path.frames.len() - 1,
                 border,
             },
             true => Plan::Pair {
-                depth: way.frames.len(),
+                depth: path.frames.len(),
                 border,
             },
         })
@@ -200,22 +205,19 @@ fn frame(cell: u32, b: Branch, index: usize) -> Frame {
     }
 }
 
-/// Whether a border at this offset fits a cluster when it is written with another base.
+/// Whether a border at this offset fits into a cluster that is written with another base.
 ///
 /// # Safety
 /// The cluster is whole.
 unsafe fn fits_anew(c: Cluster, at: usize) -> bool {
-    // SAFETY: borders that there are.
+    // SAFETY: these borders are between leaves of the cluster.
     let borders = (1..c.leaves()).map(|i| unsafe { c.border(i) });
     let (low, high) = borders.fold((at, at), |(low, high), at| (low.min(at), high.max(at)));
     high - low <= REACH
 }
 
-/// Two children of a branch, side by side, as the leaves of one cluster; if they may be joined.
-///
-/// # Safety
-/// The parts are those of the children: leaves, or what a cluster holds; the border is between
-/// them.
+/// The leaves of two neighbours in a branch as one cluster, if they may be joined. `left` and
+/// `right` are the leaves of the children, and the border is between them.
 pub(crate) fn joined(left: &Slots, border: Border, right: &Slots) -> Option<Slots> {
     if left.len() + right.len() > JOIN_MAX {
         return None;
