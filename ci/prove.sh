@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers soak histories shuttle loom asan tsan miri fuzz bench-quick"
+all="differential writers soak histories versions heirs windows shuttle loom asan tsan miri fuzz bench-quick"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -20,6 +20,9 @@ shows() {
     writers) echo "the maps for many writers, trie and index, answer as the naive oracles do" ;;
     soak) echo "random operations of four threads on a shared map leave what they must" ;;
     histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
+    versions) echo "programs see whole commits of a store, and one version a run, beside a writer, and memory stays within its bounds all the time" ;;
+    heirs) echo "what an owner had written when it was killed is there for its heir, and programs find it all the time" ;;
+    windows) echo "the checked reader answers or says why not, and ends, in any damaged window of any kind" ;;
     shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
     loom) echo "the protocols of quiescent states and of branch locks hold in every execution within the preemptions" ;;
     asan) echo "no access outside or after the life of an object, no leak" ;;
@@ -37,6 +40,9 @@ command_of() {
     writers) echo "SAPWOOD_OPS=${WRITERS_OPS:-34000000} ci/diff.sh all differential::shared_map differential::point_map" ;;
     soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
     histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
+    versions) echo "SAPWOOD_SOAK=${VERSIONS_SECONDS:-600} ci/kernel.sh store programs_see_whole_commits" ;;
+    heirs) echo "SAPWOOD_ROUNDS=${HEIRS_ROUNDS:-20} ci/kernel.sh attach owners_killed_while_they_write" ;;
+    windows) echo "SAPWOOD_OPS=${WINDOWS_OPS:-150000} ci/kernel.sh checked damaged_maps" ;;
     shuttle) echo "SHUTTLE_RUNS=${SHUTTLE_RUNS:-600} ci/shuttle.sh" ;;
     loom) echo "LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3} ci/loom.sh" ;;
     asan) echo "SAPWOOD_OPS=${ASAN_OPS:-200000} ci/asan.sh" ;;
@@ -52,6 +58,9 @@ counts() { # name, output
     case $1 in
     differential | writers | soak) sum "$2" '[0-9]+ operations' operations ;;
     histories) sum "$2" '[0-9]+ histories' histories ;;
+    versions) sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ runs of programs' 'runs of programs' ;;
+    heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ lookups by programs' lookups ;;
+    windows) sum "$2" '[0-9]+ damaged windows' windows ;;
     shuttle) sum "$2" '[0-9]+ schedules' schedules ;;
     loom) sum "$2" '[0-9]+ (executions|iterations)' executions ;;
     asan | tsan | miri) sum "$2" '[0-9]+ passed' tests && sum "$2" '[0-9]+ operations' operations ;;

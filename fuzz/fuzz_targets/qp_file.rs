@@ -17,6 +17,8 @@ use libfuzzer_sys::fuzz_target;
 use sapwood::qp::{QpFile, QpMap};
 use sapwood_fuzz::image::{Change, Scratch, change, changes, fenced};
 use sapwood_fuzz::{Input, keys_of};
+use sapwood_model::ops::is_cut;
+use sapwood_model::oracle::ByteMap;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// More entries than any valid image here has; an invalid one may claim any number.
@@ -96,7 +98,23 @@ fn ask<V: ?Sized + Held>(file: &QpFile<V>, keys: &[Vec<u8>], whole: bool) {
         file.last_key_value(),
         file.file_bytes(),
     ));
+    // What a whole file of few entries holds, to compare with.
+    let model = (whole && entries == file.len()).then(|| {
+        let mut model = ByteMap::new();
+        for (key, value) in file.iter() {
+            model.insert(key, value.sum());
+        }
+        model
+    });
     for (i, key) in keys.iter().enumerate() {
+        for separator in [0, b'/', key.first().copied().unwrap_or(b'a')] {
+            let found = file.closest(key, separator, |_, value| is_cut(value.sum()));
+            std::hint::black_box(found.ancestor.map(|(_, value)| value.sum()));
+            if let Some(model) = &model {
+                let wanted = model.closest(key, separator, |value| is_cut(*value));
+                assert_eq!(values::keys_of(&found), wanted, "{key:?}, {separator}");
+            }
+        }
         let found = file.get(key);
         assert_eq!(found.is_some(), file.contains_key(key));
         assert_eq!(found, file.get_key_value(key).map(|(_, value)| value));

@@ -1,4 +1,5 @@
 //! Owners die, and others take over what they left, while programs go on reading it.
+//! `SAPWOOD_ROUNDS` sets how often a map is made whose owners are killed one after the other.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -169,6 +170,19 @@ fn undisturbed<T>(ask: impl Fn() -> Result<T, Error>) -> T {
 }
 
 fn owners_killed_while_they_write<K: Kind>() {
+    let rounds = std::env::var("SAPWOOD_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    let [killed, asked] = (0..rounds)
+        .map(|_| owners_killed::<K>())
+        .fold([0; 2], |sum, more| [sum[0] + more[0], sum[1] + more[1]]);
+    println!(
+        "{}: {killed} owners killed, {asked} lookups by programs",
+        K::NAME
+    );
+}
+
+/// How many owners of one map were killed while they wrote, and how often a program looked up what
+/// stays, and found it.
+fn owners_killed<K: Kind>() -> [u64; 2] {
     let (pins, pinned, arena, child) = owned_elsewhere::<K>("attach");
     assert_eq!(
         pinned.names().unwrap(),
@@ -180,7 +194,7 @@ fn owners_killed_while_they_write<K: Kind>() {
     // A program asks all the time, whoever owns the map.
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let program = pinned.program("sw_ask").unwrap();
-    std::thread::scope(|scope| {
+    let killed = std::thread::scope(|scope| {
         let asks = scope.spawn(|| {
             let mut rng = fastrand::Rng::with_seed(4);
             while !stop.load(Ordering::Relaxed) {
@@ -223,6 +237,7 @@ fn owners_killed_while_they_write<K: Kind>() {
         let refused = K::builder(&arena, "names").take_over();
         assert!(matches!(refused, Err(Error::Owned { .. })), "{refused:?}");
         let mut last = child.kill_at();
+        let mut killed = 1;
         let mut places = vec![first.at];
         // Of an index there is more that may be under way.
         for round in 0..if K::HAS_TRIE { 3 } else { 6 } {
@@ -235,6 +250,7 @@ fn owners_killed_while_they_write<K: Kind>() {
             assert_eq!(arena.generation(), generation + round + 1);
             wait_for_asks();
             last = last.max(child.kill_at());
+            killed += 1;
             let info = arena.reader::<Number>("names").unwrap().window().clone();
             assert_eq!(info.number, first.number);
             places.push(info.at);
@@ -255,11 +271,12 @@ fn owners_killed_while_they_write<K: Kind>() {
         wait_for_asks();
         stop.store(true, Ordering::Relaxed);
         assert_eq!(asks.join().unwrap(), None);
+        killed
     });
-    println!("{} lookups by the program", asked.load(Ordering::Relaxed));
     drop((program, arena));
     pinned.remove().unwrap();
     assert!(!pins.0.exists());
+    [killed, asked.into_inner()]
 }
 
 fn a_map_of_another_kind_is_taken_over<K: Kind>() {

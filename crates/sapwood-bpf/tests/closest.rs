@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kernel::maps::{Kind, Names, Texts, Trie};
-use kernel::{Answers, CLOSEST, INVALID, Room, load, question_of, skipped, word};
+use kernel::{Answers, CLOSEST, INVALID, Room, load, name, question_of, skipped, word};
 use sapwood::key::dns_name;
 use sapwood::qp::{Closest, QpMap};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
@@ -83,22 +83,6 @@ fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
         room: Room::new(&arena, "room"),
     };
     (names, asking)
-}
-
-/// A name of up to this many labels out of few, so that names meet.
-fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
-    let (long, longer) = ([b'l'; 40], [b'm'; 140]);
-    let choice: [&[u8]; 9] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, &longer, b"~"];
-    let mut name = Vec::new();
-    for _ in 0..rng.usize(..=labels) {
-        match rng.u8(..8) {
-            0 => name.extend((0..rng.usize(1..4)).map(|_| rng.u8(2..))),
-            _ => name.extend(choice[rng.usize(..choice.len())]),
-        }
-        name.push(0);
-    }
-    name.truncate(700);
-    name
 }
 
 tests_of_maps! {

@@ -1,5 +1,6 @@
 //! A store that this process changes in transactions and BPF programs read: programs see whole
-//! commits, and one version throughout a run.
+//! commits, and one version throughout a run. `SAPWOOD_SOAK` sets how many seconds they are asked,
+//! while the memory is looked at all the time.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -8,11 +9,42 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::{Answers, LOOKUP, NO_ENTRY, STORE, load, lookup, skipped, word};
-use sapwood_bpf::{BpfArena, Programs, UserMap, UserStore, Words, layout};
+use kernel::{Answers, Ends, LOOKUP, NO_ENTRY, STORE, load, lookup, skipped, word};
+use sapwood_bpf::{BpfArena, KernelGrace, Programs, UserMap, UserStore, Words, layout};
+use sapwood_qsbr::{Domain, LimitPolicy};
 
 /// How many keys each commit changes.
 const KEYS: u32 = 1_000;
+
+/// The most bytes that may wait for programs: more than a commit makes, and less than the commits
+/// of one grace period would.
+const GARBAGE_MAX: usize = 512 << 10;
+/// The most bytes of pages in use: the garbage, two versions, and what lies free between them.
+const PAGES_MAX: usize = 1 << 20;
+
+/// The most memory that was seen in use.
+#[derive(Debug, Default)]
+struct Most {
+    /// Bytes that waited for programs.
+    garbage: usize,
+    /// Bytes of pages.
+    pages: usize,
+}
+
+impl Most {
+    /// Looks at the memory of a store.
+    ///
+    /// # Panics
+    /// When it is above its bounds.
+    fn see(&mut self, store: &UserStore<u64>) {
+        let memory = store.memory();
+        let arena = &memory.map.arena;
+        self.garbage = self.garbage.max(memory.waiting.1).max(arena.retired);
+        self.pages = self.pages.max(arena.committed);
+        assert!(self.garbage <= GARBAGE_MAX, "{memory}");
+        assert!(self.pages <= PAGES_MAX, "{memory}");
+    }
+}
 
 struct Asking {
     programs: Programs,
@@ -57,15 +89,21 @@ fn programs_see_whole_commits_and_one_version_a_run() {
         return;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
+    let domain = Domain::builder()
+        .source(KernelGrace::new().unwrap())
+        .hard_limit(GARBAGE_MAX)
+        .policy(LimitPolicy::Block)
+        .build();
     let store = UserStore::<u64>::builder(&arena, "store").bytes(32 << 20);
-    let store = store.build().unwrap();
+    let store = store.domain(&domain).build().unwrap();
     let asking = ["one", "two"].map(|name| Asking::new(&arena, name, store.window().number));
     assert_eq!(asking[0].ask(), [(NO_ENTRY, 0), (0, 0)]);
     commit(&store, 1);
     let seconds = std::env::var("SAPWOOD_SOAK").map_or(1.0, |text| text.parse().unwrap());
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     let stop = AtomicBool::new(false);
-    let (commits, runs) = std::thread::scope(|scope| {
+    let (commits, most, runs) = std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
         let askers = asking.each_ref().map(|asking| {
             let stop = &stop;
             scope.spawn(move || {
@@ -81,14 +119,32 @@ fn programs_see_whole_commits_and_one_version_a_run() {
                 runs
             })
         });
-        let mut commits = 1;
+        // What waits is looked at in the middle of commits, too.
+        let watch = scope.spawn(|| {
+            let mut looks = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                assert!(domain.garbage() <= GARBAGE_MAX, "{}", domain.garbage());
+                looks += 1;
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            looks
+        });
+        let (mut commits, mut most) = (1, Most::default());
         while Instant::now() < end {
             commits += 1;
             commit(&store, commits);
+            most.see(&store);
         }
         stop.store(true, Ordering::Relaxed);
-        (commits, askers.map(|asker| asker.join().unwrap()))
+        assert!(watch.join().unwrap() > 20);
+        (commits, most, askers.map(|asker| asker.join().unwrap()))
     });
+    println!(
+        "{commits} commits, {} runs of programs; at most {} KiB of garbage, {} KiB of pages",
+        runs.iter().sum::<u64>(),
+        most.garbage >> 10,
+        most.pages >> 10
+    );
     assert!(
         commits > 20 && runs.iter().all(|runs| *runs > 20),
         "{commits} {runs:?}"

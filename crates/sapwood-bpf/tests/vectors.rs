@@ -1,5 +1,7 @@
 //! Test vectors: maps that Rust wrote, read by C in user space (gcc, clang), with the answers of a
 //! `BTreeMap`; and a small set of them that is kept in `bpf/vectors`, for other implementations.
+//! And damaged copies of maps, which C reads under a sanitizer: `SAPWOOD_OPS` of each kind of map
+//! (default 24).
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -9,8 +11,11 @@ mod user;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use kernel::maps::{Both, Kind, Names, Texts, TextsBoth, Trie};
-use kernel::skipped;
+use kernel::maps::{
+    Both, Kind, Names, Points, Stores, TextPoints, TextStores, Texts, TextsBoth, Trie,
+};
+use kernel::{KEY_MAX, NODES, name, skipped};
+use sapwood::qp::QpMap;
 use sapwood_bpf::{BpfArena, UserMap};
 use user::Compiled;
 
@@ -127,6 +132,125 @@ fn what_rust_wrote_is_read_by_c<K: Kind>() {
             std::panic::catch_unwind(|| c.same_answers(&arena.image(), changed.as_bytes()));
         assert!(caught.is_err(), "a wrong answer was not seen");
     }
+}
+
+/// What names lead to, mixed as the driver does it, and their longest prefixes.
+fn questions_of_names(oracle: &QpMap<u64>, names: &[Vec<u8>], rng: &mut fastrand::Rng) -> String {
+    let mut text = String::new();
+    for name in names {
+        let cuts = if rng.bool() { 6 } else { 0 };
+        let found = oracle.closest(name, 0, |_, value| value & cuts != 0);
+        let value = |entry: Option<(&[u8], &u64)>| entry.map_or(0, |(_, value)| *value);
+        let sum = [
+            value(found.exact),
+            value(found.ancestor),
+            value(found.wildcard),
+            value(found.predecessor),
+            value(found.cut),
+            found.encloser as u64,
+            found.exists.into(),
+        ];
+        let sum = sum
+            .into_iter()
+            .fold(0u64, |sum, next| sum.wrapping_mul(31).wrapping_add(next));
+        let longest = value(oracle.longest_prefix(name));
+        let name = hex(name);
+        writeln!(
+            text,
+            "closest {name} {sum} {cuts}\nlongest {name} {longest}"
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// Changes bytes of a window whose used part is this: of nodes, leaves and values, or of the header
+/// page, too.
+fn spoil(window: &mut [u8], rng: &mut fastrand::Rng, round: usize) {
+    let nodes = NODES * 8;
+    let len = window.len();
+    match round % 4 {
+        0 => (0..1_000).for_each(|_| window[rng.usize(nodes..len)] = rng.u8(..)),
+        1 => (0..400).for_each(|_| {
+            let (from, to) = (rng.usize(NODES..len / 8) * 8, rng.usize(NODES..len / 8) * 8);
+            window.copy_within(from..from + 8, to);
+        }),
+        2 => {
+            // Root, table, secrets, kind of values: what the header page says.
+            (0..4).for_each(|_| window[rng.usize(48..nodes)] = rng.u8(..));
+            (0..600).for_each(|_| window[rng.usize(nodes..len)] ^= 1 << rng.u8(..8));
+        }
+        _ => rng.fill(&mut window[nodes..]),
+    }
+}
+
+#[test]
+fn names_and_damaged_copies() {
+    if skipped() {
+        return;
+    }
+    let c = Compiled::new("qp_vectors");
+    let strange = [
+        names_of::<Trie>(&c),
+        names_of::<Both>(&c),
+        names_of::<Points>(&c),
+        names_of::<Stores>(&c),
+        names_of::<Texts>(&c),
+        names_of::<TextsBoth>(&c),
+        names_of::<TextPoints>(&c),
+        names_of::<TextStores>(&c),
+    ];
+    println!("{strange:?} strange answers of damaged copies");
+}
+
+/// Asks C about a map of names, then about damaged copies of it: how many strange answers those
+/// gave.
+fn names_of<K: Kind>(c: &Compiled) -> u64 {
+    let arena = BpfArena::create(4 << 20).unwrap();
+    let map = K::builder(&arena, "names").bytes(2 << 20).build().unwrap();
+    let mut oracle = QpMap::<u64>::new();
+    let mut rng = fastrand::Rng::with_seed(18);
+    for i in 1..1_500u64 {
+        let name = name(&mut rng, 6);
+        map.put(&name, i);
+        oracle.insert(&name, i).unwrap();
+    }
+    // The longest key that programs know.
+    let longest = vec![7; KEY_MAX];
+    map.put(&longest, 1_500);
+    oracle.insert(&longest, 1_500).unwrap();
+    let stored = oracle.keys().step_by(12).map(<[u8]>::to_vec);
+    let mut names: Vec<_> = stored.chain([longest]).collect();
+    names.extend((0..100).map(|_| name(&mut rng, 6)));
+    let all = oracle.iter().map(|(name, value)| (name.to_vec(), *value));
+    let asked = questions(
+        &all.collect(),
+        map.window().number,
+        names.iter().cloned(),
+        20,
+    );
+    let asked = asked + &questions_of_names(&oracle, &names, &mut rng);
+    let image = arena.image();
+    if K::HAS_TRIE {
+        c.same_answers(&image, asked.as_bytes());
+    }
+    let info = map.window();
+    let window = &image[info.at..image.len().min(info.at + info.len)];
+    let used = window.iter().rposition(|byte| *byte != 0).unwrap() / 8 * 8 + 8;
+    let calm = c.answers_of_damaged(&image, asked.as_bytes());
+    let mut strange = 0;
+    let rounds = std::env::var("SAPWOOD_OPS").map_or(24, |ops| ops.parse().unwrap());
+    for round in 0..rounds {
+        let mut copy = image.clone();
+        spoil(&mut copy[info.at..info.at + used], &mut rng, round);
+        strange += c.answers_of_damaged(&copy, asked.as_bytes());
+    }
+    assert!(
+        strange > rounds as u64 * calm,
+        "{strange}, {calm} of the whole copy of {}",
+        K::NAME
+    );
+    strange
 }
 
 /// The small vectors: the words of an arena that are not zero, and questions.

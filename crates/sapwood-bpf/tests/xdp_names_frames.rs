@@ -288,7 +288,7 @@ fn long_names() {
     filter.expect(&zeros_of("z"), Dropped);
     filter.expect(&zeros_of("a.z"), Passed);
     // 504 bytes, the longest key of a name; and another one.
-    assert_eq!(dns_name(&ones(61)).unwrap().len(), 504);
+    assert_eq!(dns_name(ones(61)).unwrap().len(), 504);
     filter.expect(&frame4(&query(&ones(61))), Dropped);
     filter.expect(&frame4(&query(&ones(60))), Passed);
     for last in 1..9 {

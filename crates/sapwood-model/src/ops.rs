@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::ops::Bound;
 
 use crate::keys::KeyPool;
-use crate::oracle::ByteMap;
+use crate::oracle::{ByteMap, Closest};
 
 /// One operation on a map from byte strings to `u64`.
 ///
@@ -45,6 +45,12 @@ pub enum Op {
     AncestorsSep(
         #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>,
         u8,
+    ),
+    /// Find what a name leads to, whose labels each end with a separator; see
+    /// [`ByteMap::closest`].
+    Closest(
+        #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>,
+        #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::separator))] u8,
     ),
     /// Remove the entries whose keys start with a prefix.
     RemovePrefix(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
@@ -91,6 +97,14 @@ pub enum Outcome {
     /// `Prefix`, `Range`, `Ancestors`, `AncestorsSep`, `RemovePrefix`, `SplitOff`. Removed entries
     /// are in key order.
     Entries(Vec<(Vec<u8>, u64)>),
+    /// `Closest`: the keys of the entries, in the order of the fields of
+    /// [`Closest`](crate::oracle::Closest).
+    Closest {
+        /// Whether the name exists, and the bytes of its encloser.
+        name: (bool, usize),
+        /// Exact, ancestor, wildcard, predecessor, cut.
+        keys: [Option<Vec<u8>>; 5],
+    },
 }
 
 impl Outcome {
@@ -106,6 +120,22 @@ impl Outcome {
     }
 }
 
+impl From<Closest<'_>> for Outcome {
+    fn from(found: Closest<'_>) -> Self {
+        let entries = [
+            found.exact,
+            found.ancestor,
+            found.wildcard,
+            found.predecessor,
+            found.cut,
+        ];
+        Self::Closest {
+            name: (found.exists, found.encloser),
+            keys: entries.map(|key| key.map(<[u8]>::to_vec)),
+        }
+    }
+}
+
 fn owned((key, value): (&[u8], impl Borrow<u64>)) -> (Vec<u8>, u64) {
     (key.to_vec(), *value.borrow())
 }
@@ -114,6 +144,12 @@ fn owned((key, value): (&[u8], impl Borrow<u64>)) -> (Vec<u8>, u64) {
 #[must_use]
 pub fn retains(bit: u8, value: u64) -> bool {
     value >> (bit % 64) & 1 == 1
+}
+
+/// What is a cut for [`Op::Closest`].
+#[must_use]
+pub fn is_cut(value: u64) -> bool {
+    value % 3 == 0
 }
 
 /// Borrows a bound, for `range` methods.
@@ -144,6 +180,9 @@ impl Op {
             Op::Ancestors(key) => Outcome::entries(map.ancestors(key)),
             Op::AncestorsSep(key, separator) => {
                 Outcome::entries(map.ancestors_sep(key, *separator))
+            }
+            Op::Closest(name, separator) => {
+                map.closest(name, *separator, |value| is_cut(*value)).into()
             }
             Op::RemovePrefix(prefix) => Outcome::Entries(map.remove_prefix(prefix)),
             Op::PopFirst => Outcome::Entry(map.pop_first()),
@@ -183,6 +222,7 @@ pub struct Weights {
     pub longest_prefix: u32,
     pub ancestors: u32,
     pub ancestors_sep: u32,
+    pub closest: u32,
     pub remove_prefix: u32,
     pub pop_first: u32,
     pub pop_last: u32,
@@ -207,6 +247,7 @@ impl Weights {
         longest_prefix: 0,
         ancestors: 0,
         ancestors_sep: 0,
+        closest: 0,
         remove_prefix: 0,
         pop_first: 0,
         pop_last: 0,
@@ -231,6 +272,7 @@ impl Weights {
         longest_prefix: 40,
         ancestors: 20,
         ancestors_sep: 20,
+        closest: 20,
         remove_prefix: 5,
         pop_first: 10,
         pop_last: 10,
@@ -250,7 +292,7 @@ impl Weights {
         ..Self::NONE
     };
 
-    fn list(&self) -> [u32; 19] {
+    fn list(&self) -> [u32; 20] {
         [
             self.insert,
             self.remove,
@@ -271,6 +313,7 @@ impl Weights {
             self.compact,
             self.get_many,
             self.clear,
+            self.closest,
         ]
     }
 }
@@ -329,7 +372,7 @@ impl OpGen {
             7 => Op::LongestPrefix(self.keys.key()),
             8 => Op::Ancestors(self.keys.key()),
             9 => {
-                let separator = b"\0\x01_/."[self.keys.rng().usize(..5)];
+                let separator = self.separator();
                 Op::AncestorsSep(self.keys.key(), separator)
             }
             10 => Op::RemovePrefix(self.prefix()),
@@ -350,8 +393,16 @@ impl OpGen {
                 let count = self.keys.rng().usize(..50);
                 Op::GetMany((0..count).map(|_| self.keys.key()).collect())
             }
-            _ => Op::Clear,
+            18 => Op::Clear,
+            _ => {
+                let separator = self.separator();
+                Op::Closest(self.keys.key(), separator)
+            }
         }
+    }
+
+    fn separator(&mut self) -> u8 {
+        b"\0\x01_/."[self.keys.rng().usize(..5)]
     }
 
     fn value(&mut self) -> u64 {
@@ -419,6 +470,11 @@ mod fuzz {
                 Ok(run)
             }
         }
+    }
+
+    /// Of the bytes that keys have most.
+    pub(super) fn separator(u: &mut Unstructured<'_>) -> Result<u8> {
+        u.choose(b"\0\x01ab/").copied()
     }
 
     pub(super) fn keys(u: &mut Unstructured<'_>) -> Result<Vec<Vec<u8>>> {

@@ -1,5 +1,6 @@
 //! C in user space: the headers compiled by gcc and by clang, with a sanitizer where there is one,
 //! and run over a copy of an arena.
+#![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,23 +40,41 @@ impl Compiled {
     /// # Panics
     /// When an answer is wrong.
     pub fn same_answers(&self, image: &[u8], questions: &[u8]) {
+        self.run(image, questions, &[]);
+    }
+
+    /// Runs it on a damaged copy, of which any answer will do: how many were strange.
+    ///
+    /// # Panics
+    /// When the program does not end by itself, or when a sanitizer stops it.
+    pub fn answers_of_damaged(&self, image: &[u8], questions: &[u8]) -> u64 {
+        let said = self.run(image, questions, &["damaged"]);
+        let strange = said.iter().map(|said| {
+            let said = said.trim_end().strip_suffix(" strange")?;
+            said.rsplit(' ').next()?.parse::<u64>().ok()
+        });
+        strange.map(|count| count.expect("a count")).sum()
+    }
+
+    /// Runs what each compiler made; what they printed.
+    fn run(&self, image: &[u8], questions: &[u8], more: &[&str]) -> Vec<String> {
         let [image_file, questions_file] =
             ["image", "questions"].map(|name| self.folder.path().join(name));
         std::fs::write(&image_file, image).unwrap();
         std::fs::write(&questions_file, questions).unwrap();
-        for program in &self.programs {
+        let run = |program: &PathBuf| {
             let output = Command::new(program)
                 .args([&image_file, &questions_file])
+                .args(more)
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
             let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(
-                output.status.success(),
-                "{}: {said}{errors}",
-                program.display()
-            );
-        }
+            let (program, status) = (program.display(), output.status);
+            assert!(status.success(), "{program}, {status}: {said}{errors}");
+            said
+        };
+        self.programs.iter().map(run).collect()
     }
 }
 

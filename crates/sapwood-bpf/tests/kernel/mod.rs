@@ -166,6 +166,22 @@ pub fn key(rng: &mut fastrand::Rng, most: usize, edge: Range<usize>) -> Vec<u8> 
     (0..len).map(|_| rng.u8(0..letters)).collect()
 }
 
+/// A name of up to this many labels out of few, so that names meet.
+pub fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
+    let (long, longer) = ([b'l'; 40], [b'm'; 140]);
+    let choice: [&[u8]; 9] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, &longer, b"~"];
+    let mut name = Vec::new();
+    for _ in 0..rng.usize(..=labels) {
+        match rng.u8(..8) {
+            0 => name.extend((0..rng.usize(1..4)).map(|_| rng.u8(2..))),
+            _ => name.extend(choice[rng.usize(..choice.len())]),
+        }
+        name.push(0);
+    }
+    name.truncate(700);
+    name
+}
+
 /// The value of a key that comes and goes.
 pub fn value_of(key: &[u8]) -> u64 {
     let sum = key.iter().fold(5u64, |sum, &byte| {

@@ -177,26 +177,25 @@ impl<V> ByteMap<V> {
     #[must_use]
     pub fn closest(&self, name: &[u8], separator: u8, is_cut: impl Fn(&V) -> bool) -> Closest<'_> {
         let is_name = |n: usize| n == 0 || n == name.len() || name[n - 1] == separator;
-        let exists = |n: &usize| {
-            self.iter()
-                .any(|(stored, _)| stored.starts_with(&name[..*n]))
-        };
+        let common = |key: &[u8]| key.iter().zip(name).take_while(|(a, b)| a == b).count();
+        // As many bytes of the name as some stored key begins with.
+        let agree = self.iter().map(|(stored, _)| common(stored)).max();
+        let exists = |n: &usize| agree.is_some_and(|agree| *n <= agree);
         let mut names = (0..=name.len()).filter(|n| is_name(*n));
-        let encloser = names.clone().rfind(exists).unwrap_or(0);
+        let encloser = names.rfind(exists).unwrap_or(0);
         let wildcard = [&name[..encloser], b"*", &[separator]].concat();
         let is_there = exists(&name.len());
         let stored = |key: &[u8]| self.map.get_key_value(key).map(|(k, _)| k.as_slice());
+        let mut above = self.ancestors(name);
+        above.retain(|(stored, _)| is_name(stored.len()));
         Closest {
             exact: stored(name),
             exists: is_there,
             encloser,
-            ancestor: names.clone().rev().find_map(|n| stored(&name[..n])),
+            ancestor: above.last().map(|(k, _)| *k),
             wildcard: stored(&wildcard).filter(|_| !is_there),
             predecessor: self.predecessor(name).map(|(k, _)| k),
-            cut: names.find_map(|n| {
-                let (k, v) = self.map.get_key_value(&name[..n])?;
-                is_cut(v).then_some(k.as_slice())
-            }),
+            cut: above.iter().find(|(_, v)| is_cut(v)).map(|(k, _)| *k),
         }
     }
 

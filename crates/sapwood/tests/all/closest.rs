@@ -1,26 +1,13 @@
 //! `closest` on every kind of map, compared with the definition of each of its answers.
 
-use sapwood::qp::{Closest, QpFile, QpMap, QpShared, QpStore};
-use sapwood_model::oracle::{self, ByteMap};
+use sapwood::qp::{QpFile, QpMap, QpShared, QpStore};
+use sapwood_model::oracle::ByteMap;
 
 use crate::support::folder::Folder;
+use crate::support::values::keys_of;
 
 const ROUNDS: usize = if cfg!(miri) { 3 } else { 300 };
 const QUERIES: usize = if cfg!(miri) { 20 } else { 100 };
-
-/// The keys of an answer.
-fn keys<'a>(found: &Closest<'a, u32>) -> oracle::Closest<'a> {
-    let key = |entry: Option<(&'a [u8], &u32)>| entry.map(|(key, _)| key);
-    oracle::Closest {
-        exact: key(found.exact),
-        exists: found.exists,
-        encloser: found.encloser,
-        ancestor: key(found.ancestor),
-        wildcard: key(found.wildcard),
-        predecessor: key(found.predecessor),
-        cut: key(found.cut),
-    }
-}
 
 /// A name of some labels out of a small set, so that names share labels. Long labels move clusters
 /// far apart.
@@ -73,7 +60,7 @@ fn it_answers_as_the_definitions_do() {
         let stored: Vec<_> = map.keys().map(<[u8]>::to_vec).collect();
         for name in open.iter().chain(&stored) {
             assert_eq!(
-                keys(&txn.closest(name, 0, |_, v| is_cut(v))),
+                keys_of(&txn.closest(name, 0, |_, v| is_cut(v))),
                 model.closest(name, 0, is_cut)
             );
         }
@@ -87,14 +74,20 @@ fn it_answers_as_the_definitions_do() {
         for name in open.iter().chain(&stored) {
             let wanted = model.closest(name, 0, is_cut);
             assert_eq!(
-                keys(&map.closest(name, 0, |_, v| is_cut(v))),
+                keys_of(&map.closest(name, 0, |_, v| is_cut(v))),
                 wanted,
                 "{name:?}"
             );
-            assert_eq!(keys(&snapshot.closest(name, 0, |_, v| is_cut(v))), wanted);
-            assert_eq!(keys(&pin.view().closest(name, 0, |_, v| is_cut(v))), wanted);
+            assert_eq!(
+                keys_of(&snapshot.closest(name, 0, |_, v| is_cut(v))),
+                wanted
+            );
+            assert_eq!(
+                keys_of(&pin.view().closest(name, 0, |_, v| is_cut(v))),
+                wanted
+            );
             if let Some(file) = &file {
-                assert_eq!(keys(&file.closest(name, 0, |_, v| is_cut(v))), wanted);
+                assert_eq!(keys_of(&file.closest(name, 0, |_, v| is_cut(v))), wanted);
             }
         }
     }

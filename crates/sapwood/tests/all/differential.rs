@@ -103,6 +103,7 @@ fn map_large() {
             longest_prefix: 1,
             ancestors: 1,
             ancestors_sep: 1,
+            closest: 1,
             compact: 1,
             retain: 0,
             split_off: 0,

@@ -4,8 +4,10 @@
 
 use std::fmt::Debug;
 
-use sapwood::qp::{Exchange, Order, QpMap, QpTxn, SharedMap, SharedView};
+use sapwood::qp::{Closest, Exchange, Order, QpMap, QpTxn, SharedMap, SharedView};
 use sapwood::{Error, Rejected};
+use sapwood_model::ops::is_cut;
+use sapwood_model::oracle;
 
 /// A kind of value, with the methods that take such a value.
 pub trait Value: sapwood::qp::Value + PartialEq + Debug + Send + Sync + 'static {
@@ -388,4 +390,23 @@ impl Value for [u8] {
         let old = view.update(key, |old| bytes(new(old.number())).into())?;
         Ok(old.map(Value::number))
     }
+}
+
+/// The answer of `closest`, as keys.
+pub fn keys_of<'a, V: ?Sized + sapwood::qp::Value>(found: &Closest<'a, V>) -> oracle::Closest<'a> {
+    let key = |entry: Option<(&'a [u8], &V)>| entry.map(|(key, _)| key);
+    oracle::Closest {
+        exact: key(found.exact),
+        exists: found.exists,
+        encloser: found.encloser,
+        ancestor: key(found.ancestor),
+        wildcard: key(found.wildcard),
+        predecessor: key(found.predecessor),
+        cut: key(found.cut),
+    }
+}
+
+/// Whether an entry is a cut by its number.
+pub fn cuts<V: ?Sized + Value>(_: &[u8], value: &V) -> bool {
+    is_cut(value.number())
 }

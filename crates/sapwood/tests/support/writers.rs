@@ -23,7 +23,8 @@ fn without_order(op: Op) -> Op {
         | Op::Successor(key)
         | Op::LongestPrefix(key)
         | Op::Ancestors(key)
-        | Op::AncestorsSep(key, _) => Op::Get(key),
+        | Op::AncestorsSep(key, _)
+        | Op::Closest(key, _) => Op::Get(key),
         other => other,
     }
 }

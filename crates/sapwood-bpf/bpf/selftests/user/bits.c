@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * bits.bpf.h in user space: reads the copy of an arena, and questions each with the answer of a
- * program, as tests/bits.rs writes them, and says what differs. Of a question whose answer asks
+ * program, as tests/bits writes them, and says what differs. Of a question whose answer asks
  * for nothing (`spare` is not 0) there may be any answer.
  *
  *     bits IMAGE QUESTIONS

@@ -2,8 +2,10 @@
 //! tables that programs write, against a naive oracle.
 #![cfg(feature = "kernel")]
 
+#[path = "../kernel/mod.rs"]
 mod kernel;
-#[path = "common/user.rs"]
+mod storm;
+#[path = "../common/user.rs"]
 mod user;
 
 use std::cell::RefCell;
