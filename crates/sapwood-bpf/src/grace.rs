@@ -133,7 +133,7 @@ impl KernelGrace {
     /// Makes a source of grace periods that uses this method.
     ///
     /// # Errors
-    /// As there.
+    /// As [`new`](Self::new).
     pub fn by(way: Way) -> Result<Arc<KernelGrace>, Error> {
         support::check()?;
         let waiter = match way {
