@@ -16,8 +16,8 @@ use crate::window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, 
 /// [`QpShared`], and BPF programs look keys up (`sapwood/qp.bpf.h`).
 ///
 /// Values are plain bytes, whose size is a multiple of 8, or byte strings of any length
-/// (`UserMap<[u8]>`). Programs copy byte strings with `sw_qp_value`. Keys of more than 254 bytes
-/// may be stored, but no program finds them.
+/// (`UserMap<[u8]>`). Programs copy byte strings with `sw_qp_value`. Programs find keys of up to
+/// 4,096 bytes. Longer keys may be stored, but no program finds them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserMap};
@@ -42,8 +42,8 @@ pub type UserMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 /// and an entry takes less memory. An ordered operation fails: with `-EOPNOTSUPP` in programs, with
 /// [`Error::Setting`] in readers.
 ///
-/// Values are those of a [`UserMap`]. Keys of more than 254 bytes may be stored, but no
-/// program finds them.
+/// Values are those of a [`UserMap`]. Programs find keys of up to 4,096 bytes. Longer keys may be
+/// stored, but no program finds them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserPointMap};
@@ -74,8 +74,8 @@ pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 /// and one write publishes each commit to BPF programs (`sapwood/qp.bpf.h`). A program that loads
 /// the root once (`sw_qp_root`) reads one version throughout its run.
 ///
-/// Values are those of a [`UserMap`]. Keys of more than 254 bytes may be stored, but no program
-/// finds them. As in any store, snapshots hold memory back.
+/// Values are those of a [`UserMap`]. Programs find keys of up to 4,096 bytes. Longer keys may be
+/// stored, but no program finds them. As in any store, snapshots hold memory back.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserStore};
