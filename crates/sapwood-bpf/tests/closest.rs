@@ -1,4 +1,5 @@
-//! What names lead to, found by a BPF program, against `closest` in Rust, and beside a writer.
+//! The closest entries to names by a BPF program, compared with `closest` in Rust, and beside a
+//! writer.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -12,7 +13,7 @@ use sapwood::key::dns_name;
 use sapwood::qp::{Closest, QpMap};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
-/// What a program says of a name, with values in place of entries; 0: none.
+/// A program's answer for a name, with values in place of entries; 0 for none.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     exact: u64,
@@ -39,7 +40,7 @@ impl From<Closest<'_, u64>> for Found {
     }
 }
 
-/// Bits of a value that say that it is a cut.
+/// The bits that mark a value as a cut.
 const CUT: u64 = 6;
 
 struct Asking {
@@ -85,7 +86,7 @@ fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
     (names, asking)
 }
 
-/// A name of up to this many labels out of few, so that names meet.
+/// A name of up to `labels` labels out of few, so that names coincide.
 fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
     let (long, longer) = ([b'l'; 40], [b'm'; 140]);
     let choice: [&[u8]; 9] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, &longer, b"~"];

@@ -69,7 +69,7 @@ pub(crate) struct Slot {
 /// The result of a lookup in one table.
 pub(crate) enum Look {
     Found(Vec<u8>),
-    /// The flag says that the map has no trie to ask.
+    /// The flag: whether every key of the home bucket has a slot, so that a trie has no others.
     Absent(bool),
     Moved,
 }
