@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * bits.bpf.h in user space: reads the copy of an arena, and questions each with the answer of a
- * program, as tests/bits.rs writes them, and says what differs. Of a question whose answer asks
- * for nothing (`spare` is not 0) there may be any answer.
+ * bits.bpf.h in user space. Reads the copy of an arena and questions with the answers of a program,
+ * as tests/bits.rs writes them, and reports differences. A question whose `spare` is not 0 may have
+ * any answer.
  *
  *     bits IMAGE QUESTIONS
  */
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 		return 2;
 	if (fseek(image, 0, SEEK_END) || (bytes = ftell(image)) < 4096 || fseek(image, 0, SEEK_SET))
 		return 2;
-	/* Exactly as many bytes as there are: a sanitizer sees any access behind them. */
+	/* The allocation has no byte more, so that a sanitizer detects any access behind it. */
 	sw_limit = bytes;
 	sw_base = malloc(bytes);
 	if (!sw_base || fread(sw_base, 1, bytes, image) != (size_t)bytes)

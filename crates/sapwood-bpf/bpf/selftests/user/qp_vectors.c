@@ -7,8 +7,8 @@
  *     get KEY VALUE | next KEY VALUE | prev KEY VALUE | first VALUE | last VALUE
  *     from KEY COUNT SUM | prefix KEY COUNT SUM
  *
- * Keys are in hexadecimal digits behind a '.'; values are numbers, 0 where there is no entry. A sum
- * is that of a walk's values, each time multiplied by 31 before the next is added.
+ * Keys are in hexadecimal digits behind a '.'; values are numbers, 0 where there is no entry. The
+ * sum of a walk's values is multiplied by 31 before each addition.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 static int wrong;
 static unsigned long line;
-/* The window that is asked about. */
+/* The window of the questions. */
 static __u32 window;
 
 static void same(const char *what, __u64 there, __u64 wanted)
@@ -31,7 +31,9 @@ static void same(const char *what, __u64 there, __u64 wanted)
 	wrong = 1;
 }
 
-/* The value behind an answer: 0 for none, and an error's number when it is another. */
+/*
+ * The value behind an answer; 0 when there is no entry, and the error's number for any other error.
+ */
 static __u64 value_of(long found)
 {
 	if (found == -ENOENT)
@@ -76,7 +78,7 @@ static void walk(long begun, sw_at cursor, __u64 count, __u64 sum)
 	same("the sum", mixed, sum);
 }
 
-/* One question. */
+/* Answers one question, and compares the answer. */
 static int answer(const char *what, const char *text, __u64 first, __u64 second, sw_at cursor)
 {
 	struct sw_key key, copy;
