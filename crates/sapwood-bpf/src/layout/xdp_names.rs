@@ -11,7 +11,7 @@ named! {
         Passed = 1: "passed",
         /// A query for a name whose key has more than 254 bytes (a name with bytes 0 and 1), when
         /// the list has no rule for its first 254 bytes. This occurs only when the arena had no
-        /// memory for such keys (see [`NameRules::from_map`](crate::NameRules::from_map)).
+        /// memory for such keys (see `NameRules::from_map`).
         TooLong = 2: "too-long",
         /// A packet to port 53 that is a response, has an operation other than a query, or has no
         /// question.
