@@ -1,14 +1,13 @@
-//! With the feature `kernel`: compiles the BPF programs, after looking whether everything that
-//! this needs is there.
+//! With the feature `kernel`: checks the requirements, then compiles the BPF programs.
 //!
-//! Where only the documentation is built (`DOCS_RS` is set, as docs.rs does), no compiler is
-//! called: empty files stand in for the programs.
+//! When only the documentation is built (docs.rs sets `DOCS_RS`), this writes empty files in place
+//! of the programs, and calls no compiler.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What to install where something is missing.
+/// The packages that provide the requirements.
 const PACKAGES: &str = "clang-19 libelf-dev zlib1g-dev linux-libc-dev make pkg-config gcc";
 
 fn main() {
@@ -20,7 +19,7 @@ fn main() {
         return;
     }
     if let Err(why) = build() {
-        // One line each, so that cargo shows all of it.
+        // Each line has its own directive, so that cargo shows all lines.
         for line in why.lines() {
             println!("cargo::error={line}");
         }
@@ -42,7 +41,7 @@ fn build() -> Result<(), String> {
         Some(clang()?)
     };
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo gives no OUT_DIR")?);
-    // What tests and benchmarks run lies beside what users run.
+    // The programs of tests and benchmarks are compiled like those for users.
     for folder in ["bpf/progs", "bpf/selftests", "bpf/bench"] {
         if !Path::new(folder).is_dir() {
             continue;
@@ -64,7 +63,7 @@ fn build() -> Result<(), String> {
     Ok(())
 }
 
-/// A clang that knows address spaces of BPF: 19 or newer.
+/// A clang that supports address spaces of BPF: 19 or newer.
 fn clang() -> Result<String, String> {
     let chosen = env::var("SAPWOOD_CLANG").ok();
     let candidates = match &chosen {
@@ -115,10 +114,10 @@ fn has_header(header: &str) -> Result<(), String> {
     ))
 }
 
-/// Where a program's object lies.
+/// The path of a program's object.
 fn object(source: &Path, out: &Path) -> Result<PathBuf, String> {
     let name = source.file_stem().ok_or("a source without a name")?;
-    // What is left is "name.bpf".
+    // The file stem is "name.bpf".
     Ok(out.join(name).with_extension("bpf.o"))
 }
 

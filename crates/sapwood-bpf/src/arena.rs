@@ -1,4 +1,4 @@
-//! The arena: one memory for all maps of a BPF object, cut into windows, one a map.
+//! The arena: one memory for all maps of a BPF object, divided into one window for each map.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::raw::space;
 use crate::raw::window::Window;
 use crate::support;
 
-/// A memory that BPF programs and this process share.
+/// Memory that BPF programs and this process share.
 ///
-/// It is cut into *windows*: each holds one map, has a number by which programs name it, and a name
-/// for people. Address space is reserved when the arena and a window are made; memory is taken page
-/// by page as a map grows.
+/// An arena is divided into *windows*. Each window holds one map. Programs refer to the window by
+/// its number, and people by its name. The arena and each window reserve address space when they
+/// are made. A map takes memory page by page as it grows.
 ///
-/// Handles are cheap to clone. The kernel keeps the arena as long as a process has it mapped, a
+/// A clone of a handle costs one count. The kernel keeps the arena while a process has it mapped, a
 /// program uses it, or it is pinned.
 ///
 /// ```no_run
@@ -33,7 +33,7 @@ use crate::support;
 #[derive(Clone)]
 pub struct BpfArena {
     memory: Arc<Memory>,
-    /// One change of the windows at a time.
+    /// Held by the thread that changes the windows.
     changes: Arc<Mutex<()>>,
 }
 
@@ -41,24 +41,25 @@ pub struct BpfArena {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowInfo {
-    /// The number by which programs name it.
+    /// The number by which programs refer to the window.
     pub number: u32,
-    /// What it holds.
+    /// What the window holds.
     pub kind: Kind,
-    /// Where it begins, in bytes.
+    /// The place of the window, in bytes from the arena's beginning.
     pub at: usize,
-    /// Its bytes of address space.
+    /// The window's bytes of address space.
     pub len: usize,
-    /// Its name.
+    /// The window's name.
     pub name: String,
 }
 
 impl BpfArena {
-    /// A new arena that may have this many bytes, whole pages, 4 GiB at most.
+    /// Makes an arena with this many bytes of address space: whole pages, at least 8 KiB and at
+    /// most 4 GiB.
     ///
     /// # Errors
-    /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::Size`], [`Error::Address`], and what the
-    /// system says.
+    /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::NoBtf`], [`Error::Size`],
+    /// [`Error::Address`], and the system's error.
     pub fn create(bytes: usize) -> Result<BpfArena, Error> {
         support::check()?;
         let memory = Memory::create(bytes)?;
@@ -66,10 +67,11 @@ impl BpfArena {
         Ok(BpfArena::new(memory))
     }
 
-    /// An arena that another process (or this one, before) pinned.
+    /// Opens an arena that a process pinned at this path.
     ///
     /// # Errors
-    /// [`Error::NotAnArena`], [`Error::Version`], [`Error::Address`], and what the system says.
+    /// [`Error::NotAnArena`], [`Error::Version`], [`Error::Address`], those of
+    /// [`check`](crate::check), and the system's error.
     pub fn open(path: impl AsRef<Path>) -> Result<BpfArena, Error> {
         support::check()?;
         let memory = Memory::open_pinned(path.as_ref())?;
@@ -84,20 +86,20 @@ impl BpfArena {
         }
     }
 
-    /// Pins the arena: it stays, whatever becomes of this process, until the path is removed.
+    /// Pins the arena. It then outlives this process, until the path is removed.
     ///
     /// # Errors
-    /// What the system says: that the path is taken, or not under a BPF file system.
+    /// The system's error, for example when the path is taken, or not in a BPF file system.
     pub fn pin(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         support::pin(self.fd(), path.as_ref())
     }
 
-    /// Bytes of address space.
+    /// The arena's bytes of address space.
     pub fn bytes(&self) -> usize {
         self.memory.len()
     }
 
-    /// Bytes of address space that no window has, the most in one piece.
+    /// The largest piece of address space that no window has, in bytes.
     pub fn bytes_left(&self) -> usize {
         let gaps = self
             .listed()
@@ -108,9 +110,9 @@ impl BpfArena {
         largest.unwrap_or(0)
     }
 
-    /// A copy of what the arena holds, header page and all windows: what C programs in user space
-    /// read as `sw_base`, and what tests keep. Takes memory for pages that were never touched; a
-    /// mix of moments while somebody writes.
+    /// Copies the arena's contents: the header page and all windows. C programs in user space read
+    /// such a copy as `sw_base`, and tests compare it. The copy takes memory for pages that were
+    /// never touched. It is not one consistent state while a process or a program writes.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
@@ -128,21 +130,20 @@ impl BpfArena {
         image
     }
 
-    /// Where the arena is mapped in this process, and must be in every other: the same address for
-    /// all.
+    /// The address at which the arena is mapped. It is the same in every process.
     pub fn address(&self) -> usize {
         self.memory.base().addr().get()
     }
 
-    /// The kernel's map.
+    /// The descriptor of the kernel's map.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()
     }
 
-    /// The kernel's map, once more.
+    /// A new descriptor of the kernel's map.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn try_clone_fd(&self) -> Result<OwnedFd, Error> {
         self.memory.handle()
     }
@@ -155,15 +156,15 @@ impl BpfArena {
         &self.memory
     }
 
-    /// How many owners the arena has had.
+    /// The number of owners that the arena has had.
     pub fn generation(&self) -> u64 {
         self.memory.u64(page::GENERATION_AT).load(Ordering::Acquire)
     }
 
-    /// All windows, by number.
+    /// All windows, in order of their numbers.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when an entry cannot be one.
+    /// [`Error::Damaged`] when an entry of the list breaks the format.
     pub fn windows(&self) -> Result<Vec<WindowInfo>, Error> {
         let mut all = Vec::new();
         for number in 0..page::WINDOWS_MAX as u32 {
@@ -174,7 +175,7 @@ impl BpfArena {
         Ok(all)
     }
 
-    /// The window of this name, if it is of this kind.
+    /// The window of this name and this kind.
     ///
     /// # Errors
     /// [`Error::NoWindow`], [`Error::Damaged`].
@@ -198,8 +199,8 @@ impl BpfArena {
         })
     }
 
-    /// Where a window of this number and kind lies now, and its bytes; `None` when there is none
-    /// such.
+    /// The current place and bytes of the window with this number and kind; `None` when there is no
+    /// such window.
     pub(crate) fn window_place(
         &self,
         number: u32,
@@ -251,9 +252,9 @@ impl BpfArena {
         }))
     }
 
-    /// A new window of `bytes` (rounded up to pages) for one map: an arena of `sapwood-arena`,
-    /// whose header page has this layout hash, and the window. Programs see it from
-    /// [`OwnWindow::open`] on.
+    /// Makes a window of `bytes` (rounded up to pages) for one map. Returns an arena of
+    /// `sapwood-arena`, whose header page has this layout hash, and the window. [`OwnWindow::open`]
+    /// publishes the window to programs.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].
@@ -276,8 +277,8 @@ impl BpfArena {
         Arena::with_region(Box::new(region), options).map_err(|_| Error::NoMemory { bytes: PAGE })
     }
 
-    /// As [`make_window`](Self::make_window), to be put into the place of another
-    /// ([`OwnWindow::replace`]).
+    /// Makes a window as [`make_window`](Self::make_window) does, which [`OwnWindow::replace`] can
+    /// publish in place of `old`.
     pub(crate) fn make_successor(
         &self,
         old: &WindowInfo,
@@ -290,7 +291,8 @@ impl BpfArena {
         Ok((self.arena_in(region, layout_hash)?, window))
     }
 
-    /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
+    /// Makes a window as [`make_window`](Self::make_window) does, but without a header page and
+    /// without memory.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`].
@@ -320,7 +322,7 @@ impl BpfArena {
         self.cut(name, number, bytes)
     }
 
-    /// Cuts a window; the caller holds the lock and owns the arena.
+    /// Cuts a window. The caller holds the lock and owns the arena.
     fn cut(&self, name: &str, number: u32, bytes: usize) -> Result<(Window, OwnWindow), Error> {
         let no_room = || Error::NoRoom {
             name: name.to_owned(),
@@ -332,7 +334,7 @@ impl BpfArena {
         let len = len.ok_or_else(no_room)?;
         let mut region = space::cut(&self.memory, &self.listed()?, &[], number, len);
         if region.is_none() {
-            // There is room, but some of it had other windows before.
+            // There is room, but earlier windows used some of it.
             let clean = self.reclaim_locked()?;
             region = space::cut(&self.memory, &self.listed()?, &clean, number, len);
         }
@@ -347,7 +349,7 @@ impl BpfArena {
         Ok((region, OwnWindow::new(self, info)))
     }
 
-    /// Shows a window to programs and other processes, as holding this.
+    /// Publishes a window of this kind to programs and other processes.
     pub(crate) fn open_window(&self, info: &WindowInfo, kind: Kind) {
         let mut name = [0u8; page::NAME_MAX];
         name[..info.name.len()].copy_from_slice(info.name.as_bytes());
@@ -365,7 +367,7 @@ impl BpfArena {
         place.store(kind as u32, Ordering::Release);
     }
 
-    /// Forgets a window that this process cut. One that is in the list stays there.
+    /// Forgets a window that this process cut. A window that is in the list stays there.
     pub(crate) fn discard_window(&self, info: &WindowInfo) {
         space::release(&self.memory, |held| {
             if held.at == info.at {
@@ -374,8 +376,8 @@ impl BpfArena {
         });
     }
 
-    /// Takes a window away: from now on programs find none of its number. Its memory stays as it is
-    /// until nobody can be reading it: see [`reclaim`](Self::reclaim).
+    /// Removes a window from the list, so that programs no longer find its number.
+    /// [`reclaim`](Self::reclaim) frees the memory once no program can be reading it.
     pub(crate) fn close_window(&self, number: u32) {
         let place = self.memory.entry_kind(number);
         place.store(Kind::None as u32, Ordering::Release);

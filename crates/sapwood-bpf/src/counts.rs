@@ -1,4 +1,4 @@
-//! What programs count on each CPU.
+//! The counters of programs, which are kept per CPU.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,15 +25,15 @@ pub(crate) fn add(map: &impl MapCore, sums: &mut [u64]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a program does with a packet, and why: the number of its counter.
+/// What a program did with a packet, and why. Each verdict has a counter.
 pub trait Verdict: Copy + 'static {
-    /// All that there are, by number.
+    /// All verdicts, by number.
     const EACH: &'static [Self];
 
-    /// The number of its counter.
+    /// The number of the verdict's counter.
     fn number(self) -> usize;
 
-    /// Its name, in words with hyphens.
+    /// The verdict's name, in words with hyphens.
     fn name(self) -> &'static str;
 }
 
@@ -61,7 +61,7 @@ impl Verdict for RouteVerdict {
     }
 }
 
-/// Packets by what a program did with them.
+/// The number of packets for each verdict of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketCounts<V> {
     counts: Vec<u64>,
@@ -69,29 +69,29 @@ pub struct PacketCounts<V> {
 }
 
 impl<V: Verdict> PacketCounts<V> {
-    /// What a map says, in which programs count.
+    /// Reads the counts from the map in which programs keep them.
     pub(crate) fn read(map: &impl MapCore) -> Result<PacketCounts<V>, Error> {
         let mut all = PacketCounts::default();
         add(map, &mut all.counts)?;
         Ok(all)
     }
 
-    /// Packets with this verdict.
+    /// The number of packets with this verdict.
     pub fn get(&self, verdict: V) -> u64 {
         self.counts[verdict.number()]
     }
 
-    /// All packets.
+    /// The number of all packets.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All counts, in order.
+    /// All verdicts with their counts, in order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (V, u64)> + '_ {
         V::EACH.iter().copied().zip(self.counts.iter().copied())
     }
 
-    /// What came since an earlier time.
+    /// The packets since `earlier`: the difference of each count, or 0 where `earlier` is greater.
     pub fn since(&self, earlier: &PacketCounts<V>) -> PacketCounts<V> {
         let mut more = self.clone();
         for (count, before) in more.counts.iter_mut().zip(&earlier.counts) {
@@ -101,7 +101,7 @@ impl<V: Verdict> PacketCounts<V> {
     }
 }
 
-/// A line for each verdict, with the number of packets; then all of them.
+/// One line for each verdict with its number of packets, then a line with the sum.
 impl<V: Verdict> fmt::Display for PacketCounts<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (verdict, count) in self.iter() {
@@ -112,7 +112,7 @@ impl<V: Verdict> fmt::Display for PacketCounts<V> {
 }
 
 impl PacketCounts<RouteVerdict> {
-    /// Packets that the program sent on.
+    /// The number of packets that the program forwarded.
     pub fn forwarded(&self) -> u64 {
         let forwarded = self.iter().filter(|(verdict, _)| verdict.is_forwarded());
         forwarded.map(|(_, count)| count).sum()

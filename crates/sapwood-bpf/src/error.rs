@@ -1,19 +1,20 @@
-//! What can go wrong, and what to do about it.
+//! The errors of this crate. Where there is a remedy, the message names it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why something about the kernel could not be done. Nothing was changed, unless it says so.
+/// Why an operation on arenas, programs or the kernel failed. A failed operation changed nothing,
+/// unless its documentation says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Only root (or who may do what root may with BPF) makes arenas and loads programs.
+    /// The process may not make arenas and load programs.
     #[error("needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")]
     NotRoot,
     /// The kernel has no arenas.
     #[error("Linux {found} has no BPF arenas; 6.9 and newer have")]
     Kernel {
-        /// What runs.
+        /// The release of the running kernel.
         found: String,
     },
     /// The kernel does not describe its types.
@@ -24,7 +25,7 @@ pub enum Error {
     /// An arena has two pages at least and 4 GiB at most.
     #[error("an arena has whole pages, 8 KiB to 4 GiB, not {bytes} bytes")]
     Size {
-        /// What was asked for.
+        /// The bytes that the caller asked for.
         bytes: usize,
     },
     /// Something else is mapped where the arena must lie in this process.
@@ -32,70 +33,71 @@ pub enum Error {
         "the arena must be mapped at {at:#x}, where this process has something else (the same arena, perhaps: a process maps it once)"
     )]
     Address {
-        /// Where.
+        /// The address.
         at: u64,
     },
-    /// Not a memory of ours.
+    /// The map is not an arena that this library made.
     #[error("not an arena of Sapwood's: {what}")]
     NotAnArena {
-        /// What it is.
+        /// What the map is instead.
         what: String,
     },
-    /// Made by another version of this library.
+    /// Another version of this library made the arena.
     #[error("the arena has layout version {found}, this program knows {expected}")]
     Version {
-        /// The arena's.
+        /// The arena's layout version.
         found: u32,
-        /// Ours.
+        /// The layout version that this program knows.
         expected: u32,
     },
     /// The arena has no room for another window.
     #[error("the arena has no room for {name}: {bytes} bytes wanted, {left} left")]
     NoRoom {
-        /// The window.
+        /// The window's name.
         name: String,
-        /// What it wants.
+        /// The bytes that the window needs.
         bytes: usize,
-        /// What there is.
+        /// The bytes of the largest free piece.
         left: usize,
     },
-    /// All entries for windows are taken.
+    /// The arena's list of windows is full.
     #[error("the arena has {0} windows already, which is all that it can have")]
     TooManyWindows(usize),
-    /// A window that is not there, or of another kind.
+    /// The arena has no window of this name, or the window is of another kind.
     #[error("the arena has no {kind} named {name:?}; {there}")]
     NoWindow {
-        /// What was asked for.
+        /// The name that the caller asked for.
         name: String,
-        /// As what.
+        /// The kind that the caller asked for.
         kind: &'static str,
-        /// What there is.
+        /// What the arena has instead.
         there: String,
     },
-    /// A name that is too long, empty or taken.
+    /// The window's name is too long, empty or taken.
     #[error("{name:?} is no name for a window: {why}")]
     Name {
         /// The name.
         name: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// What should be a domain name and is none.
+    /// The text is not a domain name.
     #[error("{name:?} is no domain name: {error}")]
     DnsName {
-        /// What was given.
+        /// The text.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         #[source]
         error: sapwood::key::DnsNameError,
     },
     /// The system has no memory for the arena's pages.
     #[error("no memory for {bytes} bytes of the arena")]
     NoMemory {
-        /// What was asked for.
+        /// The bytes that the operation needed.
         bytes: usize,
     },
-    /// A program that may sleep does not keep what it reads: grace periods do not wait for it.
+    /// The program may sleep. Grace periods do not wait for such programs, so the memory that one
+    /// reads may be freed meanwhile.
     #[error(
         "the program {0:?} may sleep, and grace periods do not wait for such programs; see Loader::allow_sleepable"
     )]
@@ -103,69 +105,69 @@ pub enum Error {
     /// The object has no such program, map or variable.
     #[error("the object has no {what} {name:?}")]
     Missing {
-        /// What.
+        /// The kind of item.
         what: &'static str,
         /// Its name.
         name: String,
     },
-    /// The kernel refused a program. What its verifier said is behind it.
+    /// The kernel refused a program. The field has the end of the verifier's log.
     #[error("the kernel refuses the program: {0}")]
     Refused(String),
-    /// What is read cannot be what it should be.
+    /// The bytes in the arena or in a map break the format.
     #[error("damaged: {0}")]
     Damaged(String),
-    /// A map whose values are not of the type that was asked for.
+    /// The map's values are not of the type that the caller asked for.
     #[error("the values of {name:?} are of another type: {why}")]
     Value {
         /// The map.
         name: String,
-        /// What they are.
+        /// How the values differ.
         why: String,
     },
-    /// A folder that pins cannot be in.
+    /// The folder is not in a BPF file system, so it cannot hold pins.
     #[error("{} is not in a BPF file system; one is mounted at /sys/fs/bpf, or by: mount -t bpf bpf {}", .0.display(), .0.display())]
     NoBpffs(PathBuf),
-    /// A folder that does not hold what this library pins, and nothing else.
+    /// The folder holds something other than this library's pins, or no arena.
     #[error("{} is not taken down: {why}", folder.display())]
     NotPins {
         /// The folder.
         folder: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// Another process writes the arena's maps.
+    /// Another process owns the arena, and alone writes its maps.
     #[error(
         "the arena is owned by the process {pid}, which lives (or may: see BpfArena::forget_owner); one process writes, others read"
     )]
     Owned {
-        /// The owner.
+        /// The owner's process number.
         pid: u32,
     },
-    /// A map is changed faster than it can be read from outside.
+    /// A writer changes the map faster than a reader outside its process can read it.
     #[error(
         "{0:?} is changed faster than it can be read from outside its owner's process; try again"
     )]
     Busy(String),
-    /// Neither way to wait for the kernel's readers works here.
+    /// This kernel offers no method of waiting for its readers.
     #[error("the kernel's readers cannot be waited for: {0}")]
     NoGrace(String),
-    /// A map cannot be made so.
+    /// The map does not allow this setting or operation.
     #[error("{what}: {why}")]
     Setting {
-        /// What was asked for.
+        /// The setting or operation.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A map's error.
+    /// The error of a map.
     #[error(transparent)]
     Map(#[from] sapwood::Error),
-    /// What the system said.
+    /// A system call failed.
     #[error("{doing}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// What came of it.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -179,7 +181,7 @@ impl Error {
         }
     }
 
-    /// What the last system call of this thread said.
+    /// The error of this thread's last system call.
     pub(crate) fn last(doing: impl Into<String>) -> Error {
         Error::io(doing, io::Error::last_os_error())
     }

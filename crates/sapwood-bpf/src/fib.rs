@@ -1,4 +1,4 @@
-//! Tables of prefixes that this process writes and programs look addresses up in.
+//! Tables of prefixes: this process writes them, and programs look addresses up in them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -21,11 +21,12 @@ pub type Ipv4Map<V> = FibMap<V4, V>;
 /// A table of IPv6 prefixes in an arena.
 pub type Ipv6Map<V> = FibMap<V6, V>;
 
-/// A longest-prefix-match table in an arena: this process writes it, with all methods of [`Fib`],
-/// and BPF programs look addresses up (`sapwood/lpm.bpf.h`). [`Ipv4Map`] and [`Ipv6Map`] are this.
+/// A longest-prefix-match table in an arena. This process writes it, with all methods of [`Fib`],
+/// and BPF programs look addresses up in it (`sapwood/lpm.bpf.h`). [`Ipv4Map`] and [`Ipv6Map`] are
+/// aliases for it.
 ///
-/// Values are plain bytes, a multiple of 4. Equal ones are stored once, so programs must not write
-/// to them. A table has 1 GiB at most.
+/// Values are plain bytes, and their size is a multiple of 4. Equal values are stored once, so
+/// programs must not write to them. A table has at most 1 GiB.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Ipv4Map};
@@ -37,7 +38,7 @@ pub type Ipv6Map<V> = FibMap<V6, V>;
 /// ```
 pub type FibMap<F, V> = WindowMap<Fib<F, V>>;
 
-/// How a [`FibMap`] is made.
+/// Builds a [`FibMap`].
 ///
 /// ```no_run
 /// # use sapwood_bpf::{BpfArena, Ipv6Map};
@@ -50,17 +51,17 @@ pub type FibMap<F, V> = WindowMap<Fib<F, V>>;
 pub type FibMapBuilder<F, V> = WindowMapBuilder<Fib<F, V>>;
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F, V> {
-    /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full
-    /// tables) or 24. The root takes `8 << bits` bytes of the window.
+    /// Sets how many bits of an address the root resolves with one load: 6, 12, 18 (the default,
+    /// for full tables) or 24. The root takes `8 << bits` bytes of the window.
     ///
     /// # Panics
-    /// With any other number.
+    /// When `bits` is any other number.
     pub fn root_bits(mut self, bits: u8) -> Self {
         self.map = self.map.root_bits(bits);
         self
     }
 
-    /// A table of prefixes in any order; of equal ones, the last wins.
+    /// Builds a table from prefixes in any order. Of equal prefixes, the last one counts.
     ///
     /// # Errors
     /// As [`build`](Self::build), and those of [`Builder::build_from`].
@@ -101,7 +102,8 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> MapInWindow for 
     }
 }
 
-/// Tables of both families in one arena, with one domain: all methods of [`IpFib`].
+/// One table for each address family, in one arena and with one domain. It has all methods of
+/// [`IpFib`].
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, IpMap};
@@ -118,8 +120,9 @@ pub struct IpMap<V: NextHop> {
 }
 
 impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpMap<V> {
-    /// Two empty tables of this many bytes of address space each, named with ".v4" and ".v6" behind
-    /// the name. The grace periods are those of a domain of their own, with the kernel.
+    /// Makes two empty tables with `bytes` of address space each. Their names are `name` followed
+    /// by ".v4" and ".v6". They share a new domain that has the kernel as a source of grace
+    /// periods.
     ///
     /// # Errors
     /// As [`FibMapBuilder::build`].
@@ -134,10 +137,10 @@ impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpMap<V> {
 }
 
 impl<V: NextHop> IpMap<V> {
-    /// Two tables that share a domain.
+    /// Joins two tables that share a domain.
     ///
     /// # Panics
-    /// When they do not.
+    /// When the tables have different domains.
     pub fn from_maps(v4: Ipv4Map<V>, v6: Ipv6Map<V>) -> IpMap<V> {
         let both = IpFib::from_tables(Fib::clone(&v4), Fib::clone(&v6));
         IpMap { v4, v6, both }
@@ -153,7 +156,7 @@ impl<V: NextHop> IpMap<V> {
         self.v6.window()
     }
 
-    /// The arena that they lie in.
+    /// The arena that holds the tables.
     pub fn arena(&self) -> &BpfArena {
         self.v4.arena()
     }

@@ -1,4 +1,4 @@
-//! The kernel's readers: when have all programs ended that were running?
+//! Grace periods of the kernel: the time until all programs that were running have ended.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,24 +11,24 @@ use sapwood_qsbr::{Domain, GraceSource};
 use crate::error::Error;
 use crate::support;
 
-/// How the kernel is asked.
+/// The method of waiting for the kernel's readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// Replacing a map in a map of maps: the system call returns when all non-sleepable programs
-    /// that were running have ended. The kernel does so for this very purpose.
+    /// Replaces a map in a map of maps. The kernel guarantees that this system call returns only
+    /// when all non-sleepable programs that were running have ended.
     MapInMap,
-    /// `membarrier(MEMBARRIER_CMD_GLOBAL)`: waits for the kernel's RCU. Not on kernels that run
-    /// `nohz_full`.
+    /// Calls `membarrier(MEMBARRIER_CMD_GLOBAL)`, which waits for the kernel's RCU. Kernels that
+    /// run with `nohz_full` do not offer it.
     Membarrier,
 }
 
-/// The kernel as a [`GraceSource`]: a domain with it frees what was removed only when every
+/// The kernel as a [`GraceSource`]. A domain with this source frees a removed block only when every
 /// non-sleepable BPF program that was running at the removal has ended.
 ///
-/// A thread of its own asks the kernel, once for all that was retired meanwhile: writers never
-/// wait. A grace period takes 4 to 20 ms. Programs that may sleep are not waited for;
-/// [`Loader`](crate::Loader) refuses them.
+/// A separate thread waits for the kernel, and one wait covers all blocks that were retired before
+/// it began. Writers do not wait for the kernel. A grace period takes 4 to 20 ms. It does not wait
+/// for programs that may sleep; [`Loader`](crate::Loader) refuses them.
 ///
 /// ```no_run
 /// use sapwood_bpf::KernelGrace;
@@ -51,12 +51,12 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Grace periods asked for, begun, and over. A period that begins covers all that were asked
-    /// for before.
+    /// How many grace periods were requested, and how many of them are over. A period that begins
+    /// covers all earlier requests.
     asked: u64,
     over: u64,
     ends: bool,
-    /// What the kernel said when it refused; nothing ends after that.
+    /// The kernel's error, if it refused. No grace period ends after that.
     failed: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// One way to wait, ready to be used.
+/// A method of waiting, with the resources that it needs.
 enum Waiter {
     MapInMap { outer: MapHandle, inner: MapHandle },
     Membarrier,
@@ -118,7 +118,7 @@ impl Waiter {
 }
 
 impl KernelGrace {
-    /// The kernel as a source of grace periods, in the best way that works here.
+    /// Makes a source of grace periods, by the first method that this kernel supports.
     ///
     /// # Errors
     /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::NoGrace`].
@@ -130,10 +130,10 @@ impl KernelGrace {
         }
     }
 
-    /// As [`new`](Self::new), in this way.
+    /// Makes a source of grace periods that uses this method.
     ///
     /// # Errors
-    /// As there.
+    /// As [`new`](Self::new).
     pub fn by(way: Way) -> Result<Arc<KernelGrace>, Error> {
         support::check()?;
         let waiter = match way {
@@ -154,7 +154,7 @@ impl KernelGrace {
         }))
     }
 
-    /// How the kernel is asked.
+    /// The method of waiting for the kernel's readers.
     pub fn way(&self) -> Way {
         self.way
     }
@@ -179,18 +179,18 @@ impl KernelGrace {
         Ok(())
     }
 
-    /// Grace periods that are over.
+    /// The number of grace periods that are over.
     pub fn periods(&self) -> u64 {
         self.shared.lock().over
     }
 
-    /// Why the kernel refused, if it did: what was removed afterwards is never freed.
+    /// The kernel's error, if it refused. Blocks that are removed afterwards are never freed.
     pub fn failure(&self) -> Option<String> {
         self.shared.lock().failed.clone()
     }
 }
 
-/// A domain whose grace periods wait for the kernel's readers too.
+/// Makes a domain whose grace periods wait for the kernel's readers, too.
 ///
 /// # Errors
 /// As [`KernelGrace::new`].
@@ -229,13 +229,13 @@ fn run(shared: &Shared, waiter: &Waiter) {
 
 impl GraceSource for KernelGrace {
     fn start(&self) -> u64 {
-        // What this thread did before is seen by the one that asks the kernel: both hold the lock.
-        // The system call is the barrier for the programs.
+        // The waiting thread sees this thread's earlier stores, because both take the lock. The
+        // system call is the barrier for the programs.
         let mut state = self.shared.lock();
         state.asked += 1;
         let token = state.asked;
         if cfg!(fuzzing) {
-            // No program runs.
+            // A fuzzer runs no programs.
             state.over = token;
         }
         drop(state);

@@ -1,16 +1,17 @@
-//! Sapwood's maps inside the kernel: the memory of eBPF programs, a loader, the kernel's grace
+//! Sapwood's maps inside the kernel: the memory of eBPF programs, a loader, and the kernel's grace
 //! periods.
 //!
 //! A `BpfArena` is plain memory that BPF programs and this process share (Linux 6.9 and newer).
-//! Maps lie in it as they lie anywhere: Rust writes them with no system call, and programs read
-//! them at once, by the headers in `bpf/include/sapwood`.
+//! Maps have the same layout there as in any other memory. Rust writes them without system calls,
+//! and programs see each change at once. Programs read them with the headers in
+//! `bpf/include/sapwood`.
 //!
-//! `docs/guides/ebpf.md` leads from nothing to a working program.
+//! The guide `docs/guides/ebpf.md` begins with an empty folder and ends with a working program.
 //!
 //! # Features
 //!
-//! `kernel`: all of this. It needs clang 19, libelf and zlib when it is built, and root when it
-//! runs. Without it, the crate is the [`layout`] alone.
+//! `kernel`: everything but [`layout`]. The build needs clang 19, libelf and zlib; the process
+//! needs root. Without this feature, the crate has only [`layout`].
 
 #![deny(unsafe_code)]
 
@@ -71,7 +72,7 @@ cfg_if::cfg_if! {
     }
 }
 
-/// The examples of the pages compile.
+/// The documentation pages, so that their examples are compiled.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/guides/ebpf.md")]
 #[doc = include_str!("../../../docs/bpf.md")]

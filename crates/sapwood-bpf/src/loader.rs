@@ -1,4 +1,4 @@
-//! Loading programs that use an arena.
+//! The loader of programs that use an arena.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -19,7 +19,7 @@ const SLEEPABLE: u32 = 1 << 4;
 /// The name of the map that `arena.bpf.h` declares.
 const ARENA_MAP: &str = "sw_arena";
 
-/// An object of BPF programs that is about to be loaded with an arena.
+/// An object of BPF programs, before it is loaded with an arena.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader};
@@ -35,10 +35,10 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Takes a compiled object, as `include_bytes!` has it.
+    /// Opens a compiled object, for example one of `include_bytes!`.
     ///
     /// # Errors
-    /// When it is no object of BPF programs, or does not declare the arena.
+    /// When the bytes are not an object of BPF programs, or the object does not declare the arena.
     pub fn open(arena: &BpfArena, object: &[u8]) -> Result<Loader, Error> {
         Loader::opened(
             arena,
@@ -46,10 +46,10 @@ impl Loader {
         )
     }
 
-    /// As [`open`](Self::open), from a file.
+    /// Opens a compiled object from a file.
     ///
     /// # Errors
-    /// As there, and what the system says.
+    /// As [`open`](Self::open), and the system's error.
     pub fn open_file(arena: &BpfArena, path: impl AsRef<Path>) -> Result<Loader, Error> {
         let path = path.as_ref();
         if let Err(error) = std::fs::metadata(path) {
@@ -90,15 +90,14 @@ impl Loader {
         })
     }
 
-    /// Takes a program that may sleep all the same, because it reads maps between
-    /// `bpf_rcu_read_lock` and `bpf_rcu_read_unlock` only. Programs of type `syscall` always may
-    /// sleep.
+    /// Allows a program that may sleep. The program must read maps only between `bpf_rcu_read_lock`
+    /// and `bpf_rcu_read_unlock`. All programs of type `syscall` may sleep.
     pub fn allow_sleepable(mut self, program: &str) -> Loader {
         self.sleepable.push(program.to_owned());
         self
     }
 
-    /// Leaves a program out.
+    /// Excludes a program from loading.
     ///
     /// # Errors
     /// [`Error::Missing`].
@@ -119,8 +118,8 @@ impl Loader {
         }
     }
 
-    /// Gives one of the kernel's own maps its sizes: bytes of a key and of a value, and the most
-    /// entries.
+    /// Sets the sizes of one of the kernel's maps: the bytes of a key, the bytes of a value, and
+    /// the maximum number of entries.
     ///
     /// # Errors
     /// [`Error::Missing`].
@@ -146,12 +145,12 @@ impl Loader {
         Ok(self)
     }
 
-    /// The object, to be changed before it is loaded: sizes of its maps, values of its constants.
+    /// The object, for changes before the loading, for example of its constants.
     pub fn object_mut(&mut self) -> &mut OpenObject {
         &mut self.object
     }
 
-    /// Sets a constant that is alone in its section, from `.rodata` on.
+    /// Sets a constant that is alone in its section, whose name begins with `.rodata`.
     pub(crate) fn set_constant(
         &mut self,
         section: &str,
@@ -176,7 +175,7 @@ impl Loader {
     /// Loads all programs.
     ///
     /// # Errors
-    /// [`Error::Sleepable`]; [`Error::Refused`], with the end of what the verifier said.
+    /// [`Error::Sleepable`]; [`Error::Refused`], with the end of the verifier's log.
     pub fn load(self) -> Result<Programs, Error> {
         for program in self.object.progs() {
             let name = program.name().to_string_lossy().into_owned();
@@ -192,7 +191,7 @@ impl Loader {
         let object =
             loaded.map_err(|error| Error::Refused(format!("{error:#}\n{}", tail(&said))))?;
         for program in object.progs_mut() {
-            // A flag that the section's name did not tell.
+            // The flag may be set even if the section's name does not show it.
             let name = program.name().to_string_lossy().into_owned();
             if program.flags() & SLEEPABLE != 0 && !self.sleepable.contains(&name) {
                 return Err(Error::Sleepable(name));
@@ -205,34 +204,34 @@ impl Loader {
     }
 }
 
-/// Loaded programs. They are unloaded when this is dropped, unless they are attached or pinned.
+/// Loaded programs. The drop unloads those that are neither attached nor pinned.
 pub struct Programs {
     object: Object,
     arena: BpfArena,
 }
 
 impl Programs {
-    /// The arena that they use.
+    /// The arena that the programs use.
     pub fn arena(&self) -> &BpfArena {
         &self.arena
     }
 
-    /// The object, for everything that libbpf-rs can do.
+    /// The object, for all methods of libbpf-rs.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// As [`object`](Self::object), to attach and pin.
+    /// The object, for methods that attach or pin.
     pub fn object_mut(&mut self) -> &mut Object {
         &mut self.object
     }
 
-    /// Runs a program once on this packet, which it may change, and returns what it returned:
-    /// `BPF_PROG_TEST_RUN`. For programs of networking types; a packet has 14 bytes at least, and
-    /// less than a page.
+    /// Runs a program once on this packet (`BPF_PROG_TEST_RUN`), and returns the program's result.
+    /// The program may change the packet. It must be of a networking type. A packet has at least 14
+    /// bytes, and less than a page.
     ///
     /// # Errors
-    /// [`Error::Missing`], and what the system says.
+    /// [`Error::Missing`], and the system's error.
     pub fn run(&self, program: &str, packet: &mut [u8]) -> Result<u32, Error> {
         let given = packet.to_vec();
         let input = ProgramInput {
@@ -247,21 +246,20 @@ impl Programs {
         Ok(output.return_value)
     }
 
-    /// Updates an entry of one of the kernel's own maps, by system call.
+    /// Updates an entry of one of the kernel's maps by a system call.
     ///
     /// # Errors
-    /// [`Error::Missing`], and what the system says.
+    /// [`Error::Missing`], and the system's error.
     pub fn update(&self, map: &str, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.map(map)?
             .update(key, value, MapFlags::ANY)
             .map_err(|error| Error::system(format!("updating {map}"), error))
     }
 
-    /// What programs counted on all CPUs together: the first this many numbers of a
-    /// `BPF_MAP_TYPE_PERCPU_ARRAY` of `u64`s.
+    /// The first `N` counts of a `BPF_MAP_TYPE_PERCPU_ARRAY` of `u64`s, each summed over all CPUs.
     ///
     /// # Errors
-    /// [`Error::Missing`], and what the system says.
+    /// [`Error::Missing`], and the system's error.
     pub fn counts<const N: usize>(&self, map: &str) -> Result<[u64; N], Error> {
         let mut sums = [0; N];
         counts::add(&self.map(map)?, &mut sums)?;
@@ -297,11 +295,11 @@ impl Programs {
 }
 
 thread_local! {
-    /// What libbpf said on this thread since collecting began.
+    /// The messages of libbpf on this thread since the collection began.
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs `f`, and returns what libbpf said meanwhile instead of printing it.
+/// Runs `f`, and returns libbpf's messages instead of printing them.
 fn collected<R>(f: impl FnOnce() -> R) -> (R, String) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -314,7 +312,7 @@ fn collected<R>(f: impl FnOnce() -> R) -> (R, String) {
     (result, SAID.take())
 }
 
-/// The last lines, where verifiers say what they mind.
+/// The last lines, which have the verifier's reason.
 fn tail(said: &str) -> String {
     let lines: Vec<&str> = said.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")

@@ -1,4 +1,4 @@
-//! Lists of domain names, and what holds for each and for the names below it.
+//! Lists of domain names with rules for each name and the names below it.
 
 use sapwood::key::{dns_name, dns_name_to_text};
 
@@ -9,17 +9,18 @@ use crate::layout::xdp_names::{ALLOW, BLOCK, ROOM_BYTES};
 use crate::names::UserMap;
 use crate::words::Words;
 
-/// What becomes of queries for a name, and for all names below it that have no rule of their own.
+/// What a program does with queries for a name, and for all names below it that have no rule of
+/// their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
-    /// They are dropped.
+    /// The program drops the queries.
     Block,
-    /// They pass: an exception below a name that is blocked.
+    /// The program passes the queries. This is for an exception below a blocked name.
     Allow,
 }
 
 impl NameRule {
-    /// What stands in the map for it.
+    /// The value in the map that stands for the rule.
     pub fn value(self) -> u64 {
         match self {
             NameRule::Block => BLOCK,
@@ -27,7 +28,7 @@ impl NameRule {
         }
     }
 
-    /// What a value in the map stands for.
+    /// The rule that a value in the map stands for.
     pub fn from_value(value: u64) -> NameRule {
         match value {
             BLOCK => NameRule::Block,
@@ -36,7 +37,7 @@ impl NameRule {
     }
 }
 
-/// A list of domain names with rules, in an arena: this process writes it, programs look up the
+/// A list of domain names with rules, in an arena. This process writes it, and programs look up the
 /// closest enclosing name (`sw_qp_ancestor` of `sapwood/dns.bpf.h`).
 ///
 /// ```no_run
@@ -51,14 +52,14 @@ impl NameRule {
 #[derive(Debug)]
 pub struct NameRules {
     map: UserMap<u64>,
-    /// Where programs make keys that are longer than 254 bytes.
+    /// The words in which programs make keys of more than 254 bytes.
     rooms: Option<Words>,
 }
 
-/// What the name of a window with rooms ends with.
+/// The suffix of the name of the window in which programs make long keys.
 const ROOMS: &str = "/keys";
 
-/// The name of the window with rooms for long keys, of the list of this name.
+/// The name of the window in which programs make long keys, for the list of this name.
 fn rooms_name(list: &str) -> String {
     let most = page::NAME_MAX - ROOMS.len();
     let end = (0..=list.len().min(most))
@@ -67,17 +68,18 @@ fn rooms_name(list: &str) -> String {
     format!("{}{ROOMS}", &list[..end.unwrap_or(0)])
 }
 
-/// A room for each processor, if they find a place.
+/// Makes the window in which programs make long keys, if the arena has room: one buffer for each
+/// processor.
 fn new_rooms(arena: &BpfArena, list: &str) -> Option<Words> {
     let processors = libbpf_rs::num_possible_cpus().ok()?;
     Words::create(arena, &rooms_name(list), processors * ROOM_BYTES / 8).ok()
 }
 
 impl NameRules {
-    /// A list of this name in the arena. Of a name that comes twice, the last rule holds.
+    /// Makes a list of this name in the arena. When a name comes twice, its last rule counts.
     ///
     /// # Errors
-    /// [`Error::DnsName`] for the first name that is none; those of
+    /// [`Error::DnsName`] for the first text that is not a domain name; those of
     /// [`UserMapBuilder`](crate::UserMapBuilder).
     pub fn new<N: AsRef<[u8]>>(
         arena: &BpfArena,
@@ -88,16 +90,16 @@ impl NameRules {
         for (name, rule) in names {
             entries.push((key(name)?, rule.value()));
         }
-        // Equal keys stay in their order.
+        // The sort is stable, so equal keys stay in their order.
         entries.sort_by(|a, b| a.0.cmp(&b.0));
-        // First: the map takes all that is left.
+        // These come first, because the map takes all the room that is left.
         let rooms = new_rooms(arena, list);
         let map = UserMap::builder(arena, list).build_sorted(entries)?;
         Ok(NameRules { map, rooms })
     }
 
-    /// Takes over the list of this name that a dead owner left: all rules hold at any time. Both
-    /// copies are in the arena for a moment; see
+    /// Takes over the list of this name that a dead owner left. Programs find all rules at any
+    /// time. Both copies are in the arena for a time; see
     /// [`UserMapBuilder::take_over`](crate::UserMapBuilder::take_over).
     ///
     /// # Errors
@@ -108,39 +110,41 @@ impl NameRules {
         Ok(NameRules { map, rooms })
     }
 
-    /// A map that is there as a list: keys as [`dns_name`] makes them, values of
-    /// [`NameRule::value`].
+    /// Makes a list of an existing map. Its keys are those that [`dns_name`] makes, and its values
+    /// are those of [`NameRule::value`].
     ///
-    /// Programs make keys of more than 254 bytes in a window of their own (512 bytes for each
-    /// processor). Where the arena has no room for it, they look up the first 254 bytes, and count
-    /// names for which that finds nothing as
+    /// Programs make keys of more than 254 bytes in a separate window, which has 512 bytes for each
+    /// processor. When the arena has no room for this window, programs look up the first 254 bytes.
+    /// If they find nothing, they count the name as
     /// [`TooLong`](crate::layout::xdp_names::NamesVerdict::TooLong).
     pub fn from_map(map: UserMap<u64>) -> NameRules {
         let rooms = new_rooms(map.arena(), &map.window().name);
         NameRules { map, rooms }
     }
 
-    /// The number of the window where programs make long keys.
+    /// The number of the window in which programs make long keys.
     pub(crate) fn rooms(&self) -> Option<u32> {
         self.rooms.as_ref().map(|rooms| rooms.window().number)
     }
 
-    /// The map: keys as [`dns_name`] makes them, values of [`NameRule::value`].
+    /// The map. Its keys are those that [`dns_name`] makes, and its values are those of
+    /// [`NameRule::value`].
     pub fn map(&self) -> &UserMap<u64> {
         &self.map
     }
 
-    /// Ends without taking the list away from programs: for a process that ends, too. It can be
-    /// read afterwards, and taken over by another owner.
+    /// Drops this handle, and leaves the list to programs. This is for a process that is about to
+    /// end. Other processes can read the list afterwards, and another owner can take it over.
     pub fn leave(self) {
-        // What a drop would do is to close the window.
+        // The drop would close the window.
         std::mem::forget(self.map);
         if let Some(rooms) = self.rooms {
             rooms.leave();
         }
     }
 
-    /// Blocks a name and all below it, from the next packet on; whether it had no rule.
+    /// Blocks a name and all names below it, from the next packet on. Returns whether the name had
+    /// no rule.
     ///
     /// # Errors
     /// [`Error::DnsName`]; [`Error::Map`] when there is no memory.
@@ -148,8 +152,8 @@ impl NameRules {
         self.set(name, NameRule::Block)
     }
 
-    /// Lets queries for a name and all below it pass, though a name above it be blocked; whether it
-    /// had no rule.
+    /// Passes queries for a name and all names below it, even if a name above it is blocked.
+    /// Returns whether the name had no rule.
     ///
     /// # Errors
     /// As [`block`](Self::block).
@@ -157,7 +161,7 @@ impl NameRules {
         self.set(name, NameRule::Allow)
     }
 
-    /// Sets the rule of a name; whether it had none.
+    /// Sets the rule of a name. Returns whether the name had no rule.
     ///
     /// # Errors
     /// As [`block`](Self::block).
@@ -166,16 +170,17 @@ impl NameRules {
         Ok(inserted.map_err(sapwood::Error::from)?)
     }
 
-    /// Takes the rule of a name away, so that the closest one above it holds; whether it had one.
-    /// Rules of names below stay.
+    /// Removes the rule of a name, so that the closest rule above it counts. Returns whether the
+    /// name had a rule. Rules of names below stay.
     ///
     /// # Errors
-    /// As [`block`](Self::block): a smaller node of the map is made beside the old one.
+    /// As [`block`](Self::block). A removal needs memory, too, because the map writes a smaller
+    /// node beside the old one.
     pub fn free(&self, name: impl AsRef<[u8]>) -> Result<bool, Error> {
         Ok(self.map.remove(key(name)?)?)
     }
 
-    /// The rule for a name, and which name it is that has it.
+    /// The rule that counts for a name, and the name that has this rule.
     ///
     /// # Errors
     /// [`Error::DnsName`].

@@ -1,4 +1,4 @@
-//! Maps over byte strings that this process writes and programs read.
+//! Maps over byte strings: this process writes them, and programs read them.
 
 use sapwood::lpm::{BitFib, BitString};
 use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore, Value};
@@ -12,12 +12,12 @@ use crate::error::Error;
 use crate::layout::Kind;
 use crate::window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
 
-/// An ordered map over byte strings in an arena: this process writes it, with all methods of
-/// [`QpShared`], and BPF programs look names up (`sapwood/qp.bpf.h`).
+/// An ordered map over byte strings in an arena. This process writes it, with all methods of
+/// [`QpShared`], and BPF programs look keys up (`sapwood/qp.bpf.h`).
 ///
-/// Values are plain bytes, a multiple of 8, or byte strings of any length (`UserMap<[u8]>`), which
-/// programs copy with `sw_qp_value`. Keys of more than 254 bytes may be stored, but no program
-/// finds them.
+/// Values are plain bytes, whose size is a multiple of 8, or byte strings of any length
+/// (`UserMap<[u8]>`). Programs copy byte strings with `sw_qp_value`. Programs find keys of up to
+/// 4,096 bytes. Longer keys may be stored, but no program finds them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserMap};
@@ -32,18 +32,18 @@ use crate::window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, 
 /// what it left, and another process [takes it over](WindowMapBuilder::take_over).
 pub type UserMap<V> = WindowMap<QpShared<V>>;
 
-/// How a [`UserMap`] is made.
+/// Builds a [`UserMap`].
 pub type UserMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 
-/// A map over byte strings without order in an arena: this process writes it, with all methods of
+/// An unordered map over byte strings in an arena. This process writes it, with all methods of
 /// [`PointMap`], and BPF programs look whole keys up (`sapwood/qp.bpf.h`).
 ///
-/// It has only the hash index of a [`UserMap`], and no trie: a change takes a fraction of the time,
-/// and an entry takes less memory. Programs (`-EOPNOTSUPP`) and readers ([`Error::Setting`]) that
-/// ask for order are refused.
+/// It has only the hash index of a [`UserMap`], and no trie. A change takes a fraction of the time,
+/// and an entry takes less memory. An ordered operation fails: with `-EOPNOTSUPP` in programs, with
+/// [`Error::Setting`] in readers.
 ///
-/// Values are those of a [`UserMap`]. Keys of more than 254 bytes may be stored, but no
-/// program finds them.
+/// Values are those of a [`UserMap`]. Programs find keys of up to 4,096 bytes. Longer keys may be
+/// stored, but no program finds them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserPointMap};
@@ -58,7 +58,7 @@ pub type UserMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 /// what it left, and another process [takes it over](WindowMapBuilder::take_over).
 pub type UserPointMap<V> = WindowMap<PointMap<V>>;
 
-/// How a [`UserPointMap`] is made.
+/// Builds a [`UserPointMap`].
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserPointMap};
@@ -70,12 +70,12 @@ pub type UserPointMap<V> = WindowMap<PointMap<V>>;
 /// ```
 pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 
-/// A store in an arena: this process changes it in transactions, with all methods of [`QpStore`],
-/// and BPF programs see each commit at once, in one store (`sapwood/qp.bpf.h`). A program that
-/// takes the root once (`sw_qp_root`) reads one version throughout its run.
+/// A store in an arena. This process changes it in transactions, with all methods of [`QpStore`],
+/// and one write publishes each commit to BPF programs (`sapwood/qp.bpf.h`). A program that loads
+/// the root once (`sw_qp_root`) reads one version throughout its run.
 ///
-/// Values are those of a [`UserMap`]. Keys of more than 254 bytes may be stored, but no
-/// program finds them. Snapshots hold back memory as in any store.
+/// Values are those of a [`UserMap`]. Programs find keys of up to 4,096 bytes. Longer keys may be
+/// stored, but no program finds them. As in any store, snapshots hold memory back.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserStore};
@@ -93,13 +93,13 @@ pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 /// the last commit, and another process [takes it over](WindowMapBuilder::take_over).
 pub type UserStore<V> = WindowMap<QpStore<V>>;
 
-/// A longest-prefix-match table of bit strings in an arena: an address behind a network number, an
-/// address and a port. This process writes it, with all methods of [`BitFib`], and BPF programs
-/// look bit strings up (`sapwood/bits.bpf.h`). For addresses alone, a [`FibMap`](crate::FibMap) is
-/// quicker.
+/// A longest-prefix-match table of bit strings in an arena. A bit string is, for example, an
+/// address behind a network number, or an address and a port. This process writes the table, with
+/// all methods of [`BitFib`], and BPF programs look bit strings up (`sapwood/bits.bpf.h`). For
+/// addresses alone, a [`FibMap`](crate::FibMap) is faster.
 ///
-/// Values are plain bytes, a multiple of 8. Prefixes of more than 1,016 bits may be stored, but no
-/// program finds them.
+/// Values are plain bytes, whose size is a multiple of 8. Prefixes of more than 1,016 bits may be
+/// stored, but no program finds them.
 ///
 /// ```no_run
 /// use sapwood::lpm::BitString;
@@ -112,10 +112,10 @@ pub type UserStore<V> = WindowMap<QpStore<V>>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A commit is one store, which programs see whole; one that takes the root once (`sw_qp_root`)
-/// reads one version throughout its run. When its process dies, another one
-/// [takes the table over](WindowMapBuilder::take_over), whatever kind of map it was, if all keys
-/// are those of prefixes.
+/// One write publishes a commit, and programs see the whole of it. A program that loads the root
+/// once (`sw_qp_root`) reads one version throughout its run. When the owner dies, another process
+/// [takes the table over](WindowMapBuilder::take_over). It may take over any kind of map whose keys
+/// are all keys of prefixes.
 pub type BitFibMap<V> = WindowMap<BitFib<V>>;
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow for BitFib<V> {
@@ -163,14 +163,14 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NamesInWindow
     }
 }
 
-/// What a map in a window can hold for a key: plain bytes of a fixed size, a multiple of 8, or byte
-/// strings (`[u8]`). There is nothing to implement.
+/// A value of a map in a window: plain bytes of a fixed size that is a multiple of 8, or byte
+/// strings (`[u8]`). The crate implements it for all such types.
 pub trait WindowValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {
-    /// What a checked reader gives for it.
+    /// The type that a checked reader returns for such a value.
     type Read: CheckedValue;
 
-    /// A map of entries, which come in ascending order of keys if `sorted`, and the first error
-    /// among them.
+    /// Builds a map from entries, which are in ascending order of keys if `sorted`. Returns the
+    /// first error among the entries, too.
     #[doc(hidden)]
     fn restore<M: Restore<Self>>(
         builder: Builder<M>,
@@ -180,9 +180,9 @@ pub trait WindowValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync +
     ) -> Result<M, Error>;
 }
 
-/// A map that is made of the entries of another one.
+/// A map that can be built from the entries of another map.
 pub trait Restore<V: ?Sized + Value>: Buildable + Sized {
-    /// The entries have to come in ascending order of keys.
+    /// Whether the entries must be in ascending order of keys.
     #[doc(hidden)]
     const SORTED: bool;
 
@@ -244,13 +244,13 @@ fn in_order<V>(
 }
 
 impl<V: ?Sized + WindowValue> UserMapBuilder<V> {
-    /// Keeps a hash index beside the trie, for lookups of whole keys.
+    /// Adds a hash index beside the trie, for lookups of whole keys.
     pub fn with_index(mut self) -> Self {
         self.map = self.map.with_index();
         self
     }
 
-    /// A map of entries in ascending order of keys. Of equal keys, the last wins.
+    /// Builds a map from entries in ascending order of keys. Of equal keys, the last one counts.
     ///
     /// # Errors
     /// As [`build`](Self::build), and those of [`Builder::build_sorted`].
@@ -267,7 +267,7 @@ impl<V: ?Sized + WindowValue> UserMapBuilder<V> {
     }
 }
 
-/// The traits for a map over byte strings. `$restore` makes one of entries.
+/// Implements the traits for a map over byte strings. `$restore` builds the map from entries.
 macro_rules! in_window {
     ($map:ident, $sorted:literal, |$builder:ident, $memory:ident, $entries:ident| $restore:expr) => {
         impl<V: ?Sized + WindowValue> MapInWindow for $map<V> {

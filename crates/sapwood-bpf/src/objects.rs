@@ -1,12 +1,12 @@
-//! Objects of BPF programs that are compiled with this crate, and how those that measure names are
-//! asked.
+//! Objects of BPF programs that are compiled with this crate, and the runs of those that measure
+//! names and prefixes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::Error;
 use crate::loader::Programs;
 
-/// What the benchmarks measure of names: lookups and changes in a loop, with the clock around them.
+/// The benchmark of names: lookups and changes in a timed loop.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader, objects};
@@ -17,30 +17,31 @@ use crate::loader::Programs;
 /// ```
 pub const BENCH_NAMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-names.bpf.o"));
 
-/// The same of maps that programs write.
+/// The benchmark of maps that programs write.
 pub const BENCH_WRITES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-writes.bpf.o"));
 
-/// The same of names below stored ones.
+/// The benchmark of names below stored ones.
 pub const BENCH_CLOSEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-closest.bpf.o"));
 
-/// The same of keys of one length, up to 4,096 bytes.
+/// The benchmark of keys of one length, up to 4,096 bytes.
 pub const BENCH_LONG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-long.bpf.o"));
 
-/// Programs that look at the keys of a commit.
+/// The benchmark of commits: programs that look up all keys of a commit.
 pub const BENCH_STORE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-store.bpf.o"));
 
-/// The same of tables of prefixes.
+/// The benchmark of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
 
-/// Both ends of what the benchmark measures of [`XdpRoute`](crate::XdpRoute): a sender of frames,
-/// and a receiver that counts them.
+/// Both ends of the benchmark of [`XdpRoute`](crate::XdpRoute): a sender of frames, and a receiver
+/// that counts them.
 pub const BENCH_FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-forward.bpf.o"));
 
-/// The longest key that programs of [`BENCH_NAMES`] and [`BENCH_WRITES`] take, in bytes.
+/// The longest key of the programs in [`BENCH_NAMES`] and [`BENCH_WRITES`], in bytes.
 pub const KEY_MAX: usize = 254;
 
-/// Words of the image of a key, the same for all questions of a run: its length, its bytes, and
-/// zeros up to a multiple of 32 bytes that the longest key takes.
+/// The words of a key's image, whose number is the same for all questions of a run. An image has
+/// the key's length, its bytes, and zeros up to the multiple of 32 bytes that the longest key
+/// needs.
 ///
 /// ```
 /// assert_eq!(sapwood_bpf::objects::image_words(31), 4);
@@ -50,8 +51,8 @@ pub fn image_words(longest: usize) -> usize {
     (longest + 1).div_ceil(32) * 4
 }
 
-/// The words of a question: the value that is expected (0: none), and the image of the key, of so
-/// many words.
+/// The words of a question: the expected value (0: none), and the image of the key, which has
+/// `image` words.
 ///
 /// ```
 /// let words: Vec<u64> = sapwood_bpf::objects::question(b"\x07", 5, 4).collect();
@@ -67,8 +68,8 @@ pub fn question(key: &[u8], expected: u64, image: usize) -> impl Iterator<Item =
     std::iter::once(expected).chain((0..image).map(word))
 }
 
-/// A `struct sw_key`: of a key of up to [`KEY_MAX`] bytes, all of it; of a longer one, that its bytes
-/// lie in the arena from `at` on.
+/// A `struct sw_key`. It has all bytes of a key of up to [`KEY_MAX`] bytes. For a longer key, it
+/// has the place `at` of the bytes in the arena.
 ///
 /// ```
 /// let image = sapwood_bpf::objects::key_image(b"who", 0);
@@ -109,30 +110,29 @@ pub fn key_image(key: &[u8], at: u64) -> [u8; 256] {
 #[repr(C)]
 #[non_exhaustive]
 pub struct Run {
-    /// Where the questions lie, in bytes from the beginning of the arena.
+    /// The place of the questions, in bytes from the beginning of the arena.
     pub at: u64,
-    /// How many there are.
+    /// The number of questions.
     pub questions: u32,
-    /// Words of each key's image; 0 of prefixes.
+    /// The words of each key's image; 0 for prefixes.
     pub image: u32,
     /// The number of the map's window.
     pub map: u32,
-    /// How many answers are wanted: after the last question comes the first.
+    /// The number of lookups. After the last question comes the first.
     pub count: u32,
-    /// What comes back: nanoseconds that it took.
+    /// In the answer: the nanoseconds of the run.
     pub ns: u64,
-    /// How many answers were not the expected ones.
+    /// In the answer: the number of wrong answers.
     pub wrong: u64,
-    /// How many questions were not answered.
+    /// In the answer: the number of unanswered questions.
     pub left: u64,
 }
 
 impl Run {
-    /// This many questions from this place on, and this many answers to them about the map in this
-    /// window.
+    /// A run of `count` lookups in the map of this window, with the questions from place `at` on.
     ///
     /// # Panics
-    /// When there are 2^32 or more.
+    /// When `questions`, `image` or `count` is 2^32 or more.
     pub fn new(at: usize, questions: usize, image: usize, map: u32, count: usize) -> Run {
         let short = |number: usize| u32::try_from(number).expect("less than 2^32");
         Run {
@@ -145,7 +145,7 @@ impl Run {
         }
     }
 
-    /// Has a program do it, and returns what it says.
+    /// Runs a program on this, and returns the answer.
     ///
     /// # Errors
     /// As [`Programs::run`]; [`Error::Damaged`] when the program ended early.

@@ -5,13 +5,13 @@ use std::ops::Deref;
 use crate::arena::{BpfArena, WindowInfo};
 use crate::layout::Kind;
 
-/// A window that this process cut out of an arena. When this is dropped, the window is closed;
-/// one that programs never saw is discarded.
+/// A window that this process cut out of an arena. The drop closes the window, or discards it if it
+/// is not in the arena's list.
 #[derive(Debug)]
 pub(crate) struct OwnWindow {
     arena: BpfArena,
     info: WindowInfo,
-    /// Dropping this takes the window off the list.
+    /// Whether the drop removes the window from the list.
     closes: bool,
 }
 
@@ -35,14 +35,14 @@ impl OwnWindow {
         }
     }
 
-    /// Shows the window to programs and other processes, as holding this.
+    /// Publishes the window to programs and other processes, with this kind.
     pub(crate) fn open(&mut self, kind: Kind) {
         self.info.kind = kind;
         self.arena.open_window(&self.info, kind);
         self.closes = true;
     }
 
-    /// Lets programs see this window in the place of an older one with the same number and kind.
+    /// Publishes this window in place of an older one with the same number and kind.
     pub(crate) fn replace(&mut self, old: &WindowInfo) {
         self.info.kind = old.kind;
         self.arena.replace_window(old, &self.info);

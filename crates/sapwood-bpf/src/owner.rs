@@ -1,5 +1,5 @@
-//! Who owns an arena, what becomes of a dead owner's windows, and of memory that no window has any
-//! more.
+//! The owner of an arena, the windows of a dead owner, and the reclamation of memory that windows
+//! no longer use.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,24 +14,24 @@ use crate::loader::Loader;
 use crate::raw::arena::{Held, PAGE};
 use crate::raw::space;
 
-/// Bits of a process's number in the owner's word; Linux has no larger ones.
+/// Bits of the process number in the owner's word. Linux has no larger process numbers.
 const PID_BITS: u32 = 22;
 
 const FREE_PAGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/free-pages.bpf.o"));
 
-/// When a process started, in ticks since the machine did; `None` when there is none of this
-/// number.
+/// The time at which a process started, in clock ticks since the machine booted; `None` when no
+/// process has this number.
 fn started(pid: u64) -> Result<Option<u64>, Error> {
     let path = format!("/proc/{pid}/stat");
     let stat = match std::fs::read_to_string(&path) {
         Ok(stat) => stat,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A process that ends while it is asked for.
+        // ESRCH: the process ended during the read.
         Err(error) if error.raw_os_error() == Some(3) => return Ok(None),
         Err(error) => return Err(Error::io(format!("reading {path}"), error)),
     };
-    // Behind the name, which may hold anything: the state, and 19 fields on, the start. The dead
-    // that wait for their parents are dead.
+    // The name may hold any characters. Behind it come the state and, 19 fields further, the start.
+    // Zombies count as dead.
     let mut fields = stat
         .rsplit(')')
         .next()
@@ -66,11 +66,11 @@ impl BpfArena {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The process that owns the arena: it makes windows and writes maps, until it lets go of all
-    /// handles or dies. `None` when there is none. Reading needs no owner.
+    /// The process that owns the arena, or `None`. The owner makes windows and writes maps, until
+    /// it drops its last handle or dies. Readers need no owner.
     ///
     /// # Errors
-    /// What the system says of the process.
+    /// [`Error::Io`] when the system cannot tell whether the process lives.
     pub fn owner(&self) -> Result<Option<u32>, Error> {
         let word = self.memory().u64(page::OWNER_AT).load(Ordering::Acquire);
         Ok(match self.lives(word)? {
@@ -79,8 +79,8 @@ impl BpfArena {
         })
     }
 
-    /// Whether the owner of this name lives, as far as can be known: one in another namespace of
-    /// processes may.
+    /// Whether the owner in this word lives. An owner in another PID namespace counts as alive,
+    /// because this process cannot see it.
     fn lives(&self, word: u64) -> Result<bool, Error> {
         let (pid, start) = (word & ((1 << PID_BITS) - 1), word >> PID_BITS);
         if word == 0 {
@@ -93,7 +93,7 @@ impl BpfArena {
         Ok(started(pid)? == Some(start))
     }
 
-    /// Makes this process the owner, if nobody is. One more generation, then.
+    /// Makes this process the owner, unless another process is, and counts a new generation.
     pub(crate) fn claim(&self) -> Result<(), Error> {
         let memory = self.memory();
         let word = memory.u64(page::OWNER_AT);
@@ -105,8 +105,8 @@ impl BpfArena {
             if owner == me && memory.claimed.load(Ordering::Relaxed) == me {
                 return Ok(());
             }
-            // A number of ours from another namespace, or from before this process mapped the arena
-            // again, is not us.
+            // An equal word that this process did not write since it mapped the arena may come from
+            // another PID namespace. It does not make this process the owner.
             if owner != me && self.lives(owner)? {
                 return Err(Error::Owned {
                     pid: (owner & ((1 << PID_BITS) - 1)) as u32,
@@ -125,18 +125,17 @@ impl BpfArena {
         }
     }
 
-    /// Forgets the owner, for when it is known to be dead and this process cannot see so, because
-    /// it ran in another namespace of processes.
+    /// Forgets the owner. This is for an owner that is known to be dead and ran in another PID
+    /// namespace, where this process cannot see its death.
     ///
-    /// If it lives all the same, and writes, both owners damage each other's maps: wrong answers,
-    /// and crashes in both processes.
+    /// If that owner lives and writes, both owners damage each other's maps. Readers then get wrong
+    /// answers, and both processes may crash.
     pub fn forget_owner(&self) {
         let word = self.memory().u64(page::OWNER_AT);
         word.store(0, Ordering::Release);
     }
 
-    /// Takes a dead owner's window off the list: programs find none of its name and number from now
-    /// on.
+    /// Removes a dead owner's window from the list. Programs no longer find its name and number.
     ///
     /// # Errors
     /// [`Error::NoWindow`], [`Error::Owned`]; [`Error::Name`] when the window is this process's
@@ -169,8 +168,8 @@ impl BpfArena {
         }
     }
 
-    /// The window of a dead owner's map, shortened to what has memory, so that there is room for
-    /// its successor.
+    /// The window of a dead owner's map. The window is shortened to the part that has memory, which
+    /// makes room for its successor.
     pub(crate) fn inherit(&self, name: &str, kind: Kind) -> Result<WindowInfo, Error> {
         let _changes = self.lock();
         self.claim()?;
@@ -187,7 +186,7 @@ impl BpfArena {
         Ok(info)
     }
 
-    /// Takes note that this process has a window that another one made.
+    /// Records that this process holds a window that another process made.
     pub(crate) fn hold(&self, info: &WindowInfo) {
         space::held(self.memory()).push(Held {
             number: info.number,
@@ -198,31 +197,31 @@ impl BpfArena {
         });
     }
 
-    /// Lets programs see another window in the place of this number's, of the same kind. They load
-    /// the kind, which stays, and then the place, which changes in one store: they see the one or
-    /// the other, and both are whole.
+    /// Publishes `new` in place of `old`, which has the same number and kind. Programs load the
+    /// kind, which does not change, and then the place, which changes in one store. They see either
+    /// window, and both are complete.
     pub(crate) fn replace_window(&self, old: &WindowInfo, new: &WindowInfo) {
         let set = |field, value: usize| {
             let word = self.memory().entry(new.number, field);
             word.store(value as u64, Ordering::Release);
         };
-        // Readers in other processes load place and length one after the other: any two of them
-        // must be inside.
+        // Readers in other processes load the place and the length separately. Every combination
+        // must lie inside a window.
         set(page::WINDOW_LEN, old.len.min(new.len));
         set(page::WINDOW_AT, new.at);
         set(page::WINDOW_LEN, new.len);
     }
 
-    /// Gives memory back to the system that windows had which are no more; how many bytes of
-    /// address space have none now. It waits for the programs that are running, as they may still
-    /// read there: 4 to 20 ms.
+    /// Returns the memory of closed windows to the system, and returns how many bytes of address
+    /// space are free and without memory. It waits 4 to 20 ms for the programs that are running,
+    /// because they may still read that memory.
     ///
-    /// A window that needs such address space does so by itself. When an arena is closed, the
-    /// kernel frees all that it still has in one go, and lets nobody else have that processor
-    /// meanwhile: 2 to 3 ms for a million names. This gives it back in pieces.
+    /// A new window that needs such address space calls this by itself. When an arena is closed,
+    /// the kernel frees the remaining memory at once and runs nothing else on that processor
+    /// meanwhile: 2 to 3 ms for a million names. This method frees it in pieces.
     ///
     /// # Errors
-    /// [`Error::Owned`], [`Error::NoGrace`], [`Error::Damaged`], and what the kernel says.
+    /// [`Error::Owned`], [`Error::NoGrace`], [`Error::Damaged`], and the kernel's error.
     pub fn reclaim(&self) -> Result<usize, Error> {
         let _changes = self.lock();
         self.claim()?;
@@ -230,9 +229,9 @@ impl BpfArena {
         Ok(clean.iter().map(|(_, len)| len).sum())
     }
 
-    /// Loads the program that gives pages back, if it is not there.
+    /// Loads the program that frees pages, unless it is loaded already.
     pub(crate) fn load_freer(&self) -> Result<(), Error> {
-        // A fuzzer's arena gives no pages back.
+        // A fuzzer's arena frees no pages.
         if cfg!(fuzzing) || self.memory().freer.get().is_some() {
             return Ok(());
         }
@@ -242,12 +241,13 @@ impl BpfArena {
         let program = programs.program("sw_free_pages")?;
         let program = program.as_fd().try_clone_to_owned();
         let program = program.map_err(|error| Error::io("copying a descriptor", error))?;
-        // Another thread may have been quicker.
+        // Another thread may have loaded it first.
         let _ = self.memory().freer.set(program);
         Ok(())
     }
 
-    /// What has been given back: places and bytes. While the lock is held, nobody gets any of it.
+    /// Frees the memory of closed windows, and returns the free pieces: place and bytes. The caller
+    /// holds the lock, so no other thread takes any of them.
     pub(crate) fn reclaim_locked(&self) -> Result<Vec<(usize, usize)>, Error> {
         let listed = self.listed()?;
         let fresh = space::fresh(self.memory());
@@ -275,7 +275,7 @@ impl BpfArena {
         Ok(gaps)
     }
 
-    /// Where windows are, of all owners.
+    /// The places and bytes of all windows, whoever owns them.
     pub(crate) fn listed(&self) -> Result<Vec<(usize, usize)>, Error> {
         let all = self.windows()?;
         Ok(all.iter().map(|info| (info.at, info.len)).collect())

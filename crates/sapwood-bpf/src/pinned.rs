@@ -1,4 +1,4 @@
-//! What outlives its owner: an arena, programs and their links, pinned in one folder.
+//! An arena, its programs and their links, pinned in one folder so that they outlive their owner.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,16 +11,15 @@ use crate::error::Error;
 use crate::loader::Programs;
 use crate::support;
 
-/// What a BPF file system says that it is.
+/// The type of a BPF file system, as `statfs` returns it.
 const BPFFS: u64 = 0xcafe_4a11;
 
 pub(crate) const ARENA: &str = "arena";
 const PROGRAM: &str = "prog-";
 pub(crate) const LINK: &str = "link-";
 
-/// A folder of a BPF file system in which an arena, its programs and their links are pinned: as
-/// `arena`, `prog-NAME` and `link-NAME`. They live on, and go on working, whatever becomes of the
-/// process that made them.
+/// A folder of a BPF file system in which an arena, its programs and their links are pinned, as
+/// `arena`, `prog-NAME` and `link-NAME`. They go on working when the process that made them ends.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader, UserMap, Pinned};
@@ -41,15 +40,16 @@ pub struct Pinned {
     folder: PathBuf,
 }
 
-/// What a pin is of.
+/// The kind of a pinned object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum PinKind {
-    /// A program's place: it is taken off with the last hold on this.
+    /// A link, which attaches a program. The program is detached when the last reference to the
+    /// link goes.
     Link,
     /// A program.
     Program,
-    /// A map of the kernel's own.
+    /// A map of the kernel.
     Map,
     /// The arena.
     Arena,
@@ -82,12 +82,11 @@ fn is_bpffs(folder: &Path) -> Result<(), Error> {
 }
 
 impl Pinned {
-    /// A folder for pins; it is made if it is not there. The one above it must be there, in a BPF
-    /// file system.
+    /// Makes a folder for pins, unless there is one. Its parent must exist in a BPF file system.
     ///
     /// # Errors
-    /// [`Error::NoBpffs`], and what the system says: that there is no folder above it, or that it
-    /// holds pins already.
+    /// [`Error::NoBpffs`], and the system's error, for example when the parent is missing or the
+    /// folder holds pins already.
     pub fn create(folder: impl Into<PathBuf>) -> Result<Pinned, Error> {
         support::check()?;
         let folder = folder.into();
@@ -111,10 +110,10 @@ impl Pinned {
         }
     }
 
-    /// A folder that holds pins.
+    /// Opens a folder that holds pins.
     ///
     /// # Errors
-    /// [`Error::NoBpffs`], and what the system says.
+    /// [`Error::NoBpffs`], and the system's error.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Pinned, Error> {
         support::check()?;
         let folder = folder.into();
@@ -122,21 +121,21 @@ impl Pinned {
         Ok(Pinned { folder })
     }
 
-    /// A folder that is taken for one of pins.
+    /// A folder that the caller knows to hold pins. Nothing is checked.
     pub(crate) fn at(folder: PathBuf) -> Pinned {
         Pinned { folder }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What is pinned in it, in alphabetic order: `arena`, `link-…`, `prog-…`, and whatever else is
-    /// there.
+    /// The names of all pins in the folder, in alphabetic order: `arena`, `link-…`, `prog-…`, and
+    /// any others.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn names(&self) -> Result<Vec<String>, Error> {
         let doing = || format!("reading {}", self.folder.display());
         let mut names = Vec::new();
@@ -151,12 +150,12 @@ impl Pinned {
     /// Pins the arena.
     ///
     /// # Errors
-    /// What the system says: that one is pinned here already.
+    /// The system's error, for example when an arena is pinned here already.
     pub fn pin_arena(&self, arena: &BpfArena) -> Result<(), Error> {
         self.pin(ARENA, arena.fd())
     }
 
-    /// Pins a map, program or link under this name of a file.
+    /// Pins a map, program or link under this file name.
     pub(crate) fn pin(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Error> {
         support::pin(fd, &self.folder.join(name))
     }
@@ -169,11 +168,11 @@ impl Pinned {
         BpfArena::open(self.folder.join(ARENA))
     }
 
-    /// Pins all loaded programs of an object, by their names.
+    /// Pins all loaded programs of an object under their names.
     ///
     /// # Errors
-    /// What the system says: that one of this name is pinned here already. Those before it stay
-    /// pinned.
+    /// The system's error, for example when a program of this name is pinned here already. The
+    /// programs before it stay pinned.
     pub fn pin_programs(&self, programs: &Programs) -> Result<(), Error> {
         for program in programs.object().progs() {
             let name = program.name().to_string_lossy().into_owned();
@@ -184,10 +183,10 @@ impl Pinned {
         Ok(())
     }
 
-    /// A pinned program.
+    /// Opens a pinned program.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn program(&self, name: &str) -> Result<PinnedProgram, Error> {
         let path = self.folder.join(format!("{PROGRAM}{name}"));
         let fd =
@@ -195,29 +194,29 @@ impl Pinned {
         Ok(PinnedProgram { fd })
     }
 
-    /// Pins a link, by which a program is attached, under a name.
+    /// Pins a link, which attaches a program, under a name.
     ///
     /// # Errors
-    /// What the system says: that one of this name is pinned here already.
+    /// The system's error, for example when a link of this name is pinned here already.
     pub fn pin_link(&self, name: &str, link: BorrowedFd<'_>) -> Result<(), Error> {
         self.pin(&format!("{LINK}{name}"), link)
     }
 
-    /// A pinned link.
+    /// Opens a pinned link.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn link(&self, name: &str) -> Result<Link, Error> {
         let path = self.folder.join(format!("{LINK}{name}"));
         Link::open(&path).map_err(|error| Error::pinned(&path, error))
     }
 
-    /// What is pinned in the folder, whatever it is called: in the order in which it can be taken
-    /// down.
+    /// All pins of the folder with their kinds, whatever their names, in the order in which they
+    /// can be removed.
     ///
     /// # Errors
-    /// [`Error::NotPins`] when no arena of this library is among it, or something that is no pin;
-    /// what the system says.
+    /// [`Error::NotPins`] when the folder has no arena of this library, or anything that is not a
+    /// pin; the system's error.
     pub fn kinds(&self) -> Result<Vec<(String, PinKind)>, Error> {
         let refuse = |why: String| Error::NotPins {
             folder: self.folder.clone(),
@@ -244,7 +243,7 @@ impl Pinned {
         if !metadata.is_file() {
             return Ok(None);
         }
-        // Opens objects of any kind; what it is, the kernel says.
+        // `Link::open` opens objects of any kind, and the kernel tells the kind.
         let Ok(object) = Link::open(&path) else {
             return Ok(None);
         };
@@ -258,7 +257,7 @@ impl Pinned {
             }
             what if what.ends_with(b"bpf-prog") => Some(PinKind::Program),
             what if what.ends_with(b"bpf-map") => match BpfArena::open(&path) {
-                // Of another version, or mapped by this process already.
+                // The arena has another version, or this process has it mapped already.
                 Ok(_) | Err(Error::Version { .. } | Error::Address { .. }) => Some(PinKind::Arena),
                 Err(Error::NotAnArena { .. }) => Some(PinKind::Map),
                 Err(error) => return Err(error),
@@ -267,12 +266,12 @@ impl Pinned {
         })
     }
 
-    /// Takes all that is pinned in the folder down, and the folder: programs are taken off their
-    /// places, whoever else holds these, then unloaded, and maps and the arena go when nobody uses
-    /// them any more. What it was.
+    /// Detaches the programs, removes all pins and the folder, and returns what was pinned.
+    /// Programs are detached even if others hold their links. The kernel then frees programs, maps
+    /// and the arena when they have no other user.
     ///
     /// # Errors
-    /// As [`kinds`](Self::kinds); then nothing is changed.
+    /// As [`kinds`](Self::kinds), in which case nothing has changed; the system's error.
     pub fn take_down(self) -> Result<Vec<(String, PinKind)>, Error> {
         let all = self.kinds()?;
         let links = all.iter().filter(|(_, kind)| *kind == PinKind::Link);
@@ -281,30 +280,30 @@ impl Pinned {
         Ok(all)
     }
 
-    /// Takes programs off the places of these links, whoever else holds them. The kernel has done
-    /// so when this returns; a link whose pin is removed goes a moment later.
+    /// Detaches the programs of these links, even if others hold the links. The programs are
+    /// detached when this returns. The removal of a pin detaches later.
     pub(crate) fn detach<'n>(&self, links: impl Iterator<Item = &'n String>) -> Result<(), Error> {
         for name in links {
             let path = self.folder.join(name);
             let link = Link::open(&path).map_err(|error| Error::pinned(&path, error))?;
-            // Kinds of links that cannot be detached are gone with the last hold.
+            // Some kinds of links cannot be detached. Those go with the last reference.
             let _ = link.detach();
         }
         Ok(())
     }
 
-    /// Removes all pins and the folder. Links first: what nobody else holds is detached, then
-    /// unloaded, and at last the arena goes.
+    /// Removes all pins, then the folder. Links come first, then programs, then the arena. A
+    /// program without another user is detached, then unloaded.
     ///
     /// # Errors
-    /// What the system says: that something else is in the folder.
+    /// The system's error, for example when the folder holds anything else.
     pub fn remove(self) -> Result<(), Error> {
         let names = self.names()?;
         let of_kind = |kind| names.iter().filter(move |name| name.starts_with(kind));
         self.remove_pins([LINK, PROGRAM, ARENA].into_iter().flat_map(of_kind))
     }
 
-    /// Removes these pins, in this order, and then the folder.
+    /// Removes these pins in this order, then the folder.
     pub(crate) fn remove_pins<'n>(
         &self,
         names: impl Iterator<Item = &'n String>,
@@ -320,11 +319,11 @@ impl Pinned {
 }
 
 impl PinnedProgram {
-    /// Runs the program on a packet of its kind (`BPF_PROG_TEST_RUN`), and gives what it returns.
-    /// `out` gets the packet as it leaves.
+    /// Runs the program on a packet (`BPF_PROG_TEST_RUN`), and returns the program's result. `out`
+    /// receives the packet that leaves the program.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn run(&self, packet: &[u8], out: &mut [u8]) -> Result<u32, Error> {
         crate::raw::arena::run(self.as_fd(), packet, out)
             .map_err(|error| Error::io("running a pinned program", error))

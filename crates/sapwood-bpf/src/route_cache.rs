@@ -1,5 +1,5 @@
-//! The route cache that programs fill and read, as user space makes it, looks into it, and has it
-//! swept.
+//! The route cache that programs fill and read. User space makes it, reads it, and has programs
+//! sweep it.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -26,27 +26,27 @@ pub use entry::{NextHop, RouteEntry, RouteKey, RouteValue};
 use set::Set;
 use shape::Shape;
 
-/// The program that sweeps and invalidates.
+/// The object with the program that sweeps and invalidates.
 const WORKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/route-cache.bpf.o"));
 
-/// Slots that one run of the program looks at: some tens of microseconds of a processor.
+/// Slots that one run of the program examines, which takes some tens of microseconds.
 const SLICE: usize = 4096;
 
-/// What tells this layout from others.
+/// The layout hash of a route cache.
 const LAYOUT: u64 = u64::from_le_bytes(*b"route  1");
 
 /// A cache of next hops (or of anything) that BPF programs fill and read: `sapwood/route.bpf.h`.
 ///
-/// It is the kernel's: programs write it, under a lock for each set; this process reads it, and
-/// asks programs to sweep it and to remove keys. So no set stays locked when a process is killed,
-/// in whatever it did. Memory is taken when it is made, all of it.
+/// Programs write the cache, under a lock for each set. This process reads it, and runs programs
+/// that sweep it and remove keys. So no set stays locked when a process is killed at any point. The
+/// cache takes all of its memory when it is made.
 ///
-/// An answer is given again while it is younger than `fresh` (100 ms), and loses its slot when it
-/// is older than `keep` (1 s) and [`sweep`](Self::sweep) comes by, or earlier to one that needs the
-/// slot. Times are those of the kernel's monotonic clock, which [`now`](Self::now) reads.
+/// A lookup returns an answer while it is younger than `fresh` (100 ms). [`sweep`](Self::sweep)
+/// removes answers that are older than `keep` (1 s), and a new answer may evict another one
+/// earlier. Times are those of the kernel's monotonic clock, which [`now`](Self::now) reads.
 ///
-/// Handles of other processes ([`open`](Self::open)) can do all that the maker's can. What lies in
-/// the window may be anything: no method reads outside of it, or goes on for ever, for that.
+/// Handles of other processes ([`open`](Self::open)) have all methods of the maker's handle.
+/// Whatever bytes the window holds, no method reads outside of it or runs without end.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, ProgramRouteCache};
@@ -61,13 +61,13 @@ pub struct ProgramRouteCache {
     arena: BpfArena,
     window: WindowInfo,
     shape: Shape,
-    /// The maker's. It closes the window when it goes.
+    /// Only in the maker's handle, whose drop closes the window.
     made: Option<(OwnWindow, Arena)>,
-    /// Loaded when it is first needed. One order at a time.
+    /// The worker program, which is loaded at its first use. The lock admits one order at a time.
     worker: Mutex<Option<Programs>>,
 }
 
-/// How a [`ProgramRouteCache`] is made.
+/// Builds a [`ProgramRouteCache`].
 pub struct ProgramRouteCacheBuilder {
     arena: BpfArena,
     name: String,
@@ -78,7 +78,7 @@ pub struct ProgramRouteCacheBuilder {
     seed: Option<u64>,
 }
 
-/// What the program is asked: `struct sw_route_order`.
+/// An order to the worker program: `struct sw_route_order`.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Order {
@@ -98,21 +98,21 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 impl ProgramRouteCacheBuilder {
-    /// How many entries there can be: 8,192 unless said. With 0, every lookup is a miss.
+    /// Sets the maximum number of entries. Default: 8,192. With 0, every lookup is a miss.
     #[must_use]
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = entries;
         self
     }
 
-    /// For how long an answer is given again: 100 ms unless said.
+    /// Sets how long lookups return an answer. Default: 100 ms.
     #[must_use]
     pub fn fresh(mut self, time: Duration) -> Self {
         self.fresh = nanoseconds(time);
         self
     }
 
-    /// For how long an entry may keep its slot without being asked for anew: 1 s unless said, and
+    /// Sets how long an entry may keep its slot without being resolved again. Default: 1 s. It is
     /// never less than `fresh`.
     #[must_use]
     pub fn keep(mut self, time: Duration) -> Self {
@@ -120,21 +120,21 @@ impl ProgramRouteCacheBuilder {
         self
     }
 
-    /// Keeps failures for so long, which should be short. Without this, they are not kept.
+    /// Keeps failures for this time, which should be short. By default, failures are not kept.
     #[must_use]
     pub fn negative_ttl(mut self, time: Duration) -> Self {
         self.negative = Some(nanoseconds(time));
         self
     }
 
-    /// The seed of the hash: random unless said.
+    /// Sets the seed of the hash. Default: a random one.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The cache, with all of its memory, shown to programs.
+    /// Makes the cache, takes all of its memory, and publishes it to programs.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Name`], [`Error::TooManyWindows`], [`Error::NoMemory`].
@@ -156,7 +156,7 @@ impl ProgramRouteCacheBuilder {
         let bytes = shape.bytes();
         let (header, mut window) = self.arena.make_window(&self.name, bytes, LAYOUT)?;
         let memory = self.arena.memory();
-        // Stores of programs to pages that are not there would vanish.
+        // Programs' stores to pages without memory would be lost.
         if !memory.populate(window.at, window.at + bytes) {
             return Err(Error::NoMemory { bytes });
         }
@@ -172,7 +172,7 @@ impl ProgramRouteCacheBuilder {
     }
 }
 
-/// Three numbers that follow from a seed, or that nobody knows.
+/// The three secrets of the hash, from a seed or at random.
 fn secrets(seed: Option<u64>) -> [u64; 3] {
     use std::hash::{BuildHasher, RandomState};
     // SplitMix64 (Steele, Lea, Flood, 2014).
@@ -186,7 +186,7 @@ fn secrets(seed: Option<u64>) -> [u64; 3] {
 }
 
 impl ProgramRouteCache {
-    /// A cache of this name in the arena, made to measure.
+    /// A builder of a cache with this name in the arena.
     pub fn builder(arena: &BpfArena, name: &str) -> ProgramRouteCacheBuilder {
         ProgramRouteCacheBuilder {
             arena: arena.clone(),
@@ -199,10 +199,10 @@ impl ProgramRouteCache {
         }
     }
 
-    /// The cache of this name that somebody made in the arena: another process, perhaps.
+    /// Opens the cache of this name, which any process may have made in the arena.
     ///
     /// # Errors
-    /// [`Error::NoWindow`]; [`Error::Damaged`] when it cannot be one.
+    /// [`Error::NoWindow`]; [`Error::Damaged`] when the window breaks the format.
     pub fn open(arena: &BpfArena, name: &str) -> Result<ProgramRouteCache, Error> {
         let window = arena.window(name, Kind::Route)?;
         let shape = Shape::read(arena.memory(), window.at, window.len)?;
@@ -215,8 +215,8 @@ impl ProgramRouteCache {
         })
     }
 
-    /// Leaves the cache to programs and other processes when this handle goes: a handle as
-    /// [`open`](Self::open) gives it.
+    /// Turns this into a handle as of [`open`](Self::open), whose drop leaves the cache to programs
+    /// and other processes.
     #[must_use]
     pub fn leave(mut self) -> Self {
         if let Some((mut window, _)) = self.made.take() {
@@ -225,48 +225,49 @@ impl ProgramRouteCache {
         self
     }
 
-    /// The kernel's monotonic clock, which is that of `bpf_ktime_get_ns`, in nanoseconds.
+    /// The time of the kernel's monotonic clock, in nanoseconds. Programs read it with
+    /// `bpf_ktime_get_ns`.
     pub fn now() -> u64 {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// Its window: the number is how programs name it.
+    /// The cache's window. Programs refer to the cache by the window's number.
     pub fn window(&self) -> &WindowInfo {
         &self.window
     }
 
-    /// The arena that it lies in.
+    /// The arena that holds the cache.
     pub fn arena(&self) -> &BpfArena {
         &self.arena
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub fn capacity(&self) -> usize {
         self.shape.capacity
     }
 
-    /// For how long an answer is given again.
+    /// How long lookups return an answer.
     pub fn fresh(&self) -> Duration {
         Duration::from_nanos(self.shape.fresh)
     }
 
-    /// For how long an entry keeps its slot.
+    /// How long an entry may keep its slot.
     pub fn keep(&self) -> Duration {
         Duration::from_nanos(self.shape.keep)
     }
 
-    /// For how long a failure is given again, if failures are kept.
+    /// How long lookups return a failure; `None` when failures are not kept.
     pub fn negative_ttl(&self) -> Option<Duration> {
         self.shape.negative.map(Duration::from_nanos)
     }
 
-    /// The bytes that it takes, all of them since it was made.
+    /// The bytes of the cache, which it has taken since it was made.
     pub fn memory(&self) -> usize {
         self.shape.bytes()
     }
 
-    /// The hash of a key, as programs compute it: the upper 32 bits choose the set.
+    /// The hash of a key, as programs compute it. The upper 32 bits choose the set.
     pub fn hash(&self, key: &RouteKey) -> u64 {
         self.shape.hash(key.words())
     }
@@ -284,8 +285,8 @@ impl ProgramRouteCache {
         word.load(Acquire)
     }
 
-    /// What programs would be told now for a key. Nothing is counted, and the entry is not marked
-    /// as hit.
+    /// The answer that programs would get for a key at `now`. This counts nothing, and does not
+    /// mark the entry as hit.
     pub fn lookup(&self, key: &RouteKey, now: u64) -> Lookup<RouteValue> {
         if self.shape.sets == 0 {
             return Lookup::Absent;
@@ -306,7 +307,7 @@ impl ProgramRouteCache {
         }
     }
 
-    /// The answer for a key, if it is there and fresh.
+    /// The answer for a key, if the cache has one that is fresh.
     pub fn get(&self, key: &RouteKey, now: u64) -> Option<RouteValue> {
         match self.lookup(key, now) {
             Lookup::Value(value) => Some(value),
@@ -314,8 +315,8 @@ impl ProgramRouteCache {
         }
     }
 
-    /// Copies of all valid entries, fresh or not, in no order; each set as it is when its turn
-    /// comes. A set that is being written all the time is left out.
+    /// Copies of all valid entries, fresh or not, in no order. The iterator copies one set at a
+    /// time, when it reaches the set. It skips a set when writers disturb each of its attempts.
     pub fn iter(&self) -> impl Iterator<Item = RouteEntry> + use<'_> {
         self.sets().enumerate().flat_map(|(index, set)| {
             let ways = self.shape.ways_of(index);
@@ -330,19 +331,20 @@ impl ProgramRouteCache {
         })
     }
 
-    /// Invalidates all entries, and all answers that are under way: when this has returned, no
-    /// program that then looks a key up gets what was resolved before. One addition, no system
-    /// call.
+    /// Invalidates all entries, and all answers that are being resolved. After this has returned,
+    /// no lookup of a program returns an answer that was resolved before. It takes one atomic
+    /// addition and no system call.
     pub fn invalidate_all(&self) {
         let word = self.arena.memory().u64(self.window.at + GENERATION);
         word.fetch_add(1, AcqRel);
     }
 
-    /// Removes a key; returns whether it was there. Answers that are under way for it will not be
-    /// stored. When programs write its set all the time, everything is invalidated instead.
+    /// Removes a key, and returns whether it was there. Answers for the key that are being resolved
+    /// will not be stored. When the set stays locked by other programs, this invalidates all
+    /// entries instead.
     ///
     /// # Errors
-    /// What the kernel says about running the program that does it.
+    /// The kernel's error when it does not load or run the program that removes keys.
     pub fn invalidate(&self, key: &RouteKey) -> Result<bool, Error> {
         let order = Order {
             what: INVALIDATE,
@@ -352,15 +354,15 @@ impl ProgramRouteCache {
         Ok(self.order(order)? == 1)
     }
 
-    /// Removes entries older than `keep`, and those of before an
-    /// [`invalidate_all`](Self::invalidate_all), in the next `budget` slots or so; the next call,
-    /// of whatever process, goes on from there. Returns how many it removed.
+    /// Removes entries that are older than `keep` or older than an
+    /// [`invalidate_all`](Self::invalidate_all), in about the next `budget` slots. Returns the
+    /// number of removed entries. The next call, by any process, continues from there.
     ///
-    /// A program does it, some thousand slots a run: it holds no processor for longer than some
-    /// tens of microseconds, and a process that is killed meanwhile leaves nothing locked.
+    /// A program sweeps some thousand slots in each run. It occupies a processor for some tens of
+    /// microseconds. A process that is killed meanwhile leaves no set locked.
     ///
     /// # Errors
-    /// What the kernel says about loading or running that program.
+    /// The kernel's error when it does not load or run that program.
     pub fn sweep(&self, now: u64, budget: usize) -> Result<usize, Error> {
         let mut left = budget.min(self.shape.sets * SLOTS);
         let mut removed = 0;
@@ -404,9 +406,9 @@ impl ProgramRouteCache {
         })
     }
 
-    /// What programs have done with the cache, and how full it is. The sums are exact while nobody
-    /// works on it: then `hit + miss` is the number of lookups, and
-    /// `insert - evict - swept - invalidated` is `occupancy`.
+    /// The counts of events in the cache, and its occupancy. The sums are exact while no program
+    /// uses the cache. Then `hit + miss` is the number of lookups, and `insert - evict - swept -
+    /// invalidated` is `occupancy`.
     pub fn stats(&self) -> CacheStats {
         let mut sums = [0u64; EVENTS.len()];
         for processor in 0..self.shape.processors {
@@ -438,15 +440,15 @@ impl ProgramRouteCache {
         stats
     }
 
-    /// How many slots are taken, counted one by one.
+    /// The number of slots in use, by a walk over all sets.
     pub fn occupancy(&self) -> usize {
         self.sets().map(|set| set.count()).sum()
     }
 
-    /// Checks the cache's invariants while nobody works on it.
+    /// Checks the cache's invariants. No program may use the cache meanwhile.
     ///
     /// # Errors
-    /// [`Error::Damaged`] with the first thing that is wrong.
+    /// [`Error::Damaged`] with the first invariant that does not hold.
     pub fn verify(&self) -> Result<(), Error> {
         self.check().map_err(Error::Damaged)
     }

@@ -1,4 +1,4 @@
-//! What this machine can do, and why not.
+//! Whether this machine supports arenas and programs, and the reason if it does not.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Where the kernel describes its types.
+/// The file in which the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Whether arenas and programs can be had here: root, Linux 6.9 or newer, BTF.
+/// Checks that this process can make arenas and load programs: it needs root, Linux 6.9 or newer,
+/// and BTF.
 ///
 /// ```
 /// if let Err(why) = sapwood_bpf::check() {
@@ -19,7 +20,8 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// ```
 ///
 /// # Errors
-/// The first thing that is missing.
+/// [`Error::Kernel`], [`Error::NotRoot`] or [`Error::NoBtf`]: the first requirement that is not
+/// met, in this order.
 pub fn check() -> Result<(), Error> {
     // Fuzzers have no kernel: their arenas are plain memory, which no program reads.
     if cfg!(fuzzing) {

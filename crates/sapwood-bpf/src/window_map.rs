@@ -13,20 +13,20 @@ use crate::grace::kernel_domain;
 use crate::layout::Kind;
 use crate::own_window::OwnWindow;
 
-/// A map that this process writes and BPF programs read, in a window of an arena. It has all
+/// A map in a window of an arena: this process writes it, and BPF programs read it. It has all
 /// methods of the map `M`. [`UserMap`](crate::UserMap), [`UserPointMap`](crate::UserPointMap) and
-/// [`FibMap`](crate::FibMap) are this.
+/// [`FibMap`](crate::FibMap) are aliases for it.
 ///
 /// Such a map belongs to the process that made it. When that process dies, programs go on reading
-/// what it left. Another process takes maps over byte strings over
+/// what it left. Another process can take over a map over byte strings
 /// ([`take_over`](WindowMapBuilder::take_over)).
 pub struct WindowMap<M> {
-    // Dropped first: no program finds the window when the map goes.
+    // Fields are dropped in this order: programs no longer find the window when the map is dropped.
     window: OwnWindow,
     map: M,
 }
 
-/// How a [`WindowMap`] is made.
+/// Builds a [`WindowMap`].
 pub struct WindowMapBuilder<M: MapInWindow> {
     arena: BpfArena,
     name: String,
@@ -38,22 +38,22 @@ pub struct WindowMapBuilder<M: MapInWindow> {
 /// A map that can lie in a window. This crate implements it for `QpShared`, `PointMap`,
 /// `QpStore` and `Fib`.
 pub trait MapInWindow: Sized {
-    /// How the map itself is made.
+    /// The builder of the map itself.
     type Builder;
 
-    /// What a window with such a map holds.
+    /// The kind of a window that holds such a map.
     const KIND: Kind;
 
     /// The most bytes that such a map can use.
     const BYTES_MAX: usize = usize::MAX;
 
-    /// How the map itself is made, with nothing set yet.
+    /// A builder of the map itself, with its defaults.
     fn builder() -> Self::Builder;
 
-    /// What the header page calls the layout of such a map.
+    /// The layout hash that the header page of such a map has.
     fn layout_hash() -> u64;
 
-    /// An empty map in this memory.
+    /// Builds an empty map in this memory.
     ///
     /// # Errors
     /// [`Error::Map`].
@@ -62,10 +62,11 @@ pub trait MapInWindow: Sized {
 
 /// A map over byte strings that can lie in a window.
 pub trait NamesInWindow: MapInWindow {
-    /// What it holds for a key.
+    /// The type of the map's values.
     type Value: CheckedValue;
 
-    /// A map of the entries of another one, which come in ascending order of keys if `sorted`.
+    /// Builds a map from the entries of another map, which are in ascending order of keys if
+    /// `sorted`.
     ///
     /// # Errors
     /// [`Error::Map`], and the first error among the entries.
@@ -85,7 +86,7 @@ pub trait CountedInWindow: MapInWindow {
 }
 
 impl<M: CountedInWindow> WindowMapBuilder<M> {
-    /// The most entries.
+    /// Limits the number of entries.
     pub fn max_entries(mut self, most: usize) -> Self {
         self.map = M::max_entries(self.map, most);
         self
@@ -93,31 +94,32 @@ impl<M: CountedInWindow> WindowMapBuilder<M> {
 }
 
 impl<M: MapInWindow> WindowMapBuilder<M> {
-    /// Bytes of address space, which are also the most that the map can take. Default: all that the
-    /// arena has left, or as many as such a map can use.
+    /// Sets the bytes of address space, which also limit the map's memory. Default: the largest
+    /// free piece of the arena, or the most bytes that such a map can use if that is less.
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = Some(bytes);
         self
     }
 
-    /// The domain whose grace periods are waited for. It must have the kernel as a source
-    /// ([`KernelGrace`](crate::KernelGrace)), or programs may read what was freed: wrong answers,
-    /// though never a fault. Default: a domain of its own, with the kernel.
+    /// Sets the domain, whose grace periods decide when memory is freed. The domain must have the
+    /// kernel as a source ([`KernelGrace`](crate::KernelGrace)). Otherwise programs may read freed
+    /// memory and get wrong answers, though never a fault. Default: a new domain with the kernel as
+    /// a source.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
     }
 
-    /// An empty map.
+    /// Builds an empty map.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoGrace`], and others that arena or domain
-    /// give.
+    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoGrace`], and other errors of the arena or the
+    /// domain.
     pub fn build(self) -> Result<WindowMap<M>, Error> {
         self.build_by(M::build_in)
     }
 
-    /// A map that `build` makes in the memory of a new window.
+    /// Makes a window, and a map in its memory by `build`.
     pub(crate) fn build_by(
         self,
         build: impl FnOnce(M::Builder, &Domain, Arena) -> Result<M, Error>,
@@ -142,17 +144,18 @@ impl<M: MapInWindow> WindowMapBuilder<M> {
 }
 
 impl<M: NamesInWindow> WindowMapBuilder<M> {
-    /// Takes over the map that a dead owner left: reads it, checking every word, builds it anew in
-    /// another window, and lets programs see that one under the same number, in one store. They
-    /// find all entries at any time. Then it waits for the programs that may still read the old
-    /// one, and gives its memory back: 4 to 20 ms.
+    /// Takes over the map that a dead owner left. This process reads the old map, checks every
+    /// word, and builds a new map in another window. One store then publishes the new window under
+    /// the same number, so programs find all entries at any time. At last this process waits 4 to
+    /// 20 ms for the programs that may still read the old map, and frees its memory.
     ///
     /// The dead owner may have had a [`UserMap`](crate::UserMap), a
-    /// [`UserPointMap`](crate::UserPointMap) or a [`UserStore`](crate::UserStore): this makes any
-    /// of any. Of a store, the last commit is there, whole.
+    /// [`UserPointMap`](crate::UserPointMap) or a [`UserStore`](crate::UserStore): each kind can be
+    /// built from each. From a store, the new map has exactly the last commit.
     ///
-    /// What the owner was doing when it died is done or not done: entries whose insertion had
-    /// returned are there. Both maps are in the arena for a time, so it must have room for them.
+    /// An operation that the owner's death interrupted is done or not done. Entries whose insertion
+    /// had returned are there. The arena must have room for both maps, because both exist for a
+    /// time.
     ///
     /// ```no_run
     /// use sapwood_bpf::{BpfArena, UserMap};
@@ -164,8 +167,8 @@ impl<M: NamesInWindow> WindowMapBuilder<M> {
     ///
     /// # Errors
     /// [`Error::Owned`] while the owner lives; [`Error::NoWindow`]; [`Error::Value`];
-    /// [`Error::Damaged`]: the map stays as it is, for programs too, and
-    /// [`BpfArena::remove_window`] makes way for another of its name. And those of
+    /// [`Error::Damaged`]: the map then stays as it is, for programs too, and
+    /// [`BpfArena::remove_window`] frees its name for another map. Also those of
     /// [`build`](Self::build).
     pub fn take_over(self) -> Result<WindowMap<M>, Error> {
         let old = self.arena.inherit(&self.name, M::KIND)?;
@@ -183,7 +186,7 @@ impl<M: NamesInWindow> WindowMapBuilder<M> {
 }
 
 impl<M: MapInWindow> WindowMap<M> {
-    /// A map of this name in the arena, made to measure.
+    /// A builder of a map with this name in the arena.
     pub fn builder(arena: &BpfArena, name: &str) -> WindowMapBuilder<M> {
         WindowMapBuilder {
             arena: arena.clone(),
@@ -196,12 +199,12 @@ impl<M: MapInWindow> WindowMap<M> {
 }
 
 impl<M> WindowMap<M> {
-    /// Its window: the number is how programs name it.
+    /// The map's window. Programs refer to the map by the window's number.
     pub fn window(&self) -> &WindowInfo {
         &self.window
     }
 
-    /// The arena that it lies in.
+    /// The arena that holds the map.
     pub fn arena(&self) -> &BpfArena {
         self.window.arena()
     }

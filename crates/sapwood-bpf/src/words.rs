@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::layout::Kind;
 use crate::own_window::OwnWindow;
 
-/// Words in a window of an arena: questions for programs, tables of one's own, counters.
+/// Words in a window of an arena, for example requests to programs, tables of the user, or
+/// counters.
 ///
-/// Every word is read and written whole, by programs and by this process alike. They begin as
-/// zeros.
+/// Programs and this process read and write each word atomically. All words are zero at first.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Words};
@@ -28,7 +28,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// This many words, all with memory behind them.
+    /// Makes a window with this many words, and takes memory for all of them.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].
@@ -44,7 +44,7 @@ impl Words {
         Ok(Words { window, count })
     }
 
-    /// The words of this name that another owner made, which lives no more. `None` if there are none.
+    /// Takes over the words of this name that a dead owner made. `None` if there are none.
     pub(crate) fn adopt(arena: &BpfArena, name: &str) -> Option<Words> {
         let info = arena.window(name, Kind::Words).ok()?;
         let count = info.len / 8;
@@ -52,22 +52,22 @@ impl Words {
         Some(Words { window, count })
     }
 
-    /// Leaves them in the arena for another owner.
+    /// Leaves the words in the arena for another owner.
     pub(crate) fn leave(mut self) {
         self.window.leave();
     }
 
-    /// The window: its number, and where it begins in the arena.
+    /// The window, with its number and its place in the arena.
     pub fn window(&self) -> &WindowInfo {
         &self.window
     }
 
-    /// How many there are.
+    /// The number of words.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -75,7 +75,7 @@ impl Words {
     /// The word of this number.
     ///
     /// # Panics
-    /// When there is none.
+    /// When `number` is not less than [`len`](Self::len).
     pub fn get(&self, number: usize) -> u64 {
         self.word(number).load(Ordering::Acquire)
     }
@@ -83,7 +83,7 @@ impl Words {
     /// Writes a word.
     ///
     /// # Panics
-    /// When there is none of this number.
+    /// When `number` is not less than [`len`](Self::len).
     pub fn set(&self, number: usize, word: u64) {
         self.word(number).store(word, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Programs on network interfaces: XDP.
+//! XDP: links of programs to network interfaces.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,13 +12,13 @@ use crate::error::Error;
 use crate::loader::Programs;
 use crate::support;
 
-/// Where an XDP program sees packets.
+/// The place at which an XDP program sees packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum XdpMode {
-    /// In the interface's driver, before the kernel has made anything of them.
+    /// In the interface's driver, before the kernel allocates a socket buffer.
     Native,
-    /// In the kernel's own code, for any interface: slower.
+    /// In the kernel's generic code. This is slower, and works with any interface.
     Generic,
 }
 
@@ -31,7 +31,8 @@ impl fmt::Display for XdpMode {
     }
 }
 
-/// A program on a network interface. It is taken off when this is dropped, unless it was pinned.
+/// A link of a program to a network interface. The drop detaches the program, unless the link is
+/// pinned.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader, XdpLink, interface_index};
@@ -50,15 +51,15 @@ pub struct XdpLink {
 }
 
 impl XdpLink {
-    /// Puts a program on the interface of this number, in the network namespace that the calling
-    /// thread is in.
+    /// Attaches a program to the interface of this number, in the network namespace of the calling
+    /// thread.
     ///
-    /// Without a mode: in native mode, and where the driver refuses, in generic mode
-    /// ([`native_refused`](Self::native_refused) says why).
+    /// With `None` as the mode, this tries native mode first, then generic mode if the driver
+    /// refuses ([`native_refused`](Self::native_refused) has the reason).
     ///
     /// # Errors
-    /// [`Error::Missing`] when there is no such program; what the system says: that there is no
-    /// such interface, or that it has a program already.
+    /// [`Error::Missing`] when there is no such program; the system's error, for example when there
+    /// is no such interface, or it has a program already.
     pub fn attach(
         programs: &Programs,
         program: &str,
@@ -82,7 +83,7 @@ impl XdpLink {
         let attached = match mode {
             Some(mode) => attach(mode, None),
             None => attach(XdpMode::Native, None).or_else(|error: std::io::Error| {
-                // What generic mode would not help against.
+                // Errors that generic mode would give, too.
                 let known = [Errno::BUSY, Errno::EXIST, Errno::NODEV, Errno::PERM];
                 match error.raw_os_error() {
                     Some(code) if known.iter().any(|one| one.raw_os_error() == code) => Err(error),
@@ -95,37 +96,37 @@ impl XdpLink {
         })
     }
 
-    /// The interface's number.
+    /// The number of the interface.
     pub fn interface(&self) -> u32 {
         self.interface
     }
 
-    /// Where the program sees packets.
+    /// The mode in which the program is attached.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// Why it is not in native mode, if that was tried.
+    /// The reason why the driver refused native mode, if it was tried.
     pub fn native_refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// Pins the link: the program stays on the interface, whatever becomes of this process, until
-    /// the path is removed.
+    /// Pins the link. The program then stays on the interface when this process ends, until the
+    /// path is removed.
     ///
     /// # Errors
-    /// What the system says: that the path is taken, or not under a BPF file system.
+    /// The system's error, for example when the path is taken, or not in a BPF file system.
     pub fn pin(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         support::pin(self.fd(), path.as_ref())
     }
 
-    /// The kernel's link.
+    /// The descriptor of the kernel's link.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
 }
 
-/// Where the programs of an object are. They are taken off when this is dropped.
+/// The links of an object's programs. The drop detaches the programs.
 #[derive(Debug, Default)]
 pub(crate) struct XdpLinks(Vec<XdpLink>);
 
@@ -143,7 +144,7 @@ impl XdpLinks {
         Ok(&self.0[self.0.len() - 1])
     }
 
-    /// Takes the programs off an interface; whether there were any.
+    /// Detaches the programs from an interface. Returns whether there were any.
     pub(crate) fn detach(&mut self, interface: u32) -> bool {
         let before = self.0.len();
         self.0.retain(|link| link.interface() != interface);
@@ -155,7 +156,7 @@ impl XdpLinks {
     }
 }
 
-/// The number of a network interface, in the network namespace that the calling thread is in.
+/// The number of a network interface, in the network namespace of the calling thread.
 ///
 /// ```
 /// if let Ok(number) = sapwood_bpf::interface_index("lo") {
@@ -164,7 +165,7 @@ impl XdpLinks {
 /// ```
 ///
 /// # Errors
-/// What the system says: that there is none of this name.
+/// The system's error, for example when no interface has this name.
 pub fn interface_index(name: &str) -> Result<u32, Error> {
     let any = socket(AddressFamily::INET, SocketType::DGRAM, None)
         .or_else(|_| socket(AddressFamily::UNIX, SocketType::DGRAM, None));

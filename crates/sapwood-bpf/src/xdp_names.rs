@@ -1,4 +1,4 @@
-//! The program `xdp-names`: DNS queries for names of a list are dropped.
+//! The program `xdp-names`, which drops DNS queries for the names of a list.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -20,24 +20,26 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-names.bpf.o"
 /// The name of the program in its object.
 const PROGRAM: &str = "sw_xdp_names";
 
-/// The name of the map that it counts in.
+/// The name of the map in which it counts.
 const COUNTS: &str = "sw_names_counts";
 
-/// Pins beside the arena's and those of links, which are named by the interface's number.
+/// The name of the counts' pin. Other pins are the arena and the links, whose names have the
+/// interface's number.
 const COUNTS_PIN: &str = "counts";
 const PROGRAM_PIN: &str = "program";
 
-/// Packets by what became of them.
+/// The number of packets for each verdict of `xdp-names`.
 pub type NamesCounts = PacketCounts<NamesVerdict>;
 
 /// Drops DNS queries for names of a list, and for names below them, on network interfaces.
 ///
-/// Queries are UDP packets to port 53; the name of the first question counts, in any letter case.
-/// The closest enclosing name that has a rule decides. Everything else passes as it came, and is
-/// counted by the reason: TCP, fragments, compressed names, packets that are malformed, responses.
+/// Queries are UDP packets to port 53. The program looks at the name of the first question, in any
+/// letter case. The closest enclosing name that has a rule decides. All other packets pass
+/// unchanged, and are counted by the reason: TCP, fragments, compressed names, malformed packets,
+/// responses.
 ///
-/// The list may be changed while packets come: no packet waits for it, and no rule that is not
-/// changed is ever missed.
+/// The list may be changed while packets arrive. No packet waits for a change, and no packet misses
+/// a rule that is not changed.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::xdp_names::NamesVerdict};
@@ -49,15 +51,15 @@ pub type NamesCounts = PacketCounts<NamesVerdict>;
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
 pub struct XdpNames {
-    // Dropped first: a program without a list would let everything pass.
+    // Fields are dropped in this order, because a program without a list would pass everything.
     links: XdpLinks,
     programs: Programs,
     rules: NameRules,
 }
 
 impl XdpNames {
-    /// Makes a list of this name in the arena, and loads the program for it. Of a name that comes
-    /// twice, the last rule holds.
+    /// Makes a list of this name in the arena, and loads the program for it. When a name comes
+    /// twice, its last rule counts.
     ///
     /// # Errors
     /// Those of [`NameRules::new`] and [`Loader`].
@@ -69,7 +71,7 @@ impl XdpNames {
         XdpNames::with(NameRules::new(arena, list, names)?)
     }
 
-    /// Loads the program for a list that is there.
+    /// Loads the program for an existing list.
     ///
     /// # Errors
     /// Those of [`Loader`].
@@ -83,7 +85,7 @@ impl XdpNames {
         })
     }
 
-    /// The list. What is changed in it holds from the next packet on.
+    /// The list. A change takes effect from the next packet on.
     pub fn rules(&self) -> &NameRules {
         &self.rules
     }
@@ -93,33 +95,33 @@ impl XdpNames {
         &self.programs
     }
 
-    /// Puts the program on the interface of this number, until it is taken off, or this is dropped;
-    /// see [`XdpLink::attach`].
+    /// Attaches the program to the interface of this number, until [`detach`](Self::detach) or the
+    /// drop detaches it; see [`XdpLink::attach`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`XdpLink::attach`].
     pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
         self.links.attach(&self.programs, PROGRAM, interface, mode)
     }
 
-    /// Takes the program off an interface; whether it was on it.
+    /// Detaches the program from an interface. Returns whether it was attached.
     pub fn detach(&mut self, interface: u32) -> bool {
         self.links.detach(interface)
     }
 
-    /// Where the program is.
+    /// The links of the program to interfaces.
     pub fn links(&self) -> &[XdpLink] {
         self.links.all()
     }
 
-    /// Pins all of it in a new folder of a BPF file system: the arena, the program, its counts and
-    /// its places. It stays on its interfaces, whatever becomes of this process; [`PinnedNames`]
-    /// finds it again. When this is dropped in order, the list goes and all queries pass, unless it
-    /// is [left](Self::leave).
+    /// Pins the arena, the program, its counts and its links in a new folder of a BPF file system.
+    /// The program then stays on its interfaces when this process ends, and [`PinnedNames`] opens
+    /// it again. The drop closes the list, so that all queries pass. [`leave`](Self::leave) keeps
+    /// the list.
     ///
     /// # Errors
-    /// What the system says: that the folder is there, or not in a BPF file system. Then nothing
-    /// stays pinned.
+    /// The system's error, for example when the folder exists, or is not in a BPF file system. Then
+    /// nothing stays pinned.
     pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         let folder = folder.as_ref();
         std::fs::create_dir(folder)
@@ -142,22 +144,23 @@ impl XdpNames {
         Ok(())
     }
 
-    /// Ends without taking anything away: for a process that ends, too, and has [pinned](Self::pin)
-    /// it. The list can be read afterwards, and taken over by another owner.
+    /// Drops this handle, and leaves the list to the program. This is for a process that is about
+    /// to end and has [pinned](Self::pin) the program. Other processes can read the list
+    /// afterwards, and another owner can take it over.
     pub fn leave(self) {
         self.rules.leave();
     }
 
-    /// What became of all packets so far, on all interfaces together.
+    /// The number of packets for each verdict so far, on all interfaces together.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn counts(&self) -> Result<NamesCounts, Error> {
         PacketCounts::read(&self.programs.map(COUNTS)?)
     }
 }
 
-/// An [`XdpNames`] that was pinned, whether or not its owner lives.
+/// A pinned [`XdpNames`], whether or not its owner lives.
 ///
 /// ```no_run
 /// use sapwood_bpf::PinnedNames;
@@ -172,10 +175,10 @@ pub struct PinnedNames {
 }
 
 impl PinnedNames {
-    /// What is pinned in this folder.
+    /// Opens the pins in this folder.
     ///
     /// # Errors
-    /// What the system says: that there is no such folder, or nothing of the kind in it.
+    /// The system's error, for example when there is no such folder, or it has no such pins.
     pub fn open(folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         let pins = PinnedNames {
             pins: Pinned::at(folder.as_ref().to_owned()),
@@ -189,7 +192,8 @@ impl PinnedNames {
         self.pins.folder()
     }
 
-    /// The arena with the list. A process maps an arena once: its owner cannot open it again.
+    /// Opens the arena that holds the list. A process maps an arena once, so its owner cannot open
+    /// it again.
     ///
     /// # Errors
     /// As [`BpfArena::open`].
@@ -197,8 +201,8 @@ impl PinnedNames {
         self.pins.arena()
     }
 
-    /// Takes over the list of this name, when its owner has ended: the program asks it as before.
-    /// [Leave](NameRules::leave) it at the end, or it is closed.
+    /// Takes over the list of this name when its owner has ended. The program goes on reading the
+    /// list. The drop of the result closes the list, unless it is [left](NameRules::leave).
     ///
     /// # Errors
     /// As [`NameRules::take_over`].
@@ -206,10 +210,10 @@ impl PinnedNames {
         NameRules::take_over(&self.arena()?, list)
     }
 
-    /// What became of all packets so far, on all interfaces together.
+    /// The number of packets for each verdict so far, on all interfaces together.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn counts(&self) -> Result<NamesCounts, Error> {
         let path = self.folder().join(COUNTS_PIN);
         let map =
@@ -217,11 +221,11 @@ impl PinnedNames {
         PacketCounts::read(&map)
     }
 
-    /// The numbers of the interfaces on which it was when it was pinned, in the network namespace
-    /// of its owner.
+    /// The numbers of the interfaces to which the program was attached when it was pinned, in the
+    /// network namespace of its owner.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn interfaces(&self) -> Result<Vec<u32>, Error> {
         let names = self.pins.names()?;
         let mut all: Vec<u32> = names.iter().filter_map(|name| interface(name)).collect();
@@ -229,13 +233,14 @@ impl PinnedNames {
         Ok(all)
     }
 
-    /// Takes the program off its interfaces, and everything out of the folder, and the folder away.
-    /// When this returns, no packet meets the program any more, whoever else holds its places (test
-    /// `bpf_names_stay_when_they_are_pinned` of the program `sapwood`). Nothing but what
-    /// [`XdpNames::pin`] makes is removed.
+    /// Detaches the program from its interfaces, and removes the pins and the folder. When this
+    /// returns, no packet meets the program any more, even if others hold its links (test
+    /// `bpf_names_stay_when_they_are_pinned` of the program `sapwood`). It removes only pins that
+    /// [`XdpNames::pin`] makes.
     ///
     /// # Errors
-    /// What the system says: that there is more in the folder. The program is off by then.
+    /// The system's error, for example when the folder holds anything else. The program is detached
+    /// by then.
     pub fn unpin(&self) -> Result<(), Error> {
         let (links, others): (Vec<_>, Vec<_>) = self
             .pins
@@ -252,7 +257,7 @@ impl PinnedNames {
     }
 }
 
-/// The interface's number, of the pin of a link.
+/// The interface's number in the name of a link's pin.
 fn interface(pin: &str) -> Option<u32> {
     pin.strip_prefix(LINK)?.parse().ok()
 }
@@ -266,10 +271,10 @@ impl fmt::Debug for XdpNames {
     }
 }
 
-/// The program, loaded for the list in this window, with rooms for long keys in another.
+/// Loads the program for the list in this window. Programs make long keys in the window `rooms`.
 fn program_for(arena: &BpfArena, window: u32, rooms: Option<u32>) -> Result<Programs, Error> {
     let mut loader = Loader::open(arena, OBJECT)?;
-    // The list's own window holds no rooms: then there are none.
+    // The number of the list's own window stands for "no such window".
     let windows = [window, rooms.unwrap_or(window)].map(u32::to_ne_bytes);
     loader.set_constant(
         ".rodata.windows",

@@ -1,4 +1,5 @@
-//! The program `xdp-route`: packets are forwarded as the kernel would, without going through it.
+//! The program `xdp-route`, which forwards packets as the kernel would, but before they reach the
+//! kernel's network stack.
 
 use std::fmt;
 
@@ -16,19 +17,19 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-route.bpf.o"
 /// The program's name in its object.
 const PROGRAM: &str = "sw_xdp_route";
 
-/// The one that passes everything.
+/// The name of the program that passes all packets.
 const PASS: &str = "sw_xdp_pass";
 
-/// The name of the map that it counts in.
+/// The name of the map in which it counts.
 const COUNTS: &str = "sw_xdp_counts";
 
-/// Whom the program asks for next hops.
+/// The source of the program's next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RouteMode {
-    /// The kernel's table, for each packet (`bpf_fib_lookup`).
+    /// The kernel's table, for every packet (`bpf_fib_lookup`).
     Resolver,
-    /// The route cache, and the kernel's table for flows that it does not know.
+    /// The route cache, and the kernel's table for flows that are not in the cache.
     Cache,
     /// Tables that mirror the kernel's.
     Table,
@@ -44,28 +45,28 @@ impl fmt::Display for RouteMode {
     }
 }
 
-/// Packets by what became of them.
+/// The number of packets for each verdict of `xdp-route`.
 pub type RouteCounts = PacketCounts<RouteVerdict>;
 
-/// Forwards IPv4 and IPv6 packets on network interfaces, to where the kernel would.
+/// Forwards IPv4 and IPv6 packets on network interfaces to the next hops that the kernel would
+/// choose.
 ///
-/// Next hops are the kernel's (`bpf_fib_lookup`: rules, several tables, several ways to one
-/// destination, neighbours). With a route cache in front, an answer holds for its destination and
-/// flow for as long as the cache says that answers are fresh: that late, at most, does a change of
-/// the kernel's routes or neighbours take effect. [`ProgramRouteCache::invalidate_all`] makes it
-/// take effect at once.
+/// Next hops are the kernel's (`bpf_fib_lookup`: rules, several tables, several paths to one
+/// destination, neighbours). With a route cache, the program uses an answer for its destination and
+/// flow while the answer is fresh. A change of the kernel's routes or neighbours takes effect
+/// within that time, or at once after [`ProgramRouteCache::invalidate_all`].
 ///
-/// With a mirror of the kernel's tables ([`RouteMirror`]) neither is asked: a change takes effect
-/// as soon as the mirror has heard of it, in a millisecond or so. Rules, other tables and whether
-/// the kernel forwards at all (`net.ipv4.ip_forward`) do not count then, and prefixes with several
-/// ways are left to the kernel.
+/// With a mirror of the kernel's tables ([`RouteMirror`]), the program asks neither. A change takes
+/// effect when the mirror has received it, after about a millisecond. Rules, other tables and the
+/// setting `net.ipv4.ip_forward` have no effect then. Packets to prefixes with several paths pass
+/// to the kernel.
 ///
-/// Everything else passes to the kernel as it came, and is counted by the reason: packets for this
-/// machine, without a known neighbour, too long, with options, at their last hop. The source of a
-/// packet is not checked (`rp_filter`), and firewall rules do not see what is forwarded.
+/// All other packets pass to the kernel unchanged, and are counted by the reason: packets for this
+/// machine, without a known neighbour, too long, with options, at their last hop. The program does
+/// not check the source of a packet (`rp_filter`), and firewall rules do not see forwarded packets.
 ///
-/// Packets can be redirected to an interface whose driver takes them. A veth does so when its peer
-/// runs a program: [`attach_pass`](Self::attach_pass).
+/// The kernel can redirect packets to an interface whose driver accepts them. A veth accepts them
+/// when its peer runs a program: see [`attach_pass`](Self::attach_pass).
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, ProgramRouteCache, XdpRoute, interface_index};
@@ -78,7 +79,8 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
 pub struct XdpRoute {
-    // Dropped first: programs without a cache would ask the kernel for each packet.
+    // Fields are dropped in this order, because programs without a cache would ask the kernel for
+    // each packet.
     links: XdpLinks,
     programs: Programs,
     mode: RouteMode,
@@ -87,7 +89,7 @@ pub struct XdpRoute {
 }
 
 impl XdpRoute {
-    /// Loads the program so that it asks the kernel's table for each packet.
+    /// Loads the program, which then asks the kernel's table for each packet.
     ///
     /// # Errors
     /// Those of [`Loader`].
@@ -96,9 +98,10 @@ impl XdpRoute {
         Ok(XdpRoute::new(programs, RouteMode::Resolver))
     }
 
-    /// Loads the program so that it asks this cache first. Keys are [`RouteKey`](crate::RouteKey)s
-    /// with the packet's destination, a hash of its flow, and in `other` twice the number of the
-    /// interface that it came from, one more for IPv6; values are [`NextHop`](crate::NextHop)s.
+    /// Loads the program, which then asks this cache first. Keys are [`RouteKey`](crate::RouteKey)s
+    /// with the packet's destination and a hash of its flow. Their field `other` is twice the
+    /// number of the incoming interface, plus one for IPv6. Values are
+    /// [`NextHop`](crate::NextHop)s.
     ///
     /// # Errors
     /// Those of [`Loader`].
@@ -110,8 +113,8 @@ impl XdpRoute {
         })
     }
 
-    /// Loads the program so that it asks the tables of this mirror, which must be of the network
-    /// namespace that the interfaces are in.
+    /// Loads the program, which then asks the tables of this mirror. The mirror must follow the
+    /// network namespace of the interfaces.
     ///
     /// ```no_run
     /// use sapwood_bpf::{BpfArena, IpMap, RouteMirror, XdpRoute};
@@ -144,7 +147,7 @@ impl XdpRoute {
         }
     }
 
-    /// Whom the program asks.
+    /// The source of the program's next hops.
     pub fn mode(&self) -> RouteMode {
         self.mode
     }
@@ -164,20 +167,21 @@ impl XdpRoute {
         &self.programs
     }
 
-    /// Puts the program on the interface of this number, until it is taken off, or this is dropped;
-    /// see [`XdpLink::attach`].
+    /// Attaches the program to the interface of this number, until [`detach`](Self::detach) or the
+    /// drop detaches it; see [`XdpLink::attach`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`XdpLink::attach`].
     pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
         self.links.attach(&self.programs, PROGRAM, interface, mode)
     }
 
-    /// Puts a program on an interface that passes everything: what the other end of a veth pair
-    /// needs, so that packets can be redirected into the pair. As [`attach`](Self::attach).
+    /// Attaches a program that passes all packets to an interface, as [`attach`](Self::attach)
+    /// does. The other end of a veth pair needs it, so that the kernel can redirect packets into
+    /// the pair.
     ///
     /// # Errors
-    /// As there.
+    /// As [`XdpLink::attach`].
     pub fn attach_pass(
         &mut self,
         interface: u32,
@@ -186,20 +190,20 @@ impl XdpRoute {
         self.links.attach(&self.programs, PASS, interface, mode)
     }
 
-    /// Takes the programs off interfaces of this number; whether there were any.
+    /// Detaches the programs from the interface of this number. Returns whether there were any.
     pub fn detach(&mut self, interface: u32) -> bool {
         self.links.detach(interface)
     }
 
-    /// Where the programs are.
+    /// The links of the programs to interfaces.
     pub fn links(&self) -> &[XdpLink] {
         self.links.all()
     }
 
-    /// What became of all packets so far, on all interfaces together.
+    /// The number of packets for each verdict so far, on all interfaces together.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn counts(&self) -> Result<RouteCounts, Error> {
         PacketCounts::read(&self.programs.map(COUNTS)?)
     }
@@ -216,7 +220,7 @@ impl fmt::Debug for XdpRoute {
     }
 }
 
-/// The programs, loaded with this configuration: `struct sw_xdp_config`.
+/// Loads the programs with this configuration: `struct sw_xdp_config`.
 fn load(arena: &BpfArena, config: [u32; 4]) -> Result<Programs, Error> {
     let config: Vec<u8> = config.into_iter().flat_map(u32::to_ne_bytes).collect();
     let mut loader = Loader::open(arena, OBJECT)?;

@@ -45,21 +45,21 @@ tests_of_maps! {
     text_stores: TextStores { owners_killed_while_they_write }
 }
 
-/// Keys that are there before the first owner says that it is ready, and always after.
+/// Keys that are there before the first owner reports that it is ready, and at all later times.
 const STAYING: u64 = 500;
 
 fn staying(i: u64) -> (Vec<u8>, u64) {
     (format!("stays/{:x}", i * i).into_bytes(), 1 << 40 | i)
 }
 
-/// The keys that owners insert one after the other, and never remove.
+/// The keys that owners insert in order, and never remove.
 fn written(i: u64) -> (Vec<u8>, u64) {
     let key = format!("w/{:x}", i.wrapping_mul(0x9e37_79b9) & 0xffff_ffff);
     (key.into_bytes(), 1 << 41 | i)
 }
 
-/// Inserts and removes until it is killed, and says how far it has come: three threads, so that
-/// several changes are under way when the process ends.
+/// Inserts and removes until the process is killed, and prints its progress. Three threads do so,
+/// so that the death interrupts several changes.
 fn write(map: &impl Names) {
     std::thread::scope(|scope| {
         for thread in 0..2 {
@@ -68,7 +68,7 @@ fn write(map: &impl Names) {
                 loop {
                     let grows = rng.bool();
                     for _ in 0..5000 {
-                        // Others come and go, beside those that stay and among themselves.
+                        // Other keys come and go, between the keys that stay.
                         let place = ["stays", "w", "goes"][rng.usize(0..3)];
                         let other = format!("{place}/{:x}g", rng.u32(..4000));
                         if rng.u8(..4) > u8::from(grows) * 2 {
@@ -93,7 +93,7 @@ fn write(map: &impl Names) {
     });
 }
 
-/// This program as another process, which does this with a map of this kind.
+/// Starts this program as another process, which does `what` with a map of this kind.
 fn beside<K: Kind>(what: &str, pins: &Pins) -> Beside {
     Beside::start(&format!("{what} {}", K::NAME), &pins.0)
 }
@@ -149,7 +149,7 @@ fn child<K: Kind>(what: &str, pinned: &Pinned, arena: &BpfArena) {
 /// A pinned arena with a map that another process writes.
 fn owned_elsewhere<K: Kind>(name: &str) -> (Pins, Pinned, BpfArena, Beside) {
     let pins = Pins::new(name);
-    // Made here, so that its address is free here.
+    // The other process makes the arena, so that its address is free in this process.
     let pinned = Pinned::create(&pins.0).unwrap();
     let arena = BpfArena::create(32 << 20).unwrap();
     pinned.pin_arena(&arena).unwrap();
@@ -158,7 +158,7 @@ fn owned_elsewhere<K: Kind>(name: &str) -> (Pins, Pinned, BpfArena, Beside) {
     (pins, pinned, arena, child)
 }
 
-/// What a reader finds beside an owner that writes without a pause: it may have to ask again.
+/// Repeats a read until it succeeds, because the owner writes without a pause.
 fn undisturbed<T>(ask: impl Fn() -> Result<T, Error>) -> T {
     for _ in 0..1_000 {
         match ask() {
@@ -191,7 +191,7 @@ fn owners_killed<K: Kind>() -> [u64; 2] {
     let first = arena.reader::<Number>("names").unwrap().window().clone();
     let generation = arena.generation();
     assert_eq!(arena.owner().unwrap(), Some(child.0.id()));
-    // A program asks all the time, whoever owns the map.
+    // A program looks keys up all the time, whoever owns the map.
     let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
     let program = pinned.program("sw_ask").unwrap();
     let killed = std::thread::scope(|scope| {
@@ -219,7 +219,7 @@ fn owners_killed<K: Kind>() -> [u64; 2] {
         let check = |last: u64, rests: bool| {
             let reader = arena.reader::<Number>("names").unwrap();
             if rests {
-                // What it left is whole, whatever it was doing.
+                // The dead owner's map is intact, whatever the owner was doing.
                 let there = all(&reader);
                 assert_eq!(reader.verify().unwrap(), there.len());
                 assert_eq!(reader.len().unwrap(), there.len());
@@ -239,7 +239,7 @@ fn owners_killed<K: Kind>() -> [u64; 2] {
         let mut last = child.kill_at();
         let mut killed = 1;
         let mut places = vec![first.at];
-        // Of an index there is more that may be under way.
+        // The death of an owner can interrupt more kinds of changes of an index.
         for round in 0..if K::HAS_TRIE { 3 } else { 6 } {
             assert_eq!(arena.owner().unwrap(), None);
             wait_for_asks();
@@ -258,7 +258,7 @@ fn owners_killed<K: Kind>() -> [u64; 2] {
         let moved = places.windows(2).all(|pair| pair[0] != pair[1]);
         assert!(moved, "{places:?}");
         check(last, true);
-        // And this process.
+        // This process is the last owner.
         let before = all(&arena.reader::<Number>("names").unwrap());
         let names = K::builder(&arena, "names").take_over().unwrap();
         names.check();
@@ -313,7 +313,7 @@ fn byte_strings_are_taken_over_as_byte_strings() {
     }
     taken_over::<TextStores, TextPoints>();
     taken_over::<TextPoints, TextsBoth>();
-    // Programs would take what they find for something else.
+    // Programs would read the values as another type.
     let refused = |taken: Result<(), Error>, says: &str| {
         let error = taken.unwrap_err();
         assert!(
@@ -346,14 +346,14 @@ fn a_living_owner_is_left_alone<K: Kind>() {
     let mut child = beside::<K>("wants", &pins);
     child.wait_for(&format!("refused for {me}."));
     assert!(child.0.wait().unwrap().success());
-    // The last handle gone, others may.
+    // After the drop of the last handle, others may own the arena.
     drop((names, arena));
     let arena = pinned.arena().unwrap();
     assert_eq!((arena.owner().unwrap(), arena.generation()), (None, 1));
     let names = K::builder(&arena, "names").build().unwrap();
     assert_eq!((arena.owner().unwrap(), arena.generation()), (Some(me), 2));
     drop(names);
-    // Pins: not in other file systems, not over others.
+    // Pins are refused in other file systems and over other pins.
     let other = Pinned::create(std::env::temp_dir().join("sapwood-pins"));
     assert!(matches!(other, Err(Error::NoBpffs(_))), "{other:?}");
     let other = Pinned::open(std::env::temp_dir());
@@ -382,7 +382,7 @@ fn memory_of_windows_that_are_no_more<K: Kind>() {
         assert!(matches!(wrong, Err(Error::NoRoom { .. })), "{wrong:?}");
         drop(one);
         if round % 2 == 0 {
-            // The first one's place is used while the second one lives on.
+            // The place of the first arena is reused while the second one lives on.
             let scratch = Words::create(&arena, "scratch", 1 << 17).unwrap();
             let info = scratch.window();
             let image = arena.image();
@@ -429,7 +429,7 @@ fn a_damaged_map_is_not_taken_over<K: Kind>() {
     child.kill();
     let info = arena.reader::<Number>("names").unwrap().window().clone();
     let poke = Poke::new(&arena);
-    // Where the trie and the index begin.
+    // The words with the places of the trie and the index.
     poke.words((info.at + 64) as u64, &[u64::from(u32::MAX); 2]);
     let left = arena.bytes_left();
     let damaged = K::builder(&arena, "names").take_over();
@@ -439,7 +439,7 @@ fn a_damaged_map_is_not_taken_over<K: Kind>() {
     assert!(matches!(taken, Err(Error::Name { .. })), "{taken:?}");
     let none = K::builder(&arena, "others").take_over();
     assert!(matches!(none, Err(Error::NoWindow { .. })), "{none:?}");
-    // Then it is made anew, in the memory of the damaged one.
+    // Then the map is made anew, in the memory of the damaged one.
     arena.remove_window("names").unwrap();
     let names = K::builder(&arena, "names").build().unwrap();
     names.put(b"a", 1);

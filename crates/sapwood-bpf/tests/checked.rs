@@ -76,13 +76,13 @@ fn churn<K: Kind>(arena: &BpfArena) {
         if round % 64 == 0 {
             map.tidy(16);
         }
-        // All threads' garbage is freed as soon as it may be.
+        // The garbage of all threads is freed as soon as possible.
         map.rest();
     }
 }
 
-/// A walk beside the writer: nothing twice, each value of its key, and all that stays. Whether it
-/// was not disturbed.
+/// A walk beside the writer finds no key twice, finds each key with its value, and finds all keys
+/// that stay. Returns whether no change disturbed it.
 fn is_walked(
     entries: impl Iterator<Item = Result<(Vec<u8>, Number), Error>>,
     mut each: impl FnMut(&[u8]),
@@ -139,7 +139,7 @@ fn written_by_another_process_until_it_is_killed<K: Kind>() {
     child.kill();
     println!("{gets} lookups, {walks} walks beside a writer, {busy} given up");
     assert!(busy <= gets / 100);
-    // What it left is whole, whatever it was doing.
+    // The dead owner's map is intact, whatever the owner was doing.
     let there = reader.verify().unwrap();
     assert_eq!(there, reader.len().unwrap());
     let entries = reader.unordered().map(|entry| entry.unwrap());
@@ -152,7 +152,7 @@ fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
     key(rng, 600, 250..260)
 }
 
-/// Asks everything that can be asked. Any answer will do, and none may take long.
+/// Calls all methods. Any answer is right, and none may take long.
 fn ask_all<K: Kind>(map: &CheckedReader<Number>, rng: &mut fastrand::Rng, most: usize) -> usize {
     let mut errors = 0;
     for _ in 0..20 {
@@ -181,12 +181,12 @@ fn ask_all<K: Kind>(map: &CheckedReader<Number>, rng: &mut fastrand::Rng, most: 
     errors + usize::from(map.verify().is_err())
 }
 
-/// The root words that say where trie and index begin, and a word of the secrets.
+/// The root words with the places of trie and index, and a word of the secrets.
 const ROOT: usize = 8;
 const TABLE: usize = 9;
 const SECRET: usize = 128;
 
-/// A map, a reader of it, what damages it, and how many entries there are.
+/// A map, a reader of it, a `Damage` of its window, and the number of entries.
 fn filled<K: Kind>(arena: &BpfArena) -> (impl Sized, CheckedReader<Number>, Damage, usize) {
     let map = K::builder(arena, "names").bytes(1 << 20).build().unwrap();
     let mut rng = fastrand::Rng::with_seed(8);
@@ -217,7 +217,7 @@ fn damaged_maps<K: Kind>() {
         };
         let len = damage.spoil(&mut rng, at);
         if round % 8 == 0 {
-            // And another root, another table, other secrets.
+            // The root, the table or the secrets are changed, too.
             let root = match rng.bool() {
                 true => rng.u64(..),
                 false => (rng.usize(NODES..last) * 4) as u64 | rng.u64(0..4),
@@ -227,7 +227,7 @@ fn damaged_maps<K: Kind>() {
             damage.words(SECRET, &[rng.u64(..)]);
         }
         caught += usize::from(ask_all::<K>(&reader, &mut rng, most) > 0);
-        // Programs answer something, and go on.
+        // Programs answer something and end.
         let asked = key(&mut rng, 255, 250..255);
         let code = lookup(&programs, 2, reader.window().number, &asked);
         assert!(code.is_ok() || code.is_err_and(|code| (-95..0).contains(&code)));
@@ -241,7 +241,7 @@ fn damaged_maps<K: Kind>() {
     );
     assert!(caught > rounds / 4, "{caught} of {rounds}");
     assert_eq!(reader.verify().unwrap(), entries);
-    // Nothing but random bytes, the header page included.
+    // The window, with its header page, has only random bytes.
     for _ in 0..10 {
         let noise = damage.noise(&mut rng);
         damage.words(NODES, &noise[NODES..]);
@@ -256,7 +256,7 @@ fn damaged_maps<K: Kind>() {
 fn damaged_tries<K: Kind>() {
     let arena = BpfArena::create(8 << 20).unwrap();
     let (_map, reader, damage, entries) = filled::<K>(&arena);
-    // Branches that name each other, and a comb as deep as offsets go.
+    // Branches that refer to each other, and a comb as deep as offsets allow.
     let mut comb = vec![0u64; damage.whole.len()];
     for (i, pair) in comb[NODES..].chunks_exact_mut(2).enumerate() {
         let header = branch::header(i.min(0xffff), 1);
@@ -297,7 +297,7 @@ impl Bytes<'_> {
         (self.0[at / 8] >> (at % 8 * 8)) as u32
     }
 
-    /// Where the clusters below a cell are.
+    /// Finds the places of the clusters below a cell.
     fn clusters(&self, cell: u32, found: &mut Vec<usize>) {
         let at = format::byte_of(cell);
         if cell & format::CLUSTER != 0 {
@@ -319,7 +319,7 @@ fn damaged_clusters<K: Kind>() {
     let mut clusters = Vec::new();
     whole.clusters(damage.whole[ROOT] as u32, &mut clusters);
     assert!(clusters.len() > 10, "{}", clusters.len());
-    // What verify says when the bytes from this one on are these.
+    // The result of `verify` when these bytes are at this place.
     let verified = |at: usize, bytes: &[u8]| {
         let (from, to) = (at / 8, (at + bytes.len()).div_ceil(8));
         let old = &damage.whole[from..to];
@@ -366,7 +366,7 @@ fn damaged_clusters<K: Kind>() {
                 "{what}: {answer:?}"
             );
         }
-        // A writer that died may have left it locked.
+        // A dead writer may have left the cluster locked.
         let locked = header | branch::FRESH;
         assert_eq!(verified(at, &locked.to_le_bytes()).unwrap(), entries);
     }
@@ -377,14 +377,14 @@ fn damaged_indexes<K: Kind>() {
     let arena = BpfArena::create(8 << 20).unwrap();
     let (_map, reader, damage, entries) = filled::<K>(&arena);
     let whole = &damage.whole;
-    // A header that says something else of what there is.
+    // A header with another word on the parts that the map has.
     for says in [3, 0, u64::MAX] {
         damage.words(7, &[says]);
         let answer = reader.verify();
         assert!(says == 0 || answer.is_err(), "{says} {answer:?}");
     }
     damage.put_back(7, 1);
-    // A key in a slot where it does not belong.
+    // A key in a wrong slot.
     let table = whole[TABLE] as usize;
     let (total, shift) = (whole[table] >> 32, whole[table + 1] as u32);
     let place = |b: u64| {
@@ -393,7 +393,7 @@ fn damaged_indexes<K: Kind>() {
         let inside = (b as usize & ((1 << shift) - 1)) * 8;
         (entry != 0).then_some((entry & !7) as usize + inside)
     };
-    // Nothing is looked at in a bucket that was moved.
+    // Readers ignore the contents of a bucket that was moved.
     let is_used = |at: &usize| whole[*at] as u8 & 0xa5 != 0 && whole[at + 1] >> 33 & 1 == 0;
     let bucket = (0..total).filter_map(place).find(is_used).unwrap();
     damage.words(bucket, &[whole[bucket] ^ 0x5a]);

@@ -1,4 +1,5 @@
-//! What names lead to, found by a BPF program, against `closest` in Rust, and beside a writer.
+//! The closest entries to names by a BPF program, compared with `closest` in Rust, and beside a
+//! writer.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -12,7 +13,7 @@ use sapwood::key::dns_name;
 use sapwood::qp::{Closest, QpMap};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
-/// What a program says of a name, with values in place of entries; 0: none.
+/// A program's answer for a name, with values in place of entries; 0 for none.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     exact: u64,
@@ -39,7 +40,7 @@ impl From<Closest<'_, u64>> for Found {
     }
 }
 
-/// Bits of a value that say that it is a cut.
+/// The bits that mark a value as a cut.
 const CUT: u64 = 6;
 
 struct Asking {

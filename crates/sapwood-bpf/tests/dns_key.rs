@@ -1,5 +1,5 @@
-//! Keys of domain names made by C in user space, against the library's, and what is found by them
-//! in a copy of an arena.
+//! Keys that C in user space makes of domain names, compared with the library's, and lookups by
+//! these keys in a copy of an arena.
 #![cfg(feature = "kernel")]
 
 #[path = "common/user.rs"]
@@ -79,7 +79,7 @@ fn keys_and_ancestors_as_the_library_finds_them() {
     }
     let mut questions = Vec::new();
     let (mut kinds, mut cut, mut further) = (BTreeMap::new(), 0, 0);
-    // Names of the map, and one label more, so that long keys are found.
+    // Names of the map, and names with another label, so that long keys occur.
     let below = wires
         .iter()
         .filter(|wire| wire.len() > 20 && wire.len() < 254);
@@ -109,7 +109,7 @@ fn keys_and_ancestors_as_the_library_finds_them() {
         questions.extend(fixed);
     }
     println!("{kinds:?}, {cut} long keys, {} in the map", oracle.len());
-    // Names, and each way to be none.
+    // Each result of `sw_dns_key` occurs.
     assert_eq!(kinds.len(), 5, "{kinds:?}");
     assert!(
         cut > 10 && further > 10 && kinds.values().all(|&count| count > 10),

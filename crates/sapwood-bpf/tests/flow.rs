@@ -1,5 +1,5 @@
-//! Hashes of flows and buckets made by C in user space, against the library's; and the header is
-//! one that programs can include.
+//! Hashes and buckets of flows that C in user space computes, compared with the library's. Programs
+//! can include the header.
 #![cfg(feature = "kernel")]
 
 #[path = "common/user.rs"]
@@ -51,7 +51,7 @@ fn hashes_as_the_library_makes_them() {
             match round % 3 {
                 0 => Ipv4Addr::from_bits(rng.u32(..)).into(),
                 1 => Ipv4Addr::from_bits(rng.u32(..3)).into(),
-                // Addresses that differ in one half, or not at all.
+                // Addresses that differ in one half, or are equal.
                 _ => Ipv6Addr::from_bits(rng.u128(..) & (3 << 64 | 3)).into(),
             }
         };
@@ -68,7 +68,7 @@ fn hashes_as_the_library_makes_them() {
     Compiled::new("flow").same_answers(&[], &questions);
 }
 
-/// The bucket that C names is the one that a group takes: two members, of which each has buckets.
+/// C computes the bucket that a group uses. The group has two members, and each has buckets.
 #[test]
 fn buckets_are_those_of_groups() {
     let group = Group::new([(0_u32, 1), (1, 1)]);

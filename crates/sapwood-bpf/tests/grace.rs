@@ -1,4 +1,4 @@
-//! What a program found is not used again before it ends, however long it dwells on it.
+//! Memory that a program found is not reused before the program ends, however long it runs.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -12,17 +12,18 @@ use sapwood_qsbr::Domain;
 
 const DWELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dwell.bpf.o"));
 
-/// What a run of the program said: of its lookup, and how often what it found was something else.
+/// The answer of one run of the program: the result of its lookup, and how often the found leaf had
+/// changed.
 fn dwell(programs: &Programs, window: u32, rounds: u32, key: &[u8]) -> (i64, u64) {
     let mut data = question([window, rounds], 24, key);
     programs.answer("sw_dwell", &mut data);
     (word(&data, 8) as i64, word(&data, 16))
 }
 
-/// The writer removes, frees and uses again, as fast as it can, until `enough` says so of the
-/// programs that found something and of the removals, or a program met a change, or the time is
-/// over. How many programs found something, how many of them met a change, and how many removals
-/// there were.
+/// The writer removes, frees and reuses memory as fast as it can. It ends when `enough` holds for
+/// the successful lookups and the removals, when a program meets a change, or when the time is
+/// over. Returns the number of programs that found the key, the number of those that met a change,
+/// and the number of removals.
 fn race(domain: &Domain, enough: impl Fn(u64, u64) -> bool, long: Duration) -> (u64, u64, u64) {
     let arena = BpfArena::create(16 << 20).unwrap();
     let names = UserMap::<u64>::builder(&arena, "names")
@@ -31,7 +32,7 @@ fn race(domain: &Domain, enough: impl Fn(u64, u64) -> bool, long: Duration) -> (
         .unwrap();
     let programs = load(&arena, DWELL);
     let window = names.window().number;
-    // About 20 ms of dwelling, whatever the machine is doing: the kernel ends loops after 250.
+    // The program runs for about 20 ms on any machine. The kernel ends loops after 250 ms.
     let key = b"key".as_slice();
     names.insert(key, 1).unwrap();
     let began = Instant::now();
@@ -45,7 +46,7 @@ fn race(domain: &Domain, enough: impl Fn(u64, u64) -> bool, long: Duration) -> (
             while !stop.load(Ordering::Relaxed) {
                 i += 1;
                 names.remove(key).unwrap();
-                // Where the old leaf was is soon where others are, of the same size.
+                // Other leaves of the same size soon reuse the old leaf's memory.
                 for other in [b"kez".as_slice(), b"kex", b"kew"] {
                     names.insert(other, i << 8).unwrap();
                     names.remove(other).unwrap();
@@ -61,7 +62,7 @@ fn race(domain: &Domain, enough: impl Fn(u64, u64) -> bool, long: Duration) -> (
         while began.elapsed() < long && met == 0 && !enough(found) {
             let (result, changes) = dwell(&programs, window, rounds, key);
             match result {
-                // Removed at that moment, or the kernel found it too long.
+                // The key was removed at that moment, or the kernel ended the loop.
                 -2 | -40 => {}
                 place => {
                     assert!(place > 0, "{place}");
@@ -81,7 +82,7 @@ fn with_the_kernel(way: Way) {
     }
     let grace = KernelGrace::by(way).unwrap();
     let domain = Domain::builder().source(grace.clone()).build();
-    // On a busy machine the writer and the kernel may be late.
+    // On a busy machine the writer and the kernel may be slow.
     let enough = |found, removals| found >= 25 && removals > 10 && grace.periods() > 2;
     let (found, met, removals) = race(&domain, enough, Duration::from_secs(30));
     println!(
@@ -104,7 +105,7 @@ fn membarrier_waits_for_programs() {
 
 #[test]
 fn without_the_kernel_programs_meet_other_entries() {
-    // That the tests above can fail.
+    // This shows that the tests above can fail.
     if skipped() {
         return;
     }
@@ -113,7 +114,7 @@ fn without_the_kernel_programs_meet_other_entries() {
     assert!(met > 0);
 }
 
-/// The program of this library that gives pages back: the one that may sleep.
+/// The object with the library's program that frees pages, which may sleep.
 const FREE_PAGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/free-pages.bpf.o"));
 
 #[test]
@@ -124,7 +125,7 @@ fn programs_that_may_sleep_are_refused() {
     let arena = BpfArena::create(1 << 20).unwrap();
     let refused = Loader::open(&arena, FREE_PAGES).unwrap().load();
     assert!(matches!(refused, Err(Error::Sleepable(name)) if name == "sw_free_pages"));
-    // Another name that is allowed does not help.
+    // An exception for another program does not apply.
     let loader = Loader::open(&arena, FREE_PAGES).unwrap();
     let refused = loader.allow_sleepable("sw_free").load();
     assert!(matches!(refused, Err(Error::Sleepable(_))));

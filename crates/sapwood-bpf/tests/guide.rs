@@ -1,4 +1,4 @@
-//! The program in docs/guides/ebpf.md compiles as the page says, and does what the page says.
+//! The program in docs/guides/ebpf.md compiles and behaves as the page describes.
 #![cfg(feature = "kernel")]
 
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn five_minutes() {
     let source = folder.path().join("known.bpf.c");
     let object = folder.path().join("known.bpf.o");
     let program = fence(&page, "c");
-    // What README.md shows of it is in it.
+    // The part that README.md shows is in the program.
     let shown = std::fs::read_to_string(root.join("README.md")).unwrap();
     for line in fence(&shown, "c").lines() {
         assert!(program.contains(line.trim()), "{line}");

@@ -1,5 +1,5 @@
-//! Programs that interrupt others in the midst of a change, on the same processor: they are told so
-//! at once, and map and cache stay right.
+//! Programs that interrupt another program during its change, on the same processor. Their changes
+//! are refused at once, and map and cache stay right.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -22,10 +22,10 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/interrupt.bpf.o"
 /// As in the program.
 const CPUS: usize = 64;
 const KEYS: usize = 256;
-/// Changes of one run of the loop, and timers that run out meanwhile.
+/// The number of changes of one run of the loop, and of timers that expire meanwhile.
 const COUNT: u32 = 1000;
 const TIMERS: u32 = 40;
-/// This many changes in interrupts must have met the lock held by what they interrupted.
+/// The least number of changes in interrupts that must meet a lock of the interrupted program.
 const ENOUGH: u64 = 200;
 
 /// `struct side` of the program.
@@ -85,7 +85,7 @@ fn timers() -> Vec<OwnedFd> {
     (0..TIMERS).map(timer).collect()
 }
 
-/// One run of the loop on this thread's processor, with timers that run out on it meanwhile.
+/// One run of the loop on this thread's processor, with timers that expire on it meanwhile.
 fn run(programs: &Programs, timers: &[OwnedFd], step: u64) {
     for (i, timer) in timers.iter().enumerate() {
         let once = Itimerspec {
@@ -125,7 +125,7 @@ fn interrupts_are_told_that_the_lock_is_taken() {
         .bytes(32 << 20)
         .build()
         .unwrap();
-    // Few sets, so that interrupts meet the one that is being written.
+    // The cache has few sets, so that interrupts meet the set that is being written.
     let cache = ProgramRouteCache::builder(&arena, "cache")
         .capacity(32)
         .fresh(Duration::from_millis(1))
@@ -165,7 +165,7 @@ fn interrupts_are_told_that_the_lock_is_taken() {
             scope.spawn(move || {
                 let mut set = rustix::thread::CpuSet::new();
                 set.set(cpu);
-                // Where the processors are not the first ones, threads run where they may.
+                // Where the first processors are not available, threads run on any.
                 let _ = rustix::thread::sched_setaffinity(None, &set);
                 let timers = timers();
                 let mut rng = fastrand::Rng::with_seed(cpu as u64);
@@ -200,7 +200,7 @@ fn interrupts_are_told_that_the_lock_is_taken() {
     let each = sum(&interrupts, |side| side.mine_time) / mine;
     println!("{mine} met the lock of their own processor and took {each} ns each");
     assert!(each < 30_000, "at once: {each} ns");
-    // The map has what they say that they did.
+    // The map's contents agree with the changes that the programs report.
     let mut entries = 0;
     for index in 0..2 * CPUS {
         for number in 0..KEYS {
@@ -215,7 +215,7 @@ fn interrupts_are_told_that_the_lock_is_taken() {
         (shape.entries, shape.refused, map.len()),
         (entries, 0, entries)
     );
-    // So has the cache, to the last count.
+    // So do the cache's, with exact counts.
     let storms: Vec<_> = (0..2 * CPUS)
         .map(|i| get::<Storm>(&programs, "storms", i))
         .collect();

@@ -1,4 +1,4 @@
-//! Keys that programs make of what they have: packets, memory, dynptrs and strings.
+//! Keys that programs make of packets, memory, dynptrs and strings.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -9,11 +9,11 @@ use kernel::{Answers, INVALID, KEY_MAX, NO_ENTRY, SHORT_MAX, load, skipped, word
 use sapwood_bpf::{BpfArena, Programs, UserMap, WindowMap, Words, layout};
 
 const KEYS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keys.bpf.o"));
-/// Bytes of a question, before those that keys are made of.
+/// The bytes of a question before the bytes of which keys are made.
 const HEAD: usize = 48;
 const TOO_LONG: i64 = -7;
 
-/// What a key is made of: a program, and its number for it.
+/// The sources of a key: for each, a program and the program's number for it.
 const PACKET: (&str, u32) = ("sw_ask_key", 0);
 const MEMORY: (&str, u32) = ("sw_ask_key", 1);
 const STACK: (&str, u32) = ("sw_ask_key_stack", 2);
@@ -29,7 +29,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// What the maker of the key and the lookup say of `length` bytes behind `before` others.
+    /// The results of the key's maker and of the lookup, for `length` bytes behind `before` others.
     fn ask(
         &self,
         (program, what): (&str, u32),
@@ -56,7 +56,7 @@ impl Asking {
     }
 }
 
-/// The key's length and what was found; or why there is no key.
+/// The key's length and the result of the lookup, or the error of the key's maker.
 type Answer = Result<(usize, Result<u64, i64>), i64>;
 
 fn set_up() -> (WindowMap<sapwood::qp::QpShared<u64>>, Asking) {
@@ -109,7 +109,8 @@ fn keys_of_all_lengths_from_everywhere() {
             other[at] = other[at].max(1);
         }
         for source in [PACKET, SKB, MEMORY, DYNPTR, STRING, STACK] {
-            // The bytes on that program's stack; what the kernel takes for a test's packet.
+            // The limits are the bytes on that program's stack, and the kernel's limit for a test's
+            // packet.
             if key.len() > 64 && source == STACK || key.len() > 3000 && source == SKB {
                 continue;
             }
@@ -118,7 +119,7 @@ fn keys_of_all_lengths_from_everywhere() {
                 (&other, oracle.get(&other).copied().ok_or(NO_ENTRY)),
             ] {
                 let mut bytes = key.clone();
-                // Behind it is something else; a string ends.
+                // Other bytes follow the key. A string ends with a zero.
                 bytes.extend([0; 64]);
                 let said = asking.ask(source, rng.usize(0..20), &bytes, key.len());
                 assert_eq!(
@@ -146,7 +147,7 @@ fn what_is_no_key() {
             "{source:?}"
         );
     }
-    // The packet is shorter.
+    // The packet is shorter than the key.
     for source in [PACKET, SKB] {
         for length in [1, SHORT_MAX, 1000] {
             let said = asking.ask(source, 0, &bytes[..length - 1], length);
@@ -156,7 +157,7 @@ fn what_is_no_key() {
             );
         }
     }
-    // Nowhere to put a long one; a short one needs nothing.
+    // There is no place for a long key. A short key needs none.
     for room in [0, asking.room + 4] {
         asking.room = room;
         for source in [PACKET, SKB, MEMORY, DYNPTR, STRING] {

@@ -1,4 +1,4 @@
-//! The header that C programs include says what Rust says.
+//! The header that C programs include agrees with Rust.
 
 use std::path::Path;
 

@@ -17,14 +17,14 @@ use user::Compiled;
 
 const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lpm.bpf.o"));
 
-/// Questions that a packet takes.
+/// The maximum number of questions in a packet.
 const MOST: usize = 64;
 const HEAD: usize = 32;
 const QUESTION: usize = 40;
-/// What `sw_ask` knows.
+/// The number of an operation of `sw_ask`.
 const POKE: u32 = 4;
 
-/// A family as the oracle and the program have it: addresses left-aligned in 128 bits.
+/// A family for the oracle and the program, with addresses left-aligned in 128 bits.
 trait Kind: Family {
     const NUMBER: u32;
     fn net(prefix: Prefix) -> Self::Net;
@@ -44,7 +44,7 @@ impl Kind for V6 {
     }
 }
 
-/// What a program answers: the place or an error, the value there, the prefix's length or an error.
+/// A program's answer: the place or an error, the value there, the prefix's length or an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answer {
     found: i64,
@@ -100,7 +100,7 @@ fn poke(programs: &Programs, place: usize, value: u64) {
     run(programs, &data);
 }
 
-/// Values that say whether they are whole.
+/// Values that show whether a read was torn.
 fn whole(number: u32) -> u64 {
     u64::from(number) << 32 | u64::from(!number)
 }
@@ -202,14 +202,14 @@ fn as_the_oracle_in_the_kernel_and_in_user_space() {
     for map in &six {
         as_the_oracle::<V6>(map, &programs, 400, 0, &mut questions);
     }
-    // Windows that are not there, or of the other kind.
+    // Windows that do not exist, or are of the other kind.
     for (family, window) in [(4, 30), (4, six[0].window().number), (6, 30), (6, 0)] {
         let answer = ask(&programs, family, window, &[0])[0];
         assert_eq!((answer.found, answer.length), (-22, -22));
         question(&mut questions, family, window, 0, answer);
     }
     user.same_answers(&arena.image(), &questions);
-    // A window is gone with its table.
+    // The drop of a table closes its window.
     let window = four[0].window().number;
     drop(four);
     assert_eq!(ask(&programs, 4, window, &[0])[0].found, -22);
@@ -223,7 +223,8 @@ fn roots_of_24_bits() {
     }
     let arena = BpfArena::create(300 << 20).unwrap();
     let programs = Loader::open(&arena, SELFTEST).unwrap().load().unwrap();
-    // Prefixes of a few bits would be most of the time: each is in many words of the root.
+    // Prefixes of a few bits would take most of the time, because each is in many words of the
+    // root.
     let map = Ipv4Map::<u64>::builder(&arena, "four").root_bits(24);
     let map = map.bytes(132 << 20).build().unwrap();
     as_the_oracle::<V4>(&map, &programs, 200, 7, &mut Vec::new());
@@ -260,8 +261,8 @@ fn readers_beside_a_writer() {
             let prefixes: Vec<_> = (0..2000).map(|_| one(&mut rng)).collect();
             while Instant::now() < until {
                 let (prefix, wide) = *rng.choice(&prefixes).unwrap();
-                // Values that are new each time, so that their memory is used again. A table that
-                // is full of what waits for the kernel refuses, and loses nothing.
+                // Each value is new, so that memory is reused. A table that is full of blocks in
+                // their grace period refuses a change, and loses nothing.
                 let done = match rng.bool() {
                     true => map.insert(V4::net(prefix), whole(changes)).is_ok(),
                     false => map.remove(V4::net(prefix)).is_ok(),
@@ -286,7 +287,7 @@ fn readers_beside_a_writer() {
             let wide: Vec<u128> = (0..MOST).map(|_| bits::<V6>(&mut rng)).collect();
             let more = ask(&programs, 6, six.window().number, &wide);
             for answer in answers.iter().chain(&more) {
-                // There is always a prefix for everything, and a value is never half another one.
+                // Each address always has a prefix, and no value is torn.
                 assert!(answer.found > 0 && answer.length >= 0, "{answer:?}");
                 let number = (answer.value >> 32) as u32;
                 assert_eq!(answer.value, whole(number));
@@ -300,8 +301,8 @@ fn readers_beside_a_writer() {
     println!("{changes} changes of each table");
 }
 
-/// Tables whose memory is overwritten at random: a program gives some answer, C in user space gives
-/// the same one, and neither reads outside nor goes on for ever.
+/// Tables whose memory is overwritten at random: a program returns some answer, and C in user space
+/// returns the same. Neither reads outside or runs without end.
 #[test]
 fn damaged_tables() {
     if let Err(why) = sapwood_bpf::check() {
@@ -331,7 +332,7 @@ fn damaged_tables() {
     ] {
         spots.push((info.number, info.kind, info.at, used));
     }
-    // Rust must not own what is damaged.
+    // Rust must not own a damaged table.
     drop((four, six));
     for &(number, kind, at, used) in &spots {
         poke(&programs, 64 + 64 * number as usize, kind as u64);
@@ -339,7 +340,7 @@ fn damaged_tables() {
             let place = at + 4096 + 8 * rng.usize(0..(used - 4096) / 8);
             let word = match rng.u8(0..4) {
                 0 => rng.u64(..),
-                // Something that looks like references into the table.
+                // Bytes that look like references into the table.
                 1 => rng.u64(..) & 0x0000_1fff_8000_1fff | 1 << 31,
                 2 => u64::MAX,
                 _ => 0,
@@ -363,7 +364,7 @@ fn damaged_tables() {
                 .zip(ask(&programs, family, window, &addresses))
             {
                 sorts[usize::from(answer.found > 0) + usize::from(answer.length > 0)] += 1;
-                // Places behind the arena's end are not the same for both.
+                // Reads behind the arena's end differ between the two.
                 question(
                     questions,
                     family,
@@ -376,7 +377,7 @@ fn damaged_tables() {
     };
     go(&mut questions, &mut rng);
     user.same_answers(&arena.image(), &questions);
-    // The root's place and bits themselves.
+    // The root's place and the number of its bits.
     for word in [
         0,
         u64::MAX,

@@ -1,4 +1,4 @@
-//! The mirror of the kernel's routes, in network namespaces, against what `ip route` says.
+//! The mirror of the kernel's routes, in network namespaces, compared with `ip route`.
 #![cfg(feature = "kernel")]
 
 mod common;
@@ -13,10 +13,11 @@ use ipnet::IpNet;
 use sapwood_bpf::layout::MirrorHop;
 use sapwood_bpf::{BpfArena, FibMap, IpMap, RouteMirror};
 
-/// How long the mirror may take on a machine that is busy with other things.
+/// The time that the mirror may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The next hop of each prefix: interface and gateway, or nothing for what is the kernel's.
+/// The next hop of each prefix: interface and gateway, or `None` for a route that is left to the
+/// kernel.
 type Table = BTreeMap<IpNet, Option<(u32, Option<IpAddr>)>>;
 
 /// A router with two cables, its mirror, and the namespaces at the other ends.
@@ -63,7 +64,7 @@ fn hop(mirror: &RouteMirror, address: &str) -> Option<MirrorHop> {
     found.map(|(_, hop)| hop)
 }
 
-/// Waits for something to become true.
+/// Waits until a condition holds.
 #[track_caller]
 fn soon(what: &str, mirror: &RouteMirror, mut test: impl FnMut() -> bool) {
     let begin = Instant::now();
@@ -88,8 +89,8 @@ impl Setup {
         self.router.ip(&text.split_whitespace().collect::<Vec<_>>());
     }
 
-    /// What `ip route get` says of an address, as the mirror should have it: interface and gateway,
-    /// or nothing for what is the kernel's.
+    /// The answer of `ip route get` for an address, as the mirror should have it: interface and
+    /// gateway, or `None` for a route that is left to the kernel.
     fn kernel_says(&self, address: &str) -> Option<(u32, Option<IpAddr>)> {
         let output = self.router.run(&["ip", "-o", "route", "get", address]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -113,7 +114,7 @@ impl Setup {
         Some((index, behind("via").map(|text| text.parse().unwrap())))
     }
 
-    /// Whether the mirror says the same as the kernel.
+    /// Whether the mirror agrees with the kernel.
     fn agree(&self, address: &str) -> bool {
         let found = hop(&self.mirror, address).filter(|hop| hop.action != MirrorHop::KERNEL);
         let known = found.map(|hop| (hop.ifindex, gateway(&hop)));
@@ -147,8 +148,8 @@ impl Setup {
         self.mirror.map().verify().unwrap();
     }
 
-    /// What the kernel's tables say: the best route of each prefix, nothing where it is the
-    /// kernel's.
+    /// The best route of each prefix in the kernel's tables, or `None` where it is left to the
+    /// kernel.
     fn kernel_tables(&self) -> Table {
         let mut all = BTreeMap::new();
         for (family, table) in [
@@ -171,7 +172,7 @@ impl Setup {
                         .or(word.parse().map(IpAddr::into).ok()),
                 });
                 let net = net.unwrap_or_else(|| panic!("no prefix in {line}"));
-                // Others begin with what they are: "local", "unreachable".
+                // Other lines begin with their type: "local", "unreachable".
                 let plain = words[0] == "default" || words[0].contains(['.', ':']);
                 let ours = plain && !words.contains(&"nexthop") && !words[0].starts_with("fe80");
                 let behind = |word| {
@@ -188,7 +189,7 @@ impl Setup {
                 let hop = port.map(|port| (self.ports[port], via));
                 let rank = (table, behind("metric").map(str::to_owned));
                 let (before, best) = all.entry(net).or_insert_with(|| (rank.clone(), hop));
-                // Several IPv6 routes of one rank are as one with several next hops.
+                // Several IPv6 routes of one rank count as one route with several next hops.
                 if *before == rank && *best != hop && family == "-6" {
                     *best = None;
                 }
@@ -197,13 +198,13 @@ impl Setup {
         all.into_iter().map(|(net, (_, hop))| (net, hop)).collect()
     }
 
-    /// Whether the tables are the same, but for the mirror's neighbours.
+    /// Whether the tables are equal, except for the mirror's neighbours.
     fn same_tables(&self) -> bool {
         let (kernel, known) = self.both_tables();
         known == kernel
     }
 
-    /// What is not the same, for people.
+    /// The differences, for people.
     fn difference(&self) -> String {
         let (kernel, known) = self.both_tables();
         let nets: BTreeSet<&IpNet> = kernel.keys().chain(known.keys()).collect();
@@ -243,7 +244,7 @@ fn routes_come_and_go() {
     let Some(setup) = setup(1 << 20) else { return };
     setup.all_agree("at first");
     assert!(setup.same_tables());
-    // What is done, and one by one what the kernel says afterwards.
+    // After each change, the mirror is compared with the kernel.
     for change in [
         "route add default via 10.1.0.2",
         "route add 10.9.0.0/16 via 10.2.0.2",
@@ -284,12 +285,12 @@ fn routes_come_and_go() {
     let right = hop(&setup.mirror, "10.2.0.88").unwrap();
     assert_eq!((right.mtu, right.action), (1400, MirrorHop::RESOLVE));
     assert_eq!(right.smac, setup.router.mac("r1"));
-    // Several next hops are the kernel's.
+    // Routes with several next hops are left to the kernel.
     setup.ip("route add 10.9.0.0/16 nexthop via 10.1.0.2 nexthop via 10.2.0.2");
     soon("two next hops", &setup.mirror, || {
         hop(&setup.mirror, "10.9.3.3").is_some_and(|hop| hop.action == MirrorHop::KERNEL)
     });
-    // A second one that is told of alone, and taken away alone.
+    // A second next hop, which the kernel announces and withdraws separately.
     let is = |action: u8| {
         soon("several next hops", &setup.mirror, || {
             hop(&setup.mirror, "fd0a::1").is_some_and(|hop| hop.action == action)
@@ -341,14 +342,14 @@ fn neighbours_come_and_go() {
         is(also, MirrorHop::RESOLVE, unknown);
         is(address, MirrorHop::RESOLVE, unknown);
     }
-    // A neighbour that the kernel finds by itself.
+    // A neighbour that the kernel resolves by itself.
     let mac = setup._ends[1].mac("e0");
     for address in ["10.2.0.2", "fd02::2"] {
         let output = setup.router.run(&["ping", "-c1", "-W2", address]);
         assert!(output.status.success());
         is(address, MirrorHop::FORWARD, mac);
     }
-    // Those of a network are no neighbours for a longer prefix by another way.
+    // Neighbours of a network are none for a longer prefix with another path.
     setup.ip("route add 10.2.0.0/30 via 10.1.0.9");
     soon("by another way", &setup.mirror, || {
         hop(&setup.mirror, "10.2.0.2").is_some_and(|hop| hop.ifindex == setup.ports[0])
@@ -360,7 +361,7 @@ fn neighbours_come_and_go() {
 
 #[test]
 fn lost_notifications_are_made_up_for() {
-    // As little as the kernel grants: a burst does not fit.
+    // The kernel grants the smallest buffer, so a burst does not fit.
     let Some(setup) = setup(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("batch");
@@ -403,8 +404,7 @@ fn lost_notifications_are_made_up_for() {
     println!("{stats:?}");
 }
 
-/// Whatever is done to the kernel's routes, in whatever order, the mirror says what they are in the
-/// end.
+/// After any changes of the kernel's routes in any order, the mirror has the kernel's routes.
 #[test]
 fn random_changes() {
     let Some(setup) = setup(1 << 20) else { return };
@@ -451,7 +451,7 @@ fn random_changes() {
             writeln!(batch, "addr replace fd02::1/64 dev r1 nodad").unwrap();
         }
         std::fs::write(&file, batch).unwrap();
-        // Some of it makes no sense to the kernel either, and is left out.
+        // The kernel refuses some of the changes, which are skipped.
         setup
             .router
             .run(&["ip", "-force", "-batch", file.to_str().unwrap()]);

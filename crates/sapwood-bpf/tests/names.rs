@@ -1,5 +1,5 @@
-//! Maps over byte strings that this process writes: looked up by programs, and read as from
-//! outside.
+//! Maps over byte strings that this process writes, with lookups by programs and by checked
+//! readers.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -31,7 +31,7 @@ tests_of_maps! {
     text_stores: TextStores { as_the_oracle }
 }
 
-/// Some longer than programs know, and all lengths around what a key's own bytes and words hold.
+/// Keys of all lengths around the edges of a key's layout, and some that are too long for programs.
 fn any_key(rng: &mut fastrand::Rng) -> Vec<u8> {
     match rng.u8(0..16) {
         0 => key(rng, KEY_MAX + 8, KEY_MAX - 40..KEY_MAX + 8),
@@ -55,7 +55,7 @@ fn as_the_oracle<K: Kind>() {
     let mut rng = fastrand::Rng::with_seed(1);
     for round in 0..6000u64 {
         let name = any_key(&mut rng);
-        // It grows, and shrinks to nothing at the end.
+        // The map grows, and shrinks to nothing at the end.
         if rng.u64(0..6000) < round {
             let old = oracle.keys().nth(rng.usize(0..oracle.len().max(1)));
             let old = old.cloned().unwrap_or_default();
@@ -68,7 +68,8 @@ fn as_the_oracle<K: Kind>() {
         for name in [&name, &other] {
             let want = oracle.get(name).copied();
             assert_eq!(reader.get(name).unwrap().map(u64::from), want);
-            // Programs know no longer ones, and an index without entries is none to them.
+            // Programs cannot look longer keys up, and an index without entries does not exist for
+            // them.
             for &what in K::WHATS {
                 if name.len() > KEY_MAX || (what == 1 && oracle.is_empty()) {
                     continue;
@@ -133,7 +134,7 @@ fn refusals<K: Kind>() {
     let map = K::builder(&arena, "names").build().unwrap();
     let reader = arena.reader::<u64>("names").unwrap();
     map.put(b"one", 1);
-    // Without knowing what values are.
+    // A reader that does not know the type of the values.
     let bytes = arena.reader::<Bytes>("names").unwrap();
     assert_eq!(bytes.value_bytes().unwrap(), Some(8));
     let (name, value) = bytes.unordered().next().unwrap().unwrap();
@@ -159,7 +160,7 @@ fn refusals<K: Kind>() {
     );
 }
 
-/// A map that has shrunk gives its pages back to the kernel, and programs find what is left.
+/// A map that has shrunk returns its pages to the kernel, and programs find the remaining entries.
 #[test]
 fn pages_that_nobody_needs_go_back() {
     if skipped() {
@@ -173,7 +174,7 @@ fn pages_that_nobody_needs_go_back() {
     let programs = load(&arena, LOOKUP);
     let window = names.window().clone();
     let key = |i: u64| format!("{:016x}.example", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    // Of what the map has taken so far.
+    // The pages of zeros among those that the map has taken so far.
     let zeros = || {
         let image = arena.image();
         let end = window.at + names.memory().arena.frontier;
@@ -202,7 +203,7 @@ fn pages_that_nobody_needs_go_back() {
         settle();
         let memory = names.memory().arena;
         let after = zeros();
-        // Nearly all is free, and most of that is whole pages.
+        // Nearly all memory is free, and most of it is in whole pages.
         assert!(memory.released * 5 > memory.frontier * 2, "{memory:?}");
         assert!(
             after * 4096 >= memory.released,
@@ -258,7 +259,7 @@ fn order_is_refused() {
         said.insert(word(&data, 8) as i64);
         said
     };
-    // Empty or not.
+    // The map is empty or not.
     for round in 0..2u64 {
         assert_eq!(ordered(points.window().number), BTreeSet::from([NO_ORDER]));
         assert_eq!(ordered(kernel.window().number), BTreeSet::from([NO_ORDER]));
@@ -352,7 +353,7 @@ fn changes_while_programs_look_up() {
     assert_eq!(map.len() as u64, stays);
 }
 
-/// A program copies byte strings of all lengths, part by part; of other maps their values.
+/// A program copies byte strings of all lengths, part by part, and values of other maps.
 #[test]
 fn values_are_copied() {
     if skipped() {
@@ -368,7 +369,7 @@ fn values_are_copied() {
         .build()
         .unwrap();
     let programs = load(&arena, LOOKUP);
-    // The value that parts of 256 bytes make.
+    // The value, joined from parts of 256 bytes.
     let copied = |window: u32, key: &[u8], len: usize| -> Result<Vec<u8>, i64> {
         let mut value = Vec::new();
         loop {
@@ -410,7 +411,7 @@ fn values_are_copied() {
         .unwrap();
     let value = copied(wide.window().number, b"key", 320).unwrap();
     assert!(value.chunks_exact(8).map(|part| word(part, 0)).eq(0..40));
-    // The lookups of other tests tell byte strings from others.
+    // The lookups of other tests distinguish byte strings from other values.
     texts.insert("n", &text(5)).unwrap();
     assert_eq!(lookup(&programs, 2, window, b"n"), Ok(5));
     texts.insert("n", &text(5)[1..]).unwrap();

@@ -1,4 +1,5 @@
-//! The namespaces that other tests use: real packets go through, and nothing is left.
+//! The network namespaces of other tests: real packets pass through them, and nothing remains
+//! afterwards.
 #![cfg(feature = "kernel")]
 
 mod common;

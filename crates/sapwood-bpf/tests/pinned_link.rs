@@ -1,5 +1,4 @@
-//! A program's place on an interface, pinned: it outlives the process that put it there, and
-//! another one finds it.
+//! A pinned link of a program to an interface outlives its process, and another process opens it.
 #![cfg(feature = "kernel")]
 
 mod common;
@@ -16,7 +15,7 @@ use libbpf_rs::Link;
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
 use sapwood_bpf::{BpfArena, NameRule, Pinned, XdpMode, XdpNames, interface_index};
 
-/// What the process that dies does: its network namespace is the one behind the cable.
+/// The part of the process that dies. It runs in the network namespace behind the cable.
 #[test]
 #[ignore = "a part of other tests, in a process of its own"]
 fn child_process() {
@@ -44,7 +43,7 @@ struct Cable {
 }
 
 impl Cable {
-    /// Whether a query for this name arrives. Packets keep their order, so one behind it tells.
+    /// Whether a query for this name arrives. Packets keep their order, so a later packet shows it.
     #[track_caller]
     fn arrives(&self, name: &str) -> bool {
         let query = |name: &str| message(7, 0x0100, &wire(name));
@@ -60,7 +59,7 @@ impl Cable {
     }
 }
 
-/// The program of a link, and the interface that it is on.
+/// The program and the interface of a link.
 fn place(link: &Link) -> (u32, u32) {
     let info = link.info().unwrap();
     match info.info {
@@ -97,7 +96,7 @@ fn a_pinned_place_outlives_its_process() {
     child.kill();
     assert!(!cable.arrives("ads.example"), "it outlives its process");
     assert!(cable.arrives("example"));
-    // This process finds it: the place, the program, the list.
+    // This process opens the link, the program and the list.
     let pinned = Pinned::open(&folder).unwrap();
     assert_eq!(
         pinned.names().unwrap(),
@@ -115,13 +114,13 @@ fn a_pinned_place_outlives_its_process() {
     let arena = pinned.arena().unwrap();
     let reader = arena.reader::<u64>("blocked").unwrap();
     assert_eq!(reader.iter().count(), 1);
-    // A place that somebody holds is not given up with its pin.
+    // The removal of its pin does not detach a link that another process holds.
     pinned.remove().unwrap();
     assert!(!folder.exists());
     assert!(!cable.arrives("ads.example"));
     drop(link);
     assert!(cable.arrives("ads.example"));
-    // But by taking everything down.
+    // `take_down` detaches it.
     let mut child = behind.inside(|| Beside::start("pins", &folder));
     child.wait_for("ready");
     assert!(!cable.arrives("ads.example"));

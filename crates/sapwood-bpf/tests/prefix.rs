@@ -13,7 +13,7 @@ use kernel::{
 };
 use sapwood_bpf::{BpfArena, Programs, WindowMap};
 
-/// Value and length of the longest stored prefix, or the error.
+/// The value and the length of the longest stored prefix, or the error.
 fn ask((programs, room): &Asking, window: u32, key: &[u8]) -> Result<(u64, usize), i64> {
     let mut data = question_of([window, 0], 24, &room.image(key));
     programs.answer("sw_ask_prefix", &mut data);
@@ -33,8 +33,8 @@ fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
 }
 
 fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
-    // Short keys of few letters are prefixes of each other; long ones are made of pieces, so that
-    // they are too.
+    // Short keys of few letters are prefixes of each other. Long keys are made of pieces for the
+    // same reason.
     if round % 3 != 0 {
         return (0..rng.usize(0..7)).map(|_| rng.u8(b'a'..b'c')).collect();
     }
@@ -65,7 +65,8 @@ fn as_the_oracle<K: Kind>() {
         // The map is small, then large, then small again.
         let mut key = random_key(&mut rng, round);
         if round % 7 == 0 {
-            // Around the longest short one; or longer than programs know, and so only neighbours.
+            // Lengths around the longest short key, or too long for programs, so that the keys are
+            // only neighbours of others.
             let length = match round % 5 {
                 0 => rng.usize(KEY_MAX..KEY_MAX + 8),
                 _ => rng.usize(250..264),
@@ -106,8 +107,8 @@ fn as_the_oracle<K: Kind>() {
 fn a_prefix_that_stays_is_found_beside_a_writer<K: Kind>() {
     let (names, programs) = set_up::<K>();
     let window = names.window().number;
-    // What stays: "k/" and the key of every other reader's question; what comes and goes: all
-    // between and beside them.
+    // The key "k/" and every other key that readers ask for stay. Keys between and beside them come
+    // and go.
     names.put(b"k/", 2);
     names.put(b"k/l/m/n/", 8);
     let seconds = std::env::var("SAPWOOD_SOAK").map_or(1.0, |text| text.parse().unwrap());
@@ -135,7 +136,7 @@ fn a_prefix_that_stays_is_found_beside_a_writer<K: Kind>() {
                         .choice(["x", "y", "zzzzzzzzzzzzzzzzzzzzzzzzzzzz"])
                         .unwrap();
                 }
-                // The value is the key's length: it proves that value and key belong together.
+                // The value is the key's length, which shows that value and key belong together.
                 if rng.bool() {
                     names.put(key.as_bytes(), key.len() as u64);
                 } else {

@@ -1,6 +1,6 @@
-//! A writer in user space and programs on all processors, for two seconds or `SAPWOOD_SOAK` of
-//! them: each value proves that it belongs to its key. And what programs do with maps that are
-//! damaged.
+//! A writer in user space and programs on all processors, for two seconds or `SAPWOOD_SOAK`
+//! seconds. Each value shows that it belongs to its key. Another test runs programs on damaged
+//! maps.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -22,7 +22,7 @@ fn walk(programs: &Programs, what: u32, window: u32, cursor: u64, key: &[u8]) ->
 }
 
 const KEYS: u64 = 3000;
-/// Keys below this are always there.
+/// The keys of smaller numbers are always there.
 const STAYING: u64 = 1000;
 
 fn key(i: u64) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn key(i: u64) -> Vec<u8> {
     format!("{:x}/{i}{tail}", (i * i) % 97).into_bytes()
 }
 
-/// A value of a key: its version, and what proves the key.
+/// A value of a key: its version, and a hash of the key.
 fn value(i: u64, version: u64) -> u64 {
     version << 32 | i << 1 | 1
 }
@@ -84,11 +84,11 @@ fn every_value_belongs_to_its_key() {
                     let looks = load(arena, LOOKUP);
                     let walker = load(arena, WALK);
                     let mut rng = fastrand::Rng::with_seed(n as u64);
-                    // By the trie, and by the index: a new value is in the index a moment before it
-                    // is in the trie.
+                    // The newest versions by the trie and by the index. A new value is in the index
+                    // a moment before it is in the trie.
                     let mut newest = [vec![0u64; KEYS as usize], vec![0u64; KEYS as usize]];
                     let began = Instant::now();
-                    // An error, not a panic: the others would not end.
+                    // This returns an error, because the other threads would not end after a panic.
                     while began.elapsed() < long && !stop.load(Ordering::Relaxed) {
                         for _ in 0..200 {
                             let (what, i) = (rng.u32(..3), rng.u64(..KEYS));
@@ -102,7 +102,7 @@ fn every_value_belongs_to_its_key() {
                             if there & 0xffff_ffff != i << 1 | 1 {
                                 return said();
                             }
-                            // A lookup that asks both knows no more than either.
+                            // A lookup that uses both may return the older value.
                             if let Some(newest) = newest.get_mut(what as usize) {
                                 let old = &mut newest[i as usize];
                                 if there >> 32 < *old {
@@ -112,7 +112,7 @@ fn every_value_belongs_to_its_key() {
                             }
                         }
                         lookups.fetch_add(200, Ordering::Relaxed);
-                        // All that stays is met, in order.
+                        // The walk meets all keys that stay, in order.
                         let count = walk(&walker, 9, window, cursor, b"");
                         if count <= 0 || (count as u64 >> 32) < STAYING {
                             return Err(format!("a walk: {count:#x}"));
@@ -179,8 +179,8 @@ fn damaged_maps() {
     };
     let began = Instant::now();
     for round in 0..60 {
-        // Many words at once, so that lookups meet them: changed a little, taken from elsewhere, or
-        // anything.
+        // Many words at once, so that lookups meet them. Each is changed a little, copied from
+        // elsewhere, or random.
         let mut spots = Vec::new();
         for _ in 0..60 {
             let at = rng.usize(NODES..last - 64);
@@ -208,7 +208,7 @@ fn damaged_maps() {
             break;
         }
     }
-    // Nothing but random bytes.
+    // The window has only random bytes.
     let noise = damage.noise(&mut rng);
     damage.words(NODES, &noise[NODES..]);
     for _ in 0..10 {

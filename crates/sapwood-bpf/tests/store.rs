@@ -64,7 +64,8 @@ impl Asking {
         }
     }
 
-    /// What lookups and a walk of one run find: how many keys, and their one value.
+    /// The results of the lookups and of the walk in one run: the number of keys, and their common
+    /// value.
     fn ask(&self) -> [(i64, u64); 2] {
         let mut data = vec![0; 64];
         data[0..4].copy_from_slice(&self.window.to_ne_bytes());
@@ -149,7 +150,7 @@ fn programs_see_whole_commits_and_one_version_a_run() {
         commits > 20 && runs.iter().all(|runs| *runs > 20),
         "{commits} {runs:?}"
     );
-    // What is retired is freed when programs have ended.
+    // Retired blocks are freed when programs have ended.
     let snapshot = store.snapshot();
     commit(&store, commits + 1);
     assert_eq!(snapshot.get([0, 0, 0, 0]), Some(&commits));
@@ -217,7 +218,7 @@ fn as_the_oracle_and_checked() {
             assert!(read.into_iter().eq(oracle.clone()));
         }
     }
-    // A store and a shared map are told apart by nobody: what one left, the other takes over.
+    // A store and a shared map have the same format, so each can take over the other.
     drop(store);
     let map = UserMap::<u64>::builder(&arena, "store")
         .bytes(8 << 20)

@@ -21,7 +21,7 @@ use user::Compiled;
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
-/// Numbers that no other version of a library makes differently.
+/// Random numbers that do not depend on the version of a library.
 struct Numbers(u64);
 
 impl Numbers {
@@ -51,7 +51,7 @@ fn hex(key: &[u8]) -> String {
     })
 }
 
-/// Count and sum of a walk.
+/// The count and the sum of a walk.
 fn walked<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a u64)>) -> String {
     let (count, sum) = entries.fold((0, 0u64), |(count, sum), (_, value)| {
         (count + 1, sum.wrapping_mul(31).wrapping_add(*value))
@@ -126,7 +126,7 @@ fn what_rust_wrote_is_read_by_c<K: Kind>() {
         let keys = some.into_iter().chain(others);
         let asked = questions(&oracle, names.window().number, keys, 50);
         c.same_answers(&arena.image(), asked.as_bytes());
-        // The driver sees what is wrong: one answer is another.
+        // The driver detects a wrong answer.
         let changed = asked.replacen("\nlast . ", "\nlast . 9", 1);
         let caught =
             std::panic::catch_unwind(|| c.same_answers(&arena.image(), changed.as_bytes()));
@@ -282,7 +282,7 @@ fn small() -> String {
     let window = names.window();
     for (i, word) in arena.image().chunks_exact(8).enumerate() {
         let (at, word) = (8 * i, u64::from_ne_bytes(word.try_into().unwrap()));
-        // Who the arena's owner is differs, and no reader asks.
+        // The owner's words differ between runs, and readers do not use them.
         let page = at < 32 || (64..4096).contains(&at);
         if word != 0 && (page || at >= window.at) {
             writeln!(text, "word {at} {word:#x}").unwrap();
@@ -319,7 +319,7 @@ fn the_kept_vectors_are_those_of_today() {
         "bpf/vectors/qp.txt has drifted: the layout of maps was changed, or what makes the vectors. \
          Write it anew: SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --features kernel --test vectors"
     );
-    // What is kept is right, and C reads it.
+    // The kept vectors are right, and C reads them.
     let mut image = vec![0u8; 4096 + (64 << 10)];
     for line in kept.lines() {
         if let Some(word) = line.strip_prefix("word ") {

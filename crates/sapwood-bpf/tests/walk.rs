@@ -27,7 +27,7 @@ enum What {
     Whole,
 }
 
-/// A map, and what asks programs about it.
+/// A map, and the state for questions about it.
 fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
     let arena = BpfArena::create(64 << 20).unwrap();
     let names = K::builder(&arena, "names").bytes(32 << 20);
@@ -42,7 +42,7 @@ struct Asking {
     window: u32,
     cursor: u64,
     _scratch: Words,
-    /// For a question's key, and for that of an answer.
+    /// The places for the key of a question and of an answer.
     rooms: [Room; 2],
 }
 
@@ -52,14 +52,15 @@ impl Asking {
         Asking {
             programs: load(arena, WALK),
             window,
-            // The second one: places are not confused with the window's.
+            // The second cursor, so that its place differs from the window's.
             cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
             _scratch: scratch,
             rooms: ["asked", "answered"].map(|name| Room::new(arena, name)),
         }
     }
 
-    /// What the program says: a code, a value, and a key (`None`: one that programs cannot have).
+    /// The program's answer: a code, a value, and a key (`None` for a key that is too long for
+    /// programs).
     fn ask(&self, what: What, key: &[u8]) -> (i64, u64, Option<Vec<u8>>) {
         let [asked, answered] = &self.rooms;
         let mut out = question_of([what as u32, self.window], 40, &asked.image(key));
@@ -67,7 +68,7 @@ impl Asking {
         out[32..40].copy_from_slice(&answered.at().to_ne_bytes());
         self.programs.answer("sw_ask", &mut out);
         let (code, value, room) = (word(&out, 16) as i64, word(&out, 24), word(&out, 32));
-        // 0: it is too long.
+        // 0 means that the key is too long.
         let key = (room != 0).then(|| match code > 0 {
             true => answered.key(&out[40..]),
             false => Vec::new(),
@@ -75,14 +76,14 @@ impl Asking {
         (code, value, key)
     }
 
-    /// As `ask`, where the answer is an entry or none.
+    /// As `ask`, for an answer that is an entry or nothing.
     fn entry(&self, what: What, key: &[u8]) -> Option<(Option<Vec<u8>>, u64)> {
         let (code, value, key) = self.ask(what, key);
         assert!(code >= 0, "{code}");
         (code > 0).then_some((key, value))
     }
 
-    /// All that is left of a walk.
+    /// The remaining entries of a walk.
     fn rest(&self) -> Vec<(Option<Vec<u8>>, u64)> {
         std::iter::from_fn(|| self.entry(What::Step, b"")).collect()
     }
@@ -110,7 +111,7 @@ fn as_the_oracle<K: Kind>() {
         assert_eq!(asking.rest(), []);
     }
     for round in 1..2500u64 {
-        // Keys that programs cannot have are walked over all the same.
+        // A walk also passes keys that are too long for programs.
         let name = match round % 32 {
             0 => key(&mut rng, KEY_MAX + 8, KEY_MAX - 8..KEY_MAX + 8),
             _ => key(&mut rng, 300, 290..300),
@@ -189,7 +190,7 @@ fn what_cannot_be_walked() {
         return;
     }
     let (names, mut asking) = set_up::<Trie>();
-    // No such window; a cursor without memory; one that nothing was begun with.
+    // A window that does not exist, a cursor without memory, and a cursor that is not in use.
     asking.window = 9;
     for what in [
         What::First,
@@ -206,7 +207,7 @@ fn what_cannot_be_walked() {
     asking.cursor = (60 << 20) as u64;
     assert_eq!(asking.ask(What::Begin, b"").0, -22);
     asking.cursor = cursor;
-    // The deepest that keys of 254 bytes make is walked; deeper is not, and says so.
+    // A walk passes the deepest trie of keys of 254 bytes. A deeper trie gives an error.
     let name = |len: usize| [vec![7; len], vec![8]].concat();
     let mut oracle = Oracle::new();
     for len in 0..254usize {

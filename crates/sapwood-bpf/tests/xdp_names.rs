@@ -1,5 +1,5 @@
-//! The program `xdp-names` between two network namespaces: real queries, answered or not, while its
-//! list changes.
+//! The program `xdp-names` between two network namespaces. Real queries are answered or dropped
+//! while its list changes.
 #![cfg(feature = "kernel")]
 
 mod common;
@@ -20,10 +20,10 @@ const CLIENT: &str = "10.53.0.1";
 const SERVER: &str = "10.53.0.2";
 const CLIENT6: &str = "fd53::1";
 const SERVER6: &str = "fd53::2";
-/// What the server answers.
+/// The address in the server's answers.
 const ADDRESS: [u8; 4] = [192, 0, 2, 53];
 
-/// A server that answers every query that it can read, and keeps everything else as it came.
+/// A server that answers every query that it can read, and keeps all other packets unchanged.
 struct Server {
     odd: Arc<Mutex<Vec<Vec<u8>>>>,
     stop: Arc<AtomicBool>,
@@ -117,9 +117,9 @@ impl Client {
         self.sent += 1;
     }
 
-    /// Sends a query for each name, then waits until each that must be answered is. None of the
-    /// others may be: as packets keep their order, those that were answered before the last one
-    /// tell; the last one must be answered.
+    /// Sends a query for each name, then waits for the expected answers. No other query may be
+    /// answered. Packets keep their order, so this is known once the last query is answered; the
+    /// last one must be expected.
     #[track_caller]
     fn ask(&mut self, names: &[(&str, bool)]) {
         assert!(names.last().unwrap().1, "the last one is answered");
@@ -204,7 +204,7 @@ impl Lab {
             .unwrap()
     }
 
-    /// All packets, and what became of them, at a moment when none is on its way.
+    /// The number of packets and their verdicts, at a moment when no packet is in transit.
     fn quiet(&self) -> (u64, NamesCounts) {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
@@ -245,7 +245,7 @@ fn blocked(names: &[&str]) -> Vec<(String, NameRule)> {
 fn expect(counts: &NamesCounts, wanted: &[(NamesVerdict, u64)]) {
     for verdict in NamesVerdict::ALL {
         let known = wanted.iter().find(|(one, _)| *one == verdict);
-        // Neighbours are sought, and groups joined.
+        // The kernel resolves neighbours and joins groups meanwhile.
         if verdict != Other {
             let wanted = known.map_or(0, |(_, count)| *count);
             assert_eq!(counts.get(verdict), wanted, "{verdict:?} of {counts:?}");
@@ -259,7 +259,7 @@ fn dig_gets_no_answer_for_what_is_blocked() {
         return;
     };
     let (sent, before) = lab.quiet();
-    // As many at once as wait for nothing.
+    // Several clients ask at the same time.
     std::thread::scope(|scope| {
         let cases = [
             ("ads.test", false),
@@ -281,7 +281,7 @@ fn dig_gets_no_answer_for_what_is_blocked() {
     assert!(lab.filter.rules().allow("good.www.test").unwrap());
     assert!(!lab.dig("www.test", &[]));
     assert!(lab.dig("very.good.www.test", &[]));
-    // Over TCP nobody listens, and the packets are counted.
+    // No server listens on TCP, and the packets are counted.
     assert!(!lab.dig("ads.test", &["+tcp"]));
     let (all, after) = lab.quiet();
     let counts = after.since(&before);
@@ -316,7 +316,7 @@ fn a_stream_of_queries_while_the_list_changes() {
     let (mut dropped, mut passed, mut changed) = (0, 0, 0);
     let churned = std::thread::scope(|scope| {
         let churn = scope.spawn(|| {
-            // Names around those that are asked for come and go.
+            // Names around the queried ones come and go.
             let mut rng = fastrand::Rng::with_seed(4);
             let mut churned = 0u64;
             while !stop.load(Ordering::Relaxed) {
@@ -340,7 +340,8 @@ fn a_stream_of_queries_while_the_list_changes() {
                 break;
             }
             let client = if round % 2 == 0 { &mut v4 } else { &mut v6 };
-            // One name is freed or blocked before each batch, and must be so in it.
+            // One name is freed or blocked before each batch, and the change must hold in that
+            // batch.
             let turn = name(rng.usize(0..many));
             let free = round % 4 < 2;
             if free {
@@ -397,7 +398,7 @@ fn a_stream_of_queries_while_the_list_changes() {
     lab.filter.rules().map().verify().unwrap();
 }
 
-/// What is no query for a whole name arrives as it was sent, and is counted.
+/// Packets other than queries for a whole name arrive unchanged, and are counted.
 fn odd_packets(mode: Option<XdpMode>) {
     let Some(lab) = Lab::new(blocked(&["ads.test"]), mode) else {
         return;
@@ -447,7 +448,7 @@ fn odd_packets(mode: Option<XdpMode>) {
             client.ask(&[("ads.test", false), ("www.test", true)]);
         }
     }
-    // One that arrives in three pieces.
+    // A packet that arrives in three fragments.
     let mut large = message(1, 0x8180, &wire("ads.test"));
     large.resize(4000, 7);
     client.send(&large);
@@ -516,7 +517,7 @@ fn on_and_off() {
         matches!(&error, Error::Io { error, .. } if error.kind() == std::io::ErrorKind::ResourceBusy),
         "{error}"
     );
-    // There is no such interface in this namespace.
+    // This namespace has no such interface.
     assert!(second.attach(0x7fff_0000, None).is_err());
     assert!(sapwood_bpf::interface_index("none-such-0").is_err());
     assert_eq!(
@@ -527,7 +528,7 @@ fn on_and_off() {
     assert!(lab.filter.detach(index));
     assert!(!lab.filter.detach(index));
     client.ask(&off);
-    // Dropped, it is off its interfaces.
+    // The drop detaches the program from its interfaces.
     lab.behind
         .inside(|| second.attach(index, None).map(drop))
         .unwrap();

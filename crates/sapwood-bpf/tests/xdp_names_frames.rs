@@ -1,4 +1,4 @@
-//! The program `xdp-names`, frame by frame, against a parser in Rust.
+//! The program `xdp-names`, frame by frame, compared with a parser in Rust.
 #![cfg(feature = "kernel")]
 
 mod common;
@@ -31,14 +31,14 @@ impl Filter {
         })
     }
 
-    /// What becomes of a frame; it must be counted once, dropped or not as it is counted, and stay
-    /// as it was.
+    /// The verdict on a frame. The frame must be counted once, dropped or passed as its verdict
+    /// says, and unchanged.
     #[track_caller]
     fn run(&self, frame: &[u8]) -> NamesVerdict {
         let mut padded;
         let mut frame = frame;
         if frame.len() < 14 {
-            // The kernel takes no less.
+            // The kernel accepts no shorter frame.
             padded = frame.to_vec();
             padded.resize(14, 0);
             frame = &padded;
@@ -63,7 +63,7 @@ impl Filter {
         verdict
     }
 
-    /// A frame of which it is known what should become of it.
+    /// Checks the verdict on a frame.
     #[track_caller]
     fn expect(&self, frame: &[u8], wanted: NamesVerdict) {
         assert_eq!(oracle(frame, &self.rules), wanted, "by the oracle");
@@ -113,7 +113,7 @@ fn names_and_their_parents() {
         filter.expect(&frame4(&query(name)), wanted);
         filter.expect(&frame6(&query(name)), wanted);
     }
-    // The root blocks all, but for what has a rule of its own.
+    // The root's rule blocks all names that have no rule of their own.
     filter.names.rules().block(".").unwrap();
     let rule = filter.names.rules().rule_for("org").unwrap();
     assert_eq!(rule, Some((".".into(), NameRule::Block)));
@@ -135,7 +135,7 @@ fn every_branch_of_the_parser() {
     let datagram = udp(53, &blocked);
     let in4 = |packet: &[u8]| ethernet(0x0800, packet);
     let in6 = |packet: &[u8]| ethernet(0x86dd, packet);
-    // What carries the query.
+    // Headers before the query.
     for tag in [0x8100, 0x88a8] {
         filter.expect(&tagged(tag, 0x0800, &ipv4(17, 0, &datagram)), Dropped);
         filter.expect(&tagged(tag, 0x86dd, &ipv6(17, &[], &datagram)), Dropped);
@@ -168,7 +168,7 @@ fn every_branch_of_the_parser() {
     filter.expect(&in4(&ipv4(1, 0, &datagram)), Other);
     filter.expect(&in6(&ipv6(58, &[], &datagram)), Other);
     filter.expect(&in4(&ipv4(17, 0, &udp(5353, &blocked))), Other);
-    // Lengths that cannot be.
+    // Lengths that contradict each other.
     let change = |frame: &[u8], at: usize, byte: u8| {
         let mut frame = frame.to_vec();
         frame[at] = byte;
@@ -192,7 +192,7 @@ fn every_branch_of_the_parser() {
     let mut long = ipv6(17, &[(0, 8)], &datagram);
     long[41] = 200;
     filter.expect(&in6(&long), Malformed);
-    // Cut off anywhere, and followed by anything.
+    // Frames that are truncated anywhere, or followed by other bytes.
     for good in [
         &good4,
         &good6,
@@ -271,7 +271,7 @@ fn long_names() {
     let Some(filter) = Filter::new(&rules) else {
         return;
     };
-    // 255 bytes, the most that there may be.
+    // 255 bytes, the maximum length of a name.
     assert_eq!(wire(&long(61)).len(), 255);
     filter.expect(&frame4(&query(&long(61))), Dropped);
     filter.expect(&frame4(&query(&long(60))), Passed);
@@ -304,7 +304,7 @@ fn where_the_arena_is_full_long_keys_are_cut_off() {
         return;
     }
     let arena = BpfArena::create(16 << 20).unwrap();
-    // It takes all that there is.
+    // The map takes all the room in the arena.
     let map = UserMap::builder(&arena, "a list without room")
         .build()
         .unwrap();
@@ -367,7 +367,7 @@ fn random_frames() {
             _ => ethernet(kind, &packet),
         };
         for _ in 0..rng.usize(0..6).saturating_sub(2) {
-            // More often in the headers than behind them.
+            // Most changes are in the headers.
             let most = if rng.bool() { 80 } else { 4000 };
             let at = rng.usize(12..frame.len().min(most));
             frame[at] = match rng.u8(0..3) {

@@ -1,5 +1,4 @@
-//! The program `xdp-route` on real packets between network namespaces, and on frames that say what
-//! they should not.
+//! The program `xdp-route` on real packets between network namespaces, and on malformed frames.
 #![cfg(feature = "kernel")]
 
 mod common;
@@ -60,8 +59,7 @@ impl Network {
             let out = router.run(&["sysctl", "-qw", &format!("{key}=1")]);
             assert!(out.status.success(), "{out:?}");
         }
-        // What a veth leaves to hardware that there is not, packets that are redirected do not
-        // have.
+        // Redirected packets lack what a veth leaves to its hardware, such as checksums.
         for (namespace, interface) in [(&client, "c0"), (&first, "s1"), (&second, "s2")] {
             let out = namespace.run(&["ethtool", "-K", interface, "tx", "off"]);
             assert!(out.status.success(), "{out:?}");
@@ -76,7 +74,7 @@ impl Network {
         Some(network)
     }
 
-    /// Has the router send packets for the servers' common addresses by this net.
+    /// Makes the router forward packets for the servers' common addresses by this net.
     fn route_by(&self, net: u8) {
         let (v4, v6) = (format!("10.81.{net}.2"), format!("fd81:{net}::2"));
         self.router
@@ -85,7 +83,8 @@ impl Network {
             .ip(&["route", "replace", "fd81:9::/64", "via", &v6]);
     }
 
-    /// Puts the program on all of the router's interfaces, and what veths need on the other ends.
+    /// Attaches the program to all of the router's interfaces, and the passing program to the other
+    /// ends.
     fn attach(&self, program: &mut XdpRoute) {
         let mut attach = |namespace: &Netns, interface: &str, is_router: bool| {
             let index = namespace.index(interface);
@@ -106,8 +105,8 @@ impl Network {
         attach(&self.second, "s2", false);
     }
 
-    /// Sends this many, two milliseconds apart, and returns whether all came back, and what ping
-    /// said.
+    /// Sends this many pings, two milliseconds apart. Returns whether all were answered, and ping's
+    /// output.
     fn try_ping(&self, to: &str, count: u32) -> (bool, String) {
         let count = count.to_string();
         let out = self
@@ -123,7 +122,7 @@ impl Network {
         assert!(all, "{said}");
     }
 
-    /// Waits until all on the way know their neighbours, as the kernel takes its time to find them.
+    /// Waits until all hosts on the path have resolved their neighbours.
     fn reach(&self, to: &str) {
         let begin = Instant::now();
         loop {
@@ -149,7 +148,7 @@ fn cached(arena: &BpfArena, fresh: Duration) -> XdpRoute {
     XdpRoute::cached(cache).unwrap()
 }
 
-/// With tables that mirror the router's.
+/// Loads the program with tables that mirror the router's.
 fn mirrored(arena: &BpfArena, router: &Netns) -> XdpRoute {
     let map = IpMap::new(arena, "routes", 4 << 20).unwrap();
     let mirror = router.inside(|| RouteMirror::start(map).unwrap());
@@ -175,17 +174,19 @@ fn real_tools() {
         network.attach(&mut program);
         assert_eq!(program.links().len(), 6);
         for to in ["10.81.9.1", "fd81:9::1"] {
-            // Neighbours are the kernel's to find.
+            // The kernel resolves neighbours.
             network.reach(to);
             let before = program.counts().unwrap();
             network.ping(to, 200);
             let counts = program.counts().unwrap().since(&before);
             println!("{mode} {to} {counts:?}");
-            // There and back; the kernel may look after its neighbours meanwhile.
+            // Both directions count. Some packets may pass to the kernel, which checks its
+            // neighbours.
             assert!(counts.forwarded() >= 390, "{counts:?}");
             assert_eq!(counts.get(Malformed), 0);
             match mode {
-                // 0.4 s and more, two flows, 100 ms: some ten answers at least; many hits.
+                // 0.4 s or more, two flows, answers fresh for 100 ms: about ten answers at least,
+                // and many hits.
                 RouteMode::Cache => {
                     assert!(counts.get(Resolved) >= 6, "{counts:?}");
                     assert!(counts.get(Cached) >= 5 * counts.get(Resolved), "{counts:?}");
@@ -193,7 +194,7 @@ fn real_tools() {
                 RouteMode::Table => assert_eq!(counts.forwarded(), counts.get(Table)),
                 _ => assert_eq!(counts.forwarded(), counts.get(Resolved)),
             }
-            // To the router itself.
+            // Packets to the router itself.
             network.ping(
                 if to.contains(':') {
                     "fd81:1::1"
@@ -215,7 +216,7 @@ fn real_tools() {
             if said.contains("sum_received") {
                 break said;
             }
-            // It takes a moment to listen.
+            // The server may need a moment until it listens.
             assert!(begin.elapsed() < Duration::from_secs(20), "{said}");
             std::thread::sleep(Duration::from_millis(50));
         };
@@ -225,7 +226,7 @@ fn real_tools() {
         println!("{mode} {counts:?}");
         assert!(counts.forwarded() > 3000, "{counts:?}");
         if let Some(cache) = program.cache() {
-            // Every counter of the one has its counterpart in the other's.
+            // The counters of the program and of the cache agree.
             let stats = cache.stats();
             assert_eq!(
                 stats.hit,
@@ -259,7 +260,7 @@ fn real_tools() {
     }
 }
 
-/// What two servers of one address receive, and when the last datagram came.
+/// The datagrams that a server receives, with their times.
 fn receive(server: &Netns, address: IpAddr, stop: &AtomicBool) -> Vec<Instant> {
     let socket = server.inside(|| UdpSocket::bind((address, 9999)).unwrap());
     socket
@@ -275,8 +276,8 @@ fn receive(server: &Netns, address: IpAddr, stop: &AtomicBool) -> Vec<Instant> {
     times
 }
 
-/// Routes change while packets come: an old one is not used for longer than answers are fresh, and
-/// not at all after an invalidation.
+/// Routes change while packets arrive. The program uses an old route no longer than answers are
+/// fresh, and never after an invalidation.
 #[test]
 fn routes_that_change() {
     if !can() {
@@ -288,7 +289,7 @@ fn routes_that_change() {
     let arena = BpfArena::create(16 << 20).unwrap();
     let program = cached(&arena, Duration::from_millis(100));
     change_routes(&network, program);
-    // A mirror is no later than that, and is told by nobody but the kernel.
+    // A mirror is no slower, and only the kernel notifies it.
     change_routes(&network, mirrored(&arena, &network.router));
 }
 
@@ -313,25 +314,25 @@ fn change_routes(network: &Network, mut program: XdpRoute) {
             let stop_sending = &stop;
             let sending = scope.spawn(move || {
                 while !stop_sending.load(Ordering::Relaxed) {
-                    // Refused while a server's socket is not there yet.
+                    // The send fails while a server has no socket yet.
                     let _ = sender.send_to(b"where to", (address, 9999));
                     std::thread::sleep(Duration::from_micros(500));
                 }
             });
             let pause = || std::thread::sleep(fresh * 5);
             pause();
-            // Changed in the kernel alone.
+            // The route changes in the kernel only.
             network.route_by(3);
             let late = Instant::now();
             pause();
-            // Changed, and the cache told.
+            // The route changes, and the cache is invalidated.
             network.route_by(2);
             if let Some(cache) = program.cache() {
                 cache.invalidate_all();
             }
             let at_once = Instant::now();
             pause();
-            // Withdrawn.
+            // The route is withdrawn.
             network.router.ip(&["route", "del", "10.81.9.0/24"]);
             network.router.ip(&["route", "del", "fd81:9::/64"]);
             let gone = Instant::now();
@@ -412,7 +413,7 @@ fn frame(kind: u16, packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Frames with what should become of them.
+/// Frames with their expected verdicts.
 fn frames() -> Vec<(RouteVerdict, Vec<u8>)> {
     let (v4, v6) = (0x0800, 0x86dd);
     let (there, net) = ([10, 81, 9, 1], [0xfd, 0x81]);
@@ -425,7 +426,7 @@ fn frames() -> Vec<(RouteVerdict, Vec<u8>)> {
         (Resolved, frame(v4, &ipv4(there, 2, 1480))),
         (Resolved, frame(v6, &ipv6(net, net, 17, 64, 8))),
         (Resolved, frame(v6, &ipv6(net, net, 58, 2, 1460))),
-        // Padded to the least that Ethernet carries.
+        // Padded to the minimum of Ethernet.
         (
             Resolved,
             frame(v4, &[ipv4(there, 64, 0), vec![0; 26]].concat()),
@@ -467,7 +468,7 @@ fn frames() -> Vec<(RouteVerdict, Vec<u8>)> {
         (Other, frame(0x8100, &ipv4(there, 64, 8))),
     ];
     for (_, frame) in &mut all {
-        // What a test run takes at least, headers included.
+        // The minimum of a test run, with headers.
         assert!(frame.len() >= 14);
     }
     all
@@ -485,8 +486,8 @@ fn every_kind_of_frame() {
     let (near, far) = ([2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]);
     let text = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     let router = &network.router;
-    // Nobody but the test speaks on the cable where the program counts: IPv6 hosts look around now
-    // and then.
+    // Only the test may send on the cable where the program counts. IPv6 hosts send packets on
+    // their own.
     let key = "net.ipv6.conf.c0.disable_ipv6=1";
     let out = network.client.run(&["sysctl", "-qw", key]);
     assert!(out.status.success(), "{out:?}");
@@ -521,7 +522,7 @@ fn every_kind_of_frame() {
         {
             let mut got = vec![0; sent.len() + 64];
             let before = program.counts().unwrap();
-            // `struct xdp_md`: where the frame comes in.
+            // `struct xdp_md`, with the incoming interface.
             let mut context = [0, sent.len() as u32, 0, index, 0, 0];
             let answer = router.inside(|| {
                 let xdp = program.programs().program("sw_xdp_route").unwrap();
@@ -535,7 +536,7 @@ fn every_kind_of_frame() {
             });
             let counts = program.counts().unwrap().since(&before);
             let verdict = match verdict {
-                // Two of the frames may be of one flow.
+                // Two of the frames may belong to one flow.
                 Resolved if cache && (round > 0 || counts.get(Cached) == 1) => Cached,
                 Resolved if mode == RouteMode::Table => Table,
                 other => other,
@@ -553,14 +554,14 @@ fn every_kind_of_frame() {
                 assert_eq!(got, sent, "what passes is as it came");
                 continue;
             }
-            // The addresses and the hops are new, and the checksum is right.
+            // The link addresses and the hop limit are new, and the checksum is right.
             assert_eq!((&got[..6], &got[6..12]), (&far[..], &near[..]));
             let is_v4 = sent[12] == 8;
             let hops = if is_v4 { 22 } else { 21 };
             assert_eq!(got[hops], sent[hops] - 1);
             if is_v4 {
                 let mut header = got[14..34].to_vec();
-                // That of what was sent may be wrong, by as much as the fragment's offset.
+                // The checksum of the sent frame may be wrong by the fragment's offset.
                 header[7] = 0;
                 assert_eq!(checksum(&header), 0);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the benchmark measures of names that lie below stored ones: see run.h. */
+/* The benchmark of names that lie below stored ones: see run.h. */
 #include "run.h"
 #include "sapwood/qp_closest.bpf.h"
 
@@ -7,7 +7,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 HASH(sw_hash, 0);
 
-/* The value of the longest stored name above a name; the windows are two numbers in one. */
+/* The value of the longest stored name above a name. `windows` holds two numbers of windows. */
 SW_INLINE __u64 closest(__u32 windows, const struct sw_key *name)
 {
 	struct sw_closest found = {};
@@ -39,8 +39,8 @@ SW_GLOBAL int sw_up(struct sw_key *name SW_NONNULL)
 }
 
 /*
- * The same by five lookups of a hash table: the name's, and those of the names above it. Without
- * the lookups it is what is subtracted: cutting labels off is not the table's time.
+ * The same by five lookups in a hash table: the name's, and those of the names above it. A run
+ * without the lookups gives the time of cutting off labels, which the benchmark subtracts.
  */
 #define UPWARDS(lookup)                                                        \
 	({                                                                     \

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Both ends of what the benchmark measures of xdp-route: frames of 64 bytes that a router should
- * forward, and the check that it did.
+ * Both ends of the benchmark of xdp-route: the sender of frames of 64 bytes, which a router
+ * forwards, and the check of the forwarded frames.
  *
- * The sender is run by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES: the kernel makes a frame,
- * and sends it where the program says. The last two bytes of a frame are the last two of the
- * address of the neighbour that must get it; the first of them is the number of the interface that
- * it must come in at.
+ * BPF_PROG_TEST_RUN runs the sender with BPF_F_TEST_XDP_LIVE_FRAMES: the kernel makes a frame, and
+ * sends it as the program decides. The last two bytes of a frame are the last two of the address of
+ * the neighbour that must receive it. The first of them is the number of the interface at which it
+ * must arrive.
  */
 #include <linux/bpf.h>
 #include "sapwood/arena.bpf.h"
@@ -18,13 +18,16 @@ static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 
 enum {
 	FRAME_WORDS = 8,
-	/* UDP's port for what is thrown away. */
+	/* The discard port of UDP. */
 	PORT = 9,
-	/* What the sender wrote, less one. */
+	/* The sender's hop limit, minus one. */
 	HOPS = 63,
 };
 
-/* What to send, from the loader on: where the frames lie in the arena, how many, and on which interface they go. */
+/*
+ * The loader's order: the place of the frames in the arena, their number, and the outgoing
+ * interface.
+ */
 struct order {
 	__u64 at;
 	__u32 frames;
@@ -68,14 +71,14 @@ int sw_send(struct xdp_md *ctx)
 	order->next++;
 	if (order->next >= order->frames)
 		order->next = 0;
-	/* All of it: the frame may be an old one, which somebody forwarded. */
+	/* The whole frame is written, because it may be an old one that was forwarded. */
 #pragma unroll
 	for (i = 0; i < FRAME_WORDS; i++)
 		frame[i] = sw_u64_of(at, 8 * i);
 	return (int)bpf_redirect(order->interface, 0);
 }
 
-/* The sum over the header of an IPv4 packet, which is all ones when it is right. */
+/* The sum over the header of an IPv4 packet, which is all ones when the checksum is right. */
 SW_INLINE __u32 header_sum(const __u8 *ip)
 {
 	__u32 sum = 0, i;
@@ -87,7 +90,7 @@ SW_INLINE __u32 header_sum(const __u8 *ip)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Counts frames of the sender, and throws them away. */
+/* Counts frames of the sender, and drops them. */
 SEC("xdp")
 int sw_receive(struct xdp_md *ctx)
 {

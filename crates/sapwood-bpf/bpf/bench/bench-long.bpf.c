@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the benchmark measures of keys of one length, up to 4,096 bytes. Questions lie in arrays of
- * the kernel, one as each engine takes them, so that neither copies a key to look it up. See
+ * The benchmark of keys of one length, up to 4,096 bytes. Questions lie in arrays of the kernel, in
+ * the form that each engine takes, so that no engine copies a key for a lookup. See
  * src/suite/bpf/long.rs of the benchmark.
  */
 #include "run.h"
@@ -11,7 +11,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 HASH(sw_hash, 0);
 
-/* A question: the value that is expected (0: none), and the key as our functions take it. */
+/* A question: the expected value (0: none), and the key as Sapwood's functions take it. */
 struct asked {
 	__u64 expected;
 	struct sw_key key;
@@ -30,7 +30,7 @@ QUESTIONS(sw_asked, sizeof(struct asked));
 /* The same with the bytes of the key behind the value that is expected. */
 QUESTIONS(sw_asked_bytes, 8 + SW_KEY_MAX);
 
-/* Where the hash table's keys are copied to. */
+/* The memory for a copy of the hash table's key. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(key_size, 4);

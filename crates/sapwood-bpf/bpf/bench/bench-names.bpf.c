@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the benchmark measures of names: lookups, changes of the kernel's hash tables, whole walks. See run.h. */
+/* The benchmark of names: lookups, changes of the kernel's hash tables, whole walks. See run.h. */
 #include "run.h"
 #include "sapwood/qp_walk.bpf.h"
 
@@ -8,7 +8,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 HASH(sw_hash, 0);
 HASH(sw_hash_noprealloc, BPF_F_NO_PREALLOC);
 
-/* The value at a place of ours, 0 for "not there", and what cannot be a value for errors. */
+/* The value at a place of Sapwood's; 0 for "not there", and an impossible value for errors. */
 SW_INLINE __u64 of_ours(long found)
 {
 	if (found > 0)
@@ -16,7 +16,7 @@ SW_INLINE __u64 of_ours(long found)
 	return found == -ENOENT ? 0 : ~0ull;
 }
 
-/* What a change of a hash makes of the expected answer: itself if it was done. */
+/* The result of a change of a hash table: the expected answer if the change was done. */
 SW_INLINE __u64 put(void *map, const struct sw_key *key, __u64 value, __u64 flags)
 {
 	return bpf_map_update_elem(map, key, &value, flags) ? ~value : value;
@@ -27,14 +27,16 @@ SW_INLINE __u64 taken(void *map, const struct sw_key *key, __u64 value)
 	return bpf_map_delete_elem(map, key) ? ~value : value;
 }
 
-/* What is subtracted. All answers are "wrong" but those to questions about what is not there. */
+/*
+ * The empty loop, whose time is subtracted. Only questions about missing keys have right answers.
+ */
 RUN(sw_run_empty, 0)
 RUN(sw_run_trie, of_ours(sw_qp_trie_lookup(map, key)))
 RUN(sw_run_index, of_ours(sw_qp_lookup(map, key)))
 RUN(sw_run_hash, of_hash(&sw_hash, key))
 RUN(sw_run_hash_noprealloc, of_hash(&sw_hash_noprealloc, key))
 
-/* Changes; "expected" is the value that is stored. */
+/* Changes. "expected" is the stored value. */
 RUN(sw_run_hash_insert, put(&sw_hash, key, expected, BPF_NOEXIST))
 RUN(sw_run_hash_overwrite, put(&sw_hash, key, expected, BPF_EXIST))
 RUN(sw_run_hash_remove, taken(&sw_hash, key, expected))
@@ -42,12 +44,12 @@ RUN(sw_run_hash_noprealloc_insert, put(&sw_hash_noprealloc, key, expected, BPF_N
 RUN(sw_run_hash_noprealloc_overwrite, put(&sw_hash_noprealloc, key, expected, BPF_EXIST))
 RUN(sw_run_hash_noprealloc_remove, taken(&sw_hash_noprealloc, key, expected))
 
-/* A walk over a whole map: the packet. */
+/* A walk over a whole map, as the packet holds it. */
 struct walk {
 	/* The place of a cursor. */
 	__u64 cursor;
 	__u64 map;
-	/* What comes back: how long it took, the entries, the sum of their values. */
+	/* The answer: the time, the number of entries, the sum of their values. */
 	__u64 ns;
 	__s64 entries;
 	__u64 sum;
@@ -56,7 +58,7 @@ struct walk {
 /* More entries than any case has. */
 #define STEPS (1 << 22)
 
-/* Walks: how many entries there were, and the sum of their values. */
+/* Walks over a map. Returns the number of entries, and the sum of their values. */
 SW_GLOBAL long sw_walk_sum(__u32 map, sw_at cursor, __u64 *sum SW_NONNULL)
 {
 	long found = sw_qp_walk_begin(map, cursor);

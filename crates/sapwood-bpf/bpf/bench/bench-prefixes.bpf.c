@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the benchmark measures of tables of prefixes: lookups and changes in a loop inside the
- * kernel, with the clock around it. A question about IPv4 addresses is a word: the address in host
- * order, and in the upper half the value that is expected (0: none). One about longer bit strings
- * is three words: the value, the number of bits in its upper half, and 16 bytes.
+ * The benchmark of tables of prefixes: lookups and changes in a timed loop inside the kernel. A
+ * question about an IPv4 address is a word: the address in host order, and in the upper half the
+ * expected value (0: none). A question about a longer bit string is three words: the value with the
+ * number of bits in its upper half, and 16 bytes.
  */
 #include <linux/bpf.h>
 #include "sapwood/bits.bpf.h"
@@ -28,11 +28,11 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(key_size, sizeof(struct prefix));
 	__uint(value_size, 4);
-	/* Set by who loads. */
+	/* The loader sets it. */
 	__uint(max_entries, 1);
 } sw_lpm_trie SEC(".maps");
 
-/* The same of IPv6 addresses, and of a network number and an IPv4 address. */
+/* The same for IPv6 addresses, and for a network number with an IPv4 address. */
 struct prefix6 {
 	__u32 length;
 	__u8 bytes[16];
@@ -55,15 +55,21 @@ struct prefix_bits {
 TRIE(sw_lpm_trie6, struct prefix6);
 TRIE(sw_lpm_trie_bits, struct prefix_bits);
 
-/* A run: the packet. As in src/objects.rs. */
+/* A run, as the packet holds it. As in src/objects.rs. */
 struct run {
-	/* Where the questions lie, and how many there are. */
+	/* The place and the number of the questions. */
 	__u64 at;
 	__u64 questions;
-	/* The number of the window, and how many answers are wanted: after the last question comes the first. */
+	/*
+	 * The number of the window, and the number of lookups. After the last question comes the
+	 * first.
+	 */
 	__u32 map;
 	__u32 count;
-	/* What comes back: how long it took, how many answers were wrong, and how many questions were not answered. */
+	/*
+	 * The answer: the time, the number of wrong answers, and the number of unanswered
+	 * questions.
+	 */
 	__u64 ns;
 	__u64 wrong;
 	__u64 left;
@@ -117,12 +123,15 @@ SW_INLINE __u32 of_trie(const struct prefix *key)
 		return XDP_PASS;                                               \
 	}
 
-/* What is subtracted. All answers are "wrong" but those to questions about what is not there. */
+/*
+ * The empty loop, whose time is subtracted. Only questions about missing prefixes have right
+ * answers.
+ */
 RUN(sw_run_empty, 0)
 RUN(sw_run_fib, of_ours(sw_lpm4_lookup_be(map, *(volatile __u32 *)&key.address)))
 RUN(sw_run_lpm_trie, of_trie(&key))
 
-/* Where keys are made. */
+/* The memory in which keys are made. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(key_size, 4);
@@ -131,8 +140,8 @@ struct {
 } sw_scratch SEC(".maps");
 
 /*
- * The same of three words. `answer` is an expression with `map`, `expected`, `bits` and `address`,
- * 16 bytes; and `key`, all zeros or what the expression before made of it.
+ * The same for questions of three words. `answer` is an expression with `map`, `expected`, `bits`,
+ * `address` (16 bytes) and `key`. The key is all zeros, or as the last expression left it.
  */
 #define RUN3(name, answer)                                                     \
 	SEC("xdp")                                                             \
@@ -200,7 +209,7 @@ SW_INLINE __u32 of_trie_bits(__u32 bits, const __u64 *address)
 	return value ? *value : 0;
 }
 
-/* Changes: the value itself if it was done. */
+/* Changes. The result is the value if the change was done. */
 SW_INLINE __u32 put_trie_bits(__u32 bits, const __u64 *address, __u32 value)
 {
 	struct prefix_bits key;

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the benchmark measures of commits: whether a program sees one version, or parts of two. */
+/* The benchmark of commits: whether a program sees one version, or parts of two. */
 #include "run.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 HASH(sw_hash, 0);
 
-/* A look at many keys, the numbers from 0 on: the packet. */
+/* Lookups of many keys, the numbers from 0 on, as the packet holds them. */
 struct look {
 	__u32 map;
 	__u32 count;
-	/* What comes back: the value of the first, how many had another, and how many were not there. */
+	/*
+	 * The answer: the value of the first key, the number of keys with another value, and the
+	 * number of missing keys.
+	 */
 	__u64 value;
 	__u64 others;
 	__u64 missing;
 };
 
-/* A program that looks at all keys; `place` is an expression with `map`, `root` and `key`. */
+/* A program that looks up all keys. `place` is an expression with `map`, `root` and `key`. */
 #define LOOK(name, place)                                                      \
 	SEC("xdp")                                                             \
 	int name(struct xdp_md *ctx)                                           \

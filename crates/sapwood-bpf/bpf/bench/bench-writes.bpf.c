@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the benchmark measures of maps that programs write. See run.h. */
+/* The benchmark of maps that programs write. See run.h. */
 #include "run.h"
 #include "sapwood/qp_write.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* What a change makes of the expected answer: itself if it was done. */
+/* The result of a change: the expected answer if the change was done. */
 SW_INLINE __u64 done(long error, __u64 value)
 {
 	return error ? ~value : value;

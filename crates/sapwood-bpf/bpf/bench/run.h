@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Many questions answered in a loop inside the kernel, with the clock around it.
+ * A timed loop inside the kernel that answers many questions.
  *
- * The questions lie in the arena, one after the other: the answer that is expected (0: none), and
- * the image of the key with as many words for every key of a case, a multiple of four. All engines
- * copy it to the same place, and look it up there; the program that does nothing but copy says what
- * to subtract.
+ * The questions lie in the arena, one after the other. Each has the expected answer (0: none) and
+ * the image of the key. All keys of a case have the same number of words, a multiple of four. All
+ * engines copy the key to the same place, and look it up there. The time of a program that only
+ * copies is subtracted.
  */
 #ifndef SAPWOOD_BENCH_RUN_H
 #define SAPWOOD_BENCH_RUN_H
@@ -19,7 +19,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 static long (*bpf_map_delete_elem)(void *map, const void *key) __attribute__((unused)) = (void *)3;
 static __u64 (*bpf_ktime_get_ns)(void) __attribute__((unused)) = (void *)5;
 
-/* Where keys are copied to: as long as the longest, whatever the case. */
+/* The memory for a copy of the key, which has the length of the longest key in every case. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(key_size, 4);
@@ -27,16 +27,24 @@ struct {
 	__uint(max_entries, 1);
 } sw_scratch SEC(".maps");
 
-/* A run: the packet. As in src/objects.rs. */
+/* A run, as the packet holds it. As in src/objects.rs. */
 struct run {
-	/* Where the questions lie, how many there are, and the words of each key, a multiple of four. */
+	/*
+	 * The place and the number of the questions, and the words of each key, a multiple of four.
+	 */
 	__u64 at;
 	__u32 questions;
 	__u32 words;
-	/* The number of the window, and how many answers are wanted: after the last question comes the first. */
+	/*
+	 * The number of the window, and the number of lookups. After the last question comes the
+	 * first.
+	 */
 	__u32 map;
 	__u32 count;
-	/* What comes back: how long it took, how many answers were wrong, and how many questions were not answered. */
+	/*
+	 * The answer: the time, the number of wrong answers, and the number of unanswered
+	 * questions.
+	 */
 	__u64 ns;
 	__u64 wrong;
 	__u64 left;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Gives pages of an arena back to the kernel, for BpfArena::reclaim: only programs can. What is read there afterwards is zeros. */
+/*
+ * Frees pages of an arena, for BpfArena::reclaim, because only programs can. The pages read as
+ * zeros afterwards.
+ */
 #include <linux/bpf.h>
 #include "sapwood/arena.bpf.h"
 
@@ -7,7 +10,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 extern void bpf_arena_free_pages(void *map, void SW_ARENA *at, __u32 pages) __attribute__((section(".ksyms")));
 
-/* Which pages: where they begin, in bytes, and how many. */
+/* The pages: the place of the first one in bytes, and their number. */
 struct pages {
 	__u64 at;
 	__u64 count;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What user space asks of a route cache: programs are the only writers, so it runs this one. The question comes as the packet. */
+/*
+ * Operations of user space on a route cache. Only programs write it, so user space runs this one.
+ * The order is in the packet.
+ */
 #include <linux/bpf.h>
 #include "sapwood/route.bpf.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Drops DNS queries for names of a list, and for names below them. Everything else passes as it
- * came, and is counted.
+ * Drops DNS queries for names of a list, and for names below them. All other packets pass
+ * unchanged, and are counted.
  *
  * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the
- * closest enclosing name says what becomes of the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries
- * are UDP packets to port 53, over IPv4 or IPv6, behind at most one VLAN tag; the first question
+ * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries are
+ * UDP packets to port 53, over IPv4 or IPv6, behind at most one VLAN tag. The first question
  * counts.
  */
 #include <linux/bpf.h>
@@ -17,13 +17,16 @@ static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes) = (void *)189;
 
-/* The numbers of windows: of the list, and of rooms for long keys, one for each CPU. Set by the loader. */
+/*
+ * The numbers of two windows: the list, and the room for long keys, one for each CPU. The loader
+ * sets them.
+ */
 const volatile struct {
 	__u32 list;
 	__u32 rooms;
 } sw_names_windows SEC(".rodata.windows") = {};
 
-/* Packets by what became of them and why, for each CPU. */
+/* The number of packets for each verdict, per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SW_NAMES_COUNTS);
@@ -31,7 +34,7 @@ struct {
 	__uint(value_size, 8);
 } sw_names_counts SEC(".maps");
 
-/* What is too large for the stack: the name of the query that this CPU looks at. */
+/* Data that is too large for the stack: the name of the query that this CPU examines. */
 struct sw_names_work {
 	struct sw_key key;
 	struct sw_dns_name name;
@@ -50,7 +53,7 @@ struct {
 #define SW_UDP_BYTES 8
 #define SW_DNS_BYTES 12
 #define SW_PORT_DNS 53
-/* This many extension headers are passed over. */
+/* The maximum number of extension headers that the program skips. */
 #define SW_IPV6_EXTENSIONS 6
 
 enum {
@@ -67,14 +70,16 @@ SW_INLINE __u32 sw_be16(const __u8 *p)
 	return (__u32)p[0] << 8 | p[1];
 }
 
-/* What carries a packet's payload: which protocol, where it begins in the frame, and how many bytes it is said to have. */
+/* A packet's payload: its protocol, its place in the frame, and its bytes by the header. */
 struct sw_carried {
 	__u32 protocol;
 	__u32 at;
 	__u32 bytes;
 };
 
-/* Reads an IPv4 header; the reason why there is nothing to look at behind it, or SW_NAMES_COUNTS. */
+/*
+ * Reads an IPv4 header. Returns SW_NAMES_COUNTS, or the verdict when the payload does not matter.
+ */
 SW_INLINE __u32 sw_ipv4(const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
 {
 	const __u8 *ip = packet + at;
@@ -86,7 +91,7 @@ SW_INLINE __u32 sw_ipv4(const __u8 *packet, const __u8 *end, __u32 at, struct sw
 	total = sw_be16(ip + 2);
 	if (ip[0] >> 4 != 4 || header < SW_IPV4_BYTES || total < header)
 		return SW_NAMES_MALFORMED;
-	/* More to come, or not the first one. */
+	/* A fragment, the first one or a later one. */
 	if (sw_be16(ip + 6) & 0x3fff)
 		return SW_NAMES_FRAGMENT;
 	carried->protocol = ip[9];
@@ -95,7 +100,7 @@ SW_INLINE __u32 sw_ipv4(const __u8 *packet, const __u8 *end, __u32 at, struct sw
 	return SW_NAMES_COUNTS;
 }
 
-/* As sw_ipv4, and its extension headers. */
+/* Reads an IPv6 header and its extension headers, as sw_ipv4. */
 SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
 {
 	const __u8 *ip = packet + at;
@@ -129,7 +134,10 @@ SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end,
 	return SW_NAMES_COUNTS;
 }
 
-/* The name of the first question, looked up: what becomes of the packet. `left`: bytes of the message from `at` on. */
+/*
+ * Looks up the name of the first question, and returns the verdict. `left`: the bytes of the
+ * message from `at` on.
+ */
 SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 {
 	__u32 zero = 0, copied = left < SW_DNS_WIRE_MAX ? left : SW_DNS_WIRE_MAX;
@@ -157,7 +165,7 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 			return SW_NAMES_MALFORMED;
 		}
 	}
-	/* Type and class of the question. */
+	/* The type and the class of the question. */
 	if ((__u32)used + 4 > left)
 		return SW_NAMES_MALFORMED;
 	found = sw_qp_ancestor(sw_names_windows.list, &work->key);
@@ -165,11 +173,14 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 		return sw_u64(found) == SW_NAMES_BLOCK ? SW_NAMES_DROPPED : SW_NAMES_PASSED;
 	if (found != -ENOENT)
 		return SW_NAMES_ERROR;
-	/* No parent of what was looked up is in the list; what was cut off was not looked up. */
+	/*
+	 * The list has no parent of the key that was looked up. The bytes behind it were not looked
+	 * up.
+	 */
 	return !room && work->name.key_bytes > SW_KEY_SHORT_MAX ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
 }
 
-/* What becomes of a packet, and why. */
+/* The verdict on a packet. */
 SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 {
 	const __u8 *packet = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *udp, *dns;
@@ -210,7 +221,7 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 	dns = udp + SW_UDP_BYTES;
 	if (bytes < SW_UDP_BYTES + SW_DNS_BYTES || bytes > carried.bytes || dns + SW_DNS_BYTES > end)
 		return SW_NAMES_MALFORMED;
-	/* A response, another operation than a query, or nothing asked. */
+	/* A response, an operation other than a query, or a message without a question. */
 	if (dns[2] & 0xf8 || !sw_be16(dns + 4))
 		return SW_NAMES_NOT_QUERY;
 	return sw_question(ctx, at + SW_UDP_BYTES + SW_DNS_BYTES, bytes - SW_UDP_BYTES - SW_DNS_BYTES);

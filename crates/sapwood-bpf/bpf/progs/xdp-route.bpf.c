@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Forwards IPv4 and IPv6 packets to where the kernel would: the resolver is the kernel's own table
- * (bpf_fib_lookup), asked for each packet, or for each flow that the route cache does not know; or
- * the tables that mirror it are asked.
+ * Forwards IPv4 and IPv6 packets to the next hops that the kernel would choose. The resolver is the
+ * kernel's table (bpf_fib_lookup): for each packet, or for each flow that the route cache does not
+ * have. A third mode looks next hops up in the tables that mirror the kernel's.
  *
- * What it does not forward, it passes to the kernel as it came, and counts why: the kernel answers
- * for itself, resolves neighbours, sends ICMP errors, and drops.
+ * All other packets pass to the kernel unchanged, and are counted by the reason. The kernel
+ * receives its own packets, resolves neighbours, sends ICMP errors, and drops.
  */
 #include <linux/bpf.h>
 #include "sapwood/hop.bpf.h"
@@ -19,7 +19,10 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *ask, int bytes, __u32 flags) = (void *)69;
 
-/* Set by the loader, in a section where the compiler puts nothing else: what to ask, and the numbers of windows. As in src/xdp_route.rs. */
+/*
+ * The mode and the numbers of windows, as in src/xdp_route.rs. The loader sets them, in a section
+ * where the compiler puts nothing else.
+ */
 struct sw_xdp_config {
 	__u32 mode;
 	__u32 cache;
@@ -28,7 +31,7 @@ struct sw_xdp_config {
 };
 const volatile struct sw_xdp_config sw_xdp_config SEC(".rodata.config") = {};
 
-/* Packets by what became of them and why, for each CPU. */
+/* The number of packets for each verdict, per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SW_XDP_ROUTE_COUNTS);
@@ -60,11 +63,11 @@ SW_INLINE void sw_set_be16(__u8 *p, __u32 value)
 	p[1] = (__u8)value;
 }
 
-/* What is known of a packet that can be forwarded. */
+/* The fields of a packet that can be forwarded. */
 struct sw_packet {
 	struct sw_route_key key;
 	struct bpf_fib_lookup ask;
-	__u32 bytes; /* of the IP packet */
+	__u32 bytes; /* bytes of the IP packet */
 };
 
 SW_INLINE __u64 sw_mixed(__u64 hash, __u64 word)
@@ -73,7 +76,10 @@ SW_INLINE __u64 sw_mixed(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* The ports of a packet, for the flow and for rules of the kernel that know ports. `bytes`: of the payload. */
+/*
+ * Reads the ports of a packet, for the flow and for rules of the kernel that use ports. `bytes`:
+ * the bytes of the payload.
+ */
 SW_INLINE void sw_ports(const __u8 *at, const __u8 *end, __u32 protocol, __u32 bytes, struct bpf_fib_lookup *ask)
 {
 	ask->l4_protocol = (__u8)protocol;
@@ -84,9 +90,9 @@ SW_INLINE void sw_ports(const __u8 *at, const __u8 *end, __u32 protocol, __u32 b
 }
 
 /*
- * Reads an IPv4 packet: SW_XDP_ROUTE_COUNTS, or why it is the kernel's. What the answer depends on:
- * the destination, and as the flow the source, the type of service, protocol and ports, by which
- * the kernel may choose among several ways.
+ * Reads an IPv4 packet. Returns SW_XDP_ROUTE_COUNTS, or the verdict when the packet passes to the
+ * kernel. The answer depends on the destination and the flow. The flow is the source, the type of
+ * service, the protocol and the ports, by which the kernel may choose among several paths.
  */
 SW_INLINE __u32 sw_read4(const __u8 *ip, const __u8 *end, struct sw_packet *packet)
 {
@@ -108,7 +114,7 @@ SW_INLINE __u32 sw_read4(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 	ask->tos = ip[1];
 	__builtin_memcpy(&ask->ipv4_src, ip + 12, 4);
 	__builtin_memcpy(&ask->ipv4_dst, ip + 16, 4);
-	/* Later fragments have no ports; so the first one's do not count. */
+	/* Later fragments have no ports, so those of the first one do not count either. */
 	if (sw_be16(ip + 6) & 0x3fff)
 		ask->l4_protocol = ip[9];
 	else
@@ -119,7 +125,7 @@ SW_INLINE __u32 sw_read4(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 	return SW_XDP_ROUTE_COUNTS;
 }
 
-/* As sw_read4; the flow has the flow label, too. */
+/* Reads an IPv6 packet, as sw_read4. The flow includes the flow label. */
 SW_INLINE __u32 sw_read6(const __u8 *ip, const __u8 *end, struct sw_packet *packet)
 {
 	struct bpf_fib_lookup *ask = &packet->ask;
@@ -130,10 +136,13 @@ SW_INLINE __u32 sw_read6(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 	packet->bytes = SW_IPV6_BYTES + sw_be16(ip + 4);
 	if (packet->bytes > (__u64)(end - ip))
 		return SW_XDP_ROUTE_MALFORMED;
-	/* Options that each router looks at. */
+	/* Options that each router examines. */
 	if (ip[6] == SW_PROTO_HOPS)
 		return SW_XDP_ROUTE_OPTIONS;
-	/* Multicast; addresses of the link on either side; ::/8, the unspecified and the loopback among them. */
+	/*
+	 * Multicast addresses, link-local addresses on either side, and ::/8, which includes the
+	 * unspecified address and the loopback.
+	 */
 	if (ip[24] == 0xff || (ip[24] == 0xfe && (ip[25] & 0xc0) == 0x80) || !ip[24] ||
 	    (ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80))
 		return SW_XDP_ROUTE_NOT_UNICAST;
@@ -153,14 +162,16 @@ SW_INLINE __u32 sw_read6(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 	return SW_XDP_ROUTE_COUNTS;
 }
 
-/* Reads a frame: SW_XDP_ROUTE_COUNTS, or why it is the kernel's. */
+/*
+ * Reads a frame. Returns SW_XDP_ROUTE_COUNTS, or the verdict when the packet passes to the kernel.
+ */
 SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 {
 	const __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
 	if (data + SW_ETH_BYTES > end)
 		return SW_XDP_ROUTE_MALFORMED;
-	/* To a group of stations. */
+	/* A frame to a group address. */
 	if (data[0] & 1)
 		return SW_XDP_ROUTE_NOT_UNICAST;
 	packet->ask.ifindex = ctx->ingress_ifindex;
@@ -176,10 +187,16 @@ SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 	}
 }
 
-/* Asks the kernel's table: SW_XDP_ROUTE_RESOLVED and the next hop, or why there is none. */
+/*
+ * Asks the kernel's table. Returns SW_XDP_ROUTE_RESOLVED and the next hop, or the verdict when
+ * there is none.
+ */
 SW_INLINE __u32 sw_resolve(struct xdp_md *ctx, struct bpf_fib_lookup *ask, struct sw_route_value *value)
 {
-	/* A length of 0 is not compared with the MTU: the answer is for all packets of the flow. */
+	/*
+	 * The kernel does not compare a length of 0 with the MTU, because the answer is for all
+	 * packets of the flow.
+	 */
 	switch (bpf_fib_lookup(ctx, ask, sizeof(*ask), 0)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
 		break;
@@ -196,7 +213,7 @@ SW_INLINE __u32 sw_resolve(struct xdp_md *ctx, struct bpf_fib_lookup *ask, struc
 	return SW_XDP_ROUTE_RESOLVED;
 }
 
-/* Finds the next hop: by the cache, and when it does not know, by the resolver, whose answer it keeps. */
+/* Finds the next hop in the cache, or else by the resolver, whose answer the cache then keeps. */
 SW_INLINE __u32 sw_find_cached(struct xdp_md *ctx, struct sw_packet *packet, struct sw_route_value *value)
 {
 	struct sw_route_ticket ticket = {};
@@ -208,14 +225,17 @@ SW_INLINE __u32 sw_find_cached(struct xdp_md *ctx, struct sw_packet *packet, str
 	if (got == -EHOSTUNREACH)
 		return SW_XDP_ROUTE_NEGATIVE;
 	verdict = sw_resolve(ctx, &packet->ask, value);
-	/* A neighbour that is not known will be in a moment: the kernel asks for it. */
+	/* This failure is not kept, because the kernel resolves the neighbour in a moment. */
 	if (verdict != SW_XDP_ROUTE_NO_NEIGHBOUR)
 		sw_route_put(cache, &packet->key, value, &ticket,
 			     verdict == SW_XDP_ROUTE_RESOLVED ? 0 : SW_ROUTE_NEGATIVE);
 	return verdict;
 }
 
-/* Asks the tables that mirror the kernel's: SW_XDP_ROUTE_TABLE and the next hop, or why there is none. */
+/*
+ * Asks the tables that mirror the kernel's. Returns SW_XDP_ROUTE_TABLE and the next hop, or the
+ * verdict when there is none.
+ */
 SW_INLINE __u32 sw_find_table(const struct sw_packet *packet, struct sw_route_value *value)
 {
 	struct sw_next_hop hop;
@@ -237,7 +257,10 @@ SW_INLINE __u32 sw_find_table(const struct sw_packet *packet, struct sw_route_va
 	return SW_XDP_ROUTE_TABLE;
 }
 
-/* Writes the addresses and one hop less; the packet is what sw_read saw. 0 if it is not there any more. */
+/*
+ * Writes the link addresses, and decrements the hop limit. The packet is the one that sw_read read.
+ * Returns 0 if its bytes are no longer there.
+ */
 SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_route_value *value, int is_v6)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip = data + SW_ETH_BYTES;
@@ -304,7 +327,10 @@ int sw_xdp_route(struct xdp_md *ctx)
 	return action;
 }
 
-/* For the other end of a veth pair: such an interface takes packets that are redirected to it when its peer runs a program. */
+/*
+ * For the other end of a veth pair. Such an interface accepts redirected packets when its peer runs
+ * a program.
+ */
 SEC("xdp")
 int sw_xdp_pass(struct xdp_md *ctx)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Prefixes of bit strings, asked for and changed by a test: the packet is the question, the answer goes back in its place. */
+/*
+ * Lookups and changes of prefixes of bit strings, for a test. The packet holds the question, and
+ * the answer replaces it.
+ */
 #include <linux/bpf.h>
 #include "bits_ask.h"
 #include "sapwood/qp_write.bpf.h"
@@ -31,7 +34,7 @@ int sw_change_bits(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Makes keys of the first bits of eight bytes, of all the lengths that are asked about. */
+/* Makes keys of the first bits of eight bytes, for all requested lengths. */
 SEC("xdp")
 int sw_make_key(struct xdp_md *ctx)
 {

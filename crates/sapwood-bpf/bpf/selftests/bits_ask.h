@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Questions about prefixes of bit strings, answered in their place, by a program or in user space. */
+/*
+ * Questions about prefixes of bit strings, for a program or C in user space. The answer replaces
+ * the question.
+ */
 #ifndef SAPWOOD_BITS_ASK_H
 #define SAPWOOD_BITS_ASK_H
 
 #include "sapwood/bits.bpf.h"
 #include "sapwood/qp_walk.bpf.h"
 
-/* What is asked: of which window, about which key; and what came of it. */
+/* The question: the kind, the window and the key; and the answer. */
 struct ask {
 	__u32 what;
 	__u32 window;
@@ -18,7 +21,7 @@ struct ask {
 	struct sw_key key;
 };
 
-/* What all matches have, mixed so that their order counts: the longest first. */
+/* A hash of all matches, the longest first, which depends on their order. */
 SW_GLOBAL long sw_all_matches(__u32 map, struct sw_key *key SW_NONNULL, __u64 *mixed SW_NONNULL)
 {
 	__u32 bits = 0, i;
@@ -45,7 +48,7 @@ SW_GLOBAL long sw_all_matches(__u32 map, struct sw_key *key SW_NONNULL, __u64 *m
 	return i;
 }
 
-/* What a prefix covers, mixed in its order. */
+/* A hash of the prefixes that a prefix covers, which depends on their order. */
 SW_GLOBAL long sw_all_covered(__u32 map, sw_at cursor, const struct sw_key *key SW_NONNULL,
 			      __u64 *mixed SW_NONNULL)
 {
@@ -72,7 +75,7 @@ SW_GLOBAL long sw_all_covered(__u32 map, sw_at cursor, const struct sw_key *key 
 	return i;
 }
 
-/* Answers in the place of the question. */
+/* Answers a question in place. */
 SW_INLINE void answer(struct ask *ask)
 {
 	__u32 bits = 0;

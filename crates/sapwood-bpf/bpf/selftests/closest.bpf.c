@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What names lead to, asked for by a test: the name comes as the packet, the answer goes back in its place. */
+/*
+ * The closest entries to names, for a test. The packet holds the name, and the answer replaces it.
+ */
 #include <linux/bpf.h>
 #include "sapwood/qp_closest.bpf.h"
 #include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* A window, a cursor and a name; and what came of it, with values in the place of places. */
+/* A window, a cursor and a name, and the answer with values instead of places. */
 struct ask {
 	__u32 window;
 	__u32 spare;
@@ -16,7 +18,7 @@ struct ask {
 	struct sw_key name;
 };
 
-/* The value at a place; 0 of none. */
+/* The value at a place; 0 when there is no place. */
 static __u64 value(__u32 map, __u64 place)
 {
 	return place ? sw_number(map, place) : 0;

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A program that looks a key up and dwells on what it found: reads it again and again for this many
- * rounds, and counts how often it was not what it was at first. While it runs, nothing that it
- * found may be used for anything else.
+ * A program that looks a key up and then reads the entry again for this many rounds. It counts how
+ * often the entry differs from the first read. While the program runs, the memory that it found
+ * must not be reused.
  */
 #include <linux/bpf.h>
 #include "sapwood/qp.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* What is asked, and what came of it. */
+/* The question and the answer. */
 struct dwell {
 	__u32 window;
 	__u32 rounds;
-	__s64 result; /* of the lookup; or -ELOOP when the kernel ended the loop */
+	__s64 result; /* the result of the lookup, or -ELOOP when the kernel ended the loop */
 	__u64 changes;
 	struct sw_key key;
 };
 
-/* How often the words of a leaf (value and key) were not what they were at first; -ELOOP when the kernel ended the loop. */
+/*
+ * How often the words of a leaf (value and key) differed from the first read; -ELOOP when the
+ * kernel ended the loop.
+ */
 SW_GLOBAL long sw_dwell_on(sw_at leaf, __u32 rounds)
 {
 	__u64 first = sw_u64(leaf), second = sw_u64(leaf + 8), changes = sw_zero();
@@ -42,7 +45,7 @@ int sw_dwell(struct xdp_md *ctx)
 	dwell->result = found;
 	if (found <= 0)
 		return XDP_PASS;
-	/* Value and key were those when it was found. */
+	/* The value and the key when the leaf was found. */
 	found = sw_dwell_on(found, dwell->rounds);
 	if (found < 0)
 		dwell->result = found;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Two programs on the same map and the same cache: one runs in a loop, the other one in interrupts,
- * in the midst of what the first one does. Each notes what it has done to which key, so that the
- * test can compare.
+ * Two programs on the same map and the same cache. One runs in a loop, the other one in interrupts
+ * during the changes of the first one. Each records its changes, so that the test can compare.
  */
 #include <linux/bpf.h>
 #include "sapwood/qp_write.bpf.h"
@@ -10,11 +9,14 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* Processors, and keys of each program on each of them. */
+/* The number of processors, and the keys of each program on each processor. */
 #define CPUS 64
 #define KEYS 256
 
-/* What one of the programs has done on one processor: the loop's are first, then those of interrupts. */
+/*
+ * The changes of one program on one processor. Those of the loop come first, then those of
+ * interrupts.
+ */
 struct side {
 	__u32 window;
 	__u32 letter;
@@ -23,11 +25,11 @@ struct side {
 	__u64 no_entry;
 	__u64 no_memory;
 	__u64 busy;
-	__u64 mine; /* changes asked for while a program of this processor had the lock; that were refused; how long all took, in ns */
+	__u64 mine; /* changes while a program of this processor had the lock; refused ones of them; nanoseconds of all */
 	__u64 mine_busy;
 	__u64 mine_time;
-	__u64 wrong; /* answers that do not go with what was done before */
-	__s64 error; /* an answer that is none of these */
+	__u64 wrong; /* answers that contradict earlier changes */
+	__s64 error; /* any other result */
 	struct sw_key key;
 };
 
@@ -54,7 +56,7 @@ struct {
 	int (*max_entries)[2 * CPUS * KEYS];
 } values SEC(".maps");
 
-/* What was true when everything was invalidated for the last time: no older answer may be given. */
+/* The truth at the last invalidation of all entries. No lookup may return an older answer. */
 struct {
 	int (*type)[2];
 	__u32 *key;
@@ -62,7 +64,7 @@ struct {
 	int (*max_entries)[1];
 } settled SEC(".maps");
 
-/* Something else is true from now on, and all answers of before are invalid. */
+/* Changes the truth, and invalidates all earlier answers. */
 static __attribute__((always_inline)) void news(__u32 window)
 {
 	__u32 zero = 0;
@@ -130,7 +132,7 @@ SW_GLOBAL long sw_change(struct side *side SW_NONNULL, __u32 index)
 	}
 }
 
-/* One change, and one question to the cache. */
+/* One change of the map, and one lookup in the cache. */
 static __attribute__((always_inline)) void both(__u32 index)
 {
 	struct side *side = map_lookup(&sides, &index);
@@ -148,7 +150,7 @@ static __attribute__((always_inline)) void both(__u32 index)
 	sw_storm_round(storm);
 }
 
-/* A timer runs out, in an interrupt. */
+/* A timer expires, in an interrupt. */
 SEC("raw_tp/hrtimer_expire_entry")
 int sw_interrupt(void *ctx)
 {
@@ -156,7 +158,7 @@ int sw_interrupt(void *ctx)
 	return 0;
 }
 
-/* The packet says how often. */
+/* The packet holds the number of rounds. */
 SEC("xdp")
 int sw_loop(struct xdp_md *ctx)
 {

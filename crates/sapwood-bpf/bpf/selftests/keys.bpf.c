@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Keys made of what programs have, asked for by a test: the bytes come behind the question, and the
- * answer goes back in its place.
+ * Keys that programs make, for a test. The bytes come behind the question, and the answer replaces
+ * the question.
  */
 #include <linux/bpf.h>
 #include "sapwood/key.bpf.h"
@@ -10,7 +10,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 #define __type(name, value) value *name
 
-/* Of what the key is made, where its bytes are in the packet and how many; and what came of it. */
+/* The source of the key, the place and the number of its bytes in the packet, and the answer. */
 struct ask {
 	__u32 what;
 	__u32 window;
@@ -24,7 +24,7 @@ struct ask {
 
 enum what { PACKET, MEMORY, STACK, DYNPTR, STRING };
 
-/* Bytes of memory that keys are made of: the longest key, and one more. */
+/* Bytes of the memory of which keys are made: more than the longest key. */
 #define MOST (SW_KEY_MAX + SW_KEY_PART)
 
 struct memory {
@@ -41,7 +41,7 @@ struct {
 static void *(*const lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const dynptr_from_mem)(void *data, __u32 size, __u64 flags, struct bpf_dynptr *ptr) = (void *)197;
 
-/* Looks the key up, and notes what it found. */
+/* Looks the key up, and writes the answer. */
 SW_INLINE void sw_answer(struct ask *ask, struct sw_key *key)
 {
 	if (ask->error)
@@ -52,7 +52,7 @@ SW_INLINE void sw_answer(struct ask *ask, struct sw_key *key)
 		ask->value = sw_u64(ask->result);
 }
 
-/* Copies bytes of the packet to memory, as a function that the verifier looks at by itself. */
+/* Copies bytes of the packet to memory, in a function that the verifier checks separately. */
 SW_GLOBAL long sw_fill_part(struct xdp_md *ctx, __u32 offset, __u32 at, __u32 bytes)
 {
 	__u32 zero = 0;
@@ -64,7 +64,7 @@ SW_GLOBAL long sw_fill_part(struct xdp_md *ctx, __u32 offset, __u32 at, __u32 by
 	return sw_help_xdp_load_bytes(ctx, offset, to->bytes + at, bytes);
 }
 
-/* Copies this many, and a zero behind them: 0 or an error. */
+/* Copies this many bytes, and a zero behind them. Returns 0 or an error. */
 SW_GLOBAL long sw_fill(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	__u32 zero = 0, at, left;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Lookups asked for by a test: the key comes as the packet, the answer goes back in its place. */
+/* Lookups for a test. The packet holds the question, and the answer replaces it. */
 #include <linux/bpf.h>
 #include "sapwood/qp.bpf.h"
 #include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* A lookup: which, in which window, of which key; and what came of it. */
+/* A lookup: its kind, the window and the key, and the answer. */
 struct ask {
 	__u32 what;
 	__u32 window;
@@ -40,7 +40,10 @@ int sw_ask(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* A part of a value: of which key, from which byte on; the length of the whole, and the part. */
+/*
+ * A part of a value: the key and the first byte, and the answer with the value's length and the
+ * part.
+ */
 struct ask_value {
 	__u32 window;
 	__u32 from;

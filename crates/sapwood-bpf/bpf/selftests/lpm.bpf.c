@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Longest prefixes asked for by a test: the questions come as the packet, the answers go back in their places. */
+/*
+ * Lookups of longest prefixes for a test. The packet holds the questions, and the answers replace
+ * them.
+ */
 #include <linux/bpf.h>
 #include "sapwood/lpm.bpf.h"
 
@@ -11,12 +14,15 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 struct head {
 	__u32 what;
 	__u32 window;
-	__u64 value; /* of ASK_POKE: what to store at `place` */
+	__u64 value; /* for ASK_POKE: the word to store at `place` */
 	__u64 place;
-	__u64 sum; /* of ASK_LOOKUP: all places found, so that nothing is optimized away */
+	__u64 sum; /* for ASK_LOOKUP: all found places, so that the compiler removes no lookup */
 };
 
-/* A question: which address (IPv4: in the upper half of hi); and the place of the value, or an error. */
+/*
+ * A question: the address (IPv4: in the upper half of hi), and the answer: the place of the value,
+ * or an error.
+ */
 struct question {
 	__u64 hi;
 	__u64 lo;
@@ -35,7 +41,7 @@ SW_GLOBAL long lookup6(__u32 window, __u64 hi, __u64 lo)
 {
 	return sw_lpm6_lookup(window, hi, lo);
 }
-/* Answer and length in one word, or an error. */
+/* The place and the length in one word, or an error. */
 SW_GLOBAL long match4(__u32 window, __u32 address)
 {
 	__u32 length = 0;
@@ -93,7 +99,7 @@ int sw_ask(struct xdp_md *ctx)
 			sum += one->hi;
 			continue;
 		}
-		/* Both were asked while the table changed, perhaps. */
+		/* The table may have changed between both lookups. */
 		one->value = one->found > 0 ? sw_u64(one->found) : 0;
 		one->length = found < 0 ? found : found >> 48;
 	}

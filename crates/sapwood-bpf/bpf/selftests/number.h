@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The numbers that tests store: as values of eight bytes, or as byte strings made of them. */
+/* The numbers that tests store, as values of eight bytes or as byte strings. */
 #ifndef SAPWOOD_NUMBER_H
 #define SAPWOOD_NUMBER_H
 
@@ -13,7 +13,7 @@ SW_INLINE __u32 number_length(__u64 number)
 	return 8 + (__u32)(number % most);
 }
 
-/* The number that is the value of an entry; all ones when its byte string is not that of a number. */
+/* The number in the value of an entry; all ones when its byte string is not that of a number. */
 SW_GLOBAL __u64 sw_number(__u32 map, sw_at leaf)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), at;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Writes what a test wants anywhere into the arena: how tests damage maps. */
+/* Writes words anywhere into the arena, so that tests can damage maps. */
 #include <linux/bpf.h>
 #include "sapwood/arena.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* The most words at once. */
+/* The maximum number of words at once. */
 #define POKE_WORDS 256
 
-/* This many words from a place on. */
+/* Words to write, from a place on. */
 struct poke {
 	__u64 at;
 	__u64 count;

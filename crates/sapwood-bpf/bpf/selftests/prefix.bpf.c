@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Longest prefixes, asked for by a test: the key comes as the packet, the answer goes back in its place. */
+/*
+ * Lookups of longest prefixes for a test. The packet holds the question, and the answer replaces
+ * it.
+ */
 #include <linux/bpf.h>
 #include "sapwood/qp_prefix.bpf.h"
 #include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* A lookup in a window, of a key; and what came of it: the value, and the key's length. */
+/* A lookup: the window and the key, and the answer: the value, and the stored key's length. */
 struct ask {
 	__u32 window;
 	__u32 length;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Operations on maps that programs write, asked for by a test: the question comes as the packet, the answer goes back in its place. */
+/*
+ * Operations on maps that programs write, for a test. The packet holds the question, and the answer
+ * replaces it.
+ */
 #include <linux/bpf.h>
 #include "sapwood/qp_write.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* An operation: which, in which window, with which flags, on which key; and what came of it. */
+/* An operation: its kind, the window, the flags and the key, and the answer. */
 struct ask {
 	__u32 what;
 	__u32 window;
@@ -52,22 +55,22 @@ int sw_ask_kqp(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Many operations on keys that follow from numbers, and what came of them. */
+/* Many operations on keys that are made of numbers, and their results. */
 struct storm {
 	__u32 window;
-	__u32 keys; /* numbers below this */
+	__u32 keys; /* the keys are numbers below this */
 	__u64 seed;
 	__u32 count; /* operations */
 	__u32 removals; /* of 256 */
 	__u32 done;
 	__u32 found;
-	__u32 torn; /* values that no writer wrote for the key */
+	__u32 torn; /* values that belong to another key or are torn */
 	__u32 no_entry;
 	__u32 no_memory;
 	__u32 busy;
 	__u32 full;
 	__u32 other;
-	__s64 error; /* the last of the others */
+	__s64 error; /* the last other result */
 	struct sw_qp_value value;
 	struct sw_key key;
 };
@@ -79,7 +82,7 @@ static __attribute__((always_inline)) __u64 storm_mix(__u64 x)
 	return x ^ x >> 31;
 }
 
-/* A key of 7 to 14 bytes: seven letters of four, and some of one. */
+/* A key of 7 to 14 bytes: seven letters out of four, and several copies of one letter. */
 static __attribute__((always_inline)) void storm_key(struct sw_key *key, __u32 number)
 {
 	__u64 word = 0x6161616161616100ull, more = number % 8;
@@ -115,7 +118,7 @@ static __attribute__((always_inline)) void storm_count(struct storm *storm, long
 	}
 }
 
-/* A value of four words says which key it belongs to, and that it is whole. */
+/* A value of four words shows its key, and whether it is torn. */
 static __attribute__((always_inline)) void storm_look(struct storm *storm, __u32 number)
 {
 	long found = sw_qp_lookup(storm->window, &storm->key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Operations on a route cache asked for by a test, and many of them at once. */
+/* Operations on a route cache for a test: one, or many in a loop. */
 #include <linux/bpf.h>
 #include "route_ask.h"
 #include "route_storm.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* An operation on a route cache, as a test asks for it: of a BPF program, or of C in user space. */
+/* An operation on a route cache for a test, in a BPF program or in C in user space. */
 #ifndef SAPWOOD_ROUTE_ASK_H
 #define SAPWOOD_ROUTE_ASK_H
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* One question to a route cache, and what its resolver answers, with words that prove what belongs together. */
+/*
+ * One lookup in a route cache and its resolver. The words of an answer show its key and its time.
+ */
 #ifndef ROUTE_STORM_H
 #define ROUTE_STORM_H
 
@@ -9,7 +11,7 @@
 static __u64 (*ktime)(void) = (void *)5; /* bpf_ktime_get_ns */
 static void *(*map_lookup)(void *map, const void *key) = (void *)1; /* bpf_map_lookup_elem */
 
-/* What a resolver answers now; the test changes it. */
+/* The resolver's current answer, which the test changes. */
 struct {
 	int (*type)[2]; /* BPF_MAP_TYPE_ARRAY */
 	__u32 *key;
@@ -22,9 +24,9 @@ struct storm {
 	__u32 keys;
 	__u64 random;
 	__u64 rounds;
-	/* What was true when this run began: no older answer may be given. */
+	/* The truth when this run began. No lookup may return an older answer. */
 	__u64 least;
-	/* Answers of each kind, and those that cannot be. */
+	/* The number of answers of each kind, and of impossible ones. */
 	__u64 hits;
 	__u64 misses;
 	__u64 failures;
@@ -36,7 +38,7 @@ struct storm {
 	__u64 longest;
 };
 
-/* The words of an answer follow from the key, what was true, and when. */
+/* The words of an answer depend on the key, the truth and the time. */
 SW_INLINE __u64 sw_mixed(__u64 a, __u64 b)
 {
 	a = (a ^ b) * 0x9e3779b97f4a7c15ull;
@@ -63,7 +65,7 @@ SW_GLOBAL long sw_storm_round(struct storm *storm SW_NONNULL)
 			storm->wrong++;
 		if (value.words[0] < storm->least)
 			storm->old++;
-		/* The last word is when it was resolved. */
+		/* The last word is the time of the resolution. */
 		if (now - value.words[3] > storm->longest)
 			storm->longest = now - value.words[3];
 		return 0;
@@ -84,7 +86,7 @@ SW_GLOBAL long sw_storm_round(struct storm *storm SW_NONNULL)
 	value.words[3] = now;
 	value.words[1] = sw_mixed(n ^ now, value.words[0]);
 	value.words[2] = ~value.words[1];
-	/* One key in eight has no route at times. */
+	/* One key in eight sometimes has no route. */
 	got = sw_route_put(storm->window, &key, &value, &ticket,
 			   !(n & 7) && storm->random >> 63 ? SW_ROUTE_NEGATIVE : 0);
 	if (!got)

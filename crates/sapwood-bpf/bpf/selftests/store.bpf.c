@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* One version of a store, looked at by many lookups: the question comes as the packet. */
+/* Many lookups in one version of a store. The packet holds the question. */
 #include <linux/bpf.h>
 #include "sapwood/qp_walk.bpf.h"
 #include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* The keys 0 to `count` - 1, as four bytes, are to have one value all. */
+/* The keys 0 to `count` - 1, as four bytes, must all have the same value. */
 struct ask {
 	__u32 window;
 	__u32 count;
 	__u64 cursor;
-	/* How many had the value of the first, or an error. */
+	/* The number of keys with the value of the first, or an error. */
 	__s64 result;
 	__u64 value;
-	/* The same of a walk. */
+	/* The same for a walk. */
 	__s64 walked;
 	__u64 walked_value;
 };
 
-/* How many entries a walk meets, or -EUCLEAN when they have not one value all. */
+/* The number of entries of a walk, or -EUCLEAN when their values differ. */
 SW_GLOBAL long sw_walk_same(__u32 map, sw_at cursor, __u64 *value SW_NONNULL)
 {
 	long found = sw_qp_walk_begin(map, cursor);

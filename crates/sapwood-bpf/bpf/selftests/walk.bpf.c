@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Walks and neighbours asked for by a test: the key comes as the packet, the answer goes back in its place. */
+/* Walks and neighbours for a test. The packet holds the question, and the answer replaces it. */
 #include <linux/bpf.h>
 #include "sapwood/qp_walk.bpf.h"
 #include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* What is asked: of which window, by which cursor, with which key; and what came of it. */
+/* The question: the kind, the window, the cursor and the key; and the answer. */
 struct ask {
 	__u32 what;
 	__u32 window;
 	__u64 cursor;
 	__s64 result;
 	__u64 value;
-	/* Where a long key of the answer is copied to; 0 comes back when it is too long. */
+	/* The place for a long key of the answer; set to 0 when the key is too long. */
 	sw_at room;
 	struct sw_key key;
 };
@@ -29,10 +29,13 @@ SW_GLOBAL int sw_copy_long(__u64 to, __u64 from, __u32 bytes)
 	return 0;
 }
 
-/* The most steps of a whole walk. */
+/* The maximum number of steps of a whole walk. */
 #define STEPS (1 << 22)
 
-/* All values of a walk that was begun, mixed so that their order counts; how many there were. */
+/*
+ * Finishes a walk. Returns the number of its entries, and a hash of their values that depends on
+ * their order.
+ */
 SW_GLOBAL long sw_walk_sum(__u32 map, sw_at cursor, __u64 *sum SW_NONNULL)
 {
 	__u64 mixed = 0;
@@ -54,8 +57,8 @@ SW_GLOBAL long sw_walk_sum(__u32 map, sw_at cursor, __u64 *sum SW_NONNULL)
 }
 
 /*
- * Walks a whole map whose keys have at most 254 bytes: how many entries have the value 0, and in
- * the upper half all others; -EUCLEAN when keys do not ascend.
+ * Walks over a whole map whose keys have at most 254 bytes. Returns the number of entries with the
+ * value 0, and in the upper half that of all others; -EUCLEAN when keys do not ascend.
  */
 SW_GLOBAL long sw_walk_whole(__u32 map, sw_at cursor, struct sw_key *key SW_NONNULL)
 {

@@ -1,26 +1,27 @@
-//! The hash index of a map that somebody else wrote: lookups and walks (`docs/shared.md`).
+//! The hash index of a map that another process or a program writes: lookups and walks
+//! (`docs/shared.md`).
 //!
-//! As with tries: nothing is read that is not inside, and what was read is looked at again, from
-//! the table that the header names. A table, a chunk or a leaf that is used for something else
-//! meanwhile is noticed when that has changed, which is nearly always.
+//! As with tries, nothing outside the window is read. What was read is checked again, from the
+//! table that the header names. This nearly always detects that a table, a chunk or a leaf was
+//! reused meanwhile.
 
 use sapwood_format::bucket::{self, LINE, NOTHING, Words, tag_of};
 use sapwood_format::hash;
 
 use super::nodes::{Copied, Nodes, Trouble, Window};
 
-/// What the hash of one map depends on.
+/// The secrets of one map's hash.
 pub(crate) type Secrets = [u64; hash::SECRETS];
-/// No chain of tables is longer: it is followed no further.
+/// The maximum length of a chain of tables. A walk follows no longer one.
 const CHAIN: usize = 16;
 
-/// An index, as far as one operation relies on it.
+/// An index, for one operation.
 pub(crate) struct Index<'a, W> {
     pub(super) nodes: &'a Nodes<W>,
     pub(super) secrets: Secrets,
 }
 
-/// A table whose header and directory lie inside.
+/// A table whose header and directory lie inside the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) at: usize,
@@ -30,7 +31,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Where its block begins and ends.
+    /// The places at which its block begins and ends.
     pub(crate) fn block(&self) -> (usize, usize) {
         (self.at, self.at + bucket::head_bytes(self.chunks()))
     }
@@ -39,7 +40,7 @@ impl Table {
         bucket::chunks(self.total, self.shift)
     }
 
-    /// Bytes of the buckets of a chunk.
+    /// The bytes of a chunk's buckets.
     pub(crate) fn bytes_of(&self, chunk: u32) -> usize {
         bucket::buckets_of(self.total, self.shift, chunk) as usize * LINE
     }
@@ -65,15 +66,15 @@ pub(crate) struct Slot {
     pub(crate) cell: u32,
 }
 
-/// What one table says of a key.
+/// The result of a lookup in one table.
 pub(crate) enum Look {
     Found(Vec<u8>),
-    /// The flag: without a trie that knows better.
+    /// The flag: whether every key of the home bucket has a slot, so that a trie has no others.
     Absent(bool),
     Moved,
 }
 
-/// What was read of a home, to be looked at again.
+/// The home bucket and the slot that a lookup read, so that it can check them again.
 #[derive(Default)]
 pub(crate) struct Seen {
     home: Option<(Table, u32)>,
@@ -81,7 +82,7 @@ pub(crate) struct Seen {
 }
 
 impl<'a, W: Window> Index<'a, W> {
-    /// An index whose hash depends on the secrets that the header page has.
+    /// An index whose hash uses the secrets of the header page.
     pub(super) fn new(nodes: &'a Nodes<W>) -> Self {
         Index::with_secrets(nodes, nodes.secrets())
     }
@@ -110,7 +111,7 @@ impl<'a, W: Window> Index<'a, W> {
             && table.total >= table.homes
             && table.total - table.homes < bucket::WINDOW
             && table.shift <= 20
-            // A table that grows into the window is not all there yet.
+            // A table that is still growing does not lie in the window as a whole yet.
             && table.total as usize <= nodes.window.len() / LINE * 4;
         if !sound || !nodes.inside(at, table.block().1 - at) {
             return Err(Trouble::Damaged("no table has such a header", at));
@@ -122,12 +123,12 @@ impl<'a, W: Window> Index<'a, W> {
         self.nodes.window.u32(table.at + bucket::NEXT_AT)
     }
 
-    /// The tables that keys are at home in, from the one where lookups begin.
+    /// The tables in which keys have their home, from the one where lookups begin.
     pub(crate) fn tables(&self) -> Result<Vec<Table>, Trouble> {
         self.chain(self.start()).collect()
     }
 
-    /// A table and those after it, each read when it is asked for.
+    /// A table and those after it. The iterator reads each when it reaches it.
     fn chain(&self, start: u32) -> impl Iterator<Item = Result<Table, Trouble>> + '_ {
         let mut last: Option<Table> = None;
         (0..=CHAIN).map_while(move |count| {
@@ -137,13 +138,13 @@ impl<'a, W: Window> Index<'a, W> {
                 (_, CHAIN) => Err(Trouble::Damaged("tables without an end", at as usize * 8)),
                 _ => self.table(at),
             };
-            // What is no table has none after it.
+            // A damaged header ends the chain.
             last = table.ok().or(last);
             Some(table)
         })
     }
 
-    /// Where the buckets of a chunk begin, if it is there.
+    /// The place of a chunk's buckets, if the chunk is there.
     pub(crate) fn chunk(&self, table: Table, chunk: u32) -> Result<Option<usize>, Trouble> {
         let word = table.at + bucket::HEAD + 4 * chunk as usize;
         let entry = self.nodes.window.u32(word);
@@ -164,7 +165,7 @@ impl<'a, W: Window> Index<'a, W> {
         Ok(chunk.map(|chunk| self.read(chunk + bucket::place_of(number, table.shift))))
     }
 
-    /// The bucket of a home, if it was not moved.
+    /// The bucket of a home, unless it was moved.
     pub(super) fn first(&self, table: Table, home: u32) -> Result<Option<Bucket>, Trouble> {
         let first = self.bucket(table, home)?;
         Ok(first.filter(|first| !first.words.is_moved()))
@@ -196,7 +197,7 @@ impl<'a, W: Window> Index<'a, W> {
             })
     }
 
-    /// Whether a slot is as it was.
+    /// Whether a slot still has the words that were read.
     fn is_still(&self, slot: &Slot) -> bool {
         self.read(slot.bucket).words.tag(slot.number) == slot.tag
             && self.cell(slot.bucket, slot.number) == slot.cell
@@ -211,7 +212,7 @@ impl<'a, W: Window> Index<'a, W> {
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
         let (start, mut seen) = (self.start(), Seen::default());
         let found = self.follow(start, key, &mut seen);
-        // What looks damaged may be what is written at this moment.
+        // A writer may be changing the bytes that look damaged.
         self.look_again(start, &seen)?;
         found
     }
@@ -264,7 +265,7 @@ impl<'a, W: Window> Index<'a, W> {
         Ok(Look::Absent(first.words.has_all()))
     }
 
-    /// Whether what was read is still what leads to where it was found.
+    /// Checks that the words that led to the result are unchanged.
     fn look_again(&self, start: u32, seen: &Seen) -> Result<(), Trouble> {
         let home = |(table, home)| matches!(self.first(table, home), Ok(Some(_)));
         let same = self.start() == start
@@ -273,8 +274,8 @@ impl<'a, W: Window> Index<'a, W> {
         same.then_some(()).ok_or(Trouble::Changed)
     }
 
-    /// The entries whose hashes begin with `from` or a little more, and where to go on, unless
-    /// these were the last.
+    /// The entries of the next hash prefixes, from `from` on, and the prefix from which to go on,
+    /// unless these were the last.
     pub(super) fn some(&self, from: u32) -> Result<(Vec<Copied>, Option<u32>), Trouble> {
         let start = self.start();
         let mut slots = Vec::new();

@@ -1,4 +1,4 @@
-//! Reading maps that others write: another process, or programs in the kernel.
+//! Readers of maps that another process, or programs in the kernel, write.
 
 mod index;
 mod nodes;
@@ -20,21 +20,21 @@ use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
 use crate::layout::{Kind, root};
 
-/// How often an operation begins anew before it gives up: what was changed meanwhile, what looks
+/// The maximum number of attempts of an operation that changes disturb, or that meets what looks
 /// damaged.
 const TRIES: usize = 64;
 const TRIES_DAMAGED: usize = 4;
 
-/// A value that a [`CheckedReader`] map gives: plain bytes.
+/// A value that a [`CheckedReader`] returns: plain bytes.
 pub trait CheckedValue: Sized {
-    /// Whether a value of this many bytes is one.
+    /// Whether a value of this type can have this many bytes.
     fn fits(bytes: usize) -> bool;
 
-    /// The value of these bytes, which are as many as fit.
+    /// The value of these bytes. Their number satisfies [`fits`](Self::fits).
     fn of(bytes: &[u8]) -> Option<Self>;
 
-    /// What a map of the library calls its layout, where this type must be the one that it was made
-    /// with.
+    /// The layout hash that a map with such values has, if the map must have been made with this
+    /// type.
     fn layout_hash() -> Option<u64>;
 }
 
@@ -60,8 +60,7 @@ pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Error> {
     V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
 }
 
-/// A value of any size: a byte string, or a value for whoever lists maps without knowing what they
-/// hold.
+/// A value of any size: a byte string, or the bytes of a value whose type the reader does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -79,28 +78,28 @@ impl CheckedValue for Bytes {
     }
 }
 
-/// A map over byte strings in an arena, read while another process or programs write it, or after
-/// its owner died. It copies what it gives, and takes no word for true that it did not check.
+/// A reader of a map over byte strings in an arena. Another process or programs may write the map
+/// meanwhile, or its owner may be dead. The reader returns copies, and checks every word before it
+/// relies on it.
 ///
 /// # What is promised
 ///
-/// - Whatever the window holds, be it random bytes, and whatever is written meanwhile: nothing
-///   outside the window is read, and every operation ends, with a result or with [`Error::Damaged`]
-///   or [`Error::Busy`].
-/// - While nobody writes, answers are exact, and [`verify`](Self::verify) says whether the map is
-///   whole.
-/// - While somebody writes, each entry that is given was an entry at some time during the
-///   operation, walks ascend strictly, and a key that is there throughout is not missed: as long as
-///   memory that was removed is not used again meanwhile.
-/// - A reader takes no part in the owner's grace periods, so the owner may use such memory again.
-///   What was read is then compared with its path from the root once more, and the operation begins
-///   anew if that has changed. That finds nearly all such cases, but is no proof: for exact
-///   answers, read in the owner's process, or in a program.
+/// - Whatever bytes the window holds, and whatever is written meanwhile, the reader reads nothing
+///   outside the window, and every operation ends. It returns a result, [`Error::Damaged`] or
+///   [`Error::Busy`].
+/// - While nobody writes, answers are exact, and [`verify`](Self::verify) checks that the map is
+///   intact.
+/// - While a process or a program writes, each returned entry was in the map at some time during
+///   the operation. Walks ascend strictly, and find every key that is there throughout. This holds
+///   as long as freed memory is not reused during the operation.
+/// - The owner's grace periods do not wait for a reader, so the owner may reuse such memory. The
+///   reader therefore checks the path from the root again after each read, and begins anew if the
+///   path has changed. This detects nearly all such cases, but not all. For exact answers, read in
+///   the owner's process or in a program.
 ///
-/// A damaged map may name pages of its window that nothing was written to yet; to read them takes
-/// memory.
+/// A damaged map may refer to unused pages of its window. A read of such a page takes memory.
 ///
-/// In the process that owns the map, use the map.
+/// The process that owns the map should read the map itself.
 ///
 /// ```no_run
 /// use sapwood_bpf::BpfArena;
@@ -120,7 +119,7 @@ pub struct CheckedReader<V> {
 }
 
 impl BpfArena {
-    /// A reader of the map of this name, whoever writes it: of [`Kind::Qp`] or [`Kind::KernelQp`].
+    /// Opens a reader of the map with this name. The map is of [`Kind::Qp`] or [`Kind::KernelQp`].
     ///
     /// # Errors
     /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size, or its owner made
@@ -133,7 +132,7 @@ impl BpfArena {
         self.reader_of(window)
     }
 
-    /// As [`reader`](Self::reader), of the map in this window.
+    /// Opens a reader as [`reader`](Self::reader) does, of the map in this window.
     pub(crate) fn reader_of<V: CheckedValue>(
         &self,
         window: WindowInfo,
@@ -149,13 +148,13 @@ impl BpfArena {
 }
 
 impl<V: CheckedValue> CheckedReader<V> {
-    /// Its window, as it was when the reader was made. An owner that takes the map over puts it
-    /// elsewhere; readers follow.
+    /// The map's window at the time when the reader was made. A process that takes the map over
+    /// moves it, and readers follow.
     pub fn window(&self) -> &WindowInfo {
         &self.window
     }
 
-    /// Bytes of a value; `None` where values are byte strings, each with a length of its own.
+    /// The bytes of a value; `None` when values are byte strings, which have different lengths.
     ///
     /// # Errors
     /// As [`BpfArena::reader`].
@@ -163,7 +162,7 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(self.nodes()?.value_bytes())
     }
 
-    /// The window as it is now.
+    /// The nodes in the current window.
     fn nodes(&self) -> Result<Nodes<Place>, Error> {
         let WindowInfo {
             number, kind, name, ..
@@ -205,7 +204,7 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(Nodes::new(Place::new(memory, at, len), bytes))
     }
 
-    /// That the map has this layout: values of the same type, or byte strings.
+    /// Checks that the map has this layout: values of the same type, or byte strings.
     pub(crate) fn verify_layout(&self, expected: u64) -> Result<(), Error> {
         let hash = self.arena.memory().u64(self.window.at + 16);
         match hash.load(Ordering::Relaxed) == expected {
@@ -224,7 +223,7 @@ impl<V: CheckedValue> CheckedReader<V> {
         trouble.error(&self.window.name)
     }
 
-    /// Runs `read` until it was not disturbed.
+    /// Repeats `read` until no change disturbs it.
     fn undisturbed<R>(
         &self,
         mut read: impl FnMut(&Nodes<Place>) -> Result<R, Trouble>,
@@ -248,8 +247,8 @@ impl<V: CheckedValue> CheckedReader<V> {
     /// The value of a key.
     ///
     /// # Errors
-    /// [`Error::Damaged`]; [`Error::Busy`] when it was changed again and again; [`Error::NoWindow`]
-    /// when the map was closed.
+    /// [`Error::Damaged`]; [`Error::Busy`] when changes disturbed every attempt;
+    /// [`Error::NoWindow`] when the map was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
         let key = key.as_ref();
         let mut path = Path::default();
@@ -262,7 +261,7 @@ impl<V: CheckedValue> CheckedReader<V> {
         found.map(|bytes| value_of(&bytes)).transpose()
     }
 
-    /// Whether a key is there.
+    /// Whether the map has a key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -270,8 +269,8 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// Whether the map has an order: a trie. Without one, [`iter`](Self::iter) and its like are
-    /// refused.
+    /// Whether the map has an order, which is that of a trie. Without one, [`iter`](Self::iter) and
+    /// the other ordered methods return an error.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -279,10 +278,10 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(!self.nodes()?.has_only_index())
     }
 
-    /// All entries, in order of their keys if the map has one, else in any.
+    /// All entries, in order of their keys if the map has an order.
     ///
-    /// Of a map that is written meanwhile, no key comes twice, and what is there throughout is not
-    /// missed, also while it is resized.
+    /// While the map is written or resized, no key comes twice, and every key that is there
+    /// throughout is found.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::open("/sys/fs/bpf/names")?;
@@ -296,23 +295,24 @@ impl<V: CheckedValue> CheckedReader<V> {
         CheckedEntries::new(self)
     }
 
-    /// All entries, in order of their keys. Of a map that has only an index: [`Error::Setting`].
+    /// All entries, in order of their keys. The first item is [`Error::Setting`] when the map has
+    /// only an index.
     pub fn iter(&self) -> CheckedIter<'_, V> {
         CheckedIter::new(self, Vec::new(), Vec::new())
     }
 
-    /// The entries whose keys are not less than this one.
+    /// The entries whose keys are not less than `key`.
     pub fn from_key(&self, key: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
         CheckedIter::new(self, key.as_ref().to_vec(), Vec::new())
     }
 
-    /// The entries whose keys begin with this one.
+    /// The entries whose keys begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
         let prefix = prefix.as_ref().to_vec();
         CheckedIter::new(self, prefix.clone(), prefix)
     }
 
-    /// How many entries there are, by a walk over all of them.
+    /// The number of entries, by a walk over all of them.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -334,16 +334,15 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(first.is_none())
     }
 
-    /// Walks over everything and checks every invariant of trie and index (`docs/qp.md`,
-    /// `docs/shared.md`), that they have the same entries, and that no two nodes share a byte; how
-    /// many entries there are. For a map that nobody writes meanwhile: a change may look like
-    /// damage.
+    /// Checks every invariant of the trie and the index (`docs/qp.md`, `docs/shared.md`), that both
+    /// have the same entries, and that no two nodes share a byte. Returns the number of entries.
+    /// Nobody may write the map meanwhile, because a change may look like damage.
     ///
-    /// What an owner was doing when it died is no damage: counts of a bucket that is locked, and up
-    /// to 128 entries that trie and index do not agree about.
+    /// Changes that the owner's death interrupted do not count as damage: the counts of a locked
+    /// bucket, and up to 128 entries that only one of trie and index has.
     ///
     /// # Errors
-    /// [`Error::Damaged`], with the first thing that is wrong and where.
+    /// [`Error::Damaged`], with the first invariant that does not hold, and its place.
     pub fn verify(&self) -> Result<usize, Error> {
         let nodes = self.nodes()?;
         verify::verify_alone(&nodes).map_err(|trouble| self.error(trouble))
@@ -358,22 +357,22 @@ impl<V> fmt::Debug for CheckedReader<V> {
     }
 }
 
-/// Entries of a [`CheckedReader`] map, in order if it has one. Behind an error it ends.
+/// Entries of a [`CheckedReader`], in order if its map has one. The iterator ends after an error.
 pub struct CheckedEntries<'a, V> {
     reader: &'a CheckedReader<V>,
-    /// `None`: what the map has is not known yet.
+    /// The ordered walk, if the map has an order.
     ordered: Option<CheckedIter<'a, V>>,
-    /// The hashes that are next, and the entries read of those before.
+    /// The next hash prefix, and the entries that were read before it.
     from: Option<u32>,
     ready: Vec<Copied>,
-    /// The hash that the walk goes by.
+    /// The secrets of the hash by which the walk is ordered.
     secrets: Option<Secrets>,
     given: usize,
 }
 
 impl<'a, V: CheckedValue> CheckedEntries<'a, V> {
     fn new(reader: &'a CheckedReader<V>) -> Self {
-        // A map that is closed by now says so at the first entry.
+        // If the map is closed by now, the first entry is the error.
         let ordered = reader.has_order().unwrap_or(true);
         CheckedEntries {
             reader,
@@ -401,12 +400,12 @@ impl<'a, V: CheckedValue> CheckedEntries<'a, V> {
                 index.some(from)
             })?;
             if self.secrets.is_some() && self.secrets != secrets {
-                // It was taken over and built anew: the walk has lost its path.
+                // The map was taken over and built anew, so the walk cannot go on.
                 return Err(self.reader.error(Trouble::Changed));
             }
             (self.ready, self.from, self.secrets) = (ready, from, secrets);
             self.given += self.ready.len();
-            // Each leaf has 8 bytes.
+            // A leaf has at least 8 bytes.
             if self.given > most {
                 let name = &self.reader.window.name;
                 return Err(Error::Damaged(format!("{name}: more entries than room")));
@@ -441,13 +440,13 @@ impl<V> fmt::Debug for CheckedEntries<'_, V> {
     }
 }
 
-/// Entries of a [`CheckedReader`] map in ascending order of keys. Behind an error it ends.
+/// Entries of a [`CheckedReader`] in ascending order of keys. The iterator ends after an error.
 pub struct CheckedIter<'a, V> {
     reader: &'a CheckedReader<V>,
-    /// The window that the path stands in, if it does.
+    /// The nodes to which the path refers, if there is a path.
     nodes: Option<Nodes<Place>>,
     path: Path,
-    /// The least key to give; it was given already when `strict`.
+    /// The least key to return; it was returned already when `strict`.
     from: Vec<u8>,
     strict: bool,
     prefix: Vec<u8>,
@@ -469,15 +468,14 @@ impl<'a, V: CheckedValue> CheckedIter<'a, V> {
         }
     }
 
-    /// The entry after the one before, which the path leads to if it `stands`; `None`: the end.
+    /// The next entry; `None` at the end. If `stands`, the path leads to the last entry.
     fn entry(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<Option<Copied>, Trouble> {
         self.path.entry(nodes, &self.from, self.strict, stands)
     }
 
     fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
         let (reader, stood) = (self.reader, self.nodes.take());
-        // A path that was left long ago may lead nowhere: only what is met from the root tells of
-        // damage.
+        // An old path may lead nowhere, so only a walk from the root can tell damage.
         let found = stood.and_then(|nodes| Some((self.entry(&nodes, true).ok()?, nodes)));
         let (found, nodes) = match found {
             Some(found) => found,
@@ -492,7 +490,7 @@ impl<'a, V: CheckedValue> CheckedIter<'a, V> {
                 });
             }
         };
-        // Each leaf has 8 bytes; who goes down again and again is always overtaken.
+        // A leaf has at least 8 bytes. A walk that descends more often is always disturbed.
         let len = nodes.window.len();
         if self.given > len / 8 || self.path.steps > len as u64 / 4 + (1 << 20) {
             return Err(reader.error(Trouble::Changed));

@@ -1,8 +1,8 @@
-//! Branches, clusters and leaves of a window that others write: read word by word, and checked
-//! before they are believed.
+//! Branches, clusters and leaves of a window that others write. They are read word by word, and
+//! checked before use.
 //!
-//! Everything is read through atomics, so what changes meanwhile gives other words, never anything
-//! worse. A reference is followed only to bytes that the window has.
+//! All reads are atomic, so a change during a read gives other words, and is not a data race. A
+//! reference is followed only to bytes inside the window.
 
 use sapwood_arena::EXTRA_AT;
 use sapwood_format::branch::{self, BIG, FRESH, LABELS_AT, LOCKS, MAP_AT};
@@ -16,12 +16,12 @@ use crate::error::Error;
 use crate::layout::root;
 use crate::raw::arena::{Memory, PAGE};
 
-/// Why a read came to nothing.
+/// Why a read failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// What lies at this byte of the window cannot be what it should be.
+    /// The bytes at this place of the window break the format.
     Damaged(&'static str, usize),
-    /// It was changed while it was read.
+    /// A change disturbed the read.
     Changed,
 }
 
@@ -35,10 +35,10 @@ impl Trouble {
     }
 }
 
-/// Words that others write. Each is loaded whole, and with Acquire: what is loaded after it is at
+/// Words that others write. Each word is loaded atomically with Acquire, so later loads are at
 /// least as new.
 pub(crate) trait Window {
-    /// Bytes from the window's beginning; nothing behind them is read.
+    /// The bytes of the window. Nothing behind them is read.
     fn len(&self) -> usize;
 
     /// The word at this byte, a multiple of 4 below `len`.
@@ -82,33 +82,33 @@ impl Window for Place {
     }
 }
 
-/// The nodes in a window, as far as one operation relies on them.
+/// The nodes in a window, for one operation.
 #[derive(Clone)]
 pub(crate) struct Nodes<W> {
     pub(super) window: W,
-    /// Bytes of a value, which come before the key; 0 where values are byte strings.
+    /// Bytes of a value, which lies before the key; 0 when values are byte strings.
     value_bytes: usize,
-    /// Values are byte strings, which lie behind the key.
+    /// Whether values are byte strings, which lie behind the key.
     strings: bool,
 }
 
-/// A branch whose header and labels were read and fit each other.
+/// A branch whose header and labels were read and are consistent.
 #[derive(Clone, Copy)]
 pub(crate) struct Branch {
     at: usize,
     header: u32,
-    /// The labels, a bit each.
+    /// The labels, one bit each.
     labels: [u64; 4],
 }
 
-/// A cluster whose header was read. It lies inside.
+/// A cluster whose header was read. It lies inside the window.
 #[derive(Clone, Copy)]
 pub(crate) struct Cluster {
     at: usize,
     header: u32,
 }
 
-/// How the leaves of a cluster part: for each slot, what is between it and the one before.
+/// The borders of a cluster's leaves: for each slot, where its key parts from the one before.
 #[derive(Clone, Copy)]
 pub(super) struct Borders {
     base: usize,
@@ -117,7 +117,7 @@ pub(super) struct Borders {
     bytes: [u8; SLOTS_MAX],
 }
 
-/// A leaf that lies inside.
+/// A leaf that lies inside the window.
 #[derive(Clone, Copy)]
 pub(crate) struct Leaf {
     at: usize,
@@ -128,13 +128,13 @@ pub(crate) struct Leaf {
     end: usize,
 }
 
-/// Bytes that two keys have in common, or `None` when they are the same.
+/// The length of the longest common prefix of two keys, or `None` when they are equal.
 pub(super) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
     let common = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     (common < a.len() || common < b.len()).then_some(common)
 }
 
-/// The bits of a word's bytes up to one: `byte` and those before it in its word.
+/// A mask of the labels in a word up to `byte`.
 fn up_to(byte: u8) -> u64 {
     u64::MAX >> (63 - byte % 64)
 }
@@ -148,7 +148,7 @@ impl Branch {
         branch::children_of(self.header)
     }
 
-    /// Where its block begins and ends.
+    /// The places at which its block begins and ends.
     pub(crate) fn block(&self) -> (usize, usize) {
         (self.at, self.at + branch::block_of(self.header))
     }
@@ -166,7 +166,7 @@ impl Branch {
         (before + (self.labels[word] & up_to(byte)).count_ones()) as usize
     }
 
-    /// Takes in a label; they come in ascending order. Whether it is greater than all before it.
+    /// Adds a label. Returns whether it is greater than all labels before it.
     fn add(&mut self, label: u8) -> bool {
         let (word, bit) = (usize::from(label / 64), 1 << (label % 64));
         let ascends = self.labels[word] < bit && self.labels[word + 1..].iter().all(|w| *w == 0);
@@ -176,7 +176,7 @@ impl Branch {
 }
 
 impl Cluster {
-    /// Where its block begins and ends.
+    /// The places at which its block begins and ends.
     pub(crate) fn block(&self) -> (usize, usize) {
         (self.at, self.at + cluster::block_of(self.header))
     }
@@ -187,13 +187,12 @@ impl Cluster {
 }
 
 impl Borders {
-    /// Where the leaf in a slot parts from the one before.
+    /// The offset at which the leaf in a slot parts from the one before.
     fn offset(&self, slot: usize) -> usize {
         self.base + usize::from(self.distances[slot])
     }
 
-    /// The slot of a leaf that has as long a prefix in common with a key as any in the cluster. If
-    /// the key is there, its slot.
+    /// The slot of a leaf that shares the longest prefix with a key. If the key is there, its slot.
     pub(super) fn search(&self, key: &[u8]) -> usize {
         let (mut found, mut least) = (0, usize::MAX);
         for slot in 1..self.leaves {
@@ -208,9 +207,9 @@ impl Borders {
         found
     }
 
-    /// The slot of the first leaf whose key is greater than one that is not there, or the number of
-    /// leaves. The key parts at `at` from the leaf in the slot `found` by [`search`](Self::search);
-    /// `less`: it is less than that.
+    /// The slot of the first leaf whose key is greater than a key that is not there, or the number
+    /// of leaves. The key parts at `at` from the leaf in the slot `found` of
+    /// [`search`](Self::search), and is less than that leaf's key if `less`.
     pub(super) fn place(&self, found: usize, at: usize, less: bool) -> usize {
         let mut slot = found;
         if less {
@@ -226,7 +225,7 @@ impl Borders {
         slot
     }
 
-    /// Whether two keys part as the leaf in a slot and the one before do.
+    /// Whether two keys part as the border between a slot and the one before says.
     pub(super) fn part(&self, slot: usize, left: &[u8], right: &[u8]) -> bool {
         let (offset, label) = (self.offset(slot), self.bytes[slot]);
         let between = match (left.get(offset), right.get(offset)) {
@@ -239,7 +238,7 @@ impl Borders {
 }
 
 impl Leaf {
-    /// Where its block begins and ends.
+    /// The places at which its block begins and ends.
     pub(crate) fn block(&self) -> (usize, usize) {
         (self.at, self.end.next_multiple_of(8))
     }
@@ -268,16 +267,16 @@ impl<W: Window> Nodes<W> {
 
     /// The root cell.
     pub(crate) fn root(&self) -> u32 {
-        // A leaf that is nowhere.
+        // A leaf outside every window.
         u32::try_from(self.root_word(header::ROOT)).unwrap_or(LEAF)
     }
 
-    /// Whether there is an index, as the header page says.
+    /// The header page's word on whether there is an index.
     pub(super) fn has_index(&self) -> u64 {
         self.root_word(header::HAS_INDEX)
     }
 
-    /// Whether there is no trie.
+    /// Whether the map has an index and no trie.
     pub(super) fn has_only_index(&self) -> bool {
         self.has_index() == header::ONLY_INDEX
     }
@@ -292,13 +291,13 @@ impl<W: Window> Nodes<W> {
         std::array::from_fn(|i| self.window.u64(EXTRA_AT + 8 * i))
     }
 
-    /// Whether this many bytes from `at` on are inside, behind the header page.
+    /// Whether this many bytes from `at` on lie inside the window, behind the header page.
     pub(super) fn inside(&self, at: usize, bytes: usize) -> bool {
         let len = self.window.len();
         at >= PAGE && bytes <= len && at <= len - bytes
     }
 
-    /// The branch of a cell; its offset must be `min` at least.
+    /// The branch of a cell. Its offset must be at least `min`.
     pub(crate) fn branch(&self, cell: u32, min: usize) -> Result<Branch, Trouble> {
         let at = byte_of(cell);
         let damaged = |why| Err(Trouble::Damaged(why, at));
@@ -347,8 +346,8 @@ impl<W: Window> Nodes<W> {
         Ok(branch)
     }
 
-    /// Checks what only a whole check looks at: padding of labels, and, if it has to be free, the
-    /// lock.
+    /// Checks the parts that only `verify` checks: the padding of labels, and the lock if it must
+    /// be free.
     pub(super) fn check_branch(&self, branch: &Branch, free: bool) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, branch.at));
         if free && self.window.u32(branch.at) != branch.header {
@@ -374,7 +373,7 @@ impl<W: Window> Nodes<W> {
         self.window.u32(cells + 4 * i)
     }
 
-    /// Whether a branch has the header that it had, when everything read so far was read.
+    /// Whether a branch still has the header that was read, checked after all earlier reads.
     pub(super) fn is_still(&self, branch: &Branch) -> bool {
         self.window.u32(branch.at) & !LOCKS == branch.header
     }
@@ -396,7 +395,7 @@ impl<W: Window> Nodes<W> {
         }
     }
 
-    /// How the leaves of a cluster part: nowhere before `min`.
+    /// The borders of a cluster's leaves. No offset may be less than `min`.
     pub(super) fn borders(&self, cluster: &Cluster, min: usize) -> Result<Borders, Trouble> {
         let leaves = cluster.leaves();
         let mut borders = Borders {
@@ -426,8 +425,8 @@ impl<W: Window> Nodes<W> {
         }
     }
 
-    /// Checks what only a whole check looks at: the slots behind the last leaf, what is before the
-    /// first, and, if it has to be free, the lock.
+    /// Checks the parts that only `verify` checks: the slots behind the last leaf, the border
+    /// before the first, and the lock if it must be free.
     pub(super) fn check_cluster(&self, cluster: &Cluster, free: bool) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, cluster.at));
         let (header, leaves) = (cluster.header, cluster.leaves());
@@ -465,7 +464,7 @@ impl<W: Window> Nodes<W> {
         self.window.u32(cells + 4 * slot)
     }
 
-    /// Whether a cluster has the header that it had, as [`is_still`](Self::is_still).
+    /// Whether a cluster still has the header that was read, as [`is_still`](Self::is_still).
     pub(super) fn is_still_cluster(&self, cluster: &Cluster) -> bool {
         self.window.u32(cluster.at) & !FRESH == cluster.header
     }
@@ -500,7 +499,8 @@ impl<W: Window> Nodes<W> {
         Ok(leaf)
     }
 
-    /// Finds the byte string behind the key of a leaf, whose first byte of a length is inside.
+    /// Finds the byte string behind the key of a leaf. The first byte of its length lies inside the
+    /// window.
     fn find_string(&self, leaf: &mut Leaf) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, leaf.at));
         let at = leaf.end;
@@ -524,7 +524,7 @@ impl<W: Window> Nodes<W> {
         Ok(())
     }
 
-    /// Copies bytes that are inside.
+    /// Copies bytes that lie inside the window.
     fn copy(&self, from: usize, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 16);
         let first = from / 8 * 8;
@@ -544,12 +544,12 @@ impl<W: Window> Nodes<W> {
         self.copy(leaf.value_at, leaf.value_len)
     }
 
-    /// Key and value of a leaf.
+    /// The key and the value of a leaf.
     pub(crate) fn entry(&self, leaf: &Leaf) -> Copied {
         (self.key(leaf), self.value(leaf))
     }
 
-    /// Whether only zeros follow a leaf's last part in its block.
+    /// Whether the rest of a leaf's block has only zeros.
     pub(super) fn is_padded(&self, leaf: &Leaf) -> bool {
         let (end, block) = (leaf.end, leaf.block().1);
         self.copy(end, block - end).iter().all(|byte| *byte == 0)
@@ -575,7 +575,7 @@ pub(super) mod tests {
             Words((0..words).map(|_| AtomicU64::new(0)).collect())
         }
 
-        /// Writes bytes from the `at`th on.
+        /// Writes bytes from place `at` on.
         pub(in super::super) fn write(&self, at: usize, bytes: &[u8]) {
             for (at, byte) in (at..).zip(bytes) {
                 let word = &self.0[at / 8];
@@ -608,7 +608,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Where nodes begin, as a reference.
+    /// The reference of the first node.
     const FIRST: u32 = (PAGE / 8) as u32;
 
     fn damaged<T>(result: Result<T, Trouble>) -> Option<&'static str> {
@@ -618,7 +618,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A branch with these labels at the beginning, for the sixth byte.
+    /// Writes a branch with these labels for the sixth byte as the first node.
     fn written(words: &Words, labels: &[u8]) -> u32 {
         let header = branch::header(5, labels.len());
         words.write(PAGE, &header.to_ne_bytes());
@@ -665,7 +665,7 @@ pub(super) mod tests {
                 let child = labels.iter().filter(|label| **label <= byte).count();
                 assert_eq!(branch.child(&[9, 9, 9, 9, 9, byte, 9]), child);
             }
-            // Locks are not looked at, unless they have to be free.
+            // The state of locks is ignored, unless they must be free.
             words.write(PAGE, &(header | LOCKS).to_ne_bytes());
             let branch = nodes
                 .branch(branch_cell(FIRST), 0)
@@ -698,7 +698,7 @@ pub(super) mod tests {
             let mapped = words.byte(at);
             for wrong in [mapped + 1, mapped.wrapping_sub(1)] {
                 words.write(at, &[wrong]);
-                // Two bytes have the same child, so that the border between two may be moved.
+                // Two bytes have the same child, so the border between two children may be moved.
                 let moves = byte % 2 == 1 && byte != 255 && wrong == mapped + 1
                     || byte % 2 == 0 && wrong.wrapping_add(1) == mapped;
                 assert_eq!(
@@ -710,7 +710,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Writes a cluster; where its parts are.
+    /// Writes a cluster, and returns the places of its parts.
     fn cluster_of(words: &Words, base: usize, borders: &[(u8, u8)], capacity: usize) -> u32 {
         let header = cluster::header(base, borders.len(), capacity);
         words.write(PAGE, &header.to_ne_bytes());
@@ -812,7 +812,7 @@ pub(super) mod tests {
             assert!(damaged(nodes.cluster(cluster_cell(reference))).is_some());
             assert!(damaged(nodes.leaf(leaf_cell(reference))).is_some());
         }
-        // What begins inside, but does not end there.
+        // Nodes that begin inside the window and end outside.
         for (header, sound) in [
             (cluster::header(0, 2, 4), true),
             (cluster::header(0, 2, 8), false),
@@ -839,7 +839,7 @@ pub(super) mod tests {
             words.write(PAGE + 8, &[len]);
             assert_eq!(nodes.leaf(leaf_cell(FIRST)).is_ok(), sound, "{len}");
         }
-        // A cell says of what kind its node is.
+        // A cell has the kind of its node.
         assert!(damaged(nodes.leaf(leaf_cell(FIRST) | CLUSTER)).is_some());
         assert!(damaged(nodes.leaf(cluster_cell(FIRST))).is_some());
         assert!(damaged(nodes.branch(leaf_cell(FIRST), 0)).is_some());

@@ -1,4 +1,5 @@
-//! The path from the root to a leaf: found by a key, led on to the next leaf, and looked at again.
+//! The path from the root to a leaf. A key finds it, a walk moves it to the next leaf, and it can
+//! be checked again.
 
 use sapwood_format::cluster::tag;
 use sapwood_format::{LEAF, is_branch};
@@ -12,30 +13,31 @@ struct Frame {
     index: usize,
 }
 
-/// A place in a trie: on a leaf, or nowhere.
+/// A path in a trie, which ends at a leaf or is empty.
 #[derive(Default)]
 pub(super) struct Path {
     root: u32,
     frames: Vec<Frame>,
-    /// The cell that the last branch leads to, or the root: of a cluster, or of the leaf.
+    /// The root, or the cell to which the last branch leads. It is the cell of a cluster or of the
+    /// leaf.
     end: u32,
-    /// The cluster there, if it is one, and the cells that were read in it: slot and cell.
+    /// The cluster of `end`, if it is one, and the cells that were read in it: slot and cell.
     cluster: Option<Cluster>,
     slots: Vec<(usize, u32)>,
-    /// How its leaves part, and the slot of the leaf.
+    /// The borders of its leaves, and the slot of the leaf.
     within: Option<(Borders, usize)>,
-    /// The leaf's cell, or 0.
+    /// The cell of the leaf, or 0.
     pub(super) leaf: u32,
-    /// The frames before this one are those that the leaf before was reached by; this one turned
+    /// The first frame that does not lead to the leaf before as well: in this frame the walk turned
     /// to another child. If it is behind the last one, the leaf before is in the same cluster.
     turned: Option<usize>,
-    /// Branches and clusters read.
+    /// The number of branches and clusters that were read.
     pub(super) steps: u64,
 }
 
 impl Path {
-    /// From a cell down to one that is not a branch's, by the children that are picked: whether
-    /// there.
+    /// Descends from a cell to one that is not a branch's, by the children that `pick` returns.
+    /// Returns whether it arrived.
     fn down(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -44,8 +46,7 @@ impl Path {
     ) -> Result<bool, Trouble> {
         self.leave_cluster();
         loop {
-            // Also where it is something else: what is wrong with it may have been changed
-            // meanwhile.
+            // This is kept also when the cell is damaged, because a change may be the cause.
             self.end = cell;
             self.leaf = cell;
             if !is_branch(cell) {
@@ -63,14 +64,14 @@ impl Path {
             });
             cell = nodes.cell(&branch, index);
             if picked.is_none() {
-                // So that the path can be looked at again.
+                // This is kept so that the path can be checked again.
                 self.end = cell;
                 return Ok(false);
             }
         }
     }
 
-    /// The cluster where the path ends, unless that is a leaf.
+    /// The cluster at the end of the path, unless that is a leaf.
     fn cluster_there(&mut self, nodes: &Nodes<impl Window>) -> Result<Option<Cluster>, Trouble> {
         if self.end & LEAF == 0 {
             self.cluster = Some(nodes.cluster(self.end)?);
@@ -85,14 +86,14 @@ impl Path {
         self.within = None;
     }
 
-    /// The cell in a slot of the cluster, to be looked at again.
+    /// The cell in a slot of the cluster, which is recorded for a second check.
     fn slot(&mut self, nodes: &Nodes<impl Window>, cluster: &Cluster, slot: usize) -> u32 {
         let cell = nodes.slot(cluster, slot);
         self.slots.push((slot, cell));
         cell
     }
 
-    /// From the path's end to a leaf: the one that is picked, if there is a cluster.
+    /// Moves from the path's end to a leaf. In a cluster, `pick` chooses the leaf.
     fn enter(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -106,7 +107,7 @@ impl Path {
         self.turn(nodes, &cluster, borders, pick(&borders))
     }
 
-    /// To the leaf in a slot of the cluster.
+    /// Moves to the leaf in a slot of the cluster.
     fn turn(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -117,11 +118,11 @@ impl Path {
         self.slots.clear();
         self.leaf = self.slot(nodes, cluster, slot);
         self.within = Some((borders, slot));
-        // An empty cell is not the end.
+        // An empty cell is not the end of the walk.
         nodes.leaf(self.leaf).map(|_| ())
     }
 
-    /// To the first leaf below a cell.
+    /// Moves to the first leaf below a cell.
     fn down_first(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
         self.down(nodes, cell, |_| Some(0))?;
         self.enter(nodes, |_| 0)
@@ -136,14 +137,14 @@ impl Path {
         self.root != 0
     }
 
-    /// The value of a key, if what was read leads where it led.
+    /// The value of a key, if the path is unchanged after the read.
     pub(super) fn get(
         &mut self,
         nodes: &Nodes<impl Window>,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, Trouble> {
         let found = self.find(nodes, key);
-        // What looks damaged may be what is written at this moment.
+        // A writer may be changing the bytes that look damaged.
         self.look_again(nodes, true)?;
         found
     }
@@ -172,7 +173,7 @@ impl Path {
         Ok(None)
     }
 
-    /// To the first leaf.
+    /// Moves to the first leaf.
     pub(super) fn first(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         match self.begin(nodes) {
             true => self.down_first(nodes, self.root),
@@ -180,7 +181,7 @@ impl Path {
         }
     }
 
-    /// To the least leaf whose key is not less than `key`, or is greater when `strict`.
+    /// Moves to the least leaf whose key is not less than `key`, or is greater when `strict`.
     fn seek(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -190,11 +191,11 @@ impl Path {
         if !self.begin(nodes) {
             return Ok(());
         }
-        // Off the key's path, any leaf below tells where the key would leave it.
+        // Off the key's path, any leaf below shows where the key would leave the path.
         self.down(nodes, self.root, |branch| Some(branch.child(key)))?;
         self.enter(nodes, |borders| borders.search(key))?;
         let found = nodes.key(&nodes.leaf(self.leaf)?);
-        // All that follows depends on it.
+        // All later steps depend on this path.
         self.look_again(nodes, true)?;
         let Some(at) = mismatch(key, &found) else {
             return match strict {
@@ -212,7 +213,7 @@ impl Path {
             below = self.frames.pop().map(|top| top.cell);
         }
         match (below, self.cluster, self.within) {
-            // All below it have the bytes in which the key differs.
+            // All leaves below this cell share the bytes in which the key differs.
             (Some(cell), _, _) if less => self.down_first(nodes, cell),
             (Some(_), _, _) => {
                 self.leave_cluster();
@@ -230,7 +231,7 @@ impl Path {
         }
     }
 
-    /// To the next leaf.
+    /// Moves to the next leaf.
     pub(super) fn step(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
             if slot + 1 < cluster.leaves() {
@@ -253,15 +254,16 @@ impl Path {
         Ok(())
     }
 
-    /// To the next leaf, where the leaf before is not the one whose key is known.
+    /// Moves to the next leaf when the key of the leaf before is not known.
     fn step_apart(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         self.step(nodes)?;
         self.turned = None;
         Ok(())
     }
 
-    /// The entry with the least key that is not less than `from`, or is greater when `strict`, if
-    /// what was read leads where it led; `None`: there is none. `stands`: the path leads to `from`.
+    /// The entry with the least key that is not less than `from`, or is greater when `strict`;
+    /// `None` when there is none. It is an error when the path has changed. If `stands`, the path
+    /// leads to `from`.
     pub(super) fn entry(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -302,7 +304,7 @@ impl Path {
         Ok(Some((key, value)))
     }
 
-    /// To the next leaf: from the one before, or from the root.
+    /// Moves to the next leaf, from the one before or from the root.
     fn go(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -315,7 +317,7 @@ impl Path {
             if self.leaf != 0 {
                 return Ok(());
             }
-            // The end is believed to the root only.
+            // The end counts only if a walk from the root confirms it.
         }
         match from.is_empty() && !strict {
             true => self.first(nodes),
@@ -323,7 +325,7 @@ impl Path {
         }
     }
 
-    /// Whether a key is one of those that this path leads to, and comes right after the one before.
+    /// Whether this path leads to a key, and the key may come right after the one before.
     pub(super) fn leads_to(&self, key: &[u8], before: Option<&[u8]>) -> bool {
         let turned = self.turned.unwrap_or(0);
         // The leaves of a cluster may part at the offset of the branch above it.
@@ -334,7 +336,7 @@ impl Path {
         let search = |(borders, slot): (Borders, usize)| borders.search(key) == slot;
         runs && self.within.is_none_or(search)
             && match (self.turned, before) {
-                // Where neighbours part, and nowhere else, their paths do.
+                // The paths of neighbours part exactly where their keys do.
                 (Some(turned), Some(before)) => match (self.frames.get(turned), self.within) {
                     (Some(frame), _) => mismatch(before, key) == Some(frame.branch.offset()),
                     (None, Some((borders, slot))) => borders.part(slot, before, key),
@@ -344,24 +346,24 @@ impl Path {
             }
     }
 
-    /// The branches that the leaf before was not reached by.
+    /// The branches that are not on the path of the leaf before.
     pub(super) fn new_branches(&self) -> impl Iterator<Item = &Branch> {
         let before = self.turned.map_or(0, |turned| turned + 1);
         self.frames.iter().skip(before).map(|frame| &frame.branch)
     }
 
-    /// The cluster that the leaf is in, if the leaf before is not.
+    /// The cluster of the leaf, unless the leaf before is in it, too.
     pub(super) fn new_cluster(&self) -> Option<&Cluster> {
         let same = self.turned == Some(self.frames.len());
         self.cluster.as_ref().filter(|_| !same)
     }
 
-    /// The branches above the leaf.
+    /// The number of branches above the leaf.
     pub(super) fn depth(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether a cluster says of the leaf that this is the tag of its key.
+    /// Whether the leaf's tag in its cluster is the tag of this key.
     pub(super) fn has_tag(&self, nodes: &Nodes<impl Window>, key: &[u8]) -> bool {
         match (&self.cluster, &self.within) {
             (Some(cluster), Some((_, slot))) => nodes.tags(cluster).get(*slot) == Some(&tag(key)),
@@ -369,14 +371,14 @@ impl Path {
         }
     }
 
-    /// Looks at an empty path again: the map must have the root that it had.
+    /// Checks an empty path again: the map must still have the same root.
     fn is_over(&self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         let same = nodes.root() == self.root;
         same.then_some(()).ok_or(Trouble::Changed)
     }
 
-    /// Looks at the path again: the root, or the last branches of a long path, and the cluster must
-    /// lead where they led.
+    /// Checks the path again. The cluster, and the root or the last branches of a long path, must
+    /// still lead to the same cells.
     fn look_again(&self, nodes: &Nodes<impl Window>, whole: bool) -> Result<(), Trouble> {
         const DEEPEST: usize = 16;
         let from = match whole {
@@ -415,16 +417,15 @@ mod tests {
 
     type Map = BTreeMap<Vec<u8>, u64>;
 
-    /// Writes tries that the format allows, any of them: of all choices that it leaves, random ones
-    /// are made.
+    /// Writes random tries of all shapes that the format allows.
     struct Builder<'a> {
         words: &'a Words,
         rng: &'a mut Rng,
-        /// Where the next node goes.
+        /// The place of the next node.
         end: usize,
-        /// How likely nodes are to be clusters, of 10.
+        /// How many of 10 nodes become clusters, on average.
         clusters: u32,
-        /// How many were written: branches, clusters, and those of both that are locked.
+        /// The numbers of written nodes: branches, clusters, and locked ones of both.
         wrote: [usize; 3],
     }
 
@@ -439,11 +440,11 @@ mod tests {
             self.words.write(at, &u64::from(cell).to_ne_bytes());
         }
 
-        /// Writes a node in a new place; its reference.
+        /// Writes a node to a new place, and returns its reference.
         fn write(&mut self, bytes: &[u8]) -> u32 {
             let at = self.end;
             self.words.write(at, bytes);
-            // Now and then, something is between two nodes.
+            // Some nodes have a gap behind them.
             self.end = (at + bytes.len()).next_multiple_of(8) + 32 * self.rng.usize(..3);
             (at / 8) as u32
         }
@@ -457,7 +458,7 @@ mod tests {
             format::leaf_cell(self.write(&bytes))
         }
 
-        /// A byte that leads from the left key to the right one, where they part.
+        /// A byte that separates the left key from the right one where they part.
         fn between(&mut self, left: &[u8], right: &[u8], at: usize) -> u8 {
             let most = right[at];
             match left.get(at) {
@@ -477,7 +478,7 @@ mod tests {
             if fits && self.rng.u32(..10) < self.clusters {
                 return self.cluster(keys, &parts, least, most);
             }
-            // Runs of keys with the same byte; then some neighbours are put together, if they fit
+            // Runs of keys with the same byte. Some neighbouring runs are then joined, if they fit
             // a cluster.
             let mut runs: Vec<(usize, usize)> = Vec::new();
             let mut from = 0;
@@ -492,7 +493,7 @@ mod tests {
                 if let Some((first, end, joined)) = children.last_mut() {
                     let most = parts[*first..to - 1].iter().max().unwrap();
                     let fits = to - *first <= cluster::SLOTS_MAX && most - least <= 255;
-                    // Two are left in the end.
+                    // At least two runs remain.
                     let two = *first > 0 || i + 1 < runs.len();
                     if fits && two && self.rng.u32(..20) < self.clusters {
                         (*end, *joined) = (to, true);
@@ -605,7 +606,7 @@ mod tests {
         key
     }
 
-    /// A trie of this many random keys at most, where it ends, and what is in it.
+    /// A trie of at most this many random keys, its end, and its contents.
     fn some_trie(rng: &mut Rng, most: usize) -> (Words, usize, Map, [usize; 3]) {
         let kinds = rng.u32(1..=6);
         let map: Map = (0..rng.usize(..=most))
@@ -629,7 +630,7 @@ mod tests {
         entry.map(|(key, value)| (key.clone(), value.to_ne_bytes().to_vec()))
     }
 
-    /// The entries from a key on, as long as there is no trouble.
+    /// The entries from a key on, up to the first error.
     fn walk(words: &Words, from: &[u8]) -> (Vec<Copied>, Result<(), Trouble>) {
         let nodes = Nodes::new(words, 8);
         let (mut path, mut from, mut stands) = (Path::default(), from.to_vec(), false);
@@ -662,7 +663,7 @@ mod tests {
         entries.map(|(key, value)| (key, number(value))).collect()
     }
 
-    /// Asks for keys that are there, and others.
+    /// Looks up keys that are there, and others.
     fn compare(words: &Words, map: &Map, rng: &mut Rng) {
         let nodes = Nodes::new(words, 8);
         let all: Vec<Copied> = map.iter().filter_map(|entry| copied(Some(entry))).collect();
@@ -753,7 +754,7 @@ mod tests {
         }
     }
 
-    /// Byte strings of a map of the library, as others find them.
+    /// A checked reader finds the byte strings of a map of the library.
     #[test]
     fn byte_strings() {
         use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -794,7 +795,8 @@ mod tests {
             let found = Path::default().get(&nodes, key);
             assert_eq!(found.unwrap().as_ref(), Some(value));
         }
-        // Whatever the bytes are: an answer or an error, and nothing outside is read.
+        // For any bytes, the result is an answer or an error, and nothing outside the window is
+        // read.
         let end = file.iter().rposition(|byte| *byte != 0).unwrap();
         let mut caught = 0;
         for _ in 0..2_000 {
@@ -811,7 +813,7 @@ mod tests {
         assert_eq!(verify_alone(&nodes), Ok(all.len()));
     }
 
-    /// What is damaged is found, or it is a map after all: then all ways of asking agree.
+    /// `verify` finds damage, or the bytes are a valid map: then all methods agree.
     #[test]
     fn damaged_tries() {
         let mut rng = Rng::with_seed(2);
@@ -855,7 +857,7 @@ mod tests {
         assert!(caught > 500 && whole > 100, "{caught} {whole}");
     }
 
-    /// Each byte of a cluster's or a branch's that says what is there can only be as it is.
+    /// A change of any byte that describes a cluster or a branch is found.
     #[test]
     fn every_byte_is_checked() {
         let keys = [
@@ -901,7 +903,8 @@ mod tests {
                         if answer.is_err() {
                             continue;
                         }
-                        // Locks, and bytes that lead where the old one led.
+                        // Exceptions are locks, and bytes that lead to the same child as the old
+                        // ones.
                         let is_lock = at == from + 3 && (new ^ old) & 0x7b == 0;
                         let leads = match is_cluster {
                             true => at > from + cluster::bytes_at(header),
@@ -912,7 +915,7 @@ mod tests {
                             assert!(is_lock || !is_cluster || (old != 0 && new != 0), "{at}");
                             compare(&words, &map, &mut rng);
                         } else {
-                            // Part of a leaf may look like another one.
+                            // Part of a leaf may look like another leaf.
                             let cells = match is_cluster {
                                 true => cluster::cells_at(header)..cluster::borders_at(header),
                                 false => branch::cells_at(header)..used,
@@ -941,7 +944,7 @@ mod tests {
                 let old = words.byte(at);
                 words.write(at, &[old ^ 1]);
                 assert_eq!(path.look_again(&nodes, true), Err(Trouble::Changed));
-                // Locks come and go.
+                // The state of a lock may be either.
                 words.write(at, &[old]);
                 words.write(at + 3, &[words.byte(at + 3) ^ 4]);
                 path.look_again(&nodes, true).unwrap();
@@ -968,7 +971,7 @@ mod tests {
         let keys = [entry(b"", false), entry(b"a", true), entry(b"abx", true)];
         let keys = keys.map(|entry| entry.unwrap().unwrap().0);
         assert_eq!(keys, [&b"a"[..], b"ab", b"ac"]);
-        // It ascends, but a search in the cluster would not lead there.
+        // The keys ascend, but a search in the cluster would not find this one.
         let cluster = nodes.cluster(cell).unwrap_or_else(|_| panic!());
         assert_eq!(cluster.leaves(), 3);
         let header = nodes.window.u32(format::byte_of(cell));
@@ -1004,7 +1007,7 @@ mod tests {
         }
     }
 
-    /// Whatever is written meanwhile, all ends.
+    /// Every operation ends, whatever is written meanwhile.
     #[test]
     fn written_meanwhile() {
         let mut rng = Rng::with_seed(4);
@@ -1039,10 +1042,10 @@ mod tests {
         }
     }
 
-    /// What is written, and where.
+    /// A write: its place and its bytes.
     type Write = (usize, Vec<u8>);
 
-    /// A window that is written before the reads with these numbers.
+    /// A window to which the test writes before the reads with these numbers.
     struct Staged<'a> {
         words: &'a Words,
         read: Cell<usize>,
@@ -1078,8 +1081,8 @@ mod tests {
         keys.iter().map(|key| (key.as_bytes(), value)).collect()
     }
 
-    /// A branch above two clusters, what puts other nodes in the place of some of them, and what
-    /// then uses their memory again: for nodes that look like those, as far as that goes.
+    /// A branch above two clusters, a write that replaces some of the nodes, and a write that
+    /// reuses their memory for nodes that resemble them.
     fn changed(what: usize) -> (Words, [Write; 2]) {
         let words = Words::new(PAGE / 8 + 200);
         let mut rng = Rng::with_seed(5);
@@ -1107,7 +1110,7 @@ mod tests {
         let header = (&words).u32(format::byte_of(left));
         let size = cluster::size(cluster::capacity_of(header));
         let writes = match what {
-            // A value.
+            // A value is replaced.
             0 => {
                 let at = format::byte_of(left) + cluster::cells_at(header) + 4;
                 let old = (&words).u32(at);
@@ -1115,7 +1118,7 @@ mod tests {
                 let other = builder.leaf(b"00", 3);
                 [(at, new.to_ne_bytes().to_vec()), copy(other, old, 16)]
             }
-            // A cluster with a key more.
+            // A cluster is replaced by one with another key.
             1 => {
                 let new = builder.node(&entries_of(&["a", "aa", "ab", "ac"], 1));
                 let other = builder.node(&entries_of(&["x", "xa", "xb"], 3));
@@ -1123,7 +1126,7 @@ mod tests {
                 reuse.1[..4].copy_from_slice(&header.to_ne_bytes());
                 [(cells, new.to_ne_bytes().to_vec()), reuse]
             }
-            // The branch.
+            // The branch is replaced.
             _ => {
                 let third = builder.leaf(b"c", 1);
                 let new = builder.branch(0, b"bc", &[left, right, third]);

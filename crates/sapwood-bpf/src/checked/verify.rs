@@ -1,4 +1,4 @@
-//! Every invariant of a map that somebody else wrote, walked.
+//! The check of every invariant of a map that another process or programs wrote.
 
 use sapwood_format::bucket::{Home, STICKY, WINDOW, tag_of};
 use sapwood_format::header;
@@ -8,11 +8,11 @@ use super::index::{Bucket, Index, Slot, Table};
 use super::nodes::{Nodes, Trouble, Window};
 use super::path::Path;
 
-/// As many entries may differ between trie and index as writers may have been at work when their
-/// process died.
+/// The maximum number of entries that may differ between trie and index. Each is from a writer that
+/// was interrupted when its process died.
 const UNDER_WAY: u32 = 128;
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {
     Branch,
@@ -22,26 +22,26 @@ pub(crate) enum Node {
     Table,
 }
 
-/// What a walk over all of a map counts.
+/// The counts of a walk over a map.
 #[derive(Default)]
 pub(crate) struct Census {
     pub(crate) entries: usize,
     pub(crate) branches: usize,
     pub(crate) clusters: usize,
-    /// The most branches above a leaf.
+    /// The maximum number of branches above a leaf.
     pub(crate) depth: usize,
     /// Entries that do not lie in their home bucket.
     pub(crate) displaced: usize,
-    /// Entries that the index has no slot for.
+    /// Entries for which the index has no slot.
     pub(crate) spilled: usize,
 }
 
-/// Which units of 8 bytes have been met, by pages.
+/// The units of 8 bytes that nodes occupy, by page.
 #[derive(Default)]
 struct Met(HashMap<usize, [u64; 8]>);
 
 impl Met {
-    /// Marks a block; whether none of it was met before.
+    /// Marks a block. Returns whether none of it was marked before.
     fn mark(&mut self, (from, to): (usize, usize)) -> bool {
         let mut new = true;
         for unit in from / 8..to / 8 {
@@ -54,8 +54,8 @@ impl Met {
     }
 }
 
-/// The number of entries, if everything is as it must be and no two nodes share a byte. What a
-/// writer was doing when its process died is allowed for.
+/// The number of entries, if all invariants hold and no two nodes share a byte. Changes that a
+/// process's death interrupted are allowed.
 pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble> {
     let has_index = nodes.has_index();
     let trie = has_index != header::ONLY_INDEX;
@@ -71,9 +71,10 @@ pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble>
     verify(nodes, trie, index, false, note).map(|census| census.entries)
 }
 
-/// Walks everything. `note` takes note of each node and says why it cannot lie in its block, from
-/// byte to byte; it has to refuse the second of two nodes in one place. With `exact`, no writer has
-/// died: nothing is locked, and no entry is missing in trie or index.
+/// Walks over the whole map. `note` records each node with the bounds of its block, and returns an
+/// error if the node cannot lie there. It must refuse the second of two nodes in one place. With
+/// `exact`, no writer has died: nothing is locked, and the trie and the index have the same
+/// entries.
 pub(crate) fn verify<W: Window>(
     nodes: &Nodes<W>,
     trie: bool,
@@ -108,7 +109,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         (self.note)(node, block).map_err(|why| Trouble::Damaged(why, block.0))
     }
 
-    /// Checks the trie; the cells of its leaves.
+    /// Checks the trie, and returns the cells of its leaves.
     fn trie(&mut self) -> Result<Vec<u32>, Trouble> {
         let nodes = self.nodes;
         let mut path = Path::default();
@@ -116,8 +117,8 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         let mut leaves = Vec::new();
         path.first(nodes)?;
         while path.leaf != 0 {
-            // Each branch and each cluster comes into the path once, as each is met once only. It
-            // ends for that.
+            // Each branch and each cluster enters the path once, because `note` refuses it the
+            // second time. So the walk ends.
             for branch in path.new_branches() {
                 nodes.check_branch(branch, self.exact)?;
                 self.note(Node::Branch, branch.block())?;
@@ -146,7 +147,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         Ok(leaves)
     }
 
-    /// Takes note of a leaf; its key.
+    /// Records a leaf, and returns its key.
     fn leaf(&mut self, cell: u32) -> Result<Vec<u8>, Trouble> {
         let leaf = self.nodes.leaf(cell)?;
         self.note(Node::Leaf, leaf.block())?;
@@ -159,8 +160,8 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         }
     }
 
-    /// Checks the index. With a trie, `trie` are the cells of its leaves; without one, the index
-    /// has the map's leaves.
+    /// Checks the index. With a trie, `trie` has the cells of its leaves. Without one, the leaves
+    /// are the index's.
     fn index(&mut self, index: &Index<'_, W>, trie: Option<&[u32]>) -> Result<(), Trouble> {
         let tables = index.tables()?;
         for table in &tables {
@@ -172,7 +173,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         for i in 0..tables.len() {
             for number in 0..tables[i].total {
                 let Some(bucket) = index.first(tables[i], number)? else {
-                    // Nobody looks any more at what is in a bucket that was moved.
+                    // The contents of a bucket that was moved are no longer used.
                     self.must_not_be("a bucket that is not there", tables[i].at)?;
                     continue;
                 };
@@ -218,7 +219,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         }
     }
 
-    /// What only a process that died can have left.
+    /// Reports a state that only a dead process can leave.
     fn must_not_be(&self, why: &'static str, at: usize) -> Result<(), Trouble> {
         match self.exact {
             true => Err(Trouble::Damaged(why, at)),
@@ -226,7 +227,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         }
     }
 
-    /// Takes note of a table and its chunks.
+    /// Records a table and its chunks.
     fn table(&mut self, index: &Index<'_, W>, table: Table) -> Result<(), Trouble> {
         self.note(Node::Table, table.block())?;
         for chunk in 0..table.chunks() {
@@ -237,8 +238,8 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         Ok(())
     }
 
-    /// Checks a slot of bucket `number` of the `i`th table. Its key, unless it lies elsewhere, too,
-    /// because it was being moved. A leaf that no trie has is noted.
+    /// Checks a slot of bucket `number` of the `i`th table. Returns its key, unless an interrupted
+    /// move left it in another table, too. Without a trie, this records the leaf.
     fn slot(
         &mut self,
         index: &Index<'_, W>,
@@ -258,7 +259,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
             homes[home as usize].add(number - home, slot.tag);
             self.census.displaced += 1;
         }
-        // A table before this one where it is at home: then it was being moved.
+        // If the key has its home in a table before this one, it was being moved.
         match at_home(index, tables, hash)? {
             Some((before, first)) if before < i => match first.words.is_locked() {
                 true => Ok(None),
@@ -270,13 +271,12 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
                 }
                 Ok(Some(key))
             }
-            // It was moved, and was about to be taken out here.
+            // The key was moved, and its removal here was interrupted.
             _ => Ok(None),
         }
     }
 
-    /// Compares a table's counts with what they should be; how many spilled keys more or less than
-    /// that are counted.
+    /// Compares a table's counts with the true ones. Returns by how many spilled keys they differ.
     fn counts(&self, index: &Index<'_, W>, table: Table, homes: &[Home]) -> Result<u32, Trouble> {
         let mut differ = 0;
         for (number, home) in homes.iter().enumerate() {
@@ -298,7 +298,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
     }
 }
 
-/// The first table that a hash is at home in and was not moved from, and its home there.
+/// The first table in which a hash has its home and from which it was not moved, and that home.
 fn at_home<W: Window>(
     index: &Index<'_, W>,
     tables: &[Table],

@@ -1,4 +1,4 @@
-//! Where everything is in the window of a route cache; and what the program `xdp-route` says.
+//! The layout of a route cache's window, and the verdicts of the program `xdp-route`.
 //!
 //! ```text
 //!    0 | header page of an arena
@@ -9,7 +9,7 @@
 //! 4096 | counters: 128 bytes for each processor: the last time, then the events
 //!      | sets, from the next page on
 //!
-//! a set: a line that says what is where, then its slots, a line each
+//! a set: a head of one line, then one line for each slot
 //!
 //!    0          8          16         24         32           40             48 .. 64
 //!  +----------+----------+----------+----------+------------+--------------+---------+
@@ -22,54 +22,55 @@
 use sapwood_arena::EXTRA_AT;
 
 numbers! { CONSTANTS:
-    /// Where the number of sets is.
+    /// The place of the number of sets.
     SETS: usize = EXTRA_AT;
-    /// Where the bytes of a set are.
+    /// The place of the bytes of a set.
     STRIDE: usize = EXTRA_AT + 8;
-    /// Where it is said where the first set is, in bytes from the window's beginning.
+    /// The place of the first set's place, which counts bytes from the window's beginning.
     SETS_AT: usize = EXTRA_AT + 16;
-    /// Where the nanoseconds are for which an answer is given again.
+    /// The place of the nanoseconds for which lookups return an answer.
     FRESH: usize = EXTRA_AT + 24;
-    /// Where the generation of entries is: one more with each invalidation of all.
+    /// The place of the generation of entries, which each invalidation of all entries increments.
     GENERATION: usize = EXTRA_AT + 32;
-    /// Where the three secrets of the hash are.
+    /// The place of the three secrets of the hash.
     SECRETS: usize = EXTRA_AT + 40;
-    /// Where the slots of each set are said.
+    /// The place of the number of slots of each set.
     WAYS: usize = EXTRA_AT + 64;
-    /// Where it is said how many sets have one slot more.
+    /// The place of the number of sets that have one slot more.
     WIDER: usize = EXTRA_AT + 72;
-    /// Where the nanoseconds are for which an entry keeps its slot.
+    /// The place of the nanoseconds for which an entry keeps its slot.
     KEEP: usize = EXTRA_AT + 80;
-    /// Where the nanoseconds are for which a failure is given again; [`NEVER`]: failures are not
-    /// kept.
+    /// The place of the nanoseconds for which lookups return a failure; [`NEVER`] when failures are
+    /// not kept.
     NEGATIVE as "NEGATIVE_TTL": usize = EXTRA_AT + 88;
-    /// Where the longer one of both is for which something is given again.
+    /// The place of the longer one of both times for which lookups return an entry.
     LIFE: usize = EXTRA_AT + 96;
-    /// Where the number of counters' places is, less one; they are a power of two.
+    /// The place of the number of places for counters, minus one. That number is a power of two.
     CPU_MASK: usize = EXTRA_AT + 104;
-    /// Where the number of all slots is.
+    /// The place of the number of all slots.
     CAPACITY: usize = EXTRA_AT + 112;
-    /// Where the next sweep's set is; a line of its own.
+    /// The place of the set at which the next sweep begins. It has a cache line of its own.
     CURSOR: usize = EXTRA_AT + 128;
-    /// Where the counters begin.
+    /// The place of the counters.
     COUNTERS: usize = 4096;
     /// Bytes of the counters of a processor.
     COUNTERS_BYTES: usize = 128;
-    /// The most slots of a set.
+    /// The maximum number of slots of a set.
     SLOTS: usize = 16;
-    /// Bytes of a set's head, and of a slot.
+    /// Bytes of a set's head, and also of a slot.
     LINE: usize = 64;
-    /// In a head: odd while a writer is inside.
+    /// In a head: the sequence, which is odd while a writer holds the set.
     SEQUENCE as "SET_SEQUENCE": usize = 0;
-    /// In a head: a byte for each slot; 0 for an empty one.
+    /// In a head: a tag of one byte for each slot; 0 for an empty slot.
     TAGS as "SET_TAGS": usize = 8;
-    /// In a head: which slots were hit, and from bit 16 on where the search for a victim goes on.
+    /// In a head: the slots that were hit, a bit each, and from bit 16 on the slot at which the
+    /// next search for a victim begins.
     MARKS as "SET_MARKS": usize = 24;
-    /// In a head: the generation of all its entries.
+    /// In a head: the generation of all entries of the set.
     SET_GENERATION: usize = 32;
-    /// In a head: how many invalidations of keys the set saw.
+    /// In a head: the number of invalidations of keys in the set.
     DISTURBANCES as "SET_DISTURBANCES": usize = 40;
-    /// In a slot: the time, shifted left by one, and whether it is a failure.
+    /// In a slot: the time, shifted left by one, and in bit 0 whether the entry is a failure.
     STAMP as "SLOT_STAMP": usize = 0;
     /// In a slot: the key.
     KEY as "SLOT_KEY": usize = 8;
@@ -79,14 +80,14 @@ numbers! { CONSTANTS:
     KEY_BYTES: usize = 24;
     /// Bytes of a value.
     VALUE_BYTES: usize = 32;
-    /// How often a set is looked at that another one is writing.
+    /// The maximum number of attempts to read or lock a set.
     PATIENCE: usize = 128;
 }
 
-/// A time that is none.
+/// A time that stands for "never".
 pub const NEVER: u64 = u64::MAX;
 
-/// What is counted, in the order of the words behind the last time.
+/// The counted events, in the order of the words behind the last time.
 pub const EVENTS: [&str; 14] = [
     "hit",
     "miss",
@@ -107,37 +108,39 @@ pub const EVENTS: [&str; 14] = [
 const _: () = assert!(8 + 8 * EVENTS.len() <= COUNTERS_BYTES);
 
 named! {
-    /// What the program `xdp-route` does with a packet, and why: the number of its counter.
+    /// What the program `xdp-route` did with a packet, and why. The value is the number of the
+    /// verdict's counter.
     pub enum RouteVerdict {
-        /// Forwarded, as the cache knew. What is not forwarded passes to the kernel.
+        /// Forwarded by an answer of the cache. All packets that are not forwarded pass to the
+        /// kernel.
         Cached = 0: "cached",
-        /// Forwarded, as the kernel's table said.
+        /// Forwarded by an answer of the kernel's table.
         Resolved = 1: "resolved",
-        /// Forwarded, as the table in the arena said.
+        /// Forwarded by the table in the arena.
         Table = 2: "table",
-        /// No way out: the packet is for this machine, or for nobody.
+        /// Not forwarded: the packet is for this machine, or no route leads to its destination.
         NoRoute = 3: "no-route",
-        /// No way out, as the cache knew.
+        /// Not forwarded, by a kept failure of the cache.
         Negative = 4: "negative",
-        /// The next hop's link address is not known; the kernel asks for it.
+        /// The next hop's link address is unknown. The kernel resolves it.
         NoNeighbour = 5: "no-neighbour",
-        /// More bytes than go out there at once.
+        /// The packet has more bytes than the outgoing path allows.
         TooLong = 6: "too-long",
-        /// A packet that has made its last hop.
+        /// The packet's hop limit is reached.
         Expired = 7: "expired",
-        /// Options that routers look at.
+        /// The packet has options that routers examine.
         Options = 8: "options",
-        /// To a group, or to or from addresses that are not forwarded.
+        /// The destination is a group, or an address is one that routers do not forward.
         NotUnicast = 9: "not-unicast",
-        /// A packet that ends early, or whose lengths cannot be.
+        /// The packet ends early, or its lengths contradict each other.
         Malformed = 10: "malformed",
-        /// Not IP.
+        /// The packet is not IP.
         Other = 11: "other",
     }
 }
 
 impl RouteVerdict {
-    /// Whether the program sent the packet on.
+    /// Whether the program forwarded the packet.
     pub fn is_forwarded(self) -> bool {
         matches!(
             self,
@@ -146,11 +149,12 @@ impl RouteVerdict {
     }
 }
 
-/// The program `xdp-route` asks the kernel's table, for each packet.
+/// A mode of `xdp-route`: it asks the kernel's table for each packet.
 pub const MODE_RESOLVER: u32 = 0;
-/// It asks the cache, and the kernel's table for what the cache does not know.
+/// A mode of `xdp-route`: it asks the cache, and the kernel's table for keys that the cache does
+/// not have.
 pub const MODE_CACHE: u32 = 1;
-/// It asks the tables that mirror the kernel's.
+/// A mode of `xdp-route`: it asks the tables that mirror the kernel's.
 pub const MODE_TABLE: u32 = 2;
 
 /// The constants of the C header.

@@ -1,39 +1,42 @@
-//! What the program `xdp-names` is told and tells.
+//! The values in the list of the program `xdp-names`, and its verdicts.
 
 named! {
-    /// What the program `xdp-names` does with a packet, and why: the number of its counter.
+    /// What the program `xdp-names` did with a packet, and why. The value is the number of the
+    /// verdict's counter.
     pub enum NamesVerdict {
-        /// A query for a name of the list, or below one: dropped. All others pass.
+        /// A query for a blocked name or a name below it, which was dropped. All other packets
+        /// pass.
         Dropped = 0: "dropped",
         /// A query for any other name.
         Passed = 1: "passed",
-        /// A query for a name whose key has more than 254 bytes (a name with bytes 0 and 1), and of
-        /// whose first 254 bytes nothing is in the list. Only where the arena had no memory for such
-        /// keys (see [`NameRules::from_map`](crate::NameRules::from_map)).
+        /// A query for a name whose key has more than 254 bytes (a name with bytes 0 and 1), when
+        /// the list has no rule for its first 254 bytes. This occurs only when the arena had no
+        /// memory for such keys (see `NameRules::from_map`).
         TooLong = 2: "too-long",
-        /// To port 53, but a response, another operation than a query, or without a question.
+        /// A packet to port 53 that is a response, has an operation other than a query, or has no
+        /// question.
         NotQuery = 3: "not-query",
         /// A query whose name is compressed.
         Compressed = 4: "compressed",
-        /// A packet that ends early, or whose lengths cannot be.
+        /// A packet that ends early, or whose lengths contradict each other.
         Malformed = 5: "malformed",
-        /// A part of an IP packet.
+        /// A fragment of an IP packet.
         Fragment = 6: "fragment",
-        /// To port 53 over TCP.
+        /// A TCP packet to port 53.
         Tcp = 7: "tcp",
-        /// No DNS: anything else.
+        /// Any other packet.
         Other = 8: "other",
-        /// The list could not be asked; so the packet passed.
+        /// A query that passed because the lookup in the list failed.
         Error = 9: "error",
     }
 }
 
-/// In the list of `xdp-names`: queries for this name and below pass.
+/// A value in the list of `xdp-names`: queries for this name and names below it pass.
 pub const ALLOW: u64 = 0;
-/// In the list of `xdp-names`: they are dropped.
+/// A value in the list of `xdp-names`: queries for this name and names below it are dropped.
 pub const BLOCK: u64 = 1;
 
-/// Bytes of the arena that hold the key of any domain name.
+/// Bytes that are enough for the key of any domain name.
 pub const ROOM_BYTES: usize = 512;
 
 pub(super) fn constants() -> Vec<(String, u64)> {

@@ -1,7 +1,7 @@
-//! Dumps by rtnetlink: all links, neighbours or routes that the kernel knows.
+//! Dumps by rtnetlink: all links, neighbours or routes of the kernel.
 //!
 //! `sapwood-routes` compiles this file too. It is not published, so no published crate may depend
-//! on it; and it shall not depend on a crate that needs clang.
+//! on it; and it must not depend on a crate that needs clang.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-/// How often a dump is tried when something changes meanwhile.
+/// The maximum number of attempts at a dump that changes disturb.
 const ATTEMPTS: usize = 10;
 
-/// A socket that asks.
+/// Opens a socket for requests.
 pub(super) fn asking() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -22,7 +22,7 @@ pub(super) fn asking() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Asks for all of something.
+/// Requests a dump, and repeats it when changes disturb it.
 pub(super) fn dump(
     socket: &Socket,
     ask: RouteNetlinkMessage,
@@ -36,7 +36,7 @@ pub(super) fn dump(
     Err(io::Error::new(io::ErrorKind::Interrupted, what))
 }
 
-/// Nothing, when the answers contradict each other because something changed meanwhile.
+/// Requests a dump once. `None` when a change during the dump made it inconsistent.
 fn dump_once(
     socket: &Socket,
     ask: RouteNetlinkMessage,
@@ -76,7 +76,7 @@ pub(super) fn each(
     let mut rest = datagram;
     while !rest.is_empty() {
         let message = NetlinkMessage::deserialize(rest).map_err(|error| odd(&error.to_string()))?;
-        // Messages begin at multiples of four.
+        // Messages begin at multiples of four bytes.
         let len = (message.header.length as usize).next_multiple_of(4).max(4);
         f(message);
         rest = rest.get(len..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The kernel's routes in tables that programs read.
+//! A mirror of the kernel's routes in tables that programs read.
 
 mod dump;
 mod netlink;
@@ -25,27 +25,27 @@ use crate::error::Error;
 use crate::fib::IpMap;
 use crate::layout::MirrorHop;
 
-/// Bytes of the buffer for notifications, unless it is said otherwise: some thousand changes.
+/// The default bytes of the buffer for notifications, enough for some thousand changes.
 const BUFFER: usize = 1 << 20;
 
-/// Datagrams that are read before what they say is written into the tables.
+/// The maximum number of datagrams that are read before their changes are written into the tables.
 const AT_ONCE: usize = 256;
 
-/// When something failed, it is tried again after so long.
+/// The time after which a failed operation is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Follows the routes of a network namespace, and writes them into tables that programs forward by
-/// (`sapwood/lpm.bpf.h`, `sapwood/hop.bpf.h`).
+/// Follows the routes of a network namespace, and writes them into tables by which programs forward
+/// packets (`sapwood/lpm.bpf.h`, `sapwood/hop.bpf.h`).
 ///
-/// A thread of its own asks the kernel for all routes, neighbours and links, and then listens to
-/// what changes. When the kernel had to say more than its buffer took, everything is asked for once
-/// more, and what differs is written; routes that did not change are never missing meanwhile.
-/// Followed are the main table and the local one, as the kernel does without rules of one's own.
-/// What a program cannot do is marked as the kernel's ([`MirrorHop::KERNEL`]).
+/// A separate thread requests all routes, neighbours and links of the kernel, and then listens to
+/// notifications. When the kernel's buffer overflows, the thread requests everything again, and
+/// writes the differences. Unchanged routes stay in the tables meanwhile. The mirror follows the
+/// main table and the local table, as the kernel does without additional rules. It marks routes
+/// that a program cannot follow as the kernel's ([`MirrorHop::KERNEL`]).
 ///
-/// Next hops have their hardware addresses filled in. A neighbour on a network without a gateway is
-/// a prefix of its own, of the address's full length; so the tables have a few entries more than
-/// the kernel has routes.
+/// Next hops include their hardware addresses. A neighbour on a directly connected network has its
+/// own prefix, which is as long as the address. So the tables have a few more entries than the
+/// kernel has routes.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, IpMap, RouteMirror};
@@ -61,7 +61,7 @@ pub struct RouteMirror {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How a [`RouteMirror`] is made.
+/// Builds a [`RouteMirror`].
 ///
 /// ```no_run
 /// # use sapwood_bpf::{BpfArena, IpMap, RouteMirror};
@@ -77,24 +77,24 @@ pub struct RouteMirrorBuilder {
     buffer: usize,
 }
 
-/// What a [`RouteMirror`] has done.
+/// The counts of a [`RouteMirror`], and its last failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MirrorStats {
-    /// How often everything was asked for.
+    /// How often the mirror requested everything.
     pub dumps: u64,
-    /// Notifications that were understood.
+    /// Notifications that the mirror applied.
     pub notices: u64,
     /// How often the kernel dropped notifications because the buffer was full.
     pub lost: u64,
-    /// Changes of the tables.
+    /// Changes that the mirror made in the tables.
     pub changes: u64,
-    /// Changes that had to be tried again, because the tables were full.
+    /// Changes that the mirror has to repeat, because the tables were full.
     pub refused: u64,
-    /// Routes that the kernel has.
+    /// Routes of the kernel.
     pub routes: u64,
-    /// What went wrong last, if nothing has gone right since. It is tried again all the time; the
-    /// tables stay as they are meanwhile.
+    /// The last failure, until an attempt succeeds. The mirror repeats the attempt, and the tables
+    /// stay as they are meanwhile.
     pub failure: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for MirrorStats {
 struct Shared {
     map: IpMap<MirrorHop>,
     ends: AtomicBool,
-    /// In the order of [`MirrorStats`].
+    /// The counts, in the order of [`MirrorStats`].
     counts: [AtomicU64; 6],
     failure: Mutex<Option<String>>,
 }
@@ -143,21 +143,21 @@ impl Shared {
 }
 
 impl RouteMirrorBuilder {
-    /// Bytes of the kernel's buffer for notifications; it grants no more than `net.core.rmem_max`.
-    /// Default: 1 MiB.
+    /// Sets the bytes of the kernel's buffer for notifications, of which the kernel grants at most
+    /// `net.core.rmem_max`. Default: 1 MiB.
     pub fn receive_buffer(mut self, bytes: usize) -> Self {
         self.buffer = bytes;
         self
     }
 
-    /// Starts it, for the network namespace of the calling thread. The tables have all routes when
-    /// this returns.
+    /// Starts the mirror for the network namespace of the calling thread. The tables have all
+    /// routes when this returns.
     ///
     /// # Errors
-    /// What the system says; [`Error::Map`] when the tables have no room for the routes.
+    /// The system's error; [`Error::Map`] when the tables have no room for the routes.
     pub fn start(self) -> Result<RouteMirror, Error> {
         let net = |error| Error::io("following the kernel's routes", error);
-        // In this order: what changes after the dump is heard of.
+        // The socket listens before the dump begins, so no later change is missed.
         let listen = listening(self.buffer).map_err(net)?;
         let ask = asking().map_err(net)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| net(error.into()))?;
@@ -193,16 +193,15 @@ impl RouteMirrorBuilder {
 }
 
 impl RouteMirror {
-    /// As [`RouteMirrorBuilder::start`].
+    /// Starts a mirror with the defaults of [`RouteMirrorBuilder`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`RouteMirrorBuilder::start`].
     pub fn start(map: IpMap<MirrorHop>) -> Result<RouteMirror, Error> {
         RouteMirror::builder(map).start()
     }
 
-    /// A mirror made to measure. The tables should be empty and are its own: nobody else writes
-    /// them.
+    /// A builder of a mirror. The tables should be empty, and only the mirror may write them.
     pub fn builder(map: IpMap<MirrorHop>) -> RouteMirrorBuilder {
         RouteMirrorBuilder {
             map,
@@ -215,7 +214,7 @@ impl RouteMirror {
         &self.shared.map
     }
 
-    /// What it has done.
+    /// The mirror's counts.
     pub fn stats(&self) -> MirrorStats {
         let [dumps, notices, lost, changes, refused, routes] =
             std::array::from_fn(|which| self.shared.counts[which].load(Ordering::Relaxed));
@@ -250,14 +249,14 @@ impl fmt::Debug for RouteMirror {
     }
 }
 
-/// The thread.
+/// The state of the mirror's thread.
 struct Follower {
     shared: Arc<Shared>,
     listen: Socket,
     ask: Socket,
     wake: OwnedFd,
     model: Model,
-    /// Everything must be asked for.
+    /// Whether everything must be requested again.
     stale: bool,
 }
 
@@ -283,7 +282,7 @@ impl Follower {
         }
     }
 
-    /// Until the kernel says something, the mirror ends, or it is time to try again.
+    /// Waits until the kernel sends something, the mirror ends, or it is time for another attempt.
     fn wait(&self, again: bool) -> io::Result<()> {
         let mut both = [self.listen.as_fd(), self.wake.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -297,8 +296,8 @@ impl Follower {
         }
     }
 
-    /// Takes in what the kernel said, and writes it into the tables. Whether something is left to
-    /// be tried again.
+    /// Receives the kernel's notifications, and writes their changes into the tables. Returns
+    /// whether an attempt has to be repeated.
     fn step(&mut self) -> io::Result<bool> {
         for _ in 0..AT_ONCE {
             match hear(&self.listen)? {
@@ -324,7 +323,7 @@ impl Follower {
         Ok(again)
     }
 
-    /// Asks for everything.
+    /// Requests everything.
     fn refresh(&mut self) -> io::Result<()> {
         let events = everything(&self.ask)?;
         self.model.replace(events);
@@ -333,7 +332,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Writes what has changed into the tables. The first error, when some of it did not go.
+    /// Writes the changes into the tables. Returns the first error of those that failed.
     fn write(&mut self) -> Option<sapwood::Error> {
         let map = &self.shared.map;
         let (mut changes, mut left, mut refused) = (0, Vec::new(), None);
@@ -345,7 +344,7 @@ impl Follower {
                 refused.get_or_insert(error);
             }
         };
-        // What is withdrawn first: it makes room.
+        // Removals come first, because they make room.
         for net in self.model.take_dirty() {
             match (map.get(net), self.model.wanted(net)) {
                 (Some(_), None) => done(net, map.remove(net).map(drop)),
@@ -366,7 +365,7 @@ impl Follower {
         self.shared.count(REFUSED, left.len() as u64);
         self.shared.counts[ROUTES].store(self.model.len() as u64, Ordering::Relaxed);
         if refused.is_some() {
-            // What waits for readers may be over by the next time.
+            // By the next call, the grace periods of these blocks may be over.
             map.v4().reclaim(usize::MAX);
             map.v6().reclaim(usize::MAX);
         }
@@ -375,8 +374,8 @@ impl Follower {
     }
 }
 
-/// Whether a table may take more routes. To take one away needs memory, too, for a moment: a
-/// sixteenth is left for that.
+/// Whether a table has room for more routes. A removal needs memory for a moment, too, so a
+/// sixteenth is kept free.
 fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
     let arena = &memory.arena;
     let spare = (arena.reserved / 16).min(256 << 10);

@@ -1,4 +1,4 @@
-//! What the kernel says about routes, neighbours and links.
+//! The kernel's messages about routes, neighbours and links.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -28,7 +28,7 @@ const LOCAL: u32 = 255;
 /// permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
-/// A socket that listens, and does not wait.
+/// Opens a socket that receives notifications without blocking.
 pub(super) fn listening(buffer: usize) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     let bytes = i32::try_from(buffer).unwrap_or(i32::MAX);
@@ -41,18 +41,18 @@ pub(super) fn listening(buffer: usize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// What came of listening.
+/// The result of one attempt to receive.
 pub(super) enum Heard {
     Events(Vec<Event>),
-    /// Nothing is there now.
+    /// No notification is waiting.
     Nothing,
-    /// The kernel had more to say than fitted.
+    /// The kernel dropped notifications.
     Lost,
 }
 
-/// What the kernel has said since.
+/// Receives a datagram of notifications.
 pub(super) fn hear(socket: &Socket) -> io::Result<Heard> {
-    /// No room in the socket's buffer: notifications were dropped.
+    /// The socket's buffer was full, and the kernel dropped notifications.
     const ENOBUFS: i32 = 105;
     let (datagram, sender) = match socket.recv_from_full() {
         Ok(got) => got,
@@ -64,7 +64,7 @@ pub(super) fn hear(socket: &Socket) -> io::Result<Heard> {
         Err(error) => return Err(error),
     };
     let mut events = Vec::new();
-    // Only the kernel's word counts.
+    // Only messages of the kernel count.
     if sender.port_number() == 0 {
         each(&datagram, |message| {
             if let NetlinkPayload::InnerMessage(inner) = message.payload {
@@ -75,7 +75,7 @@ pub(super) fn hear(socket: &Socket) -> io::Result<Heard> {
     Ok(Heard::Events(events))
 }
 
-/// Asks for everything: links first, then neighbours and routes.
+/// Requests everything: links first, then neighbours and routes.
 pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
     let mut all = Vec::new();
     let links = RouteNetlinkMessage::GetLink(LinkMessage::default());
@@ -94,8 +94,8 @@ pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
     Ok(all)
 }
 
-/// What a message means for forwarding, if anything. `flags` are a notification's; answers have
-/// none of a meaning.
+/// The event of a message, if it matters for forwarding. `flags` are those of a notification; for
+/// answers they are `None`.
 fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
     match message {
         RouteNetlinkMessage::NewRoute(message) => {
@@ -107,7 +107,7 @@ fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
             let has = |flag| flags.is_some_and(|flags| flags & flag != 0);
             let how = match () {
                 () if has(NLM_F_REPLACE) => How::Instead,
-                // Answers come in order.
+                // Answers come in the kernel's order.
                 () if has(NLM_F_APPEND) || flags.is_none() => How::Last,
                 () => How::First,
             };
@@ -120,7 +120,7 @@ fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
         RouteNetlinkMessage::NewNeighbour(message) => neighbour(&message, true),
         RouteNetlinkMessage::DelNeighbour(message) => neighbour(&message, false),
         RouteNetlinkMessage::NewLink(message) => {
-            // Bridges tell of their ports so.
+            // Messages of bridges about their ports.
             if message.header.interface_family != AddressFamily::Unspec {
                 return None;
             }
@@ -166,7 +166,7 @@ fn neighbour(message: &NeighbourMessage, there: bool) -> Option<Event> {
     Some(Event::Neighbour(message.header.ifindex, address?, mac))
 }
 
-/// A route of the tables that forwarding asks.
+/// The prefix and the route of a message, if forwarding uses its table.
 fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
     let header = &message.header;
     let mut address: IpAddr = match header.address_family {
@@ -197,7 +197,7 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
             | RouteAttribute::NhId(_)
             | RouteAttribute::EncapType(_)
             | RouteAttribute::Encap(_) => simple = false,
-            // Shorter packets than the interface takes.
+            // The route may have a smaller MTU than the interface.
             RouteAttribute::Metrics(metrics) => {
                 simple &= !metrics.iter().any(|one| matches!(one, RouteMetric::Mtu(_)));
             }
@@ -207,7 +207,7 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
     if table != LOCAL && table != u32::from(RouteHeader::RT_TABLE_MAIN) {
         return None;
     }
-    // Routes for some packets only: the kernel looks closer.
+    // Routes that are not for all packets are left to the kernel.
     let for_all = header.tos == 0 && header.source_prefix_length == 0;
     let target = match device {
         Some(ifindex) if simple && for_all && header.kind == RouteType::Unicast => {

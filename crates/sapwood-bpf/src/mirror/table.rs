@@ -1,5 +1,5 @@
-//! The kernel's routes, neighbours and links as they were told, and what a table of prefixes must
-//! say for them.
+//! A model of the kernel's routes, neighbours and links, and the entries that a table of prefixes
+//! must have for them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,12 +8,12 @@ use ipnet::IpNet;
 
 use crate::layout::MirrorHop;
 
-/// Where a route leads.
+/// The target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// Nowhere that a program could follow.
+    /// A target that only the kernel can use.
     Kernel,
-    /// To an interface, by a gateway or to whom it may concern.
+    /// An interface, with a gateway or directly connected.
     Via {
         ifindex: u32,
         gateway: Option<IpAddr>,
@@ -23,13 +23,13 @@ pub(super) enum Target {
 /// A route for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Of several, the least wins: the local table before the main one, what is for some packets
-    /// only before what is for all, then by metric.
+    /// The route with the least rank is used: the local table before the main one, routes for some
+    /// packets before routes for all, then by metric.
     pub(super) rank: (bool, bool, u32),
     pub(super) target: Target,
 }
 
-/// How a route comes to those of its prefix and rank.
+/// How a route joins the other routes of its prefix and rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     First,
@@ -40,44 +40,44 @@ pub(super) enum How {
 /// An interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Nothing when packets there have no hardware addresses of six bytes.
+    /// `None` when the link does not have hardware addresses of six bytes.
     pub(super) mac: Option<[u8; 6]>,
     pub(super) mtu: u32,
     pub(super) up: bool,
 }
 
-/// A change of what is known.
+/// A change of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Route(IpNet, Route, How),
     NoRoute(IpNet, Route),
     Neighbour(u32, IpAddr, Option<[u8; 6]>),
     Link(u32, Link),
-    /// The kernel does not tell all that follows from this: ask for everything.
+    /// A change whose consequences the kernel does not report. Everything must be requested.
     Everything,
 }
 
-/// What is known.
+/// The known routes, neighbours and links.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     routes: HashMap<IpNet, Vec<Route>>,
     neighbours: BTreeMap<(IpAddr, u32), [u8; 6]>,
     links: HashMap<u32, Link>,
-    /// The prefixes that are reached by a gateway, or were so: those cost a look at the most, and
-    /// are forgotten with the next dump.
+    /// The prefixes that each gateway reaches or did reach. A former one costs one check at most,
+    /// and goes with the next dump.
     users: HashMap<(u32, IpAddr), HashSet<IpNet>>,
-    /// Prefixes for which the table may say something else now.
+    /// Prefixes whose entries in the table may have to change.
     dirty: HashSet<IpNet>,
 }
 
 impl Model {
-    /// Notes a change. False when it cannot be followed: everything must be asked for.
+    /// Applies a change. False when the model cannot follow it and everything must be requested.
     #[must_use]
     pub(super) fn note(&mut self, event: Event) -> bool {
         match event {
             Event::Route(net, route, how) => {
-                // In IPv6, those of a rank are one route with several next hops, or are not, and
-                // what is told of is the one or the other.
+                // In IPv6, the routes of a rank may be one route with several next hops.
+                // Notifications are then about that route or about one next hop.
                 let all = self.routes.get(&net).into_iter().flatten();
                 let same = all.filter(|other| other.rank == route.rank).count();
                 let alone = same == 0 || (how == How::Instead && same == 1);
@@ -116,7 +116,7 @@ impl Model {
                 }
             }
             Event::Link(ifindex, link) => {
-                // When one goes down, routes go that nobody speaks of.
+                // When a link goes down, the kernel removes routes without a notification.
                 return self.links.insert(ifindex, link) == Some(link);
             }
             Event::Everything => return false,
@@ -126,7 +126,7 @@ impl Model {
 
     fn put(&mut self, net: IpNet, route: Route, how: How) {
         let all = self.routes.entry(net).or_default();
-        // Those of this rank, which stand together.
+        // The routes of this rank are adjacent.
         let begin = all.partition_point(|other| other.rank < route.rank);
         let end = all.partition_point(|other| other.rank <= route.rank);
         match how {
@@ -137,27 +137,27 @@ impl Model {
         self.touch(net);
     }
 
-    /// The routes of a prefix have changed.
+    /// Marks what depends on the routes of a prefix, because they have changed.
     fn touch(&mut self, net: IpNet) {
         self.dirty.insert(net);
         for key in gateways(self.routes.get(&net)) {
             self.users.entry(key).or_default().insert(net);
         }
-        // Neighbours inside may be reached otherwise now.
+        // The path to neighbours inside the prefix may have changed.
         let inside = (net.network(), 0)..=(net.broadcast(), u32::MAX);
         let neighbours = self.neighbours.range(inside);
         self.dirty
             .extend(neighbours.map(|((address, _), _)| IpNet::from(*address)));
     }
 
-    /// Everything anew, as a dump has it. Prefixes of the old and of the new are looked at once
-    /// more.
+    /// Replaces the model by the contents of a dump. All prefixes of the old and the new model are
+    /// marked.
     pub(super) fn replace(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut new = Model::default();
         for event in events {
             match event {
                 Event::Route(net, route, how) => new.put(net, route, how),
-                // Nothing of this contradicts what was told before.
+                // In a dump, no other event needs a new dump.
                 other => drop(new.note(other)),
             }
         }
@@ -170,27 +170,27 @@ impl Model {
         *self = new;
     }
 
-    /// How many routes are known.
+    /// The number of known routes.
     pub(super) fn len(&self) -> usize {
         self.routes.values().map(Vec::len).sum()
     }
 
-    /// The prefixes for which the table may say something else since this was last asked.
+    /// Takes the prefixes whose entries in the table may have to change since the last call.
     pub(super) fn take_dirty(&mut self) -> Vec<IpNet> {
         self.dirty.drain().collect()
     }
 
-    /// Those that could not be written are looked at again.
+    /// Marks prefixes again that could not be written.
     pub(super) fn put_back(&mut self, nets: impl IntoIterator<Item = IpNet>) {
         self.dirty.extend(nets);
     }
 
-    /// What the table must say for exactly this prefix.
+    /// The entry that the table must have for exactly this prefix.
     pub(super) fn wanted(&self, net: IpNet) -> Option<MirrorHop> {
         if let Some(target) = self.routes.get(&net).and_then(|all| best(net, all)) {
             return Some(self.hop(net, target));
         }
-        // A neighbour on a network that is reached without a gateway.
+        // A neighbour on a directly connected network.
         let address = net.addr();
         if net.prefix_len() != net.max_prefix_len() || is_link_local(net) {
             return None;
@@ -206,7 +206,7 @@ impl Model {
         }
     }
 
-    /// The best route of the longest prefix of an address.
+    /// The target of the best route of the longest prefix of an address.
     fn longest(&self, address: IpAddr) -> Option<Target> {
         let net = IpNet::from(address);
         (0..=net.max_prefix_len()).rev().find_map(|len| {
@@ -223,7 +223,7 @@ impl Model {
         let Target::Via { ifindex, gateway } = target else {
             return kernel;
         };
-        // Who has a link-local address depends on the link: nobody forwards to one.
+        // A link-local address depends on the link, so routers do not forward to it.
         let Some(Link {
             mac: Some(smac),
             mtu,
@@ -263,11 +263,11 @@ impl Model {
     }
 }
 
-/// Where the best route of a prefix leads.
+/// The target of the best route of a prefix.
 fn best(net: IpNet, all: &[Route]) -> Option<Target> {
     match all {
-        // In IPv6 they are one route with several next hops, or the kernel takes whom it knows to
-        // be there.
+        // In IPv6 these are one route with several next hops, or the kernel prefers a neighbour
+        // that it knows to be reachable.
         [first, second, ..] if first.rank == second.rank && net.addr().is_ipv6() => {
             Some(Target::Kernel)
         }
@@ -365,7 +365,7 @@ mod tests {
             asked(&model, "0.0.0.0/0"),
             Some((MirrorHop::FORWARD, 2, MAC))
         );
-        // And is a neighbour itself.
+        // The gateway is a neighbour itself.
         assert_eq!(
             asked(&model, "10.1.0.1/32"),
             Some((MirrorHop::FORWARD, 2, MAC))
@@ -391,7 +391,7 @@ mod tests {
             Some((MirrorHop::FORWARD, 2, MAC))
         );
         model.take_dirty();
-        // A longer prefix by another way: the neighbour is none for it.
+        // A longer prefix with another path: the neighbour does not belong to it.
         let other = route(0, 3, "10.9.9.9");
         assert!(model.note(Event::Route(net("10.1.2.0/24"), other, How::First)));
         assert!(model.take_dirty().contains(&net("10.1.2.3/32")));
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 3);
         assert!(model.note(Event::Route(prefix, near, How::First)));
         assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 2);
-        // Instead of the one with the same metric only.
+        // It replaces only the route with the same metric.
         let again = route(10, 3, "10.1.0.2");
         assert!(model.note(Event::Route(prefix, again, How::Instead)));
         assert!(!model.note(Event::NoRoute(prefix, near)));

@@ -1,4 +1,4 @@
-//! A BPF arena as this process sees it: a map of the kernel, mapped whole at its fixed address.
+//! A BPF arena in this process: a map of the kernel, all of which is mapped at a fixed address.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,13 +15,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::error::Error;
 use crate::layout::{BYTES_MAX, MAP_EXTRA, page};
 
-/// Pages as the kernel's arenas count them.
+/// Bytes of a page of the kernel's arenas.
 pub(crate) const PAGE: usize = 4096;
 
-/// Bytes that are given back at once: the kernel lets nobody else have the processor meanwhile.
+/// Bytes that one call frees. The kernel runs nothing else on the processor meanwhile.
 const PIECE: usize = 64 * PAGE;
 
-/// A map of the kernel for an arena of `len` bytes at this address.
+/// Makes a map of the kernel for an arena of `len` bytes at this address.
 #[cfg(not(fuzzing))]
 fn new_map(len: usize, at: u64) -> Result<OwnedFd, Error> {
     let options = sys::bpf_map_create_opts {
@@ -37,7 +37,7 @@ fn new_map(len: usize, at: u64) -> Result<OwnedFd, Error> {
     map.map_err(|error| Error::io("copying a descriptor", error))
 }
 
-/// Plain memory in its place: fuzzers have no kernel.
+/// Makes plain memory instead, because fuzzers have no kernel.
 #[cfg(fuzzing)]
 fn new_map(len: usize, _: u64) -> Result<OwnedFd, Error> {
     let made = || {
@@ -53,28 +53,28 @@ pub(crate) struct Memory {
     map: OwnedFd,
     base: NonNull<u8>,
     len: usize,
-    /// What this process has cut.
+    /// The windows that this process holds.
     pub(crate) held: Mutex<Vec<Held>>,
-    /// What this process wrote as the owner's name; 0: it is not the owner.
+    /// The owner's word that this process wrote; 0 when it is not the owner.
     pub(crate) claimed: AtomicU64,
-    /// The program that gives pages back, once it was asked for.
+    /// The program that frees pages, once it was loaded.
     pub(crate) freer: OnceLock<OwnedFd>,
 }
 
-/// A window that this process has.
+/// A window that this process holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) number: u32,
     pub(crate) at: usize,
     pub(crate) len: usize,
-    /// Somebody uses its memory as a region.
+    /// Whether a map uses its memory as a region.
     pub(crate) region: bool,
-    /// It is, or will be, in the list of windows.
+    /// Whether the window is, or will be, in the list of windows.
     pub(crate) listed: bool,
 }
 
-// SAFETY: a mapping belongs to the process; what lies in it is only reached through atomics, or by
-// the owner of a window.
+// SAFETY: a mapping belongs to the process, not to a thread. Its memory is accessed only through
+// atomics, or by the owner of a window.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -86,18 +86,18 @@ impl Drop for Memory {
             let owner = self.u64(page::OWNER_AT);
             let _ = owner.compare_exchange(claimed, 0, Ordering::Release, Ordering::Relaxed);
         }
-        // SAFETY: the mapping is ours, and whoever used it held this.
+        // SAFETY: this value made the mapping, and every user of the mapping held this value.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
 impl Memory {
-    /// A new arena of `len` bytes, whole pages, mapped at a free place.
+    /// Makes an arena of `len` bytes, whole pages, and maps it at a free address.
     pub(crate) fn create(len: usize) -> Result<Memory, Error> {
         if !(2 * PAGE..=BYTES_MAX).contains(&len) || len % PAGE != 0 {
             return Err(Error::Size { bytes: len });
         }
-        // Where other arenas of this process lie, and where nothing does.
+        // Some of these addresses have other arenas of this process.
         for slot in 0..1024u64 {
             let at = MAP_EXTRA + (slot << 32);
             let map = new_map(len, at)?;
@@ -109,13 +109,13 @@ impl Memory {
         Err(Error::Address { at: MAP_EXTRA })
     }
 
-    /// An arena that is pinned at a path.
+    /// Opens an arena that is pinned at a path.
     pub(crate) fn open_pinned(path: &Path) -> Result<Memory, Error> {
         let map = MapHandle::from_pinned_path(path).map_err(|error| Error::pinned(path, error))?;
         Memory::adopt(map)
     }
 
-    /// An arena whose map this process holds already.
+    /// Maps an arena whose map this process holds already.
     pub(crate) fn adopt(map: MapHandle) -> Result<Memory, Error> {
         let mut info = sys::bpf_map_info::default();
         let mut size = size_of::<sys::bpf_map_info>() as u32;
@@ -142,9 +142,9 @@ impl Memory {
     }
 
     fn map(map: OwnedFd, len: usize, at: u64) -> Result<Memory, Error> {
-        // The kernel wants whole arenas at their own address. Without MAP_FIXED nothing is unmapped
-        // to make room. SAFETY: a shared mapping at a place where the kernel puts nothing on top of
-        // what is there.
+        // The kernel maps only whole arenas at their own address. Without MAP_FIXED it unmaps
+        // nothing to make room. SAFETY: a shared mapping, which the kernel does not place over an
+        // existing mapping.
         let mapped = unsafe {
             rustix::mm::mmap(
                 at as *mut core::ffi::c_void,
@@ -168,7 +168,7 @@ impl Memory {
                 })
             }
             Ok(p) => {
-                // SAFETY: just mapped, by us.
+                // SAFETY: the call above made this mapping.
                 let _ = unsafe { rustix::mm::munmap(p, len) };
                 Err(Error::Address { at })
             }
@@ -195,7 +195,8 @@ impl Memory {
             .map_err(|error| Error::io("copying a descriptor", error))
     }
 
-    /// Makes sure that these bytes have memory behind them, so that no store to them can fail.
+    /// Takes memory for these bytes, so that no store to them can fail. Returns whether there was
+    /// enough.
     pub(crate) fn populate(&self, from: usize, to: usize) -> bool {
         let from = from / PAGE * PAGE;
         let to = to.next_multiple_of(PAGE).min(self.len);
@@ -209,9 +210,8 @@ impl Memory {
         }
     }
 
-    /// Gives these bytes back to the kernel, whole pages, which are zeros from then on; whether it
-    /// did. No program may be about to use what is there. Those who read it all the same find
-    /// zeros.
+    /// Frees these bytes, whole pages, and returns whether the kernel did so. The pages read as
+    /// zeros afterwards. No program may use the old contents any more.
     pub(crate) fn free_pages(&self, from: usize, to: usize) -> bool {
         let (from, to) = (from.next_multiple_of(PAGE), to.min(self.len) / PAGE * PAGE);
         let Some(program) = self.freer.get().filter(|_| from < to) else {
@@ -232,21 +232,20 @@ impl Memory {
         })
     }
 
-    /// A word of the arena. Words are only used as atomics by those who do not own the window that
-    /// they are in.
+    /// A word of the arena. Only the owner of a window may access its words without atomics.
     ///
     /// # Panics
-    /// When it is not inside, or not aligned.
+    /// When the word is outside the arena, or not aligned.
     pub(crate) fn u64(&self, at: usize) -> &AtomicU64 {
         assert!(at % 8 == 0 && at < self.len, "a word of the arena");
         // SAFETY: inside, aligned, and alive as long as the mapping.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
-    /// As [`u64`](Self::u64).
+    /// A word of 4 bytes of the arena, as [`u64`](Self::u64).
     ///
     /// # Panics
-    /// As there.
+    /// As [`u64`](Self::u64).
     pub(crate) fn u32(&self, at: usize) -> &AtomicU32 {
         assert!(at % 4 == 0 && at < self.len, "a word of the arena");
         // SAFETY: as above.
@@ -258,7 +257,7 @@ impl Memory {
         self.u64(page::WINDOWS_AT + number as usize * page::WINDOW_BYTES + field)
     }
 
-    /// What a window of this number holds: a [`Kind`](crate::layout::Kind).
+    /// The kind of the window with this number: a [`Kind`](crate::layout::Kind).
     pub(crate) fn entry_kind(&self, number: u32) -> &AtomicU32 {
         self.u32(page::WINDOWS_AT + number as usize * page::WINDOW_BYTES + page::WINDOW_KIND)
     }
@@ -279,7 +278,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether this is an arena of ours, of this version.
+    /// Checks that this is an arena of this library and this version.
     pub(crate) fn check_page(&self) -> Result<(), Error> {
         let magic = self.u64(0).load(Ordering::Acquire);
         if magic != page::MAGIC {
@@ -313,7 +312,8 @@ pub(crate) fn pin(fd: std::os::fd::RawFd, path: &std::ffi::CStr) -> std::io::Res
     }
 }
 
-/// Runs a program on a packet, and gives what it returns; `out` gets the packet as it leaves.
+/// Runs a program on a packet, and returns the program's result. `out` receives the packet that
+/// leaves the program.
 pub(crate) fn run(fd: BorrowedFd<'_>, packet: &[u8], out: &mut [u8]) -> std::io::Result<u32> {
     let mut options = sys::bpf_test_run_opts {
         sz: size_of::<sys::bpf_test_run_opts>() as sys::size_t,

@@ -1,6 +1,6 @@
-//! Which bytes of an arena's address space are whose: the list of windows says what maps have, of
-//! whatever owner; what this process has cut and not listed, or taken off the list and not let go,
-//! it knows by itself.
+//! The division of an arena's address space. The list of windows has the bytes of all published
+//! maps, whoever owns them. This process keeps a record of the windows that it holds, which
+//! includes those that are not in the list yet and those that are no longer in it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -9,19 +9,19 @@ use super::arena::{Held, Memory, PAGE};
 use super::window::Window;
 use crate::layout::page;
 
-/// What this process has.
+/// The windows that this process holds.
 pub(crate) fn held(memory: &Memory) -> MutexGuard<'_, Vec<Held>> {
     memory.held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Changes what is said of windows, and forgets those that nobody has.
+/// Changes the records of windows, and forgets windows that are neither used nor listed.
 pub(crate) fn release(memory: &Memory, change: impl FnMut(&mut Held)) {
     let mut held = held(memory);
     held.iter_mut().for_each(change);
     held.retain(|held| held.region || held.listed);
 }
 
-/// What nobody has, given what the list says is taken: (place, bytes), in order.
+/// The free pieces, given the windows of the list: (place, bytes), in order.
 pub(crate) fn gaps(memory: &Memory, listed: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut taken: Vec<(usize, usize)> = vec![(0, PAGE)];
     taken.extend(listed);
@@ -40,24 +40,24 @@ pub(crate) fn gaps(memory: &Memory, listed: &[(usize, usize)]) -> Vec<(usize, us
     gaps
 }
 
-/// Where memory begins that no window ever had.
+/// The place behind which no window ever had memory.
 pub(crate) fn fresh(memory: &Memory) -> usize {
     let used = memory.u64(page::USED_AT).load(Ordering::Acquire);
     (used as usize).clamp(PAGE, memory.len())
 }
 
-/// From here on, no window had any memory, or all of it was given back.
+/// Records that behind this place no window ever had memory, or all of it was freed.
 pub(crate) fn set_fresh(memory: &Memory, at: usize) {
     let used = memory.u64(page::USED_AT);
     used.store(at as u64, Ordering::Release);
 }
 
-/// Cuts a window of this many bytes, whole pages, out of what was never used, or out of `clean`.
-/// `None` when there is not so much in one piece.
+/// Cuts a window of this many bytes, whole pages, out of unused address space or out of `clean`.
+/// `None` when no free piece is large enough.
 ///
-/// Its only caller is `BpfArena`, which knows that this process owns the arena, and that no other
-/// thread of it cuts windows meanwhile: `listed` are the windows of the list; what is clean is in
-/// none and held by nobody, and was given back to the kernel when no program could be reading it.
+/// The only caller is `BpfArena`. It guarantees that this process owns the arena, and that no other
+/// thread cuts windows meanwhile. `listed` has the windows of the list. The pieces in `clean` are
+/// in no window and held by nobody, and their memory was freed when no program could be reading it.
 pub(crate) fn cut(
     memory: &Arc<Memory>,
     listed: &[(usize, usize)],
@@ -86,7 +86,7 @@ pub(crate) fn cut(
     if at + bytes > fresh {
         set_fresh(memory, at + bytes);
     }
-    // SAFETY: as above, the bytes are in no window and held by nobody; they are zeros, or have no
-    // memory yet, which is zeros when it comes.
+    // SAFETY: by the guarantees above, the bytes are in no window and held by nobody. They are
+    // zeros, or have no memory yet, and new memory is zeros.
     Some(unsafe { Window::new(memory, number, at, bytes) })
 }

@@ -1,4 +1,4 @@
-//! A window of the arena as the region of one map: so much of it, from so far on.
+//! A window of the arena as the region of one map.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use super::arena::{Memory, PAGE};
 use super::space;
 use crate::layout::page;
 
-/// Bytes that a window grows by at least.
+/// The least number of bytes by which a window grows.
 const STEP: usize = 64 << 10;
 
 /// The memory of one map.
@@ -24,11 +24,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The window of this number with this many bytes from `at` on, whole pages.
+    /// The window of this number, with `capacity` bytes from `at` on, whole pages.
     ///
     /// # Safety
-    /// No one else has any of them, in this process or another, until this is dropped, and they are
-    /// zeros or were never used.
+    /// Until this is dropped, no other user in this or another process may have any of these bytes.
+    /// They must be zeros or unused.
     pub(crate) unsafe fn new(
         memory: &Arc<Memory>,
         number: u32,
@@ -49,7 +49,7 @@ impl Window {
         self.at
     }
 
-    /// Where its list entry says how much of it has memory.
+    /// Writes to the list entry how many bytes of the window have memory.
     fn say(&self) {
         let word = |field| self.memory.entry(self.number, field);
         word(page::WINDOW_USED_OF).store(0, Ordering::Release);
@@ -68,11 +68,11 @@ impl Drop for Window {
     }
 }
 
-// SAFETY: the memory from `base` to `base + len` is mapped as long as `memory` is held, and is this
-// window's alone, by the promise to `new`. (Who writes into an arena of ours without this library
-// breaks that promise, as does who writes into any process's memory.) The base does not move and is
-// aligned to a page. Pages are populated before they are counted, and zeroed when they are new;
-// those that were given back are there again, as zeros, when they are next touched.
+// SAFETY: the memory from `base` to `base + len` is mapped as long as `memory` is held, and belongs
+// to this window alone, by the contract of `new`. (A process that writes into an arena without this
+// library breaks that contract, as does one that writes into another process's memory.) The base
+// does not move and is aligned to a page. Pages are populated before they are counted, and new
+// pages are zeros. Freed pages come back as zeros at the next access.
 unsafe impl Region for Window {
     fn base(&self) -> NonNull<u8> {
         // SAFETY: inside the mapping.
@@ -88,7 +88,8 @@ unsafe impl Region for Window {
     }
 
     fn extend(&mut self, min_len: usize) -> bool {
-        // Pages cost 6 to 13 us each, the system call a tenth of one: 64 KiB at a time are enough.
+        // A page costs 6 to 13 us, and the system call a tenth of that: 64 KiB at a time are
+        // enough.
         let wanted = min_len
             .max(self.len + STEP)
             .next_multiple_of(PAGE)

@@ -5,15 +5,15 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys as sys;
 
-/// Attaches a program of type XDP to an interface of the network namespace that this thread is in.
+/// Attaches a program of type XDP to an interface of this thread's network namespace.
 pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
     let options = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
         flags,
         ..Default::default()
     };
-    // SAFETY: a descriptor, and options that outlive the call, zero but for what is set; none of
-    // them is a pointer.
+    // SAFETY: a descriptor, and options that outlive the call. Options that are not set are zero,
+    // and none is a pointer.
     let fd = unsafe {
         sys::bpf_link_create(
             program.as_raw_fd(),
@@ -25,6 +25,6 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io:
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor, which nobody else has.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,11 +1,12 @@
-//! Keys, answers and entries as programs and this process share them.
+//! Keys, answers and entries, which programs and this process share.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What an answer depends on: `struct sw_route_key`. All bytes count; those of no use are 0.
+/// The key of an answer: `struct sw_route_key`. Keys are compared by all of their bytes, so unused
+/// bytes must be 0.
 ///
 /// ```
 /// use sapwood_bpf::RouteKey;
@@ -17,11 +18,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 )]
 #[repr(C)]
 pub struct RouteKey {
-    /// The destination; of IPv4, in the first four bytes.
+    /// The destination. An IPv4 address takes the first four bytes.
     pub address: [u8; 16],
-    /// A hash of the flow, where flows to one destination may differ.
+    /// A hash of the flow, if flows to one destination may have different answers.
     pub flow: u32,
-    /// What else there is: address family, table, incoming interface.
+    /// Other parts of the key, for example the address family, the table or the incoming interface.
     pub other: u32,
 }
 
@@ -40,7 +41,7 @@ impl RouteKey {
         }
     }
 
-    /// The destination, if it is an IPv4 address; or else as an IPv6 address.
+    /// The destination: an IPv4 address if `is_v4`, else an IPv6 address.
     pub fn destination(&self, is_v4: bool) -> IpAddr {
         let [a, b, c, d, ..] = self.address;
         match is_v4 {
@@ -58,7 +59,8 @@ impl RouteKey {
     }
 }
 
-/// An answer: 32 bytes of the program's. `struct sw_route_value`; as a next hop, see [`NextHop`].
+/// An answer: 32 bytes that the program chooses (`struct sw_route_value`). [`NextHop`] is one use
+/// of them.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -68,7 +70,7 @@ pub struct RouteValue {
     pub words: [u64; 4],
 }
 
-/// A next hop: what a program needs to send a packet on. `struct sw_route_hop`.
+/// A next hop, with all that a program needs to forward a packet: `struct sw_route_hop`.
 ///
 /// ```
 /// use sapwood_bpf::{NextHop, RouteValue};
@@ -82,17 +84,17 @@ pub struct RouteValue {
 pub struct NextHop {
     /// The interface's index; 0 for none.
     pub ifindex: u32,
-    /// Bytes of an IP packet; 0 when it is not known.
+    /// The maximum bytes of an IP packet; 0 when unknown.
     pub mtu: u16,
-    /// What the program does.
+    /// The program's action, which the cache does not interpret.
     pub action: u8,
     /// The address family: 2 or 10.
     pub family: u8,
-    /// The link address that packets come from.
+    /// The source link address of forwarded packets.
     pub smac: [u8; 6],
-    /// The link address that packets go to.
+    /// The destination link address of forwarded packets.
     pub dmac: [u8; 6],
-    /// The program's.
+    /// Bytes for the program's own use.
     pub extra: [u8; 12],
 }
 
@@ -119,7 +121,7 @@ impl fmt::Display for NextHop {
     }
 }
 
-/// What the cache holds for a key, as one copy saw it.
+/// A copy of the cache's entry for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteEntry {
@@ -127,12 +129,12 @@ pub struct RouteEntry {
     pub key: RouteKey,
     /// The answer; `None` for a kept failure.
     pub value: Option<RouteValue>,
-    /// When it was asked for: nanoseconds, modulo 2^63.
+    /// The time at which the answer was requested: nanoseconds, modulo 2^63.
     pub time: u64,
 }
 
 impl RouteEntry {
-    /// What stands for an entry where no slot is.
+    /// A placeholder where the set has no slot.
     pub(super) const NONE: RouteEntry = RouteEntry {
         key: RouteKey {
             address: [0; 16],
@@ -143,7 +145,7 @@ impl RouteEntry {
         time: 0,
     };
 
-    /// How old it is. One that was asked for later than `now` has no age.
+    /// The entry's age at `now`, in nanoseconds; 0 when it was requested later than `now`.
     pub fn age(&self, now: u64) -> u64 {
         let age = now.wrapping_sub(self.time) & (u64::MAX >> 1);
         if age < 1 << 62 { age } else { 0 }

@@ -1,4 +1,4 @@
-//! One set of the cache, read as it lies there: by atomics, and never for longer than some looks.
+//! One set of the cache, read in place by atomics and in a bounded number of attempts.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
@@ -10,7 +10,7 @@ use crate::layout::route::{
 };
 use crate::raw::arena::Memory;
 
-/// A set. It is inside the window: the shape was checked.
+/// A set. It lies inside the window, because the shape was checked.
 #[derive(Clone, Copy)]
 pub(super) struct Set<'m> {
     memory: &'m Memory,
@@ -18,7 +18,7 @@ pub(super) struct Set<'m> {
     ways: usize,
 }
 
-/// A copy of a set that no writer was in the middle of.
+/// A consistent copy of a set.
 pub(super) struct Copied {
     pub generation: u64,
     /// The way, the tag and the entry of each slot that is taken.
@@ -46,7 +46,7 @@ impl<'m> Set<'m> {
         self.word(TAGS + way / 8 * 8).to_le_bytes()[way % 8]
     }
 
-    /// How many slots are taken.
+    /// The number of slots in use.
     pub fn count(&self) -> usize {
         (0..SLOTS).filter(|&way| self.tag(way) != 0).count()
     }
@@ -64,8 +64,8 @@ impl<'m> Set<'m> {
         }
     }
 
-    /// Copies with `f` between two looks at the sequence that show no writer. `None` when there is
-    /// one all the time.
+    /// Copies with `f` between two reads of the sequence that show no writer. `None` when writers
+    /// disturb every attempt.
     fn between<R>(&self, mut f: impl FnMut() -> R) -> Option<R> {
         let sequence = self.memory.u64(self.at + SEQUENCE);
         for patience in 0..PATIENCE {
@@ -98,7 +98,7 @@ impl<'m> Set<'m> {
         .flatten()
     }
 
-    /// All of it, slots that the set does not have included.
+    /// Copies the whole set, including words behind its last slot.
     pub fn copy(&self) -> Option<Copied> {
         self.between(|| {
             let taken = (0..SLOTS).filter(|&way| self.tag(way) != 0);

@@ -1,5 +1,5 @@
-//! How large a cache is and where its parts are. Read once and checked: what is read later can have
-//! any values, but no place follows from it.
+//! The size of a cache and the places of its parts. They are read once and checked. Values that are
+//! read later may be anything, because no place depends on them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,19 +7,19 @@ use crate::error::Error;
 use crate::layout::route::{self as at, COUNTERS, COUNTERS_BYTES, LINE, SLOTS};
 use crate::raw::arena::{Memory, PAGE};
 
-/// The parts of a cache.
+/// The size and the places of the parts of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub capacity: usize,
     pub sets: usize,
-    /// Slots of each set, and how many sets have one more.
+    /// The number of slots of each set, and the number of sets that have one more.
     pub ways: usize,
     pub wider: usize,
     /// Bytes of a set.
     pub stride: usize,
-    /// Where sets begin, from the window's beginning.
+    /// The place of the first set, from the window's beginning.
     pub sets_at: usize,
-    /// Places for counters, a power of two.
+    /// The number of places for counters, a power of two.
     pub processors: usize,
     pub fresh: u64,
     pub keep: u64,
@@ -28,8 +28,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The parts of a cache of this many slots, for this many processors. `None` when nobody has so
-    /// much memory.
+    /// The shape of a cache with this many slots, for this many processors. `None` when it would
+    /// have more than 1 TiB.
     pub fn new(capacity: usize, processors: usize) -> Option<Shape> {
         let sets = capacity.div_ceil(SLOTS);
         let (ways, wider) = match sets {
@@ -65,7 +65,7 @@ impl Shape {
         self.sets_at + self.sets * self.stride
     }
 
-    /// For how long an entry may be given: the longer one of both times.
+    /// How long lookups may return an entry at most: the longer one of both times.
     fn life(&self) -> u64 {
         self.fresh.max(self.negative.unwrap_or(0))
     }
@@ -90,14 +90,14 @@ impl Shape {
         ]
     }
 
-    /// Writes it where programs read it.
+    /// Writes the shape to the window, where programs read it.
     pub fn write(&self, memory: &Memory, window: usize) {
         for (at, word) in self.words() {
             memory.u64(window + at).store(word, Relaxed);
         }
     }
 
-    /// Reads and checks it. The window is one of whole pages inside the arena.
+    /// Reads and checks the shape. The window has whole pages and lies inside the arena.
     pub fn read(memory: &Memory, window: usize, len: usize) -> Result<Shape, Error> {
         let word = |at: usize| memory.u64(window + at).load(Relaxed);
         let damaged = || Error::Damaged(format!("a route cache of {} slots", word(at::CAPACITY)));
@@ -111,7 +111,7 @@ impl Shape {
             secrets: [0, 1, 2].map(|i| word(at::SECRETS + 8 * i)),
             ..Shape::new(number(at::CAPACITY)?, processors).ok_or_else(damaged)?
         };
-        // All else follows from the capacity: so what is there must be that.
+        // All other numbers follow from the capacity, so the stored ones must be equal to them.
         let same = shape
             .words()
             .into_iter()
@@ -122,21 +122,21 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Where a set begins, from the window's beginning.
+    /// The place of a set, from the window's beginning.
     ///
     /// # Panics
-    /// When there is no such set.
+    /// When `index` is not less than the number of sets.
     pub fn set(&self, index: usize) -> usize {
         assert!(index < self.sets, "a set");
         self.sets_at + index * self.stride
     }
 
-    /// Slots of a set.
+    /// The number of slots of a set.
     pub fn ways_of(&self, index: usize) -> usize {
         self.ways + usize::from(index < self.wider)
     }
 
-    /// The hash of a key's words, as `sw_route_hash` has it.
+    /// The hash of a key's words, as `sw_route_hash` computes it.
     pub fn hash(&self, words: [u64; 3]) -> u64 {
         let mut sum = 0u64;
         for (word, secret) in words.into_iter().zip(self.secrets) {
@@ -149,7 +149,7 @@ impl Shape {
         sum ^ (sum >> 32)
     }
 
-    /// The set and the tag of a hash; there must be a set.
+    /// The set and the tag of a hash. The cache must have at least one set.
     pub fn place(&self, hash: u64) -> (usize, u8) {
         let index = ((hash >> 32) * self.sets as u64) >> 32;
         (index as usize, (hash as u8).max(1))

@@ -25,17 +25,17 @@ const BITS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bits.bpf.o"));
 /// Prefixes in the order of keys, with their values.
 type Oracle = BTreeMap<BitString, u64>;
 
-/// What asks a program about one table.
+/// Asks a program about one table.
 struct Asking {
     programs: Programs,
     window: u32,
     cursor: u64,
     _scratch: Words,
-    /// What was asked, each question with its answer.
+    /// All questions, each with its answer.
     asked: RefCell<Vec<u8>>,
 }
 
-/// Where the key is in a question, and how long a question is.
+/// The place of the key in a question, and the bytes of a question.
 const KEY: usize = 40;
 const QUESTION: usize = KEY + 256;
 
@@ -63,8 +63,8 @@ impl Asking {
         data
     }
 
-    /// Asks a program and C in user space the same about a table; then C about damaged copies,
-    /// where a sanitizer sees what it reads outside.
+    /// Asks a program and C in user space the same questions about a table. Then asks C about
+    /// damaged copies, under a sanitizer that detects reads outside.
     fn same_in_user_space(
         &self,
         (arena, c): (&BpfArena, &Compiled),
@@ -79,7 +79,7 @@ impl Asking {
         let mut asked = self.asked.take();
         let mut image = arena.image();
         c.same_answers(&image, &asked);
-        // The driver sees what is wrong: one value is another.
+        // The driver detects a wrong value.
         asked[QUESTION + 32] ^= 1;
         let caught = std::panic::catch_unwind(|| c.same_answers(&image, &asked));
         assert!(caught.is_err(), "a wrong answer was not seen");
@@ -92,7 +92,7 @@ impl Asking {
         for answer in asked.chunks_mut(QUESTION).skip(1).step_by(2) {
             answer[20] = 1;
         }
-        // Behind the header page, so that damage is met in branches, clusters and leaves.
+        // Damage lies behind the header page, in branches, clusters and leaves.
         let used = image.len().min(window.at + (256 << 10));
         for _ in 0..4 {
             for _ in 0..200 {
@@ -103,7 +103,7 @@ impl Asking {
         }
     }
 
-    /// Length and value of the longest prefix.
+    /// The length and the value of the longest prefix.
     fn lookup(&self, query: &BitString) -> Result<(usize, u64), i64> {
         let data = self.ask("sw_ask_bits", 0, 0, 0, &query.key());
         let value = result(&data, 24)?;
@@ -111,7 +111,7 @@ impl Asking {
         Ok((bits as usize, value))
     }
 
-    /// How many prefixes a walk met, and their values mixed.
+    /// The number of prefixes of a walk, and a hash of their values.
     fn all(&self, what: u32, query: &BitString) -> (i64, u64) {
         let data = self.ask("sw_ask_bits", what, 0, 0, &query.key());
         (word(&data, 24) as i64, word(&data, 32))
@@ -138,7 +138,7 @@ fn matches<'a>(
     lengths.filter_map(|bits| Some((bits, *oracle.get(&cut(query, bits))?)))
 }
 
-/// What a prefix covers, in order.
+/// The prefixes that a prefix covers, in order.
 fn covered<'a>(
     oracle: &'a Oracle,
     prefix: &'a BitString,
@@ -148,7 +148,7 @@ fn covered<'a>(
     })
 }
 
-/// A string of few different beginnings, so that they nest, or of any bits.
+/// A string with one of few beginnings, so that prefixes nest, or of random bits.
 fn string(rng: &mut fastrand::Rng, most: usize) -> BitString {
     let bits = match rng.u8(..4) {
         0 => rng.usize(..=most),
@@ -157,14 +157,14 @@ fn string(rng: &mut fastrand::Rng, most: usize) -> BitString {
     };
     let mut bytes: Vec<u8> = (0..bits.div_ceil(8)).map(|_| rng.u8(..)).collect();
     if rng.bool() {
-        // Long ones that agree.
+        // Long strings with equal beginnings.
         let agree = rng.usize(..=bytes.len());
         bytes[..agree].fill(0xa5);
     }
     BitString::truncated(&bytes, bits).unwrap()
 }
 
-/// Compares what the program says of some queries with the oracle.
+/// Compares the program's answers to some queries with the oracle's.
 fn same_answers(
     asking: &Asking,
     oracle: &Oracle,
@@ -241,7 +241,7 @@ fn tables_of_this_process() {
             kinds = [kinds[0] + seen[0], kinds[1] + seen[1]];
         }
         assert!(kinds.iter().all(|kind| *kind > 100), "{kinds:?}");
-        // Longer ones than programs look up are neighbours only.
+        // Programs cannot look this long prefix up. It is only a neighbour of others.
         let long = BitString::truncated(&[0xa5; 200], 1_400).unwrap();
         table.insert(&long, 7).unwrap();
         table.insert(cut(&long, 1_015), 8).unwrap();
@@ -255,7 +255,7 @@ fn tables_of_this_process() {
     }
 }
 
-/// Deeper than a search remembers, with the match at each depth in turn.
+/// A table deeper than a search remembers, with the match at each depth in turn.
 #[test]
 fn matches_far_above() {
     if skipped() {
@@ -330,7 +330,7 @@ fn tables_of_programs() {
             kinds = [kinds[0] + seen[0], kinds[1] + seen[1]];
         }
         assert!(kinds.iter().all(|kind| *kind > 100), "{kinds:?}");
-        // Rust reads what programs wrote.
+        // Rust reads the entries that programs wrote.
         let reader = arena.reader::<u64>("bits").unwrap();
         let there = reader.iter().map(|entry| {
             let (key, value) = entry.unwrap();
@@ -360,7 +360,7 @@ fn keys_are_made_and_cut_as_in_rust() {
         assert_eq!(data[KEY + 1..][..wanted.len()], wanted);
         assert!(data[KEY + 1 + wanted.len()..].iter().all(|byte| *byte == 0));
     }
-    // More bits than there are.
+    // The key has fewer bits than it claims.
     for (bits, more) in [
         (0, 1),
         (3, 4),
@@ -376,7 +376,7 @@ fn keys_are_made_and_cut_as_in_rust() {
     }
 }
 
-/// A commit is seen whole: both prefixes have one version's values.
+/// Programs see whole commits: both prefixes have values of one version.
 #[test]
 fn what_stays_is_found_beside_a_writer() {
     if skipped() {
@@ -399,7 +399,7 @@ fn what_stays_is_found_beside_a_writer() {
             while !stop.load(Ordering::Relaxed) {
                 let mut txn = table.begin();
                 for _ in 0..20 {
-                    // Others between and beside: never of three or twelve bits.
+                    // Other prefixes between and beside these two, never of three or twelve bits.
                     let bits = [2, 4, 5, 7, 11, 13, 20][rng.usize(..7)];
                     let prefix = number(rng.u128(..1 << bits), bits);
                     match rng.bool() {
@@ -428,8 +428,9 @@ fn what_stays_is_found_beside_a_writer() {
     assert!(commits > 10, "{commits}");
 }
 
-/// Two threads run programs that insert and remove prefixes while a third asks: each answer is a
-/// prefix of the query with its own value, and what stays is found unless a longer one is.
+/// Two threads run programs that insert and remove prefixes while a third looks prefixes up. Each
+/// answer is a prefix of the query with its own value. The prefixes that stay are found, unless a
+/// longer one is.
 #[test]
 fn programs_change_a_table_while_programs_look_up() {
     if skipped() {
@@ -469,7 +470,7 @@ fn programs_change_a_table_while_programs_look_up() {
                         let bits = rng.usize(..=40);
                         let mut prefix = cut(query, bits);
                         if rng.bool() {
-                            // One that parts from the query somewhere.
+                            // A prefix that differs from the query at some bit.
                             let mut bytes = prefix.as_bytes().to_vec();
                             if let Some(byte) = rng.choice(bytes.iter_mut()) {
                                 *byte ^= 1 << rng.u8(..8);

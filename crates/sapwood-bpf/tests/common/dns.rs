@@ -1,4 +1,4 @@
-//! DNS queries as frames, and what should become of them by a parser of its own.
+//! DNS queries as frames, and their verdicts by an independent parser.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use sapwood::key::dns_name_from_wire;
 use sapwood_bpf::NameRule;
 use sapwood_bpf::layout::xdp_names::NamesVerdict;
 
-/// A name in wire form; labels are between dots, and a backslash before three digits is a byte.
+/// A name in wire form. Dots separate labels, and a backslash before three digits stands for a
+/// byte.
 pub fn wire(name: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for label in name.split('.').filter(|label| !label.is_empty()) {
@@ -29,8 +30,7 @@ pub fn wire(name: &str) -> Vec<u8> {
     out
 }
 
-/// A message with one question: number, flags, and the question's name as it is to be in the
-/// packet.
+/// A message with one question: number, flags, and the question's name in wire form.
 pub fn message(id: u16, flags: u16, name: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [id, flags, 1, 0, 0, 0] {
@@ -42,7 +42,7 @@ pub fn message(id: u16, flags: u16, name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A query as resolvers send it.
+/// A query as a resolver sends it.
 pub fn query(name: &str) -> Vec<u8> {
     message(0x1234, 0x0100, &wire(name))
 }
@@ -70,8 +70,8 @@ pub fn ipv4(protocol: u8, options: usize, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An IPv6 packet with extension headers before its payload: of each its number and its bytes (a
-/// multiple of 8).
+/// An IPv6 packet with extension headers before its payload. Each header has its number and its
+/// bytes (a multiple of 8).
 pub fn ipv6(protocol: u8, extensions: &[(u8, usize)], payload: &[u8]) -> Vec<u8> {
     let bytes = payload.len() + extensions.iter().map(|(_, bytes)| bytes).sum::<usize>();
     let mut kinds: Vec<u8> = extensions.iter().map(|(kind, _)| *kind).collect();
@@ -106,12 +106,12 @@ pub fn tagged(tag: u16, kind: u16, payload: &[u8]) -> Vec<u8> {
     ethernet(tag, &inner)
 }
 
-/// A query over IPv4 as it is sent.
+/// The frame of a query over IPv4.
 pub fn frame4(message: &[u8]) -> Vec<u8> {
     ethernet(0x0800, &ipv4(17, 0, &udp(53, message)))
 }
 
-/// A query over IPv6 as it is sent.
+/// The frame of a query over IPv6.
 pub fn frame6(message: &[u8]) -> Vec<u8> {
     ethernet(0x86dd, &ipv6(17, &[], &udp(53, message)))
 }
@@ -124,7 +124,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(pair[0]) << 8 | usize::from(pair[1]))
 }
 
-/// What should become of a frame.
+/// The expected verdict on a frame.
 pub fn oracle(frame: &[u8], rules: &Rules) -> NamesVerdict {
     match carried(frame) {
         Ok((protocol, packet, length)) => {
@@ -134,8 +134,8 @@ pub fn oracle(frame: &[u8], rules: &Rules) -> NamesVerdict {
     }
 }
 
-/// The protocol that an IP packet carries, what there is of its payload, and how many bytes that is
-/// said to have.
+/// The protocol that an IP packet carries, the available part of its payload, and the payload's
+/// length by the header.
 fn carried(frame: &[u8]) -> Result<(u8, &[u8], usize), NamesVerdict> {
     let malformed = NamesVerdict::Malformed;
     let mut kind = be16(frame, 12).ok_or(malformed)?;
@@ -209,7 +209,7 @@ fn carries(protocol: u8, packet: &[u8], length: usize, rules: &Rules) -> Option<
     if header[2] & 0xf8 != 0 || be16(header, 4)? == 0 {
         return Some(NamesVerdict::NotQuery);
     }
-    // The program reads as much as is said to be there.
+    // The program reads as many bytes as the header claims.
     if packet.len() < 20 + (said - 20).min(255) {
         return None;
     }

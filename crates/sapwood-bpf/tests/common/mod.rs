@@ -1,4 +1,4 @@
-//! What tests share.
+//! Code that several tests share.
 #![allow(dead_code)]
 
 pub mod dns;

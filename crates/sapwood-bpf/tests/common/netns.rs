@@ -1,6 +1,5 @@
-//! Network namespaces with veth pairs between them, for programs on real packets. Everything is
-//! gone when the test ends, also when it panics; what a killed test left is removed by the next
-//! one.
+//! Network namespaces with veth pairs between them, for programs on real packets. The end of a test
+//! removes them, also after a panic. The next test removes those of a killed test.
 //!
 //! ```ignore
 //! let Some([client, server]) = Netns::some(["client", "server"]) else { return };
@@ -19,10 +18,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a command may take, unless it is said otherwise.
+/// The default time limit of a command.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Where `ip netns` keeps its namespaces.
+/// The folder in which `ip netns` keeps its namespaces.
 const RUN: &str = "/run/netns";
 
 /// A network namespace of this test.
@@ -32,8 +31,8 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// This many namespaces, or `None` (and a line "skipped: …") when there can be none here. The
-    /// tags are parts of their names, for people who look while a test runs.
+    /// Makes `N` namespaces, or prints "skipped: …" and returns `None` when the system does not
+    /// allow them. The tags are parts of their names, for people who watch a test.
     pub fn some<const N: usize>(tags: [&str; N]) -> Option<[Netns; N]> {
         let mut all = Vec::new();
         for tag in tags {
@@ -49,7 +48,8 @@ impl Netns {
         all.try_into().ok()
     }
 
-    /// A new namespace with its loopback up; the reason why there can be none otherwise.
+    /// Makes a namespace with its loopback up, or returns the reason why the system does not allow
+    /// it.
     pub fn new(tag: &str) -> Result<Netns, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -69,12 +69,12 @@ impl Netns {
         Ok(namespace)
     }
 
-    /// Its name, for `ip netns`.
+    /// The namespace's name, for `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its file.
+    /// The namespace's file.
     pub fn path(&self) -> PathBuf {
         Path::new(RUN).join(&self.name)
     }
@@ -117,8 +117,8 @@ impl Netns {
         }
     }
 
-    /// Runs `ip` with these arguments in the namespace, which must work, and returns what it
-    /// printed.
+    /// Runs `ip` with these arguments in the namespace, and returns its output. The test fails when
+    /// `ip` fails.
     #[track_caller]
     pub fn ip(&self, args: &[&str]) -> String {
         let mut command = Command::new("ip");
@@ -154,15 +154,14 @@ impl Netns {
             .unwrap_or_else(|error| panic!("{} {args:?}: {error}", self.name))
     }
 
-    /// Starts a program in the namespace, which is killed at the latest when what this returns is
-    /// dropped.
+    /// Starts a program in the namespace. The drop of the result kills it.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> Running {
         Running::start(&mut self.command(args))
             .unwrap_or_else(|error| panic!("{} {args:?}: {error}", self.name))
     }
 
-    /// Calls `f` on a thread that is in the namespace. Sockets that it makes stay in there,
+    /// Calls `f` on a thread in the namespace. Sockets that `f` makes belong to the namespace,
     /// wherever they are used.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         let file = File::open(self.path()).unwrap();
@@ -204,7 +203,7 @@ impl Netns {
 
 impl Drop for Netns {
     fn drop(&mut self) {
-        // A process that was forked from this one has copies of its values.
+        // A forked process has copies of this process's values, which must remove nothing.
         if self.pid == std::process::id() {
             remove(&self.name);
         }
@@ -233,15 +232,15 @@ fn sweep() {
     }
 }
 
-/// A program that was started. It is killed when this is dropped.
+/// A running program. The drop kills it.
 pub struct Running {
     child: Child,
     readers: Vec<JoinHandle<Vec<u8>>>,
 }
 
 impl Running {
-    /// Starts a program with nothing on its standard input, unless the command says otherwise; what
-    /// it prints is collected.
+    /// Starts a program and collects its output. Its standard input is empty, unless the command
+    /// sets another.
     pub fn start(command: &mut Command) -> std::io::Result<Running> {
         let mut child = command
             .stdout(Stdio::piped())
@@ -254,7 +253,7 @@ impl Running {
         Ok(Running { child, readers })
     }
 
-    /// Its number.
+    /// The process's number.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -264,7 +263,7 @@ impl Running {
         &mut self.child
     }
 
-    /// Waits for its end; `None` when it has not ended by then.
+    /// Waits for the program's end; `None` when it has not ended within the limit.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let begin = Instant::now();
         let mut pause = Duration::from_millis(1);
@@ -280,8 +279,8 @@ impl Running {
         }
     }
 
-    /// Waits for its end, and returns what it printed. Killed when it takes longer, which is an
-    /// error.
+    /// Waits for the program's end, and returns its output. A program that takes longer is killed,
+    /// which is an error.
     pub fn end(mut self, limit: Duration) -> std::io::Result<Output> {
         let status = self.wait(limit);
         self.kill();
@@ -303,7 +302,7 @@ impl Running {
         }
     }
 
-    /// Kills it, if it has not ended.
+    /// Kills the program, if it has not ended.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -324,7 +323,7 @@ fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// Runs a command to its end, or kills it.
+/// Runs a command to its end, or kills it at the limit.
 pub fn bounded(command: &mut Command, limit: Duration) -> std::io::Result<Output> {
     Running::start(command.stdin(Stdio::null()))?.end(limit)
 }

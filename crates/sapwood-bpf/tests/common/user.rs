@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compilers, and arguments of which the first that work are taken.
+/// The compilers. Of the arguments below, the first that work are used.
 const COMPILERS: [&str; 2] = ["gcc", "clang-19"];
 const SANITIZERS: [&[&str]; 2] = [
     &[
@@ -24,7 +24,7 @@ pub struct Compiled {
 
 impl Compiled {
     /// # Panics
-    /// When it does not compile without warnings, or when no compiler is there.
+    /// When the program does not compile without warnings, or there is no compiler.
     pub fn new(name: &str) -> Compiled {
         let folder = tempfile::tempdir().unwrap();
         let programs = COMPILERS
@@ -35,7 +35,7 @@ impl Compiled {
         Compiled { folder, programs }
     }
 
-    /// Runs it on a copy of an arena and questions with their answers.
+    /// Runs the programs on a copy of an arena, with questions and their answers.
     ///
     /// # Panics
     /// When an answer is wrong.
@@ -78,7 +78,7 @@ impl Compiled {
     }
 }
 
-/// The program, or nothing when the compiler is not there.
+/// Compiles the program; `None` when there is no such compiler.
 fn compiled(compiler: &str, name: &str, folder: &Path) -> Option<PathBuf> {
     Command::new(compiler).arg("--version").output().ok()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");

@@ -1,4 +1,4 @@
-//! The maps over byte strings that user space writes, for tests that each of them passes.
+//! The maps over byte strings that user space writes, for tests that are generic over the map.
 
 use std::borrow::Borrow;
 use std::fmt::Debug;
@@ -10,19 +10,19 @@ use sapwood_bpf::{
     WindowMapBuilder, WindowValue,
 };
 
-/// What the maps can do.
+/// The operations that the tests use.
 pub trait Names: NamesInWindow + Debug + Send + Sync {
     fn put(&self, key: &[u8], value: u64);
-    /// Removes a key; whether it was there.
+    /// Removes a key, and returns whether it was there.
     fn take(&self, key: &[u8]) -> bool;
     fn value(&self, key: &[u8]) -> Option<u64>;
     fn count(&self) -> usize;
-    /// In order of keys.
+    /// All entries, in order of keys.
     fn entries(&self) -> Vec<(Vec<u8>, u64)>;
-    /// Removes all entries; how many.
+    /// Removes all entries, and returns their number.
     fn empty(&self) -> usize;
     fn check(&self);
-    /// Moves branches, if there are any; whether there are more to move.
+    /// Compacts the map, and returns whether there is more to compact.
     fn tidy(&self, budget: usize) -> bool;
     /// Pins the map for a moment.
     fn rest(&self);
@@ -53,7 +53,7 @@ impl From<Number> for u64 {
     }
 }
 
-/// The byte string of a number, as `bpf/selftests/number.h` knows it.
+/// The byte string of a number, as `bpf/selftests/number.h` checks it.
 pub fn text(number: u64) -> Vec<u8> {
     let most = if number % 64 == 63 { 600 } else { 40 };
     let mut text = number.to_le_bytes().to_vec();
@@ -67,7 +67,7 @@ pub trait Stored: WindowValue {
     fn number(&self) -> u64;
 }
 
-/// What stores values of any type.
+/// A map that stores values of any type.
 pub trait Puts<V: ?Sized + WindowValue> {
     fn put_value<N: IntoValue<V>>(&self, key: &[u8], value: N)
     where
@@ -224,7 +224,7 @@ pub trait Kind {
     const NAME: &'static str;
     const HAS_TRIE: bool;
     const HAS_INDEX: bool;
-    /// How programs look keys up: see `lookup`.
+    /// The kinds of lookups that programs can do: see `lookup`.
     const WHATS: &'static [u32];
 
     fn builder(arena: &BpfArena, name: &str) -> WindowMapBuilder<Self::Map>;
@@ -332,7 +332,7 @@ pub fn all<V: CheckedValue + Into<u64>>(map: &CheckedReader<V>) -> Vec<(Vec<u8>,
     all
 }
 
-/// Tests of each kind of map that they fit, in a module of the kind.
+/// Makes the tests for each kind of map, in a module of the kind.
 #[macro_export]
 macro_rules! tests_of_maps {
     ($($module:ident: $kind:ident { $($test:ident)* })*) => {

@@ -1,4 +1,4 @@
-//! What several tests of the kernel's side use.
+//! Code that several tests of the kernel's side share.
 #![allow(dead_code)]
 
 pub mod maps;
@@ -16,12 +16,12 @@ pub const CLOSEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/closest.bpf
 pub const STORE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/store.bpf.o"));
 pub const PREFIX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prefix.bpf.o"));
 
-/// What programs say: there is no such key, no such window or cursor, no order.
+/// Results of programs: no such key, no such window or cursor, no order.
 pub const NO_ENTRY: i64 = -2;
 pub const INVALID: i64 = -22;
 pub const NO_ORDER: i64 = -95;
 
-/// Says why a test is left out; whether it is.
+/// Prints why a test is skipped. Returns whether it is.
 pub fn skipped() -> bool {
     match sapwood_bpf::check() {
         Ok(()) => false,
@@ -37,7 +37,7 @@ pub fn load(arena: &BpfArena, object: &[u8]) -> Programs {
     Loader::open(arena, object).unwrap().load().unwrap()
 }
 
-/// The longest key that programs know, and the longest that lies in its `struct sw_key`.
+/// The longest key that programs accept, and the longest key that `struct sw_key` holds itself.
 pub const KEY_MAX: usize = 4096;
 pub const SHORT_MAX: usize = 254;
 
@@ -50,7 +50,7 @@ pub fn short(key: &[u8]) -> Image {
     objects::key_image(key, 0)
 }
 
-/// A place in the arena for a long key.
+/// Memory in the arena for a long key.
 pub struct Room(Words);
 
 impl Room {
@@ -60,13 +60,13 @@ impl Room {
         Room(Words::create(arena, name, Room::WORDS).unwrap())
     }
 
-    /// Where it begins in the arena.
+    /// The place of the memory in the arena.
     pub fn at(&self) -> u64 {
         self.0.window().at as u64
     }
 
-    /// The image of any key. A long one is put here, at a place of any alignment, with other bytes
-    /// around it.
+    /// The image of any key. A long key is written here, at a place of any alignment, with other
+    /// bytes around it.
     pub fn image(&self, key: &[u8]) -> Image {
         if key.len() <= SHORT_MAX {
             return short(key);
@@ -80,7 +80,7 @@ impl Room {
         objects::key_image(key, self.at() + from as u64)
     }
 
-    /// The key of an image, whose bytes a program has copied here if it is a long one.
+    /// The key of an image. A program has copied the bytes of a long key here.
     pub fn key(&self, image: &[u8]) -> Vec<u8> {
         let len = usize::from(image[0]);
         if len <= SHORT_MAX {
@@ -105,12 +105,12 @@ pub fn question_of(words: [u32; 2], at: usize, key: &Image) -> Vec<u8> {
     data
 }
 
-/// The same with a short key.
+/// A question with a short key.
 pub fn question(words: [u32; 2], at: usize, key: &[u8]) -> Vec<u8> {
     question_of(words, at, &short(key))
 }
 
-/// Programs that answer in the place of the question.
+/// Programs that write the answer over the question.
 pub trait Answers {
     fn answer(&self, program: &str, data: &mut [u8]);
 }
@@ -121,7 +121,7 @@ impl Answers for Programs {
     }
 }
 
-/// This one, whatever it is called.
+/// A pinned program ignores the name.
 impl Answers for PinnedProgram {
     fn answer(&self, _: &str, data: &mut [u8]) {
         let given = data.to_vec();
@@ -133,7 +133,7 @@ pub fn word(data: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(data[at..at + 8].try_into().unwrap())
 }
 
-/// A result, and the value behind it if the result is a place.
+/// The value behind a result, if the result is a place, or the error.
 pub fn result(data: &[u8], at: usize) -> Result<u64, i64> {
     match word(data, at) as i64 {
         code if code > 0 => Ok(word(data, at + 8)),
@@ -141,20 +141,20 @@ pub fn result(data: &[u8], at: usize) -> Result<u64, i64> {
     }
 }
 
-/// A lookup by a program: by the trie (0), by the index (1), or by whatever there is (2).
+/// A lookup by a program: by the trie (0), by the index (1), or by either (2).
 pub fn lookup(programs: &impl Answers, what: u32, window: u32, key: &[u8]) -> Result<u64, i64> {
     lookup_of(programs, what, window, &short(key))
 }
 
-/// The same of the image of a key.
+/// A lookup of the image of a key.
 pub fn lookup_of(programs: &impl Answers, what: u32, window: u32, key: &Image) -> Result<u64, i64> {
     let mut data = question_of([what, window], 24, key);
     programs.answer("sw_ask", &mut data);
     result(&data, 8)
 }
 
-/// Keys up to some length: short ones of few letters, long ones, and some of any bytes, so that
-/// there are branches of all sizes; and keys with lengths around an edge.
+/// Keys of at most `most` bytes: short ones of few letters, long ones, and some of random bytes, so
+/// that branches have all sizes. Some keys have lengths around an edge.
 pub fn key(rng: &mut fastrand::Rng, most: usize, edge: Range<usize>) -> Vec<u8> {
     let (len, letters) = match rng.u8(0..9) {
         0 => (rng.usize(0..most), 3),
@@ -190,7 +190,7 @@ pub fn value_of(key: &[u8]) -> u64 {
     sum >> 32
 }
 
-/// Lets threads end that look at this, also when a test fails.
+/// Sets a flag on drop, so that threads end even when a test fails.
 pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -199,7 +199,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// A folder of the BPF file system, removed with all that is in it.
+/// A folder of the BPF file system, which the drop removes with its contents.
 pub struct Pins(pub PathBuf);
 
 impl Pins {
@@ -225,8 +225,8 @@ impl Drop for Pins {
     }
 }
 
-/// This test program again, as its test `child_process`, which reads what it shall do from the
-/// environment. Killed when dropped.
+/// This test program as another process, which runs the test `child_process`. The environment holds
+/// its task. The drop kills it.
 pub struct Beside(pub Child);
 
 impl Beside {
@@ -242,14 +242,14 @@ impl Beside {
         Beside(child)
     }
 
-    /// What the child is to do, and with what, if this is a child.
+    /// The task of the child and its folder, if this is a child.
     pub fn order() -> Option<(String, PathBuf)> {
         let what = std::env::var("SAPWOOD_CHILD").ok()?;
         let path = std::env::var_os("SAPWOOD_CHILD_PATH")?;
         Some((what, path.into()))
     }
 
-    /// Waits until the child has said a line that contains this.
+    /// Waits until the child has printed a line that contains `word`.
     pub fn wait_for(&mut self, word: &str) {
         use std::io::Read;
         let out = self.0.stdout.as_mut().expect("its output");
@@ -264,11 +264,11 @@ impl Beside {
         panic!("the child ended: {}", String::from_utf8_lossy(&said));
     }
 
-    /// Kills it when it has said some lines, and gives the number of the last "at NUMBER." among
+    /// Kills the child after some lines, and returns the number of the last "at NUMBER." among
     /// them.
     pub fn kill_at(mut self) -> u64 {
         use std::io::Read;
-        // It has written some, however busy the machine is.
+        // The child has written something, however busy the machine is.
         for _ in 0..3 {
             self.wait_for(".");
         }
@@ -280,7 +280,7 @@ impl Beside {
         said.lines().rev().find_map(number).unwrap_or(0)
     }
 
-    /// Kills it as kill -9 does.
+    /// Kills the child by SIGKILL.
     pub fn kill(&mut self) {
         self.0.kill().expect("it runs");
         self.0.wait().expect("its end");
@@ -317,16 +317,16 @@ impl Poke {
     }
 }
 
-/// A window whose words are damaged, and put back.
+/// A window whose words the tests damage and restore.
 pub struct Damage {
     poke: Poke,
     info: WindowInfo,
-    /// All of it, as it was, and the last word that is in use.
+    /// The original words of the window, and the last word in use.
     pub whole: Vec<u64>,
     pub last: usize,
 }
 
-/// Where the header page ends, as a word.
+/// The first word behind the header page.
 pub const NODES: usize = 512;
 
 impl Damage {
@@ -343,7 +343,7 @@ impl Damage {
         }
     }
 
-    /// Writes words from the `at`th of the window on.
+    /// Writes words from word `at` of the window on.
     pub fn words(&self, at: usize, words: &[u64]) {
         self.poke.words((self.info.at + at * 8) as u64, words);
     }
@@ -352,8 +352,8 @@ impl Damage {
         self.words(at, &self.whole[at..at + len]);
     }
 
-    /// Changes some words from the `at`th on: a bit, a byte, all; or overwrites them by others of
-    /// the window. How many.
+    /// Changes some words from word `at` on: a bit, a byte, or all; or overwrites them with other
+    /// words of the window. Returns their number.
     pub fn spoil(&self, rng: &mut fastrand::Rng, at: usize) -> usize {
         let len = [1, 1, 1, 8, 64][rng.usize(0..5)].min(self.last - at);
         let kind = rng.u8(0..4);
@@ -370,7 +370,7 @@ impl Damage {
         len
     }
 
-    /// Random words for all of the window.
+    /// Random words, as many as the window has.
     pub fn noise(&self, rng: &mut fastrand::Rng) -> Vec<u64> {
         (0..self.whole.len()).map(|_| rng.u64(..)).collect()
     }

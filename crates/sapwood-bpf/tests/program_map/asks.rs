@@ -1,5 +1,4 @@
-//! Operations asked of code in C: of a program in the kernel, or of the same code compiled for user
-//! space.
+//! Operations by C code: in a program in the kernel, or in the same code compiled for user space.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,7 +13,7 @@ pub use crate::side::*;
 
 const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/program_map.bpf.o"));
 
-/// Programs in the kernel, run by test runs.
+/// Programs in the kernel, which test runs call.
 pub struct Kernel(pub Programs);
 
 impl Kernel {
@@ -39,7 +38,7 @@ impl Side for Kernel {
     }
 }
 
-/// The headers compiled for user space, in a process of their own that has the arena mapped.
+/// The headers compiled for user space, in a separate process that has the arena mapped.
 pub struct User {
     child: Child,
     to: Option<ChildStdin>,
@@ -49,7 +48,7 @@ pub struct User {
 }
 
 impl User {
-    /// `None` when this compiler is not there.
+    /// Compiles and starts the process; `None` when there is no such compiler.
     pub fn new(arena: &BpfArena, compiler: &str) -> Option<User> {
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().unwrap();
@@ -69,7 +68,7 @@ impl User {
         let said = String::from_utf8_lossy(&compiled.stderr);
         assert!(compiled.status.success(), "{compiler}: {said}");
         let fd = arena.try_clone_fd().unwrap();
-        // The child has it too.
+        // The child inherits the descriptor.
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty()).unwrap();
         let mut child = Command::new(&binary)
             .arg(fd.as_raw_fd().to_string())
@@ -102,7 +101,7 @@ impl Side for User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // It ends when there are no more questions.
+        // The end of the questions ends the process.
         self.to = None;
         let _ = self.child.wait();
     }

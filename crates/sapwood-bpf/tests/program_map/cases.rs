@@ -1,4 +1,4 @@
-//! Limits, errors, and what happens when memory runs out.
+//! Limits, errors, and operations without memory.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::kernel::Poke;
 use crate::{PARTS, against_the_oracle, can, with};
 use sapwood_bpf::layout::program_map as k;
 
-/// The code in the kernel, and in user space if there is a compiler.
+/// The C code in the kernel, and in user space if there is a compiler.
 fn sides(arena: &BpfArena) -> Vec<Box<dyn Side>> {
     let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Kernel::new(arena))];
     if let Some(user) = User::new(arena, "gcc") {
@@ -32,7 +32,7 @@ fn memory_runs_out_and_comes_back() {
     let mut number = 0;
     for mut side in sides(&arena) {
         for parts in PARTS {
-            // Rings of one and two blocks, failing requests, no room for what is given up.
+            // Rings of one and two blocks, failing requests, and no room for retired blocks.
             for (ring, retired, fail) in [(1, 2, 0), (2, 2, 0), (2, 4, 3), (64, 2, 2)] {
                 number += 1;
                 let map = with(
@@ -61,7 +61,7 @@ fn memory_runs_out_and_comes_back() {
             }
         }
         number += 1;
-        // A window so small that it is full.
+        // A window that is so small that the map fills it.
         let map = ProgramMap::<[u64; 3]>::builder(&arena, &format!("m{number}"))
             .max_entries(10_000)
             .bytes(300 << 10)
@@ -78,7 +78,7 @@ fn memory_runs_out_and_comes_back() {
                 0 => (entries, in_vain) = (entries + 1, 0),
                 ENOMEM if in_vain == 100 => break,
                 ENOMEM => {
-                    // What was given up comes back after a grace period.
+                    // Retired blocks come back after a grace period.
                     std::thread::sleep(Duration::from_millis(1));
                     in_vain += 1;
                 }
@@ -179,7 +179,7 @@ fn an_index_that_runs_over() {
     }
     let arena = BpfArena::create(32 << 20).unwrap();
     for (i, mut side) in sides(&arena).into_iter().enumerate() {
-        // Two buckets and two behind: 48 slots for 300 keys.
+        // Two buckets and two behind them: 48 slots for 300 keys.
         let both = ProgramMap::<u64>::builder(&arena, &format!("both{i}"))
             .max_entries(300)
             .index_buckets(2)
@@ -279,7 +279,7 @@ fn errors() {
         );
         assert_eq!(map.get("a").unwrap(), Some(2));
         assert_eq!(map.get(long).unwrap(), None);
-        // Somebody has the lock and does not give it back.
+        // The lock is taken, and nobody releases it.
         let lock = (map.window().at + k::LOCK) as u64;
         poke.words(lock, &[77]);
         let begin = Instant::now();

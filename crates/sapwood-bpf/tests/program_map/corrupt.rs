@@ -1,5 +1,5 @@
-//! Windows full of random bytes: programs end with an answer or an error and write nothing outside,
-//! this process reads nothing outside, and everything ends.
+//! Windows of random bytes. Programs end with an answer or an error, and write nothing outside the
+//! window. This process reads nothing outside the window, and all operations end.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use crate::kernel::Poke;
 use crate::pair::wrong_word;
 use crate::{PARTS, can, key, with};
 
-/// Which words are spoilt.
+/// The words that the test damages.
 #[derive(Clone, Copy, Debug)]
 enum Where {
     /// Everything behind the rings: index, branches, leaves.
     Nodes,
-    /// Heads of the rings and what is in them.
+    /// The heads and the contents of the rings.
     Rings,
     /// Counts and scratch, root and table.
     Header,
@@ -44,7 +44,7 @@ fn spoil(
     };
     for (start, end) in ranges {
         let words = (end - start) / 8;
-        // Single words, or whole stretches.
+        // Single words, or runs of words.
         let run = (256 / share).clamp(1, words);
         for _ in 0..(words / share / run).max(1) {
             let place = at + start / 8 * 8 + rng.usize(..=words - run) * 8;
@@ -75,10 +75,10 @@ fn nothing_leads_astray() {
         .and_then(|seed| seed.parse().ok());
     let mut rng = fastrand::Rng::with_seed(seed.unwrap_or(11));
     let places = [Where::Nodes, Where::Rings, Where::Header, Where::All];
-    // One for all: each takes some grace periods to be made.
+    // All rounds share one source, because its construction takes some grace periods.
     let grace = KernelGrace::new().unwrap();
     let domain = Domain::builder().source(grace.clone()).build();
-    // Longer by the environment.
+    // The environment may extend the test.
     let soak = std::env::var("SAPWOOD_SOAK").ok();
     let soak = Duration::from_secs(soak.and_then(|text| text.parse().ok()).unwrap_or(0));
     let begin = Instant::now();
@@ -146,7 +146,7 @@ fn nothing_leads_astray() {
                 let took = began.elapsed();
                 slowest = (took, what).max(slowest);
                 assert!(took < Duration::from_secs(10), "{what:?} took {took:?}");
-                // Wrong answers are right here, crashes are not.
+                // A wrong answer is allowed here, a crash is not.
                 let _ = map.get(&key);
                 if step % 8 == 0 {
                     let _ = map.service();

@@ -11,7 +11,7 @@ use crate::storm::{Counts, KEYS, run, settle};
 use crate::{PARTS, can, with};
 use sapwood_bpf::layout::program_map as k;
 
-/// What the owner that is killed does: makes a map of each sort, and services them.
+/// The part of the owner that is killed: it makes a map of each kind, and services the maps.
 pub fn child() {
     let Some((_, path)) = Beside::order() else {
         return;
@@ -57,7 +57,7 @@ fn the_owner_is_killed() {
     assert_eq!(windows.len(), PARTS.len());
     let ends = AtomicBool::new(false);
     let rounds = AtomicU64::new(0);
-    // At least so long, and this many rounds of the programs, on a busy machine too.
+    // Waits for this time, and for this many rounds of the programs, also on a busy machine.
     let wait = |millis, more| {
         let enough = rounds.load(Ordering::Relaxed) + more;
         std::thread::sleep(Duration::from_millis(millis));
@@ -124,7 +124,7 @@ fn a_damaged_map_has_no_heir() {
         let (result, _) = side.ask(What::Insert, window.number, ANY, &key, &[i]);
         assert_eq!(result, 0);
     }
-    // No owner services it from here on, as if its process had ended.
+    // From here on, no owner services the map, as if its process had ended.
     map.leave();
     let frontier = arena.image()[window.at + k::FRONTIER..][..8].to_vec();
     let frontier = u64::from_le_bytes(frontier.try_into().unwrap()) as usize;
@@ -145,7 +145,7 @@ fn a_damaged_map_has_no_heir() {
             Err(Error::Damaged(_) | Error::Value { .. }) => refused += 1,
             Err(other) => panic!("{other}"),
         }
-        // As it was.
+        // The contents are restored.
         for page in (window.at..window.at + frontier).step_by(2048) {
             let words: Vec<u64> = whole[page..page + 2048]
                 .chunks_exact(8)

@@ -1,4 +1,5 @@
-//! Maps that programs write: the C code in the kernel and in user space, against a `BTreeMap`.
+//! Maps that programs write: the C code in the kernel and in user space, compared with a
+//! `BTreeMap`.
 #![cfg(feature = "kernel")]
 
 mod asks;
@@ -17,7 +18,7 @@ use pair::{PARTS, against_the_oracle, key, with};
 use sapwood_bpf::{BpfArena, Error, KernelGrace, ProgramMap};
 use side::{ANY, EINVAL, Side, What};
 
-/// Whether the kernel has what is needed; says why not.
+/// Whether the kernel supports the tests. Prints the reason if not.
 fn can() -> bool {
     match sapwood_bpf::check() {
         Ok(()) => true,
@@ -28,7 +29,7 @@ fn can() -> bool {
     }
 }
 
-/// Maps of all parts, with values of one word and of four.
+/// Maps of each combination of parts, with values of one word and of four.
 fn all_parts(arena: &BpfArena, side: &mut impl Side, steps: usize, seed: u64) {
     let grace = KernelGrace::new().unwrap();
     for (i, parts) in PARTS.into_iter().enumerate() {
@@ -156,7 +157,8 @@ fn in_the_kernel() {
     let mut side = Kernel::new(&arena);
     for program in libbpf_rs::query::ProgInfoIter::default() {
         if program.name.to_string_lossy() == "sw_ask_kqp" {
-            // A million is the limit. Authors add their own.
+            // The kernel's limit is a million, and the programs of users add their own
+            // instructions.
             assert!(
                 program.verified_insns < 100_000,
                 "{}",

@@ -1,5 +1,5 @@
-//! A map that programs write and a `BTreeMap` of the same contents: random operations on both, and
-//! comparison.
+//! A map that programs write and a `BTreeMap` with the same contents: random operations on both,
+//! and comparisons.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sapwood_model::choices::Choices;
 
 use crate::side::{E2BIG, EEXIST, ENODATA, ENOENT, ENOMEM, EOPNOTSUPP, EXIST, NOEXIST, Side, What};
 
-/// Keys that share prefixes, with few and with many labels at an offset, and of all lengths.
+/// Keys of all lengths that share prefixes, with few and with many labels at an offset.
 pub fn key(choices: &mut impl Choices) -> Vec<u8> {
     let (len, letters) = match choices.below(8) {
         0 => (choices.below(255), 256),
@@ -41,12 +41,12 @@ struct Pair<'a, V> {
     most: usize,
     /// Whether the map has an index, and a trie.
     parts: (bool, bool),
-    /// How often an operation found no memory.
+    /// The number of operations that found no memory.
     failed: usize,
 }
 
 impl<V> Pair<'_, V> {
-    /// One operation on both. Errors that the oracle does not know change nothing.
+    /// One operation on both. An operation without memory must change nothing.
     fn change(&mut self, side: &mut (impl Side + ?Sized), choices: &mut impl Choices, key: &[u8]) {
         let window = self.map.window().number;
         let there = self.oracle.contains_key(key);
@@ -91,7 +91,7 @@ impl<V> Pair<'_, V> {
         }
     }
 
-    /// Whether lookups say what the oracle says.
+    /// Compares lookups with the oracle's.
     fn look(&self, side: &mut (impl Side + ?Sized), key: &[u8]) {
         let window = self.map.window().number;
         let wanted = self.oracle.get(key);
@@ -154,8 +154,8 @@ where
     }
 }
 
-/// Up to `steps` random operations on one map, with all checked after each `every`th; how many
-/// found no memory.
+/// Up to `steps` random operations on one map, with a full comparison after every `every`
+/// operations. Returns the number of operations that found no memory.
 #[allow(clippy::too_many_arguments)]
 pub fn against_the_oracle<V>(
     map: &ProgramMap<V>,
@@ -183,7 +183,7 @@ pub fn against_the_oracle<V>(
             _ => key(choices),
         };
         if choices.flip() && !pair.oracle.is_empty() {
-            // One that is there.
+            // A key that is there.
             let at = pair.oracle.range(key.clone()..).next();
             key = at.map_or(Vec::new(), |(key, _)| key.clone());
         }
@@ -200,7 +200,7 @@ pub fn against_the_oracle<V>(
         pair.look(side, key);
     }
     pair.check();
-    // Everything goes.
+    // All keys are removed.
     let keys: Vec<_> = pair.oracle.keys().cloned().collect();
     for key in keys {
         let mut result = ENOMEM;
@@ -223,7 +223,7 @@ pub fn against_the_oracle<V>(
 
 pub const PARTS: [(bool, bool); 3] = [(true, false), (false, true), (true, true)];
 
-/// A word that leads somewhere wrong: anything, near what is true, or small.
+/// A wrong word: random, near a valid reference, or small.
 pub fn wrong_word(choices: &mut impl Choices, units: u32) -> u64 {
     let mut half = || match choices.below(4) {
         0 => choices.below(1 << 32) as u32,

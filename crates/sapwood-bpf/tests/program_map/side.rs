@@ -1,7 +1,7 @@
-//! Questions to code in C, and who answers them.
+//! Questions to C code, and the trait of its two environments.
 #![allow(dead_code)] // The fuzz target uses a part.
 
-/// What can be asked.
+/// The operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     Trie = 0,
@@ -30,7 +30,7 @@ pub const EOPNOTSUPP: i64 = -95;
 /// Bytes of a question and its answer.
 pub const ASK: usize = 24 + 64 + 256;
 
-/// Who answers.
+/// An environment that runs the C code.
 pub trait Side {
     fn exchange(&mut self, question: &[u8; ASK]) -> [u8; ASK];
 

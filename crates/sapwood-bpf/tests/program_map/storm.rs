@@ -1,4 +1,4 @@
-//! All processors write at once, from programs, while this process services the map and reads it.
+//! Programs on all processors write at once, while this process services and reads the map.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ impl Counts {
     }
 }
 
-/// Waits until what programs gave up at the end has come back, ends the service, and looks at all.
+/// Waits until the last retired blocks have come back, ends the service, and checks the map.
 pub fn settle(map: &ProgramMap<[u64; 4]>, service: ProgramMapService) {
     let until = Instant::now() + Duration::from_secs(10);
     while Instant::now() < until {
@@ -116,7 +116,7 @@ fn is_whole(key_of: &[u8], value: [u64; 4]) -> bool {
         && value[3] == mix(value[0] ^ value[1])
 }
 
-/// How long; longer by the environment.
+/// The duration, which the environment may extend.
 fn time() -> Duration {
     let soak = std::env::var("SAPWOOD_SOAK").ok();
     let seconds = soak.and_then(|text| text.parse::<u64>().ok());
@@ -125,8 +125,8 @@ fn time() -> Duration {
     })
 }
 
-/// Until the time is over, and this many changes were made and values found; on a busy machine this
-/// may take longer.
+/// Runs until the time is over, and programs have made this many changes and found this many
+/// values, which may take longer on a busy machine.
 fn storm(
     arena: &BpfArena,
     builder: ProgramMapBuilder<[u64; 4]>,
@@ -151,13 +151,13 @@ fn storm(
                 scope.spawn(move || {
                     let mut set = rustix::thread::CpuSet::new();
                     set.set(cpu);
-                    // Where the processors are not the first ones, threads run where they may.
+                    // Where the first processors are not available, threads run on any.
                     let _ = rustix::thread::sched_setaffinity(None, &set);
                     let Kernel(programs) = Kernel::new(arena);
                     let mut rng = fastrand::Rng::with_seed(cpu as u64);
                     let mut counts = Counts::default();
                     while !ends.load(Ordering::Relaxed) {
-                        // Times of growing and of shrinking.
+                        // The map grows at times, and shrinks at others.
                         let removals = [20, 60, 120, 250][rng.usize(..4)];
                         for _ in 0..20 {
                             let more = run(&programs, window, rng.u64(..), removals);
@@ -217,7 +217,7 @@ fn all_processors_write() {
             "{counts:?}"
         );
         assert!(counts.done > 1000 && counts.found > 1000, "{counts:?}");
-        // Rings that run empty, and blocks that cannot be had.
+        // Rings that run empty, and requests for blocks that fail.
         let builder = ProgramMap::builder(&arena, &format!("short{i}"));
         let builder = builder.ring(2).retire_ring(4).fail_every(3);
         let counts = storm(&arena, builder, parts, 10);

@@ -1,4 +1,4 @@
-//! Between two steps of service programs get the blocks that they need, whatever sizes these are.
+//! Programs get blocks of all sizes that they need between two steps of service.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::can;
 /// A change: a key that comes or goes.
 type Change = (Vec<u8>, bool);
 
-/// Has a program make all these changes, with a step of service between this many; how many of them
-/// were refused.
+/// Makes a program do all these changes, with a step of service after every `at_once` changes.
+/// Returns the number of refused changes.
 fn refused(map: &ProgramMap<u64>, side: &mut Kernel, changes: &[Change], at_once: usize) -> usize {
     let window = map.window().number;
     let mut refused = 0;
@@ -22,7 +22,7 @@ fn refused(map: &ProgramMap<u64>, side: &mut Kernel, changes: &[Change], at_once
             match side.ask(what, window, ANY, key, &[7]).0 {
                 0 => (),
                 ENOMEM => refused += 1,
-                // It was refused before.
+                // The insertion was refused before.
                 ENOENT if what == What::Remove && refused > 0 => (),
                 other => panic!("{what:?} {key:?}: {other}"),
             }
@@ -46,14 +46,14 @@ fn random(count: usize) -> Vec<Change> {
     changes
 }
 
-/// Several counters at once: each has a branch that passes all sizes.
+/// Several counters at once. The branch of each grows through all sizes.
 fn counters() -> Vec<Change> {
     let numbers = (0..600u16).flat_map(|n| (b'a'..b'h').map(move |who| (who, n)));
     let key = |(who, n): (u8, u16)| [&[who][..], &n.to_be_bytes()].concat();
     numbers.map(|number| (key(number), true)).collect()
 }
 
-/// One key that comes and goes below a wide branch, which is of the same two sizes all the time.
+/// One key that comes and goes below a wide branch, which alternates between two sizes.
 fn to_and_fro(labels: u8) -> Vec<Change> {
     let wide = (0..labels).map(|label| (vec![b'w', label, 1, 2], true));
     let last = |i: usize| (vec![b'w', labels, 1, 2], i % 2 == 0);
@@ -104,7 +104,7 @@ fn an_heir_finds_what_was_cut() {
         .unwrap();
     let changes = random(3000);
     assert_eq!(refused(&map, &mut side, &changes[..1000], 100), 0);
-    // The owner goes when programs have cut and given up much that it never heard of.
+    // The owner leaves when programs have cut and retired many blocks that it never saw.
     let window = map.window().number;
     for (key, _) in &changes[1000..1060] {
         assert_eq!(side.ask(What::Insert, window, ANY, key, &[7]).0, 0);

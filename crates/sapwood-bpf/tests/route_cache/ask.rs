@@ -1,4 +1,4 @@
-//! What tests of the route cache ask programs, and how.
+//! Questions to programs, for the tests of the route cache.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -93,7 +93,7 @@ pub fn pin_to(processor: usize) {
     rustix::thread::sched_setaffinity(None, &set).unwrap();
 }
 
-/// What lies in the arena, byte by byte: where this process has it mapped.
+/// The bytes of the arena in this process.
 pub struct Bytes {
     file: File,
     base: u64,

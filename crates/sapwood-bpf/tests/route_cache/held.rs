@@ -1,4 +1,4 @@
-//! Sets that another program is writing all the while, and numbers that all processors add to.
+//! Sets that another writer holds throughout, and counts to which all processors add.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,7 +34,7 @@ fn a_set_that_stays_locked() {
         let ask = Ask {
             what,
             window: cache.window().number,
-            // A sweep would find what is there too old.
+            // A sweep would remove the entry for its age.
             now: if what == SWEEP {
                 50_000 * MS
             } else {
@@ -59,10 +59,10 @@ fn a_set_that_stays_locked() {
     let lock = |sequence: u64| bytes.write(from + at::SEQUENCE, &sequence.to_le_bytes());
     lock(sequence + 1001);
     let (before, stats) = (bytes.read(from, len), cache.stats());
-    // What is there cannot be read, what is not there is not.
+    // Lookups of a stored key and of a missing key.
     assert_eq!(ask(GET, 1, [0; 4]).result, EBUSY);
     assert_eq!(ask(GET, 2, [0; 4]).result, ENOENT);
-    // Nothing is written, whoever asks.
+    // No operation writes to the set.
     assert_eq!(ask(PUT, 2, other).result, EBUSY);
     assert_eq!(ask(PUT, 1, nothing.ticket).result, EBUSY);
     assert_eq!(ask(SWEEP, 0, [0; 4]).result, 0);
@@ -70,7 +70,7 @@ fn a_set_that_stays_locked() {
     let now = cache.stats();
     assert_eq!((now.miss, now.busy), (stats.miss + 2, stats.busy + 2));
     assert_eq!((now.hit, now.insert), (stats.hit, stats.insert));
-    // Who invalidates a key may rely on it: then everything goes.
+    // An invalidation must not fail, so it invalidates all entries.
     let generation = word(&bytes, &cache, at::GENERATION);
     assert_eq!(ask(INVALIDATE, 1, [0; 4]).result, 1);
     assert_eq!(word(&bytes, &cache, at::GENERATION), generation + 1);
@@ -80,8 +80,8 @@ fn a_set_that_stays_locked() {
     cache.verify().unwrap();
 }
 
-/// Every processor runs the program so often with this question, all at the same time; how many
-/// processors.
+/// Every processor runs the program `times` times with this question, all at the same time. Returns
+/// the number of processors.
 fn everywhere(programs: &Programs, ask: Ask, times: u32) -> u64 {
     let processors = std::thread::available_parallelism().unwrap().get();
     let ready = AtomicU32::new(0);
@@ -133,12 +133,12 @@ fn no_addition_is_lost() {
     let processors = everywhere(&programs, all, TIMES);
     let added = processors * u64::from(TIMES);
     assert_eq!(word(&bytes, &cache, at::GENERATION), added);
-    // A sweep of one set moves the place where the next one begins.
+    // A sweep of one set moves the place at which the next sweep begins.
     let sweep = Ask { what: SWEEP, ..ask };
     everywhere(&programs, sweep, TIMES);
     assert_eq!(word(&bytes, &cache, at::CURSOR), added);
-    // A key that is invalidated disturbs its set; this is under the set's lock, and who does not
-    // get that invalidates everything.
+    // An invalidation of a key counts a disturbance under the set's lock. Without the lock, it
+    // invalidates all entries.
     let one = Ask {
         what: INVALIDATE,
         key: key(1),
@@ -158,7 +158,7 @@ fn no_addition_is_lost() {
     assert_eq!(disturbed + gave_up, added);
     assert_eq!(sum(at::SEQUENCE), 2 * disturbed, "locked as often");
     cache.verify().unwrap();
-    // Nobody gets it: all of them do.
+    // The lock is held, so each of them invalidates all entries.
     let generation = word(&bytes, &cache, at::GENERATION);
     for set in 0..count {
         let sequence = cache.window().at + sets + set * stride + at::SEQUENCE;

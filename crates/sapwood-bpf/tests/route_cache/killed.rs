@@ -1,4 +1,4 @@
-//! Processes that are killed while they sweep, fill and invalidate.
+//! Processes that are killed during sweeps, insertions and invalidations.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::ask::*;
 
 const PATH: &str = "SAPWOOD_TEST_ROUTE_CACHE";
 
-/// What the process does that is killed: nothing in an ordinary run of the tests.
+/// The part of the process that is killed. It does nothing in an ordinary run of the tests.
 #[test]
 fn a_process_that_sweeps() {
     let Ok(path) = std::env::var(PATH) else {
@@ -25,7 +25,7 @@ fn a_process_that_sweeps() {
         keys: 3000,
         ..Storm::default()
     };
-    // Until it is killed, or a while when its parent has died.
+    // Runs until it is killed, or for a minute if its parent has died.
     let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
         cache.sweep(ProgramRouteCache::now(), usize::MAX).unwrap();
@@ -43,7 +43,7 @@ fn a_process_that_sweeps() {
         }
         if storm.keys == 3000 {
             storm.keys = 3001;
-            // On a line of its own.
+            // The text must be on its own line.
             println!("\nat work");
             std::io::stdout().flush().unwrap();
         }
@@ -51,7 +51,7 @@ fn a_process_that_sweeps() {
     }
 }
 
-/// A pinned path and a child, both gone whatever happens.
+/// A pinned path, which the drop removes.
 struct Pinned(PathBuf);
 
 impl Drop for Pinned {
@@ -105,7 +105,7 @@ fn killed_in_a_sweep() {
         child.0.kill().unwrap();
         let status = child.0.wait().unwrap();
         assert!(!status.success());
-        // Nothing is locked, nothing is lost, and all goes on.
+        // No set is locked, no entry is lost, and all operations work.
         cache.verify().unwrap();
         let storm = run(
             &programs,

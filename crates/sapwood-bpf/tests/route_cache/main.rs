@@ -1,6 +1,6 @@
-//! The route cache that programs fill: BPF, C in user space and a naive model do the same and say
-//! the same; all processors at once with sweeps and invalidations beside; memory that is damaged;
-//! processes that are killed. `SAPWOOD_SOAK` sets the seconds of the threads' test.
+//! The route cache that programs fill. BPF, C in user space and a naive model give the same
+//! answers. Other tests run all processors at once beside sweeps and invalidations, damage the
+//! memory, and kill processes. `SAPWOOD_SOAK` sets the seconds of the threads' test.
 #![cfg(feature = "kernel")]
 
 use sapwood_bpf::{BpfArena, Loader, NextHop, ProgramRouteCache, RouteKey};
@@ -49,7 +49,7 @@ fn what_people_do() {
     assert_eq!(NextHop::from(seen), hop);
     assert_eq!(hop.to_string(), "dev 3 lladdr 02:00:00:00:00:01 mtu 1500");
     assert_eq!(cache.get(&key, now + FRESH), None);
-    // Another handle sees and does the same.
+    // Another handle reads and changes the same cache.
     let other = ProgramRouteCache::open(&arena, "flows").unwrap();
     let entry = other.iter().next().unwrap();
     assert_eq!((entry.key, entry.value), (key, Some(hop.into())));
@@ -59,7 +59,7 @@ fn what_people_do() {
     assert!(other.invalidate(&key).unwrap());
     assert!(!other.invalidate(&key).unwrap());
     assert_eq!(cache.stats().invalidated, 1);
-    // The answer that was under way when its key was invalidated.
+    // An answer that was being resolved when its key was invalidated.
     assert_eq!(run(&programs, "sw_ask", ask).result, model::ECANCELED);
     let again = run(&programs, "sw_ask", Ask { what: GET, ..ask });
     let ask = Ask {
@@ -73,7 +73,7 @@ fn what_people_do() {
     assert_eq!(other.sweep(now, usize::MAX).unwrap(), 1);
     cache.verify().unwrap();
     assert_eq!(cache.occupancy(), 0);
-    // Times of the kernel's clock, as programs read them.
+    // Programs read the same clock.
     assert!(ProgramRouteCache::now() - now < 60_000 * MS);
     drop(other);
     drop(cache.leave());
@@ -93,7 +93,7 @@ fn what_people_do() {
         .build()
         .unwrap_err();
     assert!(error.to_string().contains("no room"), "{error}");
-    // No such window, and a window that is gone.
+    // A window that never existed, and a closed window.
     let ask = Ask { window: 9, ..ask };
     for what in [GET, PUT, SWEEP, INVALIDATE, INVALIDATE_ALL, 99] {
         assert_eq!(run(&programs, "sw_ask", Ask { what, ..ask }).result, -22);

@@ -1,5 +1,5 @@
-//! The rules of the route cache once more, as plainly as they can be written: what every operation
-//! must answer, and what must be counted. For one processor.
+//! A naive model of the route cache for one processor: the answer of each operation, and the
+//! counts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub const EHOSTUNREACH: i64 = -113;
 pub const ESTALE: i64 = -116;
 pub const ECANCELED: i64 = -125;
 
-/// What `struct sw_route_ticket` holds.
+/// The contents of `struct sw_route_ticket`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticket {
     pub now: u64,
@@ -29,7 +29,7 @@ struct Entry {
     hit: bool,
 }
 
-/// Slots, each with an entry or without.
+/// A set of slots, each with an entry or empty.
 #[derive(Clone, Default)]
 struct Set {
     slots: Vec<Option<Entry>>,
@@ -45,7 +45,7 @@ impl Set {
             .find(|slot| slot.is_some_and(|entry| entry.key == *key))
     }
 
-    /// Empties it when it is of another generation; how many there were.
+    /// Empties the set if it is of another generation. Returns the number of its entries.
     fn restart(&mut self, generation: u64) -> u64 {
         if self.generation == generation {
             return 0;
@@ -55,7 +55,7 @@ impl Set {
         gone.count() as u64
     }
 
-    /// The slot to make room in.
+    /// The slot whose entry is evicted.
     fn victim(&mut self) -> usize {
         let ways = self.slots.len();
         let order: Vec<usize> = (0..ways).map(|i| (self.hand + i) % ways).collect();
@@ -72,7 +72,7 @@ impl Set {
     }
 }
 
-/// A cache that knows no words, tags and locks.
+/// A cache without words, tags or locks.
 pub struct Model {
     sets: Vec<Set>,
     fresh: u64,

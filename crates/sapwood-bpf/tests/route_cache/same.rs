@@ -1,4 +1,4 @@
-//! A BPF program, C in user space and the model do the same operations, and say the same.
+//! A BPF program, C in user space and the model do the same operations, and give the same answers.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -40,8 +40,8 @@ fn agrees(stats: &CacheStats, model: &Model) {
     );
 }
 
-/// Random operations by a program, each answered as the model answers; returns questions and
-/// answers.
+/// Random operations by a program, whose answers are compared with the model's. Returns the
+/// questions and the answers.
 fn operate(
     cache: &ProgramRouteCache,
     programs: &Programs,
@@ -90,7 +90,7 @@ fn operate(
                 (ask.what, ask.budget) = (SWEEP, rng.u32(0..100));
                 assert_eq!(asked(ask).result, model.sweep(now, ask.budget));
             }
-            // An answer of before, that comes late.
+            // A late answer to an earlier question.
             41..=55 if !tickets.is_empty() => {
                 let (key, ticket) = tickets[rng.usize(0..tickets.len())];
                 let value = RouteValue { words: [step; 4] };
@@ -114,7 +114,7 @@ fn operate(
                 lookups += 1;
                 ask.what = GET;
                 let wanted = if step % 5 == 0 {
-                    // What this process sees is the same, and changes nothing.
+                    // This process reads the same answer, and changes nothing.
                     Some(cache.lookup(&key, now))
                 } else {
                     None
@@ -137,7 +137,7 @@ fn operate(
                         "step {step}"
                     ),
                 }
-                // A clock that stepped back is not known to who only looks.
+                // A lookup by this process does not notice a clock that stepped back.
                 if let Some(wanted) = wanted.filter(|_| generation == 0 || step % 2 == 0) {
                     let seen = match told {
                         Ok(value) => Lookup::Value(value),
@@ -201,7 +201,7 @@ fn operate(
     tape
 }
 
-/// The driver in user space, by this compiler; `None` when there is no such compiler.
+/// Compiles the driver in user space; `None` when there is no such compiler.
 fn driver(compiler: &str, folder: &Path) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
     let program = folder.join(compiler);
@@ -286,9 +286,9 @@ fn three_ways_agree() {
             for (step, (answer, (_, wanted))) in answers.zip(&tape).enumerate() {
                 assert!(answer == wanted.as_bytes(), "{driver:?}, step {step}");
             }
-            // Every byte that they left is the same.
+            // Both leave the same bytes.
             assert!(std::fs::read(&image).unwrap() == after, "{driver:?}");
-            // With noise in the window, there are answers of some kind.
+            // With random bytes in the window, any answers are right.
             let mut noise = before.clone();
             noise[cache.window().at + at::SETS..].fill_with(|| rng.u8(..));
             replay(&noise);

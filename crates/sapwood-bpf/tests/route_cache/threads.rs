@@ -1,4 +1,4 @@
-//! All processors at once, and memory that is damaged.
+//! All processors at once, and damaged memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn soak() -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Programs on all processors; beside them, sweeps, invalidations and readers in this process.
+/// Programs on all processors, beside sweeps, invalidations and readers in this process.
 #[test]
 fn all_processors_at_once() {
     if !can() {
@@ -86,7 +86,7 @@ fn all_processors_at_once() {
                 truth += 1;
                 tell(truth);
                 cache.invalidate_all();
-                // From here on, nobody who begins gets an older answer.
+                // From here on, no new lookup returns an older answer.
                 least.store(truth, Ordering::SeqCst);
             }
             cache.invalidate(&key(rng.u64(0..200))).unwrap();
@@ -119,8 +119,8 @@ fn all_processors_at_once() {
     );
 }
 
-/// What is under way while everything is invalidated, over and over: answers live long, so that a
-/// wrong one would be seen.
+/// Answers that are being resolved while all entries are invalidated again and again. Answers stay
+/// fresh for long, so that a wrong one would be found.
 #[test]
 fn nothing_older_than_an_invalidation() {
     if !can() {
@@ -139,7 +139,7 @@ fn nothing_older_than_an_invalidation() {
         pin_to(processor);
         let mut sums = Storm {
             window: cache.window().number,
-            // Some more than there are slots: answers are stored all the time.
+            // There are more keys than slots, so that answers are stored all the time.
             keys: 100,
             random: processor as u64,
             ..Storm::default()
@@ -177,7 +177,7 @@ fn nothing_older_than_an_invalidation() {
     assert!(storms.iter().all(|s| (s.wrong, s.old) == (0, 0)));
 }
 
-/// Whatever lies in the window, nobody crashes, hangs, or reads outside.
+/// Whatever bytes the window has, no operation crashes, hangs, or reads outside.
 #[test]
 fn damaged_memory() {
     if !can() {
@@ -195,11 +195,11 @@ fn damaged_memory() {
         let (from, len) = (cache.window().at, cache.memory());
         let mut noise: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
         match seed % 3 {
-            // All of it, what the cache says about itself included.
+            // The whole window, with the cache's header.
             0 => bytes.write(from + at::SETS, &noise[at::SETS..]),
             // The sets alone.
             1 => bytes.write(from + 8192, &noise[8192..]),
-            // One word of what the cache says about itself, which may be small or large.
+            // One word of the cache's header, which may be small or large.
             _ => {
                 let word = at::SETS + 8 * rng.usize(0..15);
                 noise[..8].copy_from_slice(&(rng.u64(..) >> rng.u32(0..64)).to_le_bytes());
@@ -222,7 +222,7 @@ fn damaged_memory() {
             assert!(began.elapsed() < Duration::from_secs(20));
             assert!((-133..=80_000).contains(&result), "{step}: {result}");
             let key = key(rng.u64(0..50));
-            // Any answer will do.
+            // Any answer is right.
             let _ = cache.lookup(&key, rng.u64(..));
         }
         let _ = (cache.iter().count(), cache.stats(), cache.occupancy());

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Longest-prefix match over bit strings of any length: an address behind a network number, an
- * address and a port. Tables are written by a process (BitFibMap), or by programs: a ProgramMap
- * with a trie, into which sw_qp_insert puts keys that sw_bits_key made.
+ * Longest-prefix match over bit strings, for example an address behind a network number, or an
+ * address and a port. A process writes the table (BitFibMap), or programs do: then it is a
+ * ProgramMap with a trie, into which sw_qp_insert puts keys of sw_bits_key.
  *
  *     struct sw_key *key = bpf_map_lookup_elem(&keys, &zero);  // a per-processor array, zeros
  *     __u32 bits;
  *     sw_bits_key(key, &tenant_and_address, 56);
  *     long found = sw_bits_lookup(TABLE, key, &bits);  // the place of the value, and the length
  *
- * The key lies in a map or in the packet: a search takes so much of the stack that 256 bytes of a
- * key do not fit beside it.
+ * The key must lie in a map or in the packet, because the stack has no room for the 256 bytes of a
+ * key beside a search.
  *
- * Where addresses alone are looked up, the tables of lpm.bpf.h are quicker.
+ * For addresses alone, the tables of lpm.bpf.h are faster.
  *
- * Four bits make a byte of a key; the one to three bits that may be left make one byte more. A byte
- * is the number, from 1 to 30, of a node of the binary tree of depth 4, counted in preorder, so
- * that the order of keys is that of prefixes: each comes right before what it covers. A byte of a
+ * Four bits make a byte of a key, and up to three remaining bits make another byte. A byte is the
+ * number, from 1 to 30, of a node of the binary tree of depth 4, counted in preorder. So the order
+ * of keys is that of prefixes: each prefix comes right before those that it covers. A byte of a
  * query has alternatives: the nodes above it, with which shorter prefixes end. docs/lpm.md has a
  * drawing.
  */
@@ -27,7 +27,7 @@
 
 /* The longest bit string that programs look up. */
 #define SW_BITS_MAX (SW_KEY_SHORT_MAX * 4)
-/* How many branches a search remembers. It descends once more for those above. */
+/* The number of branches that a search remembers. It descends again for those above. */
 #define SW_BITS_TRAIL 16
 
 /* The node of the first 1 to 4 bits of four. */
@@ -44,7 +44,10 @@ SW_INLINE __u32 sw_bits_code(__u32 four, __u32 bits)
 	return code;
 }
 
-/* The nodes above a node, from depth 1 to 3 on, a byte each; its own depth in the fourth byte. */
+/*
+ * The nodes above a node at depths 1 to 3, one byte each, and the node's own depth in the fourth
+ * byte.
+ */
 SW_INLINE __u32 sw_bits_above(__u32 code)
 {
 	__u32 first = code >= 16 ? 16 : 1, second, third, rest = code - first;
@@ -62,8 +65,8 @@ SW_INLINE __u32 sw_bits_above(__u32 code)
 }
 
 /*
- * Makes the key of the first bits of some bytes, SW_BITS_MAX at most. There are as many bytes as
- * the bits need, and the key is all zeros before.
+ * Makes the key of the first `count` bits of some bytes, SW_BITS_MAX at most. The key must be all
+ * zeros before. All bytes that these bits need must be there.
  */
 #define sw_bits_key(key, from, count)                                          \
 	do {                                                                   \
@@ -80,15 +83,15 @@ SW_INLINE __u32 sw_bits_above(__u32 code)
 		(key)->length = ((count) + 3) / 4;                             \
 	} while (0)
 
-/* How many bits a key of this many bytes has, the last of which is this one. */
+/* The number of bits of a key with this many bytes and this last byte. */
 SW_INLINE __u32 sw_bits_count(__u32 bytes, __u32 last)
 {
 	return bytes ? 4 * (bytes - 1) + (sw_bits_above(last & 31) >> 24) : 0;
 }
 
 /*
- * Cuts a key to its first bits: 0, or -EINVAL when it has fewer. So the next shorter prefix is
- * found:
+ * Cuts a key to its first bits. Returns 0, or -EINVAL when it has fewer. A loop finds the shorter
+ * prefixes:
  *
  *     for (; found > 0 && bits; found = sw_bits_lookup(TABLE, &key, &bits)) {
  *             ...
@@ -112,7 +115,7 @@ SW_GLOBAL long sw_bits_cut(struct sw_key *key SW_NONNULL, __u32 bits)
 		if (above >> 24 > last)
 			((__u8 *)key)[i] = (__u8)(above >> (last - 1) * 8);
 	}
-	/* Zeros behind what stays. */
+	/* Writes zeros behind the remaining bytes. */
 	keep = length + 1;
 	key->length = length;
 	sw_each_word(i, left, SW_KEY_WORDS) {
@@ -127,8 +130,8 @@ SW_GLOBAL long sw_bits_cut(struct sw_key *key SW_NONNULL, __u32 bits)
 }
 
 /*
- * Whether a leaf's key is this many bytes of the query and, if `last` is not 0, this byte behind
- * them. It is compared, as a writer may have put it there just now.
+ * Whether a leaf's key is the first `agree` bytes of the query and, if `last` is not 0, this byte
+ * behind them. The key is compared, because a writer may just have replaced the leaf.
  */
 SW_INLINE int sw_bits_is(sw_at window, sw_at leaf, const struct sw_key *key, __u32 bytes, __u32 last)
 {
@@ -140,7 +143,7 @@ SW_INLINE int sw_bits_is(sw_at window, sw_at leaf, const struct sw_key *key, __u
 	return !last || sw_u8(at + 1 + bytes) == last;
 }
 
-/* The alternatives of a byte of the query, as sw_bits_above gives them. */
+/* The alternatives of a byte of the query, in the form of sw_bits_above. */
 SW_INLINE __u32 sw_bits_others(const struct sw_key *key, __u32 at)
 {
 	if (at >= key->length)
@@ -148,7 +151,9 @@ SW_INLINE __u32 sw_bits_others(const struct sw_key *key, __u32 at)
 	return sw_bits_above(sw_key_byte(key, at) & 31) & 0xffffff;
 }
 
-/* Which of these alternatives a byte is: 1 to 3, the one with the most bits, or 0. */
+/*
+ * The number of the alternative that is equal to a byte: 1 to 3, the one with the most bits, or 0.
+ */
 SW_INLINE __u32 sw_bits_which(__u32 others, __u32 byte)
 {
 	if (!byte)
@@ -161,8 +166,8 @@ SW_INLINE __u32 sw_bits_which(__u32 others, __u32 byte)
 }
 
 /*
- * The leaf in a cluster whose key is this many bytes of the query and this one behind them; 0 if
- * there is none. The blind search of sw_qp_blind.
+ * The leaf in a cluster whose key is this many bytes of the query and this byte behind them; 0 if
+ * there is none. It uses the blind search of sw_qp_blind.
  */
 SW_GLOBAL long sw_bits_other_in(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL,
 				__u32 offset, __u32 other)
@@ -191,7 +196,7 @@ SW_GLOBAL long sw_bits_other_in(sw_at window, sw_at node, const struct sw_key *k
 	return sw_bits_is(window, leaf, key, offset, other) ? (long)leaf : 0;
 }
 
-/* The longest match that parts from the query at a branch that it agrees with, or 0. */
+/* The longest match that parts from the query at a branch on the query's path, or 0. */
 SW_GLOBAL long sw_bits_at_branch(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL)
 {
 	__u32 header = sw_u32(node), offset = sw_qp_offset(header), others, other, cell, i;
@@ -205,7 +210,7 @@ SW_GLOBAL long sw_bits_at_branch(sw_at window, sw_at node, const struct sw_key *
 		if (!other)
 			continue;
 		cell = sw_qp_child_cell(node, header, other);
-		/* Alternatives end keys: none is below a branch. */
+		/* An alternative ends its key, so it is never below a branch. */
 		if (!(cell & SW_QP_KIND))
 			continue;
 		leaf = sw_qp_node(window, cell);
@@ -221,8 +226,8 @@ SW_GLOBAL long sw_bits_at_branch(sw_at window, sw_at node, const struct sw_key *
 }
 
 /*
- * The longest match among the leaves of a cluster, from leaf `pos` on backwards: the query agrees
- * with that one in this many bytes; 0 if there is none.
+ * The longest match among the leaves of a cluster, from leaf `pos` backwards; 0 if there is none.
+ * The query agrees with leaf `pos` in this many bytes.
  */
 SW_GLOBAL long sw_bits_in_cluster(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL, __u32 pos,
 				  __u32 agree)
@@ -239,7 +244,10 @@ SW_GLOBAL long sw_bits_in_cluster(sw_at window, sw_at node, const struct sw_key 
 		if (length <= agree ||
 		    (length == agree + 1 && sw_bits_which(sw_bits_others(key, agree), sw_u8(at + length))))
 			return (long)leaf;
-		/* What has more in common with this leaf than the query has, matches no more than it. */
+		/*
+		 * A leaf that shares more bytes with this leaf than the query does is no better
+		 * match.
+		 */
 		for (; pos && base + sw_u8(borders + pos) > agree && sw_can_loop; pos = (pos - 1) & 31)
 			;
 		if (!pos)
@@ -250,17 +258,20 @@ SW_GLOBAL long sw_bits_in_cluster(sw_at window, sw_at node, const struct sw_key 
 	return -ELOOP;
 }
 
-/* A way down: the branches that it met last, how many these were, and the cell at its end. */
+/* A path: its last branches, their number, and the cell at its end. */
 struct sw_bits_way {
 	__u32 trail[SW_BITS_TRAIL];
 	__u32 depth;
 	__u32 cell;
-	/* In how many bytes the query agrees with what is there; in a cluster, with which leaf. */
+	/*
+	 * The number of bytes in which the query agrees with the leaf there, and in a cluster the
+	 * number of that leaf.
+	 */
 	__u32 agree;
 	__u32 pos;
 };
 
-/* Goes down to the end of a key's way, or past this many branches. */
+/* Descends to the end of a key's path, or past this many branches. */
 SW_GLOBAL long sw_bits_down(sw_at window, __u32 root, const struct sw_key *key SW_NONNULL,
 			    struct sw_bits_way *way SW_NONNULL, __u32 most)
 {
@@ -294,7 +305,10 @@ SW_GLOBAL long sw_bits_down(sw_at window, __u32 root, const struct sw_key *key S
 	return 0;
 }
 
-/* The match at the end of a way, if that is a leaf, or 0; and in how many bytes the query agrees with what is there. */
+/*
+ * The match at the end of a path, if that is a leaf, or 0. Finds the number of bytes in which the
+ * query agrees with the leaf there.
+ */
 SW_GLOBAL long sw_bits_end(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
 {
 	__u32 cell = way->cell, before = sw_qp_before_key(window), header, pos = sw_zero(), agree, length;
@@ -318,7 +332,7 @@ SW_GLOBAL long sw_bits_end(sw_at window, const struct sw_key *key SW_NONNULL, st
 	return 0;
 }
 
-/* Goes up a way, as far as its trail is known: the longest match, or 0. */
+/* Ascends a path as far as its branches are remembered. Returns the longest match, or 0. */
 SW_INLINE long sw_bits_up(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
 {
 	__u32 depth = way->depth, agree = way->agree, i, left;
@@ -340,7 +354,7 @@ SW_INLINE long sw_bits_up(sw_at window, const struct sw_key *key SW_NONNULL, str
 	return depth && left ? -ELOOP : 0;
 }
 
-/* As sw_bits_lookup, in the version that sw_qp_root gave in this run of the program. */
+/* As sw_bits_lookup, in the version that sw_qp_root returned in this run of the program. */
 SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key SW_NONNULL,
 				 __u32 *bits SW_NONNULL)
 {
@@ -363,7 +377,7 @@ SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key
 				found = sw_bits_in_cluster(window, sw_qp_node(window, way.cell), key, way.pos,
 							   way.agree);
 		}
-		/* As far as the trail goes back; for the branches above it, down once more. */
+		/* The remembered branches come first. For those above, it descends again. */
 		if (!found)
 			found = sw_bits_up(window, key, &way);
 		most = way.depth;
@@ -379,12 +393,12 @@ SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key
 }
 
 /*
- * The entry with the longest prefix of a bit string, itself included: the place of its value, and
- * how many bits it has. -ENOENT when there is none; -EINVAL, -ELOOP and -EUCLEAN as for
- * sw_qp_lookup; -EOPNOTSUPP in a map that has only an index.
+ * The entry with the longest prefix of a bit string, which may be the string itself. Returns the
+ * place of its value, and writes its number of bits. -ENOENT when there is none; -EINVAL, -ELOOP
+ * and -EUCLEAN as for sw_qp_lookup; -EOPNOTSUPP in a map that has only an index.
  *
- * What it gives was there and is a prefix. In a map that is changed meanwhile, it may not be the
- * longest at any one moment; in a version of a store it is.
+ * The result was in the map and is a prefix. In a map that changes meanwhile, it may not be the
+ * longest prefix at any one moment. In a version of a store, it is the longest.
  */
 SW_INLINE long sw_bits_lookup(__u32 map, const struct sw_key *key, __u32 *bits)
 {
@@ -396,8 +410,8 @@ SW_INLINE long sw_bits_lookup(__u32 map, const struct sw_key *key, __u32 *bits)
 }
 
 /*
- * Whether the prefix of a leaf is covered by that of a key: of the same bits, or of those and more.
- * A walk from a key (sw_qp_walk_from) gives all that it covers, one after the other:
+ * Whether the prefix of a key covers that of a leaf: the leaf's has the same bits, or these and
+ * more. A walk from a key (sw_qp_walk_from) returns all prefixes that it covers, in order:
  *
  *     found = sw_qp_walk_from(TABLE, cursor, &key);
  *     while (!found && (found = sw_qp_walk_step(cursor)) > 0 && sw_bits_covers(TABLE, &key, found))
@@ -417,7 +431,7 @@ SW_GLOBAL long sw_bits_covers(__u32 map, const struct sw_key *key SW_NONNULL, sw
 		return 1;
 	if (agree + 1 != length || sw_u8(at) < length)
 		return 0;
-	/* The last byte of the key is above the leaf's. */
+	/* The node of the key's last byte is above that of the leaf's byte. */
 	mine = sw_key_byte(key, length - 1);
 	there = sw_bits_above(sw_u8(at + length) & 31);
 	return sw_bits_which(there & 0xffffff, mine) != 0;

@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Domain names as keys, the same that sapwood::key::dns_name makes: labels in reverse order, ASCII
- * letters in lower case, each label ended by a zero byte. "www.Example.org" is
+ * Keys of domain names, equal to those of sapwood::key::dns_name: labels in reverse order, ASCII
+ * letters in lower case, and a zero byte behind each label. "www.Example.org" is
  * "org\0example\0www\0". So the parents of a name are the prefixes of its key that are names:
  *
- *     struct sw_dns_name name;                      // one for each CPU: it is too large for a program's stack
+ *     struct sw_dns_name name;                      // one for each CPU: too large for a stack
  *     // copy at most 255 bytes of the packet to name.wire
  *     long bytes = sw_dns_key(&key, &name, copied, room);
  *     if (bytes > 0) found = sw_qp_ancestor(BLOCKED, &key);
  *
- * Bytes 0 and 1 within a label are written as 1, 1 and 1, 2: a key may be longer than its name, and
- * than SW_KEY_SHORT_MAX. Then it is a long key, and takes a room in the arena: SW_DNS_ROOM_BYTES,
- * which nobody else uses as long as the key is used.
+ * Bytes 0 and 1 within a label are written as 1, 1 and 1, 2, so a key may be longer than its name.
+ * A key of more than SW_KEY_SHORT_MAX bytes is a long key. It takes a room of SW_DNS_ROOM_BYTES in
+ * the arena, which must have no other user while the key is in use.
  */
 #ifndef SAPWOOD_DNS_BPF_H
 #define SAPWOOD_DNS_BPF_H
 
 #include "qp_prefix.bpf.h"
 
-/* The longest name in wire form, its root's byte included, and the longest label. */
+/* The longest name in wire form, with the root's byte, and the longest label. */
 #define SW_DNS_WIRE_MAX 255
 #define SW_DNS_LABEL_MAX 63
 
-/* A name on its way to a key. */
+/* A name, and the state of the function that makes its key. */
 struct sw_dns_name {
-	/* As it is in the packet. */
+	/* The name as it is in the packet. */
 	__u8 wire[SW_DNS_WIRE_MAX + 1];
-	/* What each label takes in the key, without its end. */
+	/* The bytes of each label in the key, without its end. */
 	__u8 labels[128];
-	/* What the key takes. */
+	/* The bytes of the key. */
 	__u32 key_bytes;
-	/* Where in the key the next byte goes, and where its label begins. In memory, as the verifier does not look for what it is. */
+	/*
+	 * The place of the next byte in the key, and that of its label. They are in memory, where
+	 * the verifier does not track their values.
+	 */
 	volatile __u32 at, begin;
 };
 
@@ -39,7 +42,10 @@ SW_INLINE __u32 sw_dns_lower(__u32 byte)
 	return byte + (byte - 'A' < 26u ? 32 : 0);
 }
 
-/* Puts a byte into the room, if there is one; else into the key, if it is not behind what a short key can hold. */
+/*
+ * Writes a byte to the room, if there is one. Otherwise writes it to the key, if a short key can
+ * hold it.
+ */
 SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, sw_at room, __u32 byte)
 {
 	__u32 place = name->at + 1;
@@ -47,7 +53,7 @@ SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, sw_at ro
 	name->at = place;
 	if (room && place <= SW_DNS_ROOM_BYTES) {
 		sw_set_u8(room + place - 1, byte);
-		/* Or the compiler makes one store of both, which the verifier refuses. */
+		/* Without this, the compiler joins both stores, which the verifier refuses. */
 		sw_hide(byte);
 		return;
 	}
@@ -58,28 +64,31 @@ SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, sw_at ro
 }
 
 /*
- * Makes the key of the name that begins at name->wire[0], of which this many bytes (SW_DNS_WIRE_MAX
- * at most) are there.
+ * Makes the key of the name that begins at name->wire[0]. `bytes` bytes are available,
+ * SW_DNS_WIRE_MAX at most.
  *
- * The bytes that the name takes, its root's included (positive); -ENODATA when the bytes end before
- * the name does, -ENAMETOOLONG when there are SW_DNS_WIRE_MAX and it has not ended; -EINVAL for a
- * kind of label that there is not; -EMLINK for a compressed name; -ELOOP.
+ * Returns the bytes of the name with its root's (positive). Errors: -ENODATA when the bytes end
+ * before the name, -ENAMETOOLONG when the name does not end within SW_DNS_WIRE_MAX bytes, -EINVAL
+ * for an unknown kind of label, -EMLINK for a compressed name, -ELOOP.
  *
  * Without a room, a key of more than SW_KEY_SHORT_MAX bytes is cut off there, and name->key_bytes
- * says how long it would be. What is left has the same prefixes of up to SW_KEY_SHORT_MAX bytes that
- * are names: the lookup of a parent finds those.
+ * has the length of the whole key. The cut key has the same prefixes of up to SW_KEY_SHORT_MAX
+ * bytes that are names, so the lookup of a parent finds them.
  */
 SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *name SW_NONNULL, __u32 bytes,
 			  __u64 room)
 {
 	__u32 i, left, byte, more;
-	/* One zero each: what the verifier learned of one, it would know of all. */
+	/*
+	 * Each variable has its own zero, because the verifier would apply what it learns of one to
+	 * all.
+	 */
 	__u32 takes = sw_zero(), rest = sw_zero(), label = sw_zero(), total = sw_zero();
 	long used = 0;
 
-	/* A number that the verifier knows would be counted down before its eyes. */
+	/* If the verifier knew the number, it would check every round of the loop. */
 	bytes = (bytes < SW_DNS_WIRE_MAX ? bytes : SW_DNS_WIRE_MAX) + sw_zero();
-	/* How many bytes each label takes. */
+	/* Counts the bytes of each label. */
 	for (i = sw_zero() & 255, left = bytes; left && sw_can_loop; left--, i = (i + 1) & 255) {
 		sw_hide(i);
 		byte = name->wire[i & 255];
@@ -115,7 +124,7 @@ SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *nam
 	key->length = (__u8)(total < SW_KEY_SHORT_MAX ? total : SW_KEY_SHORT_MAX);
 	if (room)
 		sw_key_long(key, room, total);
-	/* Each label to its place: the first one ends where the key does. */
+	/* Copies each label to its place. The first label ends at the key's end. */
 	name->begin = total;
 	label = sw_zero();
 	rest = sw_zero();
@@ -126,7 +135,7 @@ SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *nam
 			rest = byte;
 			sw_hide(label);
 			name->begin -= 1;
-			/* The label's end; a short key is all zeros so far. */
+			/* Ends the label. A short key is still all zeros here. */
 			if (room)
 				sw_set_u8(room + (name->begin & (SW_DNS_ROOM_BYTES - 1)), 0);
 			name->begin -= name->labels[label & 127];
@@ -145,12 +154,13 @@ SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *nam
 }
 
 /*
- * The closest enclosing name of a domain name that is in a map, the name itself included: the place
- * of its value, or as sw_qp_longest_prefix. All keys of the map must be keys of domain names; as
- * each ends in a zero byte that nothing else in them is, a key that is a prefix of another ends
- * where one of its labels does.
+ * The closest enclosing name of a domain name in a map, which may be the name itself. Returns the
+ * place of its value, or an error as sw_qp_longest_prefix. All keys of the map must be keys of
+ * domain names. Zero bytes occur only at the ends of labels, so a key that is a prefix of another
+ * ends at the end of a label.
  *
- *     found = sw_qp_ancestor(BLOCKED, &key);        // of "a.b.example.org": "b.example.org", "example.org", "org" or the root
+ *     // of "a.b.example.org": itself, "b.example.org", "example.org", "org" or the root
+ *     found = sw_qp_ancestor(BLOCKED, &key);
  */
 SW_INLINE long sw_qp_ancestor(__u32 map, const struct sw_key *key)
 {

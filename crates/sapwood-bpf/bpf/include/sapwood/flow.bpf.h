@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The hash of a flow, and the bucket of a group that it names: the same numbers as
- * sapwood::route::FlowHasher and sapwood::route::Group have for the same seed, so that programs and
- * user space, and several machines, send a flow the same way.
+ * The hash of a flow, and its bucket in a group. Both are equal to those of
+ * sapwood::route::FlowHasher and sapwood::route::Group for the same seed. So programs, user space
+ * and other machines choose the same path for a flow.
  *
  *     struct sw_flow_secrets secrets = sw_flow_secrets(SEED);      // once, or keep it in a map
  *     __u64 flow = sw_flow_hash4(&secrets, src, dst, protocol, sport, dport);
@@ -15,7 +15,7 @@
 
 #include "arena.bpf.h"
 
-/* Numbers that nobody outside knows, as long as the seed is a secret. */
+/* The secrets of the hash. They are secret as long as the seed is. */
 struct sw_flow_secrets {
 	__u64 start, fold, end;
 };
@@ -33,7 +33,7 @@ SW_INLINE __u64 sw_flow_mixed(__u64 x)
 	return x ^ (x >> 31);
 }
 
-/* The secrets that follow from a seed. */
+/* The secrets of a seed. */
 SW_INLINE struct sw_flow_secrets sw_flow_secrets(__u64 seed)
 {
 	struct sw_flow_secrets secrets;
@@ -44,7 +44,7 @@ SW_INLINE struct sw_flow_secrets sw_flow_secrets(__u64 seed)
 	return secrets;
 }
 
-/* The upper and the lower half of a product of 128 bits, one xor the other. */
+/* The exclusive or of the two halves of a product of 128 bits. */
 SW_INLINE __u64 sw_flow_folded(__u64 a, __u64 b)
 {
 	__u64 low = (a & 0xffffffff) * (b & 0xffffffff);
@@ -55,7 +55,7 @@ SW_INLINE __u64 sw_flow_folded(__u64 a, __u64 b)
 	return high ^ (two << 32 | (low & 0xffffffff));
 }
 
-/* The seven words of a flow, hashed. */
+/* The hash of the seven words of a flow. */
 SW_INLINE __u64 sw_flow_words(const struct sw_flow_secrets *secrets, __u64 family,
 			      struct sw_flow_addr6 src, struct sw_flow_addr6 dst, __u64 rest)
 {
@@ -73,7 +73,7 @@ SW_INLINE __u64 sw_flow_rest(__u32 protocol, __u32 sport, __u32 dport)
 	       (__u64)(protocol & 0xff) << 32;
 }
 
-/* The hash of a flow of IPv4; ports are 0 where there are none. */
+/* The hash of a flow of IPv4. Ports are 0 for a protocol without ports. */
 SW_INLINE __u64 sw_flow_hash4(const struct sw_flow_secrets *secrets, __u32 src, __u32 dst,
 			      __u32 protocol, __u32 sport, __u32 dport)
 {
@@ -112,7 +112,7 @@ SW_INLINE __u64 sw_flow_hash6_symmetric(const struct sw_flow_secrets *secrets,
 	return sw_flow_hash6(secrets, dst, src, protocol, dport, sport);
 }
 
-/* The bucket of a flow, of this many: a group of two members and more has 2,048. */
+/* The bucket of a flow among `buckets` buckets. A group of two or more members has 2,048. */
 SW_INLINE __u32 sw_flow_bucket(__u64 flow, __u32 buckets)
 {
 	__u64 spread = (flow ^ (flow >> 32)) * 0x9e3779b97f4a7c15ULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Next hops as a mirror of the kernel's routes has them: the values of its tables of prefixes.
+ * Next hops in the tables of prefixes of a mirror of the kernel's routes.
  *
  *     long found = sw_lpm4_lookup_be(ROUTES4, ip->daddr);
  *     struct sw_next_hop hop;
@@ -16,7 +16,7 @@
 
 #include "arena.bpf.h"
 
-/* Where a packet goes next. The first 20 bytes are as in struct sw_route_hop. */
+/* A next hop. The first 20 bytes are those of struct sw_route_hop. */
 struct sw_next_hop {
 	__u32 ifindex; /* 0: none */
 	__u16 mtu; /* bytes of an IP packet; 0: not known */

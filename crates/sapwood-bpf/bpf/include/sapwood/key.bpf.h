@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Keys as programs have them: bytes of a packet, of memory or of a dynptr, and strings, of lengths
- * that are known at run time.
+ * Keys that programs make of bytes of a packet, of memory or of a dynptr, and of strings. Their
+ * lengths are known at run time only.
  *
  *     struct sw_key key;
  *     sw_at room = sw_window(ROOMS, SW_KIND_WORDS) + cpu * SW_KEY_ROOM_BYTES;
@@ -9,16 +9,17 @@
  *
  *     if (!error) found = sw_qp_lookup(PATHS, &key);
  *
- * A key of up to SW_KEY_SHORT_MAX bytes is copied into the struct, and needs no room: it may be 0
- * where all keys are short. A longer one is copied into the room: SW_KEY_ROOM_BYTES of the arena
- * (Words::create) at a multiple of 8, which nobody else uses as long as the key is used. One for
- * each processor does, as programs of one type do not interrupt each other there.
+ * A key of up to SW_KEY_SHORT_MAX bytes is copied into the struct. It needs no room, so `room` may
+ * be 0 where all keys are short. A longer key is copied into the room: SW_KEY_ROOM_BYTES of the
+ * arena (Words::create) at a multiple of 8, which must have no other user while the key is in use.
+ * One room for each processor is enough, because programs of one type do not interrupt each other
+ * there.
  *
- * Bytes that lie in the arena already need no copy: sw_key_long.
+ * Bytes that lie in the arena already need no copy: see sw_key_long.
  *
- * All functions here return 0; -E2BIG when the key has more than SW_KEY_MAX bytes; -EINVAL when it
- * is long and there is no room; -ELOOP; or what the kernel says of the bytes, such as -EFAULT of
- * memory and -EINVAL of a packet that is shorter. The key has no bytes then.
+ * All functions here return 0 or an error: -E2BIG when the key has more than SW_KEY_MAX bytes;
+ * -EINVAL when it is long and there is no room; -ELOOP; or the kernel's error for the bytes, such
+ * as -EFAULT for memory and -EINVAL for a shorter packet. After an error, the key has no bytes.
  */
 #ifndef SAPWOOD_KEY_BPF_H
 #define SAPWOOD_KEY_BPF_H
@@ -28,12 +29,12 @@
 #endif
 #include "qp.bpf.h"
 
-/* Bytes that are copied to a room at a time. */
+/* The number of bytes that are copied to a room at a time. */
 #define SW_KEY_PART (SW_KEY_WORDS * 8 - 8)
 
 _Static_assert(SW_KEY_ROOM_BYTES >= SW_KEY_MAX + SW_KEY_PART + 8, "the last part fits a room, and a word more");
 
-/* Copies the bytes of a short key, a part of a long one, to a place of the arena. */
+/* Copies the bytes of a short key, which is a part of a long one, to a place of the arena. */
 SW_GLOBAL int sw_key_put_part(__u64 to, const struct sw_key *part SW_NONNULL)
 {
 	__u32 i, left;
@@ -57,9 +58,9 @@ SW_INLINE long sw_key_none(struct sw_key *key, long error)
 }
 
 /*
- * A number, by way of the room's last word, which no key reaches. The verifier knows nothing of
- * what it reads there: so it looks at one round of a loop, where it would look at each of them with
- * the numbers that this one has.
+ * Returns a number through the room's last word, which no key uses. The verifier does not know the
+ * word that it reads there. So it checks one round of a loop, and not each round with a known
+ * number.
  */
 SW_INLINE __u32 sw_key_forget(sw_at room, __u32 number)
 {
@@ -68,8 +69,8 @@ SW_INLINE __u32 sw_key_forget(sw_at room, __u32 number)
 }
 
 /*
- * Defines a function that makes a key of `length` bytes of a source, from `offset` on.
- * `load(to, bytes, source, offset)` copies 1 to 254 of them, and returns 0 or an error.
+ * Defines a function that makes a key of `length` bytes of a source, from `offset` on. `load(to,
+ * bytes, source, offset)` copies 1 to 254 bytes, and returns 0 or an error.
  */
 #define SW_KEY_MAKER(name, type, load)                                         \
 	SW_INLINE long name(struct sw_key *key, sw_at room, type source, __u32 offset, __u32 length) \
@@ -135,7 +136,8 @@ SW_KEY_MAKER(sw_key_xdp, struct xdp_md *, sw_key_load_xdp)
 SW_KEY_MAKER(sw_key_skb, struct __sk_buff *, sw_key_load_skb)
 
 /*
- * Makes a key of bytes of a packet, of a program of either type; they may lie in several fragments:
+ * Makes a key of bytes of a packet, in a program of either type. The bytes may lie in several
+ * fragments:
  *
  *     error = sw_key_packet(&key, room, ctx, offset, length);
  */
@@ -146,20 +148,20 @@ SW_KEY_MAKER(sw_key_skb, struct __sk_buff *, sw_key_load_skb)
 SW_KEY_MAKER(sw_key_dynptr, const struct bpf_dynptr *, sw_key_load_dynptr)
 
 /*
- * Makes a key of bytes of the kernel's memory, which may be a map's value or the program's stack;
- * or of the memory of the process that runs. `offset` is added to the address.
+ * Makes a key of bytes of the kernel's memory, for example of a map's value or the program's stack,
+ * or of the memory of the current process. `offset` is added to the address.
  *
  *     error = sw_key_memory(&key, room, value->name, 0, value->length);
  *
- * A program that calls them needs the right to read the kernel's memory (CAP_PERFMON), and a
- * licence that is compatible with the GPL.
+ * Programs that call these functions need the right to read the kernel's memory (CAP_PERFMON), and
+ * a licence that is compatible with the GPL.
  */
 SW_KEY_MAKER(sw_key_memory, const void *, sw_key_load_kernel)
 SW_KEY_MAKER(sw_key_user, const void *, sw_key_load_user)
 
 /*
- * Defines a function that makes a key of a string, without the zero that ends it.
- * `read(to, bytes, from)` copies as many bytes, `read_string` up to the zero.
+ * Defines a function that makes a key of a string, without its final zero. `read(to, bytes, from)`
+ * copies `bytes` bytes, and `read_string` copies up to the zero.
  */
 #define SW_KEY_STRING(name, read_string, read)                                 \
 	SW_INLINE long name(struct sw_key *key, sw_at room, const void *from)  \
@@ -202,7 +204,7 @@ SW_KEY_MAKER(sw_key_user, const void *, sw_key_load_user)
 	}
 
 /*
- * Makes a key of a string in the kernel's memory, or in that of the process that runs:
+ * Makes a key of a string in the kernel's memory, or in that of the current process:
  *
  *     error = sw_key_string(&key, room, filename);
  */

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Longest-prefix match in tables where Rust writes them (Ipv4Map, Ipv6Map, in windows of the
- * arena).
+ * Longest-prefix match in tables that Rust writes (Ipv4Map, Ipv6Map, in windows of the arena).
  *
  *     long found = sw_lpm4_lookup_be(ROUTES, ip->daddr);     // ROUTES: the number of the window
  *     if (found > 0) hop = sw_u32(found);                    // the place of the value
  *
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window;
- * -EUCLEAN when what was read cannot be a table. No loop needs the kernel's leave: an address has
- * this many bits, and no lookup passes more nodes than that. Layout: docs/lpm.md.
+ * -EUCLEAN when the bytes break the format of a table. No loop can be ended by the kernel, because
+ * the bits of an address limit the nodes of a lookup. Layout: docs/lpm.md.
  *
- * Values are shared by all prefixes that have the same one: read them only. A program must hold no
- * place across the end of its run: what is removed stays until the programs that were running then
- * have ended. Sleepable programs must not use these functions.
+ * All prefixes with the same value share it, so programs must only read values. A program must not
+ * keep a place beyond the end of its run. A removed value stays until the programs that were
+ * running at its removal have ended. Sleepable programs must not use these functions.
  */
 #ifndef SAPWOOD_LPM_BPF_H
 #define SAPWOOD_LPM_BPF_H
 
 #include "arena.bpf.h"
 
-/* The most nodes that lookups in IPv6 tables pass: behind a root of 6 bits, 6 bits each. */
+/*
+ * The maximum number of nodes of a lookup in an IPv6 table: behind a root of 6 bits, 6 bits each.
+ */
 #define SW_LPM6_NODES 21
 
 _Static_assert(SW_LPM_STRIDE == 6 && SW_LPM_NODE_RUNS == 0, "lpm.bpf.h is written for nodes of 6 bits");
@@ -41,26 +42,31 @@ SW_INLINE __u64 sw_host64(__u32 first, __u32 second)
 }
 
 /*
- * A lookup under way. What only sw_lpm_length asks for costs nothing where it is not asked.
+ * The state of a lookup. Fields that only sw_lpm_length reads cost nothing in other lookups.
  *
- * The address comes left-aligned and with its bits inverted: a slot is wanted as 63 less its
- * number, which is what inverted bits say. What stands behind its end is all the same, as all slots
- * that only differ there are equal.
+ * The address is left-aligned, and its bits are inverted, because a lookup needs 63 minus the
+ * number of a slot. The bits behind its end have no effect, because slots that differ only there
+ * are equal.
  */
 struct sw_lpm_walk {
-	__u64 hi, lo; /* the bits that are left */
+	__u64 hi, lo; /* the remaining bits of the address */
 	__u64 best;   /* the longest prefix's value so far */
 	__u32 ref;    /* the node to pass next */
 	__u32 mark;   /* length + 1 of the prefix that the root word has */
 	__u32 depth;  /* bits before that node */
 	__u32 slot;   /* the slot that led to it */
 	sw_at above;  /* the node that led to it */
-	/* Where `best` is from: a slot of a node, and the bits before that node. 0: the root word. */
+	/*
+	 * The source of `best`: a slot of a node, and the bits before that node. 0: the root word.
+	 */
 	sw_at from;
 	__u32 from_slot, from_depth;
 };
 
-/* The first value unless it is 0, else the second: without a branch, as nobody could guess it. Both have 32 bits. */
+/*
+ * The first value unless it is 0, else the second. There is no branch, because the processor could
+ * not predict it. Both have 32 bits.
+ */
 SW_INLINE __u64 sw_lpm_or(__u64 first, __u64 second)
 {
 	__u64 none = (__u64)((__s64)(first - 1) >> 63);
@@ -69,7 +75,10 @@ SW_INLINE __u64 sw_lpm_or(__u64 first, __u64 second)
 	return first | (second & none);
 }
 
-/* Reads the root word: whether there is a node to pass; negative when this cannot be a table. */
+/*
+ * Reads the root word. Returns whether there is a node to pass, or a negative error when the table
+ * breaks the format.
+ */
 SW_INLINE int sw_lpm_begin(sw_at window, struct sw_lpm_walk *walk)
 {
 	__u64 root = sw_u64(window + SW_LPM_ROOT), word;
@@ -89,7 +98,7 @@ SW_INLINE int sw_lpm_begin(sw_at window, struct sw_lpm_walk *walk)
 	return walk->ref != 0;
 }
 
-/* Passes a node: whether there is one below. */
+/* Passes a node. Returns whether there is a node below. */
 SW_INLINE int sw_lpm_pass(sw_at window, struct sw_lpm_walk *walk)
 {
 	sw_at node = sw_ref(window, walk->ref);
@@ -122,7 +131,7 @@ SW_INLINE int sw_lpm_pass(sw_at window, struct sw_lpm_walk *walk)
 	return 1;
 }
 
-/* The place of the value, or -ENOENT; `more` is what the last step said. */
+/* The place of the value, or -ENOENT. `more` is the result of the last step. */
 SW_INLINE long sw_lpm_end(sw_at window, const struct sw_lpm_walk *walk, int more)
 {
 	if (more)
@@ -130,7 +139,10 @@ SW_INLINE long sw_lpm_end(sw_at window, const struct sw_lpm_walk *walk, int more
 	return walk->best ? (long)(window + walk->best * 8) : -ENOENT;
 }
 
-/* The length of the prefix that `best` is of, from the prefixes of the node that it came from; -EUCLEAN when there is none such. */
+/*
+ * The length of the prefix with the value `best`, by the prefixes of its node; -EUCLEAN when there
+ * is no such prefix.
+ */
 SW_INLINE long sw_lpm_length(const struct sw_lpm_walk *walk)
 {
 	sw_at set;
@@ -161,7 +173,7 @@ SW_INLINE long sw_lpm4_walk(sw_at window, __u32 address, struct sw_lpm_walk *wal
 	walk->hi = ~((__u64)address << 32);
 	walk->lo = 0;
 	more = sw_lpm_begin(window, walk);
-	/* Behind a root of 6 bits there are five nodes at most. A loop would take longer. */
+	/* Behind a root of 6 bits there are at most five nodes. A loop would take longer. */
 	if (more > 0)
 		more = sw_lpm_pass(window, walk);
 	if (more > 0)
@@ -202,7 +214,7 @@ SW_INLINE long sw_lpm4_lookup(__u32 table, __u32 address)
 }
 
 /*
- * As sw_lpm4_lookup, of an address in network order, as packets have it.
+ * As sw_lpm4_lookup, for an address in network order, as in packets.
  *
  *     long found = sw_lpm4_lookup_be(ROUTES, ip->daddr);
  */
@@ -212,8 +224,8 @@ SW_INLINE long sw_lpm4_lookup_be(__u32 table, __u32 address)
 }
 
 /*
- * As sw_lpm4_lookup, and how many bits of the address the prefix has: for those who want to know
- * which one it was. About half as dear again.
+ * As sw_lpm4_lookup, and the number of bits of the prefix, which tells the prefix. It takes about
+ * half as long again.
  *
  *     __u32 length = 0;
  *     long found = sw_lpm4_match(ROUTES, 0x0a010203, &length);
@@ -253,7 +265,7 @@ SW_INLINE long sw_lpm6_lookup(__u32 table, __u64 hi, __u64 lo)
 }
 
 /*
- * As sw_lpm6_lookup, of an address in network order, as packets have it: four words.
+ * As sw_lpm6_lookup, for an address in network order, as in packets: four words.
  *
  *     long found = sw_lpm6_lookup_be(ROUTES, ip6->daddr.in6_u.u6_addr32);
  */
@@ -263,7 +275,7 @@ SW_INLINE long sw_lpm6_lookup_be(__u32 table, const __u32 *address)
 }
 
 /*
- * As sw_lpm6_lookup, and how many bits of the address the prefix has.
+ * As sw_lpm6_lookup, and the number of bits of the prefix.
  *
  *     __u32 length = 0;
  *     long found = sw_lpm6_match(ROUTES, hi, lo, &length);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena),
- * or where programs do (ProgramMap). Programs that write include qp_write.bpf.h.
+ * Lookups in ordered maps over byte strings, in windows of the arena. Rust writes them (QpShared),
+ * or programs do (ProgramMap). Programs that write include qp_write.bpf.h.
  *
  *     struct sw_key key = {};                       // all 256 bytes are set
  *     sw_key_set(&key, eth->h_source, 6);
@@ -16,22 +16,23 @@
  *     long length = found > 0 ? sw_qp_value(0, found, 0, &text) : found;
  *
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window;
- * -ELOOP when the kernel ended a loop; -EUCLEAN when what was read cannot be a map. A map may have
- * a trie, an index, or both; what asks for order says -EOPNOTSUPP of one that has only an index
- * (UserPointMap). Layout and protocol: docs/qp.md, docs/shared.md.
+ * -ELOOP when the kernel ended a loop; -EUCLEAN when the bytes break the format of a map. A map may
+ * have a trie, an index, or both. Ordered operations return -EOPNOTSUPP for a map that has only an
+ * index (UserPointMap). Layout and protocol: docs/qp.md, docs/shared.md.
  *
- * A change is in the index and in the trie one after the other: a program that asks both by turns
- * may see a value go back by one change.
+ * A change reaches the index and the trie one after the other. A program that uses both in turn may
+ * see an older value after a newer one.
  *
- * A program must hold no place across the end of its run: what is removed stays until the programs
- * that were running then have ended. Sleepable programs must not use these functions.
+ * A program must not keep a place beyond the end of its run. A removed entry stays until the
+ * programs that were running at its removal have ended. Sleepable programs must not use these
+ * functions.
  */
 #ifndef SAPWOOD_QP_BPF_H
 #define SAPWOOD_QP_BPF_H
 
 #include "arena.bpf.h"
 
-/* The kinds of windows that are read here. */
+/* The kinds of windows that these functions read. */
 #define SW_QP_KINDS (1u << SW_KIND_QP | 1u << SW_KIND_KERNEL_QP)
 
 /* The longest key that programs look up, in bytes. Longer ones may be in the map. */
@@ -39,13 +40,13 @@
 /* The longest short key. A short key lies in its struct sw_key. */
 #define SW_KEY_SHORT_MAX 254
 #define SW_KEY_WORDS 32
-/* In the place of the length: the key is a long one, and lies in the arena. */
+/* Instead of the length: the key is a long one, and its bytes lie in the arena. */
 #define SW_KEY_LONG 255
 
 /*
- * A key. A short one lies here as in a leaf: its length, its bytes, and zeros to the end, or up to a
- * multiple of 32 bytes at least. Of a long one, this says where in the arena its bytes are, and how
- * many. key.bpf.h makes keys of either kind.
+ * A key. A short key lies here as in a leaf: its length, its bytes, and zeros to the end, or at
+ * least up to a multiple of 32 bytes. For a long key, this has the place and the number of its
+ * bytes in the arena. key.bpf.h makes keys of either kind.
  */
 struct sw_key {
 	union {
@@ -89,7 +90,7 @@ SW_INLINE int sw_key_is_long(const struct sw_key *key)
 	return key->length == SW_KEY_LONG;
 }
 
-/* The bytes of a key. */
+/* The number of bytes of a key. */
 SW_INLINE __u32 sw_key_length(const struct sw_key *key)
 {
 	__u64 length = key->length;
@@ -100,8 +101,8 @@ SW_INLINE __u32 sw_key_length(const struct sw_key *key)
 }
 
 /*
- * Makes a key of bytes that lie in the arena, SW_KEY_MAX at most, and stay there as long as the key
- * is used:
+ * Makes a key of bytes in the arena, SW_KEY_MAX at most. They must stay there while the key is in
+ * use:
  *
  *     sw_key_long(&key, sw_window(WORDS, SW_KIND_WORDS), 4096);
  */
@@ -112,13 +113,18 @@ SW_INLINE void sw_key_long(struct sw_key *key, sw_at at, __u32 length)
 	key->long_bytes = length;
 }
 
-/* The bits of a cell that say what its node is; those of a branch are 0. */
+/* The bits of a cell for the kind of its node; those of a branch are 0. */
 #define SW_QP_KIND (SW_QP_LEAF | SW_QP_CLUSTER)
-/* Where the labels of a small branch are, the map of a big one, and the tags of a cluster. */
+/*
+ * The place of the labels in a small branch, of the map in a big one, and of the tags in a cluster.
+ */
 #define SW_QP_LABELS_AT 4
 #define SW_QP_TAGS_AT 4
 
-/* Where the node of a cell is. A cell is four times a reference in units of 8 bytes, and a kind. */
+/*
+ * The place of the node of a cell. A cell is four times a reference in units of 8 bytes, plus a
+ * kind.
+ */
 SW_INLINE sw_at sw_qp_node(sw_at window, __u32 cell)
 {
 	return window + (__u64)(cell & ~SW_QP_KIND) * 2;
@@ -128,7 +134,7 @@ SW_INLINE __u32 sw_qp_offset(__u32 header)
 {
 	return header & 0xffff;
 }
-/* The labels of a branch, 1 to 256. It has one child more. */
+/* The number of labels of a branch, 1 to 256. It has one more child. */
 SW_INLINE __u32 sw_qp_labels(__u32 header)
 {
 	return ((header >> 16) & 0xff) + 1;
@@ -139,12 +145,12 @@ SW_INLINE __u32 sw_qp_cells_at(__u32 header)
 	return header & SW_QP_BIG ? SW_QP_BIG_CELLS : (header >> 25) & 0x3c;
 }
 
-/* The offset that the borders of a cluster count from. */
+/* The offset from which the borders of a cluster count. */
 SW_INLINE __u32 sw_qp_cluster_base(__u32 header)
 {
 	return header & 0xffff;
 }
-/* The leaves of a cluster: 32 at most, whatever the header says. */
+/* The number of leaves of a cluster: 32 at most, whatever the header has. */
 SW_INLINE __u32 sw_qp_cluster_leaves(__u32 header)
 {
 	__u32 leaves = (header >> 16) & 0xff;
@@ -152,8 +158,9 @@ SW_INLINE __u32 sw_qp_cluster_leaves(__u32 header)
 	return leaves <= SW_QP_SLOTS_MAX ? leaves : SW_QP_SLOTS_MAX;
 }
 /*
- * The slots of a cluster. The next three say where in it the cells are, the places where
- * neighbours part (counted from the base), and the bytes that part them.
+ * The number of slots of a cluster. The next three functions return the places of its cells, of its
+ * borders (where neighbours part, counted from the base), and of the bytes that separate
+ * neighbours.
  */
 SW_INLINE __u32 sw_qp_cluster_capacity(__u32 header)
 {
@@ -172,7 +179,10 @@ SW_INLINE __u32 sw_qp_cluster_bytes_at(__u32 header)
 	return SW_QP_TAGS_AT + 6 * sw_qp_cluster_capacity(header);
 }
 
-/* The high bits of the bytes of a word that are as those of the pattern; only the lowest that is set is sure to be right. */
+/*
+ * The high bits of the bytes in which a word is equal to the pattern. Only the lowest set bit is
+ * reliable.
+ */
 SW_INLINE __u64 sw_qp_hits(__u64 word, __u64 pattern)
 {
 	word ^= pattern;
@@ -189,57 +199,60 @@ SW_INLINE __u64 sw_less(__u64 a, __u64 b)
 }
 
 /*
- * How many labels in a word are not greater than a byte, times `each`: 1 or 4. `others` is how many
- * bits of the word, from the highest on, are no labels: they are padding, or cells.
+ * The number of labels in a word that are not greater than a byte, times `each`, which is 1 or 4.
+ * `others` is the number of bits of the word, from the highest on, that are padding or cells.
  */
 SW_INLINE __u64 sw_qp_count(__u64 word, __u64 byte, __u64 others, __u64 each)
 {
 	__u64 all = byte * SW_ONES, low;
 
-	/* The high bit of each byte: whether the lower seven bits of the label are not greater. */
+	/* The high bit of each byte is set if the lower seven bits of the label are not greater. */
 	low = (all | SW_HIGHS) - (word & SW_LOWS);
-	/* Where the eighth bits differ, that of the byte says it. */
+	/* Where the eighth bits differ, that of the byte decides. */
 	low ^= (low ^ all) & (word ^ all);
 	low &= SW_HIGHS >> others;
 	return ((low >> (each == 4 ? 5 : 7)) * SW_ONES) >> 56;
 }
 
-/* The same of a branch with up to 8 labels. */
+/* The same for a branch with up to 8 labels. */
 SW_INLINE __u64 sw_qp_count_8(sw_at node, __u32 header, __u64 byte, __u64 each)
 {
 	return sw_qp_count(sw_u64_of(node, SW_QP_LABELS_AT), byte, (header >> 13 & 0x38) ^ 0x38,
 			   each);
 }
 
-/* The same of a branch with 9 to 32 labels. */
+/* The same for a branch with 9 to 32 labels. */
 SW_INLINE __u64 sw_qp_count_32(sw_at node, __u32 header, __u64 byte, __u64 each)
 {
 	__u64 labels = sw_qp_labels(header), eight, others;
 
-	/* They ascend: in the words before this one, no label is greater. It has one at least. */
+	/*
+	 * Labels ascend, so the words before this one have no greater label. This word has at least
+	 * one label.
+	 */
 	eight = sw_less(sw_u8_of(node, SW_QP_LABELS_AT + 7), byte + 1) +
 		(sw_less(sw_u8_of(node, SW_QP_LABELS_AT + 15), byte + 1) & sw_less(16, labels)) +
 		(sw_less(sw_u8_of(node, SW_QP_LABELS_AT + 23), byte + 1) & sw_less(24, labels));
 	eight *= 8;
-	/* Labels that the word lacks: 0 when it is not the last one. */
+	/* The number of labels that the word lacks, which is 0 unless it is the last word. */
 	others = (eight + 8 - labels) & -sw_less(labels, eight + 8);
 	return eight * each + sw_qp_count(sw_u64_of(node + eight, SW_QP_LABELS_AT), byte,
 					  (others & 7) * 8, each);
 }
 
-/* The number of the child for a byte in a big branch. With 256 labels, its map says one less. */
+/* The number of the child for a byte in a big branch. With 256 labels, its map has one less. */
 SW_INLINE __u64 sw_qp_child_big(sw_at node, __u32 header, __u64 byte)
 {
 	return sw_u8_of(node + byte, SW_QP_LABELS_AT) + (sw_qp_labels(header) >> 8);
 }
 
 /*
- * The number of the child for a byte of a key: how many labels are not greater. A key that ends at
- * the offset goes to child 0.
+ * The number of the child for a byte of a key: the number of labels that are not greater. A key
+ * that ends at the offset belongs to child 0.
  */
 SW_INLINE __u64 sw_qp_child(sw_at node, __u32 header, __u64 byte)
 {
-	/* No more than 8 labels: these are bits of their number less one. */
+	/* The branch has at most 8 labels. These are bits of their number minus one. */
 	if (!(header & 0xf80000))
 		return sw_qp_count_8(node, header, byte, 1);
 	if (!(header & SW_QP_BIG))
@@ -248,8 +261,8 @@ SW_INLINE __u64 sw_qp_child(sw_at node, __u32 header, __u64 byte)
 }
 
 /*
- * The cell of that child. A lookup waits for each step of this, so there are as few as may be, and
- * conditional jumps only where they say how the labels lie.
+ * The cell of that child. A lookup waits for each step, so there are few steps, and conditional
+ * jumps depend only on the layout of the labels.
  */
 SW_INLINE __u32 sw_qp_child_cell(sw_at node, __u32 header, __u64 byte)
 {
@@ -263,9 +276,9 @@ SW_INLINE __u32 sw_qp_child_cell(sw_at node, __u32 header, __u64 byte)
 }
 
 /*
- * A loop over this many words of a key, 32 at most. To the verifier the place is some number below
- * 32 in each round, and the count of those that are left is no address: so it looks at one round,
- * where it would look at each of 32 with a place that it knows.
+ * A loop over this many words of a key, 32 at most. For the verifier, the place is an unknown
+ * number below 32 in each round, and the count of remaining words is not an address. So it checks
+ * one round, and not each of 32 rounds with a known place.
  */
 #define sw_each_word(i, left, count)                                           \
 	for (i = sw_zero() & (SW_KEY_WORDS - 1), left = (count); left && sw_can_loop; \
@@ -283,7 +296,7 @@ SW_INLINE __u32 sw_key_byte(const struct sw_key *key, __u32 i)
 
 	if (sw_key_is_long(key)) {
 		byte = sw_u8(key->long_at + i);
-		/* Or the compiler makes one load of both, which the verifier refuses. */
+		/* Without this, the compiler joins both loads, which the verifier refuses. */
 		sw_hide(byte);
 		return byte;
 	}
@@ -292,20 +305,19 @@ SW_INLINE __u32 sw_key_byte(const struct sw_key *key, __u32 i)
 	return ((const __u8 *)key)[i & (SW_KEY_WORDS * 8 - 1)];
 }
 
-/* All ones if the word of this number is one of the first this many, else 0. */
+/* All ones if `i` is less than `words`, else 0. */
 SW_INLINE __u64 sw_among(__u32 i, __u64 words)
 {
 	__s64 before = (__s64)i - (__s64)words;
 
-	/* Or the compiler makes a branch of it. */
+	/* Without this, the compiler makes a branch of it. */
 	sw_hide(before);
 	return (__u64)(before >> 63);
 }
 
 /*
- * The bytes at a place of the arena as a word, eight at most, and zeros for those that are missing.
- * Nothing behind them is read: where that lies in a page without memory, all of the load would be
- * zeros.
+ * The bytes at a place of the arena as a word, eight at most, with zeros for missing bytes. Nothing
+ * behind the bytes is read, because a load that reaches a page without memory gives only zeros.
  */
 SW_GLOBAL __u64 sw_word_of(__u64 at, __s64 bytes)
 {
@@ -333,8 +345,8 @@ SW_GLOBAL __u64 sw_word_of(__u64 at, __s64 bytes)
 }
 
 /*
- * In how many bytes two places of the arena agree, from the first on: this many at most. A loop
- * that the kernel ended agrees in less than it might.
+ * The length of the longest common prefix of the bytes at two places of the arena, `bytes` at most.
+ * If the kernel ended the loop, the result is too small.
  */
 SW_GLOBAL __u32 sw_agree(__u64 one, __u64 other, __u32 bytes)
 {
@@ -361,7 +373,7 @@ SW_GLOBAL __u32 sw_agree(__u64 one, __u64 other, __u32 bytes)
 	}
 	back = at + 8 - bytes;
 	if (back < 8 && bytes >= 8) {
-		/* The last eight, of which the first were looked at. */
+		/* The last eight bytes, some of which were compared already. */
 		at -= back;
 		differ = sw_u64(one - back) ^ sw_u64(other - back);
 		if (differ)
@@ -379,7 +391,7 @@ differs:
 	return at + sw_first_byte(differ);
 }
 
-/* The length of a key, from the byte where it begins; 255 says that two bytes more have it. */
+/* The length of a key, from its first byte; 255 means that the next two bytes have it. */
 SW_INLINE __u32 sw_qp_length(sw_at at)
 {
 	__u32 length = sw_u8(at);
@@ -387,28 +399,31 @@ SW_INLINE __u32 sw_qp_length(sw_at at)
 	return length == 255 ? sw_u8(at + 1) | (__u32)sw_u8(at + 2) << 8 : length;
 }
 
-/* Where the bytes of a leaf's key are, given where its length is. */
+/* The place of the bytes of a leaf's key, from the place of its length. */
 SW_INLINE sw_at sw_qp_bytes(sw_at at)
 {
 	return sw_u8(at) == 255 ? at + 3 : at + 1;
 }
 
-/* Words that a short key takes with the length in front. */
+/* The number of words of a short key with its length. */
 SW_INLINE __u64 sw_key_words(const struct sw_key *key)
 {
 	return key->length / 8 + 1;
 }
 
-/* Bytes of a leaf before its key: those of the value, or none where values are byte strings, which lie behind it. */
+/*
+ * The bytes of a leaf before its key: those of the value, or none when values are byte strings,
+ * which lie behind the key.
+ */
 SW_INLINE __u32 sw_qp_before_key(sw_at window)
 {
 	return sw_u32(window + SW_QP_VALUE_BYTES) & ~(__u32)SW_QP_BYTE_STRINGS;
 }
 
 /*
- * The bits in which four words of a leaf and a key differ, of those words that the key has. What
- * lies behind a leaf is read, and not used: no branch depends on the length of a key, as the
- * processor would guess it wrong.
+ * The bits in which four words of a leaf and a key differ, for the words that the key has. Bytes
+ * behind a leaf are read and not used. So no branch depends on the length of a key, which the
+ * processor would mispredict.
  */
 SW_INLINE __u64 sw_qp_differ(sw_at at, const __u64 *words, __u64 left)
 {
@@ -422,7 +437,7 @@ SW_INLINE __u64 sw_qp_differ(sw_at at, const __u64 *words, __u64 left)
 /* Whether a leaf with a byte string, which lies behind the key, has this short key. */
 SW_INLINE int sw_qp_is_key_of_string(sw_at leaf, const struct sw_key *key)
 {
-	/* The bytes of the last word that are the key's. */
+	/* A mask of the key's bytes in the last word. */
 	__u64 mine = ~0ull >> ((~(__u32)key->length & 7) * 8);
 	__u32 i, left;
 
@@ -462,7 +477,7 @@ SW_INLINE int sw_qp_is_short_key(sw_at leaf, __u32 value_bytes, const struct sw_
 	return sw_qp_is_key_of_fixed(leaf, value_bytes, key);
 }
 
-/* Whether the key of a leaf, which begins here, is this long key. */
+/* Whether the leaf's key at `text` is this long key. */
 SW_INLINE int sw_qp_is_long_key(sw_at text, const struct sw_key *key)
 {
 	__u32 length = sw_key_length(key);
@@ -470,7 +485,7 @@ SW_INLINE int sw_qp_is_long_key(sw_at text, const struct sw_key *key)
 	return sw_qp_length(text) == length && sw_agree(sw_qp_bytes(text), key->long_at, length) == length;
 }
 
-/* Whether a leaf has this key. `is_long` says of which kind it is, mostly a constant. */
+/* Whether a leaf has this key. `is_long`, mostly a constant, is the kind of the key. */
 SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key, int is_long)
 {
 	if (is_long)
@@ -479,15 +494,18 @@ SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *k
 }
 
 /*
- * A word of a key from any byte on. Only for what SW_GLOBAL functions are called with: of keys on a
- * program's own stack, the verifier wants whole words.
+ * A word of a key from any byte on. It is only for arguments of SW_GLOBAL functions, because the
+ * verifier requires whole words for keys on a program's own stack.
  */
 SW_INLINE __u64 sw_key_word_at(const __u8 *at)
 {
 	__u64 word;
 
 #ifdef __bpf__
-	/* Of a place that is no multiple of 8, the compiler would load each byte by itself. */
+	/*
+	 * This is one load. The compiler would load each byte separately, because the place may not
+	 * be a multiple of 8.
+	 */
 	word = *(const __u64 *)at;
 #else
 	__builtin_memcpy(&word, at, 8);
@@ -496,7 +514,7 @@ SW_INLINE __u64 sw_key_word_at(const __u8 *at)
 }
 
 /*
- * What four words of a key add to the sum that its tag is made of: those at `bytes`, and at three
+ * The part of four words in the sum of which a key's tag is made: those at `bytes` and at three
  * places behind it.
  */
 SW_INLINE __u64 sw_qp_tag_four(const __u8 *bytes, __u32 b, __u32 c, __u32 d)
@@ -512,14 +530,14 @@ SW_INLINE __u64 sw_qp_tag_mixed(__u64 sum)
 	return (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull;
 }
 
-/* As sw_qp_tag_four, of words in the arena. */
+/* As sw_qp_tag_four, for words in the arena. */
 SW_INLINE __u64 sw_qp_tag_four_at(sw_at a, sw_at b, sw_at c, sw_at d)
 {
 	return sw_u64(a) * 0x9e3779b185ebca87ull + sw_u64(b) * 0xc2b2ae3d27d4eb4full +
 	       sw_u64(c) * 0x165667b19e3779f9ull + sw_u64(d) * 0x85ebca77c2b2ae63ull;
 }
 
-/* As sw_qp_key_tag, of a key whose bytes, as many as this, lie here in the arena. */
+/* As sw_qp_key_tag, for a key of `length` bytes at `at` in the arena. */
 SW_GLOBAL __u32 sw_qp_tag_at(__u64 at, __u32 length)
 {
 	__u64 sum = length, last = at + length - 8;
@@ -544,8 +562,8 @@ SW_GLOBAL __u32 sw_qp_tag_at(__u64 at, __u32 length)
 }
 
 /*
- * The tag of a key of more than 32 bytes: of its pieces of 32 bytes, the last of which overlaps the
- * one before. A function of its own, for the sake of the verifier.
+ * The tag of a key of more than 32 bytes, from its pieces of 32 bytes, the last of which overlaps
+ * the one before. It is a separate function because of the verifier.
  */
 SW_GLOBAL __u32 sw_qp_key_tag_more(const struct sw_key *key SW_NONNULL)
 {
@@ -569,7 +587,7 @@ SW_GLOBAL __u32 sw_qp_key_tag_more(const struct sw_key *key SW_NONNULL)
 	return (__u32)(sw_qp_tag_mixed(sum) >> 56);
 }
 
-/* The tag that a cluster has of a key: 8 bits of a hash, described in format/cluster.rs. */
+/* The tag of a key in a cluster: 8 bits of a hash, described in format/cluster.rs. */
 SW_INLINE __u32 sw_qp_key_tag(const struct sw_key *key)
 {
 	__u32 length = key->length, second, third, last;
@@ -578,7 +596,7 @@ SW_INLINE __u32 sw_qp_key_tag(const struct sw_key *key)
 	if (length > 32)
 		return sw_qp_key_tag_more(key);
 	if (length >= 8) {
-		/* The words overlap as the length wants it. */
+		/* The words overlap according to the length. */
 		last = length - 8;
 		second = length < 16 ? last : 8;
 		third = last - second;
@@ -593,8 +611,8 @@ SW_INLINE __u32 sw_qp_key_tag(const struct sw_key *key)
 }
 
 /*
- * The blind search in a cluster: the number of a leaf that has the longest prefix in common with
- * the key, of all that are there. It looks at no leaf, and takes 31 steps at most.
+ * The blind search in a cluster: the number of a leaf with the longest prefix in common with the
+ * key. It reads no leaf, and takes at most 31 steps.
  */
 SW_INLINE __u32 sw_qp_blind(sw_at node, __u32 header, const struct sw_key *key)
 {
@@ -618,15 +636,18 @@ SW_INLINE __u32 sw_qp_blind(sw_at node, __u32 header, const struct sw_key *key)
 	return pos;
 }
 
-/* What is said of a map whose root is 0: that it is empty, or, -EOPNOTSUPP, that it has only an index: no trie, and so no order. */
+/*
+ * The result for a map whose root is 0: `empty`, or -EOPNOTSUPP when the map has only an index, and
+ * so no order.
+ */
 SW_INLINE long sw_qp_no_root(sw_at window, long empty)
 {
 	return sw_u32(window + SW_QP_HAS_INDEX) == SW_QP_ONLY_INDEX ? -EOPNOTSUPP : empty;
 }
 
 /*
- * The slots of a cluster whose tags are this one: slot 8 * k + j as bit 8 * j + k. Slots behind the
- * leaves may be among them.
+ * The slots of a cluster with this tag: slot 8 * k + j as bit 8 * j + k. Slots behind the leaves
+ * may be among them.
  */
 SW_INLINE __u64 sw_qp_tagged(sw_at node, __u32 leaves, __u32 tag)
 {
@@ -635,13 +656,16 @@ SW_INLINE __u64 sw_qp_tagged(sw_at node, __u32 leaves, __u32 tag)
 	hits = sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT), pattern) >> 7 |
 	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 8), pattern) >> 6 |
 	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 16), pattern) >> 5;
-	/* Hardly any cluster has this many; a processor would guess wrong of fewer. */
+	/*
+	 * Few clusters have more leaves. For a lower limit, the processor would mispredict this
+	 * branch.
+	 */
 	if (leaves > SW_QP_FILL_MAX)
 		hits |= sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 24), pattern) >> 4;
 	return hits;
 }
 
-/* The first of such slots, given as one bit. */
+/* The number of such a slot, from its bit. */
 SW_INLINE __u32 sw_qp_tagged_slot(__u64 bit)
 {
 	/* The sum of the bytes: 1 << k. */
@@ -672,7 +696,7 @@ SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *k
 	return hits ? -ELOOP : -ENOENT;
 }
 
-/* Looks a key up in the trie below a root. `is_long`, a constant, says of which kind it is. */
+/* Looks a key up in the trie below a root. `is_long`, a constant, is the kind of the key. */
 SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *key, int is_long)
 {
 	__u32 header, offset, length = is_long ? sw_key_length(key) : key->length, depth;
@@ -706,7 +730,7 @@ SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *ke
 	return -ELOOP;
 }
 
-/* The same of a long key. */
+/* The same for a long key. */
 SW_GLOBAL long sw_qp_trie_find_long(__u64 window, __u32 cell, const struct sw_key *key SW_NONNULL)
 {
 	sw_use_arena();
@@ -725,9 +749,9 @@ SW_GLOBAL long sw_qp_trie_short(__u32 map, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * Looks a key up in the trie alone; -EOPNOTSUPP when there is none. Here and elsewhere, functions
- * for keys of one kind do not call each other, as the kernel limits what the stacks of those that
- * do have together.
+ * Looks a key up in the trie alone; -EOPNOTSUPP when there is none. Here and elsewhere, the
+ * functions for the two kinds of keys do not call each other, because the kernel limits the sum of
+ * the stacks of nested calls.
  */
 SW_INLINE long sw_qp_trie_lookup(__u32 map, const struct sw_key *key)
 {
@@ -740,14 +764,15 @@ SW_INLINE long sw_qp_trie_lookup(__u32 map, const struct sw_key *key)
 }
 
 /*
- * The newest version of a store (UserStore), for all lookups of a run that have to see the same
- * one:
+ * The newest version of a store (UserStore), for all lookups of a run that must see the same
+ * version:
  *
  *     __u32 root = sw_qp_root(ZONE);
  *     long a = sw_qp_lookup_at(ZONE, root, &key), b = sw_qp_lookup_at(ZONE, root, &other);
  *
- * A commit of the store is one store of this word: a version has all of it or none. 0 when the
- * store is empty, or when there is no such window. Of other maps it says only where lookups begin.
+ * A commit writes this word once, so a version has all of a commit or none of it. Returns 0 when
+ * the store is empty, or there is no such window. For other maps, this is only the cell at which
+ * lookups begin.
  */
 SW_INLINE __u32 sw_qp_root(__u32 map)
 {
@@ -756,14 +781,14 @@ SW_INLINE __u32 sw_qp_root(__u32 map)
 	return window ? sw_acquire_u32(window + SW_QP_ROOT) : 0;
 }
 
-/* The same of a short key. */
+/* The same for a short key. */
 SW_GLOBAL long sw_qp_trie_find_short(__u64 window, __u32 cell, const struct sw_key *key SW_NONNULL)
 {
 	sw_use_arena();
 	return sw_qp_trie_find(window, cell, key, 0);
 }
 
-/* Looks a key up in the version that sw_qp_root gave in this run of the program. */
+/* Looks a key up in the version that sw_qp_root returned in this run of the program. */
 SW_INLINE long sw_qp_lookup_at(__u32 map, __u32 root, const struct sw_key *key)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS);
@@ -774,7 +799,7 @@ SW_INLINE long sw_qp_lookup_at(__u32 map, __u32 root, const struct sw_key *key)
 				     sw_qp_trie_find_short(window, root, key);
 }
 
-/* The products of NH, of a word and of four. */
+/* The products of NH, for one word and for four. */
 SW_INLINE __u64 sw_nh(__u64 word, __u64 secret)
 {
 	return (__u64)((__u32)word + (__u32)secret) * (__u64)((__u32)(word >> 32) + (__u32)(secret >> 32));
@@ -792,8 +817,8 @@ SW_INLINE __u64 sw_qp_hash_mixed(__u64 sum)
 }
 
 /*
- * The hash of a long key, as of one in a leaf, where the length comes first: four words at a time,
- * and mixed after each 32 words.
+ * The hash of a long key in the form that it has in a leaf, where the length comes first. It takes
+ * four words at a time, and mixes after every 32 words.
  */
 SW_GLOBAL __u64 sw_qp_hash_long(__u64 window, const struct sw_key *key SW_NONNULL)
 {
@@ -810,7 +835,7 @@ SW_GLOBAL __u64 sw_qp_hash_long(__u64 window, const struct sw_key *key SW_NONNUL
 	sum = sw_nh(first, sw_u64(secrets)) + sw_nh(sw_word_of(at, left), sw_u64_of(secrets, 8)) +
 	      sw_nh(sw_word_of(at + 8, left - 8), sw_u64_of(secrets, 16)) +
 	      sw_nh(sw_word_of(at + 16, left - 16), sw_u64_of(secrets, 24));
-	/* All is reckoned from `done`, or the verifier would tell the rounds apart. */
+	/* All values are computed from `done`, or the verifier would distinguish the rounds. */
 	for (done = sw_zero() + 32 - head; done < length && sw_can_loop; done += 32) {
 		at = key->long_at + done;
 		secret = (done + head) & (SW_KEY_WORDS * 8 - 1);
@@ -858,7 +883,7 @@ SW_INLINE __u32 sw_qp_tag(__u64 hash)
 	return (__u32)(low | (low - 1) >> 63);
 }
 
-/* Where a bucket of a table is; 0 when its chunk is not there. */
+/* The place of a bucket of a table; 0 when its chunk is not there. */
 SW_INLINE sw_at sw_qp_bucket(sw_at window, sw_at table, __u32 shift, __u32 bucket)
 {
 	__u32 entry = sw_acquire_u32_of(table + (__u64)(bucket >> shift) * 4, SW_QP_TABLE_DIRECTORY);
@@ -869,13 +894,19 @@ SW_INLINE sw_at sw_qp_bucket(sw_at window, sw_at table, __u32 shift, __u32 bucke
 	       (__u64)(bucket & ((1u << shift) - 1)) * SW_QP_BUCKET_BYTES;
 }
 
-/* The slots among those of a bucket whose tags are zero in these words: slots 0 to 7 as the bits 0, 8, …, and slots 8 to 11 as 4, 12, … */
+/*
+ * The slots of a bucket whose tags are zero in these words: slots 0 to 7 as the bits 0, 8, …, and
+ * slots 8 to 11 as 4, 12, …
+ */
 SW_INLINE __u64 sw_qp_slots(__u64 low, __u64 high)
 {
 	return sw_zero_bytes(low) >> 7 | (sw_zero_bytes(high) >> 3 & 0x10101010);
 }
 
-/* Four times the first of such slots, of which there is one: where its cell is behind that of slot 0. */
+/*
+ * Four times the number of the first such slot, which must exist: the distance of its cell from
+ * that of slot 0.
+ */
 SW_INLINE __u64 sw_qp_first_slot(__u64 slots)
 {
 	__u64 last = slots & -slots, other = -(last & 0x10101010);
@@ -885,10 +916,10 @@ SW_INLINE __u64 sw_qp_first_slot(__u64 slots)
 }
 
 /*
- * The next slot, from this one on, whose tag is that of a hash: among those of its home in the table
- * at `table`, and of the buckets behind if need be. The slot's cell, and in the upper half where to
- * go on; -ENOENT when there is none, -EAGAIN when the key is at home in the next table, -ENODATA
- * when only the trie knows, -ELOOP. `from` is 0 first.
+ * The next slot, from `from` on, with the tag of a hash, in its home bucket in the table at `table`
+ * and, if necessary, in the buckets behind. Returns the slot's cell, and in the upper half the next
+ * `from`; -ENOENT when there is none, -EAGAIN when the key has its home in the next table, -ENODATA
+ * when only the trie can tell, -ELOOP. `from` is 0 at first.
  */
 SW_GLOBAL long sw_qp_candidate(__u64 window, __u64 table, __u64 hash, __u32 from)
 {
@@ -911,7 +942,7 @@ SW_GLOBAL long sw_qp_candidate(__u64 window, __u64 table, __u64 hash, __u32 from
 			return -EAGAIN;
 		slots = sw_acquire_u64(bucket) ^ pattern;
 		slots = sw_qp_slots(slots, sw_acquire_u64_of(bucket, 8) ^ pattern);
-		/* The bits from the last one's on. */
+		/* The bits from `from` on. */
 		slots &= ~0ull << (from & 63);
 		if (slots) {
 			bucket += sw_qp_first_slot(slots);
@@ -923,7 +954,7 @@ SW_GLOBAL long sw_qp_candidate(__u64 window, __u64 table, __u64 hash, __u32 from
 	}
 	if (far <= reach)
 		return -ELOOP;
-	/* A key that was moved meanwhile is cleared here, but not before MOVED was set. */
+	/* A writer that moves a key sets MOVED before it clears the key here. */
 	sw_barrier();
 	bucket = sw_qp_bucket(window, table, shift, home);
 	if (!bucket || sw_acquire_u64_of(bucket, 8) & SW_QP_BUCKET_MOVED)
@@ -932,8 +963,8 @@ SW_GLOBAL long sw_qp_candidate(__u64 window, __u64 table, __u64 hash, __u32 from
 }
 
 /*
- * As sw_qp_index_lookup, with all that may have to be looked at. `is_long`, a constant, says of
- * which kind the key is; a long one has this hash.
+ * As sw_qp_index_lookup, with all buckets and tables that a lookup may need. `is_long`, a constant,
+ * is the kind of the key. A long key has the hash `hash`.
  */
 SW_INLINE long sw_qp_index_search(sw_at window, __u64 hash, const struct sw_key *key, int is_long)
 {
@@ -948,7 +979,7 @@ SW_INLINE long sw_qp_index_search(sw_at window, __u64 hash, const struct sw_key 
 		return -ENODATA;
 	if (!is_long)
 		hash = sw_qp_hash(window, key);
-	/* A lookup that is overtaken by more resizes than that asks the trie, if there is one. */
+	/* A lookup that meets more resizes than this uses the trie, if there is one. */
 	while (tries < 16 && sw_can_loop) {
 		found = sw_qp_candidate(window, sw_ref(window, ref), hash, (__u64)found >> 32);
 		if (found > 0) {
@@ -968,7 +999,7 @@ SW_INLINE long sw_qp_index_search(sw_at window, __u64 hash, const struct sw_key 
 	return tries < 16 ? -ELOOP : -EAGAIN;
 }
 
-/* The same, of a key of each kind. -EAGAIN when tables were resized again and again meanwhile. */
+/* The same for a key of each kind. -EAGAIN when resizes disturbed every attempt. */
 SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_use_arena();
@@ -981,9 +1012,9 @@ SW_GLOBAL long sw_qp_index_long(__u64 window, __u64 hash, const struct sw_key *k
 }
 
 /*
- * What settles nine of ten lookups of short keys by the index, and needs no loop for short keys: the first slot
- * of the home with the tag has the key, or no slot has the tag and no key that is at home there
- * lies elsewhere. -EAGAIN when that does not settle it.
+ * The first step of a lookup by the index, which is enough for nine of ten lookups of short keys
+ * and has no loop for them. Either the first slot of the home bucket with the tag has the key, or
+ * no slot has the tag and all keys of this home lie in the bucket. -EAGAIN when neither holds.
  */
 SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 {
@@ -1022,9 +1053,9 @@ SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * Looks a key up by the index. -ENODATA when there is none, or it does not know; -EAGAIN when it
- * was resized again and again meanwhile. Two functions that do not call each other, as the kernel
- * limits what the stacks of those that do have together.
+ * Looks a key up by the index. -ENODATA when there is no index, or it cannot tell; -EAGAIN when
+ * resizes disturbed every attempt. The two functions do not call each other, because the kernel
+ * limits the sum of the stacks of nested calls.
  */
 SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 {
@@ -1033,7 +1064,7 @@ SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 
 	if (sw_key_is_long(key)) {
 		window = sw_window_in(map, SW_QP_KINDS);
-		/* The hash has a stack of its own, which is gone when the search begins. */
+		/* The hash function has its own stack, which ends before the search begins. */
 		return window ? sw_qp_index_long(window, sw_qp_hash_long(window, key), key) : -EINVAL;
 	}
 	found = sw_qp_index_first(map, key);
@@ -1041,8 +1072,8 @@ SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 }
 
 /*
- * Looks a key up: by the index if there is one, else in the trie. -EAGAIN in a map without a trie
- * that was resized again and again meanwhile, which takes a map that is small and changes fast.
+ * Looks a key up by the index if there is one, else in the trie. -EAGAIN when resizes of a map
+ * without a trie disturbed every attempt, which occurs only in a small map that changes fast.
  */
 SW_INLINE long sw_qp_lookup(__u32 map, const struct sw_key *key)
 {
@@ -1053,11 +1084,11 @@ SW_INLINE long sw_qp_lookup(__u32 map, const struct sw_key *key)
 	found = sw_qp_trie_lookup(map, key);
 	if (found != -EOPNOTSUPP)
 		return found;
-	/* There is only the index: without a table it is empty. */
+	/* The map has only the index, so without a table it is empty. */
 	return indexed == -ENODATA ? -ENOENT : -EAGAIN;
 }
 
-/* Bytes of a value that a program takes at once. */
+/* The number of bytes of a value that a program copies at once. */
 #define SW_VALUE_MAX 256
 
 /* A part of a value: its bytes, and zeros behind. */
@@ -1069,7 +1100,7 @@ struct sw_value {
 };
 
 /*
- * Where the bytes of an entry's value are, of which `length` becomes the number. A program may read
+ * The place of the bytes of an entry's value. `length` becomes their number. A program may read
  * them there; sw_qp_value copies them.
  */
 SW_INLINE sw_at sw_qp_value_at(sw_at window, sw_at leaf, __u32 *length)
@@ -1096,9 +1127,9 @@ SW_INLINE sw_at sw_qp_value_at(sw_at window, sw_at leaf, __u32 *length)
 }
 
 /*
- * Copies bytes of a value: up to SW_VALUE_MAX, from byte `from` on, a number below 2^31. `leaf` is
- * what a lookup or a walk of this map gave. Returns the length of the whole value, or -EINVAL,
- * -ELOOP.
+ * Copies up to SW_VALUE_MAX bytes of a value, from byte `from` on, which is less than 2^31. `leaf`
+ * is the result of a lookup or a walk in this map. Returns the length of the whole value, or
+ * -EINVAL, -ELOOP.
  *
  *     for (from = 0; from < length; from += SW_VALUE_MAX)
  *             length = sw_qp_value(TEXTS, found, from, &part);
@@ -1120,7 +1151,7 @@ SW_GLOBAL long sw_qp_value(__u32 map, sw_at leaf, __u32 from, struct sw_value *v
 			word = sw_u64(at);
 			left -= 8;
 		} else if (left) {
-			/* What lies behind the last byte is not the value's. */
+			/* The bytes behind the last byte do not belong to the value. */
 			for (byte = sw_zero(); byte < left && byte < 8 && sw_can_loop; byte++)
 				word |= (__u64)sw_u8(at + byte) << (byte & 7) * 8;
 			left = 0;
@@ -1132,7 +1163,7 @@ SW_GLOBAL long sw_qp_value(__u32 map, sw_at leaf, __u32 from, struct sw_value *v
 	return n ? -ELOOP : (long)length;
 }
 
-/* The first eight bytes of a value, of a shorter one with zeros behind. */
+/* The first eight bytes of a value, with zeros behind a shorter one. */
 SW_INLINE __u64 sw_qp_value_word(sw_at window, sw_at leaf)
 {
 	__u32 length, i;

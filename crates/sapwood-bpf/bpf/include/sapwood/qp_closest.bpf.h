@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * All that a name server asks of a name, in one descent.
+ * All lookups of a name server for one name, in one descent.
  *
  *     struct sw_closest found = { .cut_mask = IS_CUT };
  *     sw_at cursor = sw_window(CURSORS, SW_KIND_WORDS) + cpu * SW_QP_CURSOR_BYTES;
@@ -12,7 +12,7 @@
  *
  * Names are keys as sw_dns_key makes them: labels in reverse order, each ended by a zero byte. The
  * terms are those of RFC 4592 and of the type Closest in Rust. Each place was right at some moment
- * of the call; beside a writer they need not stand together.
+ * of the call. Beside a writer, they need not be of the same moment.
  */
 #ifndef SAPWOOD_QP_CLOSEST_BPF_H
 #define SAPWOOD_QP_CLOSEST_BPF_H
@@ -20,13 +20,16 @@
 #include "qp_prefix.bpf.h"
 #include "qp_walk.bpf.h"
 
-/* What a name leads to: places of values, 0 where there is none. */
+/* The result for a name: places of values, 0 where there is none. */
 struct sw_closest {
-	/* Said by the caller: an entry is a cut whose value's first eight bytes have one of these bits. */
+	/*
+	 * Set by the caller: an entry is a cut if the first eight bytes of its value have one of
+	 * these bits.
+	 */
 	__u64 cut_mask;
 	/* The name's own entry. */
 	__u64 exact;
-	/* The entry of the longest name at or above the asked one that has one. */
+	/* The entry of the longest stored name at or above the name. */
 	__u64 ancestor;
 	/* The entry of `*` below the closest encloser; none when the name exists. */
 	__u64 wildcard;
@@ -34,16 +37,18 @@ struct sw_closest {
 	__u64 predecessor;
 	/* The topmost entry at or above the name whose value is a cut. */
 	__u64 cut;
-	/* How many bytes of the name some stored key begins with. */
+	/* The length of the longest prefix that the name shares with a stored key. */
 	__u32 agree;
-	/* How many bytes of the name its closest encloser has: the longest name at or above it that exists. */
+	/*
+	 * The length of the name's closest encloser: the longest name at or above it that exists.
+	 */
 	__u32 encloser;
-	/* The name exists: it has an entry, or an entry lies below it. */
+	/* Whether the name exists: it has an entry, or an entry lies below it. */
 	__u32 exists;
 	__u32 spare;
 };
 
-/* Whether the first bytes of a name, as many as this, are a name: the root, a parent, or itself. */
+/* Whether this many first bytes of a name are a name: the root, a parent, or the name itself. */
 SW_INLINE int sw_qp_is_name(const struct sw_key *name, __u32 bytes)
 {
 	__u32 length = sw_key_length(name);
@@ -51,7 +56,7 @@ SW_INLINE int sw_qp_is_name(const struct sw_key *name, __u32 bytes)
 	return !bytes || bytes == length || (bytes < length && !sw_key_byte(name, bytes - 1));
 }
 
-/* A byte of the wildcard below an encloser, or that it has ended. */
+/* A byte of the wildcard below an encloser, or SW_QP_NO_BYTE behind its end. */
 SW_INLINE int sw_qp_wild_byte(const struct sw_key *name, __u32 encloser, __u32 at)
 {
 	if (at < encloser)
@@ -73,7 +78,10 @@ SW_INLINE __u32 sw_qp_blind_wild(sw_at node, __u32 header, const struct sw_key *
 		border = sw_u8(borders + i);
 		if (border >= lim)
 			continue;
-		/* A border of byte 0 is where the leaf before it ends: all that go on are behind it. */
+		/*
+		 * At a border with byte 0, the leaf before it may end. All longer leaves are behind
+		 * it.
+		 */
 		if (sw_qp_wild_byte(name, encloser, base + border) >= (int)sw_u8(bytes + i)) {
 			pos = i;
 			lim = 256;
@@ -125,7 +133,7 @@ bottom:
 	return sw_qp_agree(node, value_bytes, name) >= encloser ? (long)node : 0;
 }
 
-/* Takes note of an entry that the name is at or below; they come longest first. */
+/* Records an entry at or above the name. They come longest first. */
 SW_INLINE void sw_qp_note_above(sw_at window, struct sw_closest *found, sw_at leaf)
 {
 	if (!found->ancestor)
@@ -134,13 +142,13 @@ SW_INLINE void sw_qp_note_above(sw_at window, struct sw_closest *found, sw_at le
 		found->cut = leaf;
 }
 
-/* Whether all was found that is asked for of the names above. */
+/* Whether all results about the names above are known. */
 SW_INLINE int sw_qp_has_above(const struct sw_closest *found)
 {
 	return found->ancestor && !found->cut_mask;
 }
 
-/* Takes note of the names above a name in the cluster at the end of its way, before leaf `pos`. */
+/* Records the names above a name in the cluster at the end of its path, before leaf `pos`. */
 SW_GLOBAL long sw_qp_above_in(sw_at window, __u32 cell, __u32 pos, const struct sw_key *name SW_NONNULL,
 			      struct sw_closest *found SW_NONNULL)
 {
@@ -153,25 +161,25 @@ SW_GLOBAL long sw_qp_above_in(sw_at window, __u32 cell, __u32 pos, const struct 
 	sw_use_arena();
 	for (pos += sw_zero(); pos && !sw_qp_has_above(found) && sw_can_loop; pos--) {
 		border = sw_u8(borders + pos);
-		/* Leaf pos - 1 agrees up to here with all that were looked at. */
+		/* Leaf pos - 1 agrees up to here with all leaves that were visited. */
 		if (border > lim)
 			continue;
 		lim = border;
 		border += base;
-		/* It ends there, and is a name. */
+		/* The leaf's key ends there, and is a name. */
 		if (!sw_u8(bytes + pos) && border <= found->agree && sw_qp_is_name(name, border))
 			sw_qp_note_above(window, found, sw_qp_node(window, sw_u32(cells + 4 * (pos - 1))));
 	}
 	return pos && !sw_qp_has_above(found) ? -ELOOP : 0;
 }
 
-/* Where a branch of the cursor's way is, by its number. */
+/* The cell of a branch on the cursor's path, by its number. */
 SW_INLINE __u32 sw_qp_on_way(sw_at cursor, __u32 number)
 {
 	return sw_u32(cursor + SW_QP_CURSOR_NODES + (__u64)number * 4);
 }
 
-/* Takes note of the names above a name that end at branches of the cursor's way. */
+/* Records the names above a name that end at branches on the cursor's path. */
 SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL,
 			      struct sw_closest *found SW_NONNULL)
 {
@@ -186,7 +194,10 @@ SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL
 		offset = sw_qp_offset(header);
 		if (offset > found->agree || !sw_qp_is_name(name, offset))
 			continue;
-		/* What lies below child 0 itself was seen, or agrees beyond the offset. */
+		/*
+		 * The path leads to child 0 itself, which was visited, or which agrees beyond the
+		 * offset.
+		 */
 		if (!sw_qp_key_child(node, header, name))
 			continue;
 		end = sw_qp_end(window, value_bytes, sw_u32(node + sw_qp_cells_at(header)), offset);
@@ -197,7 +208,7 @@ SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL
 }
 
 /*
- * The entry before a name, or 0. `cell` is at the end of the cursor's way, and leaf `pos` in it
+ * The entry before a name, or 0. `cell` is at the end of the cursor's path, and leaf `pos` in it
  * compares like this with the name.
  */
 SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
@@ -208,7 +219,10 @@ SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
 	__u32 above, header, child, whole = depth;
 
 	sw_use_arena();
-	/* The highest branch that the name does not agree with: all below are on one side of it. */
+	/*
+	 * Finds the highest branch below which the name does not fit. All leaves there are on one
+	 * side of the name.
+	 */
 	for (; depth && at != SW_QP_SAME && sw_can_loop; depth--) {
 		above = sw_qp_on_way(cursor, depth - 1);
 		if (sw_qp_offset(sw_u32(sw_qp_node(window, above))) <= at)
@@ -236,8 +250,8 @@ SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
 }
 
 /*
- * The highest cell on the cursor's way, whose end is this one, below which are all keys that begin
- * with the first bytes of the name, as many as this, and go on otherwise than the name.
+ * The highest cell on the cursor's path below which are all keys that share this many first bytes
+ * with the name and then differ from it. The path ends at `cell`.
  */
 SW_INLINE __u32 sw_qp_parting(sw_at window, sw_at cursor, __u32 cell, __u32 bytes)
 {
@@ -253,8 +267,8 @@ SW_INLINE __u32 sw_qp_parting(sw_at window, sw_at cursor, __u32 cell, __u32 byte
 }
 
 /*
- * What a name leads to: 0, or a negative error as of the functions of qp_walk.bpf.h. The cursor is
- * one of those.
+ * Finds the results for a name. Returns 0, or a negative error as the functions of qp_walk.bpf.h
+ * do. The cursor is one of that header.
  */
 SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name SW_NONNULL,
 			     struct sw_closest *found SW_NONNULL)

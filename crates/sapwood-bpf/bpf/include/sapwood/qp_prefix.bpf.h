@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The longest key of a map that is a prefix of another: the closest enclosing name, folder or zone.
+ * The longest key of a map that is a prefix of a given key: the closest enclosing name, folder or
+ * zone.
  *
  *     long found = sw_qp_longest_prefix(NAMES, &key);
  *     if (found > 0) verdict = sw_u64(found);       // the place of the value
  *
- * One descent finds the leaf that has the most in common with the key, and so how long a stored
- * prefix can be. The longest one is that leaf, or a leaf before it in its cluster, or the first one
- * in child 0 of a branch on the way. Which branches may have one there is noted on the way down;
- * only when the lowest of them has none is there a second descent.
+ * One descent finds the leaf with the longest prefix in common with the key, which limits the
+ * length of a stored prefix. The longest stored prefix is that leaf, or a leaf before it in its
+ * cluster, or the first leaf in child 0 of a branch on the path. The descent records which branches
+ * may have a prefix there. Only when the lowest of them has none is there a second descent.
  */
 #ifndef SAPWOOD_QP_PREFIX_BPF_H
 #define SAPWOOD_QP_PREFIX_BPF_H
 
 #include "qp.bpf.h"
 
-/* In how many bytes a leaf's key agrees with this one, from the first on: as many at most as the shorter has. */
+/* The length of the longest common prefix of a leaf's key and a key. */
 SW_INLINE __u32 sw_qp_agree(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
 {
 	__u32 length = sw_u8(leaf + value_bytes), shorter = sw_key_length(key), i, left;
@@ -27,7 +28,10 @@ SW_INLINE __u32 sw_qp_agree(sw_at leaf, __u32 value_bytes, const struct sw_key *
 		return sw_agree(sw_qp_bytes(leaf + value_bytes), key->long_at, shorter);
 	}
 	if (length > SW_KEY_SHORT_MAX) {
-		/* Its length is in two bytes more, and it is longer than any short key. */
+		/*
+		 * The leaf's key has its length in two more bytes, and is longer than any short
+		 * key.
+		 */
 		for (i = sw_zero() & 255, left = shorter; left && sw_can_loop; left--, i = (i + 1) & 255) {
 			if (sw_u8(leaf + value_bytes + 3 + i) != sw_key_byte(key, i))
 				break;
@@ -48,19 +52,19 @@ SW_INLINE __u32 sw_qp_agree(sw_at leaf, __u32 value_bytes, const struct sw_key *
 			return i < shorter ? i : shorter;
 		}
 	}
-	/* A loop that was ended agrees in less than it might. */
+	/* If the kernel ended the loop, the result is too small. */
 	return left ? 0 : shorter;
 }
 
-/* Whether a leaf's key is a prefix of this one, and of this many bytes. */
+/* Whether a leaf's key is a prefix of this key and has this many bytes. */
 SW_INLINE int sw_qp_is_prefix(sw_at leaf, __u32 value_bytes, __u32 bytes, const struct sw_key *key)
 {
 	return sw_qp_length(leaf + value_bytes) == bytes && sw_qp_agree(leaf, value_bytes, key) == bytes;
 }
 
 /*
- * The leaf whose key ends at a branch's offset, by the cell of the branch's child 0; 0 if there is
- * none. It is never below another branch, as keys there are longer.
+ * The leaf whose key ends at a branch's offset, found from the cell of the branch's child 0; 0 if
+ * there is none. It is never below another branch, because keys there are longer.
  */
 SW_INLINE sw_at sw_qp_end(sw_at window, __u32 value_bytes, __u32 cell, __u32 offset)
 {
@@ -69,7 +73,7 @@ SW_INLINE sw_at sw_qp_end(sw_at window, __u32 value_bytes, __u32 cell, __u32 off
 
 	if (cell & SW_QP_CLUSTER) {
 		header = sw_u32(node);
-		/* The first leaf ends where the second one goes on. */
+		/* The first leaf's key ends where the second one continues. */
 		border = sw_u8(node + sw_qp_cluster_borders_at(header) + 1);
 		if (sw_qp_cluster_base(header) + border != offset ||
 		    sw_u8(node + sw_qp_cluster_bytes_at(header) + 1))
@@ -80,8 +84,8 @@ SW_INLINE sw_at sw_qp_end(sw_at window, __u32 value_bytes, __u32 cell, __u32 off
 }
 
 /*
- * The leaf before `pos` in a cluster whose key is the longest prefix of that leaf's key, of those
- * of up to `agree` bytes; 0 if there is none.
+ * The leaf before `pos` in a cluster whose key is the longest prefix of that leaf's key with up to
+ * `agree` bytes; 0 if there is none.
  */
 SW_INLINE sw_at sw_qp_prefix_in(sw_at window, sw_at node, __u32 pos, __u32 agree)
 {
@@ -92,7 +96,7 @@ SW_INLINE sw_at sw_qp_prefix_in(sw_at window, sw_at node, __u32 pos, __u32 agree
 
 	for (pos += sw_zero(); pos && sw_can_loop; pos--) {
 		border = sw_u8(borders + pos);
-		/* Leaf pos - 1 agrees up to here with all that were looked at. */
+		/* Leaf pos - 1 agrees up to here with all leaves that were visited. */
 		if (border > lim)
 			continue;
 		lim = border;
@@ -103,9 +107,8 @@ SW_INLINE sw_at sw_qp_prefix_in(sw_at window, sw_at node, __u32 pos, __u32 agree
 }
 
 /*
- * The longest prefix of up to `agree` bytes that ends at the offset of a branch, found from the
- * root once more. Beside writers the way may be another one than before: so each candidate is
- * compared.
+ * The longest prefix of up to `agree` bytes that ends at the offset of a branch, found by a second
+ * descent. Beside writers the path may have changed, so each candidate is compared.
  */
 SW_GLOBAL long sw_qp_longest_end(sw_at window, const struct sw_key *key SW_NONNULL, __u32 agree)
 {
@@ -139,12 +142,12 @@ SW_GLOBAL long sw_qp_longest_end(sw_at window, const struct sw_key *key SW_NONNU
 }
 
 /*
- * The entry with the longest key that is a prefix of this one (the key itself included): the place
- * of its value; -ENOENT when there is none; -EOPNOTSUPP when the map has only an index; -EINVAL,
- * -ELOOP and -EUCLEAN as for sw_qp_lookup.
+ * The entry with the longest key that is a prefix of this one, which may be the key itself. Returns
+ * the place of its value; -ENOENT when there is none; -EOPNOTSUPP when the map has only an index;
+ * -EINVAL, -ELOOP and -EUCLEAN as for sw_qp_lookup.
  *
- * What it gives was there and is a prefix. Beside writers it may not be the longest at any one
- * moment: the way down may meet two changes that never stood together.
+ * The result was in the map and is a prefix. Beside writers it may not be the longest prefix at any
+ * one moment, because the descent may meet two changes that never stood together.
  *
  *     sw_key_set(&key, "/usr/lib/os-release", 19);
  *     found = sw_qp_longest_prefix(PATHS, &key);    // "/usr/lib/" if that is the longest one
@@ -156,7 +159,8 @@ SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNU
 	__u32 least = sw_zero();
 	/*
 	 * Child 0 of the lowest branch that may have a prefix there, and the offsets of that branch
-	 * and of the highest one. One zero each, or the verifier would tell the states apart.
+	 * and of the highest one. Each has its own zero, or the verifier would distinguish the
+	 * states.
 	 */
 	__u32 end = sw_zero(), end_at = sw_zero(), first_at = sw_zero(), pos;
 
@@ -183,7 +187,10 @@ SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNU
 		cells = node + sw_qp_cells_at(header);
 		zero = sw_u32(cells);
 		cell = sw_u32(cells + 4 * child);
-		/* The child on the way is seen later, and a branch has no key that ends here. */
+		/*
+		 * The child on the path is visited later, and a branch in child 0 has no key that
+		 * ends here.
+		 */
 		if (child && zero & SW_QP_KIND) {
 			first_at = end ? first_at : offset;
 			end = zero;

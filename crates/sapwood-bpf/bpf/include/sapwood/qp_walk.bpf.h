@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Order: the maps of qp.bpf.h walked in ascending order of keys, and neighbours of a key.
+ * Walks over the maps of qp.bpf.h in ascending order of keys, and neighbours of a key.
  *
  *     sw_at leaf, cursor = sw_window(CURSORS, SW_KIND_WORDS) + cpu * SW_QP_CURSOR_BYTES;
  *     long found = sw_qp_walk_prefix(NAMES, cursor, &prefix);
@@ -15,19 +15,19 @@
  *
  * Results: the place of a leaf (positive), which is the place of its value; 0 when there is none;
  * -EINVAL when there is no such window or cursor; -EOPNOTSUPP when the map has only an index;
- * -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes; with
- * longer ones, when more than SW_QP_CURSOR_DEPTH_MAX branches lie above one entry);
- * -ELOOP when the kernel ended a loop; -EAGAIN when the map was changed again and again meanwhile;
- * -EUCLEAN when what was read cannot be a map.
+ * -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes;
+ * with longer ones, when more than SW_QP_CURSOR_DEPTH_MAX branches lie above one entry); -ELOOP
+ * when the kernel ended a loop; -EAGAIN when changes of the map disturbed every attempt; -EUCLEAN
+ * when the bytes break the format of a map.
  *
- * A walk beside a writer ascends, gives no key twice, and misses none that is there throughout.
- * sw_qp_next and sw_qp_prev look twice, and begin anew when they see that the map was changed
- * between.
+ * A walk beside a writer ascends, returns no key twice, and finds every key that is there
+ * throughout. sw_qp_next and sw_qp_prev check their result, and begin anew when the map has changed
+ * meanwhile.
  *
- * A walk lives in a cursor: SW_QP_CURSOR_BYTES of scratch memory in the arena (Words::create),
- * which nobody else uses meanwhile; one for each processor does, as programs of one type do not
- * interrupt each other there. It ends with the run of the program, as what was removed may be freed
- * then.
+ * The state of a walk is in a cursor: SW_QP_CURSOR_BYTES of memory in the arena (Words::create),
+ * which must have no other user meanwhile. One cursor for each processor is enough, because
+ * programs of one type do not interrupt each other there. The walk ends with the run of the
+ * program, because removed nodes may be freed then.
  */
 #ifndef SAPWOOD_QP_WALK_BPF_H
 #define SAPWOOD_QP_WALK_BPF_H
@@ -35,12 +35,11 @@
 #include "qp.bpf.h"
 
 /*
- * A cursor: the window, and runs of cells: the run that the walk is in, and a frame for each run
- * that comes after it, the next one last; the depth says how many. A run is two places in units of
- * 4 bytes: where its next cell is, and where it ends. Its cells lie in a branch or a cluster. A
- * walk that begins with one leaf has that leaf's cell in the cursor, as a run: where the cell was,
- * a writer may put a node with other keys. Behind the frames, the branches' cells (only while a key
- * is sought).
+ * A cursor: the window, the current run of cells, and a frame for each later run, the next one
+ * last. The depth is the number of frames. A run is two places in units of 4 bytes: its next cell,
+ * and its end. Its cells lie in a branch or a cluster. A walk that begins with one leaf has a copy
+ * of that leaf's cell in the cursor, as a run, because a writer may replace the original by a node
+ * with other keys. Behind the frames are the cells of branches, only during the search for a key.
  */
 #define SW_QP_CURSOR_WINDOW 0
 #define SW_QP_CURSOR_DEPTH 8
@@ -53,16 +52,19 @@ _Static_assert(SW_QP_CURSOR_NODES + 4 * SW_QP_CURSOR_DEPTH_MAX <= SW_QP_CURSOR_B
 	       "a cursor's parts are inside");
 _Static_assert(SW_QP_CURSOR_DEPTH_MAX > SW_KEY_SHORT_MAX + 1, "the way to a short key fits a cursor");
 
-/* No byte: where a key ends. It sorts before all bytes. */
+/* The end of a key, in place of a byte. It sorts before all bytes. */
 #define SW_QP_NO_BYTE (-1)
-/* What sw_qp_compare says: of equal keys, and, beside the place, of a leaf whose key is the greater one. */
+/*
+ * Results of sw_qp_compare: for equal keys, and, in addition to the place, for a leaf with the
+ * greater key.
+ */
 #define SW_QP_SAME 0x7fffffffu
 #define SW_QP_GREATER 0x80000000u
 
 /*
- * Gives the key of a leaf of this map: a copy of a short one; of a long one, where it lies in the
- * leaf, which stays until the run of the program ends. 0, or -E2BIG when it has more than SW_KEY_MAX
- * bytes.
+ * Makes the key of a leaf of this map. A short key is copied. A long key refers to the leaf, which
+ * stays until the run of the program ends. Returns 0, or -E2BIG when the key has more than
+ * SW_KEY_MAX bytes.
  *
  *     found = sw_qp_first_leaf(NAMES);
  *     if (found > 0 && !sw_qp_key(NAMES, found, &key)) found = sw_qp_next(NAMES, &key);
@@ -96,7 +98,10 @@ SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
 	return left ? -ELOOP : 0;
 }
 
-/* The place of the first byte in which a key and that of a leaf differ, or one of them has ended; SW_QP_SAME when they are equal. */
+/*
+ * The place of the first byte in which a key and a leaf's key differ, or at which one of them ends;
+ * SW_QP_SAME when they are equal.
+ */
 SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *key)
 {
 	sw_at at = leaf + sw_qp_before_key(window), words;
@@ -118,7 +123,7 @@ SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *ke
 			first += sw_first_byte((((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS) - 1;
 			if (first < shorter)
 				return first;
-			/* Behind the keys is something else. */
+			/* The bytes behind the keys do not count. */
 			break;
 		}
 		ignore = 0;
@@ -127,16 +132,16 @@ SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *ke
 	return there == length ? SW_QP_SAME : shorter;
 }
 
-/* A byte of a key, or that it has ended. */
+/* A byte of a key, or SW_QP_NO_BYTE behind its end. */
 SW_INLINE int sw_qp_key_byte(const struct sw_key *key, __u32 at)
 {
 	return at < sw_key_length(key) ? (int)sw_key_byte(key, at) : SW_QP_NO_BYTE;
 }
 
 /*
- * Compares the key of a leaf with another: SW_QP_SAME when they are equal; else the place of the
- * first byte in which they differ, or one of them has ended, and SW_QP_GREATER in addition when the
- * leaf's is greater.
+ * Compares the key of a leaf with another key. Returns SW_QP_SAME when they are equal, else the
+ * place of the first byte in which they differ, or at which one of them ends. SW_QP_GREATER is
+ * added when the leaf's key is greater.
  *
  *     if (sw_qp_compare(window, leaf, &key) & SW_QP_GREATER) break;
  */
@@ -153,19 +158,19 @@ SW_GLOBAL __u32 sw_qp_compare(sw_at window, sw_at leaf, const struct sw_key *key
 	return there > sw_qp_key_byte(key, at) ? at | SW_QP_GREATER : at;
 }
 
-/* How many cells the node of a cell that is no leaf's has. */
+/* The number of cells of the node of a cell that is not a leaf's. */
 SW_INLINE __u32 sw_qp_count_cells(__u32 cell, __u32 header)
 {
 	return cell & SW_QP_CLUSTER ? sw_qp_cluster_leaves(header) : sw_qp_labels(header) + 1;
 }
 
-/* Where the first of them is, in bytes from the node's beginning. */
+/* The place of the first of these cells, in bytes from the node's beginning. */
 SW_INLINE __u32 sw_qp_first_cell(__u32 cell, __u32 header)
 {
 	return cell & SW_QP_CLUSTER ? sw_qp_cluster_cells_at(header) : sw_qp_cells_at(header);
 }
 
-/* The number of the child on a key's way. */
+/* The number of the child on a key's path. */
 SW_INLINE __u32 sw_qp_key_child(sw_at node, __u32 header, const struct sw_key *key)
 {
 	__u32 offset = sw_qp_offset(header);
@@ -176,8 +181,8 @@ SW_INLINE __u32 sw_qp_key_child(sw_at node, __u32 header, const struct sw_key *k
 }
 
 /*
- * The place of a key in a cluster: before the leaf of this number, which is the key's own if it has
- * one. `pos` is what sw_qp_blind said, and the key compares like this with that leaf.
+ * The place of a key in a cluster: the number of the first leaf that is not less. `pos` is the
+ * result of sw_qp_blind, and `compared` that of the comparison with that leaf.
  */
 SW_INLINE __u32 sw_qp_place(sw_at node, __u32 header, __u32 pos, __u32 compared)
 {
@@ -187,7 +192,10 @@ SW_INLINE __u32 sw_qp_place(sw_at node, __u32 header, __u32 pos, __u32 compared)
 
 	if (at == SW_QP_SAME)
 		return pos;
-	/* What has more in common with this leaf than the key has is on the same side of it. */
+	/*
+	 * Leaves that share more bytes with this leaf than the key does are on the same side of the
+	 * key.
+	 */
 	if (compared & SW_QP_GREATER) {
 		for (; pos && base + sw_u8(borders + pos) > at && sw_can_loop; pos--)
 			;
@@ -245,8 +253,8 @@ SW_GLOBAL long sw_qp_last_leaf(__u32 map)
 }
 
 /*
- * The leaf that has the longest prefix in common with a key, below the cell of a cluster or a leaf;
- * in `pos` its number.
+ * The leaf with the longest prefix in common with a key, below the cell of a cluster or a leaf.
+ * `pos` becomes its number.
  */
 SW_INLINE sw_at sw_qp_nearest(sw_at window, __u32 cell, const struct sw_key *key, __u32 *pos)
 {
@@ -261,7 +269,7 @@ SW_INLINE sw_at sw_qp_nearest(sw_at window, __u32 cell, const struct sw_key *key
 	return sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * *pos));
 }
 
-/* The leaf that has the longest prefix in common with a key. Of an empty map: 0. */
+/* The leaf with the longest prefix in common with a key; 0 in an empty map. */
 SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 {
 	__u32 cell = sw_u32(window + SW_QP_ROOT), depth, header, pos;
@@ -284,9 +292,9 @@ SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * The neighbour of a key, which compares like this with the leaf near it: a cell, in whose subtree
- * it is the last or the first one; 0 when there is none; or a negative error, -EAGAIN when the key
- * does not compare like this any more.
+ * The neighbour of a key that compares like this with the leaf near it. Returns a cell in whose
+ * subtree the neighbour is the last or the first leaf; 0 when there is none; or a negative error,
+ * -EAGAIN when the comparison has changed.
  */
 SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, __u32 compared, int last)
 {
@@ -307,7 +315,7 @@ SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, _
 		node = sw_qp_node(window, cell);
 		header = sw_u32(node);
 		if (sw_qp_offset(header) > at) {
-			/* All keys below are on one side of this one. */
+			/* All keys below this cell are on one side of the key. */
 			found = sw_qp_down(window, cell, 0);
 			if (found < 0)
 				return found;
@@ -361,7 +369,7 @@ SW_INLINE long sw_qp_neighbour(__u32 map, const struct sw_key *key, int last)
 		found = sw_qp_down(window, (__u32)found, last);
 		if (found <= 0)
 			return found;
-		/* It must be on the side that was asked for; else the map was changed between. */
+		/* The result must be on the requested side. Otherwise the map has changed. */
 		compared = sw_qp_compare(window, found, key);
 		if (compared != SW_QP_SAME && (!(compared & SW_QP_GREATER)) == last)
 			return found;
@@ -370,7 +378,7 @@ SW_INLINE long sw_qp_neighbour(__u32 map, const struct sw_key *key, int last)
 }
 
 /*
- * The entry with the least key that is greater than this one, which need not be there.
+ * The entry with the least key that is greater than this key. The map need not have this key.
  *
  *     long found = sw_qp_next(NAMES, &key);
  */
@@ -381,7 +389,7 @@ SW_GLOBAL long sw_qp_next(__u32 map, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * The entry with the greatest key that is less than this one, which need not be there.
+ * The entry with the greatest key that is less than this key. The map need not have this key.
  *
  *     long found = sw_qp_prev(NAMES, &key);
  */
@@ -391,7 +399,9 @@ SW_GLOBAL long sw_qp_prev(__u32 map, const struct sw_key *key SW_NONNULL)
 	return sw_qp_neighbour(map, key, 1);
 }
 
-/* Puts a cursor on nothing. 0, or -EINVAL when there is no memory at its place. */
+/*
+ * Makes a cursor's walk empty. Returns 0, or -EINVAL when there is no memory at the cursor's place.
+ */
 SW_INLINE long sw_qp_walk_nothing(sw_at window, sw_at cursor)
 {
 	if (!window || !cursor || cursor & 7)
@@ -410,7 +420,7 @@ SW_INLINE __u64 sw_qp_run(sw_at from, __u32 cells)
 	return (__u64)(first + cells) << 32 | first;
 }
 
-/* The run of all that is below a cell which is no leaf's. */
+/* The run of all cells of the node of a cell that is not a leaf's. */
 SW_INLINE __u64 sw_qp_run_of(sw_at window, __u32 cell)
 {
 	sw_at node = sw_qp_node(window, cell);
@@ -419,7 +429,7 @@ SW_INLINE __u64 sw_qp_run_of(sw_at window, __u32 cell)
 	return sw_qp_run(node + sw_qp_first_cell(cell, header), sw_qp_count_cells(cell, header));
 }
 
-/* Puts a cursor before all that is below a cell, in addition to what its `depth` frames hold. */
+/* Moves a cursor before all leaves below a cell. They come before those of its `depth` frames. */
 SW_INLINE long sw_qp_walk_below(sw_at window, sw_at cursor, __u32 depth, __u32 cell)
 {
 	__u64 run = 0;
@@ -435,7 +445,7 @@ SW_INLINE long sw_qp_walk_below(sw_at window, sw_at cursor, __u32 depth, __u32 c
 	return 0;
 }
 
-/* The same of the leaves of a cluster from one number to another. */
+/* The same for the leaves of a cluster from one number to another. */
 SW_INLINE long sw_qp_walk_leaves(sw_at node, sw_at cursor, __u32 depth, __u32 from, __u32 to)
 {
 	sw_at cells = node + sw_qp_cluster_cells_at(sw_u32(node));
@@ -446,7 +456,7 @@ SW_INLINE long sw_qp_walk_leaves(sw_at node, sw_at cursor, __u32 depth, __u32 fr
 }
 
 /*
- * Begins a walk over a whole map: 0 or a negative error.
+ * Begins a walk over a whole map. Returns 0 or a negative error.
  *
  *     long error = sw_qp_walk_begin(NAMES, cursor);
  */
@@ -464,7 +474,7 @@ SW_GLOBAL long sw_qp_walk_begin(__u32 map, sw_at cursor)
 	return cell ? sw_qp_walk_below(window, cursor, 0, cell) : sw_qp_no_root(window, 0);
 }
 
-/* Puts a cursor before the leaves of a cluster whose keys begin like this: 0. */
+/* Moves a cursor before the leaves of a cluster whose keys have this prefix. Returns 0. */
 SW_GLOBAL long sw_qp_walk_prefix_in(sw_at window, sw_at cursor, __u32 cell,
 				    const struct sw_key *prefix SW_NONNULL)
 {
@@ -487,7 +497,7 @@ SW_GLOBAL long sw_qp_walk_prefix_in(sw_at window, sw_at cursor, __u32 cell,
 }
 
 /*
- * Begins a walk over the entries whose keys begin with this one: 0 or a negative error.
+ * Begins a walk over the entries whose keys have this prefix. Returns 0 or a negative error.
  *
  *     long error = sw_qp_walk_prefix(NAMES, cursor, &prefix);
  */
@@ -521,7 +531,9 @@ SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *p
 	}
 	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 one_side:
-	/* All keys below have the same first bytes: one leaf tells whether those are the prefix. */
+	/*
+	 * All keys below have the same first bytes, so one leaf shows whether these are the prefix.
+	 */
 	error = sw_qp_down(window, cell, 0);
 	if (error < 0)
 		return error;
@@ -531,8 +543,9 @@ one_side:
 }
 
 /*
- * The way of a key as frames that begin behind it, and the branches on it; the depth is the
- * cursor's. The cell of the leaf or cluster at its end, 0 in an empty map, or a negative error.
+ * Writes the path of a key to the cursor: frames that begin behind the path, the branches on it,
+ * and the depth. Returns the cell of the leaf or cluster at its end, 0 in an empty map, or a
+ * negative error.
  */
 SW_GLOBAL long sw_qp_walk_near(sw_at window, sw_at cursor, const struct sw_key *key SW_NONNULL)
 {
@@ -564,8 +577,8 @@ SW_GLOBAL long sw_qp_walk_near(sw_at window, sw_at cursor, const struct sw_key *
 }
 
 /*
- * Leaves of a key's way what is behind the key. `cell` is at the end of the way, and the leaf `pos`
- * in it compares like this.
+ * Reduces the frames of a key's path to the leaves that are not less than the key. `cell` is at the
+ * end of the path, and the leaf `pos` in it compares like this.
  */
 SW_GLOBAL long sw_qp_walk_part(sw_at window, sw_at cursor, __u32 cell, __u32 pos, __u32 compared)
 {
@@ -574,7 +587,10 @@ SW_GLOBAL long sw_qp_walk_part(sw_at window, sw_at cursor, __u32 cell, __u32 pos
 	sw_at node;
 
 	sw_use_arena();
-	/* The highest branch that the key does not agree with: all below are on one side of it. */
+	/*
+	 * Finds the highest branch below which the key does not fit. All leaves there are on one
+	 * side of the key.
+	 */
 	for (; depth && at != SW_QP_SAME && sw_can_loop; depth--) {
 		above = sw_u32(cursor + SW_QP_CURSOR_NODES + (__u64)(depth - 1) * 4);
 		if (sw_qp_offset(sw_u32(sw_qp_node(window, above))) <= at)
@@ -596,7 +612,7 @@ parted:
 }
 
 /*
- * Begins a walk at a key, or at the next one if it is not there: 0 or a negative error.
+ * Begins a walk at a key, or at the next key if it is not there. Returns 0 or a negative error.
  *
  *     long error = sw_qp_walk_from(NAMES, cursor, &key);
  */
@@ -618,7 +634,7 @@ SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key
 }
 
 /*
- * The next entry of a walk: the place of its leaf, 0 at the end, or a negative error.
+ * The next entry of a walk. Returns the place of its leaf, 0 at the end, or a negative error.
  *
  *     long found = sw_qp_walk_step(cursor);
  */
@@ -632,7 +648,7 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	/* Each round goes down, up, or gives a leaf. */
+	/* Each round descends, ascends, or finds a leaf. */
 	for (steps = sw_zero(); steps < 2 * SW_QP_CURSOR_DEPTH_MAX && sw_can_loop; steps++) {
 		if ((__u32)run >= run >> 32) {
 			depth = sw_u32_of(cursor, SW_QP_CURSOR_DEPTH);
@@ -668,7 +684,7 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 	found = steps < 2 * SW_QP_CURSOR_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 	run++;
 failed:
-	/* The next step says so again, or goes on. */
+	/* The next step repeats the error, or continues. */
 	sw_set_u64(cursor + SW_QP_CURSOR_RUN, run - 1);
 	return found;
 }

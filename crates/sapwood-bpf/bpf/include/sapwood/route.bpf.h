@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A cache of answers that must be asked for, next hops for instance, in fixed memory: programs fill
- * it and read it.
+ * A cache of a resolver's answers, for example of next hops, in fixed memory. Programs fill it and
+ * read it.
  *
  *     struct sw_route_key key = {};                     // all 24 bytes count
  *     struct sw_route_value value = {};
@@ -14,33 +14,36 @@
  *             sw_route_put(FLOWS, &key, &value, &ticket, got ? SW_ROUTE_NEGATIVE : 0);
  *     }
  *
- * FLOWS is the number of the window, which user space made (ProgramRouteCache). An answer is given
- * again while it is younger than `fresh`, counted from the `now` of the call that found nothing.
- * What happens when, and the layout: docs/bpf.md.
+ * FLOWS is the number of the window, which user space made (ProgramRouteCache). Lookups return an
+ * answer while it is younger than `fresh`, counted from the `now` of the lookup that missed.
+ * Protocol and layout: docs/bpf.md.
  *
- * No function waits for more than some hundred looks at a set that another one is writing. Writers
- * are programs only, and programs end: so no set stays locked, whatever becomes of a process.
+ * A function tries at most SW_ROUTE_PATIENCE times to read or lock a set that another one is
+ * writing. Only programs write, and programs end, so no set stays locked when a process dies.
  */
 #ifndef SAPWOOD_ROUTE_BPF_H
 #define SAPWOOD_ROUTE_BPF_H
 
 #include "arena.bpf.h"
 
-/* What is asked for: a destination, and what else the answer depends on. All bytes count; those of no use are 0. */
+/*
+ * A key: the destination, and all else on which the answer depends. Keys are compared by all of
+ * their bytes, so unused bytes must be 0.
+ */
 struct sw_route_key {
 	union {
 		__u64 words[3];
 		struct {
 			__u8 address[16]; /* IPv4: the first four bytes */
-			__u32 flow; /* a hash of the flow, where flows to one destination may differ; or 0 */
-			__u32 other; /* of the program: address family, table, incoming interface ... */
+			__u32 flow; /* a hash of the flow, if flows to one destination may differ; or 0 */
+			__u32 other; /* for the program: address family, table, incoming interface ... */
 		};
 	};
 };
 
-/* A next hop: what a program needs to send a packet on. */
+/* A next hop, with all that a program needs to forward a packet. */
 struct sw_route_hop {
-	__u32 ifindex; /* of the interface; 0: none */
+	__u32 ifindex; /* the index of the interface; 0: none */
 	__u16 mtu; /* bytes of an IP packet; 0: not known */
 	__u8 action; /* of the program */
 	__u8 family; /* AF_INET or AF_INET6 */
@@ -57,7 +60,10 @@ struct sw_route_value {
 	};
 };
 
-/* How things stood when an answer was looked for in vain; for sw_route_put, which stores nothing that was invalidated meanwhile. */
+/*
+ * The state of the cache at a lookup that missed. By it, sw_route_put does not store an answer that
+ * was invalidated meanwhile.
+ */
 struct sw_route_ticket {
 	__u64 now;
 	__u64 generation;
@@ -71,13 +77,15 @@ _Static_assert(SW_ROUTE_SLOT_VALUE + SW_ROUTE_VALUE_BYTES == SW_ROUTE_LINE, "a s
 _Static_assert(SW_ROUTE_SLOT_KEY + SW_ROUTE_KEY_BYTES == SW_ROUTE_SLOT_VALUE, "the value is behind the key");
 _Static_assert(SW_ROUTE_SLOTS == 16, "tags in two words");
 
-/* For sw_route_put: the resolver knows of no route. */
+/* A flag of sw_route_put: the resolver has no route. */
 #define SW_ROUTE_NEGATIVE 1u
 
-/* Marks of all slots; above them is the slot where the search for a victim goes on. */
+/* The marks of all slots. Above them is the slot at which the search for a victim continues. */
 #define SW_ROUTE_ALL 0xffffull
 
-/* The processor that a program runs on, for its counters. In user space: what is stored there. */
+/*
+ * The processor of the program, for its counters. In user space, a variable that the caller sets.
+ */
 #ifdef __bpf__
 static __u32 (*sw_route_processor)(void) = (void *)8; /* bpf_get_smp_processor_id */
 #define sw_route_cpu() sw_route_processor()
@@ -86,7 +94,10 @@ static __thread __u32 sw_route_processor __attribute__((unused));
 #define sw_route_cpu() sw_route_processor
 #endif
 
-/* Adds to a counter of this processor. Programs may interrupt each other: so the addition is atomic. */
+/*
+ * Adds to a counter of this processor. The addition is atomic, because programs may interrupt each
+ * other.
+ */
 #define sw_route_count(counters, event, more) sw_add_u64((counters) + (event), more)
 
 SW_INLINE sw_at sw_route_counters(sw_at window)
@@ -96,10 +107,10 @@ SW_INLINE sw_at sw_route_counters(sw_at window)
 }
 
 /*
- * Notes the time, and returns the place of this processor's counters. The kernel's monotonic clock
- * does not step back; that of a caller who does by as much as an answer may live makes all entries
- * invalid, since nobody knows how old they are. Smaller steps are those of programs that interrupt
- * each other.
+ * Records the time, and returns the place of this processor's counters. The kernel's monotonic
+ * clock does not step back. If a caller's clock steps back by the lifetime of an answer, all
+ * entries are invalidated, because their ages are unknown. Smaller steps come from programs that
+ * interrupt each other.
  */
 SW_INLINE sw_at sw_route_note(sw_at window, __u64 now)
 {
@@ -140,7 +151,7 @@ SW_INLINE __u32 sw_route_tag(__u64 hash)
 	return tag | !tag;
 }
 
-/* The number of the set that a hash belongs to; there is one at least. */
+/* The number of the set of a hash. The cache has at least one set. */
 SW_INLINE __u64 sw_route_index(sw_at window, __u64 hash)
 {
 	return ((hash >> 32) * (__u64)(__u32)sw_u64(window + SW_ROUTE_SETS)) >> 32;
@@ -188,7 +199,7 @@ SW_INLINE int sw_route_way(sw_at set, __u32 tag, const struct sw_route_key *key)
 	return hits ? sw_route_hit(set, hits, 8, key) : -ENOENT;
 }
 
-/* Notes that a way was hit. Usually it was before, and nothing is written. */
+/* Marks a way as hit. Usually it is marked already, and nothing is written. */
 SW_INLINE void sw_route_mark(sw_at set, __u32 way)
 {
 	__u64 bit = 1ull << (way & (SW_ROUTE_SLOTS - 1));
@@ -198,9 +209,9 @@ SW_INLINE void sw_route_mark(sw_at set, __u32 way)
 }
 
 /*
- * One look for a key: 0, -ESTALE, -EHOSTUNREACH, -ENOENT, -ELOOP, or -EBUSY when a writer was in
- * the way. A key whose tag is not there, or whose words are not, is absent now or was a moment ago,
- * whatever a writer does.
+ * One attempt to look a key up. Returns 0, -ESTALE, -EHOSTUNREACH, -ENOENT, -ELOOP, or -EBUSY when
+ * a writer disturbed it. A key whose tag or words are not in the set was absent at some moment of
+ * the attempt, whatever a writer does.
  */
 SW_INLINE long sw_route_look(sw_at window, sw_at set, __u32 tag, const struct sw_route_key *key, __u64 now,
 			     struct sw_route_value *value)
@@ -219,13 +230,16 @@ SW_INLINE long sw_route_look(sw_at window, sw_at set, __u32 tag, const struct sw
 	w2 = sw_u64(slot + SW_ROUTE_SLOT_VALUE + 16);
 	w3 = sw_u64(slot + SW_ROUTE_SLOT_VALUE + 24);
 	sw_barrier();
-	/* An odd number never comes again while its writer writes, and its even one not before. */
+	/*
+	 * An odd number does not change while its writer writes, and the even one before it does
+	 * not come back.
+	 */
 	if (sw_u64(set + SW_ROUTE_SET_SEQUENCE) != (before & ~1ull))
 		return -EBUSY;
 	if (generation != sw_acquire_u64(window + SW_ROUTE_GENERATION))
 		return -ENOENT;
 	span = sw_u64(window + (stamp & 1 ? SW_ROUTE_NEGATIVE_TTL : SW_ROUTE_FRESH));
-	/* One of the future, of a program that read the clock later, is old. */
+	/* A stamp of the future, by a program that read the clock later, counts as old. */
 	if ((now << 1 | 1) - stamp >= span << 1)
 		return -ESTALE;
 	sw_route_mark(set, (__u32)way);
@@ -239,7 +253,7 @@ SW_INLINE long sw_route_look(sw_at window, sw_at set, __u32 tag, const struct sw
 }
 
 /*
- * Looks a key up: 0, and the value; or
+ * Looks a key up. Returns 0 and the value, or
  *
  *     -ENOENT        nothing is there
  *     -ESTALE        an entry that is older than `fresh`
@@ -247,8 +261,8 @@ SW_INLINE long sw_route_look(sw_at window, sw_at set, __u32 tag, const struct sw
  *     -EHOSTUNREACH  the resolver knew of no route a moment ago (younger than `negative_ttl`)
  *     -EINVAL        there is no such cache
  *
- * The value is written with 0 only. `now` is in nanoseconds, of a clock that does not step back.
- * The ticket is for sw_route_put.
+ * The value is written only if the result is 0. `now` is the time in nanoseconds, by a clock that
+ * does not step back. The ticket is for sw_route_put.
  */
 SW_GLOBAL long sw_route_get(__u32 number, const struct sw_route_key *key SW_NONNULL, __u64 now,
 			    struct sw_route_value *value SW_NONNULL, struct sw_route_ticket *ticket SW_NONNULL)
@@ -286,7 +300,9 @@ SW_GLOBAL long sw_route_get(__u32 number, const struct sw_route_key *key SW_NONN
 	return found;
 }
 
-/* Takes a set for writing: its sequence, which is even; odd when others have it all the time. */
+/*
+ * Locks a set. Returns its even sequence, or an odd number when others hold the lock all the time.
+ */
 SW_INLINE __u64 sw_route_lock(sw_at set)
 {
 	__u64 sequence = 1;
@@ -306,13 +322,13 @@ SW_INLINE void sw_route_unlock(sw_at set, __u64 sequence)
 	sw_publish_u64(set + SW_ROUTE_SET_SEQUENCE, sequence + 2);
 }
 
-/* How many of the bytes, known by their high bits. */
+/* The number of bytes whose high bit is set. */
 SW_INLINE __u32 sw_route_bytes(__u64 hits)
 {
 	return (__u32)(((hits >> 7) * SW_ONES) >> 56);
 }
 
-/* Empties a locked set that has entries of another generation; returns how many there were. */
+/* Empties a locked set whose entries are of another generation. Returns the number of entries. */
 SW_INLINE __u32 sw_route_restart(sw_at set, __u64 generation)
 {
 	__u32 empty;
@@ -328,13 +344,16 @@ SW_INLINE __u32 sw_route_restart(sw_at set, __u64 generation)
 	return SW_ROUTE_SLOTS - empty;
 }
 
-/* The lowest bit that is set, of a number that has one. */
+/* The number of the lowest set bit. The argument must not be 0. */
 SW_INLINE __u32 sw_route_lowest(__u64 x)
 {
 	return sw_popcount((x & -x) - 1);
 }
 
-/* The first empty way of a locked set, 16 or more if there is none; the set's last bytes of tags may have no slots. */
+/*
+ * The first empty way of a locked set, or 16 or more if there is none. The last tags may have no
+ * slots.
+ */
 SW_INLINE __u32 sw_route_vacant(sw_at set)
 {
 	__u64 empty = sw_zero_bytes(sw_u64(set + SW_ROUTE_SET_TAGS));
@@ -345,7 +364,10 @@ SW_INLINE __u32 sw_route_vacant(sw_at set)
 	return empty ? 8 + sw_first_byte(empty) : SW_ROUTE_SLOTS;
 }
 
-/* The way to make room in: the next one that was not hit. When all were, all but one count as not hit from here on. */
+/*
+ * The way whose entry is evicted: the next one without a mark. When all have marks, this clears all
+ * marks but one.
+ */
 SW_INLINE __u32 sw_route_victim(sw_at set, __u32 ways)
 {
 	__u64 marks = sw_u64(set + SW_ROUTE_SET_MARKS), all = (1ull << (ways & 31)) - 1, cold = ~marks & all, ahead, keep;
@@ -360,13 +382,16 @@ SW_INLINE __u32 sw_route_victim(sw_at set, __u32 ways)
 		way = hand < ways ? hand : 0;
 	next = way + 1 < ways ? way + 1 : 0;
 	keep = cold ? SW_ROUTE_ALL & ~(1ull << (way & 15)) : 0;
-	/* A mark that a reader sets between the load and this is lost, if at all, with the others. */
+	/* A mark that a reader sets after the load may be cleared with the others. */
 	sw_and_u64(set + SW_ROUTE_SET_MARKS, keep);
 	sw_or_u64(set + SW_ROUTE_SET_MARKS, (__u64)next << SW_ROUTE_SLOTS);
 	return way;
 }
 
-/* Whether an entry of this stamp has lost its slot; one of the far future is of before a step of the clock. */
+/*
+ * Whether an entry of this stamp is too old to keep its slot. A stamp of the far future is from
+ * before a step of the clock.
+ */
 SW_INLINE int sw_route_expired(sw_at window, __u64 stamp, __u64 now)
 {
 	__u64 back = ((now << 1 | 1) - stamp) >> 1, ahead = (1ull << 63) - back;
@@ -375,10 +400,10 @@ SW_INLINE int sw_route_expired(sw_at window, __u64 stamp, __u64 now)
 	return (back < ahead ? back : ahead) >= limit;
 }
 
-/* What sw_route_store did: a way's number would not tell. */
+/* What sw_route_put did with an answer. */
 enum sw_route_done { SW_ROUTE_INSERTED, SW_ROUTE_REFRESHED, SW_ROUTE_OVERTAKEN, SW_ROUTE_UNKNOWN };
 
-/* Writes stamp and value of a slot. */
+/* Writes the stamp and the value of a slot. */
 SW_INLINE void sw_route_rewrite(sw_at slot, __u64 stamp, const struct sw_route_value *value)
 {
 	sw_set_u64(slot + SW_ROUTE_SLOT_STAMP, stamp);
@@ -389,19 +414,21 @@ SW_INLINE void sw_route_rewrite(sw_at slot, __u64 stamp, const struct sw_route_v
 }
 
 /*
- * Stores the answer of a resolver: 0 when it was stored, in a slot of its own or in the one that
- * the key had; or
+ * Stores the answer of a resolver. Returns 0 when it was stored, in a new slot or in that of the
+ * key, or
  *
- *     -ECANCELED  it was not: all, or the key, was invalidated since the ticket was written, or the answer of a resolver that began
- *                 later is there. It is good for the packet that it was asked for.
- *     -EBUSY      it was not: other programs held the set for too long. -ELOOP: the kernel ended the program's loops.
+ *     -ECANCELED  The answer was not stored. Either the key or all entries were invalidated since
+ *                 the ticket was written, or a resolver that began later has stored its answer.
+ *                 The answer is still good for the packet of this lookup.
+ *     -EBUSY      The answer was not stored, because other programs held the set for too long.
+ *     -ELOOP      The kernel ended the program's loops.
  *     -EOPNOTSUPP a failure, and the cache was made without `negative_ttl`
  *     -ENOSPC     the cache has no slots
  *     -EINVAL     there is no such cache
  *
- * The ticket is that of the sw_route_get which found nothing: the age of the answer counts from its
- * `now`. `flags` is 0, or SW_ROUTE_NEGATIVE when the resolver knew of no route: then the value does
- * not count.
+ * The ticket is that of the sw_route_get that missed, and the age of the answer counts from its
+ * `now`. `flags` is 0, or SW_ROUTE_NEGATIVE when the resolver has no route. Then the value is
+ * ignored.
  */
 SW_GLOBAL long sw_route_put(__u32 number, const struct sw_route_key *key SW_NONNULL,
 			    const struct sw_route_value *value SW_NONNULL,
@@ -433,7 +460,10 @@ SW_GLOBAL long sw_route_put(__u32 number, const struct sw_route_key *key SW_NONN
 		sw_route_count(counters, SW_ROUTE_COUNT_BUSY, 1);
 		return -EBUSY;
 	}
-	/* If the generation moves after this look, the set has the old one, and the entry is not found. */
+	/*
+	 * If the generation changes after this load, the set has the old one, and lookups do not
+	 * find the entry.
+	 */
 	generation = ticket->generation;
 	if (generation != sw_acquire_u64(window + SW_ROUTE_GENERATION) ||
 	    ticket->disturbances != sw_u64(set + SW_ROUTE_SET_DISTURBANCES)) {
@@ -490,7 +520,10 @@ unlock:
 	}
 }
 
-/* Invalidates all entries, and all answers that are under way: one addition. 0, or -EINVAL. */
+/*
+ * Invalidates all entries, and all answers that are being resolved, by one addition. Returns 0 or
+ * -EINVAL.
+ */
 SW_GLOBAL long sw_route_invalidate_all(__u32 number)
 {
 	sw_at window = sw_window(number, SW_KIND_ROUTE);
@@ -503,9 +536,9 @@ SW_GLOBAL long sw_route_invalidate_all(__u32 number)
 }
 
 /*
- * Removes a key: 1 if it was there, 0 if not, -EINVAL. An answer that is under way for it will not
- * be stored. When its set cannot be had, everything is invalidated, and the result is 1: who asks
- * for an invalidation may rely on it.
+ * Removes a key. Returns 1 if it was there, 0 if not, or -EINVAL. An answer for the key that is
+ * being resolved will not be stored. When the set cannot be locked, this invalidates all entries
+ * and returns 1, because an invalidation must not fail.
  *
  *     sw_route_invalidate(FLOWS, &key);       // a neighbour has moved
  */
@@ -545,7 +578,10 @@ all:
 	return 1;
 }
 
-/* Sweeps one set; returns how many entries it removed. A set that is being written comes again. */
+/*
+ * Sweeps one set. Returns the number of removed entries. A set that is locked is left for the next
+ * sweep.
+ */
 SW_GLOBAL long sw_route_sweep_set(__u32 number, __u32 index, __u64 now)
 {
 	sw_at window = sw_window(number, SW_KIND_ROUTE), set, counters;
@@ -584,11 +620,11 @@ SW_GLOBAL long sw_route_sweep_set(__u32 number, __u32 index, __u64 now)
 }
 
 /*
- * Removes entries older than `keep`, and those of before an invalidation of all, in about `budget`
- * slots; the next call goes on from there. `now` may be a time of a while ago. Returns how many
- * were removed, or -EINVAL; -ELOOP when the kernel ended the loop before the budget was used up. A
- * set takes some tens of nanoseconds: programs on the path of packets should sweep a few sets at a
- * time, if at all.
+ * Removes entries that are older than `keep` or older than an invalidation of all, in about
+ * `budget` slots. The next call continues from there. `now` may be an earlier time. Returns the
+ * number of removed entries, -EINVAL, or -ELOOP when the kernel ended the loop before the budget
+ * was used. A set takes some tens of nanoseconds, so programs on the path of packets should sweep
+ * only a few sets at a time.
  *
  *     sw_route_sweep(FLOWS, bpf_ktime_get_ns(), 64);
  */

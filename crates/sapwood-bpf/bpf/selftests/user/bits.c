@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 		return 2;
 	if (fseek(image, 0, SEEK_END) || (bytes = ftell(image)) < 4096 || fseek(image, 0, SEEK_SET))
 		return 2;
-	/* Exactly as many bytes as there are: a sanitizer sees any access behind them. */
+	/* The allocation has no byte more, so that a sanitizer detects any access behind it. */
 	sw_limit = bytes;
 	sw_base = malloc(bytes);
 	if (!sw_base || fread(sw_base, 1, bytes, image) != (size_t)bytes)

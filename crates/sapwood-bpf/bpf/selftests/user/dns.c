@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * dns.bpf.h in user space: reads the copy of an arena and names with their keys, and says what
- * differs.
+ * dns.bpf.h in user space. Reads the copy of an arena and names with their keys, and reports
+ * differences.
  *
  *     dns IMAGE QUESTIONS
  */
@@ -10,18 +10,21 @@
 #include <string.h>
 #include "sapwood/dns.bpf.h"
 
-/* A name with its key and what is found for it in the window with number 0, as tests/dns_key.rs writes them. */
+/*
+ * A name with its key and the result of its lookup in the window with number 0, as tests/dns_key.rs
+ * writes them.
+ */
 struct question {
 	__s64 result;
 	__u32 bytes;
 	__u32 key_bytes;
 	__s64 found; /* the value, or an error */
-	__s64 found_cut; /* the same of the key that is cut off where there is no room */
+	__s64 found_cut; /* the same for the key that is cut off without a room */
 	__u8 key[512];
 	__u8 wire[256];
 };
 
-/* Whether a key is the one that is wanted: these bytes. */
+/* Whether a key has these bytes. */
 static int is_key(const struct sw_key *key, const __u8 *bytes, __u32 length)
 {
 	struct sw_key same = {};
@@ -33,7 +36,7 @@ static int is_key(const struct sw_key *key, const __u8 *bytes, __u32 length)
 	return !memcmp(key, &same, sizeof(same));
 }
 
-/* One name, with a room for its key or without: whether all is as wanted. */
+/* Checks one name, with or without a room for its key. Returns whether all answers are right. */
 static int answer(const struct question *q, sw_at room)
 {
 	__u32 length = q->key_bytes;
@@ -75,7 +78,7 @@ static unsigned char *whole_file(const char *path, size_t *bytes, size_t more)
 		perror(path);
 		exit(2);
 	}
-	/* No byte more: a sanitizer sees any access behind them. */
+	/* The allocation has no byte more, so that a sanitizer detects any access behind it. */
 	all = calloc(1, size + more ? size + more : 1);
 	if (!all || fread(all, 1, size, file) != (size_t)size) {
 		perror(path);

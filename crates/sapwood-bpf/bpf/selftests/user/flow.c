@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * flow.bpf.h in user space: reads flows with their hashes and buckets, and says what differs.
+ * flow.bpf.h in user space. Reads flows with their hashes and buckets, and reports differences.
  *
  *     flow IMAGE QUESTIONS
  */

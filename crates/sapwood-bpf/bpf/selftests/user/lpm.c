@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * lpm.bpf.h in user space: reads the copy of an arena and questions with their answers, and says
- * what differs.
+ * lpm.bpf.h in user space. Reads the copy of an arena and questions with their answers, and reports
+ * differences.
  *
  *     lpm IMAGE QUESTIONS
  */
@@ -13,7 +13,7 @@
 struct question {
 	__u32 family; /* 4 or 6 */
 	__u32 window;
-	__u64 hi; /* IPv4: in its upper half */
+	__u64 hi; /* IPv4: the address, in the upper half */
 	__u64 lo;
 	__s64 found;
 	__u64 value;
@@ -30,7 +30,7 @@ static unsigned char *whole_file(const char *path, size_t *bytes)
 		perror(path);
 		exit(2);
 	}
-	/* Exactly as many bytes as there are: a sanitizer sees any access behind them. */
+	/* The allocation has no byte more, so that a sanitizer detects any access behind it. */
 	all = malloc(size ? size : 1);
 	if (!all || fread(all, 1, size, file) != (size_t)size) {
 		perror(path);
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 		}
 		value = found > 0 ? sw_u64(found) : 0;
 		length = matched < 0 ? matched : (long)bits;
-		/* The value is only compared where the place is inside: see tests/lpm.rs. */
+		/* The value is compared only where its place is inside: see tests/lpm.rs. */
 		if (found != q->found || again != found || length != q->length || (q->value && value != q->value)) {
 			printf("question %zu: IPv%u %016llx%016llx in %u: %ld, %ld, length %ld, value %llx; wanted %lld, length %lld, value %llx\n",
 			       i, q->family, (unsigned long long)q->hi, (unsigned long long)q->lo, q->window, found, again,

@@ -33,7 +33,7 @@
 static int wrong, damaged;
 static unsigned long strange;
 static unsigned long line;
-/* The window that is asked about. */
+/* The window of the questions. */
 static __u32 window;
 /* Where a long key lies, behind the copy and the cursor. */
 static sw_at room;
@@ -50,7 +50,9 @@ static void same(const char *what, __u64 there, __u64 wanted)
 	wrong = 1;
 }
 
-/* The value behind an answer: 0 for none, and an error's number when it is another. */
+/*
+ * The value behind an answer; 0 when there is no entry, and the error's number for any other error.
+ */
 static __u64 value_of(long found)
 {
 	if (found == -ENOENT)
@@ -147,7 +149,7 @@ static void walk(long begun, sw_at cursor, __u64 count, __u64 sum)
 	same("the sum", mixed, sum);
 }
 
-/* One question. */
+/* Answers one question, and compares the answer. */
 static int answer(const char *what, const char *text, __u64 first, __u64 second, sw_at cursor)
 {
 	struct sw_key key, copy;

@@ -2,7 +2,7 @@
 /*
  * The same operations by C in user space: route IMAGE BYTES CPU < questions > answers
  *
- * IMAGE is the arena's memory in a file; the file has it as the operations left it.
+ * IMAGE is a file with the arena's memory, which the operations change.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
