@@ -1,7 +1,7 @@
 //! `closest` on every kind of map, compared with the definition of each of its answers.
 
 use sapwood::qp::{QpFile, QpMap, QpShared, QpStore};
-use sapwood_model::oracle::ByteMap;
+use sapwood_model::oracle::{self, ByteMap};
 
 use crate::support::folder::Folder;
 use crate::support::values::keys_of;
@@ -143,10 +143,10 @@ fn answers_stay_beside_a_writer_of_other_names() {
                     predecessor: Some(&wildcard[..]),
                     cut: Some(&zone[..]),
                 };
-                assert_eq!(keys(&found), wanted);
+                assert_eq!(keys_of(&found), wanted);
                 let exact = pin.view().closest(&zone, 0, |_, v| is_cut(v));
-                assert_eq!(keys(&exact).exact, Some(&zone[..]));
-                assert_eq!(keys(&exact).ancestor, Some(&zone[..]));
+                assert_eq!(keys_of(&exact).exact, Some(&zone[..]));
+                assert_eq!(keys_of(&exact).ancestor, Some(&zone[..]));
             }
         });
         shared.verify().unwrap();
