@@ -303,6 +303,27 @@ fn attack(name: &str, map: &QpMap<u64>, seeds: std::ops::Range<u64>) {
     assert!(unverified > total / 3 && opened < total);
 }
 
+/// Lookups compare the length that a key is written with, and would not find what a walk finds.
+#[test]
+fn a_length_that_is_written_as_if_it_were_longer_is_refused() {
+    let folder = Folder::quick("length");
+    let path = folder.file("map");
+    // A key of 11 bytes, which are those of another leaf's length, and of a key of 9 bytes.
+    let key = *b"\x09\0ninebytes";
+    let mut map = QpMap::new();
+    map.insert(key, 7u64).unwrap();
+    let bytes = save_bytes(&map, &path);
+    let (header, mut body) = (decoded(&bytes), bytes[HEADER_LEN..].to_vec());
+    let at = body.windows(11).position(|bytes| bytes == key).unwrap();
+    assert_eq!(body[at - 1], 11);
+    body[at - 1] = 255;
+    fs::write(&path, sealed(header, &body)).unwrap();
+    let refused = QpFile::<u64>::open(&path).unwrap_err();
+    assert!(refused.to_string().contains("leaf"), "{refused}");
+    let file = QpFile::<u64>::open_unverified(&path).unwrap();
+    assert_eq!((file.iter().next(), file.get("ninebytes")), (None, None));
+}
+
 #[test]
 fn hostile_small_files_do_no_harm() {
     attack("small", &sample(40), 0..2_500);

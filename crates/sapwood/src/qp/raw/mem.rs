@@ -168,12 +168,17 @@ unsafe impl Mem for Checked {
         // such a length does not fit either.
         let long = self.inside(at, LeafOf::<V>::key_at(LONG)).is_some();
         // SAFETY: the length byte is inside, and the long form is read only if it is inside too.
-        let len = unsafe {
-            if usize::from(*p.add(LeafOf::<V>::LEN_AT)) == LONG && !long {
+        let (is_long, len) = unsafe {
+            let is_long = usize::from(*p.add(LeafOf::<V>::LEN_AT)) == LONG;
+            if is_long && !long {
                 return None;
             }
-            LeafOf::<V>::key_len(p)
+            (is_long, LeafOf::<V>::key_len(p))
         };
+        // A short length in the long form: the key would end behind what is checked below.
+        if is_long && len < LONG {
+            return None;
+        }
         if !V::VARIES {
             return self.inside(at, LeafOf::<V>::size_with(len, 0));
         }
