@@ -10,9 +10,9 @@
  *     long found = sw_qp_lookup(ROUTES, &key);      // as in qp.bpf.h
  *     error = sw_qp_remove(ROUTES, &key);
  *
- * Keys have as many bytes as the map was made for, 4,096 at most. Writers come one after the other, by a lock in the window; readers
- * take none. A writer waits for a bounded time only, so it may run anywhere, also in an interrupt
- * of a program that has the lock: then it gets -EBUSY.
+ * Keys have as many bytes as the map was made for, 4,096 at most. Writers come one after the other,
+ * by a lock in the window; readers take none. A writer waits for a bounded time only, so it may run
+ * anywhere, also in an interrupt of a program that has the lock: then it gets -EBUSY.
  *
  * Blocks for leaves, clusters and branches come from rings that user space fills, what is given up
  * goes into another, and is used again when all programs have ended that may be reading it. Nothing
@@ -707,8 +707,8 @@ SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
  * 0; -EEXIST with SW_NOEXIST, -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user
  * space has supplied no block of that size, or has not fetched what was given up; -ENOSPC: no slot
  * near the key's home, in a map without trie; -EBUSY: the lock was not to be had; -EINVAL: no such
- * window, a flag that there is not, or a key longer than the map's longest; -ELOOP: the kernel ended a loop; -EUCLEAN: the window
- * holds no map. Nothing was changed when there is an error.
+ * window, a flag that there is not, or a key longer than the map's longest; -ELOOP: the kernel
+ * ended a loop; -EUCLEAN: the window holds no map. Nothing was changed when there is an error.
  */
 SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value, __u64 flags)
 {

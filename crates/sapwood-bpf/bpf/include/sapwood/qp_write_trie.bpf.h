@@ -91,10 +91,10 @@ SW_INLINE __u32 sw_kqp_child(sw_at branch, sw_at slot)
 }
 
 /*
- * Goes down the branches as a key leads, to a leaf or a cluster, or to the first branch whose offset
- * is not before `until`: its cell. The path says by which cells, and SW_KQP_DEPTH how many branches
- * there are above; to a branch with just that offset the path leads, and one cell further. The trie
- * must not be empty. -EUCLEAN, -ELOOP.
+ * Goes down the branches as a key leads, to a leaf or a cluster, or to the first branch whose
+ * offset is not before `until`: its cell. The path says by which cells, and SW_KQP_DEPTH how many
+ * branches there are above; to a branch with just that offset the path leads, and one cell further.
+ * The trie must not be empty. -EUCLEAN, -ELOOP.
  */
 SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL, __u32 until)
 {
