@@ -47,13 +47,15 @@ struct {
 		__u32 zero = 0, map, count, questions, length, i;              \
 		__u64 ns, wrong = 0;                                           \
 		struct asked *asked;                                           \
+		struct sw_key *key;                                                    \
 		void *copy;                                                    \
 		sw_at room;                                                    \
                                                                                \
 		if ((void *)(run + 1) > (void *)(long)ctx->data_end)           \
 			return XDP_ABORTED;                                    \
 		copy = bpf_map_lookup_elem(&sw_copied, &zero);                 \
-		if (!copy)                                                     \
+		key = bpf_map_lookup_elem(&sw_scratch, &zero);                 \
+		if (!copy || !key)                                             \
 			return XDP_ABORTED;                                    \
 		sw_use_arena();                                                \
 		map = run->map;                                                \
@@ -62,6 +64,7 @@ struct {
 		questions = run->questions;                                    \
 		(void)map;                                                     \
 		(void)room;                                                    \
+		(void)key;                                                     \
 		if (!length || length > SW_KEY_MAX)                            \
 			return XDP_ABORTED;                                    \
 		i = sw_zero();                                                 \
@@ -87,11 +90,9 @@ SW_INLINE __u64 of_ours(long found)
 }
 
 /* The same with a copy of the key's bytes first, as of a packet or a string. */
-SW_INLINE __u64 copied(__u32 map, sw_at room, const void *bytes, __u32 length)
+SW_INLINE __u64 copied(__u32 map, sw_at room, struct sw_key *key, const void *bytes, __u32 length)
 {
-	struct sw_key key;
-
-	return sw_key_memory(&key, room, bytes, 0, length) ? ~0ull : of_ours(sw_qp_lookup(map, &key));
+	return sw_key_memory(key, room, bytes, 0, length) ? ~0ull : of_ours(sw_qp_lookup(map, key));
 }
 SW_INLINE __u64 copied_of_hash(void *to, const void *bytes, __u32 length)
 {
@@ -103,5 +104,5 @@ RUN_ASKED(sw_long_trie, sw_asked, of_ours(sw_qp_trie_lookup(map, &asked->key)))
 RUN_ASKED(sw_long_index, sw_asked, of_ours(sw_qp_lookup(map, &asked->key)))
 RUN_ASKED(sw_long_hash, sw_asked_bytes, of_hash(&sw_hash, &asked->key))
 RUN_ASKED(sw_long_hash_empty, sw_asked_bytes, 0)
-RUN_ASKED(sw_long_copied, sw_asked_bytes, copied(map, room, &asked->key, length))
+RUN_ASKED(sw_long_copied, sw_asked_bytes, copied(map, room, key, &asked->key, length))
 RUN_ASKED(sw_long_hash_copied, sw_asked_bytes, copied_of_hash(copy, &asked->key, length))
