@@ -1,5 +1,5 @@
-//! Maps read from outside their owner's process, whole and damaged ones. `SAPWOOD_OPS` sets how many
-//! damaged windows each kind of map is asked in (default 400).
+//! Maps read from outside their owner's process, whole and damaged ones. `SAPWOOD_OPS` sets how
+//! many damaged windows each kind of map is asked in (default 400).
 #![cfg(feature = "kernel")]
 
 mod kernel;
