@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The process may not make arenas and load programs.
-    #[error("needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")]
+    #[error("needs root: arenas and programs are made by user 0 only")]
     NotRoot,
     /// The kernel has no arenas.
     #[error("Linux {found} has no BPF arenas; 6.9 and newer have")]

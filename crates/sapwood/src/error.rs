@@ -42,8 +42,8 @@ pub enum Error {
     /// The value is not the one that the operation was to replace.
     #[error("the value is not the expected one")]
     Differs,
-    /// The prefix has bits set behind its length, as in `10.0.0.1/8`.
-    #[error("{prefix} has bits set behind its length")]
+    /// The prefix has bits set after its length, as in `10.0.0.1/8`.
+    #[error("{prefix} has bits set after its length")]
     HostBitsSet {
         /// The prefix as it was given.
         prefix: ipnet::IpNet,
@@ -56,8 +56,8 @@ pub enum Error {
         /// The most bits.
         limit: usize,
     },
-    /// The prefix, a bit string, has bits set behind its length.
-    #[error("bits are set behind the {bits} bits of the prefix")]
+    /// The prefix, a bit string, has bits set after its length.
+    #[error("bits are set after the {bits} bits of the prefix")]
     BitsBehindPrefix {
         /// Its length in bits.
         bits: usize,

@@ -334,7 +334,7 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
         }
     }
 
-    /// The value of exactly this prefix; bits behind its length are taken as zeros.
+    /// The value of exactly this prefix; bits after its length are taken as zeros.
     pub fn get(&self, net: IpNet) -> Option<&'g V> {
         match net {
             IpNet::V4(net) => self.v4.get(net),

@@ -44,13 +44,12 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> Builder<Fib<F, V
     /// [`Error::ArenaFull`] when there is no room for the root.
     ///
     /// # Panics
-    /// When the arena moves as it grows, has no header page or is in use, or when the size of a
-    /// value is not a multiple of 4 bytes.
+    /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, mut arena: Arena) -> Result<Fib<F, V>, Error> {
         const {
             assert!(
                 size_of::<V>() % 4 == 0 && align_of::<V>() <= 8,
-                "published values are whole words"
+                "the size of a published value must be a multiple of 4 bytes"
             )
         };
         assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);

@@ -59,7 +59,7 @@ macro_rules! lookup_methods {
             $me.view().values(addrs, F::key, values, |value| value.unwrap_or(default));
         }
 
-        /// The value of exactly this prefix; bits behind its length are taken as zeros.
+        /// The value of exactly this prefix; bits after its length are taken as zeros.
         pub fn get<$($fresh)?>($($self)+ $me, net: F::Net) -> Option<&$life V> {
             let (key, len) = truncated::<F>(net);
             $me.view().exact(key, len)

@@ -178,7 +178,7 @@ fn host_bits_are_refused_or_cut_off() {
     assert_eq!(rejected.value, 7);
     assert_eq!(
         rejected.error.to_string(),
-        "2001:db8::1/32 has bits set behind its length"
+        "2001:db8::1/32 has bits set after its length"
     );
     assert!(matches!(rejected.error, Error::HostBitsSet { prefix } if prefix == bad.into()));
     assert!(fib.is_empty());
