@@ -25,7 +25,7 @@ struct ask {
 enum what { PACKET, MEMORY, STACK, DYNPTR, STRING };
 
 /* Bytes of the memory of which keys are made: more than the longest key. */
-#define MOST (SW_KEY_MAX + SW_KEY_PART)
+#define MOST (SW_KEY_MAX + 256)
 
 struct memory {
 	__u8 bytes[MOST + 8];

@@ -34,22 +34,28 @@
 #include "qp.bpf.h"
 
 /* The number of bytes that are copied to a room at a time. */
-#define SW_KEY_PART (SW_KEY_WORDS * 8 - 8)
+#define SW_KEY_PART (SW_KEY_WORDS * 8 - 32)
 
 _Static_assert(SW_KEY_ROOM_BYTES >= SW_KEY_MAX + SW_KEY_PART + 8, "the last part fits a room, and a word more");
 
 /* Copies the bytes of a short key, which is a part of a long one, to a place of the arena. */
 SW_GLOBAL int sw_key_put_part(__u64 to, const struct sw_key *part SW_NONNULL)
 {
-	__u32 i, left;
+	const __u8 *from;
+	__u32 i;
 
 	sw_use_arena();
-	sw_each_word(i, left, SW_KEY_PART / 8 + sw_zero()) {
+	for (i = sw_zero(); i < SW_KEY_PART && sw_can_loop; i += 32) {
 		sw_hide(i);
-		i &= SW_KEY_WORDS - 1;
-		if (i >= SW_KEY_PART / 8)
+		i &= 0xe0;
+		if (i >= SW_KEY_PART)
 			break;
-		sw_set_u64(to + i * 8, sw_key_word_at(part->bytes + i * 8));
+		from = part->bytes + i;
+		sw_set_u64(to, sw_key_word_at(from));
+		sw_set_u64(to + 8, sw_key_word_at(from + 8));
+		sw_set_u64(to + 16, sw_key_word_at(from + 16));
+		sw_set_u64(to + 24, sw_key_word_at(from + 24));
+		to += 32;
 	}
 	return 0;
 }
