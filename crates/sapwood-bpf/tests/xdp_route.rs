@@ -224,7 +224,9 @@ fn real_tools() {
         drop(server);
         let counts = program.counts().unwrap();
         println!("{mode} {counts:?}");
-        assert!(counts.forwarded() > 3000, "{counts:?}");
+        // 4 MiB are 2,897 full segments. On a busy machine, fewer acknowledgements come back, and
+        // the kernel joins segments.
+        assert!(counts.forwarded() > 1000, "{counts:?}");
         if let Some(cache) = program.cache() {
             // The counters of the program and of the cache agree.
             let stats = cache.stats();

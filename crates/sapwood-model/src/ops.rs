@@ -98,7 +98,7 @@ pub enum Outcome {
     /// are in key order.
     Entries(Vec<(Vec<u8>, u64)>),
     /// `Closest`: the keys of the entries, in the order of the fields of
-    /// [`Closest`](crate::oracle::Closest).
+    /// [`Closest`].
     Closest {
         /// Whether the name exists, and the bytes of its encloser.
         name: (bool, usize),
