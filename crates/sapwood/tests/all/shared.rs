@@ -554,7 +554,8 @@ fn the_accounts_say_what_an_entry_takes() {
     assert_eq!(memory.leaves, (n, n * 24));
     assert_eq!(memory.branches, (0, 0));
     let each = memory.index as f64 / n as f64;
-    assert!(cfg!(miri) || (5.0..9.0).contains(&each), "{each} bytes");
+    // The largest just after a step of growth, as the documentation of `PointMap` says.
+    assert!(cfg!(miri) || (5.0..10.0).contains(&each), "{each} bytes");
     assert!(memory.to_string().contains("point index"));
     // A map is shown like the standard library's.
     let small = PointMap::new().unwrap();
