@@ -31,7 +31,8 @@ use read::Found;
 
 /// An ordered map over byte strings that BPF programs change: they insert, replace and remove
 /// (`sapwood/qp_write.bpf.h`), and look up as in a [`UserMap`](crate::UserMap)
-/// (`sapwood/qp.bpf.h`). This process makes it, gives it memory and takes back what is given up.
+/// (`sapwood/qp.bpf.h`). This process makes the map, supplies it with memory and takes retired
+/// blocks back.
 ///
 /// The number of entries is limited, as in the kernel's own maps. The map has an index, for lookups
 /// of whole keys, or a trie, for order and prefixes, or both.
@@ -41,8 +42,8 @@ use read::Found;
 /// ([`spawn_service`](Self::spawn_service)). A program that finds a ring empty gets an error and
 /// changes nothing.
 ///
-/// Nothing that programs write into the window is believed here: whatever is in it, this process
-/// does not read or write outside.
+/// This process trusts nothing that programs write into the window: whatever the window holds, this
+/// process reads and writes nothing outside it (tests `corrupt.rs` of `tests/program_map`).
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, ProgramMap};
@@ -60,7 +61,7 @@ pub struct ProgramMap<V> {
     values: PhantomData<fn() -> V>,
 }
 
-/// How a [`ProgramMap`] is made.
+/// The builder of a [`ProgramMap`].
 ///
 /// ```no_run
 /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
@@ -81,22 +82,22 @@ pub struct ProgramMapBuilder<V> {
     values: PhantomData<fn() -> V>,
 }
 
-/// What a step of service did.
+/// The work of a step of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Serviced {
-    /// Blocks that programs gave up, fetched.
+    /// Fetched blocks that programs had retired.
     pub fetched: usize,
-    /// Blocks that nobody reads any more, freed.
+    /// Blocks freed after their grace period.
     pub freed: usize,
     /// Blocks put into rings.
     pub given: usize,
-    /// Whether there was no memory for some.
+    /// Whether some blocks could not be supplied, for want of memory.
     pub starved: bool,
 }
 
 impl Serviced {
-    /// Whether there was nothing to do.
+    /// Whether the step had no work.
     pub fn is_idle(&self) -> bool {
         self.fetched + self.freed + self.given == 0
     }
@@ -136,7 +137,7 @@ pub struct ProgramMapMemory {
     pub clusters: usize,
     /// Of these, leaves, as programs say.
     pub leaves: usize,
-    /// Blocks that programs gave up and nobody fetched.
+    /// Retired blocks that were not fetched yet.
     pub retired: usize,
     /// Blocks that wait for the end of a grace period.
     pub waiting: usize,
@@ -167,7 +168,7 @@ impl fmt::Display for ProgramMapMemory {
     }
 }
 
-/// What a walk over all of a map found.
+/// The shape of a map, as a walk over all of it found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramMapShape {
@@ -183,7 +184,7 @@ pub struct ProgramMapShape {
     pub displaced: usize,
     /// Entries that the index has no slot for.
     pub spilled: usize,
-    /// References that programs gave up and that were none of their blocks, since the map was made.
+    /// References that programs retired since the map was made, and that were not their blocks.
     pub refused: u64,
 }
 
@@ -208,14 +209,13 @@ struct Shared {
     owner: Mutex<Owner>,
     /// Service waits for the owner.
     waits: AtomicBool,
-    /// No service any more.
+    /// The service ends.
     ends: AtomicBool,
 }
 
 impl Shared {
     fn owner(&self) -> MutexGuard<'_, Owner> {
-        // Who reads in a loop would get the lock again before a thread that sleeps for it has woken
-        // up.
+        // A thread that reads in a loop would get the lock again before a sleeping thread wakes up.
         for _ in 0..1000 {
             if !self.waits.load(Ordering::Relaxed) {
                 break;
@@ -237,7 +237,7 @@ impl Shared {
 }
 
 impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
-    /// A map of this name in the arena, made to measure.
+    /// A builder for a map of this name in the arena.
     ///
     /// Values are plain bytes, a multiple of 8, up to 64.
     pub fn builder(arena: &BpfArena, name: &str) -> ProgramMapBuilder<V> {
@@ -258,11 +258,12 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
 }
 
 impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
-    /// Takes over a map whose owner is gone: another process that ended or was killed. Programs
-    /// that used it go on to do so, with all that is in it.
+    /// Takes over a map whose owner, another process, ended or was killed. Programs go on using the
+    /// map, with all its entries.
     ///
-    /// While this looks for what is free (some hundred nanoseconds an entry, after a grace period),
-    /// programs find no window (`-EINVAL`). A process that dies just here leaves the map closed.
+    /// While this function looks for free blocks (some hundred nanoseconds an entry, after a grace
+    /// period), programs find no window (`-EINVAL`). A process that dies meanwhile leaves the map
+    /// closed.
     ///
     /// ```no_run
     /// use sapwood_bpf::{BpfArena, ProgramMap};
@@ -274,8 +275,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     ///
     /// # Errors
     /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size; [`Error::Owned`]
-    /// while the owner lives: two would give the same memory to programs twice; [`Error::Name`]
-    /// when it is this process's own; [`Error::Damaged`] when it is not whole: then it stays as it
+    /// while the owner lives: two owners would supply the same memory twice; [`Error::Name`] when
+    /// the owner is this process; [`Error::Damaged`] when the map is not whole: then it stays as it
     /// was; [`Error::NoGrace`].
     pub fn adopt(arena: &BpfArena, name: &str) -> Result<ProgramMap<V>, Error> {
         let _changes = arena.lock();
@@ -324,18 +325,18 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
     }
 
     /// Bytes of the longest key: 4,096 at most. Default: 254, the longest that lies in a program's
-    /// `struct sw_key`. Of longer ones the bytes lie in the arena (`key.bpf.h`). Programs that
-    /// insert a longer one get `-EINVAL`.
+    /// `struct sw_key`. The bytes of longer keys lie in the arena (`key.bpf.h`). Programs that
+    /// insert a longer key than this get `-EINVAL`.
     ///
-    /// What lies ready for insertions is reckoned for the longest key: a map for 4,096 bytes takes
-    /// some 3 MB at first, if its window has 50 MB or more.
+    /// The memory that lies ready for insertions is sized for the longest key: a map for 4,096
+    /// bytes takes some 3 MB at first, if its window has 50 MB or more.
     pub fn longest_key(mut self, bytes: usize) -> Self {
         self.plan.longest = bytes;
         self
     }
 
-    /// The map has an index. When neither this nor [`with_trie`](Self::with_trie) is said, it has
-    /// both.
+    /// Gives the map an index. When neither this nor [`with_trie`](Self::with_trie) is called, the
+    /// map has both.
     ///
     /// A map with an index alone may have no slot for a key (`-ENOSPC`) when dozens of keys have
     /// nearly equal hashes, which are secret and random.
@@ -352,7 +353,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
-    /// The map has a trie.
+    /// Gives the map a trie.
     pub fn with_trie(mut self) -> Self {
         self.plan.parts |= k::TRIE;
         self
@@ -375,29 +376,29 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
-    /// Rings are full from the beginning, and not only when they were found half empty. Takes
-    /// memory for all sizes: some 3 KiB for each block of a ring's size.
+    /// Fills all rings at the beginning, and not only after they were found half empty. That takes
+    /// memory for blocks of all sizes: some 3 KiB for each block of a ring's size.
     pub fn full_rings(mut self) -> Self {
         self.plan.full = true;
         self
     }
 
-    /// The most blocks that programs give up between two steps of service, rounded up to a power of
-    /// two. Default: four times the size of rings, and enough for 128 insertions of any sort. What
-    /// they cut off slabs counts too; with fewer than 8 they cut nothing.
+    /// The most blocks that programs retire between two steps of service, rounded up to a power of
+    /// two. Default: four times the size of rings, and enough for 128 insertions of any sort.
+    /// Blocks that programs cut off slabs count, too; with fewer than 8, programs cut none.
     pub fn retire_ring(mut self, blocks: usize) -> Self {
         self.plan.retired = Some(blocks);
         self
     }
 
-    /// Leaves for this many entries with keys of this length lie ready from the
-    /// beginning. A map with a trie needs clusters and branches too, which come as they are used.
+    /// Makes leaves for this many entries with keys of this length ready at the beginning. A map
+    /// with a trie needs clusters and branches, too, which are supplied as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));
         self
     }
 
-    /// How the kernel's readers are waited for. Default: a [`KernelGrace`] of its own.
+    /// The source of the kernel's grace periods. Default: a [`KernelGrace`] of its own.
     pub fn grace(mut self, grace: &Arc<KernelGrace>) -> Self {
         self.grace = Some(Arc::clone(grace));
         self
@@ -409,7 +410,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
-    /// An empty map.
+    /// Builds an empty map.
     ///
     /// # Errors
     /// [`Error::Setting`] when there are no entries or too many, or a key is too long;
@@ -432,7 +433,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
 }
 
 impl<V> ProgramMap<V> {
-    /// Its window: the number is how programs name it.
+    /// Its window, whose number programs use.
     pub fn window(&self) -> &WindowInfo {
         &self.window
     }
@@ -442,25 +443,24 @@ impl<V> ProgramMap<V> {
         self.window.arena()
     }
 
-    /// Ends without closing the map: programs go on to use it, with the blocks that there are, and
-    /// another owner [adopts](ProgramMap::adopt) it, when this process has let go of the arena,
-    /// too.
+    /// Ends without closing the map. Programs go on using it, with the blocks that they have.
+    /// Another owner can [adopt](ProgramMap::adopt) it after this process has closed the arena.
     pub fn leave(mut self) {
         self.window.leave();
     }
 
-    /// The number of entries, as programs say.
+    /// The number of entries, as programs count them.
     pub fn len(&self) -> usize {
         self.shared.owner().len()
     }
 
-    /// Whether there are no entries, as programs say.
+    /// Whether there are no entries, as programs count them.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads the trie, in order: all entries, those with a prefix, those behind a key. A reader in
-    /// this process, too, takes nothing for true that it did not check.
+    /// Reads the trie in order: all entries, those with a prefix, those from a key on. The reader
+    /// checks everything that it reads, in this process, too.
     ///
     /// # Errors
     /// [`Error::Setting`] when the map has no trie.

@@ -3,9 +3,10 @@
  * The memory that Sapwood's maps lie in, as C sees it: in a BPF program, where it is an arena, and
  * in user space, where it is any mapping of the same bytes.
  *
- * A place in it is a number, sw_at: bytes from its beginning. sw_u64(at) and its sisters read what
- * is there, sw_set_u64(at, value) and its sisters write. In a BPF program no such access faults:
- * what is not there reads as zeros, and stores to it vanish.
+ * A place in it is a number, sw_at: bytes from its beginning. sw_u64(at) and the like read a word
+ * there, sw_set_u64(at, value) and the like write it. In a BPF program no such access faults: pages
+ * without memory read as zeros, and stores to them are lost. A load that touches such a page reads
+ * zeros as a whole.
  *
  * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared
  * here. In user space, say first where the memory is, and how many bytes it has:
@@ -13,8 +14,8 @@
  *     sw_base = mapped;
  *     sw_limit = bytes;
  *
- * Nothing outside is read or written then: it reads as zeros, and stores to it vanish, as in a BPF
- * program. Both variables are each thread's own.
+ * Nothing outside is read or written then: it reads as zeros, and stores to it are lost, as in a
+ * BPF program. Each thread has both variables of its own.
  */
 #ifndef SAPWOOD_ARENA_BPF_H
 #define SAPWOOD_ARENA_BPF_H
@@ -46,7 +47,7 @@ typedef __u64 sw_at;
 #define __uint(name, val) int(*name)[val]
 #endif
 
-/* The loader replaces it by the arena that the owner made; a program that names it once may use all of it. */
+/* The loader replaces this map by the owner's arena. A program that names it once may use all of it. */
 struct {
 	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
 	__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */
@@ -87,7 +88,7 @@ SW_INLINE void sw_use_arena(void)
 		sw_may;                                                        \
 	})
 
-/* The compiler knows no more of x than that it is a number: bounds stay next to what they guard. */
+/* Hides the value of x from the compiler: so it keeps checks of bounds beside the accesses that they guard. */
 #define sw_hide(x) asm volatile("" : "+r"(x))
 
 #else /* user space */
@@ -221,7 +222,7 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_acquire_u32_of(at, bytes) sw_acquire_u32((at) + (bytes))
 #endif
 
-/* The same for those who do not ask what was there before: one instruction each. */
+/* The same without the value from before: one instruction each. */
 #ifdef __bpf__
 #define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)(at), more))
 #define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 SW_ARENA *)(unsigned long)(at), bits))
@@ -232,7 +233,7 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 *)sw_inside(at, 8), bits))
 #endif
 
-/* A zero that the compiler and the verifier do not know: counters that begin with it do not multiply the verifier's work. */
+/* A zero that neither the compiler nor the verifier knows: the verifier checks a loop whose counter begins with it once, not in each round. */
 SW_INLINE __u32 sw_zero(void)
 {
 	return sw_u32(SW_ZERO_AT);

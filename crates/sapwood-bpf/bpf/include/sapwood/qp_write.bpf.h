@@ -14,12 +14,12 @@
  * by a lock in the window; readers take none. A writer waits for a bounded time only, so it may run
  * anywhere, also in an interrupt of a program that has the lock: then it gets -EBUSY.
  *
- * Blocks for leaves, clusters and branches come from rings that user space fills, what is given up
- * goes into another, and is used again when all programs have ended that may be reading it. Nothing
- * here runs outside the window that it was asked for, whatever the window holds. Sleepable programs
+ * Blocks for leaves, clusters and branches come from rings that user space fills. Retired blocks go
+ * into another ring, and are used again after a grace period. No function here writes outside the
+ * window that it was called for, whatever the window holds. Sleepable programs
  * must not use these functions. Layout and protocol: docs/bpf.md.
  *
- * What is read from the window is never trusted to be a map: each reference is compared with the
+ * The contents of the window are never trusted to be a map: each reference is compared with the
  * window's bounds before anything is stored behind it, and each loop has a bound.
  */
 #ifndef SAPWOOD_QP_WRITE_BPF_H
@@ -37,9 +37,9 @@ struct sw_qp_value {
 	__u64 words[SW_KQP_VALUE_MAX / 8];
 };
 
-/* How often a writer looks whether the lock is free: some hundred microseconds at most. */
+/* How often a writer tries to take the lock: some hundred microseconds at most. */
 #define SW_KQP_SPINS 16384
-/* What sw_kqp_seek says besides an offset. */
+/* What sw_kqp_seek returns besides an offset. */
 #define SW_KQP_SAME 0x10000
 #define SW_KQP_EMPTY 0x10001
 /* No offset: all are less. */
@@ -48,16 +48,15 @@ struct sw_qp_value {
 #define SW_KQP_DEPTH_MAX (SW_KEY_MAX + 4)
 #define SW_KQP_PATH_MAX 256
 /*
- * A key is looked for so often. A cluster that is full is split once, and then the key has a place;
- * one that reaches from an early offset to a late one, as long keys may, is split until the key's
+ * The most searches for the place of a key. A full cluster is split once, and then the key has a
+ * place. A cluster of long keys may have borders far from each other: it is split until the key's
  * neighbours are in a cluster of their own.
  */
 #define SW_KQP_ROUNDS (SW_QP_FILL_MAX + 4)
 
 /*
- * Scratch: what the steps of an operation tell each other. It lies in the window, and not in
- * registers, so that the verifier looks at each step by itself, with numbers of which it knows
- * nothing.
+ * Scratch: values that the steps of an operation pass to each other. They lie in the window, and
+ * not in registers: so the verifier checks each step by itself, with numbers that it does not know.
  */
 enum sw_kqp_scratch {
 	SW_KQP_VALUE = 0, /* the new value, eight words */
@@ -111,8 +110,8 @@ static __u32 (*const sw_kqp_cpu)(void) = (void *)8; /* bpf_get_smp_processor_id 
 #endif
 
 /*
- * Takes the window's lock: 0, or -EBUSY. Who finds that its own processor has it does not wait: it
- * runs on top of the program that has it.
+ * Takes the window's lock: 0, or -EBUSY. A writer does not wait for its own processor: it
+ * interrupts the program that has the lock.
  */
 SW_GLOBAL int sw_kqp_lock(__u64 window)
 {
@@ -128,7 +127,7 @@ SW_GLOBAL int sw_kqp_lock(__u64 window)
 	return -EBUSY;
 }
 
-/* Gives the lock back. Who copies what lies in the window looks before and after: no lock, and the same sequence number. */
+/* Gives the lock back. A process that copies the window checks before and after: no lock, and the same sequence number. */
 SW_INLINE void sw_kqp_unlock(sw_at window)
 {
 	sw_publish_u64(window + SW_KQP_SEQUENCE, sw_u64(window + SW_KQP_SEQUENCE) + 1);
@@ -154,7 +153,7 @@ SW_INLINE sw_at sw_kqp_ring(sw_at window, __u32 class)
 	return window + SW_KQP_RINGS + (__u64)class * SW_KQP_RING_BYTES;
 }
 
-/* What stands in a ring at this many blocks from its beginning. */
+/* The place of a ring's slot, this many blocks from its beginning. */
 SW_INLINE sw_at sw_kqp_ring_slot(sw_at window, sw_at ring, __u32 count)
 {
 	return sw_ref(window, sw_u32(ring + SW_KQP_RING_SLOTS)) +
@@ -184,7 +183,7 @@ SW_GLOBAL long sw_kqp_room(__u64 window, __u32 cells)
 	return mask + 1 - used < cells ? -ENOMEM : 0;
 }
 
-/* Gives what a cell leads to up; there is room. */
+/* Retires the node of a cell; there is room. */
 SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
 {
 	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
@@ -195,12 +194,12 @@ SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
 }
 
 /*
- * Gets this many units ready to be cut off the slab, as one block or more: of the next slab, when
- * this one has less left. With `keep`, the last is left. 0, -ENOMEM, -EUCLEAN.
+ * Makes sure that the slab has this many units, for one block or more: takes the next slab when
+ * this one has fewer. With `keep`, the last slab stays. 0, -ENOMEM, -EUCLEAN.
  *
- * What is cut off goes to user space by the ring of what is retired, so that it knows of a block
- * before it hears that this is given up: as a cell of the kind SW_KQP_CUT, which no node has, and
- * the units in the place of the reference; none for a new slab.
+ * User space learns of each block that was cut off by the ring of retired cells, before the block
+ * itself is retired there. The entry is a cell of the kind SW_KQP_CUT, which no node has, with the
+ * block's units in place of the reference; 0 units for a new slab.
  */
 SW_GLOBAL long sw_kqp_slab(__u64 window, __u32 units, __u32 keep)
 {
@@ -322,7 +321,7 @@ SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 node, __u32 more, __u
 	return error;
 }
 
-/* Adds to one of the counts; the difference may be negative. */
+/* Adds to one of the counts; `more` may be negative. */
 SW_INLINE void sw_kqp_count(sw_at window, __u32 what, __u32 more)
 {
 	sw_set_u32(window + what, sw_u32(window + what) + more);
@@ -542,8 +541,8 @@ SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNUL
 }
 
 /*
- * What settles most insertions of short keys where there is an index and values have one word, in
- * one step: the
+ * Completes most insertions of short keys in one step, where there is an index and values have one
+ * word: the
  * first slot of the key's home that has its tag has the key; or no slot has the tag, no key that is
  * at home there lies elsewhere, and in a map without trie a slot is free. What sw_qp_insert says;
  * or -EAGAIN, when that does not settle it and nothing was done. The lock is held.

@@ -148,7 +148,7 @@ SW_GLOBAL int sw_kqp_index_put(__u64 window, __u64 hash, __u32 cell)
 	return 0;
 }
 
-/* Takes the leaf that was found out of its slot; one that has none is no longer counted as spilled. */
+/* Removes the leaf that was found from its slot. Without a slot, it is no longer counted as spilled. */
 SW_GLOBAL int sw_kqp_index_remove(__u64 window, __u64 hash)
 {
 	sw_at home = sw_kqp_bucket(window, hash, 0);

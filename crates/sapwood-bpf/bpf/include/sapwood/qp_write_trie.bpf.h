@@ -16,7 +16,7 @@
 #define SW_KQP_JOINED_MAX (SW_QP_FILL_MAX * 3 / 4)
 #define SW_KQP_LONELY_MAX (SW_QP_FILL_MAX / 4)
 
-/* What a new key needs: sw_kqp_plan says it, sw_kqp_attach does it. */
+/* The change that a new key needs: sw_kqp_plan chooses it, sw_kqp_attach makes it. */
 enum sw_kqp_step {
 	SW_KQP_FIRST_LEAF, /* the leaf becomes the root */
 	SW_KQP_TWO_LEAVES, /* a cluster of two leaves */
@@ -64,7 +64,7 @@ SW_INLINE int sw_kqp_is_cluster(__u32 header)
 	return !(header & 0x87000000) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
 }
 
-/* What is noted in the scratch, where it is no more than 32 bits. */
+/* A value of the scratch that has 32 bits at most. */
 SW_INLINE __u32 sw_kqp_noted(sw_at window, __u32 what)
 {
 	return (__u32)sw_kqp_get(window, what);
@@ -436,7 +436,7 @@ SW_INLINE __u64 sw_kqp_not_less(__u64 word, __u32 byte)
 	return (even >> 8 & lanes) | (odd & lanes << 8);
 }
 
-/* A word of two: what the mask has of one, and the rest of the other. */
+/* A word made of two: the bits of the mask from one, the others from the other. */
 SW_INLINE __u64 sw_kqp_word(sw_at one, sw_at other, __u64 mask)
 {
 	return (sw_u64(one) & mask) | (sw_u64(other) & ~mask);
@@ -868,7 +868,7 @@ SW_GLOBAL int sw_kqp_two_leaves(__u64 window, __u32 leaf)
 	return 0;
 }
 
-/* Puts a new leaf beside a child of a branch. */
+/* Adds a new leaf to a branch, as the neighbour of one of its children. */
 SW_GLOBAL int sw_kqp_more_children(__u64 window, __u32 leaf)
 {
 	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT), old;
@@ -900,9 +900,9 @@ SW_GLOBAL int sw_kqp_two_children(__u64 window, __u32 leaf)
 }
 
 /*
- * Puts a new leaf where sw_kqp_plan said, with one store, and gives up what it replaced. It is a
- * part of its caller: the kernel limits how deep calls are nested, and what their stacks have
- * together.
+ * Publishes a new leaf where sw_kqp_plan said, with one store, and retires the node that it
+ * replaced. The function is inline, because the kernel limits the depth of calls and the size of
+ * their stacks together.
  */
 SW_INLINE void sw_kqp_attach(sw_at window, const struct sw_key *key, __u32 leaf)
 {
