@@ -354,18 +354,15 @@ SW_GLOBAL __u32 sw_agree(__u64 one, __u64 other, __u32 bytes)
 	__u64 differ;
 
 	sw_use_arena();
-	for (at = sw_zero(); at + 64 <= bytes && sw_can_loop; at += 64) {
+	/* More at a time would take more of the stack, of which a program has little. */
+	for (at = sw_zero(); at + 32 <= bytes && sw_can_loop; at += 32) {
 		differ = (sw_u64(one) ^ sw_u64(other)) | (sw_u64_of(one, 8) ^ sw_u64_of(other, 8)) |
 			 (sw_u64_of(one, 16) ^ sw_u64_of(other, 16)) |
-			 (sw_u64_of(one, 24) ^ sw_u64_of(other, 24)) |
-			 (sw_u64_of(one, 32) ^ sw_u64_of(other, 32)) |
-			 (sw_u64_of(one, 40) ^ sw_u64_of(other, 40)) |
-			 (sw_u64_of(one, 48) ^ sw_u64_of(other, 48)) |
-			 (sw_u64_of(one, 56) ^ sw_u64_of(other, 56));
+			 (sw_u64_of(one, 24) ^ sw_u64_of(other, 24));
 		if (differ)
 			break;
-		one += 64;
-		other += 64;
+		one += 32;
+		other += 32;
 	}
 	while (at + 8 <= bytes && sw_can_loop) {
 		differ = sw_u64(one) ^ sw_u64(other);
