@@ -1,4 +1,4 @@
-//! Taking over a map whose owner died: what is free is what nobody has.
+//! Taking over a map whose owner died. A block is free when neither the map nor a ring has it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +18,13 @@ use crate::grace::KernelGrace;
 use crate::layout::program_map as k;
 use crate::raw::arena::Memory;
 
-/// Rings that were made larger, to be filled beforehand, are not filled so far again.
+/// The most blocks that a ring is filled with after the takeover. A ring that was prefilled may have
+/// more slots.
 const RING_MAX: u32 = 4096;
 
 impl Owner {
-    /// The owner of a map that is there. No program uses it, and none has since the grace period
-    /// before.
+    /// Makes the owner of an existing map. The caller has closed the window and waited for a grace
+    /// period, so no program uses the map.
     pub(super) fn adopt(
         memory: &Arc<Memory>,
         window: &WindowInfo,
@@ -100,7 +101,7 @@ impl Owner {
         if owner.plan.parts & k::INDEX != 0 {
             owner.table = Some(owner.find_table(end)?);
         }
-        // Nobody can have it, and what is left of a slab is free.
+        // No program can hold the lock, and the rest of the open slab is free.
         owner.set_u32(k::LOCK, 0);
         owner.set_u32(k::SLAB_LEFT, 0);
         owner.find_blocks(first, limit, frontier)?;
@@ -109,7 +110,7 @@ impl Owner {
         Ok(owner)
     }
 
-    /// Finds what programs have: in the map, in rings, given up. The rest is free.
+    /// Finds the blocks that programs have: in the map, in rings, or retired. The rest is free.
     fn find_blocks(&mut self, first: u32, limit: u32, frontier: u32) -> Result<(), String> {
         let mut found = Found {
             new: true,
@@ -135,7 +136,7 @@ impl Owner {
         Ok(())
     }
 
-    /// The index's table: all of it lies between the rings' heads and `end`.
+    /// Finds the index's table. All of it must lie between the rings' heads and `end`.
     fn find_table(&self, end: usize) -> Result<Table, String> {
         let nodes = self.nodes();
         let index = Index::with_secrets(&nodes, self.secrets);
