@@ -1,5 +1,5 @@
-//! Every invariant of a map that programs write, walked when none of them does. What is read may be
-//! anything.
+//! The checks of every invariant of a map that programs write. No program may write meanwhile. The
+//! window may hold anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use super::slabs::is_cut;
 use crate::checked::{Census, Index, Node, Trouble, verify};
 use crate::layout::program_map as k;
 
-/// What the walk has found so far.
+/// The findings of a walk so far.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Blocks: first unit, units.
+    /// The blocks of nodes: first unit, units.
     pub(super) blocks: BTreeMap<u32, u32>,
-    /// Blocks are not known beforehand.
+    /// Whether the walk finds the blocks for a new owner, which knows none yet.
     pub(super) new: bool,
     pub(super) branch_units: usize,
     pub(super) cluster_units: usize,
@@ -40,7 +40,7 @@ impl From<Trouble> for String {
 }
 
 impl Owner {
-    /// Walks everything.
+    /// Checks the trie, the index, the counts, the rings and the blocks.
     pub(super) fn verify(&mut self) -> Result<ProgramMapShape, String> {
         self.look()?;
         self.blocks.verify()?;
@@ -57,7 +57,7 @@ impl Owner {
         }
     }
 
-    /// Walks trie and index.
+    /// Walks the trie and the index, and checks the counts.
     pub(super) fn check_map(&self, found: &mut Found) -> Result<ProgramMapShape, String> {
         let nodes = self.nodes();
         let trie = self.plan.parts & k::TRIE != 0;
@@ -84,7 +84,7 @@ impl Owner {
         })
     }
 
-    /// Takes note of a node; it must lie in a block of just this size that programs have.
+    /// Records the block of a node. The node must fill a block that programs have.
     fn note(
         &self,
         node: Node,
@@ -95,7 +95,7 @@ impl Owner {
         let class = k::class(units);
         let wanted = k::units(class);
         match node {
-            // It has its place before all blocks.
+            // The table lies before all blocks.
             Node::Table => return Ok(()),
             Node::Branch => found.branch_units += wanted,
             Node::Cluster => found.cluster_units += wanted,
@@ -113,7 +113,7 @@ impl Owner {
         }
     }
 
-    /// The block of a node that programs gave up.
+    /// Records the block of a retired node.
     pub(super) fn given_up(&self, cell: u32, found: &mut Found) -> Result<(), String> {
         let nodes = self.nodes();
         let (node, block) = match cell & KIND {
@@ -144,7 +144,7 @@ impl Owner {
         }
     }
 
-    /// What rings have for programs, slabs too: first units, and units.
+    /// The blocks and slabs that the rings have for programs: first unit, units.
     pub(super) fn offered(&self) -> Result<Vec<(u32, u32)>, Damaged> {
         let rings = self.supplies.iter().enumerate();
         let rings = rings.map(|(class, supply)| (&supply.ring, k::units(class)));
@@ -155,7 +155,7 @@ impl Owner {
         Ok(all)
     }
 
-    /// Checks that each block that programs have is in the structure, in a ring, or given up.
+    /// Checks that each block that programs have is in the map, in a ring, or retired.
     fn check_blocks(&self, mut held: BTreeSet<u32>) -> Result<(), String> {
         for (at, units) in self.offered()? {
             if self.blocks.given(at) != Some(units) || !held.insert(at) {
