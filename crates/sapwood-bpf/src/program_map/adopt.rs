@@ -18,8 +18,8 @@ use crate::grace::KernelGrace;
 use crate::layout::program_map as k;
 use crate::raw::arena::Memory;
 
-/// The most blocks that a ring is filled with after the takeover. A ring that was prefilled may have
-/// more slots.
+/// The most blocks that a ring is filled with after the takeover. A ring that was prefilled may
+/// have more slots.
 const RING_MAX: u32 = 4096;
 
 impl Owner {
@@ -42,7 +42,8 @@ impl Owner {
         if window.len < (k::FIRST + k::MARGIN) * 8 + k::RINGS {
             return Err("the window is too small".into());
         }
-        let limit = u32::try_from(window.len / 8 - k::MARGIN).map_err(|_| "too large a window")?;
+        let limit =
+            u32::try_from(window.len / 8 - k::MARGIN).map_err(|_| "the window is too large")?;
         let (first, frontier) = (units(k::NODES)?, units(k::FRONTIER)?);
         let heads = k::HEADS_END;
         let end = first as usize * 8;
@@ -65,7 +66,7 @@ impl Owner {
         }
         let ring = |number| {
             let found = Ring::found(memory, window.at, number, end);
-            found.ok_or_else(|| format!("ring {number} is none"))
+            found.ok_or_else(|| format!("ring {number} has no valid place"))
         };
         let supplies = (0..k::CLASSES).map(|class| {
             let ring = ring(class)?;
@@ -152,7 +153,10 @@ impl Owner {
         }
         match fit {
             true => Ok(table),
-            false => Err(format!("the index's table at {} is none", table.at)),
+            false => Err(format!(
+                "the index's table at {} has no valid place",
+                table.at
+            )),
         }
     }
 }

@@ -50,8 +50,7 @@ impl Bits {
 /// The blocks between the first unit and the frontier, in whole units. Each block is given to
 /// programs, waits for the end of a grace period, or is free.
 ///
-/// The name of a block is its first unit. The size of a block is known here, and never read from the
-/// window.
+/// The name of a block is its first unit. The size of a block follows from these accounts alone.
 pub(super) struct Blocks {
     first: u32,
     frontier: u32,
@@ -104,8 +103,8 @@ impl Blocks {
         }
     }
 
-    /// Rebuilds the accounts of a dead owner. Programs have the blocks in `given`, and the rest below
-    /// the frontier is free. `None` when blocks overlap or lie outside.
+    /// Rebuilds the accounts of a dead owner. Programs have the blocks in `given`, and the rest
+    /// below the frontier is free. `None` when blocks overlap or lie outside.
     pub(super) fn rebuilt(
         first: u32,
         limit: u32,
@@ -224,8 +223,8 @@ impl Blocks {
         next.unwrap_or(self.frontier) - at
     }
 
-    /// Makes a retired block wait, because programs may still read it. Returns its units; `None` when
-    /// programs did not have the block.
+    /// Makes a retired block wait, because programs may still read it. Returns its units; `None`
+    /// when programs did not have the block.
     pub(super) fn wait(&mut self, at: u32) -> Option<u32> {
         let units = self.given(at)?;
         self.given.set(at, false);
@@ -235,8 +234,8 @@ impl Blocks {
         Some(units)
     }
 
-    /// Splits a block that programs have in two: the first has this many units, the second the rest.
-    /// `false` when programs have no such block, or when it has no more units than that.
+    /// Splits a block that programs have in two: the first has this many units, and the second the
+    /// rest. `false` when programs have no such block, or when it has no more units than that.
     pub(super) fn split(&mut self, at: u32, units: u32) -> bool {
         let more = units > 0 && self.given(at).is_some_and(|all| all > units);
         if more {

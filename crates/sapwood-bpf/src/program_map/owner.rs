@@ -1,5 +1,5 @@
-//! The owner of a map that programs write: it lays the window out, and each step of service supplies
-//! programs with memory.
+//! The owner of a map that programs write: it lays out the window, and each step of service
+//! supplies programs with memory.
 
 use sapwood_arena::EXTRA_AT;
 use sapwood_format::branch::LARGEST;
@@ -278,7 +278,8 @@ impl Places {
         }
     }
 
-    /// Makes sure that the window is large enough, and that everything before the blocks has memory.
+    /// Makes sure that the window is large enough, and that all bytes before the blocks have
+    /// memory.
     fn populate(&self, memory: &Memory, window: &WindowInfo) -> Result<(), Error> {
         if self.first >= self.limit || self.limit > u32::MAX as usize {
             return Err(Error::NoRoom {
@@ -505,7 +506,7 @@ impl Owner {
     }
 
     pub(super) fn memory(&mut self) -> Result<ProgramMapMemory, Error> {
-        let damaged = |Damaged| Error::Damaged("a ring's count cannot be".into());
+        let damaged = |Damaged| Error::Damaged("a ring's count is impossible".into());
         self.look().map_err(damaged)?;
         let units = self.blocks.units();
         let mut offered = self.slabs.units().map_err(damaged)? * 8;

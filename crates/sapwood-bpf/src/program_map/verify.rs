@@ -26,7 +26,7 @@ pub(super) struct Found {
 
 impl From<Damaged> for String {
     fn from(Damaged: Damaged) -> String {
-        "a ring's count cannot be".into()
+        "a ring's count is impossible".into()
     }
 }
 
@@ -34,7 +34,7 @@ impl From<Trouble> for String {
     fn from(trouble: Trouble) -> String {
         match trouble {
             Trouble::Damaged(why, at) => format!("byte {at}: {why}"),
-            Trouble::Changed => "it was changed meanwhile".into(),
+            Trouble::Changed => "the map was changed meanwhile".into(),
         }
     }
 }
@@ -100,16 +100,16 @@ impl Owner {
             Node::Branch => found.branch_units += wanted,
             Node::Cluster => found.cluster_units += wanted,
             Node::Leaf if units > self.plan.leaf_units(self.plan.longest) => {
-                return Err("too long a key");
+                return Err("the key is too long");
             }
             Node::Leaf => found.leaf_units += wanted,
         }
         if !found.new && self.blocks.given(at) != Some(wanted as u32) {
-            return Err("a node that does not fill its block");
+            return Err("the node does not fill a block");
         }
         match found.blocks.insert(at, wanted as u32) {
             None => Ok(()),
-            Some(_) => Err("a node that is there twice"),
+            Some(_) => Err("the node occurs twice"),
         }
     }
 
@@ -170,13 +170,15 @@ impl Owner {
             ));
         }
         if left > 0 && (self.blocks.given(at) != Some(left) || !held.insert(at)) {
-            return Err(format!("what is left of a slab at {at} is elsewhere, too"));
+            return Err(format!("the rest of a slab, at {at}, is elsewhere, too"));
         }
         let retired = self.retired.waiting()?;
         for cell in retired.into_iter().filter(|cell| !is_cut(*cell)) {
             let at = reference_of(cell);
             if self.blocks.given(at).is_none() || !held.insert(at) {
-                return Err(format!("programs gave {cell:#x} up"));
+                return Err(format!(
+                    "programs retired {cell:#x}, which is no block of theirs"
+                ));
             }
         }
         let lost = self.blocks.all_given().find(|(at, _)| !held.contains(at));
