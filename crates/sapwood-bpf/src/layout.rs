@@ -1,6 +1,6 @@
-//! What C programs rely on, in one place: the constants of `layout.h`, which is written from here.
+//! The constants that C programs share. `layout.h` is generated from this file.
 
-/// Numbers that people and C have names for: the C names are the same in capitals.
+/// Declares an enumeration of numbers with names. The C constants have the same names in capitals.
 macro_rules! named {
     ($(#[$of:meta])* pub enum $Name:ident { $($(#[$doc:meta])* $Case:ident = $number:literal: $name:literal,)* }) => {
         $(#[$of])*
@@ -12,17 +12,17 @@ macro_rules! named {
         }
 
         impl $Name {
-            /// All that there are, by number.
+            /// All cases, by number.
             pub const ALL: [$Name; [$($number),*].len()] = [$($Name::$Case),*];
 
-            /// What people call it.
+            /// The name.
             pub fn name(self) -> &'static str {
                 match self {
                     $($Name::$Case => $name,)*
                 }
             }
 
-            /// All of them as constants of C, behind a prefix.
+            /// The C constants of all cases: names with a prefix, and values.
             pub(super) fn constants(prefix: &str) -> impl Iterator<Item = (String, u64)> + '_ {
                 $Name::ALL.into_iter().map(move |one| {
                     let name = one.name().to_uppercase().replace('-', "_");
@@ -33,7 +33,7 @@ macro_rules! named {
     };
 }
 
-/// Constants, and a list of them for C, which has the same names if no others are given.
+/// Declares constants, and a list of them for C. The C names are the same if no others are given.
 macro_rules! numbers {
     ($list:ident: $($(#[$doc:meta])* $name:ident $(as $c:literal)?: $Type:ty = $value:expr;)*) => {
         $($(#[$doc])* pub const $name: $Type = $value;)*
@@ -54,7 +54,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub mod route;
 
-/// The header page of the arena: what it is, and where its windows are.
+/// The header page of the arena: the arena's identity and the entries of its windows.
 ///
 /// ```text
 ///    0 | magic "SAPWBPF\0"               |
@@ -70,49 +70,50 @@ pub mod route;
 pub mod page {
     /// The first eight bytes.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
-    /// The version of the arena's layout; one more with each change of it.
+    /// The version of the arena's layout, which each change of the layout raises by one.
     pub const VERSION: u32 = 3;
     /// Where the version is.
     pub const VERSION_AT: usize = 8;
-    /// Where a zero is.
+    /// Where the zero is that the verifier does not know.
     pub const ZERO_AT: usize = 12;
-    /// Where the arena's bytes are.
+    /// Where the number of bytes of the arena is.
     pub const BYTES_AT: usize = 16;
-    /// Where the bytes are that were given to windows, header page included.
+    /// Where the number of bytes given to windows is, header page included.
     pub const USED_AT: usize = 24;
     /// Where the number of owners so far is.
     pub const GENERATION_AT: usize = 32;
     /// A word for barriers.
     pub const SPARE_AT: usize = 40;
-    /// Who writes: a process and when it started.
+    /// Where the owner is: the number of its process, and when the process started.
     pub const OWNER_AT: usize = 48;
-    /// The namespace in which the owner has its number.
+    /// Where the namespace is in which the owner has its number.
     pub const OWNER_SPACE_AT: usize = 56;
     /// Where the windows' entries begin.
     pub const WINDOWS_AT: usize = 64;
-    /// How many there may be.
+    /// The most windows.
     pub const WINDOWS_MAX: usize = 32;
     /// Bytes of an entry.
     pub const WINDOW_BYTES: usize = 64;
-    /// In an entry: its kind.
+    /// In an entry: the window's kind.
     pub const WINDOW_KIND: usize = 0;
     /// In an entry: where the window begins.
     pub const WINDOW_AT: usize = 8;
-    /// In an entry: its bytes.
+    /// In an entry: the window's bytes.
     pub const WINDOW_LEN: usize = 16;
-    /// In an entry: its name, up to 24 bytes.
+    /// In an entry: the window's name, up to 24 bytes.
     pub const WINDOW_NAME: usize = 24;
-    /// In an entry of a map that user space writes: bytes from its beginning that have memory.
+    /// In an entry of a map that user space writes: the bytes from the window's beginning that have
+    /// memory.
     pub const WINDOW_USED: usize = 48;
-    /// In such an entry: where the window begins that has them, which is another one while its
+    /// In such an entry: where the window with this memory begins. It is another window while its
     /// successor is made.
     pub const WINDOW_USED_OF: usize = 56;
-    /// The longest name.
+    /// The bytes of the longest name.
     pub const NAME_MAX: usize = 24;
 }
 
-/// A map over byte strings that programs write: what is in its window beside what every map over
-/// byte strings has there.
+/// The window of a map over byte strings that programs write: the words that other maps over byte
+/// strings do not have.
 ///
 /// ```text
 /// header page    0 | as every window; roots at 48                                     |
@@ -144,25 +145,25 @@ pub mod program_map {
         LEAF_UNITS: usize = 1356;
         /// Where the sequence number is.
         SEQUENCE: usize = 1360;
-        /// Where the reference is of what is left of the slab that programs cut blocks off.
+        /// Where the reference is of the rest of the slab that programs cut blocks off.
         SLAB: usize = 1368;
-        /// Where the units are that are left of it.
+        /// Where the units of that rest are.
         SLAB_LEFT: usize = 1372;
         /// Where the number of clusters is.
         CLUSTERS: usize = 1376;
         /// Where the units of all clusters are.
         CLUSTER_UNITS: usize = 1380;
-        /// Where the most entries are.
+        /// Where the limit of entries is.
         MAX: usize = 1408;
         /// Where the parts are.
         PARTS: usize = 1412;
-        /// Where the bytes from the window's beginning are that are in use.
+        /// Where the frontier is: the bytes from the window's beginning that are in use.
         FRONTIER: usize = 1416;
-        /// Where the most bytes of a key are.
+        /// Where the length of the longest key is.
         LONGEST: usize = 1432;
         /// Where the scratch of the program that has the lock is.
         SCRATCH: usize = 1472;
-        /// The heads of the rings.
+        /// Where the heads of the rings begin.
         RINGS: usize = 4096;
         /// Bytes of a head.
         RING_BYTES: usize = 128;
@@ -172,29 +173,30 @@ pub mod program_map {
         RING_SLOTS: usize = 4;
         /// In a head: blocks that insertions leave to removals.
         RING_KEPT: usize = 8;
-        /// In a head: what user space has put in, or taken out.
+        /// In a head: the number of references that user space has put in or taken out.
         RING_USER: usize = 12;
-        /// In a head: what programs have taken out, or put in.
+        /// In a head: the number of references that programs have taken out or put in.
         RING_PROGRAMS: usize = 64;
-        /// Classes of blocks, each with a ring; the ring after them has what was retired, and the
-        /// last one slabs.
+        /// The number of classes of blocks. Each class has a ring. The ring after them has retired
+        /// blocks, and the last ring has slabs.
         CLASSES: usize = 100;
-        /// The ring of slabs.
+        /// The number of the ring of slabs.
         SLABS: usize = CLASSES + 1;
-        /// In the ring of what was retired: the kind of a cell that no node has. It tells of a
-        /// block that was cut off a slab, and has its units in the place of a reference; 0: the
-        /// next slab.
+        /// In the ring of retired blocks: the kind of a cell that reports a cut. No node has this
+        /// kind. In the place of a reference the cell has the units of a block that was cut off a
+        /// slab; 0: programs took the next slab.
         CUT: u32 = KIND;
         /// Units of a slab.
         SLAB_UNITS: usize = 1024;
-        /// The last class of one size, in units. Each class above it has 8 units more.
+        /// The largest block whose class has blocks of no other size, in units. Blocks of each
+        /// class above it have 8 units more.
         EXACT: usize = 40;
         /// The smallest block, in units.
         LEAST: usize = 2;
         /// The lowest reference that a node can have.
         FIRST: usize = 512;
-        /// What is left free at the window's end, in units: no place that programs reckon from a
-        /// node lies further from it.
+        /// The units at the window's end that no block has. No place that programs compute from a
+        /// node lies further from the node.
         MARGIN: usize = 576;
         /// A part of the map: the index.
         INDEX: u32 = 1;
@@ -204,13 +206,14 @@ pub mod program_map {
         VALUE_MAX: usize = 64;
     }
 
-    /// Where the word is that says where blocks begin, in bytes from the window's beginning.
+    /// Where the word is that has the place of the first block, in bytes from the window's
+    /// beginning.
     pub const NODES: usize = 1424;
     /// Where the heads of the rings end.
     pub const HEADS_END: usize = RINGS + (SLABS + 1) * RING_BYTES;
-    /// The longest key that a map can be made for, in bytes.
+    /// The bytes of the longest key that a map can be made for.
     pub const KEY_MAX: usize = 4096;
-    /// The longest key unless the builder says another; it lies in its `struct sw_key`.
+    /// The bytes of the longest key that lies in a `struct sw_key`; the default of the builder.
     pub const SHORT_KEY_MAX: usize = 254;
 
     /// The class of blocks for this many units.
@@ -231,25 +234,25 @@ pub mod program_map {
     }
 }
 
-/// Where an owner's mapping lies; the lowest 32 bits are 0, so that a place in the arena is a place
-/// in the program.
+/// The address of an owner's mapping. Its lowest 32 bits are 0, so programs use a place in the arena
+/// as a pointer.
 pub const MAP_EXTRA: u64 = 1 << 44;
 
 /// The most bytes of an arena.
 pub const BYTES_MAX: usize = 1 << 32;
 
-/// Bytes of scratch memory that an ordered walk takes (`qp_walk.bpf.h`): one page, which no two
-/// walks share.
+/// Bytes of scratch memory that an ordered walk takes (`qp_walk.bpf.h`): one page. No two walks may
+/// share it.
 pub const CURSOR_BYTES: usize = 4096;
 
 /// Bytes of the arena that programs copy a long key to (`key.bpf.h`).
 pub const KEY_ROOM_BYTES: usize = 4352;
 
-/// Branches that a walk can have above it; a key of 254 bytes has 255 at most.
+/// The most branches above a leaf that a walk can keep. A key of 254 bytes has 255 at most.
 const CURSOR_DEPTH_MAX: u64 = 320;
 
 named! {
-    /// What a window holds.
+    /// The kind of a window.
     pub enum Kind {
         /// Nothing.
         None = 0: "none",
@@ -275,16 +278,15 @@ impl Kind {
     }
 }
 
-/// Where the roots of a window are, in bytes from its beginning: in the header page of its arena.
+/// Where the roots of a window begin, in bytes from its beginning. They lie in its header page.
 pub(crate) const ROOTS_AT: usize = 48;
 
-/// A root of a window, in bytes from its beginning.
+/// Where a root of a window is, in bytes from its beginning.
 pub(crate) const fn root(index: usize) -> u64 {
     (ROOTS_AT + 8 * index) as u64
 }
 
-/// Where a packet goes next: the values of a mirrored routing table, `struct sw_next_hop` of
-/// `sapwood/hop.bpf.h`.
+/// A next hop: the value of a mirrored routing table, `struct sw_next_hop` of `sapwood/hop.bpf.h`.
 ///
 /// ```text
 ///    0 | ifindex: u32               | mtu: u16     | action: u8 | family: u8 |
@@ -300,7 +302,7 @@ pub(crate) const fn root(index: usize) -> u64 {
 pub struct MirrorHop {
     /// The interface; 0: none.
     pub ifindex: u32,
-    /// The most bytes of an IP packet there; 0: not known.
+    /// The most bytes of an IP packet on that interface; 0: not known.
     pub mtu: u16,
     /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or
     /// [`RESOLVE`](Self::RESOLVE).
@@ -316,19 +318,19 @@ pub struct MirrorHop {
 }
 
 impl MirrorHop {
-    /// Send it on: everything is known.
+    /// The program forwards the packet: everything is known.
     pub const FORWARD: u8 = 0;
-    /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever
-    /// else programs do not do.
+    /// The kernel takes the packet: addresses of this machine, several next hops, tunnels, no
+    /// route, and everything else that programs do not handle.
     pub const KERNEL: u8 = 1;
-    /// The neighbour is not known yet: the kernel sends it on, and asks for the neighbour.
+    /// The kernel forwards the packet and resolves the neighbour, which is not known yet.
     pub const RESOLVE: u8 = 2;
 }
 
 const _: () =
     assert!(size_of::<MirrorHop>() == 36 && std::mem::offset_of!(MirrorHop, gateway) == 20);
 
-/// All constants of `layout.h`: name and value.
+/// All constants of `layout.h`: names and values.
 pub fn constants() -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = Vec::new();
     let mut add = |name: &str, value: u64| all.push((format!("SW_{name}"), value));

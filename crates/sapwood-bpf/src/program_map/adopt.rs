@@ -1,4 +1,4 @@
-//! Taking over a map whose owner died: what is free is what nobody has.
+//! Taking over a map whose owner died. A block is free when neither the map nor a ring has it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +18,13 @@ use crate::grace::KernelGrace;
 use crate::layout::program_map as k;
 use crate::raw::arena::Memory;
 
-/// Rings that were made larger, to be filled beforehand, are not filled so far again.
+/// The most blocks that a ring is filled with after the takeover. A ring that was prefilled may
+/// have more slots.
 const RING_MAX: u32 = 4096;
 
 impl Owner {
-    /// The owner of a map that is there. No program uses it, and none has since the grace period
-    /// before.
+    /// Makes the owner of an existing map. The caller has closed the window and waited for a grace
+    /// period, so no program uses the map.
     pub(super) fn adopt(
         memory: &Arc<Memory>,
         window: &WindowInfo,
@@ -41,7 +42,8 @@ impl Owner {
         if window.len < (k::FIRST + k::MARGIN) * 8 + k::RINGS {
             return Err("the window is too small".into());
         }
-        let limit = u32::try_from(window.len / 8 - k::MARGIN).map_err(|_| "too large a window")?;
+        let limit =
+            u32::try_from(window.len / 8 - k::MARGIN).map_err(|_| "the window is too large")?;
         let (first, frontier) = (units(k::NODES)?, units(k::FRONTIER)?);
         let heads = k::HEADS_END;
         let end = first as usize * 8;
@@ -64,7 +66,7 @@ impl Owner {
         }
         let ring = |number| {
             let found = Ring::found(memory, window.at, number, end);
-            found.ok_or_else(|| format!("ring {number} is none"))
+            found.ok_or_else(|| format!("ring {number} has no valid place"))
         };
         let supplies = (0..k::CLASSES).map(|class| {
             let ring = ring(class)?;
@@ -100,7 +102,7 @@ impl Owner {
         if owner.plan.parts & k::INDEX != 0 {
             owner.table = Some(owner.find_table(end)?);
         }
-        // Nobody can have it, and what is left of a slab is free.
+        // No program can hold the lock, and the rest of the open slab is free.
         owner.set_u32(k::LOCK, 0);
         owner.set_u32(k::SLAB_LEFT, 0);
         owner.find_blocks(first, limit, frontier)?;
@@ -109,7 +111,7 @@ impl Owner {
         Ok(owner)
     }
 
-    /// Finds what programs have: in the map, in rings, given up. The rest is free.
+    /// Finds the blocks that programs have: in the map, in rings, or retired. The rest is free.
     fn find_blocks(&mut self, first: u32, limit: u32, frontier: u32) -> Result<(), String> {
         let mut found = Found {
             new: true,
@@ -135,7 +137,7 @@ impl Owner {
         Ok(())
     }
 
-    /// The index's table: all of it lies between the rings' heads and `end`.
+    /// Finds the index's table. All of it must lie between the rings' heads and `end`.
     fn find_table(&self, end: usize) -> Result<Table, String> {
         let nodes = self.nodes();
         let index = Index::with_secrets(&nodes, self.secrets);
@@ -151,7 +153,10 @@ impl Owner {
         }
         match fit {
             true => Ok(table),
-            false => Err(format!("the index's table at {} is none", table.at)),
+            false => Err(format!(
+                "the index's table at {} has no valid place",
+                table.at
+            )),
         }
     }
 }

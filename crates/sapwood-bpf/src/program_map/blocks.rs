@@ -1,11 +1,11 @@
-//! Which bytes of a window are blocks, and whose they are: kept outside the window, where programs
-//! cannot spoil it.
+//! The blocks of a window and the state of each: given to programs, waiting or free. These accounts
+//! lie outside the window, where programs cannot write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::layout::program_map as k;
 
-/// This many free blocks of a size are kept as they are.
+/// The most free blocks of a size that are kept without being merged.
 const KEPT: usize = 4096;
 
 /// A set of units.
@@ -31,7 +31,7 @@ impl Bits {
         }
     }
 
-    /// The first member from `unit` on, below `end`.
+    /// The first member that is at least `unit` and below `end`.
     fn next(&self, unit: u32, end: u32) -> Option<u32> {
         let mut at = unit as usize / 64;
         let mut word = self.0.get(at)? & (u64::MAX << (unit % 64));
@@ -47,22 +47,22 @@ impl Bits {
     }
 }
 
-/// Blocks of whole units between the first and the frontier: each is given to programs, waits for
-/// the end of a grace period, or is free.
+/// The blocks between the first unit and the frontier, in whole units. Each block is given to
+/// programs, waits for the end of a grace period, or is free.
 ///
-/// A block is named by its first unit. Its size is never taken from others.
+/// The name of a block is its first unit. The size of a block follows from these accounts alone.
 pub(super) struct Blocks {
     first: u32,
     frontier: u32,
     limit: u32,
-    /// Where blocks, given, waiting and free, begin.
+    /// The first units of all blocks: given, waiting and free.
     begins: Bits,
     given: Bits,
     waiting: Bits,
     free: BTreeMap<u32, u32>,
     sizes: BTreeSet<(u32, u32)>,
-    /// Free blocks by their units, kept as they are for the next request of that size: to merge
-    /// them with their neighbours takes ten times as long.
+    /// Free blocks by their units, kept for the next request of that size: merging them with their
+    /// neighbours takes ten times as long.
     kept: Vec<Vec<u32>>,
     given_units: u32,
     waiting_units: u32,
@@ -71,7 +71,7 @@ pub(super) struct Blocks {
     requests: u64,
 }
 
-/// What there is, in units.
+/// The accounts of the blocks, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units {
     pub(super) first: u32,
@@ -82,8 +82,8 @@ pub(super) struct Units {
 }
 
 impl Blocks {
-    /// No blocks yet; they may lie from `first` to `limit`. Each `fail_every`th request fails; 0:
-    /// none.
+    /// Makes accounts without blocks. Blocks may lie from `first` to `limit`. Every `fail_every`th
+    /// request fails; 0: none.
     pub(super) fn new(first: u32, limit: u32, fail_every: u64) -> Blocks {
         Blocks {
             first,
@@ -103,8 +103,8 @@ impl Blocks {
         }
     }
 
-    /// Those that a dead owner had: programs have these blocks, and the rest below the frontier is
-    /// free. `None` when they overlap or lie outside.
+    /// Rebuilds the accounts of a dead owner. Programs have the blocks in `given`, and the rest
+    /// below the frontier is free. `None` when blocks overlap or lie outside.
     pub(super) fn rebuilt(
         first: u32,
         limit: u32,
@@ -147,8 +147,8 @@ impl Blocks {
         }
     }
 
-    /// A block for programs: free memory that fits best, or from the frontier, if `grow` can have
-    /// memory up to the new one.
+    /// Gives a block to programs: from the free memory that fits best, or else from the frontier.
+    /// `grow` makes sure that there is memory up to the new frontier, and says whether there is.
     pub(super) fn give(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
         self.requests += 1;
         if self.fail_every != 0 && self.requests % self.fail_every == 0 {
@@ -174,7 +174,7 @@ impl Blocks {
         Some(at)
     }
 
-    /// A block cut off the free memory that fits best.
+    /// Cuts a block off the free memory that fits best.
     fn cut(&mut self, units: u32) -> Option<u32> {
         let (len, at) = self.sizes.range((units, 0)..).next().copied()?;
         self.take_free(at, len);
@@ -184,7 +184,7 @@ impl Blocks {
         Some(at)
     }
 
-    /// A block at the frontier, which rises.
+    /// Takes a block at the frontier, and raises the frontier.
     fn rise(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
         let end = self.frontier.checked_add(units)?;
         if end > self.limit || !grow(end) {
@@ -203,7 +203,7 @@ impl Blocks {
         }
     }
 
-    /// The units of a block that programs have; `None` when it is none.
+    /// The units of a block that programs have; `None` when no such block begins at `at`.
     pub(super) fn given(&self, at: u32) -> Option<u32> {
         self.given.get(at).then(|| self.size(at))
     }
@@ -223,8 +223,8 @@ impl Blocks {
         next.unwrap_or(self.frontier) - at
     }
 
-    /// A block that programs gave up, which they may still be reading; its units. `None` when it
-    /// was not theirs.
+    /// Makes a retired block wait, because programs may still read it. Returns its units; `None`
+    /// when programs did not have the block.
     pub(super) fn wait(&mut self, at: u32) -> Option<u32> {
         let units = self.given(at)?;
         self.given.set(at, false);
@@ -234,8 +234,8 @@ impl Blocks {
         Some(units)
     }
 
-    /// Makes two of a block that programs have: of this many units, and of what is left. `false`
-    /// when it is none or has not more.
+    /// Splits a block that programs have in two: the first has this many units, and the second the
+    /// rest. `false` when programs have no such block, or when it has no more units than that.
     pub(super) fn split(&mut self, at: u32, units: u32) -> bool {
         let more = units > 0 && self.given(at).is_some_and(|all| all > units);
         if more {
@@ -245,7 +245,7 @@ impl Blocks {
         more
     }
 
-    /// A waiting block that nobody reads any more.
+    /// Frees a waiting block after its grace period.
     pub(super) fn free(&mut self, at: u32) {
         if !self.waiting.get(at) {
             return;
@@ -262,7 +262,7 @@ impl Blocks {
         }
     }
 
-    /// Lists free memory, merged with what is listed on both sides.
+    /// Lists free memory, merged with the listed free memory on both sides.
     fn merge(&mut self, mut at: u32, mut units: u32) {
         if let Some(&behind) = self.free.get(&(at + units)) {
             self.take_free(at + units, behind);
@@ -293,7 +293,7 @@ impl Blocks {
         self.free_units -= units;
     }
 
-    /// Checks that blocks follow each other without a gap, that no free ones that are listed are
+    /// Checks that blocks follow each other without a gap, that no two listed free blocks are
     /// neighbours, and that the counts are right.
     pub(super) fn verify(&self) -> Result<(), String> {
         let mut at = self.first;

@@ -1,5 +1,5 @@
-//! The side of a kernel-owned map that supplies memory: what lies where in the window, and a step
-//! of service.
+//! The owner of a map that programs write: it lays out the window, and each step of service
+//! supplies programs with memory.
 
 use sapwood_arena::EXTRA_AT;
 use sapwood_format::branch::LARGEST;
@@ -23,16 +23,16 @@ use crate::layout::program_map as k;
 use crate::layout::root;
 use crate::raw::arena::Memory;
 
-/// The most entries: an index over them fits an arena.
+/// The most entries of a map: an index over that many fits an arena.
 pub(super) const ENTRIES_MAX: usize = 1 << 28;
-/// Buckets of a chunk of the index's table, as a shift. All chunks lie side by side.
+/// The base-2 logarithm of the buckets in a chunk of the index's table. All chunks are adjacent.
 pub(super) const SHIFT: u32 = 9;
-/// Buckets behind the last home.
+/// The most buckets behind the last home.
 const SPARE: usize = 16;
 /// The most blocks of one size that are kept for removals.
 const KEPT_MAX: u32 = 64;
 
-/// What a map shall be like.
+/// The settings of a map.
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) value_bytes: usize,
@@ -108,7 +108,7 @@ impl Plan {
         self.retired.unwrap_or(usual).next_power_of_two().max(2)
     }
 
-    /// Buckets of the index that are homes, and all of them.
+    /// The number of buckets of the index that are homes, and of all buckets.
     fn homes_and_buckets(&self) -> (usize, usize) {
         if self.parts & k::INDEX == 0 {
             return (0, 0);
@@ -131,15 +131,15 @@ impl Plan {
         self.leaf_units(self.longest).max(branches)
     }
 
-    /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has
-    /// at first.
+    /// The sizes of a class's ring: the most blocks that service fills it with, and the blocks that
+    /// it has at first.
     fn ring_of(&self, class: usize) -> (usize, usize) {
         let all = self.ring_size();
         let units = k::units(class);
         if class > k::class(self.largest()) {
             return (1, 0);
         }
-        // Large leaves are rarer, large branches rare.
+        // Large leaves are rarer than small ones, and large branches are rare.
         let (usual, first) = match units {
             0..=24 => (all, (all / 32).max(all.min(8))),
             25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
@@ -154,21 +154,22 @@ impl Plan {
             .sum::<usize>();
         match wanted {
             0 => (usual, first),
-            // So that all can be taken.
+            // The kept blocks come on top, so that insertions can take all the others.
             _ => (usual, (wanted + KEPT_MAX as usize).max(usual)),
         }
     }
 }
 
-/// One class's ring and how full it shall be.
+/// The ring of a class, and the number of blocks in it.
 pub(super) struct Supply {
     pub(super) ring: Ring,
-    /// This many blocks shall be there after a step, and at most, when programs take many.
+    /// The blocks that a step of service leaves in the ring.
     pub(super) target: u32,
+    /// The largest `target`, when programs take many blocks.
     pub(super) most: u32,
 }
 
-/// Who supplies a map's memory. All that it goes by lies outside the window.
+/// The owner of a map, which supplies its memory. The owner keeps its accounts outside the window.
 pub(super) struct Owner {
     pub(super) memory: Arc<Memory>,
     pub(super) window: WindowInfo,
@@ -181,15 +182,16 @@ pub(super) struct Owner {
     pub(super) table: Option<Table>,
     pub(super) secrets: Secrets,
     pub(super) grace: Arc<KernelGrace>,
-    /// Given up before the grace period that runs, and since it began.
+    /// The current grace period, and the blocks that were fetched before it began.
     pub(super) closing: Option<(u64, Vec<u32>)>,
+    /// The blocks that wait for the next grace period.
     pub(super) open: Vec<u32>,
-    /// Bytes of the window that have memory behind them.
+    /// The bytes of the window, from its beginning, that have memory.
     pub(super) populated: usize,
     pub(super) refused: u64,
 }
 
-/// Words that nobody can guess.
+/// Makes random secrets for the hash.
 fn secrets() -> Secrets {
     std::array::from_fn(|i| {
         let mut hasher = RandomState::new().build_hasher();
@@ -198,27 +200,32 @@ fn secrets() -> Secrets {
     })
 }
 
-/// Where everything lies in a window, in bytes from its beginning.
+/// The layout of a window: places in bytes from its beginning.
 struct Places {
-    /// Of each class, its ring.
+    /// The ring of each class.
     rings: Vec<RingPlace>,
     retired_at: usize,
     slabs_at: usize,
-    /// Slabs, and cells of their ring.
+    /// The number of slabs.
     slabs: usize,
+    /// The number of slots of their ring.
     slab_slots: usize,
     table: Option<Table>,
     buckets_at: usize,
-    /// Units of the window: the first of blocks, and the end of all.
+    /// The first unit of blocks.
     first: usize,
+    /// The unit behind the last that a block may have.
     limit: usize,
 }
 
-/// One class's ring: its slots, how many blocks it has usually at most and at first.
+/// The place of a class's ring.
 struct RingPlace {
     at: usize,
+    /// The number of slots.
     capacity: usize,
+    /// The most blocks that service fills it with.
     most: usize,
+    /// The blocks that it has at first.
     first: usize,
 }
 
@@ -271,7 +278,8 @@ impl Places {
         }
     }
 
-    /// Makes sure that the window is large enough, and that all before the blocks has memory.
+    /// Makes sure that the window is large enough, and that all bytes before the blocks have
+    /// memory.
     fn populate(&self, memory: &Memory, window: &WindowInfo) -> Result<(), Error> {
         if self.first >= self.limit || self.limit > u32::MAX as usize {
             return Err(Error::NoRoom {
@@ -289,7 +297,7 @@ impl Places {
 }
 
 impl Owner {
-    /// Lays a window out whose header page is written.
+    /// Lays out a window. The caller has written the header page.
     pub(super) fn make(
         memory: &Arc<Memory>,
         window: &WindowInfo,
@@ -350,7 +358,7 @@ impl Owner {
         }
     }
 
-    /// The index's table: all of its chunks lie side by side.
+    /// Writes the index's table. All of its chunks are adjacent.
     fn write_table(&self, table: &Table, buckets_at: usize) {
         self.set_u32(table.at + bucket::HOMES_AT, table.homes);
         self.set_u32(table.at + bucket::TOTAL_AT, table.total);
@@ -429,7 +437,7 @@ impl Owner {
         }
     }
 
-    /// Fills the rings. One that is half empty is fuller from now on.
+    /// Fills the rings. The target of a ring that is less than half full is doubled.
     pub(super) fn fill(&mut self, done: &mut Serviced) {
         for class in 0..self.supplies.len() {
             if self.fill_class(class, done).is_err() {
@@ -474,8 +482,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Blocks of this size for programs, and says how far blocks reach before programs know of
-    /// them: the process that takes the map over after this one died relies on it.
+    /// Gives programs blocks of this size. It stores the new frontier before programs learn of the
+    /// blocks: a process that adopts the map relies on this order.
     fn give(&mut self, units: u32, wanted: u32, done: &mut Serviced) -> Vec<u32> {
         let (memory, window, populated) = (&self.memory, &self.window, &mut self.populated);
         let mut grow = |end: u32| populate(memory, window, end as usize * 8, populated);
@@ -490,7 +498,7 @@ impl Owner {
         given
     }
 
-    /// Takes note of what programs cut off slabs.
+    /// Records the blocks that programs cut off slabs.
     pub(super) fn look(&mut self) -> Result<(), Damaged> {
         let cells = self.retired.waiting()?;
         self.refused += self.slabs.look(&cells, &mut self.blocks);
@@ -498,7 +506,7 @@ impl Owner {
     }
 
     pub(super) fn memory(&mut self) -> Result<ProgramMapMemory, Error> {
-        let damaged = |Damaged| Error::Damaged("a ring's count cannot be".into());
+        let damaged = |Damaged| Error::Damaged("a ring's count is impossible".into());
         self.look().map_err(damaged)?;
         let units = self.blocks.units();
         let mut offered = self.slabs.units().map_err(damaged)? * 8;
@@ -527,8 +535,8 @@ impl Owner {
     }
 }
 
-/// Makes sure that there is memory up to `end`, in bytes of the window: somewhat more than was
-/// asked for, if that can be had, because each time takes a system call.
+/// Makes sure that the window has memory up to `end`, in bytes. It takes somewhat more if it can,
+/// because each call of the kernel costs time. `false` when there is no memory.
 fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut usize) -> bool {
     if end <= *populated {
         return true;
@@ -543,7 +551,7 @@ fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut us
     false
 }
 
-/// Homes of an index for this number of keys: full, 88 of 100 slots are taken.
+/// The homes of an index for this number of keys. With all keys, 88 of 100 slots are taken.
 fn homes_for(keys: usize) -> usize {
     keys * 100 / (SLOTS * 88) + 1
 }

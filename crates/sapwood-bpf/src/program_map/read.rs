@@ -1,17 +1,17 @@
-//! Reading a map that programs write, by its index: what is read may be anything.
+//! Lookups by the index in a map that programs write. The window may hold anything.
 //!
-//! The caller has the owner, so nothing is freed meanwhile: what the index named is a leaf that
-//! keeps its bytes, unless programs that have gone wrong write there.
+//! The caller holds the owner's lock, so no block is freed meanwhile: a leaf that the index names
+//! keeps its bytes, unless a faulty program writes there.
 
 use super::owner::Owner;
 use crate::checked::{Copied, Index, Look, Nodes, Place, Seen, Trouble};
 use crate::error::Error;
 use crate::layout::program_map as k;
 
-/// Buckets that are read at once, while service waits.
+/// The buckets that are read under one lock, while service waits.
 const BUCKETS: u32 = 512;
 
-/// What the index says of a key.
+/// The result of a lookup by the index.
 pub(super) enum Found {
     /// The bytes of its value.
     Value(Vec<u8>),
@@ -20,14 +20,14 @@ pub(super) enum Found {
 }
 
 impl Owner {
-    /// The part of the window that is in use.
+    /// A checked reader of the part of the window that is in use.
     pub(super) fn nodes(&self) -> Nodes<Place> {
         let len = self.blocks.frontier() as usize * 8;
         let place = Place::new(&self.memory, self.window.at, len);
         Nodes::new(place, self.plan.value_bytes)
     }
 
-    /// What the index says of a key.
+    /// Looks a key up by the index.
     pub(super) fn get(&self, key: &[u8]) -> Result<Found, Error> {
         if key.len() > self.plan.longest {
             return Ok(Found::Absent);
@@ -45,7 +45,8 @@ impl Owner {
         }
     }
 
-    /// The entries in the next few buckets of the index, from this one on; `None` behind the last.
+    /// The entries of the next [`BUCKETS`] buckets of the index. `from` is the first of them, and
+    /// moves on. `None` behind the last bucket.
     pub(super) fn some(&self, from: &mut u32) -> Result<Option<Vec<Copied>>, Error> {
         let Some(table) = self.table.filter(|table| *from < table.total) else {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! Rings between user space and programs: one side puts references in, the other takes them out, in
-//! their order.
+//! Rings between user space and programs: one side puts references in, and the other takes them out
+//! in the same order.
 //!
-//! Both counts only grow (modulo 2^32). A side stores its own and reads the other's, which it does
-//! not believe.
+//! Each side has a count, which only grows (modulo 2^32). A side stores its own count and reads the
+//! other's. User space checks the count of programs before it uses it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,21 +13,21 @@ use crate::raw::arena::Memory;
 /// One ring, as user space sees it.
 pub(super) struct Ring {
     memory: Arc<Memory>,
-    /// Where its head is, and its slots are, in bytes from the arena's beginning.
+    /// The places of its head and of its slots, in bytes from the arena's beginning.
     head: usize,
     slots: usize,
     capacity: u32,
-    /// What this side has put in, or taken out.
+    /// The references that user space has put in or taken out so far.
     count: u32,
 }
 
-/// The other side's count cannot be.
+/// The error of a ring in which the count of programs is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
 impl Ring {
-    /// A ring of this many slots, a power of two. `window` is where the window is, `slots` where in
-    /// it the slots are.
+    /// Makes a ring. `window` is the window's place in the arena, `slots` the place of the slots in
+    /// the window, both in bytes. `capacity` is the number of slots, a power of two.
     pub(super) fn new(
         memory: &Arc<Memory>,
         window: usize,
@@ -47,8 +47,8 @@ impl Ring {
         ring
     }
 
-    /// A ring that a dead owner made: its head says where the slots are and how many. `None` when
-    /// they are not all in the window before `end`.
+    /// Finds a ring that a dead owner made. The ring's head has the place and the number of slots.
+    /// `None` when the slots do not all lie in the window before `end`.
     pub(super) fn found(
         memory: &Arc<Memory>,
         window: usize,
@@ -78,7 +78,7 @@ impl Ring {
         word.store(value, Ordering::Release);
     }
 
-    /// How many insertions leave to removals.
+    /// Sets the number of blocks that insertions leave to removals.
     pub(super) fn keep(&self, kept: u32) {
         self.store(k::RING_KEPT, kept);
     }
@@ -92,13 +92,13 @@ impl Ring {
         self.slots + (count & (self.capacity - 1)) as usize * 4
     }
 
-    /// What programs have not taken.
+    /// The number of references that programs have not taken yet.
     pub(super) fn offered(&self) -> Result<u32, Damaged> {
         let left = self.count.wrapping_sub(self.programs());
         (left <= self.capacity).then_some(left).ok_or(Damaged)
     }
 
-    /// Puts references in; there is room.
+    /// Puts references in. The caller makes sure that there is room.
     pub(super) fn put(&mut self, references: &[u32]) {
         for &reference in references {
             let slot = self.memory.u32(self.slot(self.count));
@@ -108,13 +108,13 @@ impl Ring {
         self.store(k::RING_USER, self.count);
     }
 
-    /// What was put in and not taken out.
+    /// The references that programs have not taken yet.
     pub(super) fn all_offered(&self) -> Result<Vec<u32>, Damaged> {
         let left = self.offered()?;
         Ok(self.read(self.count.wrapping_sub(left), left))
     }
 
-    /// What programs have put in and was not fetched.
+    /// The cells that programs have put in and that were not fetched yet.
     pub(super) fn waiting(&self) -> Result<Vec<u32>, Damaged> {
         let there = self.programs().wrapping_sub(self.count);
         match there <= self.capacity {
@@ -130,8 +130,8 @@ impl Ring {
             .collect()
     }
 
-    /// Fetches what programs have put in. After damage, everything up to where they say they are is
-    /// lost.
+    /// Fetches the cells that programs have put in. When their count is impossible, all cells up to
+    /// that count are skipped.
     pub(super) fn fetch(&mut self) -> Result<Vec<u32>, Damaged> {
         let programs = self.programs();
         let all = self.waiting();

@@ -1,9 +1,8 @@
-//! Memory that programs cut blocks off by themselves, when a ring has none of the size that they
-//! need.
+//! Slabs: memory that programs cut blocks off when the ring of a size is empty.
 //!
-//! Programs take slabs in the order of their ring, and say by the ring of what is retired what they
-//! cut: a cell of a kind of its own, with the units of a block, and 0 for the next slab. So this
-//! side knows which blocks there are without looking into the window.
+//! Programs take slabs in the order of their ring. They report each cut in the ring of retired
+//! blocks: a cell of the kind [`CUT`](k::CUT) has the units of the block, or 0 when they took the
+//! next slab. So user space knows all blocks without reading the rest of the window.
 
 use std::collections::VecDeque;
 
@@ -16,32 +15,32 @@ use super::owner::Plan;
 use super::rings::{Damaged, Ring};
 use crate::layout::program_map as k;
 
-/// The insertions that slabs alone have blocks for, whatever sizes these need.
+/// The most insertions that slabs alone have blocks for, whatever sizes the insertions need.
 pub(super) const INSERTIONS: usize = 128;
-/// The most that an insertion puts into the ring of what is retired: three nodes, five blocks that
-/// it cut, and a slab.
+/// The most cells that an insertion puts into the ring of retired blocks: three nodes, five blocks
+/// that it cut, and a slab.
 pub(super) const RETIRED_MAX: usize = 9;
 
-/// What programs have to cut blocks off.
+/// The slabs of a map, as user space knows them.
 pub(super) struct Slabs {
     pub(super) ring: Ring,
-    /// This many shall be there after a step.
+    /// The number of slabs that a step of service leaves in the ring.
     pub(super) target: u32,
-    /// Those that are in the ring, as far as is known here, and what is left of the one that
-    /// programs took last: first unit, units.
+    /// The slabs in the ring, as far as programs have reported: the first unit of each.
     queue: VecDeque<u32>,
+    /// The rest of the slab that programs took last: first unit, units.
     open: (u32, u32),
-    /// Cells of the ring of what is retired that were looked at and not fetched.
+    /// The cells of the ring of retired blocks that were read and not fetched yet.
     seen: usize,
 }
 
-/// Whether a cell in the ring of what is retired is none, but says what was cut off.
+/// Whether a cell in the ring of retired blocks reports a cut, and is no retired block.
 pub(super) fn is_cut(cell: u32) -> bool {
     cell & KIND == k::CUT
 }
 
-/// The most units of nodes that an insertion makes: it splits a full cluster, which gives two
-/// clusters and a branch, and then makes another cluster.
+/// The most units of the nodes that an insertion makes. It splits a full cluster into two clusters
+/// and a branch, and then makes another cluster.
 fn nodes_max() -> usize {
     let units = |bytes: usize| k::units(k::class(bytes.div_ceil(8)));
     let cluster = |leaves| units(cluster::block(capacity_for(leaves)));
@@ -49,7 +48,7 @@ fn nodes_max() -> usize {
     parts.max().unwrap_or(0) + units(LARGEST) + cluster(FILL_MAX)
 }
 
-/// How many slabs a map has.
+/// The number of slabs of a map.
 pub(super) fn wanted(plan: &Plan, ring: usize, window: usize) -> usize {
     let nodes = match plan.parts & k::TRIE {
         0 => 0,
@@ -57,7 +56,7 @@ pub(super) fn wanted(plan: &Plan, ring: usize, window: usize) -> usize {
     };
     let each = plan.leaf_units(plan.longest) + nodes;
     let insertions = ring.min(INSERTIONS);
-    // What is left of a slab may be too small for the next; one is for removals.
+    // The rest of a slab may be too small for the next insertion. One slab is for removals.
     let all = (insertions * each).div_ceil(k::SLAB_UNITS - each) + 1;
     all.min(window / 16 / (k::SLAB_UNITS * 8))
 }
@@ -73,8 +72,8 @@ impl Slabs {
         }
     }
 
-    /// Takes note of what programs cut; these cells are all that were retired and not fetched. How
-    /// many make no sense.
+    /// Records the cuts that programs report. `cells` are all cells of the ring of retired blocks
+    /// that were not fetched yet. Returns the number of cuts that are refused.
     pub(super) fn look(&mut self, cells: &[u32], blocks: &mut Blocks) -> u64 {
         let new = cells.get(self.seen..).unwrap_or_default();
         self.seen = cells.len();
@@ -82,12 +81,12 @@ impl Slabs {
         cuts.map(|cell| u64::from(!self.cut(*cell, blocks))).sum()
     }
 
-    /// This many cells tell of what another owner knew.
+    /// Skips this many cells: they report cuts that were recorded by another owner.
     pub(super) fn skip(&mut self, cells: usize) {
         self.seen = cells;
     }
 
-    /// All cells that were looked at have been fetched.
+    /// Records that all cells that were read have been fetched.
     pub(super) fn fetched(&mut self) {
         self.seen = 0;
     }
@@ -96,7 +95,7 @@ impl Slabs {
         let (at, left) = self.open;
         let units = reference_of(cell);
         if units == 0 {
-            // Nobody has had what is left.
+            // No program has had the rest of the slab before.
             if left > 0 && blocks.wait(at).is_some() {
                 blocks.free(at);
             }
@@ -112,17 +111,17 @@ impl Slabs {
         true
     }
 
-    /// A slab that is put into the ring.
+    /// Records a slab that is put into the ring.
     pub(super) fn push(&mut self, at: u32) {
         self.queue.push_back(at);
     }
 
-    /// What is left of the slab that programs cut off: first unit, units.
+    /// The rest of the slab that programs cut blocks off: first unit, units.
     pub(super) fn left(&self) -> Option<(u32, u32)> {
         Some(self.open).filter(|(_, left)| *left > 0)
     }
 
-    /// Units that programs can cut off.
+    /// The units that programs can still cut off slabs.
     pub(super) fn units(&self) -> Result<usize, Damaged> {
         Ok(self.ring.offered()? as usize * k::SLAB_UNITS + self.open.1 as usize)
     }

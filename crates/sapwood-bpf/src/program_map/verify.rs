@@ -1,5 +1,5 @@
-//! Every invariant of a map that programs write, walked when none of them does. What is read may be
-//! anything.
+//! The checks of every invariant of a map that programs write. No program may write meanwhile. The
+//! window may hold anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use super::slabs::is_cut;
 use crate::checked::{Census, Index, Node, Trouble, verify};
 use crate::layout::program_map as k;
 
-/// What the walk has found so far.
+/// The findings of a walk so far.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Blocks: first unit, units.
+    /// The blocks of nodes: first unit, units.
     pub(super) blocks: BTreeMap<u32, u32>,
-    /// Blocks are not known beforehand.
+    /// Whether the walk finds the blocks for a new owner, which knows none yet.
     pub(super) new: bool,
     pub(super) branch_units: usize,
     pub(super) cluster_units: usize,
@@ -26,7 +26,7 @@ pub(super) struct Found {
 
 impl From<Damaged> for String {
     fn from(Damaged: Damaged) -> String {
-        "a ring's count cannot be".into()
+        "a ring's count is impossible".into()
     }
 }
 
@@ -34,13 +34,13 @@ impl From<Trouble> for String {
     fn from(trouble: Trouble) -> String {
         match trouble {
             Trouble::Damaged(why, at) => format!("byte {at}: {why}"),
-            Trouble::Changed => "it was changed meanwhile".into(),
+            Trouble::Changed => "the map was changed meanwhile".into(),
         }
     }
 }
 
 impl Owner {
-    /// Walks everything.
+    /// Checks the trie, the index, the counts, the rings and the blocks.
     pub(super) fn verify(&mut self) -> Result<ProgramMapShape, String> {
         self.look()?;
         self.blocks.verify()?;
@@ -57,7 +57,7 @@ impl Owner {
         }
     }
 
-    /// Walks trie and index.
+    /// Walks the trie and the index, and checks the counts.
     pub(super) fn check_map(&self, found: &mut Found) -> Result<ProgramMapShape, String> {
         let nodes = self.nodes();
         let trie = self.plan.parts & k::TRIE != 0;
@@ -84,7 +84,7 @@ impl Owner {
         })
     }
 
-    /// Takes note of a node; it must lie in a block of just this size that programs have.
+    /// Records the block of a node. The node must fill a block that programs have.
     fn note(
         &self,
         node: Node,
@@ -95,25 +95,25 @@ impl Owner {
         let class = k::class(units);
         let wanted = k::units(class);
         match node {
-            // It has its place before all blocks.
+            // The table lies before all blocks.
             Node::Table => return Ok(()),
             Node::Branch => found.branch_units += wanted,
             Node::Cluster => found.cluster_units += wanted,
             Node::Leaf if units > self.plan.leaf_units(self.plan.longest) => {
-                return Err("too long a key");
+                return Err("the key is too long");
             }
             Node::Leaf => found.leaf_units += wanted,
         }
         if !found.new && self.blocks.given(at) != Some(wanted as u32) {
-            return Err("a node that does not fill its block");
+            return Err("the node does not fill a block");
         }
         match found.blocks.insert(at, wanted as u32) {
             None => Ok(()),
-            Some(_) => Err("a node that is there twice"),
+            Some(_) => Err("the node occurs twice"),
         }
     }
 
-    /// The block of a node that programs gave up.
+    /// Records the block of a retired node.
     pub(super) fn given_up(&self, cell: u32, found: &mut Found) -> Result<(), String> {
         let nodes = self.nodes();
         let (node, block) = match cell & KIND {
@@ -144,7 +144,7 @@ impl Owner {
         }
     }
 
-    /// What rings have for programs, slabs too: first units, and units.
+    /// The blocks and slabs that the rings have for programs: first unit, units.
     pub(super) fn offered(&self) -> Result<Vec<(u32, u32)>, Damaged> {
         let rings = self.supplies.iter().enumerate();
         let rings = rings.map(|(class, supply)| (&supply.ring, k::units(class)));
@@ -155,7 +155,7 @@ impl Owner {
         Ok(all)
     }
 
-    /// Checks that each block that programs have is in the structure, in a ring, or given up.
+    /// Checks that each block that programs have is in the map, in a ring, or retired.
     fn check_blocks(&self, mut held: BTreeSet<u32>) -> Result<(), String> {
         for (at, units) in self.offered()? {
             if self.blocks.given(at) != Some(units) || !held.insert(at) {
@@ -170,13 +170,15 @@ impl Owner {
             ));
         }
         if left > 0 && (self.blocks.given(at) != Some(left) || !held.insert(at)) {
-            return Err(format!("what is left of a slab at {at} is elsewhere, too"));
+            return Err(format!("the rest of a slab, at {at}, is elsewhere, too"));
         }
         let retired = self.retired.waiting()?;
         for cell in retired.into_iter().filter(|cell| !is_cut(*cell)) {
             let at = reference_of(cell);
             if self.blocks.given(at).is_none() || !held.insert(at) {
-                return Err(format!("programs gave {cell:#x} up"));
+                return Err(format!(
+                    "programs retired {cell:#x}, which is no block of theirs"
+                ));
             }
         }
         let lost = self.blocks.all_given().find(|(at, _)| !held.contains(at));

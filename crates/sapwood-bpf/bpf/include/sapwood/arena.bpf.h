@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The memory that Sapwood's maps lie in, as C sees it: in a BPF program, where it is an arena, and
- * in user space, where it is any mapping of the same bytes.
+ * The memory of Sapwood's maps, for C: in a BPF program the memory is an arena, and in user space
+ * any mapping of the same bytes.
  *
- * A place in it is a number, sw_at: bytes from its beginning. sw_u64(at) and the like read a word
+ * A place in the memory is a number, sw_at: bytes from its beginning. sw_u64(at) and the like read a word
  * there, sw_set_u64(at, value) and the like write it. In a BPF program no such access faults: pages
  * without memory read as zeros, and stores to them are lost. A load that touches such a page reads
  * zeros as a whole.
  *
  * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared
- * here. In user space, say first where the memory is, and how many bytes it has:
+ * here. In user space, set the address of the memory and its bytes first:
  *
  *     sw_base = mapped;
  *     sw_limit = bytes;
  *
- * Nothing outside is read or written then: it reads as zeros, and stores to it are lost, as in a
- * BPF program. Each thread has both variables of its own.
+ * Then no access leaves the memory: a load from outside gives zeros, and a store to outside is
+ * lost, as in a BPF program. Each thread has its own two variables.
  */
 #ifndef SAPWOOD_ARENA_BPF_H
 #define SAPWOOD_ARENA_BPF_H
@@ -31,7 +31,7 @@ _Static_assert(SW_VERSION == 3, "arena.bpf.h is written for this version of the 
 _Static_assert((SW_WINDOWS_MAX & (SW_WINDOWS_MAX - 1)) == 0, "numbers of windows are masked");
 _Static_assert((SW_MAP_EXTRA & 0xffffffff) == 0, "a place is a pointer of a program");
 
-/* Bytes from the beginning of the arena; 0 is its header, and never the place of anything else. */
+/* Bytes from the beginning of the arena; 0 is the place of the arena's header. */
 typedef __u64 sw_at;
 
 #ifdef __bpf__
@@ -47,7 +47,7 @@ typedef __u64 sw_at;
 #define __uint(name, val) int(*name)[val]
 #endif
 
-/* The loader replaces this map by the owner's arena. A program that names it once may use all of it. */
+/* The loader replaces this map by the owner's arena. A program that names the map may use all of it. */
 struct {
 	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
 	__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */
@@ -60,21 +60,21 @@ struct {
 #define SW_BEHIND(type, at, bytes)                                             \
 	((volatile type SW_ARENA *)((char SW_ARENA *)(unsigned long)(at) + (bytes)))
 
-/* A function of its own for the verifier, which looks at it once however often it is called. */
+/* A global function: the verifier checks it once, however often it is called. */
 #define SW_GLOBAL __attribute__((weak, noinline))
 #define SW_INLINE static inline __attribute__((always_inline, unused))
-/* A pointer that is never null, to all of what it points at. */
+/* A pointer that is never null, to a whole object of its type. */
 #define SW_NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 
-/* Every program that uses the arena says so once. */
+/* Names the arena's map. Every program that uses the arena must call this once. */
 SW_INLINE void sw_use_arena(void)
 {
 	asm volatile("" ::"r"(&sw_arena));
 }
 
 /*
- * Whether a loop may go round once more. The kernel ends loops that run for too long (a quarter of
- * a second); then the answer of what looped is -ELOOP, never "not found".
+ * Whether a loop may run once more. The kernel ends loops that run for too long (a quarter of a
+ * second). A function whose loop the kernel ended returns -ELOOP, never "not found".
  */
 #define sw_can_loop                                                            \
 	({                                                                     \
@@ -88,7 +88,7 @@ SW_INLINE void sw_use_arena(void)
 		sw_may;                                                        \
 	})
 
-/* Hides the value of x from the compiler: so it keeps checks of bounds beside the accesses that they guard. */
+/* Hides the value of x from the compiler, which then keeps each bounds check beside its access. */
 #define sw_hide(x) asm volatile("" : "+r"(x))
 
 #else /* user space */
@@ -101,13 +101,13 @@ SW_INLINE void sw_use_arena(void)
 #define sw_can_loop 1
 #define sw_hide(x) ((void)0)
 
-/* Where the memory is mapped, and its bytes. */
+/* The address of the memory, and its bytes. */
 static __thread unsigned char *sw_base __attribute__((unused));
 static __thread __u64 sw_limit __attribute__((unused));
-/* What is read and written in the place of what is outside. */
+/* The word that is read and written instead of words outside the memory. */
 static __thread __u64 sw_nowhere __attribute__((unused));
 
-/* Where this many bytes (8 at most) of the memory are; those of a zero when they are not all inside. */
+/* The address of this many bytes (8 at most) at a place; that of a zero when they are not all inside. */
 SW_INLINE void *sw_inside(sw_at at, __u64 bytes)
 {
 	if (bytes <= sw_limit && at <= sw_limit - bytes)
@@ -123,9 +123,9 @@ SW_INLINE void sw_use_arena(void)
 #endif
 
 /*
- * Loads. What a reader follows was stored with release; these are followed by loads that depend on
- * them, or, where they do not (sw_acquire_*), they are acquire loads. BPF has no such instruction
- * before clang 20: on machines that need one, an atomic addition of zero is.
+ * Loads. Writers store the references that readers follow with release. A plain load is enough where
+ * the next loads depend on it; where they do not, sw_acquire_* are acquire loads. BPF has no acquire
+ * load before clang 20: on machines that need one, sw_acquire_* are atomic additions of zero.
  */
 SW_INLINE __u64 sw_u64(sw_at at)
 {
@@ -144,7 +144,7 @@ SW_INLINE __u8 sw_u8(sw_at at)
 	return *SW_PTR(__u8, at);
 }
 
-/* The same this many bytes behind a place, a constant: one instruction, where `at + bytes` takes two more. */
+/* The same at a constant number of bytes behind a place: one instruction; `at + bytes` takes two more. */
 SW_INLINE __u64 sw_u64_of(sw_at at, __u32 bytes)
 {
 	return *SW_BEHIND(__u64, at, bytes);
@@ -188,7 +188,10 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 	*SW_PTR(__u8, at) = value;
 }
 
-/* Stores that publish what was stored before. Volatile accesses are not reordered by the compiler, nor, on x86, by the processor. */
+/*
+ * Stores that publish all earlier stores. The compiler does not reorder volatile accesses, nor does
+ * an x86 processor reorder stores.
+ */
 #if defined(__bpf__) && defined(__TARGET_ARCH_x86)
 #define sw_publish_u64(at, value) sw_set_u64(at, value)
 #define sw_publish_u32(at, value) sw_set_u32(at, value)
@@ -200,7 +203,7 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_publish_u32(at, value) __atomic_store_n(SW_PTR(__u32, at), value, __ATOMIC_RELEASE)
 #endif
 
-/* Atomic operations; all are full barriers. They return what was there before. */
+/* Atomic operations; all are full barriers. They return the old value. */
 #ifdef __bpf__
 #define sw_cmpxchg_u64(at, old, new) __sync_val_compare_and_swap((__u64 SW_ARENA *)(unsigned long)(at), old, new)
 #define sw_cmpxchg_u32(at, old, new) __sync_val_compare_and_swap((__u32 SW_ARENA *)(unsigned long)(at), old, new)
@@ -222,7 +225,7 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_acquire_u32_of(at, bytes) sw_acquire_u32((at) + (bytes))
 #endif
 
-/* The same without the value from before: one instruction each. */
+/* The same without the old value: one instruction each. */
 #ifdef __bpf__
 #define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)(at), more))
 #define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 SW_ARENA *)(unsigned long)(at), bits))
@@ -233,19 +236,22 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 *)sw_inside(at, 8), bits))
 #endif
 
-/* A zero that neither the compiler nor the verifier knows: the verifier checks a loop whose counter begins with it once, not in each round. */
+/*
+ * A zero that neither the compiler nor the verifier knows. The verifier checks a loop whose counter
+ * begins with this zero once, not in each round.
+ */
 SW_INLINE __u32 sw_zero(void)
 {
 	return sw_u32(SW_ZERO_AT);
 }
 
-/* A reference of a window's arena, in units of 8 bytes, as a place. */
+/* The place of a reference: it counts units of 8 bytes from the window's beginning. */
 SW_INLINE sw_at sw_ref(sw_at window, __u32 ref)
 {
 	return window + (__u64)ref * 8;
 }
 
-/* Where a window begins; 0 if there is none with this number, or it is of another kind. */
+/* The place of a window; 0 if no window has this number, or the window is of another kind. */
 SW_INLINE sw_at sw_window(__u32 number, __u32 kind)
 {
 	sw_at entry = SW_WINDOWS_AT + (__u64)(number & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
@@ -255,7 +261,10 @@ SW_INLINE sw_at sw_window(__u32 number, __u32 kind)
 	return sw_acquire_u64(entry + SW_WINDOW_AT);
 }
 
-/* Where a window begins; 0 if there is none with this number, or its kind is not in the mask: bit k for kind k. */
+/*
+ * The place of a window; 0 if no window has this number, or its kind is not in the mask: bit k for
+ * kind k.
+ */
 SW_INLINE sw_at sw_window_in(__u32 number, __u32 kinds)
 {
 	sw_at entry = SW_WINDOWS_AT + (__u64)(number & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
@@ -265,7 +274,7 @@ SW_INLINE sw_at sw_window_in(__u32 number, __u32 kinds)
 	return sw_acquire_u64(entry + SW_WINDOW_AT);
 }
 
-/* Bits set in a word, for machines that have no instruction for it. */
+/* The number of bits that are set in a word. BPF has no instruction for this. */
 SW_INLINE __u32 sw_popcount(__u64 x)
 {
 	x -= (x >> 1) & 0x5555555555555555ull;
@@ -278,13 +287,16 @@ SW_INLINE __u32 sw_popcount(__u64 x)
 #define SW_HIGHS 0x8080808080808080ull
 #define SW_LOWS 0x7f7f7f7f7f7f7f7full
 
-/* The bytes of a word that are 0, as their high bits; exact for every byte. */
+/* The high bits of those bytes of a word that are 0; exact for every byte. */
 SW_INLINE __u64 sw_zero_bytes(__u64 x)
 {
 	return ~(((x & SW_LOWS) + SW_LOWS) | x | SW_LOWS);
 }
 
-/* The number of the lowest byte whose high bit is set, of a word in which only high bits of bytes are, and one at least. */
+/*
+ * The number of the lowest byte whose high bit is set. Only high bits of bytes may be set in the
+ * word, and at least one must be.
+ */
 SW_INLINE __u32 sw_first_byte(__u64 hits)
 {
 	__u64 below = ((hits & -hits) >> 7) - 1;

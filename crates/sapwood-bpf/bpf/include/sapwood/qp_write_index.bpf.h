@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The index of a map that programs write; a part of qp_write.bpf.h. One table, made whole by user
- * space; the lock is held.
+ * The index of a map that programs write; a part of qp_write.bpf.h. The index has one table, which
+ * user space makes. The caller of each function holds the lock.
  *
- * Buckets and their words: docs/shared.md. Readers are at work: a cell is stored before its tag,
- * and a key leaves its bucket before its home's counts say so.
+ * Buckets and their words: docs/shared.md. Readers may read meanwhile. So a cell is stored before
+ * its tag, and a key is removed from its bucket before the counts of its home change.
  */
 #ifndef SAPWOOD_QP_WRITE_INDEX_BPF_H
 #define SAPWOOD_QP_WRITE_INDEX_BPF_H
@@ -20,7 +20,7 @@ SW_INLINE __u32 sw_kqp_tag(__u64 hash)
 	return tag | !tag;
 }
 
-/* The place of the bucket so far behind the home of a hash; 0 when it lies outside the window. */
+/* The place of the bucket that lies `far` buckets behind the home of a hash; 0 when outside the window. */
 SW_INLINE sw_at sw_kqp_bucket(sw_at window, __u64 hash, __u32 far)
 {
 	sw_at table = sw_ref(window, sw_u32(window + SW_QP_TABLE));
@@ -30,7 +30,10 @@ SW_INLINE sw_at sw_kqp_bucket(sw_at window, __u64 hash, __u32 far)
 	return bucket && (bucket - window) / 8 - SW_KQP_FIRST < sw_kqp_get(window, SW_KQP_LIMIT) ? bucket : 0;
 }
 
-/* The slot among the hits in one word of tags whose leaf has this key, and one more; 0 if none. `*leaf` is that leaf. */
+/*
+ * The slot of this key among the hits in one word of tags, plus one; 0 if none. `*leaf` is the
+ * key's leaf then.
+ */
 SW_INLINE __u32 sw_kqp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, const struct sw_key *key, sw_at *leaf)
 {
 	__u32 i, slot;
@@ -46,8 +49,8 @@ SW_INLINE __u32 sw_kqp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, 
 }
 
 /*
- * Finds a key in the index: the place of its leaf, and notes where it lies; -ENOENT; -ENODATA when
- * only the trie knows; -ELOOP; -EUCLEAN.
+ * Finds a key in the index, and records its slot in the scratch: the place of its leaf; -ENOENT;
+ * -ENODATA when the key may be in the trie alone; -ELOOP; -EUCLEAN.
  */
 SW_GLOBAL long sw_kqp_index_find(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
 {
@@ -80,7 +83,10 @@ SW_GLOBAL long sw_kqp_index_find(__u64 window, const struct sw_key *key SW_NONNU
 	return state & SW_KQP_STICKY << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
 }
 
-/* Looks for a free slot and notes where it is: 0; -ENOSPC when there is none near the home; -EUCLEAN, -ELOOP. */
+/*
+ * Finds a free slot, and records it in the scratch: 0; -ENOSPC when no slot near the home is free;
+ * -EUCLEAN, -ELOOP.
+ */
 SW_GLOBAL long sw_kqp_index_free(__u64 window, __u64 hash)
 {
 	sw_at table = sw_ref(window, sw_u32(window + SW_QP_TABLE)), bucket = sw_kqp_bucket(window, hash, 0);
@@ -112,7 +118,7 @@ SW_GLOBAL long sw_kqp_index_free(__u64 window, __u64 hash)
 	return far < most ? -ELOOP : -ENOSPC;
 }
 
-/* Changes the tag of the slot that was noted. */
+/* Changes the tag of the slot in the scratch. */
 SW_INLINE void sw_kqp_set_tag(sw_at window, __u32 tag)
 {
 	__u32 slot = (__u32)sw_kqp_get(window, SW_KQP_BUCKET_SLOT);
@@ -122,7 +128,7 @@ SW_INLINE void sw_kqp_set_tag(sw_at window, __u32 tag)
 	sw_publish_u64(word, (sw_u64(word) & ~(0xffull << shift)) | (__u64)tag << shift);
 }
 
-/* Puts a leaf into the slot that was noted; without one, counts it as spilled. */
+/* Puts a leaf into the slot in the scratch. Without a slot, the home counts the key as spilled. */
 SW_GLOBAL int sw_kqp_index_put(__u64 window, __u64 hash, __u32 cell)
 {
 	sw_at bucket = sw_kqp_get(window, SW_KQP_BUCKET), home = sw_kqp_bucket(window, hash, 0);
@@ -148,7 +154,10 @@ SW_GLOBAL int sw_kqp_index_put(__u64 window, __u64 hash, __u32 cell)
 	return 0;
 }
 
-/* Removes the leaf that was found from its slot. Without a slot, it is no longer counted as spilled. */
+/*
+ * Removes the leaf that was found from its slot. Without a slot, the home no longer counts the key
+ * as spilled.
+ */
 SW_GLOBAL int sw_kqp_index_remove(__u64 window, __u64 hash)
 {
 	sw_at home = sw_kqp_bucket(window, hash, 0);
