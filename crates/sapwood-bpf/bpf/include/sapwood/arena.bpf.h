@@ -3,10 +3,10 @@
  * The memory of Sapwood's maps, for C: in a BPF program the memory is an arena, and in user space
  * any mapping of the same bytes.
  *
- * A place in the memory is a number, sw_at: bytes from its beginning. sw_u64(at) and the like read a word
- * there, sw_set_u64(at, value) and the like write it. In a BPF program no such access faults: pages
- * without memory read as zeros, and stores to them are lost. A load that touches such a page reads
- * zeros as a whole.
+ * A place in the memory is a number, sw_at: bytes from its beginning. sw_u64(at) and the like read
+ * a word there, sw_set_u64(at, value) and the like write it. In a BPF program no such access
+ * faults: pages without memory read as zeros, and stores to them are lost. A load that touches such
+ * a page reads zeros as a whole.
  *
  * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared
  * here. In user space, set the address of the memory and its bytes first:
@@ -123,9 +123,10 @@ SW_INLINE void sw_use_arena(void)
 #endif
 
 /*
- * Loads. Writers store the references that readers follow with release. A plain load is enough where
- * the next loads depend on it; where they do not, sw_acquire_* are acquire loads. BPF has no acquire
- * load before clang 20: on machines that need one, sw_acquire_* are atomic additions of zero.
+ * Loads. Writers store the references that readers follow with release. A plain load is enough
+ * where the next loads depend on it; where they do not, sw_acquire_* are acquire loads. BPF has no
+ * acquire load before clang 20: on machines that need one, sw_acquire_* are atomic additions of
+ * zero.
  */
 SW_INLINE __u64 sw_u64(sw_at at)
 {
