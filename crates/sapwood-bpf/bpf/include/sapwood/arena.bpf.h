@@ -3,10 +3,10 @@
  * The memory of Sapwood's maps, for C: in a BPF program the memory is an arena, and in user space
  * any mapping of the same bytes.
  *
- * A place in the memory is a number, sw_at: bytes from its beginning. sw_u64(at) and the like read a word
- * there, sw_set_u64(at, value) and the like write it. In a BPF program no such access faults: pages
- * without memory read as zeros, and stores to them are lost. A load that touches such a page reads
- * zeros as a whole.
+ * A place in the memory is a number, sw_at: bytes from its beginning. sw_u64(at) and the like read a
+ * word there, sw_set_u64(at, value) and the like write it. In a BPF program no such access faults:
+ * pages without memory read as zeros, and stores to them are lost. A load that touches such a page
+ * reads zeros as a whole.
  *
  * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared
  * here. In user space, set the address of the memory and its bytes first:
@@ -47,7 +47,7 @@ typedef __u64 sw_at;
 #define __uint(name, val) int(*name)[val]
 #endif
 
-/* The loader replaces this map by the owner's arena. A program that names the map may use all of it. */
+/* The loader replaces this map by the owner's arena. A program that names the map may use it. */
 struct {
 	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
 	__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */
@@ -107,7 +107,7 @@ static __thread __u64 sw_limit __attribute__((unused));
 /* The word that is read and written instead of words outside the memory. */
 static __thread __u64 sw_nowhere __attribute__((unused));
 
-/* The address of this many bytes (8 at most) at a place; that of a zero when they are not all inside. */
+/* The address of this many bytes (8 at most) at a place; that of a zero if any is outside. */
 SW_INLINE void *sw_inside(sw_at at, __u64 bytes)
 {
 	if (bytes <= sw_limit && at <= sw_limit - bytes)
@@ -123,9 +123,9 @@ SW_INLINE void sw_use_arena(void)
 #endif
 
 /*
- * Loads. Writers store the references that readers follow with release. A plain load is enough where
- * the next loads depend on it; where they do not, sw_acquire_* are acquire loads. BPF has no acquire
- * load before clang 20: on machines that need one, sw_acquire_* are atomic additions of zero.
+ * Loads. Writers store the references that readers follow with release. A plain load is enough
+ * where the next loads depend on it; where they do not, sw_acquire_* are acquire loads. BPF has no
+ * acquire load before clang 20: on machines that need one, sw_acquire_* add zero atomically.
  */
 SW_INLINE __u64 sw_u64(sw_at at)
 {
@@ -144,7 +144,7 @@ SW_INLINE __u8 sw_u8(sw_at at)
 	return *SW_PTR(__u8, at);
 }
 
-/* The same at a constant number of bytes behind a place: one instruction; `at + bytes` takes two more. */
+/* The same, a constant number of bytes behind a place: `at + bytes` takes two instructions more. */
 SW_INLINE __u64 sw_u64_of(sw_at at, __u32 bytes)
 {
 	return *SW_BEHIND(__u64, at, bytes);
@@ -287,7 +287,7 @@ SW_INLINE __u32 sw_popcount(__u64 x)
 #define SW_HIGHS 0x8080808080808080ull
 #define SW_LOWS 0x7f7f7f7f7f7f7f7full
 
-/* The high bits of those bytes of a word that are 0; exact for every byte. */
+/* Marks the bytes of a word that are 0 by their high bits; exact for every byte. */
 SW_INLINE __u64 sw_zero_bytes(__u64 x)
 {
 	return ~(((x & SW_LOWS) + SW_LOWS) | x | SW_LOWS);
