@@ -47,7 +47,7 @@ typedef __u64 sw_at;
 #define __uint(name, val) int(*name)[val]
 #endif
 
-/* The loader replaces this map by the owner's arena. A program that names the map may use all of it. */
+/* The loader replaces this map by the owner's arena. A program that names the map may use it. */
 struct {
 	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
 	__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */
@@ -107,7 +107,7 @@ static __thread __u64 sw_limit __attribute__((unused));
 /* The word that is read and written instead of words outside the memory. */
 static __thread __u64 sw_nowhere __attribute__((unused));
 
-/* The address of this many bytes (8 at most) at a place; that of a zero when they are not all inside. */
+/* The address of this many bytes (8 at most) at a place; that of a zero if any is outside. */
 SW_INLINE void *sw_inside(sw_at at, __u64 bytes)
 {
 	if (bytes <= sw_limit && at <= sw_limit - bytes)
@@ -145,7 +145,7 @@ SW_INLINE __u8 sw_u8(sw_at at)
 	return *SW_PTR(__u8, at);
 }
 
-/* The same at a constant number of bytes behind a place: one instruction; `at + bytes` takes two more. */
+/* The same, a constant number of bytes behind a place: `at + bytes` takes two instructions more. */
 SW_INLINE __u64 sw_u64_of(sw_at at, __u32 bytes)
 {
 	return *SW_BEHIND(__u64, at, bytes);
@@ -288,7 +288,7 @@ SW_INLINE __u32 sw_popcount(__u64 x)
 #define SW_HIGHS 0x8080808080808080ull
 #define SW_LOWS 0x7f7f7f7f7f7f7f7full
 
-/* The high bits of those bytes of a word that are 0; exact for every byte. */
+/* Marks the bytes of a word that are 0 by their high bits; exact for every byte. */
 SW_INLINE __u64 sw_zero_bytes(__u64 x)
 {
 	return ~(((x & SW_LOWS) + SW_LOWS) | x | SW_LOWS);

@@ -3,31 +3,31 @@
  * Ordered maps over byte strings that programs write (ProgramMap in Rust; windows of the kind
  * SW_KIND_KERNEL_QP).
  *
- *     struct sw_key key = {};                       // all 256 bytes are set
+ *     struct sw_key key = {};                       // sets all 256 bytes
  *     key.length = 3;
  *     key.bytes[0] = 'f', ...
  *     long error = sw_qp_insert(ROUTES, &key, 17, SW_ANY);
  *     long found = sw_qp_lookup(ROUTES, &key);      // as in qp.bpf.h
  *     error = sw_qp_remove(ROUTES, &key);
  *
- * Keys have as many bytes as the map was made for, 4,096 at most. Writers come one after the other,
- * by a lock in the window; readers take none. A writer waits for a bounded time only, so it may run
- * anywhere, also in an interrupt of a program that has the lock: then it gets -EBUSY.
+ * Keys have at most the bytes that the map was made for, and never more than 4,096. Writers take a
+ * lock in the window; readers take none. A writer tries to take the lock for a bounded time, so it
+ * may run anywhere. A writer that interrupts a program with the lock gets -EBUSY.
  *
  * Blocks for leaves, clusters and branches come from rings that user space fills. Retired blocks go
  * into another ring, and are used again after a grace period. No function here writes outside the
- * window that it was called for, whatever the window holds. Sleepable programs
- * must not use these functions. Layout and protocol: docs/bpf.md.
+ * window that it was called for, whatever the window holds. Sleepable programs must not use these
+ * functions. Layout and protocol: docs/bpf.md.
  *
- * The contents of the window are never trusted to be a map: each reference is compared with the
- * window's bounds before anything is stored behind it, and each loop has a bound.
+ * The functions do not trust the contents of the window: they compare each reference with the
+ * window's bounds before they store anything behind it, and each loop has a bound.
  */
 #ifndef SAPWOOD_QP_WRITE_BPF_H
 #define SAPWOOD_QP_WRITE_BPF_H
 
 #include "qp.bpf.h"
 
-/* What sw_qp_insert may do; the numbers are those of bpf_map_update_elem. */
+/* The flags of sw_qp_insert; the numbers are those of bpf_map_update_elem. */
 #define SW_ANY 0 /* insert or replace */
 #define SW_NOEXIST 1 /* insert only */
 #define SW_EXIST 2 /* replace only */
@@ -37,46 +37,46 @@ struct sw_qp_value {
 	__u64 words[SW_KQP_VALUE_MAX / 8];
 };
 
-/* How often a writer tries to take the lock: some hundred microseconds at most. */
+/* The attempts of a writer to take the lock: some hundred microseconds at most. */
 #define SW_KQP_SPINS 16384
-/* What sw_kqp_seek returns besides an offset. */
+/* The answers of sw_kqp_seek besides an offset: the key is there, or the trie is empty. */
 #define SW_KQP_SAME 0x10000
 #define SW_KQP_EMPTY 0x10001
-/* No offset: all are less. */
+/* Greater than every offset. */
 #define SW_KQP_NEVER 0x10002
-/* More branches than lie above a leaf; and how many of the lowest the path says. */
+/* More branches than can lie above a leaf. The path keeps the lowest SW_KQP_PATH_MAX of them. */
 #define SW_KQP_DEPTH_MAX (SW_KEY_MAX + 4)
 #define SW_KQP_PATH_MAX 256
 /*
- * The most searches for the place of a key. A full cluster is split once, and then the key has a
- * place. A cluster of long keys may have borders far from each other: it is split until the key's
- * neighbours are in a cluster of their own.
+ * The most searches for the place of a key. One split of a full cluster makes room for the key. A
+ * cluster of long keys may have borders far from each other: it is split until the key's neighbours
+ * are in a cluster of their own.
  */
 #define SW_KQP_ROUNDS (SW_QP_FILL_MAX + 4)
 
 /*
- * Scratch: values that the steps of an operation pass to each other. They lie in the window, and
- * not in registers: so the verifier checks each step by itself, with numbers that it does not know.
+ * Scratch: values that the steps of an operation pass to each other. They lie in the window, not in
+ * registers, so that the verifier checks each step by itself, with unknown numbers.
  */
 enum sw_kqp_scratch {
 	SW_KQP_VALUE = 0, /* the new value, eight words */
-	SW_KQP_LIMIT = 64, /* references from SW_KQP_FIRST up to this many behind it may be followed */
+	SW_KQP_LIMIT = 64, /* the number of references from SW_KQP_FIRST on that may be followed */
 	SW_KQP_SLOT = 72, /* the place of the cell that a new key changes */
 	SW_KQP_CELL = 80, /* after a search: the cell of the leaf */
 	SW_KQP_DEPTH = 88, /* the number of branches on the path */
 	SW_KQP_POS = 96, /* the slot of the leaf in its cluster, if it lies in one */
-	SW_KQP_LABEL = 104, /* what is between a key and the leaf where they part: a label */
+	SW_KQP_LABEL = 104, /* the label between a key and the leaf where they part */
 	SW_KQP_BUCKET = 112, /* the place of a bucket; 0: the key has none */
 	SW_KQP_BUCKET_SLOT = 120, /* the slot in it */
-	SW_KQP_FAR = 128, /* how far behind its home it is */
+	SW_KQP_FAR = 128, /* the number of buckets between the key's home and this bucket */
 	SW_KQP_LEAF = 136, /* the references of blocks that were taken: for a leaf, */
 	SW_KQP_NODE = 144, /* for a cluster or a branch, */
 	SW_KQP_MORE = 152, /* and for a branch above it */
 	SW_KQP_BEFORE = 160, /* whether the key comes before the leaf */
-	SW_KQP_PART = 168, /* where the new key parts from the others */
-	SW_KQP_STEP = 176, /* what it needs */
-	SW_KQP_AT = 184, /* where: the slot in a cluster, the child of a branch */
-	SW_KQP_PATH = 192, /* the way to a leaf: a word for each branch, and one more; a ring */
+	SW_KQP_PART = 168, /* the offset at which the new key parts from the others */
+	SW_KQP_STEP = 176, /* the change that it needs: enum sw_kqp_step */
+	SW_KQP_AT = 184, /* the place of the change: a slot of a cluster, or a child of a branch */
+	SW_KQP_PATH = 192, /* the path to a leaf: a word for each branch, and one more; a ring */
 };
 
 _Static_assert(SW_KQP_SCRATCH + SW_KQP_PATH + SW_KQP_PATH_MAX * 8 <= SW_KQP_RINGS, "the path fits the header page");
@@ -91,7 +91,7 @@ SW_INLINE void sw_kqp_set(sw_at window, __u32 what, __u64 value)
 	sw_set_u64(window + SW_KQP_SCRATCH + what, value);
 }
 
-/* Whether all that programs reckon from a node with this reference lies in the window. */
+/* Whether every place that programs compute from a node with this reference lies in the window. */
 SW_INLINE int sw_kqp_inside(sw_at window, __u32 ref)
 {
 	return (__u64)ref - SW_KQP_FIRST < sw_kqp_get(window, SW_KQP_LIMIT);
@@ -110,8 +110,8 @@ static __u32 (*const sw_kqp_cpu)(void) = (void *)8; /* bpf_get_smp_processor_id 
 #endif
 
 /*
- * Takes the window's lock: 0, or -EBUSY. A writer does not wait for its own processor: it
- * interrupts the program that has the lock.
+ * Takes the window's lock: 0, or -EBUSY. When the lock is held on the writer's own processor, the
+ * writer has interrupted the program that has the lock, and does not wait.
  */
 SW_GLOBAL int sw_kqp_lock(__u64 window)
 {
@@ -127,7 +127,10 @@ SW_GLOBAL int sw_kqp_lock(__u64 window)
 	return -EBUSY;
 }
 
-/* Gives the lock back. A process that copies the window checks before and after: no lock, and the same sequence number. */
+/*
+ * Releases the lock. A process that copies the window checks before and after that the lock is free
+ * and that the sequence number is the same.
+ */
 SW_INLINE void sw_kqp_unlock(sw_at window)
 {
 	sw_publish_u64(window + SW_KQP_SEQUENCE, sw_u64(window + SW_KQP_SEQUENCE) + 1);
@@ -153,14 +156,17 @@ SW_INLINE sw_at sw_kqp_ring(sw_at window, __u32 class)
 	return window + SW_KQP_RINGS + (__u64)class * SW_KQP_RING_BYTES;
 }
 
-/* The place of a ring's slot, this many blocks from its beginning. */
+/* The place of the slot of a ring for this count. */
 SW_INLINE sw_at sw_kqp_ring_slot(sw_at window, sw_at ring, __u32 count)
 {
 	return sw_ref(window, sw_u32(ring + SW_KQP_RING_SLOTS)) +
 	       (__u64)(count & sw_u32(ring + SW_KQP_RING_MASK)) * 4;
 }
 
-/* Whether a ring has a block behind this many that are taken, besides those that are kept: 0, -ENOMEM, -EUCLEAN. */
+/*
+ * Whether a ring still has a block when programs have taken `count` of it. With `keep`, the blocks
+ * that are kept for removals do not count. 0, -ENOMEM, -EUCLEAN.
+ */
 SW_INLINE long sw_kqp_has(sw_at ring, __u32 count, __u32 keep)
 {
 	__u32 have = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
@@ -170,7 +176,10 @@ SW_INLINE long sw_kqp_has(sw_at ring, __u32 count, __u32 keep)
 	return have <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0) ? -ENOMEM : 0;
 }
 
-/* Whether this many cells can be retired: 0, -ENOMEM when user space has not come to fetch those before, -EUCLEAN. */
+/*
+ * Whether this many cells can be retired: 0; -ENOMEM when user space has not fetched the earlier
+ * cells; -EUCLEAN.
+ */
 SW_GLOBAL long sw_kqp_room(__u64 window, __u32 cells)
 {
 	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
@@ -183,7 +192,7 @@ SW_GLOBAL long sw_kqp_room(__u64 window, __u32 cells)
 	return mask + 1 - used < cells ? -ENOMEM : 0;
 }
 
-/* Retires the node of a cell; there is room. */
+/* Retires the node of a cell. The caller has checked that there is room. */
 SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
 {
 	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
@@ -195,18 +204,18 @@ SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
 
 /*
  * Makes sure that the slab has this many units, for one block or more: takes the next slab when
- * this one has fewer. With `keep`, the last slab stays. 0, -ENOMEM, -EUCLEAN.
+ * this one has fewer. With `keep`, the last slab stays in the ring. 0, -ENOMEM, -EUCLEAN.
  *
- * User space learns of each block that was cut off by the ring of retired cells, before the block
- * itself is retired there. The entry is a cell of the kind SW_KQP_CUT, which no node has, with the
- * block's units in place of the reference; 0 units for a new slab.
+ * The ring of retired blocks reports each cut to user space, before the block itself can be retired
+ * there. The entry is a cell of the kind SW_KQP_CUT, which no node has, with the block's units in
+ * place of the reference; 0 units for a new slab.
  */
 SW_GLOBAL long sw_kqp_slab(__u64 window, __u32 units, __u32 keep)
 {
 	sw_at ring = sw_kqp_ring(window, SW_KQP_SLABS);
 	/*
-	 * A slab, three blocks and the two nodes of a split; or two blocks and the three nodes of a
-	 * join.
+	 * The most cells of one change: a slab, three blocks and the two nodes of a split; or a
+	 * slab, two blocks and the three nodes of a join.
 	 */
 	long error = sw_kqp_room(window, 6);
 	__u32 count, ref;
@@ -227,7 +236,7 @@ SW_GLOBAL long sw_kqp_slab(__u64 window, __u32 units, __u32 keep)
 	return 0;
 }
 
-/* Cuts a block of a class off the slab. */
+/* Cuts a block of this many units, those of a class, off the slab. */
 SW_INLINE __u32 sw_kqp_cut(sw_at window, __u32 units)
 {
 	__u32 ref = sw_u32(window + SW_KQP_SLAB);
@@ -239,8 +248,8 @@ SW_INLINE __u32 sw_kqp_cut(sw_at window, __u32 units)
 }
 
 /*
- * Gets the next block of a ring; or cuts it, when it has as many `units` and not 0. Notes it: 0,
- * -EUCLEAN.
+ * Takes the next block of a ring; or, when `units` is not 0, cuts that many units off the slab.
+ * Records the block in the scratch: 0, -EUCLEAN.
  */
 SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 units, __u32 what)
 {
@@ -253,7 +262,7 @@ SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 units, __u32 wha
 		ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
 		sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
 	}
-	/* One of the three. */
+	/* The block is for one of the three. */
 	if (what != SW_KQP_LEAF && what != SW_KQP_NODE)
 		what = SW_KQP_MORE;
 	sw_kqp_set(window, what, ref);
@@ -261,8 +270,8 @@ SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 units, __u32 wha
 }
 
 /*
- * Finds out how a block of this many units can be had, the one behind `taken` in its ring: the
- * units to be cut off the slab, if the ring has none, or 0. -EUCLEAN.
+ * Finds the source of a block of this many units, after `taken` blocks of its ring: 0 for the ring;
+ * or, when the ring has none, the units to be cut off the slab; or -EUCLEAN.
  */
 SW_INLINE long sw_kqp_look(sw_at ring, __u32 units, __u32 taken, __u32 keep)
 {
@@ -272,16 +281,17 @@ SW_INLINE long sw_kqp_look(sw_at ring, __u32 units, __u32 taken, __u32 keep)
 }
 
 /*
- * Takes blocks of this many units: for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE, and none for those
- * that are 0. All or none. A block whose ring has none is cut off the slab. With `keep`, some are
- * left. 0, -ENOMEM; -EUCLEAN when a block is none.
+ * Takes blocks of these units for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE; no block where the
+ * units are 0. It takes all blocks or none. A block whose ring is empty is cut off the slab. With
+ * `keep`, the blocks that are kept for removals stay. 0; -ENOMEM; -EUCLEAN when a reference in a
+ * ring lies outside the window.
  */
 SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 node, __u32 more, __u32 keep)
 {
 	sw_at leaves = sw_kqp_ring(window, sw_kqp_class(leaf));
 	sw_at nodes = sw_kqp_ring(window, sw_kqp_class(node));
 	sw_at mores = sw_kqp_ring(window, sw_kqp_class(more));
-	/* Of each: whether it comes from its ring; else the units to be cut. */
+	/* For each block: whether it comes from its ring; else the units to be cut. */
 	__u32 leaf_taken = 0, node_taken = 0, cut_leaf = 0, cut_node = 0, cut_more = 0;
 	long cut, error = 0;
 
@@ -330,7 +340,7 @@ SW_INLINE void sw_kqp_count(sw_at window, __u32 what, __u32 more)
 #include "qp_write_index.bpf.h"
 #include "qp_write_trie.bpf.h"
 
-/* Writes a long key where it lies in a leaf, with zeros to the end of its last word. */
+/* Writes a long key to its place in a leaf, with zeros to the end of its last word. */
 SW_GLOBAL int sw_kqp_put_long(__u64 to, const struct sw_key *key SW_NONNULL)
 {
 	__u32 length = sw_key_length(key), head = length < 255 ? 1 : 3, done;
@@ -343,7 +353,7 @@ SW_GLOBAL int sw_kqp_put_long(__u64 to, const struct sw_key *key SW_NONNULL)
 	return 0;
 }
 
-/* Writes a short key where it lies in a leaf: the words that it has, no more, as another block may follow. */
+/* Writes a short key to its place in a leaf: only its own words, as another block may follow. */
 SW_INLINE void sw_kqp_put_key(sw_at at, const struct sw_key *key)
 {
 	const __u64 *words;
@@ -374,7 +384,7 @@ SW_INLINE void sw_kqp_put_key(sw_at at, const struct sw_key *key)
 		sw_set_u64(at, words[0]);
 }
 
-/* Writes the leaf of a key, with the value in the scratch, into the block that was taken for it. */
+/* Writes the leaf of a key, with the value in the scratch, into its block. */
 SW_GLOBAL int sw_kqp_write_leaf(__u64 window, const struct sw_key *key SW_NONNULL)
 {
 	sw_at leaf = sw_ref(window, (__u32)sw_kqp_get(window, SW_KQP_LEAF));
@@ -403,16 +413,16 @@ SW_INLINE __u32 sw_kqp_leaf_cell(sw_at window, sw_at leaf)
 	return (__u32)((leaf - window) / 8) << 2 | SW_QP_LEAF;
 }
 
-/* The cell of the leaf in the block that was taken for it. */
+/* The cell of the new leaf. */
 SW_INLINE __u32 sw_kqp_new_leaf(sw_at window)
 {
 	return (__u32)sw_kqp_get(window, SW_KQP_LEAF) << 2 | SW_QP_LEAF;
 }
 
 /*
- * Finds a key: the place of its leaf; -ENOENT; or an error. When it lies in the index,
- * SW_KQP_BUCKET says where, and when the trie was asked, the path does. Of a key that is not there,
- * `*part` says where it parts from those that are, for sw_kqp_prepare.
+ * Finds a key: the place of its leaf; -ENOENT; or an error. SW_KQP_BUCKET is the bucket of a key
+ * that lies in the index. The path leads to the leaf if the trie was searched. For an absent key
+ * `*part` is the offset at which it parts from the others; sw_kqp_prepare needs it.
  */
 SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, __u32 parts, long *part)
 {
@@ -439,7 +449,10 @@ SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, _
 	return -ENOENT;
 }
 
-/* Goes down to a leaf that the index found, so that there is a path: 0, -EUCLEAN when it is not there, -ELOOP. */
+/*
+ * Makes the path to a leaf that the index found: 0; -EUCLEAN when the trie does not have the leaf;
+ * -ELOOP.
+ */
 SW_INLINE long sw_kqp_reach(sw_at window, const struct sw_key *key, __u32 cell)
 {
 	long found = sw_kqp_descend(window, key, SW_KQP_NEVER);
@@ -452,7 +465,7 @@ SW_INLINE long sw_kqp_reach(sw_at window, const struct sw_key *key, __u32 cell)
 	return found == cell ? 0 : -EUCLEAN;
 }
 
-/* Replaces the value of the leaf at `leaf`. `seen` says whether the trie has led there. */
+/* Replaces the value of the leaf at `leaf`. `seen` says whether the path leads to the leaf. */
 SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL, __u64 leaf, __u32 seen)
 {
 	__u32 parts = sw_u32(window + SW_KQP_PARTS), old = sw_kqp_leaf_cell(window, leaf), cell;
@@ -487,9 +500,8 @@ SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL,
 }
 
 /*
- * Finds out what a key needs in the trie, and splits the cluster where it belongs if that is full;
- * the same keys are there then as before. The units of the node that sw_kqp_attach makes, or an
- * error.
+ * Plans the change of the trie for a new key: the units of the node that sw_kqp_attach makes, or an
+ * error. If the key's cluster is full, the function splits it, which changes no key of the map.
  */
 SW_INLINE long sw_kqp_prepare(sw_at window, const struct sw_key *key, __u32 part)
 {
@@ -512,8 +524,8 @@ SW_INLINE long sw_kqp_prepare(sw_at window, const struct sw_key *key, __u32 part
 }
 
 /*
- * Makes the leaf of a key that is not there, puts it into the index, and takes a block of this many
- * units for a node of the trie, if it is not 0: 0, or an error.
+ * Makes the leaf of an absent key, and puts the leaf into the index. If `node` is not 0, takes a
+ * block of that many units for a node of the trie. 0, or an error.
  */
 SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash,
 				__u32 node)
@@ -541,11 +553,11 @@ SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNUL
 }
 
 /*
- * Completes most insertions of short keys in one step, where there is an index and values have one
- * word: the
- * first slot of the key's home that has its tag has the key; or no slot has the tag, no key that is
- * at home there lies elsewhere, and in a map without trie a slot is free. What sw_qp_insert says;
- * or -EAGAIN, when that does not settle it and nothing was done. The lock is held.
+ * Completes most insertions of short keys in one step. The map must have an index and values of one
+ * word, and the caller holds the lock. Two cases are complete: the first slot with the key's tag in
+ * its home has the key; or no slot there has the tag, the home says that the key does not lie
+ * elsewhere, and, for a new key, the map has no trie and a slot is free. The answer is that of
+ * sw_qp_insert; or -EAGAIN in all other cases, and then nothing was changed.
  */
 SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 value, __u64 flags)
 {
@@ -588,7 +600,7 @@ SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, _
 	sw_kqp_put_key(leaf + 8, key);
 	slots = sw_qp_first_slot(slots);
 	sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 2 | SW_QP_LEAF);
-	/* Its tag is 0 so far. */
+	/* The slot's tag is 0 so far. */
 	if (slots < 32)
 		sw_publish_u64(bucket, low | (__u64)tag << slots * 2);
 	else
@@ -598,7 +610,7 @@ SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, _
 	return 0;
 }
 
-/* Finds the key and does what is to be done; the lock is held, the value in the scratch. */
+/* Inserts a key, or replaces its value. The lock is held, and the value is in the scratch. */
 SW_GLOBAL long sw_kqp_insert(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
 {
 	__u32 parts = sw_u32(window + SW_KQP_PARTS);
@@ -623,7 +635,7 @@ SW_GLOBAL long sw_kqp_insert(__u64 window, const struct sw_key *key SW_NONNULL, 
 	return found;
 }
 
-/* Removes a key; the lock is held. */
+/* Removes a key. The lock is held. */
 SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
 {
 	__u32 parts = sw_u32(window + SW_KQP_PARTS), cell, node = 0;
@@ -659,7 +671,7 @@ SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, 
 	return 0;
 }
 
-/* The window of a map that programs write, if the key can be in it; 0 if not. */
+/* The window of a map that programs write; 0 if there is none, or if the key is too long for it. */
 SW_INLINE sw_at sw_kqp_open(__u32 map, const struct sw_key *key)
 {
 	sw_at window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP);
@@ -670,7 +682,7 @@ SW_INLINE sw_at sw_kqp_open(__u32 map, const struct sw_key *key)
 	return sw_key_is_long(key) && key->long_bytes > SW_KEY_MAX ? 0 : window;
 }
 
-/* Takes the lock, and notes the window's bounds, which the arena's header knows. */
+/* Takes the lock, and records the window's bounds, which come from the arena's header. */
 SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
 {
 	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
@@ -678,7 +690,7 @@ SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
 
 	if (sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || units < SW_KQP_FIRST + SW_KQP_MARGIN)
 		return -EUCLEAN;
-	/* Mostly it is free. */
+	/* Mostly the lock is free. */
 	if (sw_cmpxchg_u32(window + SW_KQP_LOCK, 0, sw_kqp_self()) && sw_kqp_lock(window))
 		return -EBUSY;
 	sw_kqp_set(window, SW_KQP_LIMIT, units - SW_KQP_FIRST - SW_KQP_MARGIN);
@@ -686,8 +698,8 @@ SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
 }
 
 /*
- * The hash of a key, if there is an index. It has a stack of its own, which is gone when the rest
- * begins.
+ * The hash of a key; 0 in a map without index. The function is global: its stack is free again
+ * before the next step.
  */
 SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
 {
@@ -697,17 +709,17 @@ SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * Inserts a key, or replaces its value, as the flags say: SW_ANY, SW_NOEXIST, SW_EXIST. The map's
- * values have one word (with more, the others become 0).
+ * Inserts a key, or replaces its value. The flags are SW_ANY, SW_NOEXIST or SW_EXIST. `value` is
+ * the first word of the key's value; the other words become 0.
  *
  *     long error = sw_qp_insert(SEEN, &key, bpf_ktime_get_ns(), SW_ANY);
  *     if (error == -E2BIG) ...
  *
- * 0; -EEXIST with SW_NOEXIST, -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user
- * space has supplied no block of that size, or has not fetched what was given up; -ENOSPC: no slot
- * near the key's home, in a map without trie; -EBUSY: the lock was not to be had; -EINVAL: no such
- * window, a flag that there is not, or a key longer than the map's longest; -ELOOP: the kernel
- * ended a loop; -EUCLEAN: the window holds no map. Nothing was changed when there is an error.
+ * 0; -EEXIST with SW_NOEXIST; -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user
+ * space has supplied no block of that size, or has not fetched the retired blocks; -ENOSPC: no slot
+ * near the key's home is free, in a map without trie; -EBUSY: another writer has the lock; -EINVAL:
+ * no such window, unknown flags, or a key longer than the map's longest; -ELOOP: the kernel ended a
+ * loop; -EUCLEAN: the window holds no map. After an error the map has the same entries as before.
  */
 SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value, __u64 flags)
 {
@@ -739,8 +751,8 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 }
 
 /*
- * As sw_qp_insert, for values of up to eight words. A value of one word is replaced where it is,
- * with one store; a longer one by another leaf, so that readers see the old one or the new one.
+ * As sw_qp_insert, for values of up to eight words. One store replaces a value of one word in
+ * place. A new leaf replaces a longer value, so readers see the old value or the new one.
  *
  *     struct sw_qp_value value = { .words = { bytes, packets } };
  *     long error = sw_qp_insert_value(FLOWS, &key, &value, SW_ANY);
@@ -776,8 +788,8 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
  *
  *     if (sw_qp_remove(SEEN, &key) == -ENOENT) ...
  *
- * 0, -ENOENT, or an error as of sw_qp_insert. It may be -ENOMEM, because a cluster of the trie with
- * a leaf less is another cluster; some blocks are kept for this, which insertions do not get.
+ * 0, -ENOENT, or an error of sw_qp_insert. A removal may return -ENOMEM, because it writes a new
+ * cluster or branch with one entry less. Some blocks are kept for removals.
  */
 SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
 {

@@ -20,7 +20,7 @@ SW_INLINE __u32 sw_kqp_tag(__u64 hash)
 	return tag | !tag;
 }
 
-/* The place of the bucket that lies `far` buckets behind the home of a hash; 0 when outside the window. */
+/* The place of the bucket `far` buckets behind the home of a hash; 0 when outside the window. */
 SW_INLINE sw_at sw_kqp_bucket(sw_at window, __u64 hash, __u32 far)
 {
 	sw_at table = sw_ref(window, sw_u32(window + SW_QP_TABLE));

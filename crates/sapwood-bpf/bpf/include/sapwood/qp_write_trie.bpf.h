@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The trie of a map that programs write; a part of qp_write.bpf.h. The lock is held. Branches and
- * clusters: docs/qp.md.
+ * The trie of a map that programs write; a part of qp_write.bpf.h. The caller of each function
+ * holds the lock. Branches and clusters: docs/qp.md.
  *
- * Of a node that readers can reach only cells change. A leaf or a child more or less means another
- * node, which is put into the place of the old one with one store.
+ * In a node that readers can reach, only cells change. To add or remove a leaf or a child, a writer
+ * makes a new node and puts it into the place of the old one with one store.
  *
- * The base of a cluster is 0 as long as all its borders are at offsets up to 255, and so are all
- * where keys are short. Else it is the least offset of a border when the cluster was written.
+ * The base of a cluster is 0 if all its borders are at offsets up to 255: always, when its keys are
+ * short. Else the base is the least offset of a border when the cluster was written.
  */
 #ifndef SAPWOOD_QP_WRITE_TRIE_BPF_H
 #define SAPWOOD_QP_WRITE_TRIE_BPF_H
 
-/* The most leaves of a cluster that is joined with another, and of one that they are made of. */
+/* The most leaves of a joined cluster; and of a cluster that a removal joins with a neighbour. */
 #define SW_KQP_JOINED_MAX (SW_QP_FILL_MAX * 3 / 4)
 #define SW_KQP_LONELY_MAX (SW_QP_FILL_MAX / 4)
 
 /* The change that a new key needs: sw_kqp_plan chooses it, sw_kqp_attach makes it. */
 enum sw_kqp_step {
-	SW_KQP_FIRST_LEAF, /* the leaf becomes the root */
-	SW_KQP_TWO_LEAVES, /* a cluster of two leaves */
-	SW_KQP_MORE_LEAVES, /* a cluster with one leaf more */
-	SW_KQP_MORE_CHILDREN, /* a branch with one child more */
-	SW_KQP_TWO_CHILDREN, /* a branch of two children */
-	SW_KQP_SPLIT, /* the cluster is full: it is split, and the key is looked for again */
+	SW_KQP_FIRST_LEAF, /* makes the leaf the root */
+	SW_KQP_TWO_LEAVES, /* makes a cluster of two leaves */
+	SW_KQP_MORE_LEAVES, /* adds a leaf to a cluster */
+	SW_KQP_MORE_CHILDREN, /* adds a child to a branch */
+	SW_KQP_TWO_CHILDREN, /* makes a branch of two children */
+	SW_KQP_SPLIT, /* splits a full cluster; then the key is searched for again */
 };
 
 /* The header word of a branch of this many labels, 1 to 256. */
@@ -40,7 +40,7 @@ SW_INLINE __u32 sw_kqp_branch_units(__u32 labels)
 	return (sw_qp_cells_at(sw_kqp_branch(0, labels)) + 4 * (labels + 1) + 7) / 8;
 }
 
-/* The slots of a cluster for this many leaves, and the units of one with this many slots. */
+/* The slots of a cluster of this many leaves, and the units of a cluster of this many slots. */
 SW_INLINE __u32 sw_kqp_slots(__u32 leaves)
 {
 	return (leaves + 3) & 0x3c;
@@ -50,7 +50,7 @@ SW_INLINE __u32 sw_kqp_slots_units(__u32 slots)
 	return (SW_QP_TAGS_AT + 7 * slots + 7) / 8;
 }
 
-/* The units of a cluster of this many leaves; 0 for one, as a leaf is in none by itself. */
+/* The units of a cluster of this many leaves; 0 for one leaf, which needs no cluster. */
 SW_INLINE __u32 sw_kqp_cluster_units(__u32 leaves)
 {
 	return leaves < 2 ? 0 : sw_kqp_slots_units(sw_kqp_slots(leaves));
@@ -64,13 +64,13 @@ SW_INLINE int sw_kqp_is_cluster(__u32 header)
 	return !(header & 0x87000000) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
 }
 
-/* A value of the scratch that has 32 bits at most. */
+/* A value of the scratch that has at most 32 bits. */
 SW_INLINE __u32 sw_kqp_noted(sw_at window, __u32 what)
 {
 	return (__u32)sw_kqp_get(window, what);
 }
 
-/* The entry of a path: where in the window the cell is, and the offset of its branch. */
+/* An entry of the path: the place of a cell in the window, and the offset of the cell's branch. */
 SW_INLINE sw_at sw_kqp_path(sw_at window, __u32 depth)
 {
 	return window + SW_KQP_SCRATCH + SW_KQP_PATH + (__u64)(depth & (SW_KQP_PATH_MAX - 1)) * 8;
@@ -84,17 +84,17 @@ SW_INLINE __u32 sw_kqp_path_offset(sw_at window, __u32 depth)
 	return sw_u32(sw_kqp_path(window, depth) + 4);
 }
 
-/* The number of the child whose cell is here, among those of the branch. */
+/* The number of the child of a branch whose cell is at `slot`. */
 SW_INLINE __u32 sw_kqp_child(sw_at branch, sw_at slot)
 {
 	return (__u32)(slot - branch - sw_qp_cells_at(sw_u32(branch))) / 4;
 }
 
 /*
- * Goes down the branches as a key leads, to a leaf or a cluster, or to the first branch whose
- * offset is not before `until`: its cell. The path says by which cells, and SW_KQP_DEPTH how many
- * branches there are above; to a branch with just that offset the path leads, and one cell further.
- * The trie must not be empty. -EUCLEAN, -ELOOP.
+ * Descends the branches for a key, to a leaf or a cluster, or to the first branch whose offset is
+ * not less than `until`: the cell of that node; or -EUCLEAN, -ELOOP. The path has the cells on the
+ * way, and SW_KQP_DEPTH is the number of branches above the node. When the node is a branch, the
+ * path has the key's child of it, too. The trie must not be empty.
  */
 SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL, __u32 until)
 {
@@ -129,8 +129,9 @@ SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL,
 }
 
 /*
- * A leaf below a cell that sw_kqp_descend gave, which has the longest prefix in common with the key
- * of all: its cell. SW_KQP_POS is its slot, if it lies in a cluster. -EUCLEAN.
+ * Finds the leaf to compare with the key, from a cell that sw_kqp_descend returned: the cell of the
+ * leaf, or -EUCLEAN. No leaf of the trie has a longer common prefix with the key. SW_KQP_POS is the
+ * slot of a leaf that lies in a cluster.
  */
 SW_GLOBAL long sw_kqp_pick(__u64 window, const struct sw_key *key SW_NONNULL, __u32 cell)
 {
@@ -151,8 +152,8 @@ SW_GLOBAL long sw_kqp_pick(__u64 window, const struct sw_key *key SW_NONNULL, __
 }
 
 /*
- * Where a key and that of a leaf part: the offset, or SW_KQP_SAME. Notes what is between the two:
- * which comes first, and the label. -ELOOP.
+ * Compares a key with that of a leaf: the offset at which they part; SW_KQP_SAME; or -ELOOP.
+ * Records in the scratch which of the two comes first, and the label between them.
  */
 SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL, __u32 cell)
 {
@@ -161,7 +162,7 @@ SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL
 	__u32 label = 0, mine;
 	__u64 differ = 0;
 
-	/* As if each key had its length in one byte before it. */
+	/* One byte before the key: the words of a `struct sw_key` begin with the length. */
 	text = sw_qp_bytes(text) - 1;
 	shorter = theirs < length ? theirs : length;
 	at = shorter;
@@ -188,7 +189,7 @@ SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL
 		if (theirs == length)
 			return SW_KQP_SAME;
 	}
-	/* Their bytes there, and one more; 0 for the one that ends. The label is the greater. */
+	/* The byte of each key there, plus one; 0 at its end. The label is the greater byte. */
 	mine = at < length ? sw_key_byte(key, at) + 1 : 0;
 	theirs = at < theirs ? sw_u8(text + 1 + at) + 1u : 0;
 	sw_kqp_set(window, SW_KQP_BEFORE, mine < theirs);
@@ -199,8 +200,8 @@ SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL
 }
 
 /*
- * Where in the trie a key parts from all that are there: an offset, SW_KQP_SAME, SW_KQP_EMPTY; or
- * an error.
+ * Finds the offset at which a key parts from all keys of the trie: the offset; SW_KQP_SAME;
+ * SW_KQP_EMPTY; or an error.
  */
 SW_GLOBAL long sw_kqp_seek(__u64 window, const struct sw_key *key SW_NONNULL)
 {
@@ -218,7 +219,7 @@ SW_GLOBAL long sw_kqp_seek(__u64 window, const struct sw_key *key SW_NONNULL)
 	return sw_kqp_mismatch(window, key, (__u32)cell);
 }
 
-/* Where the cell of the leaf is that sw_kqp_descend and sw_kqp_pick led to. */
+/* The place of the cell of the leaf that sw_kqp_descend and sw_kqp_pick found. */
 SW_INLINE sw_at sw_kqp_leaf_slot(sw_at window)
 {
 	sw_at slot = sw_kqp_path_slot(window, sw_kqp_noted(window, SW_KQP_DEPTH)), node;
@@ -231,7 +232,7 @@ SW_INLINE sw_at sw_kqp_leaf_slot(sw_at window)
 	return node + (sw_kqp_get(window, SW_KQP_POS) & 0x1f) * 4;
 }
 
-/* The slot that a new key gets, which parts at `part` from the leaf that was found. */
+/* The slot of a new key in a cluster. The key parts at `part` from the leaf that was found. */
 SW_GLOBAL int sw_kqp_place(__u64 window, __u64 node, __u32 part)
 {
 	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), slot;
@@ -250,7 +251,10 @@ SW_GLOBAL int sw_kqp_place(__u64 window, __u64 node, __u32 part)
 	return slot;
 }
 
-/* The offsets of the borders from slot `from` up to `until`: the least, and the greatest in the upper half. */
+/*
+ * The range of the offsets of the borders from slot `from` up to `until`: the least in the lower
+ * half, the greatest in the upper half.
+ */
 SW_GLOBAL __u64 sw_kqp_borders(__u64 node, __u32 from, __u32 until)
 {
 	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), border, i;
@@ -267,7 +271,7 @@ SW_GLOBAL __u64 sw_kqp_borders(__u64 node, __u32 from, __u32 until)
 	return greatest << 32 | least;
 }
 
-/* The same of the borders of two such ranges together. */
+/* The union of two such ranges. */
 SW_INLINE __u64 sw_kqp_both(__u64 one, __u64 other)
 {
 	__u64 least = (__u32)one < (__u32)other ? (__u32)one : (__u32)other;
@@ -276,7 +280,7 @@ SW_INLINE __u64 sw_kqp_both(__u64 one, __u64 other)
 	return greatest << 32 | least;
 }
 
-/* The base of a cluster with these borders; or -E2BIG, when they are too far apart. */
+/* The base of a cluster whose borders have this range; or -E2BIG, when they are too far apart. */
 SW_INLINE long sw_kqp_base(__u64 borders)
 {
 	__u32 least = (__u32)borders, greatest = (__u32)(borders >> 32);
@@ -286,19 +290,19 @@ SW_INLINE long sw_kqp_base(__u64 borders)
 	return greatest - least <= 255 ? (long)least : -E2BIG;
 }
 
-/* The base of a cluster when one more leaf parts from its neighbour at `part`; or -E2BIG. */
+/* The base of a cluster with a new leaf that parts from its neighbour at `part`; or -E2BIG. */
 SW_INLINE long sw_kqp_base_with(sw_at node, __u32 header, __u32 part)
 {
 	__u64 there;
 
-	/* So it is where keys are short. */
+	/* Always, when keys are short. */
 	if (!sw_qp_cluster_base(header) && part <= 255)
 		return 0;
 	there = sw_kqp_borders(node, 1, sw_qp_cluster_leaves(header));
 	return sw_kqp_base(sw_kqp_both(there, (__u64)part << 32 | part));
 }
 
-/* Gives a cluster that is being made a base. */
+/* Sets the base of a new cluster. */
 SW_INLINE void sw_kqp_set_base(sw_at cluster, __u32 base)
 {
 	if (base)
@@ -306,8 +310,8 @@ SW_INLINE void sw_kqp_set_base(sw_at cluster, __u32 base)
 }
 
 /*
- * Counts the borders from slot `from` up to `until` from another base than the one before. The
- * cluster is being made.
+ * Changes the borders of a new cluster from slot `from` up to `until`: they counted from the base
+ * `before`, and then count from `base`.
  */
 SW_GLOBAL int sw_kqp_shift(__u64 cluster, __u32 from, __u32 until, __u32 before, __u32 base)
 {
@@ -319,7 +323,10 @@ SW_GLOBAL int sw_kqp_shift(__u64 cluster, __u32 from, __u32 until, __u32 before,
 	return 0;
 }
 
-/* Takes note that a new key becomes a child of the branch at this depth of the path, whose offset is `part`: the units of the branch. */
+/*
+ * Plans a new child of the branch at this depth of the path. The key parts from the others at the
+ * branch's offset. The units of the new branch, or -EUCLEAN.
+ */
 SW_INLINE long sw_kqp_plan_child(sw_at window, __u32 depth)
 {
 	sw_at slot = sw_kqp_path_slot(window, depth), node = sw_qp_node(window, sw_u32(slot));
@@ -333,8 +340,8 @@ SW_INLINE long sw_kqp_plan_child(sw_at window, __u32 depth)
 }
 
 /*
- * The depth of the topmost branch of the path whose offset is not before `part`, or an error. There
- * is one. Where the path does not reach so far up, the key leads there once more.
+ * The depth of the topmost branch above the leaf whose offset is not less than `part`, or an error.
+ * Such a branch must exist. If the path no longer has it, the function descends for the key again.
  */
 SW_INLINE long sw_kqp_above(sw_at window, const struct sw_key *key, __u32 part, __u32 depth)
 {
@@ -356,7 +363,7 @@ SW_INLINE long sw_kqp_above(sw_at window, const struct sw_key *key, __u32 part, 
 	return sw_kqp_noted(window, SW_KQP_DEPTH);
 }
 
-/* sw_kqp_plan, where the key belongs to the leaf or cluster at the end of the path. */
+/* sw_kqp_plan for a key that belongs to the leaf or cluster at the end of the path. */
 SW_INLINE long sw_kqp_plan_leaf(sw_at window, __u32 part, __u32 depth)
 {
 	sw_at slot = sw_kqp_path_slot(window, depth), node;
@@ -376,7 +383,7 @@ SW_INLINE long sw_kqp_plan_leaf(sw_at window, __u32 part, __u32 depth)
 		return sw_kqp_cluster_units(leaves + 1);
 	}
 	if (leaves < SW_QP_FILL_MAX && part < (__u32)sw_kqp_borders(node, 1, leaves)) {
-		/* Too far before all of them, which are on one side of it. */
+		/* The key parts too far before all borders: all leaves are on one side of it. */
 		if (depth && sw_kqp_path_offset(window, depth - 1) == part)
 			return sw_kqp_plan_child(window, depth - 1);
 		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_TWO_CHILDREN);
@@ -387,8 +394,9 @@ SW_INLINE long sw_kqp_plan_leaf(sw_at window, __u32 part, __u32 depth)
 }
 
 /*
- * Finds out what a new key needs, and notes it: the step, the cell that it changes, and where in
- * the node of that cell. The units of the node that it makes, 0 if none; or an error.
+ * Plans the change for a new key. Records in the scratch the step, the cell that the step changes,
+ * and the place in the node of that cell. The units of the node that the step makes, 0 if none; or
+ * an error.
  */
 SW_GLOBAL long sw_kqp_plan(__u64 window, const struct sw_key *key SW_NONNULL, __u32 part)
 {
@@ -403,7 +411,7 @@ SW_GLOBAL long sw_kqp_plan(__u64 window, const struct sw_key *key SW_NONNULL, __
 	}
 	if (!depth || sw_kqp_path_offset(window, depth - 1) <= part)
 		return sw_kqp_plan_leaf(window, part, depth);
-	/* Above the leaf's branch. */
+	/* The key parts from the others above the leaf's branch. */
 	above = sw_kqp_above(window, key, part, depth);
 	if (above < 0)
 		return above;
@@ -414,37 +422,37 @@ SW_GLOBAL long sw_kqp_plan(__u64 window, const struct sw_key *key SW_NONNULL, __
 	return 2;
 }
 
-/* A word whose lowest bits are ones, this many; none for numbers below 0, all for those above 63. */
+/* A word whose lowest `bits` bits are ones: none for a number below 0, all for one above 63. */
 SW_INLINE __u64 sw_kqp_ones(__s64 bits)
 {
 	__s64 none = bits >> 63, some = (bits - 64) >> 63;
 
-	/* Branches would multiply the states of the loops around it. */
+	/* Branches here would multiply the verifier's states of the loops around it. */
 	sw_hide(none);
 	sw_hide(some);
 	return ((((1ull << (bits & 63)) - 1) | ~some) & ~none);
 }
 
-/* One, for each byte of a word that is not less than this one. */
+/* A word with a 1 in each byte that is not less than `byte` in this word, and a 0 in the others. */
 SW_INLINE __u64 sw_kqp_not_less(__u64 word, __u32 byte)
 {
 	__u64 lanes = 0x0001000100010001ull, even, odd;
 
-	/* In lanes of 16 bits: bit 8 stays where the byte is not less. */
+	/* In lanes of 16 bits, bit 8 stays set if the byte is not less. */
 	even = ((word & 0xff * lanes) | lanes << 8) - byte * lanes;
 	odd = ((word >> 8 & 0xff * lanes) | lanes << 8) - byte * lanes;
 	return (even >> 8 & lanes) | (odd & lanes << 8);
 }
 
-/* A word made of two: the bits of the mask from one, the others from the other. */
+/* Merges two words: the bits of the mask come from `one`, and the rest from `other`. */
 SW_INLINE __u64 sw_kqp_word(sw_at one, sw_at other, __u64 mask)
 {
 	return (sw_u64(one) & mask) | (sw_u64(other) & ~mask);
 }
 
 /*
- * Writes an array of bytes, one for each slot of a cluster: the first `at` of one array, behind
- * them those of another, and zeros in the slots behind the last leaf.
+ * Writes an array of bytes, one for each slot of a cluster: the first `at` bytes come from `one`,
+ * and the rest from `other`. The slots behind the last leaf get zeros.
  */
 SW_GLOBAL int sw_kqp_bytes(__u64 one, __u64 other, __u64 to, __u32 at, __u64 how)
 {
@@ -491,15 +499,15 @@ SW_GLOBAL int sw_kqp_copy(__u64 from, __u64 to, __u32 cells)
 	return 0;
 }
 
-/* How a cluster is put together of two others, or of one. */
+/* The word `how` of sw_kqp_weave. */
 SW_INLINE __u64 sw_kqp_weaving(__u32 leaves, __u32 slots, __u32 at, __u32 border)
 {
 	return leaves | (__u64)slots << 16 | (__u64)at << 32 | (__u64)border << 48;
 }
 
 /*
- * Writes a cluster. Its leaves up to `at` are the first of one cluster; leaf i behind them is leaf
- * i - shift of the other. So are the borders, up to `border`.
+ * Writes a cluster from two others, or from one. The leaves before slot `at` come from `one`; each
+ * later leaf i is leaf i - shift of `other`. The same holds for the borders and the slot `border`.
  */
 SW_GLOBAL int sw_kqp_weave(__u64 one, __u64 other, __u64 to, __u64 how, __s32 shift)
 {
@@ -514,10 +522,10 @@ SW_GLOBAL int sw_kqp_weave(__u64 one, __u64 other, __u64 to, __u64 how, __s32 sh
 	sw_kqp_bytes(one, other, to, at, how);
 	sw_kqp_bytes(one + left * 5, other + right * 5, to + slots * 5, border, how);
 	sw_kqp_bytes(one + left * 6, other + right * 6, to + slots * 6, border, how);
-	/* The rest of the last unit. */
+	/* Clears the rest of the last unit. */
 	if (!(slots & 4))
 		sw_set_u32(to + slots * 7, 0);
-	/* Cells have four bytes each, and the shift by one is made already. */
+	/* Cells have four bytes each; `other` is shifted by one byte for each slot already. */
 	one += left;
 	to += slots;
 	other += right - (__s64)shift * 3 + at * 4;
@@ -529,7 +537,7 @@ SW_GLOBAL int sw_kqp_weave(__u64 one, __u64 other, __u64 to, __u64 how, __s32 sh
 	return 0;
 }
 
-/* Puts a leaf into a slot of a cluster that is being made. */
+/* Puts a leaf into a slot of a new cluster. */
 SW_INLINE void sw_kqp_put_leaf(sw_at cluster, __u32 slot, __u32 cell, __u32 tag)
 {
 	__u32 header = sw_u32(cluster);
@@ -538,7 +546,7 @@ SW_INLINE void sw_kqp_put_leaf(sw_at cluster, __u32 slot, __u32 cell, __u32 tag)
 	sw_set_u32(cluster + sw_qp_cluster_cells_at(header) + slot * 4, cell);
 }
 
-/* Says where in a cluster that is being made a leaf and the one before part, and how. */
+/* Sets the border before a slot of a new cluster: the offset from the base, and the label. */
 SW_INLINE void sw_kqp_put_border(sw_at cluster, __u32 slot, __u32 offset, __u32 label)
 {
 	__u32 header = sw_u32(cluster);
@@ -547,7 +555,7 @@ SW_INLINE void sw_kqp_put_border(sw_at cluster, __u32 slot, __u32 offset, __u32 
 	sw_set_u8(cluster + sw_qp_cluster_bytes_at(header) + slot, label);
 }
 
-/* As sw_qp_key_tag, of the key of a leaf: a leaf that was in no cluster has no tag yet. */
+/* As sw_qp_key_tag, for the key of a leaf: a leaf outside clusters has no stored tag. */
 SW_INLINE __u32 sw_kqp_leaf_tag(sw_at window, __u32 cell)
 {
 	sw_at text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window);
@@ -555,7 +563,7 @@ SW_INLINE __u32 sw_kqp_leaf_tag(sw_at window, __u32 cell)
 	return sw_qp_tag_at(sw_qp_bytes(text), sw_qp_length(text));
 }
 
-/* The leaves of a leaf or a cluster; a branch counts as too many. */
+/* The number of leaves of a leaf or a cluster; for a branch, too many to join. */
 SW_INLINE __u32 sw_kqp_leaves(sw_at window, __u32 cell)
 {
 	__u32 header;
@@ -568,19 +576,22 @@ SW_INLINE __u32 sw_kqp_leaves(sw_at window, __u32 cell)
 		       SW_QP_FILL_MAX;
 }
 
-/* The base of a cluster; of a leaf 0. */
+/* The base of a cluster; 0 for a leaf. */
 SW_INLINE __u32 sw_kqp_base_of(sw_at window, __u32 cell)
 {
 	return cell & SW_QP_CLUSTER ? sw_qp_cluster_base(sw_u32(sw_qp_node(window, cell))) : 0;
 }
 
-/* The borders of two cells, each a leaf or a cluster, which part at this offset: as sw_kqp_borders. */
+/*
+ * The range of the borders of a cluster of two cells, as sw_kqp_borders. Each cell is a leaf or a
+ * cluster, and they part at this offset.
+ */
 SW_INLINE __u64 sw_kqp_united(sw_at window, __u64 cells, __u32 offset)
 {
 	__u32 left = (__u32)cells, right = (__u32)(cells >> 32);
 	__u64 borders = (__u64)offset << 32 | offset;
 
-	/* So it is where keys are short. */
+	/* Always, when keys are short: then the base is 0. */
 	if (offset <= 255 && !(sw_kqp_base_of(window, left) | sw_kqp_base_of(window, right)))
 		return borders;
 	if (left & SW_QP_CLUSTER)
@@ -593,15 +604,15 @@ SW_INLINE __u64 sw_kqp_united(sw_at window, __u64 cells, __u32 offset)
 }
 
 /*
- * Writes a cluster of the leaves of two cells, each a leaf or a cluster; where they part, and the
- * label there.
+ * Writes a cluster of the leaves of two cells, each a leaf or a cluster. The cells part at
+ * `offset`, with this label.
  */
 SW_GLOBAL int sw_kqp_unite(__u64 window, __u64 cells, __u64 to, __u32 offset, __u32 label)
 {
 	__u32 left = (__u32)cells, right = (__u32)(cells >> 32), base;
 	__u32 one = sw_kqp_leaves(window, left), leaves = one + sw_kqp_leaves(window, right);
 
-	/* Of what is a leaf alone nothing stays that this takes for a part of a cluster. */
+	/* This reads a single leaf as a cluster; all bytes from it are overwritten below. */
 	sw_kqp_weave(sw_qp_node(window, left), sw_qp_node(window, right), to,
 		     sw_kqp_weaving(leaves, sw_kqp_slots(leaves), one, one), one);
 	base = (__u32)sw_kqp_base(sw_kqp_united(window, cells, offset));
@@ -621,7 +632,7 @@ SW_GLOBAL int sw_kqp_unite(__u64 window, __u64 cells, __u64 to, __u32 offset, __
 	return 0;
 }
 
-/* Counts a cluster more or less, by its units. */
+/* Adds to the number of clusters and to their units; both may be negative. */
 SW_INLINE void sw_kqp_count_cluster(sw_at window, __u32 more, __u32 units)
 {
 	sw_kqp_count(window, SW_KQP_CLUSTERS, more);
@@ -629,7 +640,7 @@ SW_INLINE void sw_kqp_count_cluster(sw_at window, __u32 more, __u32 units)
 }
 
 /*
- * Counts a branch that has become one of other units; 0: there was none, or there is none any more.
+ * Counts a branch whose units change from `old` to `new`. 0 units: the branch is new, or removed.
  */
 SW_INLINE void sw_kqp_count_branch(sw_at window, __u32 old, __u32 new)
 {
@@ -639,8 +650,8 @@ SW_INLINE void sw_kqp_count_branch(sw_at window, __u32 old, __u32 new)
 }
 
 /*
- * Writes the labels of a small branch: the first of another one, up to `at`, and behind them those
- * that lie one further on, or one less far. The cells must be written behind this.
+ * Writes the labels of a small branch from those of another. The labels before number `at` are the
+ * same; each later label i is label i - shift of the other. Write the cells after this call.
  */
 SW_INLINE void sw_kqp_labels(sw_at from, sw_at to, __u32 at, __u32 labels, __s32 shift)
 {
@@ -656,7 +667,7 @@ SW_INLINE void sw_kqp_labels(sw_at from, sw_at to, __u32 at, __u32 labels, __s32
 	}
 }
 
-/* Repeats the last of this many labels up to a multiple of four. */
+/* Repeats the last label of a small branch up to a multiple of four labels. */
 SW_INLINE void sw_kqp_pad(sw_at branch, __u32 labels)
 {
 	__u32 last = sw_u8(branch + SW_QP_LABELS_AT + labels - 1), i;
@@ -665,7 +676,7 @@ SW_INLINE void sw_kqp_pad(sw_at branch, __u32 labels)
 		sw_set_u8(branch + SW_QP_LABELS_AT + i, last);
 }
 
-/* Writes the map of a branch of `labels`, one more than another big one has. */
+/* Writes the map of a big branch of `labels` labels from that of another, which has one less. */
 SW_GLOBAL int sw_kqp_map_more(__u64 from, __u64 to, __u32 label, __u32 labels)
 {
 	__u64 word, less, full = -(__u64)(labels >> 8);
@@ -674,7 +685,7 @@ SW_GLOBAL int sw_kqp_map_more(__u64 from, __u64 to, __u32 label, __u32 labels)
 	for (i = sw_zero(); i < 256 && sw_can_loop; i += 8) {
 		word = sw_u64(from + SW_QP_LABELS_AT + i);
 		less = sw_kqp_ones(((__s64)label - i) * 8);
-		/* The map of 256 labels says one less than the child. */
+		/* The map of a branch of 256 labels stores the child's number less one. */
 		word += SW_ONES & ~less & ~full;
 		word -= SW_ONES & less & full;
 		sw_set_u64(to + SW_QP_LABELS_AT + i, word);
@@ -682,7 +693,7 @@ SW_GLOBAL int sw_kqp_map_more(__u64 from, __u64 to, __u32 label, __u32 labels)
 	return 0;
 }
 
-/* Writes the map of a branch with one label more than a small one has. */
+/* Writes the map of a big branch with one label more than the small branch at `from`. */
 SW_GLOBAL int sw_kqp_map_new(__u64 from, __u64 to, __u32 label)
 {
 	__u32 labels = sw_qp_labels(sw_u32(from)), child = sw_zero(), i;
@@ -700,8 +711,8 @@ SW_GLOBAL int sw_kqp_map_new(__u64 from, __u64 to, __u32 label)
 }
 
 /*
- * Writes at `to` the branch at `from` with a label more: the child of this number becomes two
- * cells, of which `cells` has the left one lowest.
+ * Writes at `to` the branch at `from` with one more label. Two cells replace the child of this
+ * number; the lower half of `cells` is the left one.
  */
 SW_GLOBAL int sw_kqp_grow(__u64 from, __u64 to, __u32 child, __u32 label, __u64 cells)
 {
@@ -724,7 +735,7 @@ SW_GLOBAL int sw_kqp_grow(__u64 from, __u64 to, __u32 child, __u32 label, __u64 
 	sw_kqp_copy(from, to, child);
 	sw_set_u64(to + child * 4, cells);
 	sw_kqp_copy(from + child * 4 + 4, to + child * 4 + 8, had - child);
-	/* The rest of the last unit. */
+	/* Clears the rest of the last unit. */
 	i = sw_qp_cells_at(header) + labels * 4 + 4;
 	if (i & 4)
 		sw_set_u32(to + labels * 4 + 4, 0);
@@ -732,8 +743,8 @@ SW_GLOBAL int sw_kqp_grow(__u64 from, __u64 to, __u32 child, __u32 label, __u64 
 }
 
 /*
- * Writes the map of a branch of one label less than another big one has, without the one of this
- * number.
+ * Writes the map of a big branch from that of another, without the label of this number. The other
+ * has `labels` labels.
  */
 SW_GLOBAL int sw_kqp_map_less(__u64 from, __u64 to, __u32 number, __u32 labels)
 {
@@ -742,7 +753,7 @@ SW_GLOBAL int sw_kqp_map_less(__u64 from, __u64 to, __u32 number, __u32 labels)
 
 	for (i = sw_zero(); i < 256 && sw_can_loop; i += 8) {
 		word = sw_u64(from + SW_QP_LABELS_AT + i);
-		/* The bytes whose child is behind that label. */
+		/* Marks the bytes whose child is behind that label. */
 		not_less = sw_kqp_not_less(word, least);
 		word -= not_less & ~full;
 		word += (SW_ONES ^ not_less) & full;
@@ -751,14 +762,14 @@ SW_GLOBAL int sw_kqp_map_less(__u64 from, __u64 to, __u32 number, __u32 labels)
 	return 0;
 }
 
-/* Writes the labels of a branch that was big and becomes small, without the one of this number. */
+/* Writes the labels of a small branch from a big one, without the label of this number. */
 SW_GLOBAL int sw_kqp_unmap(__u64 from, __u64 to, __u32 number)
 {
 	__u32 i, child;
 
 	/*
-	 * Each byte is stored where the label of its child is; the first one of the child comes
-	 * last.
+	 * Stores each byte in the place of the label of its child. The child's first byte comes
+	 * last, and is the label.
 	 */
 	for (i = sw_zero() + 256; i && sw_can_loop; i--) {
 		child = sw_u8(from + SW_QP_LABELS_AT + i - 1);
@@ -769,8 +780,8 @@ SW_GLOBAL int sw_kqp_unmap(__u64 from, __u64 to, __u32 number)
 }
 
 /*
- * Writes at `to` the branch at `from`, which has three children or more, without the one of this
- * number and the label before it.
+ * Writes at `to` the branch at `from` without the child of this number and the label before that
+ * child. The branch must have three children or more.
  */
 SW_GLOBAL int sw_kqp_shrink(__u64 from, __u64 to, __u32 child)
 {
@@ -792,27 +803,27 @@ SW_GLOBAL int sw_kqp_shrink(__u64 from, __u64 to, __u32 child)
 	to += sw_qp_cells_at(header);
 	sw_kqp_copy(from, to, child);
 	sw_kqp_copy(from + child * 4 + 4, to + child * 4, had - child);
-	/* The rest of the last unit. */
+	/* Clears the rest of the last unit. */
 	i = sw_qp_cells_at(header) + labels * 4 + 4;
 	if (i & 4)
 		sw_set_u32(to + labels * 4 + 4, 0);
 	return 0;
 }
 
-/* Writes a branch of two children, of which `cells` has the left one lowest. */
+/* Writes a branch of two children; the lower half of `cells` is the left one. */
 SW_INLINE void sw_kqp_pair(sw_at to, __u32 offset, __u32 label, __u64 cells)
 {
 	sw_set_u64(to, sw_kqp_branch(offset, 1) | (__u64)(label * 0x01010101u) << 32);
 	sw_set_u64(to + 8, cells);
 }
 
-/* Two cells, in the order of their keys, for the functions above. */
+/* Packs two cells, in the order of their keys, for the functions above. */
 SW_INLINE __u64 sw_kqp_cells(__u32 left, __u32 right)
 {
 	return (__u64)right << 32 | left;
 }
 
-/* A new leaf and what is beside it, in their order. */
+/* Packs the cells of a new leaf and of its neighbour, in the order of their keys. */
 SW_INLINE __u64 sw_kqp_beside(sw_at window, __u32 leaf, __u32 other)
 {
 	if (sw_kqp_get(window, SW_KQP_BEFORE))
@@ -837,7 +848,7 @@ SW_GLOBAL int sw_kqp_more_leaves(__u64 window, __u32 leaf, __u32 tag)
 	old = sw_qp_node(window, there);
 	leaves = sw_qp_cluster_leaves(sw_u32(old)) + 1;
 	had = sw_qp_cluster_capacity(sw_u32(old));
-	/* The new border is between it and the leaf that it was compared with. */
+	/* The new border is between the new leaf and the leaf that its key was compared with. */
 	border = at + sw_kqp_noted(window, SW_KQP_BEFORE);
 	to = sw_ref(window, sw_kqp_noted(window, SW_KQP_NODE));
 	sw_kqp_weave(old, old, to, sw_kqp_weaving(leaves, sw_kqp_slots(leaves), at, border), 1);
@@ -855,7 +866,7 @@ SW_GLOBAL int sw_kqp_more_leaves(__u64 window, __u32 leaf, __u32 tag)
 	return 0;
 }
 
-/* Makes a cluster of a new leaf and another one. */
+/* Makes a cluster of a new leaf and another leaf. */
 SW_GLOBAL int sw_kqp_two_leaves(__u64 window, __u32 leaf)
 {
 	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT);
@@ -886,7 +897,7 @@ SW_GLOBAL int sw_kqp_more_children(__u64 window, __u32 leaf)
 	return 0;
 }
 
-/* Makes a branch of a new leaf and what was in its place. */
+/* Makes a branch of a new leaf and the node that was in its place. */
 SW_GLOBAL int sw_kqp_two_children(__u64 window, __u32 leaf)
 {
 	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT);
@@ -900,9 +911,9 @@ SW_GLOBAL int sw_kqp_two_children(__u64 window, __u32 leaf)
 }
 
 /*
- * Publishes a new leaf where sw_kqp_plan said, with one store, and retires the node that it
- * replaced. The function is inline, because the kernel limits the depth of calls and the size of
- * their stacks together.
+ * Makes the change that sw_kqp_plan chose. Publishes the new leaf with one store, and retires the
+ * node that was replaced. The function is inline, because the kernel limits the depth of calls and
+ * the sum of their stacks.
  */
 SW_INLINE void sw_kqp_attach(sw_at window, const struct sw_key *key, __u32 leaf)
 {
@@ -925,8 +936,8 @@ SW_INLINE void sw_kqp_attach(sw_at window, const struct sw_key *key, __u32 leaf)
 }
 
 /*
- * The slot of a full cluster that it is split before: of the borders with the least offset, the one
- * nearest the middle.
+ * The slot before which a full cluster is split: of the borders with the least offset, the nearest
+ * to the middle.
  */
 SW_GLOBAL int sw_kqp_middle(__u64 node)
 {
@@ -948,8 +959,8 @@ SW_GLOBAL int sw_kqp_middle(__u64 node)
 }
 
 /*
- * Writes a part of a cluster into the block of this number, if it has two leaves or more: its cell,
- * or that of the one leaf.
+ * Makes a cell of `leaves` leaves of a cluster, from slot `first` on: that of the one leaf, or that
+ * of a new cluster. `block` says which block the new cluster gets.
  */
 SW_INLINE __u32 sw_kqp_slice(sw_at window, sw_at from, __u32 first, __u32 leaves, __u32 block)
 {
@@ -972,9 +983,9 @@ SW_INLINE __u32 sw_kqp_slice(sw_at window, sw_at from, __u32 first, __u32 leaves
 }
 
 /*
- * Finds out where to split the full cluster at the end of the path, and takes the blocks. Notes the
- * slot, the offset and the label of the border, and whether the branch above gets that label or
- * there is a new branch of two. 0, or an error.
+ * Plans the split of the full cluster at the end of the path, and takes the blocks: 0, or an error.
+ * Records in the scratch the slot, the offset and the label of the border, and the step: the branch
+ * above gets the label, or a new branch of two children does.
  */
 SW_GLOBAL long sw_kqp_split_plan(__u64 window)
 {
@@ -1013,7 +1024,7 @@ SW_GLOBAL long sw_kqp_split_plan(__u64 window)
 			   sw_kqp_cluster_units(leaves - middle), units, 1);
 }
 
-/* The parts of the full cluster, written into the blocks that were taken: two cells. */
+/* Writes the two parts of the full cluster into their blocks: the two cells, packed. */
 SW_GLOBAL __u64 sw_kqp_parts(__u64 window, __u64 node)
 {
 	__u32 leaves = sw_qp_cluster_leaves(sw_u32(node)), middle, left;
@@ -1024,8 +1035,8 @@ SW_GLOBAL __u64 sw_kqp_parts(__u64 window, __u64 node)
 }
 
 /*
- * Splits the full cluster at the end of the path as it was planned: one cell changes, in the branch
- * above or in the cluster's place.
+ * Splits the full cluster at the end of the path as planned. One cell changes: that of the branch
+ * above, or that of the cluster.
  */
 SW_GLOBAL int sw_kqp_split_make(__u64 window)
 {
@@ -1064,7 +1075,7 @@ SW_GLOBAL int sw_kqp_split_make(__u64 window)
 	return 0;
 }
 
-/* Takes a leaf out of the cluster at the end of the path; as sw_kqp_detach. */
+/* sw_kqp_detach for a leaf in a cluster. */
 SW_GLOBAL long sw_kqp_detach_leaf(__u64 window)
 {
 	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH);
@@ -1088,15 +1099,15 @@ SW_GLOBAL long sw_kqp_detach_leaf(__u64 window)
 	slots = sw_kqp_slots(leaves);
 	error = sw_kqp_take(window, 0, sw_kqp_slots_units(slots), 0, 0);
 	if (error == -ENOMEM && slots < had) {
-		/* One of the old size does as well. */
+		/* A block of the old size will do. */
 		slots = had;
 		error = sw_kqp_take(window, 0, sw_kqp_slots_units(slots), 0, 0);
 	}
 	if (error)
 		return error;
 	/*
-	 * The neighbours part where the nearer of the two borders was; that of the left one, if
-	 * both are as near.
+	 * The neighbours of the leaf part at the border with the lesser offset; at the left border
+	 * when the offsets are equal.
 	 */
 	borders = node + sw_qp_cluster_borders_at(header) + at;
 	if (at < leaves && sw_u8(borders) <= sw_u8(borders + 1))
@@ -1110,7 +1121,7 @@ SW_GLOBAL long sw_kqp_detach_leaf(__u64 window)
 	return cell;
 }
 
-/* Takes a leaf that is the root or a branch's child out of the trie; as sw_kqp_detach. */
+/* sw_kqp_detach for a leaf that is the root or the child of a branch. */
 SW_GLOBAL long sw_kqp_detach_child(__u64 window)
 {
 	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH), header, child, labels, ref, cell;
@@ -1149,8 +1160,8 @@ SW_GLOBAL long sw_kqp_detach_child(__u64 window)
 }
 
 /*
- * Takes the leaf at the end of the path out of the trie: the cell of the node that this does away
- * with, 0 if none; or an error. The path leads then to what was beside the leaf.
+ * Removes the leaf at the end of the path from the trie: the cell of the node that the caller must
+ * retire, 0 if none; or an error. Then the path leads to the removed leaf's neighbour.
  */
 SW_INLINE long sw_kqp_detach(sw_at window)
 {
@@ -1160,7 +1171,7 @@ SW_INLINE long sw_kqp_detach(sw_at window)
 					      sw_kqp_detach_child(window);
 }
 
-/* The label of this number. */
+/* The label of a branch with this number. */
 SW_GLOBAL int sw_kqp_label(__u64 branch, __u32 number)
 {
 	__u32 header = sw_u32(branch), i, label = 0, least;
@@ -1168,7 +1179,7 @@ SW_GLOBAL int sw_kqp_label(__u64 branch, __u32 number)
 
 	if (!(header & SW_QP_BIG))
 		return sw_u8(branch + SW_QP_LABELS_AT + number);
-	/* As many bytes are less. */
+	/* The label is the number of bytes whose entry in the map is less than `least`. */
 	least = number + 1 - (sw_qp_labels(header) >> 8);
 	for (i = sw_zero(); i < 256 && sw_can_loop; i += 8) {
 		word = sw_kqp_not_less(sw_u64(branch + SW_QP_LABELS_AT + i), least);
@@ -1178,8 +1189,8 @@ SW_GLOBAL int sw_kqp_label(__u64 branch, __u32 number)
 }
 
 /*
- * Joins two neighbouring children of the branch whose cell is here, if there is memory: together
- * they have this many leaves.
+ * Joins two neighbouring children of the branch whose cell is at `slot`, if there is memory.
+ * Together they have `leaves` leaves.
  */
 SW_GLOBAL int sw_kqp_join_at(__u64 window, __u64 slot, __u32 child, __u32 leaves)
 {
@@ -1199,7 +1210,7 @@ SW_GLOBAL int sw_kqp_join_at(__u64 window, __u64 slot, __u32 child, __u32 leaves
 	    sw_kqp_take(window, 0, sw_kqp_cluster_units(leaves), units, 1))
 		return 0;
 	label = sw_kqp_label(parent, child);
-	/* A key that ends here is the only one of its child. */
+	/* The label is 0 when the left child is a key that ends at this offset. */
 	ref = sw_qp_length(sw_qp_node(window, left) + sw_kqp_value_bytes(window));
 	if ((left & SW_QP_LEAF) && ref == offset)
 		label = 0;
@@ -1231,8 +1242,8 @@ SW_GLOBAL int sw_kqp_join_at(__u64 window, __u64 slot, __u32 child, __u32 leaves
 }
 
 /*
- * After a removal: joins what is left at the end of the path with a neighbour, if both have few
- * leaves.
+ * Joins the leaf or cluster at the end of the path with a neighbour, if both have few leaves. For
+ * use after a removal.
  */
 SW_GLOBAL int sw_kqp_join(__u64 window)
 {
