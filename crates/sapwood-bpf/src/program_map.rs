@@ -499,7 +499,7 @@ impl<V> ProgramMap<V> {
     }
 
     /// A thread that services the map, every so often while programs write, and more seldom (up to
-    /// every fourth time) when they do not. It ends when the handle is dropped.
+    /// every 16th time) when they do not. It ends when the handle is dropped.
     ///
     /// # Errors
     /// What the system says.
