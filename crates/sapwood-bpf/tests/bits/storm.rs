@@ -122,7 +122,8 @@ impl Processor {
     }
 }
 
-/// Until the time is over, and so much was done on a busy machine, too. What all processors did.
+/// Runs the storm until the time is over and `done` has reached `least`, also on a busy machine.
+/// Returns what all processors did.
 fn storm(arena: &BpfArena, builder: ProgramMapBuilder<u64>, least: u64) -> Vec<Processor> {
     let table = builder.max_entries(PREFIXES).bytes(16 << 20).build();
     let table = table.unwrap();
