@@ -64,7 +64,7 @@ fn memory_runs_out_and_comes_back() {
         // A window that is so small that the map fills it.
         let map = ProgramMap::<[u64; 3]>::builder(&arena, &format!("m{number}"))
             .max_entries(10_000)
-            .bytes(300 << 10)
+            .bytes(360 << 10)
             .ring(16)
             .build()
             .unwrap();

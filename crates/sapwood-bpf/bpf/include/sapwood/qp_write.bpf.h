@@ -180,7 +180,7 @@ SW_GLOBAL long sw_kqp_replace_leaf(__u64 lane, const struct sw_key *key SW_NONNU
 }
 
 /* Replaces the value of the leaf at the end of the path. */
-SW_GLOBAL long sw_kqp_replace(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
+SW_INLINE long sw_kqp_replace(sw_at lane, const struct sw_key *key, __u64 hash)
 {
 	sw_at window = sw_kqp_window(lane), slot;
 	long error;

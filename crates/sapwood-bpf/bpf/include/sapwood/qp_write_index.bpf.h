@@ -85,19 +85,23 @@ SW_GLOBAL long sw_kqp_index_find(__u64 lane, const struct sw_key *key SW_NONNULL
 	return state & SW_KQP_STICKY << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
 }
 
+/* Locks the home of a hash: 0, -EBUSY, -EUCLEAN. */
+SW_GLOBAL long sw_kqp_index_home(__u64 lane, __u64 hash)
+{
+	sw_at home = sw_kqp_bucket(lane, hash, 0);
+
+	sw_kqp_set(lane, SW_KQP_BUCKET, 0);
+	return home ? sw_kqp_hold_bucket(lane, SW_KQP_HOME, home) : -EUCLEAN;
+}
+
 /*
  * Locks the home of a key, and finds the key: the place of its leaf; -ENOENT; -ENODATA when the key
  * may be in the trie alone; or an error. Locks the key's bucket, too, if it lies behind the home.
  */
-SW_GLOBAL long sw_kqp_index_hold(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
+SW_INLINE long sw_kqp_index_hold(sw_at lane, const struct sw_key *key, __u64 hash)
 {
-	sw_at home = sw_kqp_bucket(lane, hash, 0);
-	long error, found;
+	long error = sw_kqp_index_home(lane, hash), found;
 
-	sw_kqp_set(lane, SW_KQP_BUCKET, 0);
-	if (!home)
-		return -EUCLEAN;
-	error = sw_kqp_hold_bucket(lane, SW_KQP_HOME, home);
 	if (error)
 		return error;
 	found = sw_kqp_index_find(lane, key, hash);
