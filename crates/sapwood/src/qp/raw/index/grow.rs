@@ -156,9 +156,27 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 let about = if SHARED { about().max(len) } else { len };
                 homes_for(about).clamp(Self::SMALLEST, homes - 1)
             };
-            let next = table::make(chunks, wanted, taken)?;
+            // Other writers insert meanwhile. From here on they wait when the smaller table would
+            // be too full.
+            let shrinks = SHARED && wanted < homes;
+            if shrinks {
+                self.urgent.store(urgent_keys(wanted), Ordering::Relaxed);
+            }
+            super::bucket::point();
+            let Some(next) = table::make(chunks, wanted, taken) else {
+                self.urgent.store(urgent_keys(homes), Ordering::Relaxed);
+                return None;
+            };
             // SAFETY: the arena may have moved; the table's place in it is the same.
             let t = unsafe { Table::at(chunks.base(), at) };
+            // SAFETY: the table is whole.
+            if shrinks && unsafe { estimate(t) } > most_keys(wanted) {
+                // Many keys came before the writers knew. SAFETY: nobody knows the next table.
+                unsafe { table::discard(chunks, next, taken) };
+                self.set_calm(homes);
+                self.set_limits(most, (len / 2).max(1));
+                return Some(());
+            }
             t.next().store(next, Ordering::Release);
             self.work.cursor.store(0, Ordering::Relaxed);
         }

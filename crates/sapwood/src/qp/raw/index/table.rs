@@ -550,6 +550,20 @@ pub(super) unsafe fn free(chunks: &mut impl Chunks, table: u32, taken: &mut Take
     }
 }
 
+/// Frees a table that nobody else has seen.
+///
+/// # Safety
+/// As for `free`; the table was not published.
+pub(super) unsafe fn discard(chunks: &mut impl Chunks, table: u32, taken: &mut Taken) {
+    // SAFETY: as in `free`.
+    unsafe {
+        each_block(chunks.base(), table, |block, bytes| {
+            taken.remove(bytes);
+            chunks.discard(block, bytes);
+        });
+    }
+}
+
 /// The sum of the blocks of a table.
 ///
 /// # Safety

@@ -342,3 +342,110 @@ fn counts_out_of_date() {
         count_every: 64,
     });
 }
+
+/// Memory in which an allocation may last until another writer has inserted keys.
+struct Slow<'a> {
+    plain: Plain<'a>,
+    /// Whether the next allocation is slow.
+    slow: &'a AtomicBool,
+    /// The number of keys that the other writer has inserted.
+    others: &'a AtomicUsize,
+}
+
+impl Chunks for Slow<'_> {
+    fn base(&self) -> *mut u8 {
+        self.plain.base()
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Option<Ref> {
+        if self.slow.swap(false, Ordering::AcqRel) {
+            // The other writer may have to wait for this one.
+            for _ in 0..300 {
+                if self.others.load(Ordering::Acquire) >= 1300 {
+                    break;
+                }
+                thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        self.plain.alloc(bytes)
+    }
+
+    unsafe fn free(&mut self, block: Ref, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.plain.free(block, bytes) };
+    }
+}
+
+/// A writer is about to shrink the table when another one inserts many keys.
+#[cfg(not(miri))]
+#[test]
+fn keys_that_come_while_the_table_shrinks() {
+    let backing = Backing::HeapFixed(8 << 20);
+    let mut arena = Arena::new(ArenaOptions::default().backing(backing));
+    alloc(&mut arena, 8).unwrap();
+    let base = arena.base();
+    let memory = &Memory {
+        arena: Mutex::new(arena),
+        base,
+    };
+    let index = &Index::<u64, true>::new(7);
+    let domain = &Domain::new();
+    let (slow, others) = (&AtomicBool::new(false), &AtomicUsize::new(0));
+    let mut queue = RetireQueue::new(domain);
+    let mut chunks = Slow {
+        plain: Plain {
+            memory,
+            queue: &mut queue,
+        },
+        slow,
+        others,
+    };
+    let make = |thread, i| make_leaf(&mut memory.arena.lock().unwrap(), &key(thread, i), 0);
+    let mut leaves = Vec::new();
+    for i in 0..1400 {
+        leaves.push(make(0, i));
+        // SAFETY: the other writer changes other keys, and nothing is freed.
+        unsafe {
+            index.insert(&mut chunks, index.hash(&key(0, i)), leaves[i]);
+            index.step(&mut chunks, leaves.len());
+        }
+    }
+    let added = thread::scope(|s| {
+        slow.store(true, Ordering::Release);
+        let other = s.spawn(|| {
+            while slow.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            let mut queue = RetireQueue::new(domain);
+            let mut plain = Plain {
+                memory,
+                queue: &mut queue,
+            };
+            let mut added = Vec::new();
+            for i in 0..1300 {
+                added.push(make(1, i));
+                // SAFETY: as above.
+                unsafe {
+                    index.insert(&mut plain, index.hash(&key(1, i)), added[i]);
+                    index.step(&mut plain, 400 + added.len());
+                }
+                others.store(added.len(), Ordering::Release);
+            }
+            added
+        });
+        while slow.load(Ordering::Acquire) {
+            let i = leaves.len() - 1;
+            let leaf = leaves.pop().unwrap();
+            // SAFETY: as above.
+            unsafe {
+                index.remove(base, index.hash(&key(0, i)), leaf);
+                index.step(&mut chunks, i);
+            }
+        }
+        other.join().unwrap()
+    });
+    let left = leaves.into_iter().chain(added);
+    // SAFETY: all threads have ended.
+    let shape = unsafe { index.verify(base, left) }.unwrap();
+    assert_eq!((shape.spilled, shape.sticky), (0, 0), "{shape:?}");
+}
