@@ -194,7 +194,11 @@ fn interrupts_write_unless_the_lock_is_taken() {
     let sum = |sides: &[Side], of: fn(&Side) -> u64| sides.iter().map(of).sum::<u64>();
     let mine = sum(&interrupts, |side| side.mine);
     assert!(mine >= ENOUGH, "{mine} interrupted a writer");
-    assert_eq!(sum(&loops, |side| side.mine), 0, "nobody is at work for ever");
+    assert_eq!(
+        sum(&loops, |side| side.mine),
+        0,
+        "nobody is at work for ever"
+    );
     let busy = sum(&interrupts, |side| side.mine_busy);
     assert!(busy < mine / 2, "{busy} of {mine} met a lock");
     let drops: u64 = map.drops().iter().map(|drops| drops.busy).sum();

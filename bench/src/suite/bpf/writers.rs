@@ -150,8 +150,10 @@ impl Side {
             self.go(engine, Some(change))?;
             std::thread::sleep(Duration::from_millis(1));
         }
+        let map = engine.map.as_ref();
+        let state = map.map(|map| (map.len(), map.drops(), map.memory()));
         Err(format!(
-            "{}: {change:?} is refused all the time",
+            "{}: {change:?} is refused all the time: {state:?}",
             engine.name
         ))
     }
