@@ -50,9 +50,9 @@
 //! `half_commits` is, beside a writer without a pause, the share of the runs of a program that saw
 //! values of two commits, or missed a key. One such run with Sapwood's store ends the suite.
 //!
-//! The cases `writers-1`, `-2`, `-4`, `-8`: programs on this number of processors write to one map of
-//! kernel symbols, in millions of operations a second of all together, by the wall clock. Each has
-//! keys of its own, for `insert_bpf_mops`, `update_bpf_mops` (overwriting), `lookup_mops` and
+//! The cases `writers-1`, `-2`, `-4`, `-8`: programs on this number of processors write to one map
+//! of kernel symbols, in millions of operations a second of all together, by the wall clock. Each
+//! has keys of its own, for `insert_bpf_mops`, `update_bpf_mops` (overwriting), `lookup_mops` and
 //! `remove_bpf_mops`; in `same_keys_mops` all overwrite the same keys, each in its own order. After
 //! each 1,024 operations, the thread that runs the program services the map, and that time is
 //! included, as are the loop and its copies of keys. `dropped_share` is the share of the operations

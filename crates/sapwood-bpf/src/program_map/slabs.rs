@@ -1,9 +1,9 @@
 //! Slabs: memory that programs cut blocks off when the ring of a size is empty.
 //!
 //! Each lane has a slab, and takes the next one from their ring. It reports each cut in its ring of
-//! retired blocks: a cell of the kind [`CUT`](k::CUT) has the units of the block, or 0 when the lane
-//! took a slab, whose reference the next cell has. So user space knows all blocks without reading
-//! the rest of the window.
+//! retired blocks: a cell of the kind [`CUT`](k::CUT) has the units of the block, or 0 when the
+//! lane took a slab, whose reference the next cell has. So user space knows all blocks without
+//! reading the rest of the window.
 
 use std::collections::BTreeSet;
 
@@ -66,8 +66,8 @@ pub(super) fn wanted(plan: &Plan, ring: usize, window: usize, lanes: usize) -> u
     };
     let each = plan.leaf_units(plan.longest) + nodes;
     let insertions = ring.min(INSERTIONS);
-    // The rest of a slab may be too small for the next insertion, and each lane has one. One slab is
-    // for removals.
+    // The rest of a slab may be too small for the next insertion, and each lane has one. One slab
+    // is for removals.
     let all = (insertions * each).div_ceil(k::SLAB_UNITS - each) + lanes;
     all.min(window / 16 / (k::SLAB_UNITS * 8))
 }

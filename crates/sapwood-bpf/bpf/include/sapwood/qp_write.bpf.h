@@ -220,8 +220,8 @@ SW_GLOBAL long sw_kqp_make_leaf(__u64 lane, const struct sw_key *key SW_NONNULL,
 }
 
 /*
- * Adds a key that parts from all others at `part`: 0; -EAGAIN when the search must begin anew; or an
- * error. Some locks may be held afterwards.
+ * Adds a key that parts from all others at `part`: 0; -EAGAIN when the search must begin anew; or
+ * an error. Some locks may be held afterwards.
  */
 SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u32 part)
 {

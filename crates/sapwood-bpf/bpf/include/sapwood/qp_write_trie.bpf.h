@@ -448,8 +448,8 @@ SW_GLOBAL int sw_kqp_two_children(__u64 lane, __u32 leaf)
 
 /*
  * Makes the change that sw_kqp_plan chose, under the locks. Publishes the new leaf with one store,
- * and retires the node that was replaced. The function is inline, because the kernel limits the depth of calls and
- * the sum of their stacks.
+ * and retires the node that was replaced. The function is inline, because the kernel limits the
+ * depth of calls and the sum of their stacks.
  */
 SW_INLINE void sw_kqp_attach(sw_at lane, const struct sw_key *key, __u32 leaf)
 {
