@@ -9,9 +9,9 @@ use std::time::Duration;
 use sapwood_bpf::{BpfArena, Error, ProgramMap, Write, WriteError};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::asks::Kernel;
+use crate::asks::{Kernel, User};
 use crate::pair::{PARTS, with};
-use crate::side::{Side, What};
+use crate::side::{EAGAIN, EINVAL, ENOENT, Side, What};
 use crate::storm;
 use crate::{ANY, can};
 
@@ -275,4 +275,47 @@ fn a_map_that_took_all_of_the_arena_has_no_room_for_changes() {
     let refused = map.compare_exchange("a", [1, 2], [3, 4]);
     assert!(matches!(refused, Err(Error::Setting { .. })), "{refused:?}");
     assert_eq!(map.get("a").unwrap(), Some([1, 2]));
+}
+
+fn exchanges(arena: &BpfArena, side: &mut impl Side, name: &str) {
+    for (i, parts) in PARTS.into_iter().enumerate() {
+        let builder = ProgramMap::<u64>::builder(arena, &format!("{name}{i}"));
+        let map = with(builder, parts).bytes(8 << 20).build().unwrap();
+        let window = map.window().number;
+        let mut ask = |what, flags, value| side.ask(what, window, flags, b"key", &[value]);
+        assert_eq!(ask(What::CompareExchange, 0, 1).0, ENOENT);
+        let (place, value) = ask(What::GetOrInsert, 0, 5);
+        assert!(place > 0 && value[0] == 5, "{place}");
+        let (again, value) = ask(What::GetOrInsert, 0, 6);
+        assert_eq!((again, value[0]), (place, 5));
+        assert_eq!(ask(What::CompareExchange, 4, 7).0, EAGAIN);
+        assert_eq!(map.get("key").unwrap(), Some(5));
+        assert_eq!(ask(What::CompareExchange, 5, 7).0, 0);
+        assert_eq!(map.get("key").unwrap(), Some(7));
+        assert_eq!(ask(What::Remove, 0, 0).0, 0);
+        assert_eq!(ask(What::CompareExchange, 7, 8).0, ENOENT);
+        assert_eq!(map.verify().unwrap().entries, 0);
+    }
+    // Values of two words are not exchanged by one instruction.
+    let map = ProgramMap::<[u64; 2]>::builder(arena, &format!("{name}wide"));
+    let map = map.bytes(8 << 20).build().unwrap();
+    let window = map.window().number;
+    let (result, _) = side.ask(What::GetOrInsert, window, 0, b"key", &[1]);
+    assert!(result > 0, "{result}");
+    let (result, _) = side.ask(What::CompareExchange, window, 1, b"key", &[2]);
+    assert_eq!(result, EINVAL);
+    assert_eq!(map.get("key").unwrap(), Some([1, 0]));
+}
+
+#[test]
+fn programs_exchange_values_and_insert_what_is_absent() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(128 << 20).unwrap();
+    exchanges(&arena, &mut Kernel::new(&arena), "kernel");
+    match User::new(&arena, "gcc") {
+        Some(mut side) => exchanges(&arena, &mut side, "user"),
+        None => println!("skipped: no gcc"),
+    }
 }
