@@ -12,6 +12,7 @@ mod pair;
 mod side;
 mod storm;
 mod supply;
+mod threads;
 mod writes;
 
 use asks::{Kernel, User, WithRoom};

@@ -319,3 +319,22 @@ fn programs_exchange_values_and_insert_what_is_absent() {
         None => println!("skipped: no gcc"),
     }
 }
+
+#[test]
+fn an_heir_writes_where_its_predecessor_wrote() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(32 << 20).unwrap();
+    let map = ProgramMap::<u64>::builder(&arena, "left").user_writes();
+    let map = map.build().unwrap();
+    assert_eq!(map.insert("a", 1).unwrap(), Ok(()));
+    map.leave();
+    let map = ProgramMap::<u64>::adopt(&arena, "left").unwrap();
+    assert_eq!(map.compare_exchange("a", 1, 2).unwrap(), Ok(()));
+    assert_eq!(map.insert("b", 3).unwrap(), Ok(()));
+    assert_eq!(map.verify().unwrap().entries, 2);
+    assert_eq!(arena.windows().unwrap().len(), 2);
+    drop(map);
+    assert_eq!(arena.windows().unwrap().len(), 0);
+}
