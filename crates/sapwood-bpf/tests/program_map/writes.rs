@@ -67,8 +67,9 @@ fn expect<V: Copy + PartialEq>(
     Ok(())
 }
 
-/// Random changes, one to some hundred a call. `most`: the entries at which the map is full. Returns
-/// the oracle and the number of changes that other writers or want of memory prevented.
+/// Random changes, one to some hundred a call. `limits`: bytes of the longest key, and the entries
+/// at which the map is full. Returns the oracle, and the number of changes that other writers or
+/// want of memory prevented.
 fn changes<V>(
     map: &ProgramMap<V>,
     rng: &mut fastrand::Rng,
