@@ -58,24 +58,24 @@ pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
     const ZERO: Self;
     /// The first `n` bits, `1..=24`.
     fn top(self, n: u32) -> usize;
-    /// The six bits after the first `at`; `at` is less than [`BITS`](Self::BITS).
-    fn six(self, at: u32) -> usize;
+    /// The 64 bits after the first `at`, with zeros behind the last one; `at` is less than
+    /// [`BITS`](Self::BITS).
+    fn word(self, at: u32) -> u64;
+    /// 64 bits as those after the first `at`, with zeros before them; `at` is less than
+    /// [`BITS`](Self::BITS).
+    fn from_word(word: u64, at: u32) -> Self;
     /// The bits after the first `n`; 0 when there are none.
     fn skip(self, n: u32) -> Self;
     /// `value` as the `n` bits after the first `at`.
     fn put(self, at: u32, n: u32, value: usize) -> Self;
+    /// The bits that either has.
+    fn join(self, other: Self) -> Self;
     /// Only the first `n` bits.
     fn first(self, n: u32) -> Self;
 }
 
-/// Six bits of one word.
-#[inline(always)]
-fn six_of(word: u64, at: u32) -> usize {
-    (word << (at & 63) >> 58) as usize
-}
-
 macro_rules! key {
-    ($type:ty, $six:expr) => {
+    ($type:ty) => {
         impl Key for $type {
             const BITS: u32 = <$type>::BITS;
             const ZERO: Self = 0;
@@ -86,8 +86,12 @@ macro_rules! key {
             }
 
             #[inline(always)]
-            fn six(self, at: u32) -> usize {
-                $six(self, at)
+            fn word(self, at: u32) -> u64 {
+                (self << at >> (Self::BITS - 64)) as u64
+            }
+
+            fn from_word(word: u64, at: u32) -> Self {
+                <$type>::from(word) << (Self::BITS - 64) >> at
             }
 
             #[inline(always)]
@@ -101,6 +105,10 @@ macro_rules! key {
                 self | value.checked_shr(at).unwrap_or(0)
             }
 
+            fn join(self, other: Self) -> Self {
+                self | other
+            }
+
             fn first(self, n: u32) -> Self {
                 match Self::BITS - n {
                     Self::BITS => 0,
@@ -111,12 +119,8 @@ macro_rules! key {
     };
 }
 
-key!(u64, six_of);
-key!(u128, |key: u128, at: u32| match at {
-    0..59 => six_of((key >> 64) as u64, at),
-    59..64 => (key << at >> 122) as usize,
-    _ => six_of(key as u64, at),
-});
+key!(u64);
+key!(u128);
 
 impl Family for V4 {
     type Addr = Ipv4Addr;
@@ -183,7 +187,8 @@ mod tests {
         assert_eq!((key.top(1), key.top(2), key.top(3)), (1, 3, 6));
         assert_eq!(key.skip(26).top(6), 1);
         assert_eq!(key.skip(30).top(6), 0b01_0000);
-        assert!((0..32).all(|at| key.six(at) == key.skip(at).top(6)));
+        assert!((0..32).all(|at| (key.word(at) >> 58) as usize == key.skip(at).top(6)));
+        assert_eq!(u64::from_word(key, 3), key >> 3);
         assert_eq!(V4::net_of(key, 2).to_string(), "192.0.0.0/2");
         assert_eq!(V4::net_of(key, 0).to_string(), "0.0.0.0/0");
         assert_eq!(V4::net_of(key, 32).to_string(), "192.0.0.1/32");
@@ -195,7 +200,8 @@ mod tests {
         let key = V6::key("ffff::1".parse().unwrap());
         assert_eq!(key.skip(126).top(6), 0b01_0000);
         let other = V6::key("2001:db8:1234:5678:9abc:def0:1357:9bdf".parse().unwrap());
-        assert!((0..128).all(|at| other.six(at) == other.skip(at).top(6)));
+        assert!((0..128).all(|at| (other.word(at) >> 58) as usize == other.skip(at).top(6)));
+        assert_eq!(other.word(60), 0x89ab_cdef_0135_79bd);
         assert_eq!(key.skip(128), 0);
         assert_eq!(u128::ZERO.put(126, 6, 0b01_0000), 1);
         assert_eq!(V6::net_of(key, 128).to_string(), "ffff::1/128");

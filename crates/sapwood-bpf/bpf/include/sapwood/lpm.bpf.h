@@ -103,16 +103,28 @@ SW_INLINE int sw_lpm_pass(sw_at window, struct sw_lpm_walk *walk)
 {
 	sw_at node = sw_ref(window, walk->ref);
 	__u32 far = walk->hi >> 58, cell;
-	__u64 base = sw_u32(node + SW_LPM_NODE_BASE), runs = sw_popcount(sw_u64(node + SW_LPM_NODE_RUNS) << far);
+	__u64 base = sw_u32(node + SW_LPM_NODE_BASE), runs = sw_u64(node + SW_LPM_NODE_RUNS);
 
-	/* The first run has number 0. */
-	cell = sw_u32(node + SW_LPM_NODE_SLOTS - 4 + runs * 4);
 	if (base) {
 		walk->from = walk->above;
 		walk->from_slot = walk->slot;
 		walk->from_depth = walk->depth - SW_LPM_STRIDE;
 	}
 	walk->best = sw_lpm_or(base, walk->best);
+	if (!(runs & 1)) {
+		/*
+		 * A lone prefix: its bits, then a 1, then zeros. The bits are equal when all that differs
+		 * lies below twice the 1.
+		 */
+		if (~(runs ^ walk->hi) < (runs & -runs) << 1) {
+			walk->from = node;
+			walk->from_depth = walk->depth;
+			walk->best = sw_lpm_or(sw_u32(node + SW_LPM_LONE_VALUE), walk->best);
+		}
+		return 0;
+	}
+	/* The first run has number 0. */
+	cell = sw_u32(node + SW_LPM_NODE_SLOTS - 4 + sw_popcount(runs << far) * 4);
 	if (!(cell & SW_LPM_CHILD)) {
 		if (cell) {
 			walk->from = node;
@@ -151,9 +163,12 @@ SW_INLINE long sw_lpm_length(const struct sw_lpm_walk *walk)
 
 	if (!walk->from)
 		return (long)walk->mark - 1;
+	low = sw_u64(walk->from + SW_LPM_NODE_RUNS);
+	if (!(low & 1))
+		return walk->from_depth + 63 - sw_popcount((low & -low) - 1);
 	if (!(sw_u32(walk->from + SW_LPM_NODE_COUNT) & ~SW_LPM_FRESH))
 		return -EUCLEAN;
-	set = walk->from + ((SW_LPM_NODE_SLOTS + 4 * sw_popcount(sw_u64(walk->from + SW_LPM_NODE_RUNS)) + 7) & ~7u);
+	set = walk->from + ((SW_LPM_NODE_SLOTS + 4 * sw_popcount(low) + 7) & ~7u);
 	if (sw_u64(set + 8) >> walk->from_slot & 1)
 		return walk->from_depth + SW_LPM_STRIDE;
 	low = sw_u64(set);

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 
-use super::node::{Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
+use super::node::{Lone, Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
 use crate::garbage::Block;
 use sapwood_format::lpm::{
-    CHILD, FRESH, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, Set, node_bytes, node_tail,
-    ones, root_prefixes_bytes,
+    CHILD, FRESH, LONE_BYTES, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, Set, node_bytes,
+    node_tail, ones, root_prefixes_bytes,
 };
 
 /// The largest block that the pool keeps, in bytes: the size of the largest block of root prefixes.
@@ -42,6 +42,12 @@ impl<'a> Tail<'a> {
             before: prefixes.values,
             ..Tail::default()
         }
+    }
+
+    /// The value of the first prefix.
+    pub(crate) fn first(&self) -> Option<u32> {
+        let before = self.before.first().copied();
+        before.or(self.put).or(self.behind.first().copied())
     }
 
     /// # Safety
@@ -175,6 +181,20 @@ impl Blocks {
         }
     }
 
+    /// A lone prefix.
+    pub(crate) fn lone(&mut self, lone: Lone, base: u32) -> Result<u32, ArenaFull> {
+        let (r, p) = self.alloc(NODE, LONE_BYTES)?;
+        let word = 1 | if self.marks { FRESH } else { 0 };
+        // SAFETY: a new block of that size, aligned to 8.
+        unsafe {
+            p.cast::<u64>().write(lone.word);
+            p.add(8)
+                .cast::<[u32; 4]>()
+                .write([base, word, 0, lone.value]);
+        }
+        Ok(r)
+    }
+
     /// A node with these slots.
     pub(crate) fn node(
         &mut self,
@@ -282,6 +302,11 @@ impl Blocks {
     pub(crate) unsafe fn copy(&mut self, old: u32, base: u32) -> Result<u32, ArenaFull> {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(old) };
+        if let Some(lone) = n.lone() {
+            let r = self.lone(lone, base)?;
+            self.gone.push(n.block(old));
+            return Ok(r);
+        }
         let cells = n.cells();
         let (r, to) = self.begin_node(n.runs(), base, Tail::from_prefixes(n.prefixes()))?;
         // SAFETY: the new node has as many cells.

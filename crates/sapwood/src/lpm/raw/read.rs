@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 use super::node::Mem;
 use crate::lpm::family::Key;
 use crate::sync;
-use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
+use sapwood_format::lpm::{
+    CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, is_lone, lone_matches, ones,
+};
 
 /// A source of root words.
 pub(crate) trait Words: Copy {
@@ -180,10 +182,10 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
-            let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
+            let rank = rank_by(n.runs(), rest.word(0), count);
             let base = n.base();
             best = if base == 0 { best } else { base };
-            // SAFETY: bit 0 is set, so the rank is that of a run.
+            // SAFETY: the rank is that of a run, or below 2 in a lone prefix.
             let cell = unsafe { n.cell(rank as usize) };
             if cell & CHILD == 0 {
                 return if cell == 0 { best } else { cell };
@@ -251,9 +253,8 @@ impl<W: Words> Reading<W> {
                     (n, *addrs.get_unchecked(lane))
                 };
                 let best = &mut best[lane % LANES];
-                let slot = key(addr).six(depth);
-                let rank = count.ones(n.runs() << (SLOT_MAX - slot)) - 1;
-                // SAFETY: bit 0 is set, so the rank is that of a run.
+                let rank = rank_by(n.runs(), key(addr).word(depth), count);
+                // SAFETY: the rank is that of a run, or below 2 in a lone prefix.
                 let cell = unsafe { n.cell(rank as usize) };
                 let below = cell & CHILD != 0;
                 let here = if below { 0 } else { cell };
@@ -317,6 +318,12 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
+            if let Some(lone) = n.lone() {
+                if lone.matches(rest.word(0)) {
+                    f(((depth + lone.len()) as u8, lone.value));
+                }
+                return;
+            }
             let prefixes = n.prefixes();
             for len in 1..=STRIDE {
                 if let Some(value) = prefixes.get(Set::heap(len, rest.top(len))) {
@@ -346,6 +353,10 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
+            if let Some(lone) = n.lone() {
+                let same = lone.len() == left && lone.matches(rest.word(0));
+                return if same { lone.value } else { 0 };
+            }
             if left <= STRIDE {
                 let heap = Set::heap(left, rest.top(left));
                 return n.prefixes().get(heap).unwrap_or(0);
@@ -360,3 +371,14 @@ impl<W: Words> Reading<W> {
 
 /// The number of the last slot.
 const SLOT_MAX: usize = SLOTS - 1;
+
+/// The cell that an address reads: that of its slot's run; in a lone prefix the second one when the
+/// prefix matches, else the first. Both are reckoned, because the processor could not predict which
+/// one a lookup needs.
+#[inline(always)]
+fn rank_by(runs: u64, bits: u64, count: impl Count) -> u32 {
+    let slot = (bits >> (64 - STRIDE)) as usize;
+    let run = count.ones(runs << (SLOT_MAX - slot)).wrapping_sub(1);
+    let lone = u32::from(lone_matches(runs, bits));
+    if is_lone(runs) { lone } else { run }
+}
