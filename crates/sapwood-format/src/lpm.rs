@@ -18,7 +18,7 @@
 //!         u64  two words of 64 bits: bit 1 << length | bits
 //!         u32  values, in the order of the bits
 //!
-//! lone prefix (in the place of a node, where one prefix is all that there is from here on)
+//! lone prefix (in the place of a node, where one prefix of more than 6 bits is all that there is)
 //!     0   u64  the prefix's remaining bits from the top, then a 1, then zeros; bit 0 is clear
 //!     8   u32  base, as above
 //!     12  u32  1; bit 31: FRESH
@@ -63,7 +63,8 @@ pub const NODE_SLOTS: usize = 16;
 pub const LONE_VALUE: usize = NODE_SLOTS + 4;
 /// Bytes of a lone prefix.
 pub const LONE_BYTES: usize = 24;
-/// The most bits that a lone prefix has left. Nodes above a longer one take the bits before these.
+/// The most bits that a lone prefix has left; it has more than a stride. Nodes above a longer one
+/// take the bits before these, and a shorter one ends inside a node.
 pub const LONE_MAX: u32 = 62;
 
 /// The offset in a block of root prefixes of the bits that say which slots have a block below. The

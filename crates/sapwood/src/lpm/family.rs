@@ -58,6 +58,8 @@ pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
     const ZERO: Self;
     /// The first `n` bits, `1..=24`.
     fn top(self, n: u32) -> usize;
+    /// The six bits after the first `at`; `at` is less than [`BITS`](Self::BITS).
+    fn six(self, at: u32) -> usize;
     /// The 64 bits after the first `at`, with zeros behind the last one; `at` is less than
     /// [`BITS`](Self::BITS).
     fn word(self, at: u32) -> u64;
@@ -74,8 +76,14 @@ pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
     fn first(self, n: u32) -> Self;
 }
 
+/// Six bits of one word.
+#[inline(always)]
+fn six_of(word: u64, at: u32) -> usize {
+    (word << (at & 63) >> 58) as usize
+}
+
 macro_rules! key {
-    ($type:ty) => {
+    ($type:ty, $six:expr) => {
         impl Key for $type {
             const BITS: u32 = <$type>::BITS;
             const ZERO: Self = 0;
@@ -83,6 +91,11 @@ macro_rules! key {
             #[inline(always)]
             fn top(self, n: u32) -> usize {
                 (self >> (Self::BITS - n)) as usize
+            }
+
+            #[inline(always)]
+            fn six(self, at: u32) -> usize {
+                $six(self, at)
             }
 
             #[inline(always)]
@@ -119,8 +132,12 @@ macro_rules! key {
     };
 }
 
-key!(u64);
-key!(u128);
+key!(u64, six_of);
+key!(u128, |key: u128, at: u32| match at {
+    0..59 => six_of((key >> 64) as u64, at),
+    59..64 => (key << at >> 122) as usize,
+    _ => six_of(key as u64, at),
+});
 
 impl Family for V4 {
     type Addr = Ipv4Addr;
@@ -187,6 +204,7 @@ mod tests {
         assert_eq!((key.top(1), key.top(2), key.top(3)), (1, 3, 6));
         assert_eq!(key.skip(26).top(6), 1);
         assert_eq!(key.skip(30).top(6), 0b01_0000);
+        assert!((0..32).all(|at| key.six(at) == key.skip(at).top(6)));
         assert!((0..32).all(|at| (key.word(at) >> 58) as usize == key.skip(at).top(6)));
         assert_eq!(u64::from_word(key, 3), key >> 3);
         assert_eq!(V4::net_of(key, 2).to_string(), "192.0.0.0/2");
@@ -200,6 +218,7 @@ mod tests {
         let key = V6::key("ffff::1".parse().unwrap());
         assert_eq!(key.skip(126).top(6), 0b01_0000);
         let other = V6::key("2001:db8:1234:5678:9abc:def0:1357:9bdf".parse().unwrap());
+        assert!((0..128).all(|at| other.six(at) == other.skip(at).top(6)));
         assert!((0..128).all(|at| (other.word(at) >> 58) as usize == other.skip(at).top(6)));
         assert_eq!(other.word(60), 0x89ab_cdef_0135_79bd);
         assert_eq!(key.skip(128), 0);

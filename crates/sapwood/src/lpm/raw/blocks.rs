@@ -7,8 +7,8 @@ use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 use super::node::{Lone, Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
 use crate::garbage::Block;
 use sapwood_format::lpm::{
-    CHILD, FRESH, LONE_BYTES, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, Set, node_bytes,
-    node_tail, ones, root_prefixes_bytes,
+    CHILD, FRESH, LONE_BYTES, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, STRIDE, Set,
+    node_bytes, node_tail, ones, root_prefixes_bytes, slots_of,
 };
 
 /// The largest block that the pool keeps, in bytes: the size of the largest block of root prefixes.
@@ -181,8 +181,27 @@ impl Blocks {
         }
     }
 
-    /// A lone prefix.
+    /// The block of a prefix that is the only one from here on: a lone prefix, or a node when the
+    /// prefix ends inside it.
     pub(crate) fn lone(&mut self, lone: Lone, base: u32) -> Result<u32, ArenaFull> {
+        let len = lone.len();
+        if len <= STRIDE {
+            let heap = Set::heap(len, (lone.word >> (64 - len)) as usize);
+            let mut set = Set::default();
+            set.insert(heap);
+            let (covered, put) = (slots_of(heap), Some(lone.value));
+            let tail = Tail {
+                set,
+                put,
+                ..Tail::default()
+            };
+            if covered.len() == 1 {
+                return self.node_of_one(covered.start, lone.value, base, tail);
+            }
+            let mut slots = [0; SLOTS];
+            slots[covered].fill(lone.value);
+            return self.node(&slots, base, tail);
+        }
         let (r, p) = self.alloc(NODE, LONE_BYTES)?;
         let word = 1 | if self.marks { FRESH } else { 0 };
         // SAFETY: a new block of that size, aligned to 8.

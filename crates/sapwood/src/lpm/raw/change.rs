@@ -11,7 +11,7 @@ use super::blocks::{Blocks, Tail};
 use super::node::{Lone, Prefixes};
 use crate::garbage::Block;
 use crate::lpm::family::Key;
-use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, child_of, len_of, slots_of};
+use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, child_of, slots_of};
 
 /// Why a change was not made.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ type Changed = Result<(u32, u32), Stop>;
 enum New {
     /// A node; 0 for nothing.
     Node(u32),
-    /// A lone prefix that no block has yet, because a node above may make it longer.
+    /// A prefix that no block has yet, because the node above may not be needed.
     Lone(Lone),
 }
 
@@ -62,7 +62,7 @@ impl Blocks {
         Ok((self.place(new, base)?, old))
     }
 
-    /// The node, or a block for the lone prefix.
+    /// The node, or a block for the prefix.
     fn place(&mut self, new: New, base: u32) -> Result<u32, ArenaFull> {
         match new {
             New::Node(node) => Ok(node),
@@ -124,7 +124,7 @@ impl Blocks {
         Ok((New::Node(changed), old))
     }
 
-    /// One prefix: a lone one, or nodes above it that take the bits that are too many.
+    /// One prefix, below nodes that take the bits that are too many for one block.
     fn alone<K: Key>(
         &mut self,
         (rest, left, value): (K, u32, u32),
@@ -253,16 +253,12 @@ impl Blocks {
             Some((_, New::Node(_))) => return None,
         };
         let lone = match (tail.set.iter().next(), other, below) {
-            (Some(heap), None, None) => {
-                let len = len_of(heap);
-                // The number's highest bit stands before the prefix's own.
-                Lone::new((heap as u64) << (64 - len), len, tail.first()?)?
-            }
+            (Some(heap), None, None) => Lone::of_node(heap, tail.first()?)?,
             (None, None, Some((slot, lone))) => lone.from_above(slot)?,
             (None, Some((slot, child)), None) => {
                 // SAFETY: a live node's children are live.
                 let child_node = unsafe { self.mem.node(child) };
-                let lone = child_node.lone()?.from_above(slot)?;
+                let lone = child_node.sole()?.from_above(slot)?;
                 self.gone.push(child_node.block(child));
                 lone
             }
@@ -327,6 +323,9 @@ impl Blocks {
             }
         }
         self.gone.push(n.block(node));
+        if set.is_empty() && cells.iter().all(|&cell| cell == 0) {
+            return Ok((New::Node(0), old));
+        }
         Ok((New::Node(self.node(&cells, base, tail)?), old))
     }
 

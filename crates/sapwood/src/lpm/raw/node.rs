@@ -9,8 +9,8 @@ use sapwood_arena::Kind;
 use crate::garbage::Block;
 use sapwood_format::lpm::{
     CHILD, FRESH, LONE_BYTES, LONE_MAX, NODE_BASE, NODE_COUNT, NODE_RUNS, NODE_SLOTS,
-    ROOT_PREFIXES_KIDS, ROOT_PREFIXES_VALUES, SET, SLOTS, STRIDE, Set, child_of, is_lone, lone_len,
-    lone_matches, lone_word, node_bytes, node_tail, ones, rank_of, root_prefixes_bytes,
+    ROOT_PREFIXES_KIDS, ROOT_PREFIXES_VALUES, SET, SLOTS, STRIDE, Set, child_of, is_lone, len_of,
+    lone_len, lone_matches, lone_word, node_bytes, node_tail, ones, rank_of, root_prefixes_bytes,
 };
 
 /// The kinds of blocks in the arena's accounts.
@@ -53,7 +53,8 @@ impl Mem {
     }
 }
 
-/// A lone prefix, all that there is from a node's place on: its remaining bits and its value.
+/// The only prefix from a node's place on: its remaining bits and its value. With more bits than a
+/// stride it takes a lone prefix's block, else a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lone {
     /// The remaining bits, as [`lone_word`] writes them.
@@ -68,6 +69,13 @@ impl Lone {
             word: lone_word(bits, len),
             value,
         })
+    }
+
+    /// The prefix of this number in a node.
+    pub(crate) fn of_node(heap: usize, value: u32) -> Option<Self> {
+        let len = len_of(heap);
+        // The number's highest bit stands before the prefix's own.
+        Lone::new((heap as u64) << (64 - len), len, value)
     }
 
     /// The number of remaining bits.
@@ -105,6 +113,20 @@ impl Node {
             None => node_bytes(self.cells().len(), self.count()),
         };
         Block::new(r, NODE, bytes)
+    }
+
+    /// The prefix, when it is the only one from here on and has few enough bits left.
+    pub(crate) fn sole(self) -> Option<Lone> {
+        if let Some(lone) = self.lone() {
+            return Some(lone);
+        }
+        let Prefixes { set, values } = self.prefixes();
+        let &[value] = values else { return None };
+        let heap = set.iter().next()?;
+        match self.children().next() {
+            Some(_) => None,
+            None => Lone::of_node(heap, value),
+        }
     }
 
     /// The lone prefix, when this is one.

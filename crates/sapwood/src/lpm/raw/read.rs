@@ -9,9 +9,7 @@ use smallvec::SmallVec;
 use super::node::Mem;
 use crate::lpm::family::Key;
 use crate::sync;
-use sapwood_format::lpm::{
-    CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, is_lone, lone_matches, ones,
-};
+use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
 
 /// A source of root words.
 pub(crate) trait Words: Copy {
@@ -182,10 +180,17 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
-            let rank = rank_by(n.runs(), rest.word(0), count);
             let base = n.base();
             best = if base == 0 { best } else { base };
-            // SAFETY: the rank is that of a run, or below 2 in a lone prefix.
+            if let Some(lone) = n.lone() {
+                return if lone.matches(rest.word(0)) {
+                    lone.value
+                } else {
+                    best
+                };
+            }
+            let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
+            // SAFETY: bit 0 is set, so the rank is that of a run.
             let cell = unsafe { n.cell(rank as usize) };
             if cell & CHILD == 0 {
                 return if cell == 0 { best } else { cell };
@@ -253,8 +258,15 @@ impl<W: Words> Reading<W> {
                     (n, *addrs.get_unchecked(lane))
                 };
                 let best = &mut best[lane % LANES];
-                let rank = rank_by(n.runs(), key(addr).word(depth), count);
-                // SAFETY: the rank is that of a run, or below 2 in a lone prefix.
+                if let Some(lone) = n.lone() {
+                    let matches = lone.matches(key(addr).word(depth));
+                    let better = if matches { lone.value } else { n.base() };
+                    *best = if better == 0 { *best } else { better };
+                    continue;
+                }
+                let slot = key(addr).six(depth);
+                let rank = count.ones(n.runs() << (SLOT_MAX - slot)) - 1;
+                // SAFETY: bit 0 is set, so the rank is that of a run.
                 let cell = unsafe { n.cell(rank as usize) };
                 let below = cell & CHILD != 0;
                 let here = if below { 0 } else { cell };
@@ -371,14 +383,3 @@ impl<W: Words> Reading<W> {
 
 /// The number of the last slot.
 const SLOT_MAX: usize = SLOTS - 1;
-
-/// The cell that an address reads: that of its slot's run; in a lone prefix the second one when the
-/// prefix matches, else the first. Both are reckoned, because the processor could not predict which
-/// one a lookup needs.
-#[inline(always)]
-fn rank_by(runs: u64, bits: u64, count: impl Count) -> u32 {
-    let slot = (bits >> (64 - STRIDE)) as usize;
-    let run = count.ones(runs << (SLOT_MAX - slot)).wrapping_sub(1);
-    let lone = u32::from(lone_matches(runs, bits));
-    if is_lone(runs) { lone } else { run }
-}

@@ -50,7 +50,7 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
         // SAFETY: a lone prefix has two cells.
         let (count, none) = (n.count(), unsafe { n.cell(0) });
         let len = lone.len();
-        check((1..=left.min(LONE_MAX)).contains(&len), || {
+        check((STRIDE + 1..=left.min(LONE_MAX)).contains(&len), || {
             format!("lone prefix {r}: {len} of {left} bits")
         })?;
         let value = lone.value;
@@ -92,7 +92,7 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
         } else {
             below += 1;
             // SAFETY: as above.
-            let child = unsafe { mem.node(cell & REF) }.lone();
+            let child = unsafe { mem.node(cell & REF) }.sole();
             lone += usize::from(child.is_some_and(|lone| lone.from_above(slot).is_some()));
             node(
                 mem,
@@ -104,8 +104,8 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
         }
     }
     check(set.len() + below > 0, || format!("node {r}: empty"))?;
-    check(set.len() + below > 1 || below > lone, || {
-        format!("node {r}: one prefix, which needs no node")
+    check(set.len() > 0 || below > 1 || below > lone, || {
+        format!("node {r}: a lone prefix needs no node above")
     })
 }
 
