@@ -52,12 +52,12 @@ struct sw_lpm_walk {
 	__u64 hi, lo; /* the remaining bits of the address */
 	__u64 best;   /* the longest prefix's value so far */
 	__u32 ref;    /* the node to pass next */
-	__u32 mark;   /* length + 1 of the prefix that the root word has */
+	__u32 mark;   /* length + 1 of the prefix that the root word or a lone prefix has */
 	__u32 depth;  /* bits before that node */
 	__u32 slot;   /* the slot that led to it */
 	sw_at above;  /* the node that led to it */
 	/*
-	 * The source of `best`: a slot of a node, and the bits before that node. 0: the root word.
+	 * The source of `best`: a slot of a node, and the bits before that node. 0: `mark` is the length.
 	 */
 	sw_at from;
 	__u32 from_slot, from_depth;
@@ -93,6 +93,8 @@ SW_INLINE int sw_lpm_begin(sw_at window, struct sw_lpm_walk *walk)
 	walk->ref = word & SW_LPM_REF;
 	walk->depth = bits;
 	walk->above = walk->from = 0;
+	/* The compiler copies these also where nothing reads them, which the verifier refuses without. */
+	walk->slot = walk->from_slot = walk->from_depth = 0;
 	walk->hi = walk->hi << bits | walk->lo >> (64 - bits);
 	walk->lo <<= bits;
 	return walk->ref != 0;
@@ -117,8 +119,8 @@ SW_INLINE int sw_lpm_pass(sw_at window, struct sw_lpm_walk *walk)
 		 * lies below twice the 1.
 		 */
 		if (~(runs ^ walk->hi) < (runs & -runs) << 1) {
-			walk->from = node;
-			walk->from_depth = walk->depth;
+			walk->from = 0;
+			walk->mark = walk->depth + 64 - sw_popcount((runs & -runs) - 1);
 			walk->best = sw_lpm_or(sw_u32(node + SW_LPM_LONE_VALUE), walk->best);
 		}
 		return 0;
@@ -163,12 +165,9 @@ SW_INLINE long sw_lpm_length(const struct sw_lpm_walk *walk)
 
 	if (!walk->from)
 		return (long)walk->mark - 1;
-	low = sw_u64(walk->from + SW_LPM_NODE_RUNS);
-	if (!(low & 1))
-		return walk->from_depth + 63 - sw_popcount((low & -low) - 1);
 	if (!(sw_u32(walk->from + SW_LPM_NODE_COUNT) & ~SW_LPM_FRESH))
 		return -EUCLEAN;
-	set = walk->from + ((SW_LPM_NODE_SLOTS + 4 * sw_popcount(low) + 7) & ~7u);
+	set = walk->from + ((SW_LPM_NODE_SLOTS + 4 * sw_popcount(sw_u64(walk->from + SW_LPM_NODE_RUNS)) + 7) & ~7u);
 	if (sw_u64(set + 8) >> walk->from_slot & 1)
 		return walk->from_depth + SW_LPM_STRIDE;
 	low = sw_u64(set);
