@@ -226,9 +226,25 @@ pub fn load(
     key_bytes: usize,
     entries: usize,
 ) -> Result<Programs, String> {
+    load_with(arena, object, key_bytes, entries, &[])
+}
+
+/// Does the same, with these maps in the places of the object's maps of the same names.
+pub fn load_with(
+    arena: &BpfArena,
+    object: &[u8],
+    key_bytes: usize,
+    entries: usize,
+    maps: &[(&str, MapHandle)],
+) -> Result<Programs, String> {
     let mut loader = Loader::open(arena, object).map_err(|e| e.to_string())?;
     for mut map in loader.object_mut().maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
+        let given = maps.iter().find(|(given, _)| *given == name);
+        if let Some((_, handle)) = given {
+            map.reuse_fd(handle.as_fd()).map_err(|e| e.to_string())?;
+            continue;
+        }
         let sized = match name.as_str() {
             "sw_hash" | "sw_hash_noprealloc" => map
                 .set_key_size(key_bytes as u32)

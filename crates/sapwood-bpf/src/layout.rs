@@ -133,26 +133,11 @@ pub mod program_map {
     use sapwood_format::KIND;
 
     numbers! { CONSTANTS:
-        /// Where the lock is.
-        LOCK: usize = 1280;
-        /// Where the number of entries is.
-        COUNT: usize = 1344;
-        /// Where the number of branches is.
-        BRANCHES: usize = 1348;
-        /// Where the units of all branches are.
-        BRANCH_UNITS: usize = 1352;
-        /// Where the units of all leaves are.
-        LEAF_UNITS: usize = 1356;
-        /// Where the sequence number is.
-        SEQUENCE: usize = 1360;
-        /// Where the reference is of the rest of the slab that programs cut blocks off.
-        SLAB: usize = 1368;
-        /// Where the units of that rest are.
-        SLAB_LEFT: usize = 1372;
-        /// Where the number of clusters is.
-        CLUSTERS: usize = 1376;
-        /// Where the units of all clusters are.
-        CLUSTER_UNITS: usize = 1380;
+        /// Where the lock of the root's cell is.
+        ROOT_LOCK: usize = 1280;
+        /// Where the number of entries is that lanes have been granted: those of the map, and those
+        /// that lanes may still add.
+        GRANTED: usize = 1344;
         /// Where the limit of entries is.
         MAX: usize = 1408;
         /// Where the parts are.
@@ -161,8 +146,8 @@ pub mod program_map {
         FRONTIER: usize = 1416;
         /// Where the length of the longest key is.
         LONGEST: usize = 1432;
-        /// Where the scratch of the program that has the lock is.
-        SCRATCH: usize = 1472;
+        /// Where the number of lanes is, a power of two.
+        LANES: usize = 1436;
         /// Where the heads of the rings begin.
         RINGS: usize = 4096;
         /// Bytes of a head.
@@ -177,15 +162,52 @@ pub mod program_map {
         RING_USER: usize = 12;
         /// In a head: the number of references that programs have taken out or put in.
         RING_PROGRAMS: usize = 64;
-        /// The number of classes of blocks. Each class has a ring. The ring after them has retired
-        /// blocks, and the last ring has slabs.
+        /// The number of classes of blocks. Each class has a ring, and the ring after them has
+        /// slabs.
         CLASSES: usize = 100;
         /// The number of the ring of slabs.
-        SLABS: usize = CLASSES + 1;
-        /// In the ring of retired blocks: the kind of a cell that reports a cut. No node has this
-        /// kind. In the place of a reference the cell has the units of a block that was cut off a
-        /// slab; 0: programs took the next slab.
+        SLABS: usize = CLASSES;
+        /// In a ring of retired blocks: the kind of a cell that reports a cut. No node has this
+        /// kind. In the place of a reference the cell has the units of a block that was cut off the
+        /// lane's slab; 0: the lane took a slab, whose reference the next cell has.
         CUT: u32 = KIND;
+        /// Where the lanes begin.
+        LANES_AT: usize = 20480;
+        /// Bytes of a lane. Its first word has the processor of the writer that uses it plus one,
+        /// in the lower half, and the entries that it may still add.
+        LANE_BYTES: usize = 8192;
+        /// The most lanes.
+        LANES_MAX: usize = 64;
+        /// In a lane: the sequence number.
+        LANE_SEQUENCE: usize = 8;
+        /// In a lane: the places of the four locks that its writer holds.
+        LANE_HELD: usize = 16;
+        /// In a lane: the reference of the rest of its slab.
+        LANE_SLAB: usize = 48;
+        /// In a lane: the units of that rest.
+        LANE_SLAB_LEFT: usize = 52;
+        /// In a lane: branches that it has added, modulo 2^32. The next counts are like this one.
+        LANE_BRANCHES: usize = 64;
+        /// In a lane: units of branches.
+        LANE_BRANCH_UNITS: usize = 68;
+        /// In a lane: units of leaves.
+        LANE_LEAF_UNITS: usize = 72;
+        /// In a lane: clusters.
+        LANE_CLUSTERS: usize = 76;
+        /// In a lane: units of clusters.
+        LANE_CLUSTER_UNITS: usize = 80;
+        /// In a lane: operations of its processor that failed: the number for each reason.
+        LANE_DROPS: usize = 96;
+        /// In a lane: the head of its ring of retired blocks.
+        LANE_RETIRED: usize = 128;
+        /// In a lane: the scratch of the writer that uses it.
+        LANE_SCRATCH: usize = 256;
+        /// In a lane: the stock of blocks of each class: their number, and their references.
+        LANE_STOCK: usize = 4096;
+        /// Bytes of the stock of a class.
+        STOCK_BYTES: usize = 32;
+        /// The most blocks in a stock.
+        STOCK_MAX: usize = 7;
         /// Units of a slab.
         SLAB_UNITS: usize = 1024;
         /// The largest block whose class has blocks of no other size, in units. Blocks of each
@@ -209,8 +231,12 @@ pub mod program_map {
     /// Where the word is that has the place of the first block, in bytes from the window's
     /// beginning.
     pub const NODES: usize = 1424;
-    /// Where the heads of the rings end.
-    pub const HEADS_END: usize = RINGS + (SLABS + 1) * RING_BYTES;
+    const _: () = assert!(RINGS + (SLABS + 1) * RING_BYTES <= LANES_AT);
+
+    /// Where the lanes end.
+    pub const fn lanes_end(lanes: usize) -> usize {
+        LANES_AT + lanes * LANE_BYTES
+    }
     /// The bytes of the longest key that a map can be made for.
     pub const KEY_MAX: usize = 4096;
     /// The bytes of the longest key that lies in a `struct sw_key`; the default of the builder.

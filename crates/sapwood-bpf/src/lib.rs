@@ -52,7 +52,7 @@ cfg_if::cfg_if! {
         pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue};
         pub use grace::{KernelGrace, Way, kernel_domain};
         pub use program_map::{
-            ProgramMap, ProgramMapBuilder, ProgramMapMemory, ProgramMapService, ProgramMapShape,
+            ProgramMap, ProgramMapBuilder, ProgramMapDrops, ProgramMapMemory, ProgramMapService, ProgramMapShape,
             Serviced,
         };
         pub use loader::{Loader, Programs};

@@ -205,6 +205,43 @@ impl fmt::Display for ProgramMapShape {
     }
 }
 
+/// The operations of programs that failed on a processor, by reason, since the map was made. With
+/// more than 32 processors, some share counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramMapDrops {
+    /// The number of the processor.
+    pub processor: usize,
+    /// A writer that was interrupted held a lock, or another one held it too long (`-EBUSY`).
+    pub busy: u64,
+    /// No block of that size, or no room for retired blocks (`-ENOMEM`).
+    pub no_memory: u64,
+    /// The map had `max_entries`, or the index no slot (`-E2BIG`, `-ENOSPC`).
+    pub full: u64,
+}
+
+impl ProgramMapDrops {
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.busy + self.no_memory + self.full
+    }
+}
+
+impl fmt::Display for ProgramMapDrops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ProgramMapDrops {
+            processor,
+            busy,
+            no_memory,
+            full,
+        } = self;
+        write!(
+            f,
+            "processor {processor}: {busy} busy, {no_memory} without memory, {full} full"
+        )
+    }
+}
+
 struct Shared {
     owner: Mutex<Owner>,
     /// Service waits for the owner.
@@ -527,6 +564,20 @@ impl<V> ProgramMap<V> {
             ends,
             thread: Some(thread),
         })
+    }
+
+    /// The operations of programs that failed, for each processor. Programs may run meanwhile.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// # let map = sapwood_bpf::ProgramMap::<u64>::builder(&arena, "seen").build()?;
+    /// for drops in map.drops() {
+    ///     println!("{drops}");
+    /// }
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    pub fn drops(&self) -> Vec<ProgramMapDrops> {
+        self.shared.owner().drops()
     }
 
     /// Where the map's bytes are. While programs write, what they take and give up meanwhile may be

@@ -114,7 +114,7 @@ fn key(index: usize, number: usize) -> [u8; 4] {
 }
 
 #[test]
-fn interrupts_are_told_that_the_lock_is_taken() {
+fn interrupts_write_unless_the_lock_is_taken() {
     if skipped() {
         return;
     }
@@ -190,15 +190,23 @@ fn interrupts_are_told_that_the_lock_is_taken() {
     }
     for side in loops.iter().chain(&interrupts) {
         assert_eq!((side.wrong, side.error), (0, 0), "{side:?}");
-        assert_eq!(side.mine, side.mine_busy, "every one is refused: {side:?}");
     }
     let sum = |sides: &[Side], of: fn(&Side) -> u64| sides.iter().map(of).sum::<u64>();
     let mine = sum(&interrupts, |side| side.mine);
-    assert!(mine >= ENOUGH, "{mine} met the lock");
-    assert_eq!(sum(&loops, |side| side.mine), 0, "nobody holds it for ever");
+    assert!(mine >= ENOUGH, "{mine} interrupted a writer");
+    assert_eq!(
+        sum(&loops, |side| side.mine),
+        0,
+        "nobody is at work for ever"
+    );
+    let busy = sum(&interrupts, |side| side.mine_busy);
+    assert!(busy < mine / 2, "{busy} of {mine} met a lock");
+    let drops: u64 = map.drops().iter().map(|drops| drops.busy).sum();
+    let all = sum(&interrupts, |side| side.busy) + sum(&loops, |side| side.busy);
+    assert_eq!(drops, all, "every drop is counted");
     assert!(sum(&interrupts, |side| side.done) > 0 && sum(&loops, |side| side.done) > 1000);
     let each = sum(&interrupts, |side| side.mine_time) / mine;
-    println!("{mine} met the lock of their own processor and took {each} ns each");
+    println!("{mine} interrupted a writer and took {each} ns each; {busy} met its locks");
     assert!(each < 30_000, "at once: {each} ns");
     // The map's contents agree with the changes that the programs report.
     let mut entries = 0;

@@ -50,6 +50,14 @@
 //! `half_commits` is, beside a writer without a pause, the share of the runs of a program that saw
 //! values of two commits, or missed a key. One such run with Sapwood's store ends the suite.
 //!
+//! The cases `writers-1`, `-2`, `-4`, `-8`: programs on this number of processors write to one map
+//! of kernel symbols, in millions of operations a second of all together, by the wall clock. Each
+//! has keys of its own, for `insert_bpf_mops`, `update_bpf_mops` (overwriting), `lookup_mops` and
+//! `remove_bpf_mops`; in `same_keys_mops` all overwrite the same keys, each in its own order. After
+//! each 1,024 operations, the thread that runs the program services the map, and that time is
+//! included, as are the loop and its copies of keys. `dropped_share` is the share of the operations
+//! that were refused.
+//!
 //! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
 //! random prefix, `hot_ns`, `miss_ns` (if at least a thousand random addresses are in no prefix),
 //! `update_user_ns` (a removal or an insertion) and `memory_mb`. The kernel counts only the
@@ -114,6 +122,8 @@ mod names;
 mod prefixes;
 #[cfg(feature = "bpf")]
 mod store;
+#[cfg(feature = "bpf")]
+mod writers;
 
 use super::Options;
 use crate::report::Report;
@@ -146,7 +156,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     let all = || {
         let maps = names::CASES.into_iter().chain(closest::CASES);
         let maps = maps.chain(store::CASES).chain(long::CASES);
-        let maps = maps.chain(prefixes::CASES);
+        let maps = maps.chain(writers::CASES).chain(prefixes::CASES);
         maps.chain(forward::CASES).chain(closing::CASES)
     };
     if !all().any(|case| options.wants_case(case)) {
@@ -158,6 +168,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     closest::run(options, report)?;
     store::run(options, report)?;
     long::run(options, report)?;
+    writers::run(options, report)?;
     prefixes::run(options, report)?;
     forward::run(options, report)?;
     closing::run(options, report)

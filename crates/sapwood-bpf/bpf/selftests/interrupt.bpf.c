@@ -98,7 +98,7 @@ SW_GLOBAL long sw_change(struct side *side SW_NONNULL, __u32 index)
 	removes = (random >> 33 & 7) < 3;
 	new = random | 1;
 	side->key.words[0] = 4 | side->letter << 8 | index << 16 | (number & 15) << 24 | (__u64)(number >> 4) << 32;
-	mine = sw_u32(window + SW_KQP_LOCK) == sw_kqp_self();
+	mine = sw_u32(sw_kqp_own_lane(window, sw_kqp_self())) == sw_kqp_self();
 	before = ktime();
 	if (removes)
 		result = sw_qp_remove(side->window, &side->key);

@@ -8,9 +8,9 @@ use sapwood_format::bucket::LINE;
 
 use super::Serviced;
 use super::blocks::Blocks;
-use super::owner::{ENTRIES_MAX, Owner, Plan, SHIFT, Supply};
-use super::rings::Ring;
-use super::slabs::{self, Slabs, is_cut};
+use super::owner::{ENTRIES_MAX, Owner, Plan, SHIFT, Supply, lane_at};
+use super::rings::{Ring, head_of};
+use super::slabs::{self, Slabs};
 use super::verify::Found;
 use crate::arena::WindowInfo;
 use crate::checked::{Index, Table};
@@ -45,9 +45,12 @@ impl Owner {
         let limit =
             u32::try_from(window.len / 8 - k::MARGIN).map_err(|_| "the window is too large")?;
         let (first, frontier) = (units(k::NODES)?, units(k::FRONTIER)?);
-        let heads = k::HEADS_END;
-        let end = first as usize * 8;
-        if end < heads || frontier < first {
+        let lanes = u32(k::LANES) as usize;
+        if !lanes.is_power_of_two() || lanes > k::LANES_MAX {
+            return Err(format!("{lanes} lanes"));
+        }
+        let bounds = (k::lanes_end(lanes), first as usize * 8);
+        if bounds.1 < bounds.0 || frontier < first {
             return Err(format!("blocks from {first} to {frontier}"));
         }
         let mut plan = Plan::new(value_bytes);
@@ -64,12 +67,12 @@ impl Owner {
                 plan.max_entries, plan.parts
             ));
         }
-        let ring = |number| {
-            let found = Ring::found(memory, window.at, number, end);
-            found.ok_or_else(|| format!("ring {number} has no valid place"))
+        let ring = |head| {
+            let found = Ring::found(memory, window.at, head, bounds);
+            found.ok_or_else(|| format!("the ring at {head} has no valid place"))
         };
         let supplies = (0..k::CLASSES).map(|class| {
-            let ring = ring(class)?;
+            let ring = ring(head_of(class))?;
             let most = ring.capacity().min(RING_MAX);
             let large = k::units(class) > k::EXACT;
             let target = if large {
@@ -79,13 +82,14 @@ impl Owner {
             };
             Ok(Supply { ring, target, most })
         });
-        let slabs = ring(k::SLABS)?;
-        let usual = slabs::wanted(&plan, usize::MAX, window.len);
+        let slabs = ring(head_of(k::SLABS))?;
+        let usual = slabs::wanted(&plan, usize::MAX, window.len, lanes);
+        let retired = (0..lanes).map(|lane| ring(lane_at(lane) + k::LANE_RETIRED));
         let target = slabs.capacity().min(usual as u32);
         let mut owner = Owner {
             supplies: supplies.collect::<Result<_, String>>()?,
-            slabs: Slabs::new(slabs, target),
-            retired: ring(k::CLASSES)?,
+            slabs: Slabs::new(slabs, target, lanes),
+            retired: retired.collect::<Result<_, String>>()?,
             memory: Arc::clone(memory),
             window: window.clone(),
             plan,
@@ -100,11 +104,17 @@ impl Owner {
             refused: 0,
         };
         if owner.plan.parts & k::INDEX != 0 {
-            owner.table = Some(owner.find_table(end)?);
+            owner.table = Some(owner.find_table(bounds)?);
         }
-        // No program can hold the lock, and the rest of the open slab is free.
-        owner.set_u32(k::LOCK, 0);
-        owner.set_u32(k::SLAB_LEFT, 0);
+        // No program is at work, and the rest of each open slab is free.
+        owner.set_u32(k::ROOT_LOCK, 0);
+        for lane in (0..lanes).map(lane_at) {
+            owner.set_u32(lane, 0);
+            owner.set_u32(lane + k::LANE_SLAB_LEFT, 0);
+            for held in 0..8 {
+                owner.set_u32(lane + k::LANE_HELD + 4 * held, 0);
+            }
+        }
         owner.find_blocks(first, limit, frontier)?;
         owner.verify()?;
         owner.fill(&mut Serviced::default());
@@ -126,26 +136,27 @@ impl Owner {
         for at in self.slabs.ring.all_offered()? {
             self.slabs.push(at);
         }
-        let retired = self.retired.waiting()?;
-        let given_up = retired.iter().filter(|cell| !is_cut(**cell));
-        for &cell in given_up {
+        for cell in self.waiting()? {
             self.given_up(cell, &mut found)?;
         }
-        self.slabs.skip(retired.len());
+        for lane in 0..self.lanes() {
+            let cells = self.retired[lane].waiting()?.len();
+            self.slabs.skip(lane, cells);
+        }
         let blocks = Blocks::rebuilt(first, limit, frontier, &found.blocks);
         self.blocks = blocks.ok_or("blocks overlap")?;
         Ok(())
     }
 
-    /// Finds the index's table. All of it must lie between the rings' heads and `end`.
-    fn find_table(&self, end: usize) -> Result<Table, String> {
+    /// Finds the index's table. All of it must lie between these bounds.
+    fn find_table(&self, (begin, end): (usize, usize)) -> Result<Table, String> {
         let nodes = self.nodes();
         let index = Index::with_secrets(&nodes, self.secrets);
         let tables = index.tables()?;
         let &[table] = tables.as_slice() else {
             return Err(format!("the index has {} tables", tables.len()));
         };
-        let fits = |(from, to)| k::HEADS_END <= from && to <= end;
+        let fits = |(from, to)| begin <= from && to <= end;
         let mut fit = table.shift == SHIFT && fits(table.block());
         for chunk in 0..table.chunks() {
             let at = index.chunk(table, chunk)?;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::blocks::Blocks;
-use super::rings::{Damaged, Ring};
+use super::rings::{Damaged, Ring, head_of};
 use super::slabs::{self, INSERTIONS, RETIRED_MAX, Slabs, is_cut};
-use super::{ProgramMapMemory, Serviced};
+use super::{ProgramMapDrops, ProgramMapMemory, Serviced};
 use crate::arena::WindowInfo;
 use crate::checked::{Secrets, Table};
 use crate::error::Error;
@@ -177,7 +177,8 @@ pub(super) struct Owner {
     pub(super) blocks: Blocks,
     pub(super) supplies: Vec<Supply>,
     pub(super) slabs: Slabs,
-    pub(super) retired: Ring,
+    /// The ring of retired blocks of each lane.
+    pub(super) retired: Vec<Ring>,
     /// The index's table, if there is one.
     pub(super) table: Option<Table>,
     pub(super) secrets: Secrets,
@@ -204,7 +205,8 @@ fn secrets() -> Secrets {
 struct Places {
     /// The ring of each class.
     rings: Vec<RingPlace>,
-    retired_at: usize,
+    /// The ring of retired blocks of each lane.
+    retired_at: Vec<usize>,
     slabs_at: usize,
     /// The number of slabs.
     slabs: usize,
@@ -231,7 +233,8 @@ struct RingPlace {
 
 impl Places {
     fn new(plan: &Plan, window: &WindowInfo) -> Places {
-        let mut at = k::HEADS_END;
+        let lanes = lanes_for(processors(), window.len);
+        let mut at = k::lanes_end(lanes);
         let mut cut = |bytes: usize| {
             let begin = at.next_multiple_of(LINE);
             at = begin + bytes;
@@ -250,8 +253,8 @@ impl Places {
                 }
             })
             .collect();
-        let retired_at = cut(plan.retire_size() * 4);
-        let slabs = slabs::wanted(plan, plan.ring_size(), window.len);
+        let retired_at = (0..lanes).map(|_| cut(plan.retire_size() * 4)).collect();
+        let slabs = slabs::wanted(plan, plan.ring_size(), window.len, lanes);
         let slab_slots = slabs.max(1).next_power_of_two();
         let slabs_at = cut(slab_slots * 4);
         let (homes, buckets) = plan.homes_and_buckets();
@@ -306,22 +309,26 @@ impl Owner {
     ) -> Result<Owner, Error> {
         let places = Places::new(plan, window);
         places.populate(memory, window)?;
-        let ring = |number, at, slots| Ring::new(memory, window.at, number, at, slots as u32);
+        let ring = |head, at, slots| Ring::new(memory, window.at, head, at, slots as u32);
         let supplies = places
             .rings
             .iter()
             .enumerate()
             .map(|(class, place)| Supply {
-                ring: ring(class, place.at, place.capacity),
+                ring: ring(head_of(class), place.at, place.capacity),
                 target: place.first as u32,
                 most: place.most as u32,
             });
-        let slabs = ring(k::SLABS, places.slabs_at, places.slab_slots);
+        let slabs = ring(head_of(k::SLABS), places.slabs_at, places.slab_slots);
+        let retired = places.retired_at.iter().enumerate();
+        let retired: Vec<_> = retired
+            .map(|(lane, at)| ring(lane_at(lane) + k::LANE_RETIRED, *at, plan.retire_size()))
+            .collect();
         let (first, limit) = (places.first as u32, places.limit as u32);
         let mut owner = Owner {
             supplies: supplies.collect(),
-            slabs: Slabs::new(slabs, places.slabs as u32),
-            retired: ring(k::CLASSES, places.retired_at, plan.retire_size()),
+            slabs: Slabs::new(slabs, places.slabs as u32, retired.len()),
+            retired,
             memory: Arc::clone(memory),
             window: window.clone(),
             plan: plan.clone(),
@@ -350,6 +357,7 @@ impl Owner {
         self.set_u32(k::MAX, plan.max_entries as u32);
         self.set_u32(k::PARTS, plan.parts);
         self.set_u32(k::LONGEST, plan.longest as u32);
+        self.set_u32(k::LANES, self.lanes() as u32);
         self.set_u64(k::NODES, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(root(header::VALUE_BYTES) as usize, plan.value_bytes as u64);
@@ -397,28 +405,70 @@ impl Owner {
         word.store(value, Ordering::Release);
     }
 
+    pub(super) fn lanes(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// The sum of a count over all lanes.
+    pub(super) fn count(&self, what: usize) -> u32 {
+        let counts = (0..self.lanes()).map(|lane| self.u32(lane_at(lane) + what));
+        counts.fold(0, u32::wrapping_add)
+    }
+
+    /// The number of entries, as programs count them.
+    pub(super) fn entries(&self) -> u32 {
+        self.u32(k::GRANTED).wrapping_sub(self.count(4))
+    }
+
     pub(super) fn len(&self) -> usize {
-        (self.u32(k::COUNT) as usize).min(self.plan.max_entries)
+        // A program may move entries from one count to another meanwhile.
+        let entries = self.entries() as i32;
+        (entries.max(0) as usize).min(self.plan.max_entries)
+    }
+
+    /// The operations that failed, by processor.
+    pub(super) fn drops(&self) -> Vec<ProgramMapDrops> {
+        let lanes = (0..self.lanes()).step_by(2);
+        let drops = lanes.map(|lane| {
+            let at = lane_at(lane) + k::LANE_DROPS;
+            ProgramMapDrops {
+                processor: lane / 2,
+                busy: self.u64(at),
+                no_memory: self.u64(at + 8),
+                full: self.u64(at + 16),
+            }
+        });
+        drops.collect()
+    }
+
+    /// The blocks in the stocks of lanes: first unit, units.
+    pub(super) fn stocks(&self) -> Result<Vec<(u32, u32)>, Damaged> {
+        let mut all = Vec::new();
+        for lane in 0..self.lanes() {
+            for class in 0..k::CLASSES {
+                let at = lane_at(lane) + k::LANE_STOCK + class * k::STOCK_BYTES;
+                let count = self.u32(at) as usize;
+                if count > k::STOCK_MAX {
+                    return Err(Damaged);
+                }
+                let units = k::units(class) as u32;
+                all.extend((1..=count).map(|i| (self.u32(at + 4 * i), units)));
+            }
+        }
+        Ok(all)
     }
 
     /// One step of service.
     pub(super) fn step(&mut self) -> Result<Serviced, Error> {
         let mut done = Serviced::default();
-        match self.retired.fetch() {
-            Ok(cells) => {
-                self.refused += self.slabs.look(&cells, &mut self.blocks);
-                for cell in cells.into_iter().filter(|cell| !is_cut(*cell)) {
-                    let block = reference_of(cell);
-                    match self.blocks.wait(block) {
-                        Some(_) => self.open.push(block),
-                        None => self.refused += 1,
-                    }
-                    done.fetched += 1;
-                }
+        for cell in self.fetch() {
+            let block = reference_of(cell);
+            match self.blocks.wait(block) {
+                Some(_) => self.open.push(block),
+                None => self.refused += 1,
             }
-            Err(Damaged) => self.refused += 1,
+            done.fetched += 1;
         }
-        self.slabs.fetched();
         if let Some((token, _)) = &self.closing {
             if self.grace.elapsed(*token) {
                 for block in self.closing.take().into_iter().flat_map(|(_, all)| all) {
@@ -435,6 +485,35 @@ impl Owner {
             Some(why) => Err(Error::NoGrace(why)),
             None => Ok(done),
         }
+    }
+
+    /// Fetches the cells of blocks that programs have retired.
+    ///
+    /// One lane may retire a block that another has cut off its slab. So the cuts of all lanes are
+    /// recorded before a block is fetched, and only blocks are fetched that were there before that.
+    fn fetch(&mut self) -> Vec<u32> {
+        let there = |ring: &Ring| ring.waiting().map_or(0, |cells| cells.len());
+        let before: Vec<usize> = self.retired.iter().map(there).collect();
+        let mut fetched = Vec::new();
+        for (lane, before) in before.into_iter().enumerate() {
+            match self.retired[lane].waiting() {
+                Ok(cells) => {
+                    self.refused += self.slabs.look(lane, &cells, &mut self.blocks);
+                    let count = before.min(cells.len());
+                    // The reference of a slab follows the cell of kind CUT that announces it, and
+                    // has that kind, too.
+                    fetched.extend(cells[..count].iter().filter(|cell| !is_cut(**cell)));
+                    self.retired[lane].fetch(count);
+                    self.slabs.fetched(lane, count);
+                }
+                Err(Damaged) => {
+                    self.retired[lane].skip();
+                    self.slabs.fetched(lane, usize::MAX);
+                    self.refused += 1;
+                }
+            }
+        }
+        fetched
     }
 
     /// Fills the rings. The target of a ring that is less than half full is doubled.
@@ -500,9 +579,20 @@ impl Owner {
 
     /// Records the blocks that programs cut off slabs.
     pub(super) fn look(&mut self) -> Result<(), Damaged> {
-        let cells = self.retired.waiting()?;
-        self.refused += self.slabs.look(&cells, &mut self.blocks);
+        for lane in 0..self.lanes() {
+            let cells = self.retired[lane].waiting()?;
+            self.refused += self.slabs.look(lane, &cells, &mut self.blocks);
+        }
         Ok(())
+    }
+
+    /// The cells of blocks that programs have retired, and that were not fetched yet.
+    pub(super) fn waiting(&self) -> Result<Vec<u32>, Damaged> {
+        let mut all = Vec::new();
+        for ring in &self.retired {
+            all.extend(ring.waiting()?.into_iter().filter(|cell| !is_cut(*cell)));
+        }
+        Ok(all)
     }
 
     pub(super) fn memory(&mut self) -> Result<ProgramMapMemory, Error> {
@@ -513,8 +603,10 @@ impl Owner {
         for (class, supply) in self.supplies.iter().enumerate() {
             offered += supply.ring.offered().map_err(damaged)? as usize * k::units(class) * 8;
         }
-        let retired: usize = (self.retired.waiting().map_err(damaged)?.iter())
-            .filter(|cell| !is_cut(**cell))
+        for (_, units) in self.stocks().map_err(damaged)? {
+            offered += units as usize * 8;
+        }
+        let retired: usize = (self.waiting().map_err(damaged)?.iter())
             .filter_map(|cell| self.blocks.given(reference_of(*cell)))
             .map(|units| units as usize * 8)
             .sum();
@@ -524,9 +616,9 @@ impl Owner {
             index: self.table.map_or(0, |table| table.total as usize * LINE),
             offered,
             live: bytes(units.given).saturating_sub(offered + retired),
-            branches: bytes(self.u32(k::BRANCH_UNITS)),
-            clusters: bytes(self.u32(k::CLUSTER_UNITS)),
-            leaves: bytes(self.u32(k::LEAF_UNITS)),
+            branches: bytes(self.count(k::LANE_BRANCH_UNITS)),
+            clusters: bytes(self.count(k::LANE_CLUSTER_UNITS)),
+            leaves: bytes(self.count(k::LANE_LEAF_UNITS)),
             retired,
             waiting: bytes(units.waiting),
             free: bytes(units.free),
@@ -549,6 +641,26 @@ fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut us
         }
     }
     false
+}
+
+/// The place of a lane in the window.
+pub(super) fn lane_at(lane: usize) -> usize {
+    k::LANES_AT + lane * k::LANE_BYTES
+}
+
+/// The number of processors that the kernel may have.
+fn processors() -> usize {
+    libbpf_rs::num_possible_cpus().unwrap_or(1)
+}
+
+/// The number of lanes: two for each processor. With many processors, or in a small window,
+/// processors share lanes.
+fn lanes_for(processors: usize, window: usize) -> usize {
+    let mut lanes = (2 * processors).next_power_of_two().min(k::LANES_MAX);
+    while lanes > 2 && lanes * k::LANE_BYTES > window / 8 {
+        lanes /= 2;
+    }
+    lanes
 }
 
 /// The homes of an index for this number of keys. With all keys, 88 of 100 slots are taken.

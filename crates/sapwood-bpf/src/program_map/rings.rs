@@ -21,23 +21,29 @@ pub(super) struct Ring {
     count: u32,
 }
 
+/// The place in a window of the head of the ring with this number.
+pub(super) fn head_of(number: usize) -> usize {
+    k::RINGS + number * k::RING_BYTES
+}
+
 /// The error of a ring in which the count of programs is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
 impl Ring {
-    /// Makes a ring. `window` is the window's place in the arena, `slots` the place of the slots in
-    /// the window, both in bytes. `capacity` is the number of slots, a power of two.
+    /// Makes a ring. `window` is the window's place in the arena, `head` and `slots` are the places
+    /// of the head and of the slots in the window, all in bytes. `capacity` is the number of slots,
+    /// a power of two.
     pub(super) fn new(
         memory: &Arc<Memory>,
         window: usize,
-        number: usize,
+        head: usize,
         slots: usize,
         capacity: u32,
     ) -> Ring {
         let ring = Ring {
             memory: Arc::clone(memory),
-            head: window + k::RINGS + number * k::RING_BYTES,
+            head: window + head,
             slots: window + slots,
             capacity,
             count: 0,
@@ -48,18 +54,18 @@ impl Ring {
     }
 
     /// Finds a ring that a dead owner made. The ring's head has the place and the number of slots.
-    /// `None` when the slots do not all lie in the window before `end`.
+    /// `None` when the slots do not all lie in the window within these bounds.
     pub(super) fn found(
         memory: &Arc<Memory>,
         window: usize,
-        number: usize,
-        end: usize,
+        head: usize,
+        (begin, end): (usize, usize),
     ) -> Option<Ring> {
-        let head = window + k::RINGS + number * k::RING_BYTES;
+        let head = window + head;
         let load = |at: usize| memory.u32(head + at).load(Ordering::Acquire);
         let capacity = load(k::RING_MASK).checked_add(1)?;
         let slots = load(k::RING_SLOTS) as usize * 8;
-        let fits = slots >= k::HEADS_END && slots + capacity as usize * 4 <= end;
+        let fits = slots >= begin && slots + capacity as usize * 4 <= end;
         (capacity.is_power_of_two() && fits).then(|| Ring {
             memory: Arc::clone(memory),
             head,
@@ -130,16 +136,15 @@ impl Ring {
             .collect()
     }
 
-    /// Fetches the cells that programs have put in. When their count is impossible, all cells up to
-    /// that count are skipped.
-    pub(super) fn fetch(&mut self) -> Result<Vec<u32>, Damaged> {
-        let programs = self.programs();
-        let all = self.waiting();
-        self.count = match &all {
-            Ok(all) => self.count.wrapping_add(all.len() as u32),
-            Err(Damaged) => programs,
-        };
+    /// Takes out the first cells that programs have put in, as many as `cells`.
+    pub(super) fn fetch(&mut self, cells: usize) {
+        self.count = self.count.wrapping_add(cells as u32);
         self.store(k::RING_USER, self.count);
-        all
+    }
+
+    /// Skips all cells up to the count of programs, which is impossible.
+    pub(super) fn skip(&mut self) {
+        self.count = self.programs();
+        self.store(k::RING_USER, self.count);
     }
 }

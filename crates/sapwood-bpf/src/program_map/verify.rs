@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use sapwood_format::{CLUSTER, KIND, LEAF, reference_of};
 
 use super::ProgramMapShape;
-use super::owner::Owner;
+use super::owner::{Owner, lane_at};
 use super::rings::Damaged;
-use super::slabs::is_cut;
 use crate::checked::{Census, Index, Node, Trouble, verify};
 use crate::layout::program_map as k;
 
@@ -44,17 +43,25 @@ impl Owner {
     pub(super) fn verify(&mut self) -> Result<ProgramMapShape, String> {
         self.look()?;
         self.blocks.verify()?;
-        let before = (self.u32(k::LOCK), self.u64(k::SEQUENCE));
-        if before.0 != 0 {
-            return Err("a program has the lock".into());
+        let before = self.writers();
+        if before.iter().any(|(writer, _)| *writer != 0) || self.u32(k::ROOT_LOCK) != 0 {
+            return Err("a program is at work".into());
         }
         let mut found = Found::default();
         let shape = self.check_map(&mut found)?;
         self.check_blocks(found.blocks.into_keys().collect())?;
-        match before == (self.u32(k::LOCK), self.u64(k::SEQUENCE)) {
+        match before == self.writers() {
             true => Ok(shape),
             false => Err("a program has changed the map meanwhile".into()),
         }
+    }
+
+    /// The writer and the sequence number of each lane.
+    fn writers(&self) -> Vec<(u32, u64)> {
+        let lanes = (0..self.lanes()).map(lane_at);
+        lanes
+            .map(|at| (self.u32(at), self.u64(at + k::LANE_SEQUENCE)))
+            .collect()
     }
 
     /// Walks the trie and the index, and checks the counts.
@@ -125,15 +132,20 @@ impl Owner {
     }
 
     fn check_counts(&self, found: &Found, census: &Census) -> Result<(), String> {
-        for (what, at, count) in [
-            ("entries", k::COUNT, census.entries),
-            ("branches", k::BRANCHES, census.branches),
-            ("units of branches", k::BRANCH_UNITS, found.branch_units),
-            ("clusters", k::CLUSTERS, census.clusters),
-            ("units of clusters", k::CLUSTER_UNITS, found.cluster_units),
-            ("units of leaves", k::LEAF_UNITS, found.leaf_units),
+        let (branches, clusters) = (found.branch_units, found.cluster_units);
+        let lanes = |what| self.count(what) as usize;
+        for (what, said, count) in [
+            ("entries", self.entries() as usize, census.entries),
+            ("branches", lanes(k::LANE_BRANCHES), census.branches),
+            ("units of branches", lanes(k::LANE_BRANCH_UNITS), branches),
+            ("clusters", lanes(k::LANE_CLUSTERS), census.clusters),
+            ("units of clusters", lanes(k::LANE_CLUSTER_UNITS), clusters),
+            (
+                "units of leaves",
+                lanes(k::LANE_LEAF_UNITS),
+                found.leaf_units,
+            ),
         ] {
-            let said = self.u32(at) as usize;
             if said != count {
                 return Err(format!("{count} {what}, programs counted {said}"));
             }
@@ -144,11 +156,11 @@ impl Owner {
         }
     }
 
-    /// The blocks and slabs that the rings have for programs: first unit, units.
+    /// The blocks and slabs that the rings and stocks have for programs: first unit, units.
     pub(super) fn offered(&self) -> Result<Vec<(u32, u32)>, Damaged> {
         let rings = self.supplies.iter().enumerate();
         let rings = rings.map(|(class, supply)| (&supply.ring, k::units(class)));
-        let mut all = Vec::new();
+        let mut all = self.stocks()?;
         for (ring, units) in rings.chain([(&self.slabs.ring, k::SLAB_UNITS)]) {
             all.extend(ring.all_offered()?.into_iter().map(|at| (at, units as u32)));
         }
@@ -162,18 +174,20 @@ impl Owner {
                 return Err(format!("a ring has block {at} of {units} units"));
             }
         }
-        let (at, left) = self.slabs.left().unwrap_or_default();
-        let said = (self.u32(k::SLAB), self.u32(k::SLAB_LEFT));
-        if said.1 != left || (left > 0 && said.0 != at) {
-            return Err(format!(
-                "{left} units of a slab are left at {at}, programs say {said:?}"
-            ));
+        for lane in 0..self.lanes() {
+            let (at, left) = self.slabs.left(lane).unwrap_or_default();
+            let place = lane_at(lane) + k::LANE_SLAB;
+            let said = (self.u32(place), self.u32(place + 4));
+            if said.1 != left || (left > 0 && said.0 != at) {
+                return Err(format!(
+                    "{left} units of a slab are left at {at}, programs say {said:?}"
+                ));
+            }
+            if left > 0 && (self.blocks.given(at) != Some(left) || !held.insert(at)) {
+                return Err(format!("the rest of a slab, at {at}, is elsewhere, too"));
+            }
         }
-        if left > 0 && (self.blocks.given(at) != Some(left) || !held.insert(at)) {
-            return Err(format!("the rest of a slab, at {at}, is elsewhere, too"));
-        }
-        let retired = self.retired.waiting()?;
-        for cell in retired.into_iter().filter(|cell| !is_cut(*cell)) {
+        for cell in self.waiting()? {
             let at = reference_of(cell);
             if self.blocks.given(at).is_none() || !held.insert(at) {
                 return Err(format!(

@@ -37,10 +37,11 @@ fn spoil(
         Where::Rings => &[(k::RINGS, fixed)],
         Where::Header => &[
             (64, 112),
-            (k::COUNT, k::MAX),
-            (k::SCRATCH, k::SCRATCH + 256),
+            (k::ROOT_LOCK, k::MAX),
+            (k::LANES_AT, k::LANES_AT + k::LANE_SCRATCH + 256),
+            (k::LANES_AT + k::LANE_STOCK, k::LANES_AT + k::LANE_BYTES),
         ],
-        Where::All => &[(64, 112), (k::COUNT, k::MAX), (k::RINGS, frontier)],
+        Where::All => &[(64, 112), (k::ROOT_LOCK, k::MAX), (k::RINGS, frontier)],
     };
     for (start, end) in ranges {
         let words = (end - start) / 8;

@@ -132,7 +132,7 @@ fn a_damaged_map_has_no_heir() {
     let mut refused = 0;
     for round in 0..60 {
         let at = match round % 3 {
-            0 => rng.usize(k::COUNT / 8..(k::SCRATCH + 64) / 8) * 8,
+            0 => rng.usize(k::GRANTED / 8..(k::LANES + 8) / 8) * 8,
             1 => rng.usize(k::RINGS / 8..frontier / 8) * 8,
             _ => rng.usize(6..14) * 8,
         };

@@ -12,6 +12,7 @@ mod pair;
 mod side;
 mod storm;
 mod supply;
+mod threads;
 
 use asks::{Kernel, User, WithRoom};
 use pair::{PARTS, against_the_oracle, key, with};

@@ -128,35 +128,44 @@ SW_INLINE void sw_use_arena(void)
  * acquire load before clang 20: on machines that need one, sw_acquire_* are atomic additions of
  * zero.
  */
+#if defined(__SANITIZE_THREAD__)
+/* The thread sanitizer is told of what the dependence of loads orders. */
+#define SW_LOAD(pointer) __atomic_load_n(pointer, __ATOMIC_ACQUIRE)
+#define SW_STORE(pointer, value) __atomic_store_n(pointer, value, __ATOMIC_RELAXED)
+#else
+#define SW_LOAD(pointer) (*(pointer))
+#define SW_STORE(pointer, value) ((void)(*(pointer) = (value)))
+#endif
+
 SW_INLINE __u64 sw_u64(sw_at at)
 {
-	return *SW_PTR(__u64, at);
+	return SW_LOAD(SW_PTR(__u64, at));
 }
 SW_INLINE __u32 sw_u32(sw_at at)
 {
-	return *SW_PTR(__u32, at);
+	return SW_LOAD(SW_PTR(__u32, at));
 }
 SW_INLINE __u16 sw_u16(sw_at at)
 {
-	return *SW_PTR(__u16, at);
+	return SW_LOAD(SW_PTR(__u16, at));
 }
 SW_INLINE __u8 sw_u8(sw_at at)
 {
-	return *SW_PTR(__u8, at);
+	return SW_LOAD(SW_PTR(__u8, at));
 }
 
 /* The same, a constant number of bytes behind a place: `at + bytes` takes two instructions more. */
 SW_INLINE __u64 sw_u64_of(sw_at at, __u32 bytes)
 {
-	return *SW_BEHIND(__u64, at, bytes);
+	return SW_LOAD(SW_BEHIND(__u64, at, bytes));
 }
 SW_INLINE __u32 sw_u32_of(sw_at at, __u32 bytes)
 {
-	return *SW_BEHIND(__u32, at, bytes);
+	return SW_LOAD(SW_BEHIND(__u32, at, bytes));
 }
 SW_INLINE __u8 sw_u8_of(sw_at at, __u32 bytes)
 {
-	return *SW_BEHIND(__u8, at, bytes);
+	return SW_LOAD(SW_BEHIND(__u8, at, bytes));
 }
 
 #if defined(__bpf__) && defined(__TARGET_ARCH_x86)
@@ -173,20 +182,25 @@ SW_INLINE __u8 sw_u8_of(sw_at at, __u32 bytes)
 #else
 #define sw_acquire_u64(at) __atomic_load_n(SW_PTR(__u64, at), __ATOMIC_ACQUIRE)
 #define sw_acquire_u32(at) __atomic_load_n(SW_PTR(__u32, at), __ATOMIC_ACQUIRE)
+#if defined(__SANITIZE_THREAD__)
+/* The thread sanitizer knows no fences. */
+#define sw_barrier() ((void)__atomic_fetch_add(&sw_nowhere, 0, __ATOMIC_SEQ_CST))
+#else
 #define sw_barrier() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif
 #endif
 
 SW_INLINE void sw_set_u64(sw_at at, __u64 value)
 {
-	*SW_PTR(__u64, at) = value;
+	SW_STORE(SW_PTR(__u64, at), value);
 }
 SW_INLINE void sw_set_u32(sw_at at, __u32 value)
 {
-	*SW_PTR(__u32, at) = value;
+	SW_STORE(SW_PTR(__u32, at), value);
 }
 SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 {
-	*SW_PTR(__u8, at) = value;
+	SW_STORE(SW_PTR(__u8, at), value);
 }
 
 /*

@@ -10,12 +10,13 @@
  *     long found = sw_qp_lookup(ROUTES, &key);      // as in qp.bpf.h
  *     error = sw_qp_remove(ROUTES, &key);
  *
- * Keys have at most the bytes that the map was made for, and never more than 4,096. Writers take a
- * lock in the window; readers take none. A writer tries to take the lock for a bounded time, so it
- * may run anywhere. A writer that interrupts a program with the lock gets -EBUSY.
+ * Keys have at most the bytes that the map was made for, and never more than 4,096. Programs on all
+ * processors write at once: a writer locks the bucket and the branch that it changes, and readers
+ * take no lock. A writer waits for a lock for a bounded time, about a millisecond, so it may run
+ * anywhere. A writer that interrupts the holder of a lock that it needs gets -EBUSY at once.
  *
  * Blocks for leaves, clusters and branches come from rings that user space fills. Retired blocks go
- * into another ring, and are used again after a grace period. No function here writes outside the
+ * into other rings, and are used again after a grace period. No function here writes outside the
  * window that it was called for, whatever the window holds. Sleepable programs must not use these
  * functions. Layout and protocol: docs/bpf.md.
  *
@@ -37,307 +38,24 @@ struct sw_qp_value {
 	__u64 words[SW_KQP_VALUE_MAX / 8];
 };
 
-/* The attempts of a writer to take the lock: some hundred microseconds at most. */
-#define SW_KQP_SPINS 16384
 /* The answers of sw_kqp_seek besides an offset: the key is there, or the trie is empty. */
 #define SW_KQP_SAME 0x10000
 #define SW_KQP_EMPTY 0x10001
 /* Greater than every offset. */
 #define SW_KQP_NEVER 0x10002
-/* More branches than can lie above a leaf. The path keeps the lowest SW_KQP_PATH_MAX of them. */
+/* More branches than can lie above a leaf. */
 #define SW_KQP_DEPTH_MAX (SW_KEY_MAX + 4)
-#define SW_KQP_PATH_MAX 256
 /*
- * The most searches for the place of a key. One split of a full cluster makes room for the key. A
- * cluster of long keys may have borders far from each other: it is split until the key's neighbours
- * are in a cluster of their own.
+ * The most searches for the place of a key. A search begins anew when another writer has changed
+ * the place, and after the split of a full cluster. One split makes room for the key. A cluster of
+ * long keys may have borders far from each other: it is split until the key's neighbours are in a
+ * cluster of their own.
  */
-#define SW_KQP_ROUNDS (SW_QP_FILL_MAX + 4)
+#define SW_KQP_ROUNDS 256
 
-/*
- * Scratch: values that the steps of an operation pass to each other. They lie in the window, not in
- * registers, so that the verifier checks each step by itself, with unknown numbers.
- */
-enum sw_kqp_scratch {
-	SW_KQP_VALUE = 0, /* the new value, eight words */
-	SW_KQP_LIMIT = 64, /* the number of references from SW_KQP_FIRST on that may be followed */
-	SW_KQP_SLOT = 72, /* the place of the cell that a new key changes */
-	SW_KQP_CELL = 80, /* after a search: the cell of the leaf */
-	SW_KQP_DEPTH = 88, /* the number of branches on the path */
-	SW_KQP_POS = 96, /* the slot of the leaf in its cluster, if it lies in one */
-	SW_KQP_LABEL = 104, /* the label between a key and the leaf where they part */
-	SW_KQP_BUCKET = 112, /* the place of a bucket; 0: the key has none */
-	SW_KQP_BUCKET_SLOT = 120, /* the slot in it */
-	SW_KQP_FAR = 128, /* the number of buckets between the key's home and this bucket */
-	SW_KQP_LEAF = 136, /* the references of blocks that were taken: for a leaf, */
-	SW_KQP_NODE = 144, /* for a cluster or a branch, */
-	SW_KQP_MORE = 152, /* and for a branch above it */
-	SW_KQP_BEFORE = 160, /* whether the key comes before the leaf */
-	SW_KQP_PART = 168, /* the offset at which the new key parts from the others */
-	SW_KQP_STEP = 176, /* the change that it needs: enum sw_kqp_step */
-	SW_KQP_AT = 184, /* the place of the change: a slot of a cluster, or a child of a branch */
-	SW_KQP_PATH = 192, /* the path to a leaf: a word for each branch, and one more; a ring */
-};
-
-_Static_assert(SW_KQP_SCRATCH + SW_KQP_PATH + SW_KQP_PATH_MAX * 8 <= SW_KQP_RINGS, "the path fits the header page");
-
-SW_INLINE __u64 sw_kqp_get(sw_at window, __u32 what)
-{
-	return sw_u64(window + SW_KQP_SCRATCH + what);
-}
-
-SW_INLINE void sw_kqp_set(sw_at window, __u32 what, __u64 value)
-{
-	sw_set_u64(window + SW_KQP_SCRATCH + what, value);
-}
-
-/* Whether every place that programs compute from a node with this reference lies in the window. */
-SW_INLINE int sw_kqp_inside(sw_at window, __u32 ref)
-{
-	return (__u64)ref - SW_KQP_FIRST < sw_kqp_get(window, SW_KQP_LIMIT);
-}
-
-SW_INLINE __u32 sw_kqp_value_bytes(sw_at window)
-{
-	return sw_u32(window + SW_QP_VALUE_BYTES) & 0x78;
-}
-
-#ifdef __bpf__
-static __u32 (*const sw_kqp_cpu)(void) = (void *)8; /* bpf_get_smp_processor_id */
-#define sw_kqp_self() (sw_kqp_cpu() + 1)
-#else
-#define sw_kqp_self() ((__u32)(unsigned long)&sw_base | 1)
-#endif
-
-/*
- * Takes the window's lock: 0, or -EBUSY. When the lock is held on the writer's own processor, the
- * writer has interrupted the program that has the lock, and does not wait.
- */
-SW_GLOBAL int sw_kqp_lock(__u64 window)
-{
-	__u32 self = sw_kqp_self(), left, held;
-
-	for (left = sw_zero() + SW_KQP_SPINS; left && sw_can_loop; left--) {
-		held = sw_u32(window + SW_KQP_LOCK);
-		if (!held && !sw_cmpxchg_u32(window + SW_KQP_LOCK, 0, self))
-			return 0;
-		if (held == self)
-			return -EBUSY;
-	}
-	return -EBUSY;
-}
-
-/*
- * Releases the lock. A process that copies the window checks before and after that the lock is free
- * and that the sequence number is the same.
- */
-SW_INLINE void sw_kqp_unlock(sw_at window)
-{
-	sw_publish_u64(window + SW_KQP_SEQUENCE, sw_u64(window + SW_KQP_SEQUENCE) + 1);
-	sw_publish_u32(window + SW_KQP_LOCK, 0);
-}
-
-/* The class of blocks for this many units, and the units of that class's blocks. */
-SW_INLINE __u32 sw_kqp_class(__u32 units)
-{
-	if (units > SW_KQP_EXACT)
-		return SW_KQP_EXACT - SW_KQP_LEAST + 1 + (units - SW_KQP_EXACT - 1) / 8;
-	return units - SW_KQP_LEAST;
-}
-SW_INLINE __u32 sw_kqp_block_units(__u32 units)
-{
-	if (units > SW_KQP_EXACT)
-		return SW_KQP_EXACT + ((units - SW_KQP_EXACT + 7) & ~7u);
-	return units;
-}
-
-SW_INLINE sw_at sw_kqp_ring(sw_at window, __u32 class)
-{
-	return window + SW_KQP_RINGS + (__u64)class * SW_KQP_RING_BYTES;
-}
-
-/* The place of the slot of a ring for this count. */
-SW_INLINE sw_at sw_kqp_ring_slot(sw_at window, sw_at ring, __u32 count)
-{
-	return sw_ref(window, sw_u32(ring + SW_KQP_RING_SLOTS)) +
-	       (__u64)(count & sw_u32(ring + SW_KQP_RING_MASK)) * 4;
-}
-
-/*
- * Whether a ring still has a block when programs have taken `count` of it. With `keep`, the blocks
- * that are kept for removals do not count. 0, -ENOMEM, -EUCLEAN.
- */
-SW_INLINE long sw_kqp_has(sw_at ring, __u32 count, __u32 keep)
-{
-	__u32 have = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
-
-	if (have > sw_u32(ring + SW_KQP_RING_MASK) + 1)
-		return -EUCLEAN;
-	return have <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0) ? -ENOMEM : 0;
-}
-
-/*
- * Whether this many cells can be retired: 0; -ENOMEM when user space has not fetched the earlier
- * cells; -EUCLEAN.
- */
-SW_GLOBAL long sw_kqp_room(__u64 window, __u32 cells)
-{
-	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
-	__u32 mask = sw_u32(ring + SW_KQP_RING_MASK);
-	__u32 used = sw_u32(ring + SW_KQP_RING_PROGRAMS) - sw_acquire_u32(ring + SW_KQP_RING_USER);
-	__u64 last = (__u64)sw_u32(ring + SW_KQP_RING_SLOTS) + mask / 2;
-
-	if (used > mask + 1 || last - SW_KQP_FIRST >= sw_kqp_get(window, SW_KQP_LIMIT))
-		return -EUCLEAN;
-	return mask + 1 - used < cells ? -ENOMEM : 0;
-}
-
-/* Retires the node of a cell. The caller has checked that there is room. */
-SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
-{
-	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
-	__u32 count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
-
-	sw_set_u32(sw_kqp_ring_slot(window, ring, count), cell);
-	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
-}
-
-/*
- * Makes sure that the slab has this many units, for one block or more: takes the next slab when
- * this one has fewer. With `keep`, the last slab stays in the ring. 0, -ENOMEM, -EUCLEAN.
- *
- * The ring of retired blocks reports each cut to user space, before the block itself can be retired
- * there. The entry is a cell of the kind SW_KQP_CUT, which no node has, with the block's units in
- * place of the reference; 0 units for a new slab.
- */
-SW_GLOBAL long sw_kqp_slab(__u64 window, __u32 units, __u32 keep)
-{
-	sw_at ring = sw_kqp_ring(window, SW_KQP_SLABS);
-	/*
-	 * The most cells of one change: a slab, three blocks and the two nodes of a split; or a
-	 * slab, two blocks and the three nodes of a join.
-	 */
-	long error = sw_kqp_room(window, 6);
-	__u32 count, ref;
-
-	if (error)
-		return error;
-	if (sw_u32(window + SW_KQP_SLAB_LEFT) >= units)
-		return 0;
-	count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
-	error = sw_kqp_has(ring, count, keep);
-	if (error)
-		return error;
-	ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
-	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
-	sw_kqp_retire(window, SW_KQP_CUT);
-	sw_set_u32(window + SW_KQP_SLAB, ref);
-	sw_set_u32(window + SW_KQP_SLAB_LEFT, SW_KQP_SLAB_UNITS);
-	return 0;
-}
-
-/* Cuts a block of this many units, those of a class, off the slab. */
-SW_INLINE __u32 sw_kqp_cut(sw_at window, __u32 units)
-{
-	__u32 ref = sw_u32(window + SW_KQP_SLAB);
-
-	sw_kqp_retire(window, units << 2 | SW_KQP_CUT);
-	sw_set_u32(window + SW_KQP_SLAB, ref + units);
-	sw_set_u32(window + SW_KQP_SLAB_LEFT, sw_u32(window + SW_KQP_SLAB_LEFT) - units);
-	return ref;
-}
-
-/*
- * Takes the next block of a ring; or, when `units` is not 0, cuts that many units off the slab.
- * Records the block in the scratch: 0, -EUCLEAN.
- */
-SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 units, __u32 what)
-{
-	__u32 ref, count;
-
-	if (units) {
-		ref = sw_kqp_cut(window, units);
-	} else {
-		count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
-		ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
-		sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
-	}
-	/* The block is for one of the three. */
-	if (what != SW_KQP_LEAF && what != SW_KQP_NODE)
-		what = SW_KQP_MORE;
-	sw_kqp_set(window, what, ref);
-	return sw_kqp_inside(window, ref) ? 0 : -EUCLEAN;
-}
-
-/*
- * Finds the source of a block of this many units, after `taken` blocks of its ring: 0 for the ring;
- * or, when the ring has none, the units to be cut off the slab; or -EUCLEAN.
- */
-SW_INLINE long sw_kqp_look(sw_at ring, __u32 units, __u32 taken, __u32 keep)
-{
-	long error = sw_kqp_has(ring, sw_u32(ring + SW_KQP_RING_PROGRAMS) + taken, keep);
-
-	return error == -ENOMEM ? (long)sw_kqp_block_units(units) : error;
-}
-
-/*
- * Takes blocks of these units for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE; no block where the
- * units are 0. It takes all blocks or none. A block whose ring is empty is cut off the slab. With
- * `keep`, the blocks that are kept for removals stay. 0; -ENOMEM; -EUCLEAN when a reference in a
- * ring lies outside the window.
- */
-SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 node, __u32 more, __u32 keep)
-{
-	sw_at leaves = sw_kqp_ring(window, sw_kqp_class(leaf));
-	sw_at nodes = sw_kqp_ring(window, sw_kqp_class(node));
-	sw_at mores = sw_kqp_ring(window, sw_kqp_class(more));
-	/* For each block: whether it comes from its ring; else the units to be cut. */
-	__u32 leaf_taken = 0, node_taken = 0, cut_leaf = 0, cut_node = 0, cut_more = 0;
-	long cut, error = 0;
-
-	if (leaf) {
-		cut = sw_kqp_look(leaves, leaf, 0, keep);
-		if (cut < 0)
-			return cut;
-		cut_leaf = (__u32)cut;
-		leaf_taken = !cut;
-	}
-	if (node) {
-		cut = sw_kqp_look(nodes, node, leaf_taken && leaves == nodes, keep);
-		if (cut < 0)
-			return cut;
-		cut_node = (__u32)cut;
-		node_taken = !cut;
-	}
-	if (more) {
-		leaf_taken = leaf_taken && leaves == mores;
-		node_taken = node_taken && nodes == mores;
-		cut = sw_kqp_look(mores, more, leaf_taken + node_taken, keep);
-		if (cut < 0)
-			return cut;
-		cut_more = (__u32)cut;
-	}
-	if (cut_leaf + cut_node + cut_more) {
-		error = sw_kqp_slab(window, cut_leaf + cut_node + cut_more, keep);
-		if (error)
-			return error;
-	}
-	if (leaf)
-		error = sw_kqp_get_block(window, leaves, cut_leaf, SW_KQP_LEAF);
-	if (node && !error)
-		error = sw_kqp_get_block(window, nodes, cut_node, SW_KQP_NODE);
-	if (more && !error)
-		error = sw_kqp_get_block(window, mores, cut_more, SW_KQP_MORE);
-	return error;
-}
-
-/* Adds to one of the counts; `more` may be negative. */
-SW_INLINE void sw_kqp_count(sw_at window, __u32 what, __u32 more)
-{
-	sw_set_u32(window + what, sw_u32(window + what) + more);
-}
-
+#include "qp_write_lane.bpf.h"
 #include "qp_write_index.bpf.h"
+#include "qp_write_node.bpf.h"
 #include "qp_write_trie.bpf.h"
 
 /* Writes a long key to its place in a leaf, with zeros to the end of its last word. */
@@ -385,13 +103,13 @@ SW_INLINE void sw_kqp_put_key(sw_at at, const struct sw_key *key)
 }
 
 /* Writes the leaf of a key, with the value in the scratch, into its block. */
-SW_GLOBAL int sw_kqp_write_leaf(__u64 window, const struct sw_key *key SW_NONNULL)
+SW_GLOBAL int sw_kqp_write_leaf(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
-	sw_at leaf = sw_ref(window, (__u32)sw_kqp_get(window, SW_KQP_LEAF));
+	sw_at window = sw_kqp_window(lane), leaf = sw_ref(window, sw_kqp_noted(lane, SW_KQP_LEAF));
 	__u32 bytes = sw_kqp_value_bytes(window), i;
 
 	for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
-		sw_set_u64(leaf + i, sw_kqp_get(window, SW_KQP_VALUE + i));
+		sw_set_u64(leaf + i, sw_kqp_get(lane, SW_KQP_VALUE + i));
 	if (sw_key_is_long(key))
 		sw_kqp_put_long(leaf + bytes, key);
 	else
@@ -414,260 +132,261 @@ SW_INLINE __u32 sw_kqp_leaf_cell(sw_at window, sw_at leaf)
 }
 
 /* The cell of the new leaf. */
-SW_INLINE __u32 sw_kqp_new_leaf(sw_at window)
+SW_INLINE __u32 sw_kqp_new_leaf(sw_at lane)
 {
-	return (__u32)sw_kqp_get(window, SW_KQP_LEAF) << 2 | SW_QP_LEAF;
+	return sw_kqp_noted(lane, SW_KQP_LEAF) << 2 | SW_QP_LEAF;
 }
 
 /*
- * Finds a key: the place of its leaf; -ENOENT; or an error. SW_KQP_BUCKET is the bucket of a key
- * that lies in the index. The path leads to the leaf if the trie was searched. For an absent key
- * `*part` is the offset at which it parts from the others; sw_kqp_prepare needs it.
+ * Locks the slot of a key in the index, if the map has an index: 0, whether the key is there or
+ * not, and SW_KQP_BUCKET says which; or an error.
  */
-SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, __u32 parts, long *part)
+SW_INLINE long sw_kqp_index_enter(sw_at lane, const struct sw_key *key, __u64 hash, __u32 parts)
 {
-	long found = -ENODATA;
+	long found = 0;
 
-	*part = -1;
-	sw_kqp_set(window, SW_KQP_BUCKET, 0);
-	if (parts & SW_KQP_INDEX) {
-		found = sw_kqp_index_find(window, key, hash);
-		if (found != -ENOENT && found != -ENODATA)
-			return found;
-	}
-	if (!(parts & SW_KQP_TRIE))
-		return -ENOENT;
-	*part = sw_kqp_seek(window, key);
-	if (*part < 0)
-		return *part;
-	if (*part == SW_KQP_SAME) {
-		/* The index would have known. */
-		if (found == -ENOENT)
-			return -EUCLEAN;
-		return (long)sw_qp_node(window, (__u32)sw_kqp_get(window, SW_KQP_CELL));
-	}
-	return -ENOENT;
+	sw_kqp_set(lane, SW_KQP_BUCKET, 0);
+	if (parts & SW_KQP_INDEX)
+		found = sw_kqp_index_hold(lane, key, hash);
+	return found < 0 && found != -ENOENT && found != -ENODATA ? found : 0;
 }
 
 /*
- * Makes the path to a leaf that the index found: 0; -EUCLEAN when the trie does not have the leaf;
- * -ELOOP.
+ * Replaces the leaf of a cell by a new one with the value in the scratch, under the locks: in the
+ * bucket of the scratch, if any, and at `slot` in the trie, if it is not 0.
  */
-SW_INLINE long sw_kqp_reach(sw_at window, const struct sw_key *key, __u32 cell)
+SW_GLOBAL long sw_kqp_replace_leaf(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 old, __u64 slot)
 {
-	long found = sw_kqp_descend(window, key, SW_KQP_NEVER);
-
-	if (found < 0)
-		return found;
-	found = sw_kqp_pick(window, key, (__u32)found);
-	if (found < 0)
-		return found;
-	return found == cell ? 0 : -EUCLEAN;
-}
-
-/* Replaces the value of the leaf at `leaf`. `seen` says whether the path leads to the leaf. */
-SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL, __u64 leaf, __u32 seen)
-{
-	__u32 parts = sw_u32(window + SW_KQP_PARTS), old = sw_kqp_leaf_cell(window, leaf), cell;
-	sw_at bucket = sw_kqp_get(window, SW_KQP_BUCKET);
+	sw_at bucket = sw_kqp_get(lane, SW_KQP_BUCKET);
+	__u32 cell;
 	long error;
 
-	if (!sw_kqp_inside(window, old >> 2))
+	if (!sw_kqp_inside(lane, old >> 2))
 		return -EUCLEAN;
+	error = sw_kqp_room(lane, 2);
+	if (error)
+		return error;
+	error = sw_kqp_take(lane, sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key)), 0, 0, 1);
+	if (error)
+		return error;
+	sw_kqp_write_leaf(lane, key);
+	cell = sw_kqp_new_leaf(lane);
+	if (bucket)
+		sw_publish_u32(bucket + SW_QP_BUCKET_LEAVES + sw_kqp_get(lane, SW_KQP_BUCKET_SLOT) * 4, cell);
+	if (slot)
+		sw_publish_u32(slot, cell);
+	sw_kqp_retire(lane, old);
+	return 0;
+}
+
+/* Replaces the value of the leaf at the end of the path. */
+SW_INLINE long sw_kqp_replace(sw_at lane, const struct sw_key *key, __u64 hash)
+{
+	sw_at window = sw_kqp_window(lane), slot;
+	long error;
+
 	if (sw_kqp_value_bytes(window) == 8) {
-		sw_publish_u64(leaf, sw_kqp_get(window, SW_KQP_VALUE));
+		sw_publish_u64(sw_qp_node(window, sw_kqp_noted(lane, SW_KQP_CELL)), sw_kqp_get(lane, SW_KQP_VALUE));
 		return 0;
 	}
-	if ((parts & SW_KQP_TRIE) && !seen) {
-		error = sw_kqp_reach(window, key, old);
-		if (error)
-			return error;
-	}
-	error = sw_kqp_room(window, 2);
+	error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_DEPTH), 0);
+	if (!error)
+		error = sw_kqp_index_enter(lane, key, hash, sw_u32(window + SW_KQP_PARTS));
 	if (error)
 		return error;
-	error = sw_kqp_take(window, sw_kqp_leaf_units(window, sw_key_length(key)), 0, 0, 1);
+	slot = sw_kqp_leaf_slot(lane);
+	return sw_kqp_replace_leaf(lane, key, sw_u32(slot), slot);
+}
+
+/*
+ * Makes the leaf of an absent key, under the locks. Takes a block of `node` units for a node of the
+ * trie, too, if it is not 0. 0, or an error, and then nothing is changed.
+ */
+SW_GLOBAL long sw_kqp_make_leaf(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 node)
+{
+	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
+	long error = sw_kqp_may_add(lane);
+
+	if (!error)
+		error = sw_kqp_room(lane, 2);
+	if (!error)
+		error = sw_kqp_take(lane, units, node, 0, 1);
 	if (error)
 		return error;
-	sw_kqp_write_leaf(window, key);
-	cell = sw_kqp_new_leaf(window);
-	if (bucket)
-		sw_publish_u32(bucket + SW_QP_BUCKET_LEAVES + sw_kqp_get(window, SW_KQP_BUCKET_SLOT) * 4, cell);
-	if (parts & SW_KQP_TRIE)
-		sw_publish_u32(sw_kqp_leaf_slot(window), cell);
-	sw_kqp_retire(window, old);
+	sw_kqp_write_leaf(lane, key);
+	sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, sw_kqp_block_units(units));
+	sw_kqp_set_quota(lane, sw_kqp_quota(lane) - 1);
 	return 0;
 }
 
 /*
- * Plans the change of the trie for a new key: the units of the node that sw_kqp_attach makes, or an
- * error. If the key's cluster is full, the function splits it, which changes no key of the map.
+ * Adds a key that parts from all others at `part`: 0; -EAGAIN when the search must begin anew; or
+ * an error. Some locks may be held afterwards.
  */
-SW_INLINE long sw_kqp_prepare(sw_at window, const struct sw_key *key, __u32 part)
+SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u32 part)
+{
+	__u32 parts = sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS);
+	long units = sw_kqp_plan(lane, key, part), error;
+
+	if (units < 0)
+		return units;
+	if (sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_SPLIT) {
+		error = sw_kqp_split_plan(lane);
+		if (error)
+			return error;
+		sw_kqp_split_make(lane);
+		return -EAGAIN;
+	}
+	error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_LEVEL),
+				 sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_MORE_CHILDREN);
+	if (error)
+		return error;
+	if (parts & SW_KQP_INDEX) {
+		error = sw_kqp_index_enter(lane, key, hash, parts);
+		if (error)
+			return error;
+		/* The index has every key of the trie that has a slot. */
+		if (sw_kqp_get(lane, SW_KQP_BUCKET))
+			return -EUCLEAN;
+		error = sw_kqp_index_free(lane, hash);
+		if (error && error != -ENOSPC)
+			return error;
+	}
+	error = sw_kqp_make_leaf(lane, key, (__u32)units);
+	if (error)
+		return error;
+	sw_kqp_attach(lane, key, sw_kqp_new_leaf(lane));
+	if (parts & SW_KQP_INDEX)
+		sw_kqp_index_put(lane, hash, sw_kqp_new_leaf(lane));
+	return 0;
+}
+
+/* Inserts a key into a map with a trie, or replaces its value. The value is in the scratch. */
+SW_GLOBAL long sw_kqp_insert_trie(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
 {
 	__u32 round;
-	long units, error;
+	long part, result;
 
 	for (round = sw_zero(); round < SW_KQP_ROUNDS && sw_can_loop; round++) {
-		units = sw_kqp_plan(window, key, part);
-		if (units < 0 || sw_kqp_get(window, SW_KQP_STEP) != SW_KQP_SPLIT)
-			return units;
-		error = sw_kqp_split_plan(window);
-		if (error)
-			return error;
-		sw_kqp_split_make(window);
-		error = sw_kqp_seek(window, key);
-		if (error != part)
-			return error < 0 ? error : -EUCLEAN;
+		part = sw_kqp_seek(lane, key);
+		if (part < 0)
+			return part;
+		if (part == SW_KQP_SAME) {
+			if (flags == SW_NOEXIST)
+				return -EEXIST;
+			result = sw_kqp_replace(lane, key, hash);
+		} else {
+			if (flags == SW_EXIST)
+				return -ENOENT;
+			result = sw_kqp_add(lane, key, hash, (__u32)part);
+		}
+		if (result != -EAGAIN)
+			return result;
+		sw_kqp_let_all(lane);
 	}
-	return -ELOOP;
+	return -EBUSY;
 }
 
-/*
- * Makes the leaf of an absent key, and puts the leaf into the index. If `node` is not 0, takes a
- * block of that many units for a node of the trie. 0, or an error.
- */
-SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash,
-				__u32 node)
+/* The same for a map with an index alone. */
+SW_GLOBAL long sw_kqp_insert_index(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
 {
-	__u32 parts = sw_u32(window + SW_KQP_PARTS), units = sw_kqp_leaf_units(window, sw_key_length(key));
-	long error;
+	sw_at window = sw_kqp_window(lane);
+	long found = sw_kqp_index_hold(lane, key, hash);
 
-	if (parts & SW_KQP_INDEX) {
-		error = sw_kqp_index_free(window, hash);
-		if (error && (error != -ENOSPC || !(parts & SW_KQP_TRIE)))
-			return error;
-	}
-	error = sw_kqp_room(window, 2);
-	if (error)
-		return error;
-	error = sw_kqp_take(window, units, node, 0, 1);
-	if (error)
-		return error;
-	sw_kqp_write_leaf(window, key);
-	if (parts & SW_KQP_INDEX)
-		sw_kqp_index_put(window, hash, sw_kqp_new_leaf(window));
-	sw_kqp_count(window, SW_KQP_LEAF_UNITS, sw_kqp_block_units(units));
-	sw_kqp_count(window, SW_KQP_COUNT, 1);
-	return 0;
-}
-
-/*
- * Completes most insertions of short keys in one step. The map must have an index and values of one
- * word, and the caller holds the lock. Two cases are complete: the first slot with the key's tag in
- * its home has the key; or no slot there has the tag, the home says that the key does not lie
- * elsewhere, and, for a new key, the map has no trie and a slot is free. The answer is that of
- * sw_qp_insert; or -EAGAIN in all other cases, and then nothing was changed.
- */
-SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 value, __u64 flags)
-{
-	__u32 tag = sw_kqp_tag(hash), length = key->length, units = length / 8 + 2, count, entries, cell;
-	sw_at bucket = sw_kqp_bucket(window, hash, 0), ring, leaf;
-	__u64 low, high, slots, pattern = tag * SW_ONES;
-
-	if (!bucket)
-		return -EAGAIN;
-	low = sw_u64(bucket);
-	high = sw_u64_of(bucket, 8);
-	slots = sw_qp_slots(low ^ pattern, high ^ pattern);
-	if (slots) {
-		cell = sw_u32_of(bucket + sw_qp_first_slot(slots), SW_QP_BUCKET_LEAVES);
-		leaf = sw_qp_node(window, cell);
-		if (!sw_kqp_inside(window, cell >> 2) || !sw_qp_is_key_of_fixed(leaf, 8, key))
-			return -EAGAIN;
+	if (found > 0) {
 		if (flags == SW_NOEXIST)
 			return -EEXIST;
-		sw_publish_u64(leaf, value);
+		if (sw_kqp_value_bytes(window) != 8)
+			return sw_kqp_replace_leaf(lane, key, sw_kqp_leaf_cell(window, found), 0);
+		if (!sw_kqp_inside(lane, (__u32)((found - (long)window) / 8)))
+			return -EUCLEAN;
+		sw_publish_u64(found, sw_kqp_get(lane, SW_KQP_VALUE));
 		return 0;
 	}
-	if (high & (SW_KQP_STICKY << SW_QP_BUCKET_SPILLED | 1ull << (SW_QP_BUCKET_FILTER + (tag & 7))))
-		return -EAGAIN;
-	if (flags == SW_EXIST)
-		return -ENOENT;
-	slots = sw_qp_slots(low, high);
-	entries = sw_u32(window + SW_KQP_COUNT);
-	ring = sw_kqp_ring(window, sw_kqp_class(units));
-	count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
-	if (!slots || entries >= sw_u32(window + SW_KQP_MAX) || sw_kqp_has(ring, count, 1) ||
-	    (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
-		return -EAGAIN;
-	cell = sw_u32(sw_kqp_ring_slot(window, ring, count));
-	if (!sw_kqp_inside(window, cell))
-		return -EAGAIN;
-	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
-	leaf = sw_ref(window, cell);
-	sw_set_u64(leaf, value);
-	sw_kqp_put_key(leaf + 8, key);
-	slots = sw_qp_first_slot(slots);
-	sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 2 | SW_QP_LEAF);
-	/* The slot's tag is 0 so far. */
-	if (slots < 32)
-		sw_publish_u64(bucket, low | (__u64)tag << slots * 2);
-	else
-		sw_publish_u64(bucket + 8, high | (__u64)tag << (slots - 32) * 2);
-	sw_kqp_count(window, SW_KQP_LEAF_UNITS, units);
-	sw_set_u32(window + SW_KQP_COUNT, entries + 1);
-	return 0;
-}
-
-/* Inserts a key, or replaces its value. The lock is held, and the value is in the scratch. */
-SW_GLOBAL long sw_kqp_insert(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
-{
-	__u32 parts = sw_u32(window + SW_KQP_PARTS);
-	long part, found = sw_kqp_find(window, key, hash, parts, &part);
-
-	if (found > 0)
-		return flags == SW_NOEXIST ? -EEXIST :
-					     sw_kqp_replace(window, key, found, part == SW_KQP_SAME);
+	/* A map without trie has a slot for each key. */
+	if (found == -ENODATA)
+		found = -ENOENT;
 	if (found != -ENOENT || flags == SW_EXIST)
 		return found;
-	if (sw_u32(window + SW_KQP_COUNT) >= sw_u32(window + SW_KQP_MAX))
-		return -E2BIG;
-	found = 0;
-	if (parts & SW_KQP_TRIE) {
-		found = sw_kqp_prepare(window, key, (__u32)part);
-		if (found < 0)
-			return found;
-	}
-	found = sw_kqp_make_leaf(window, key, hash, (__u32)found);
-	if (!found && (parts & SW_KQP_TRIE))
-		sw_kqp_attach(window, key, sw_kqp_new_leaf(window));
+	found = sw_kqp_index_free(lane, hash);
+	if (!found)
+		found = sw_kqp_make_leaf(lane, key, 0);
+	if (!found)
+		sw_kqp_index_put(lane, hash, sw_kqp_new_leaf(lane));
 	return found;
 }
 
-/* Removes a key. The lock is held. */
-SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
+/* Retires the leaf of a key that was removed, and `node`, if it is not 0. */
+SW_INLINE void sw_kqp_drop_leaf(sw_at lane, const struct sw_key *key, __u32 cell, __u32 node)
 {
-	__u32 parts = sw_u32(window + SW_KQP_PARTS), cell, node = 0;
-	long part, error, found = sw_kqp_find(window, key, hash, parts, &part);
+	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
 
-	if (found <= 0)
-		return found ? found : -EUCLEAN;
-	cell = sw_kqp_leaf_cell(window, found);
-	if (!sw_kqp_inside(window, cell >> 2))
-		return -EUCLEAN;
-	error = sw_kqp_room(window, 2);
+	if (node)
+		sw_kqp_retire(lane, node);
+	sw_kqp_retire(lane, cell);
+	sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, -sw_kqp_block_units(units));
+	sw_kqp_removed(lane);
+}
+
+/* Removes the leaf at the end of the path. As sw_kqp_add. */
+SW_INLINE long sw_kqp_take_out(sw_at lane, const struct sw_key *key, __u64 hash)
+{
+	__u32 parts = sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS), cell;
+	long error = sw_kqp_detach_hold(lane);
+
+	if (!error)
+		error = sw_kqp_index_enter(lane, key, hash, parts);
+	if (!error)
+		error = sw_kqp_room(lane, 2);
 	if (error)
 		return error;
-	if (parts & SW_KQP_TRIE) {
-		if (part != SW_KQP_SAME) {
-			error = sw_kqp_reach(window, key, cell);
-			if (error)
-				return error;
-		}
-		error = sw_kqp_detach(window);
-		if (error < 0)
-			return error;
-		node = (__u32)error;
-	}
+	cell = sw_u32(sw_kqp_leaf_slot(lane));
+	if (!sw_kqp_inside(lane, cell >> 2))
+		return -EUCLEAN;
+	error = sw_kqp_detach(lane);
+	if (error < 0)
+		return error;
 	if (parts & SW_KQP_INDEX)
-		sw_kqp_index_remove(window, hash);
-	if (node)
-		sw_kqp_retire(window, node);
-	sw_kqp_retire(window, cell);
-	sw_kqp_count(window, SW_KQP_LEAF_UNITS,
-		     -sw_kqp_block_units(sw_kqp_leaf_units(window, sw_key_length(key))));
-	sw_kqp_count(window, SW_KQP_COUNT, -1);
+		sw_kqp_index_remove(lane, hash);
+	sw_kqp_drop_leaf(lane, key, cell, (__u32)error);
+	return 0;
+}
+
+/* Removes a key from a map with a trie. */
+SW_GLOBAL long sw_kqp_remove_trie(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
+{
+	__u32 round;
+	long result;
+
+	for (round = sw_zero(); round < SW_KQP_ROUNDS && sw_can_loop; round++) {
+		result = sw_kqp_seek(lane, key);
+		if (result != SW_KQP_SAME)
+			return result < 0 ? result : -ENOENT;
+		result = sw_kqp_take_out(lane, key, hash);
+		if (result != -EAGAIN)
+			return result;
+		sw_kqp_let_all(lane);
+	}
+	return -EBUSY;
+}
+
+/* Removes a key from a map with an index alone. */
+SW_GLOBAL long sw_kqp_remove_index(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
+{
+	sw_at window = sw_kqp_window(lane);
+	long found = sw_kqp_index_hold(lane, key, hash), error;
+	__u32 cell;
+
+	if (found <= 0)
+		return found == -ENODATA || !found ? -ENOENT : found;
+	cell = sw_kqp_leaf_cell(window, found);
+	if (!sw_kqp_inside(lane, cell >> 2))
+		return -EUCLEAN;
+	error = sw_kqp_room(lane, 1);
+	if (error)
+		return error;
+	sw_kqp_index_remove(lane, hash);
+	sw_kqp_drop_leaf(lane, key, cell, 0);
 	return 0;
 }
 
@@ -682,21 +401,6 @@ SW_INLINE sw_at sw_kqp_open(__u32 map, const struct sw_key *key)
 	return sw_key_is_long(key) && key->long_bytes > SW_KEY_MAX ? 0 : window;
 }
 
-/* Takes the lock, and records the window's bounds, which come from the arena's header. */
-SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
-{
-	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
-	__u64 units = sw_u64(entry + SW_WINDOW_LEN) / 8;
-
-	if (sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || units < SW_KQP_FIRST + SW_KQP_MARGIN)
-		return -EUCLEAN;
-	/* Mostly the lock is free. */
-	if (sw_cmpxchg_u32(window + SW_KQP_LOCK, 0, sw_kqp_self()) && sw_kqp_lock(window))
-		return -EBUSY;
-	sw_kqp_set(window, SW_KQP_LIMIT, units - SW_KQP_FIRST - SW_KQP_MARGIN);
-	return 0;
-}
-
 /*
  * The hash of a key; 0 in a map without index. The function is global: its stack is free again
  * before the next step.
@@ -709,6 +413,124 @@ SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
 }
 
 /*
+ * Completes most insertions of short keys in one step. The map must have an index and values of one
+ * word. Two cases are complete: the first slot with the key's tag in its home has the key; or no
+ * slot there has the tag, the home says that the key does not lie elsewhere, and, for a new key,
+ * the map has no trie, a slot is free, and the processor's first lane is free and has a block. The
+ * answer is that of sw_qp_insert; or -EAGAIN in all other cases, and then nothing was changed.
+ *
+ * A value is replaced with one store, without a lock. If another writer removes the key meanwhile,
+ * the value was replaced before.
+ */
+SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 value, __u64 flags)
+{
+	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
+	sw_at window = sw_u64(entry + SW_WINDOW_AT), bucket, leaf, lane, stock;
+	__u64 limit = sw_u64(entry + SW_WINDOW_LEN) / 8 - SW_KQP_FIRST - SW_KQP_MARGIN;
+	__u32 tag = sw_kqp_tag(hash), units = key->length / 8 + 2, cell, self, have;
+	__u64 low, high, slots, pattern = tag * SW_ONES;
+	long result = -EAGAIN;
+
+	lane = sw_ref(window, sw_u32(window + SW_QP_TABLE));
+	bucket = sw_qp_bucket(window, lane, sw_u32(lane + SW_QP_TABLE_SHIFT) & 31,
+			      (__u32)(((hash >> 32) * sw_u32(lane + SW_QP_TABLE_HOMES)) >> 32));
+	if (!bucket || (__s64)limit <= 0 || (bucket - window) / 8 - SW_KQP_FIRST >= limit)
+		return -EAGAIN;
+	low = sw_acquire_u64(bucket);
+	high = sw_acquire_u64_of(bucket, 8);
+	slots = sw_qp_slots(low ^ pattern, high ^ pattern);
+	if (slots) {
+		cell = sw_acquire_u32_of(bucket + sw_qp_first_slot(slots), SW_QP_BUCKET_LEAVES);
+		leaf = sw_qp_node(window, cell);
+		if ((__u64)(cell >> 2) - SW_KQP_FIRST >= limit || !sw_qp_is_key_of_fixed(leaf, 8, key))
+			return -EAGAIN;
+		if (flags == SW_NOEXIST)
+			return -EEXIST;
+		sw_publish_u64(leaf, value);
+		return 0;
+	}
+	if (high & (SW_KQP_STICKY << SW_QP_BUCKET_SPILLED | 1ull << (SW_QP_BUCKET_FILTER + (tag & 7))))
+		return -EAGAIN;
+	if (flags == SW_EXIST)
+		return -ENOENT;
+	slots = sw_qp_slots(low, high);
+	if (!slots || (high & SW_QP_BUCKET_LOCK) || (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
+		return -EAGAIN;
+	self = sw_kqp_self();
+	lane = sw_kqp_own_lane(window, self);
+	if ((lane - window + SW_KQP_LANE_BYTES) / 8 - SW_KQP_FIRST >= limit || !sw_kqp_claim_lane(lane, self))
+		return -EAGAIN;
+	sw_kqp_set(lane, SW_KQP_WINDOW, window);
+	sw_kqp_set(lane, SW_KQP_LIMIT, limit);
+	stock = sw_kqp_stock(lane, sw_kqp_class(units));
+	have = sw_u32(stock);
+	if (!have && !sw_kqp_refill(lane, sw_kqp_class(units), 1, 1))
+		have = sw_u32(stock);
+	if (have - 1 < SW_KQP_STOCK_MAX && sw_kqp_quota(lane)) {
+		cell = sw_u32(stock + have * 4);
+		sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), bucket);
+		if (sw_kqp_inside(lane, cell) &&
+		    sw_cmpxchg_u64(bucket + 8, high, high | SW_QP_BUCKET_LOCK) == high) {
+			if (sw_u64(bucket) == low) {
+				leaf = sw_ref(window, cell);
+				sw_set_u64(leaf, value);
+				sw_kqp_put_key(leaf + 8, key);
+				slots = sw_qp_first_slot(slots);
+				sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 2 | SW_QP_LEAF);
+				/* The slot's tag is 0 so far. */
+				if (slots < 32)
+					sw_publish_u64(bucket, low | (__u64)tag << slots * 2);
+				else
+					high |= (__u64)tag << (slots - 32) * 2;
+				sw_set_u32(stock, have - 1);
+				sw_kqp_set_quota(lane, sw_kqp_quota(lane) - 1);
+				sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, units);
+				sw_set_u64(lane + SW_KQP_LANE_SEQUENCE, sw_u64(lane + SW_KQP_LANE_SEQUENCE) + 1);
+				result = 0;
+			}
+			sw_publish_u64(bucket + 8, high);
+		}
+		sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), 0);
+	}
+	sw_kqp_return_lane(lane);
+	return result;
+}
+
+/* Inserts a key, or replaces its value, with the value in the scratch; and returns the lane. */
+SW_INLINE long sw_kqp_insert(sw_at lane, const struct sw_key *key, __u64 hash, __u64 flags)
+{
+	sw_at window = sw_kqp_window(lane);
+	__u32 parts = sw_u32(window + SW_KQP_PARTS);
+	long result = -EAGAIN, found;
+
+	if (!(parts & SW_KQP_TRIE)) {
+		result = sw_kqp_insert_index(lane, key, hash, flags);
+	} else if (parts & SW_KQP_INDEX) {
+		/* The index knows most keys that are there, and most that are not. */
+		found = sw_kqp_index_find(lane, key, hash);
+		if (found > 0 && flags == SW_NOEXIST) {
+			result = -EEXIST;
+		} else if (found > 0 && sw_kqp_value_bytes(window) == 8) {
+			result = -EUCLEAN;
+			if (sw_kqp_inside(lane, (__u32)((found - (long)window) / 8))) {
+				sw_publish_u64(found, sw_kqp_get(lane, SW_KQP_VALUE));
+				result = 0;
+			}
+		} else if (found == -ENOENT && flags == SW_EXIST) {
+			result = -ENOENT;
+		} else if (found < 0 && found != -ENOENT && found != -ENODATA) {
+			result = found;
+		}
+	}
+	if (result == -EAGAIN)
+		result = sw_kqp_insert_trie(lane, key, hash, flags);
+	sw_kqp_end(lane);
+	if (result < 0)
+		sw_kqp_drop(window, result);
+	return result;
+}
+
+/*
  * Inserts a key, or replaces its value. The flags are SW_ANY, SW_NOEXIST or SW_EXIST. `value` is
  * the first word of the key's value; the other words become 0.
  *
@@ -717,13 +539,14 @@ SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
  *
  * 0; -EEXIST with SW_NOEXIST; -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user
  * space has supplied no block of that size, or has not fetched the retired blocks; -ENOSPC: no slot
- * near the key's home is free, in a map without trie; -EBUSY: another writer has the lock; -EINVAL:
- * no such window, unknown flags, or a key longer than the map's longest; -ELOOP: the kernel ended a
- * loop; -EUCLEAN: the window holds no map. After an error the map has the same entries as before.
+ * near the key's home is free, in a map without trie; -EBUSY: a writer that this one has
+ * interrupted holds a lock, or another one holds it for more than a millisecond; -EINVAL: no such
+ * window, unknown flags, or a key longer than the map's longest; -ELOOP: the kernel ended a loop;
+ * -EUCLEAN: the window holds no map. After an error the map has the same entries as before.
  */
 SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value, __u64 flags)
 {
-	sw_at window = sw_kqp_open(map, key);
+	sw_at window = sw_kqp_open(map, key), lane;
 	__u64 hash;
 	__u32 i;
 	long result;
@@ -731,23 +554,20 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	if (!window || flags > SW_EXIST)
 		return -EINVAL;
 	hash = sw_kqp_hash(window, key);
-	result = sw_kqp_begin(map, window);
-	if (result)
-		return result;
 	if ((sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX) && sw_kqp_value_bytes(window) == 8 &&
 	    !sw_key_is_long(key)) {
-		result = sw_kqp_quick(window, key, hash, value, flags);
-		if (result != -EAGAIN) {
-			sw_kqp_unlock(window);
+		result = sw_kqp_quick(map, key, hash, value, flags);
+		if (result != -EAGAIN)
 			return result;
-		}
 	}
-	sw_kqp_set(window, SW_KQP_VALUE, value);
+	result = sw_kqp_claim(map, window);
+	if (result < 0)
+		return result;
+	lane = result;
+	sw_kqp_set(lane, SW_KQP_VALUE, value);
 	for (i = sw_zero() + 8; i < sw_kqp_value_bytes(window) && sw_can_loop; i += 8)
-		sw_kqp_set(window, SW_KQP_VALUE + i, 0);
-	result = sw_kqp_insert(window, key, hash, flags);
-	sw_kqp_unlock(window);
-	return result;
+		sw_kqp_set(lane, SW_KQP_VALUE + i, 0);
+	return sw_kqp_insert(lane, key, hash, flags);
 }
 
 /*
@@ -760,27 +580,24 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL,
 				  const struct sw_qp_value *value SW_NONNULL, __u64 flags)
 {
-	sw_at window = sw_kqp_open(map, key);
-	__u64 hash;
+	sw_at window = sw_kqp_open(map, key), lane;
 	long result;
 
 	if (!window || flags > SW_EXIST)
 		return -EINVAL;
-	hash = sw_kqp_hash(window, key);
-	result = sw_kqp_begin(map, window);
-	if (result)
+	result = sw_kqp_claim(map, window);
+	if (result < 0)
 		return result;
-	sw_kqp_set(window, SW_KQP_VALUE, value->words[0]);
-	sw_kqp_set(window, SW_KQP_VALUE + 8, value->words[1]);
-	sw_kqp_set(window, SW_KQP_VALUE + 16, value->words[2]);
-	sw_kqp_set(window, SW_KQP_VALUE + 24, value->words[3]);
-	sw_kqp_set(window, SW_KQP_VALUE + 32, value->words[4]);
-	sw_kqp_set(window, SW_KQP_VALUE + 40, value->words[5]);
-	sw_kqp_set(window, SW_KQP_VALUE + 48, value->words[6]);
-	sw_kqp_set(window, SW_KQP_VALUE + 56, value->words[7]);
-	result = sw_kqp_insert(window, key, hash, flags);
-	sw_kqp_unlock(window);
-	return result;
+	lane = result;
+	sw_kqp_set(lane, SW_KQP_VALUE, value->words[0]);
+	sw_kqp_set(lane, SW_KQP_VALUE + 8, value->words[1]);
+	sw_kqp_set(lane, SW_KQP_VALUE + 16, value->words[2]);
+	sw_kqp_set(lane, SW_KQP_VALUE + 24, value->words[3]);
+	sw_kqp_set(lane, SW_KQP_VALUE + 32, value->words[4]);
+	sw_kqp_set(lane, SW_KQP_VALUE + 40, value->words[5]);
+	sw_kqp_set(lane, SW_KQP_VALUE + 48, value->words[6]);
+	sw_kqp_set(lane, SW_KQP_VALUE + 56, value->words[7]);
+	return sw_kqp_insert(lane, key, sw_kqp_hash(window, key), flags);
 }
 
 /*
@@ -793,20 +610,33 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
  */
 SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_kqp_open(map, key);
+	sw_at window = sw_kqp_open(map, key), lane;
+	__u32 parts;
 	__u64 hash;
 	long result;
 
 	if (!window)
 		return -EINVAL;
 	hash = sw_kqp_hash(window, key);
-	result = sw_kqp_begin(map, window);
-	if (result)
+	parts = sw_u32(window + SW_KQP_PARTS);
+	result = sw_kqp_claim(map, window);
+	if (result < 0)
 		return result;
-	result = sw_kqp_remove(window, key, hash);
-	if (!result && (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
-		sw_kqp_join(window);
-	sw_kqp_unlock(window);
+	lane = result;
+	if (!(parts & SW_KQP_TRIE)) {
+		result = sw_kqp_remove_index(lane, key, hash);
+	} else {
+		result = parts & SW_KQP_INDEX ? sw_kqp_index_find(lane, key, hash) : 1;
+		if (result > 0 || result == -ENODATA)
+			result = sw_kqp_remove_trie(lane, key, hash);
+		if (!result) {
+			sw_kqp_let_all(lane);
+			sw_kqp_join(lane);
+		}
+	}
+	sw_kqp_end(lane);
+	if (result < 0)
+		sw_kqp_drop(window, result);
 	return result;
 }
 

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a writer has for itself, and the locks; a part of qp_write.bpf.h.
+ *
+ * A writer claims a lane of the window for the time of a change. A lane has a stock of blocks, a
+ * slab, a ring for retired blocks, counts, and scratch. Each processor has two lanes of its own,
+ * and takes others when both are in use: by a writer that was interrupted, or preempted.
+ *
+ * Locks: a bucket of the index has a bit, a branch of the trie has two bits of its header (held,
+ * obsolete), and the root's cell has a word. The order is: a branch, the branch above it, a home
+ * bucket, a bucket behind it. So no circle of waits is possible. A writer waits for a bounded time.
+ * A writer that has interrupted the holder of a lock does not wait.
+ */
+#ifndef SAPWOOD_QP_WRITE_LANE_BPF_H
+#define SAPWOOD_QP_WRITE_LANE_BPF_H
+
+/* The attempts of a writer to take a lock: about a millisecond at most. */
+#define SW_KQP_SPINS (1u << 17)
+/* The attempts to change a count that other processors change, too. */
+#define SW_KQP_TRIES 64
+/* A lane takes as many entries of the limit at once, and returns that many when it has twice. */
+#define SW_KQP_QUOTA 32
+
+/* The state of a lock in the header of a branch, and in the root's word. */
+#define SW_KQP_HELD (1u << 26)
+#define SW_KQP_GONE (1u << 31)
+#define SW_KQP_LOCKS (SW_KQP_HELD | SW_KQP_GONE)
+
+/* The locks that a writer holds. */
+enum sw_kqp_which {
+	SW_KQP_LOWER = 0, /* a branch that the change replaces */
+	SW_KQP_UPPER = 1, /* the branch above the change, or the root's cell */
+	SW_KQP_HOME = 2, /* the home bucket of the key */
+	SW_KQP_BEHIND = 3, /* a bucket behind the home */
+};
+
+/*
+ * Scratch: values that the steps of an operation pass to each other. They lie in the lane, not in
+ * registers, so that the verifier checks each step by itself, with unknown numbers.
+ */
+enum sw_kqp_scratch {
+	SW_KQP_VALUE = 0, /* the new value, eight words */
+	SW_KQP_LIMIT = 64, /* the number of references from SW_KQP_FIRST on that may be followed */
+	SW_KQP_SLOT = 72, /* the place of the cell that a new key changes */
+	SW_KQP_CELL = 80, /* after a search: the cell of the leaf */
+	SW_KQP_DEPTH = 88, /* the number of branches on the path */
+	SW_KQP_POS = 96, /* the slot of the leaf in its cluster, if it lies in one */
+	SW_KQP_LABEL = 104, /* the label between a key and the leaf where they part */
+	SW_KQP_BUCKET = 112, /* the place of a bucket; 0: the key has none */
+	SW_KQP_BUCKET_SLOT = 120, /* the slot in it */
+	SW_KQP_FAR = 128, /* the number of buckets between the key's home and this bucket */
+	SW_KQP_LEAF = 136, /* the references of blocks that were taken: for a leaf, */
+	SW_KQP_NODE = 144, /* for a cluster or a branch, */
+	SW_KQP_MORE = 152, /* and for a branch above it */
+	SW_KQP_BEFORE = 160, /* whether the key comes before the leaf */
+	SW_KQP_PART = 168, /* the offset at which the new key parts from the others */
+	SW_KQP_STEP = 176, /* the change that it needs: enum sw_kqp_step */
+	SW_KQP_AT = 184, /* the place of the change: a slot of a cluster, or a child of a branch */
+	SW_KQP_WINDOW = 192, /* the place of the window */
+	SW_KQP_LEVEL = 200, /* the depth on the path of the cell that changes */
+	SW_KQP_PATH = 256, /* the path to a leaf: two words for each branch, and two more; a ring */
+};
+
+/* The branches of a path that are kept: the lowest ones. */
+#define SW_KQP_PATH_MAX 128
+
+_Static_assert(SW_KQP_LANE_SCRATCH + SW_KQP_PATH + SW_KQP_PATH_MAX * 16 <= SW_KQP_LANE_STOCK, "the path fits");
+_Static_assert(SW_KQP_LANE_STOCK + SW_KQP_CLASSES * SW_KQP_STOCK_BYTES <= SW_KQP_LANE_BYTES, "the stock fits");
+_Static_assert(SW_KQP_STOCK_BYTES == 4 + 4 * SW_KQP_STOCK_MAX && SW_KQP_STOCK_MAX > 2, "a stock's blocks");
+
+SW_INLINE __u64 sw_kqp_get(sw_at lane, __u32 what)
+{
+	return sw_u64(lane + SW_KQP_LANE_SCRATCH + what);
+}
+
+SW_INLINE void sw_kqp_set(sw_at lane, __u32 what, __u64 value)
+{
+	sw_set_u64(lane + SW_KQP_LANE_SCRATCH + what, value);
+}
+
+/* A value of the scratch that has at most 32 bits. */
+SW_INLINE __u32 sw_kqp_noted(sw_at lane, __u32 what)
+{
+	return (__u32)sw_kqp_get(lane, what);
+}
+
+/* The window of a lane that is in use. */
+SW_INLINE sw_at sw_kqp_window(sw_at lane)
+{
+	return sw_kqp_get(lane, SW_KQP_WINDOW);
+}
+
+/* Whether every place that programs compute from a node with this reference lies in the window. */
+SW_INLINE int sw_kqp_inside(sw_at lane, __u32 ref)
+{
+	return (__u64)ref - SW_KQP_FIRST < sw_kqp_get(lane, SW_KQP_LIMIT);
+}
+
+SW_INLINE __u32 sw_kqp_value_bytes(sw_at window)
+{
+	return sw_u32(window + SW_QP_VALUE_BYTES) & 0x78;
+}
+
+#ifdef __bpf__
+static __u32 (*const sw_kqp_cpu)(void) = (void *)8; /* bpf_get_smp_processor_id */
+#define sw_kqp_self() (sw_kqp_cpu() + 1)
+#else
+/* A thread stands for a processor. */
+#define sw_kqp_self() ((__u32)(unsigned long)&sw_base >> 4 | 1)
+#endif
+
+/* The place of a lane of the window. */
+SW_INLINE sw_at sw_kqp_lane(sw_at window, __u32 number)
+{
+	return window + SW_KQP_LANES_AT + (__u64)number * SW_KQP_LANE_BYTES;
+}
+
+/* The first lane of a processor. */
+SW_INLINE sw_at sw_kqp_own_lane(sw_at window, __u32 self)
+{
+	return sw_kqp_lane(window, (self - 1) * 2 & (sw_u32(window + SW_KQP_LANES) - 1) & (SW_KQP_LANES_MAX - 1));
+}
+
+/*
+ * Claims a lane if nobody has it: whether it was claimed. The lower half of the lane's first word
+ * is the processor plus one, and the upper half the entries that the lane may still add.
+ */
+SW_INLINE int sw_kqp_claim_lane(sw_at lane, __u32 self)
+{
+	__u64 word = sw_u64(lane);
+
+	return !(__u32)word && sw_cmpxchg_u64(lane, word, word | self) == word;
+}
+
+/* Returns a lane. */
+SW_INLINE void sw_kqp_return_lane(sw_at lane)
+{
+	sw_publish_u32(lane, 0);
+}
+
+/* Counts an operation that failed: in the first lane of the processor, by reason. */
+SW_GLOBAL int sw_kqp_drop(__u64 window, __s64 error)
+{
+	__u32 reason = error == -EBUSY ? 0 : error == -ENOMEM ? 8 : 16;
+	sw_at lane = sw_kqp_own_lane(window, sw_kqp_self());
+
+	if (error == -EBUSY || error == -ENOMEM || error == -E2BIG || error == -ENOSPC)
+		sw_add_u64(lane + SW_KQP_LANE_DROPS + reason, 1);
+	return 0;
+}
+
+/* Claims a lane, and records the window's bounds: the lane's place, -EBUSY, -EUCLEAN. */
+SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
+{
+	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES, lane;
+	__u64 units = sw_u64(entry + SW_WINDOW_LEN) / 8;
+	__u32 self = sw_kqp_self(), lanes = sw_u32(window + SW_KQP_LANES), i;
+
+	if (sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || lanes - 1 >= SW_KQP_LANES_MAX ||
+	    units < SW_KQP_MARGIN + (SW_KQP_LANES_AT + (__u64)lanes * SW_KQP_LANE_BYTES) / 8)
+		return -EUCLEAN;
+	for (i = sw_zero(); i < lanes && sw_can_loop; i++) {
+		lane = sw_kqp_lane(window, ((self - 1) * 2 + i) & (lanes - 1) & (SW_KQP_LANES_MAX - 1));
+		if (sw_kqp_claim_lane(lane, self)) {
+			sw_kqp_set(lane, SW_KQP_WINDOW, window);
+			sw_kqp_set(lane, SW_KQP_LIMIT, units - SW_KQP_FIRST - SW_KQP_MARGIN);
+			return (long)lane;
+		}
+	}
+	return -EBUSY;
+}
+
+/*
+ * Whether a writer on this processor holds the lock at this place: one that this writer has
+ * interrupted, and that cannot go on before it ends.
+ */
+SW_GLOBAL int sw_kqp_ours(__u64 lane, __u64 place)
+{
+	sw_at window = sw_kqp_window(lane), other;
+	__u32 self = sw_kqp_self(), lanes = sw_u32(window + SW_KQP_LANES), i;
+
+	for (i = sw_zero(); i < lanes && i < SW_KQP_LANES_MAX && sw_can_loop; i++) {
+		other = sw_kqp_lane(window, i);
+		if (other == lane || sw_u32(other) != self)
+			continue;
+		other += SW_KQP_LANE_HELD;
+		if (sw_u64(other) == place || sw_u64(other + 8) == place ||
+		    sw_u64(other + 16) == place || sw_u64(other + 24) == place)
+			return 1;
+	}
+	return 0;
+}
+
+/* The place where a lane notes a lock that it holds. */
+SW_INLINE sw_at sw_kqp_held(sw_at lane, __u32 which)
+{
+	return lane + SW_KQP_LANE_HELD + which * 8;
+}
+
+/*
+ * Takes the lock of a branch, or that of the root: 0; -EAGAIN when the branch is obsolete; -EBUSY.
+ * The lane notes the lock before it has it, so that a writer that interrupts this one finds it.
+ */
+SW_GLOBAL long sw_kqp_hold(__u64 lane, __u32 which, __u64 place)
+{
+	sw_at held = sw_kqp_held(lane, which & 1);
+	__u32 left, word;
+
+	for (left = sw_zero() + SW_KQP_SPINS; left && sw_can_loop; left--) {
+		word = sw_u32(place);
+		if ((word & SW_KQP_LOCKS) == SW_KQP_GONE)
+			return -EAGAIN;
+		if (!(word & SW_KQP_LOCKS)) {
+			sw_set_u64(held, place);
+			if (sw_cmpxchg_u32(place, word, word | SW_KQP_HELD) == word)
+				return 0;
+			sw_set_u64(held, 0);
+		} else if (!(left & 1023) && sw_kqp_ours(lane, place)) {
+			return -EBUSY;
+		}
+	}
+	return -EBUSY;
+}
+
+/* The same for a bucket. */
+SW_GLOBAL long sw_kqp_hold_bucket(__u64 lane, __u32 which, __u64 bucket)
+{
+	sw_at held = sw_kqp_held(lane, SW_KQP_HOME + (which & 1));
+	__u32 left;
+	__u64 word;
+
+	for (left = sw_zero() + SW_KQP_SPINS; left && sw_can_loop; left--) {
+		word = sw_u64(bucket + 8);
+		if (!(word & SW_QP_BUCKET_LOCK)) {
+			sw_set_u64(held, bucket);
+			if (sw_cmpxchg_u64(bucket + 8, word, word | SW_QP_BUCKET_LOCK) == word)
+				return 0;
+			sw_set_u64(held, 0);
+		} else if (!(left & 1023) && sw_kqp_ours(lane, bucket)) {
+			return -EBUSY;
+		}
+	}
+	return -EBUSY;
+}
+
+/* Releases the lock of a branch or of the root, if the lane has it; `state` is SW_KQP_GONE or 0. */
+SW_INLINE void sw_kqp_let(sw_at lane, __u32 which, __u32 state)
+{
+	sw_at held = sw_kqp_held(lane, which), place = sw_u64(held);
+
+	if (place) {
+		sw_publish_u32(place, (sw_u32(place) & ~SW_KQP_LOCKS) | state);
+		sw_set_u64(held, 0);
+	}
+}
+
+/* Releases the lock of a bucket, if the lane has it. */
+SW_INLINE void sw_kqp_let_bucket(sw_at lane, __u32 which)
+{
+	sw_at held = sw_kqp_held(lane, which), bucket = sw_u64(held);
+
+	if (bucket) {
+		sw_publish_u64(bucket + 8, sw_u64(bucket + 8) & ~SW_QP_BUCKET_LOCK);
+		sw_set_u64(held, 0);
+	}
+}
+
+/* Releases all locks of a lane. */
+SW_GLOBAL int sw_kqp_let_all(__u64 lane)
+{
+	sw_kqp_let(lane, SW_KQP_LOWER, 0);
+	sw_kqp_let(lane, SW_KQP_UPPER, 0);
+	sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
+	sw_kqp_let_bucket(lane, SW_KQP_HOME);
+	return 0;
+}
+
+/*
+ * Ends a change: releases the locks and returns the lane. A process that copies the window checks
+ * before and after that no lane is in use, and that the sequence numbers are the same.
+ */
+SW_GLOBAL int sw_kqp_end(__u64 lane)
+{
+	sw_kqp_let_all(lane);
+	sw_publish_u64(lane + SW_KQP_LANE_SEQUENCE, sw_u64(lane + SW_KQP_LANE_SEQUENCE) + 1);
+	sw_kqp_return_lane(lane);
+	return 0;
+}
+
+/* The entries that this lane may still add. */
+SW_INLINE __u32 sw_kqp_quota(sw_at lane)
+{
+	return sw_u32(lane + 4);
+}
+SW_INLINE void sw_kqp_set_quota(sw_at lane, __u32 entries)
+{
+	sw_set_u32(lane + 4, entries);
+}
+
+/*
+ * Makes sure that the lane may add an entry: 0; -E2BIG when the map has all its entries; -EBUSY
+ * when lanes in use have the last ones.
+ */
+SW_GLOBAL long sw_kqp_may_add(__u64 lane)
+{
+	sw_at window = sw_kqp_window(lane), other;
+	__u32 lanes = sw_u32(window + SW_KQP_LANES), granted, left, more, i;
+	__u64 word, in_use = 0;
+
+	if (sw_kqp_quota(lane))
+		return 0;
+	for (i = sw_zero(); i < SW_KQP_TRIES && sw_can_loop; i++) {
+		granted = sw_u32(window + SW_KQP_GRANTED);
+		left = sw_u32(window + SW_KQP_MAX) - granted;
+		if ((__s32)left <= 0)
+			break;
+		more = left / ((lanes & 0xff) * 2 + 1);
+		more = more < 1 ? 1 : more > SW_KQP_QUOTA ? SW_KQP_QUOTA : more;
+		if (sw_cmpxchg_u32(window + SW_KQP_GRANTED, granted, granted + more) == granted) {
+			sw_kqp_set_quota(lane, more);
+			return 0;
+		}
+	}
+	for (i = sw_zero(); i < lanes && i < SW_KQP_LANES_MAX && sw_can_loop; i++) {
+		other = sw_kqp_lane(window, i);
+		word = sw_u64(other);
+		if (other == lane || !(word >> 32))
+			continue;
+		if (!(__u32)word && sw_cmpxchg_u64(other, word, 0) == word) {
+			sw_kqp_set_quota(lane, (__u32)(word >> 32));
+			return 0;
+		}
+		in_use = 1;
+	}
+	return in_use ? -EBUSY : -E2BIG;
+}
+
+/* Counts an entry that was removed. */
+SW_INLINE void sw_kqp_removed(sw_at lane)
+{
+	sw_at window = sw_kqp_window(lane);
+	__u32 quota = sw_kqp_quota(lane) + 1;
+
+	if (quota >= 2 * SW_KQP_QUOTA) {
+		quota -= SW_KQP_QUOTA;
+		sw_fetch_add_u32(window + SW_KQP_GRANTED, (__u32)-SW_KQP_QUOTA);
+	}
+	sw_kqp_set_quota(lane, quota);
+}
+
+/* Adds to one of the lane's counts; `more` may be negative. */
+SW_INLINE void sw_kqp_count(sw_at lane, __u32 what, __u32 more)
+{
+	sw_set_u32(lane + what, sw_u32(lane + what) + more);
+}
+
+/* The class of blocks for this many units, and the units of that class's blocks. */
+SW_INLINE __u32 sw_kqp_class(__u32 units)
+{
+	if (units > SW_KQP_EXACT)
+		return SW_KQP_EXACT - SW_KQP_LEAST + 1 + (units - SW_KQP_EXACT - 1) / 8;
+	return units - SW_KQP_LEAST;
+}
+SW_INLINE __u32 sw_kqp_block_units(__u32 units)
+{
+	if (units > SW_KQP_EXACT)
+		return SW_KQP_EXACT + ((units - SW_KQP_EXACT + 7) & ~7u);
+	return units;
+}
+
+SW_INLINE sw_at sw_kqp_ring(sw_at window, __u32 class)
+{
+	return window + SW_KQP_RINGS + (__u64)class * SW_KQP_RING_BYTES;
+}
+
+/* The place of the slot of a ring for this count. */
+SW_INLINE sw_at sw_kqp_ring_slot(sw_at window, sw_at ring, __u32 count)
+{
+	return sw_ref(window, sw_u32(ring + SW_KQP_RING_SLOTS)) +
+	       (__u64)(count & sw_u32(ring + SW_KQP_RING_MASK)) * 4;
+}
+
+/* The stock of a lane: the number of blocks of a class, and their references. */
+SW_INLINE sw_at sw_kqp_stock(sw_at lane, __u32 class)
+{
+	return lane + SW_KQP_LANE_STOCK + (__u64)(class < SW_KQP_CLASSES ? class : 0) * SW_KQP_STOCK_BYTES;
+}
+
+/*
+ * Fills the lane's stock of a class from its ring until it has `need` blocks, or more when the ring
+ * has many. With `keep`, the blocks that are kept for removals stay in the ring. 0; -ENOMEM;
+ * -EUCLEAN.
+ */
+SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
+{
+	sw_at window = sw_kqp_window(lane), ring = sw_kqp_ring(window, class), stock = sw_kqp_stock(lane, class);
+	__u32 have = sw_u32(stock), lanes = sw_u32(window + SW_KQP_LANES) & 0xff, count, there, kept, more, i, try;
+
+	if (have > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX)
+		return -EUCLEAN;
+	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
+		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
+		there = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
+		/* Others may have taken blocks since. */
+		if (there > sw_u32(ring + SW_KQP_RING_MASK) + 1)
+			continue;
+		kept = keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0;
+		if (there <= kept || there - kept < need - have)
+			return -ENOMEM;
+		more = (there - kept) / (2 * lanes + 1) & 0xffffff;
+		more = more > SW_KQP_STOCK_MAX - have ? SW_KQP_STOCK_MAX - have : more;
+		more = more < need - have ? need - have : more;
+		for (i = sw_zero(); i < more && i < SW_KQP_STOCK_MAX && sw_can_loop; i++)
+			sw_set_u32(stock + 4 + (have + i) % 8 * 4, sw_u32(sw_kqp_ring_slot(window, ring, count + i)));
+		if (sw_cmpxchg_u32(ring + SW_KQP_RING_PROGRAMS, count, count + more) == count) {
+			sw_set_u32(stock, have + more);
+			return 0;
+		}
+	}
+	return -EUCLEAN;
+}
+
+/*
+ * Whether this many cells can be retired: 0; -ENOMEM when user space has not fetched the earlier
+ * cells; -EUCLEAN.
+ */
+SW_GLOBAL long sw_kqp_room(__u64 lane, __u32 cells)
+{
+	sw_at ring = lane + SW_KQP_LANE_RETIRED;
+	__u32 mask = sw_u32(ring + SW_KQP_RING_MASK);
+	__u32 used = sw_u32(ring + SW_KQP_RING_PROGRAMS) - sw_acquire_u32(ring + SW_KQP_RING_USER);
+	__u64 last = (__u64)sw_u32(ring + SW_KQP_RING_SLOTS) + mask / 2;
+
+	if (used > mask + 1 || last - SW_KQP_FIRST >= sw_kqp_get(lane, SW_KQP_LIMIT))
+		return -EUCLEAN;
+	return mask + 1 - used < cells ? -ENOMEM : 0;
+}
+
+/* Retires the node of a cell. The caller has checked that there is room. */
+SW_INLINE void sw_kqp_retire(sw_at lane, __u32 cell)
+{
+	sw_at ring = lane + SW_KQP_LANE_RETIRED;
+	__u32 count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
+
+	sw_set_u32(sw_kqp_ring_slot(sw_kqp_window(lane), ring, count), cell);
+	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
+}
+
+/*
+ * Makes sure that the lane's slab has this many units, for one block or more: takes the next slab
+ * when this one has fewer. With `keep`, the last slab stays in the ring. 0, -ENOMEM, -EUCLEAN.
+ *
+ * The lane's ring of retired blocks reports each cut to user space, before the block itself can be
+ * retired anywhere. The entry is a cell of the kind SW_KQP_CUT, which no node has, with the block's
+ * units in place of the reference; 0 units for a new slab, and then the next entry has the slab's
+ * reference.
+ */
+SW_GLOBAL long sw_kqp_slab(__u64 lane, __u32 units, __u32 keep)
+{
+	sw_at window = sw_kqp_window(lane), ring = sw_kqp_ring(window, SW_KQP_SLABS);
+	/*
+	 * The most cells of one change: a slab (two), three blocks and the two nodes of a split; or a
+	 * slab, two blocks and the three nodes of a join.
+	 */
+	long error = sw_kqp_room(lane, 7);
+	__u32 count, there, ref, try;
+
+	if (error)
+		return error;
+	if (sw_u32(lane + SW_KQP_LANE_SLAB_LEFT) >= units)
+		return 0;
+	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
+		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
+		there = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
+		if (there > sw_u32(ring + SW_KQP_RING_MASK) + 1)
+			continue;
+		if (there <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0))
+			return -ENOMEM;
+		ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
+		if (sw_cmpxchg_u32(ring + SW_KQP_RING_PROGRAMS, count, count + 1) != count)
+			continue;
+		sw_kqp_retire(lane, SW_KQP_CUT);
+		sw_kqp_retire(lane, ref << 2 | SW_KQP_CUT);
+		sw_set_u32(lane + SW_KQP_LANE_SLAB, ref);
+		sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, SW_KQP_SLAB_UNITS);
+		return 0;
+	}
+	return -EUCLEAN;
+}
+
+/* Cuts a block of this many units, those of a class, off the slab. */
+SW_INLINE __u32 sw_kqp_cut(sw_at lane, __u32 units)
+{
+	__u32 ref = sw_u32(lane + SW_KQP_LANE_SLAB);
+
+	sw_kqp_retire(lane, units << 2 | SW_KQP_CUT);
+	sw_set_u32(lane + SW_KQP_LANE_SLAB, ref + units);
+	sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, sw_u32(lane + SW_KQP_LANE_SLAB_LEFT) - units);
+	return ref;
+}
+
+/*
+ * Takes a block of a class from the stock; or, when `units` is not 0, cuts that many units off the
+ * slab. Records the block in the scratch: 0, -EUCLEAN.
+ */
+SW_GLOBAL long sw_kqp_get_block(__u64 lane, __u32 class, __u32 units, __u32 what)
+{
+	sw_at stock = sw_kqp_stock(lane, class);
+	__u32 ref, have;
+
+	if (units) {
+		ref = sw_kqp_cut(lane, units);
+	} else {
+		have = sw_u32(stock);
+		if (have - 1 >= SW_KQP_STOCK_MAX)
+			return -EUCLEAN;
+		ref = sw_u32(stock + have * 4);
+		sw_set_u32(stock, have - 1);
+	}
+	/* The block is for one of the three. */
+	if (what != SW_KQP_LEAF && what != SW_KQP_NODE)
+		what = SW_KQP_MORE;
+	sw_kqp_set(lane, what, ref);
+	return sw_kqp_inside(lane, ref) ? 0 : -EUCLEAN;
+}
+
+/*
+ * Finds the source of a block of this many units, when `need` blocks of its class are needed in
+ * all: 0 for the stock; or, when the ring has too few, the units to be cut off the slab; or
+ * -EUCLEAN.
+ */
+SW_INLINE long sw_kqp_look(sw_at lane, __u32 units, __u32 need, __u32 keep)
+{
+	__u32 class = sw_kqp_class(units);
+	long error;
+
+	if (sw_u32(sw_kqp_stock(lane, class)) >= need)
+		return 0;
+	error = sw_kqp_refill(lane, class, need, keep);
+	return error == -ENOMEM ? (long)sw_kqp_block_units(units) : error;
+}
+
+/*
+ * Takes blocks of these units for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE; no block where the
+ * units are 0. It takes all blocks or none. A block whose ring is empty is cut off the slab. With
+ * `keep`, the blocks that are kept for removals stay. 0; -ENOMEM; -EUCLEAN when a reference in a
+ * ring lies outside the window.
+ */
+SW_GLOBAL long sw_kqp_take(__u64 lane, __u32 leaf, __u32 node, __u32 more, __u32 keep)
+{
+	/* For each block: whether it comes from the stock; else the units to be cut. */
+	__u32 leaf_taken = 0, node_taken = 0, cut_leaf = 0, cut_node = 0, cut_more = 0;
+	__u32 leaves = sw_kqp_class(leaf), nodes = sw_kqp_class(node), mores = sw_kqp_class(more);
+	long cut, error = 0;
+
+	if (leaf) {
+		cut = sw_kqp_look(lane, leaf, 1, keep);
+		if (cut < 0)
+			return cut;
+		cut_leaf = (__u32)cut;
+		leaf_taken = !cut;
+	}
+	if (node) {
+		cut = sw_kqp_look(lane, node, 1 + (leaf_taken && leaves == nodes), keep);
+		if (cut < 0)
+			return cut;
+		cut_node = (__u32)cut;
+		node_taken = !cut;
+	}
+	if (more) {
+		leaf_taken = leaf_taken && leaves == mores;
+		node_taken = node_taken && nodes == mores;
+		cut = sw_kqp_look(lane, more, 1 + leaf_taken + node_taken, keep);
+		if (cut < 0)
+			return cut;
+		cut_more = (__u32)cut;
+	}
+	if (cut_leaf + cut_node + cut_more) {
+		error = sw_kqp_slab(lane, cut_leaf + cut_node + cut_more, keep);
+		if (error)
+			return error;
+	}
+	if (leaf)
+		error = sw_kqp_get_block(lane, leaves, cut_leaf, SW_KQP_LEAF);
+	if (node && !error)
+		error = sw_kqp_get_block(lane, nodes, cut_node, SW_KQP_NODE);
+	if (more && !error)
+		error = sw_kqp_get_block(lane, mores, cut_more, SW_KQP_MORE);
+	return error;
+}
+
+#endif
