@@ -394,8 +394,8 @@ fn full_tables_can_be_emptied() {
     }
 }
 
-/// Random prefixes share few nodes. Each takes one block of 24 bytes, and no chain of nodes, however
-/// long it is, whether the table is built or filled, and after others have come and gone.
+/// Random prefixes share few nodes. Each takes one block of 24 bytes, and no chain of nodes, also
+/// in a table that is filled one by one, and after neighbours have come and gone.
 #[test]
 fn a_prefix_with_no_other_near_it_takes_one_block() {
     let mut rng = fastrand::Rng::with_seed(11);
