@@ -254,11 +254,11 @@ impl Blocks {
         };
         let lone = match (tail.set.iter().next(), other, below) {
             (Some(heap), None, None) => Lone::of_node(heap, tail.first()?)?,
-            (None, None, Some((slot, lone))) => lone.from_above(slot)?,
+            (None, None, Some((slot, lone))) => lone.seen_above(slot)?,
             (None, Some((slot, child)), None) => {
                 // SAFETY: a live node's children are live.
                 let child_node = unsafe { self.mem.node(child) };
-                let lone = child_node.sole()?.from_above(slot)?;
+                let lone = child_node.sole()?.seen_above(slot)?;
                 self.gone.push(child_node.block(child));
                 lone
             }

@@ -95,7 +95,7 @@ impl Lone {
 
     /// The same prefix, seen from the node above, in whose slot it lies; none when it has too many
     /// bits left then.
-    pub(crate) fn from_above(self, slot: usize) -> Option<Self> {
+    pub(crate) fn seen_above(self, slot: usize) -> Option<Self> {
         let bits = self.bits() >> STRIDE | (slot as u64) << (64 - STRIDE);
         Lone::new(bits, self.len() + STRIDE, self.value)
     }
@@ -133,10 +133,10 @@ impl Node {
     #[inline(always)]
     pub(crate) fn lone(self) -> Option<Lone> {
         let word = self.runs();
-        // SAFETY: a lone prefix has two cells.
-        is_lone(word).then(|| Lone {
-            word,
-            value: unsafe { self.cell(1) },
+        is_lone(word).then(|| {
+            // SAFETY: a lone prefix has two cells.
+            let value = unsafe { self.cell(1) };
+            Lone { word, value }
         })
     }
 

@@ -93,7 +93,7 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
             below += 1;
             // SAFETY: as above.
             let child = unsafe { mem.node(cell & REF) }.sole();
-            lone += usize::from(child.is_some_and(|lone| lone.from_above(slot).is_some()));
+            lone += usize::from(child.is_some_and(|lone| lone.seen_above(slot).is_some()));
             node(
                 mem,
                 cell & REF,
@@ -104,7 +104,7 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
         }
     }
     check(set.len() + below > 0, || format!("node {r}: empty"))?;
-    check(set.len() > 0 || below > 1 || below > lone, || {
+    check(!set.is_empty() || below > 1 || below > lone, || {
         format!("node {r}: a lone prefix needs no node above")
     })
 }
