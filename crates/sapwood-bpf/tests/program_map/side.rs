@@ -11,6 +11,13 @@ pub enum What {
     Insert = 3,
     InsertValue = 4,
     Remove = 5,
+    PopFirst = 6,
+    /// The flags are the time.
+    PopDue = 7,
+    /// The flags are the time, the second word of the value is the sequence number.
+    PushDue = 8,
+    /// A removal that returns the value.
+    Take = 9,
 }
 
 pub const ANY: u64 = 0;
@@ -18,6 +25,7 @@ pub const NOEXIST: u64 = 1;
 pub const EXIST: u64 = 2;
 
 pub const ENOENT: i64 = -2;
+pub const EAGAIN: i64 = -11;
 pub const ENOMEM: i64 = -12;
 pub const EBUSY: i64 = -16;
 pub const EEXIST: i64 = -17;
@@ -48,7 +56,8 @@ pub trait Side {
         image
     }
 
-    /// The result, and the value words of a lookup that found something.
+    /// The result, and the value words of a lookup that found something, or of an entry that was
+    /// taken.
     fn ask(
         &mut self,
         what: What,
@@ -57,6 +66,19 @@ pub trait Side {
         key: &[u8],
         value: &[u64],
     ) -> (i64, [u64; 8]) {
+        let (result, value, _) = self.ask_for_key(what, window, flags, key, value);
+        (result, value)
+    }
+
+    /// The same with the image of the key afterwards, which is that of an entry that was taken.
+    fn ask_for_key(
+        &mut self,
+        what: What,
+        window: u32,
+        flags: u64,
+        key: &[u8],
+        value: &[u64],
+    ) -> (i64, [u64; 8], [u8; 256]) {
         let mut ask = [0u8; ASK];
         ask[0..4].copy_from_slice(&(what as u32).to_ne_bytes());
         ask[4..8].copy_from_slice(&window.to_ne_bytes());
@@ -72,6 +94,8 @@ pub trait Side {
         }
         let answer = self.exchange(&ask);
         let word = |at: usize| u64::from_ne_bytes(answer[at..at + 8].try_into().unwrap());
-        (word(16) as i64, std::array::from_fn(|i| word(24 + 8 * i)))
+        let value = std::array::from_fn(|i| word(24 + 8 * i));
+        let image = answer[88..].try_into().unwrap();
+        (word(16) as i64, value, image)
     }
 }

@@ -635,7 +635,7 @@ SW_GLOBAL long sw_kqp_insert(__u64 window, const struct sw_key *key SW_NONNULL, 
 	return found;
 }
 
-/* Removes a key. The lock is held. */
+/* Removes a key: the place of its leaf, or an error. The lock is held. */
 SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
 {
 	__u32 parts = sw_u32(window + SW_KQP_PARTS), cell, node = 0;
@@ -668,7 +668,7 @@ SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, 
 	sw_kqp_count(window, SW_KQP_LEAF_UNITS,
 		     -sw_kqp_block_units(sw_kqp_leaf_units(window, sw_key_length(key))));
 	sw_kqp_count(window, SW_KQP_COUNT, -1);
-	return 0;
+	return found;
 }
 
 /* The window of a map that programs write; 0 if there is none, or if the key is too long for it. */
@@ -784,14 +784,16 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
 }
 
 /*
- * Removes a key.
+ * Removes a key, and returns the place of the value that it had, which stays until the run of the
+ * program ends. Of several programs that take one entry at once, one gets it.
  *
- *     if (sw_qp_remove(SEEN, &key) == -ENOENT) ...
+ *     long taken = sw_qp_take(SEEN, &key);
+ *     if (taken > 0) value = sw_u64(taken);
  *
- * 0, -ENOENT, or an error of sw_qp_insert. A removal may return -ENOMEM, because it writes a new
- * cluster or branch with one entry less. Some blocks are kept for removals.
+ * A positive place, -ENOENT, or an error of sw_qp_insert. A removal may return -ENOMEM, because it
+ * writes a new cluster or branch with one entry less. Some blocks are kept for removals.
  */
-SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
+SW_GLOBAL long sw_qp_take(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_kqp_open(map, key);
 	__u64 hash;
@@ -804,10 +806,24 @@ SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
 	if (result)
 		return result;
 	result = sw_kqp_remove(window, key, hash);
-	if (!result && (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
+	if (result > 0 && (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
 		sw_kqp_join(window);
 	sw_kqp_unlock(window);
 	return result;
+}
+
+/*
+ * Removes a key.
+ *
+ *     if (sw_qp_remove(SEEN, &key) == -ENOENT) ...
+ *
+ * 0, -ENOENT, or an error of sw_qp_take.
+ */
+SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	long taken = sw_qp_take(map, key);
+
+	return taken > 0 ? 0 : taken;
 }
 
 #endif
