@@ -1,6 +1,6 @@
 //! The check of every invariant of a map that another process or programs wrote.
 
-use sapwood_format::bucket::{Home, STICKY, WINDOW, tag_of};
+use sapwood_format::bucket::{Home, STICKY, WINDOW, Words, tag_of};
 use sapwood_format::header;
 use std::collections::{HashMap, HashSet};
 
@@ -265,6 +265,13 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
                 true => Ok(None),
                 false => damaged("a key in a table that is not its own"),
             },
+            // The writer died before the home counted the key, so no lookup finds it.
+            Some((right, first)) if right == i && !may_be_at(first.words, number - home, slot) => {
+                match first.words.is_locked() {
+                    true => Ok(None),
+                    false => damaged("a key that its home does not count"),
+                }
+            }
             Some((right, _)) if right == i => {
                 if !self.trie {
                     self.leaf(slot.cell)?;
@@ -296,6 +303,11 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         }
         Ok(differ)
     }
+}
+
+/// Whether a home with these words may have a key in this slot of a bucket `far` behind it.
+fn may_be_at(words: Words, far: u32, slot: Slot) -> bool {
+    far == 0 || (words.out() > 0 && far <= words.reach() && words.may_be_behind(slot.tag))
 }
 
 /// The first table in which a hash has its home and from which it was not moved, and that home.

@@ -277,7 +277,7 @@ impl Beside {
         let out = self.0.stdout.as_mut().unwrap();
         out.read_to_string(&mut said).unwrap();
         let number = |line: &str| line.strip_prefix("at ")?.strip_suffix('.')?.parse().ok();
-        said.lines().rev().find_map(number).unwrap_or(0)
+        said.lines().filter_map(number).max().unwrap_or(0)
     }
 
     /// Kills the child by SIGKILL.
