@@ -14,6 +14,9 @@ use super::store::Version;
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
+/// An entry that was removed.
+type Popped<'t, V> = (Box<[u8]>, &'t V);
+
 /// An open transaction on a [`QpStore`](super::QpStore). It reads its own changes. Dropping it
 /// rolls them back.
 ///
@@ -146,7 +149,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// assert_eq!(txn.pop_first()?, None);
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn pop_first(&mut self) -> Result<Option<(Box<[u8]>, &V)>, Error> {
+    pub fn pop_first(&mut self) -> Result<Option<Popped<'_, V>>, Error> {
         let first = self.first_key_value().map(|(key, _)| Box::from(key));
         self.pop(first)
     }
@@ -156,12 +159,12 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
-    pub fn pop_last(&mut self) -> Result<Option<(Box<[u8]>, &V)>, Error> {
+    pub fn pop_last(&mut self) -> Result<Option<Popped<'_, V>>, Error> {
         let last = self.last_key_value().map(|(key, _)| Box::from(key));
         self.pop(last)
     }
 
-    fn pop(&mut self, key: Option<Box<[u8]>>) -> Result<Option<(Box<[u8]>, &V)>, Error> {
+    fn pop(&mut self, key: Option<Box<[u8]>>) -> Result<Option<Popped<'_, V>>, Error> {
         let Some(key) = key else {
             return Ok(None);
         };

@@ -28,6 +28,11 @@ use crate::qp::{Closest, QpMap, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
 
+/// Copies of an entry.
+type Copies<V> = (Box<[u8]>, <V as ToOwned>::Owned);
+/// An entry that was removed, and whether the map may be empty now.
+type Popped<'g, V> = (&'g [u8], &'g V, bool);
+
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
 /// - Readers take no lock. They need a guard: a [`pin`](SharedMap::pin) for a few operations, or a
@@ -195,7 +200,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// assert_eq!((&time[..], what), (&10u64.to_be_bytes()[..], "early"));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn pop_first(&self) -> Result<Option<(Box<[u8]>, V::Owned)>, Error>
+    pub fn pop_first(&self) -> Result<Option<Copies<V>>, Error>
     where
         V: ToOwned,
     {
@@ -207,7 +212,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     ///
     /// # Errors
     /// As [`remove`](SharedMap::remove).
-    pub fn pop_last(&self) -> Result<Option<(Box<[u8]>, V::Owned)>, Error>
+    pub fn pop_last(&self) -> Result<Option<Copies<V>>, Error>
     where
         V: ToOwned,
     {
@@ -217,7 +222,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     fn popping(
         &self,
         end: impl for<'g> Fn(&QpSharedView<'g, V>) -> Option<&'g [u8]>,
-    ) -> Result<Option<(Box<[u8]>, V::Owned)>, Error>
+    ) -> Result<Option<Copies<V>>, Error>
     where
         V: ToOwned,
     {
@@ -330,10 +335,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     }
 
     /// Removes the entry at one end; returns it, and whether the map may be empty now.
-    fn pop(
-        &self,
-        end: impl Fn(&Self) -> Option<&'g [u8]>,
-    ) -> Result<Option<(&'g [u8], &'g V, bool)>, Error> {
+    fn pop(&self, end: impl Fn(&Self) -> Option<&'g [u8]>) -> Result<Option<Popped<'g, V>>, Error> {
         while let Some(key) = end(self) {
             let removed = self.take(key, None)?;
             if let Some(value) = removed.value {
