@@ -39,6 +39,7 @@ cfg_if::cfg_if! {
         mod raw;
         mod route_cache;
         mod support;
+        mod tcx;
         mod window_map;
         mod words;
         mod xdp;
@@ -66,6 +67,7 @@ cfg_if::cfg_if! {
         pub use support::check;
         pub use window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
         pub use words::Words;
+        pub use tcx::{TcxHook, TcxLink};
         pub use xdp::{XdpLink, XdpMode, interface_index};
         pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
         pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};

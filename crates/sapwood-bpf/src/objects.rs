@@ -29,6 +29,9 @@ pub const BENCH_LONG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-lo
 /// The benchmark of commits: programs that look up all keys of a commit.
 pub const BENCH_STORE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-store.bpf.o"));
 
+/// The benchmark of queues: programs that take the first entry and insert another.
+pub const BENCH_QUEUE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-queue.bpf.o"));
+
 /// The benchmark of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
 

@@ -72,7 +72,7 @@ impl XdpLink {
                 XdpMode::Native => sys::XDP_FLAGS_DRV_MODE,
                 XdpMode::Generic => sys::XDP_FLAGS_SKB_MODE,
             };
-            let link = crate::raw::xdp::attach(program.as_fd(), interface, flags)?;
+            let link = crate::raw::xdp::attach(program.as_fd(), interface, sys::BPF_XDP, flags)?;
             Ok(XdpLink {
                 link,
                 interface,

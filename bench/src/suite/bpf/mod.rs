@@ -58,6 +58,15 @@
 //! included, as are the loop and its copies of keys. `dropped_share` is the share of the operations
 //! that were refused.
 //!
+//! The cases `queue-1k` and `queue-64k`: a queue of this number of entries, ordered by time. In a
+//! step, a program takes the first entry, and inserts one that is due up to 2^20 later. The engines
+//! are `sapwood-bpf` (`sw_qp_pop_first`, `sw_qp_push_due`), `kernel-queue` (BPF_MAP_TYPE_QUEUE,
+//! which knows no order but that of the insertions) and `kernel-rbtree` (`bpf_rbtree` under a
+//! `bpf_spin_lock`; each entry is a `bpf_obj_new`). `push_pop_ns` is a step by one processor,
+//! `push_pop_by_two_ns` a step by one of two that run at once. Both include this process's service
+//! of Sapwood's map, in processor time. `dropped_share` is the share of the steps of two processors
+//! that failed. The suite asserts the order of `sapwood-bpf` and `kernel-rbtree` for one processor.
+//!
 //! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
 //! random prefix, `hot_ns`, `miss_ns` (if at least a thousand random addresses are in no prefix),
 //! `update_user_ns` (a removal or an insertion) and `memory_mb`. The kernel counts only the
@@ -121,6 +130,8 @@ mod names;
 #[cfg(feature = "bpf")]
 mod prefixes;
 #[cfg(feature = "bpf")]
+mod queue;
+#[cfg(feature = "bpf")]
 mod store;
 #[cfg(feature = "bpf")]
 mod writers;
@@ -156,7 +167,8 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     let all = || {
         let maps = names::CASES.into_iter().chain(closest::CASES);
         let maps = maps.chain(store::CASES).chain(long::CASES);
-        let maps = maps.chain(writers::CASES).chain(prefixes::CASES);
+        let maps = maps.chain(writers::CASES).chain(queue::CASES);
+        let maps = maps.chain(prefixes::CASES);
         maps.chain(forward::CASES).chain(closing::CASES)
     };
     if !all().any(|case| options.wants_case(case)) {
@@ -169,6 +181,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     store::run(options, report)?;
     long::run(options, report)?;
     writers::run(options, report)?;
+    queue::run(options, report)?;
     prefixes::run(options, report)?;
     forward::run(options, report)?;
     closing::run(options, report)

@@ -4,6 +4,7 @@
  * replaces it.
  */
 #include <linux/bpf.h>
+#include "sapwood/qp_first.bpf.h"
 #include "sapwood/qp_write_more.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -50,6 +51,19 @@ int sw_ask_kqp(struct xdp_md *ctx)
 		break;
 	case 7:
 		ask->result = sw_qp_get_or_insert(ask->window, &ask->key, ask->value.words[0]);
+		break;
+	case 8:
+		ask->result = sw_qp_pop_first(ask->window, &ask->key, &ask->value);
+		break;
+	case 9:
+		ask->result = sw_qp_pop_due(ask->window, ask->flags, &ask->key, &ask->value);
+		break;
+	case 10:
+		ask->result = sw_qp_push_due(ask->window, &ask->key, ask->flags, ask->value.words[1],
+					     ask->value.words[0]);
+		break;
+	case 11:
+		ask->result = sw_qp_take(ask->window, &ask->key);
 		break;
 	default:
 		ask->result = -EINVAL;

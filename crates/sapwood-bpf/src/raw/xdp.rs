@@ -5,8 +5,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys as sys;
 
-/// Attaches a program of type XDP to an interface of this thread's network namespace.
-pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+/// Attaches a program to a hook of an interface of this thread's network namespace.
+pub(crate) fn attach(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    hook: sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
     let options = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as sys::size_t,
         flags,
@@ -18,7 +23,7 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io:
         sys::bpf_link_create(
             program.as_raw_fd(),
             interface as i32,
-            sys::BPF_XDP,
+            hook,
             &raw const options,
         )
     };

@@ -140,7 +140,10 @@ fn nothing_leads_astray() {
                     What::Lookup,
                     What::Trie,
                     What::Index,
-                ][rng.usize(..5)];
+                    What::PopFirst,
+                    What::PopDue,
+                    What::PushDue,
+                ][rng.usize(..8)];
                 let flags = rng.u64(..3);
                 let began = Instant::now();
                 sides[side].ask(what, window.number, flags, &key, &[5, 6]);

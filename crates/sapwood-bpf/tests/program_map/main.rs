@@ -5,6 +5,7 @@
 mod asks;
 mod cases;
 mod corrupt;
+mod first;
 mod heirs;
 #[path = "../kernel/mod.rs"]
 mod kernel;

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use sapwood_bpf::{ProgramMap, ProgramMapBuilder};
 use sapwood_model::choices::Choices;
 
-use crate::side::{E2BIG, EEXIST, ENODATA, ENOENT, ENOMEM, EOPNOTSUPP, EXIST, NOEXIST, Side, What};
+use crate::side::{
+    E2BIG, EAGAIN, EEXIST, ENODATA, ENOENT, ENOMEM, EOPNOTSUPP, EXIST, NOEXIST, Side, What,
+};
 
 /// Keys of all lengths that share prefixes, with few and with many labels at an offset.
 pub fn key(choices: &mut impl Choices) -> Vec<u8> {
@@ -50,13 +52,26 @@ impl<V> Pair<'_, V> {
     fn change(&mut self, side: &mut (impl Side + ?Sized), choices: &mut impl Choices, key: &[u8]) {
         let window = self.map.window().number;
         let there = self.oracle.contains_key(key);
-        if choices.below(8) < 3 {
-            let (result, _) = side.ask(What::Remove, window, 0, key, &[]);
-            match result {
-                ENOMEM => self.failed += 1,
-                _ => {
-                    assert_eq!(result, if there { 0 } else { ENOENT }, "remove {key:?}");
-                    self.oracle.remove(key);
+        let choice = choices.below(8);
+        if choice == 7 {
+            self.pop(side, choices, key);
+        } else if choice < 2 {
+            let what = match choices.flip() {
+                true => What::Remove,
+                false => What::Take,
+            };
+            let (result, value) = side.ask(what, window, 0, key, &[]);
+            if result == ENOMEM {
+                self.failed += 1;
+                return;
+            }
+            let old = self.oracle.remove(key);
+            match (old, what) {
+                (None, _) => assert_eq!(result, ENOENT, "remove {key:?}"),
+                (Some(_), What::Remove) => assert_eq!(result, 0, "remove {key:?}"),
+                (Some(old), _) => {
+                    assert!(result > 0, "take {key:?}: {result}");
+                    assert_eq!(value[..self.words], old[..self.words], "take {key:?}");
                 }
             }
         } else {
@@ -87,6 +102,40 @@ impl<V> Pair<'_, V> {
                         self.oracle.insert(key.to_vec(), value);
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes the first entry of both, or the first if its key is not greater than the first bytes
+    /// of this one.
+    fn pop(&mut self, side: &mut (impl Side + ?Sized), choices: &mut impl Choices, key: &[u8]) {
+        let window = self.map.window().number;
+        let time = |key: &[u8]| {
+            let mut bytes = [0; 8];
+            let len = key.len().min(8);
+            bytes[..len].copy_from_slice(&key[..len]);
+            u64::from_be_bytes(bytes)
+        };
+        let (what, until) = match choices.flip() {
+            true => (What::PopFirst, u64::MAX),
+            false => (What::PopDue, time(key)),
+        };
+        let (result, value, image) = side.ask_for_key(what, window, until, &[], &[]);
+        let first = self.oracle.first_key_value();
+        match first {
+            _ if !self.parts.1 => assert_eq!(result, EOPNOTSUPP),
+            None => assert_eq!(result, ENOENT),
+            Some((first, _)) if time(first) > until => {
+                assert_eq!(result, EAGAIN, "{first:?} {until}");
+                assert!(is_image(&image, first), "{first:?} {image:?}");
+            }
+            Some(_) if result == ENOMEM => self.failed += 1,
+            Some((first, wanted)) => {
+                assert_eq!(result, 0, "{first:?}");
+                assert!(is_image(&image, first), "{first:?} {image:?}");
+                assert_eq!(value[..self.words], wanted[..self.words], "{first:?}");
+                assert_eq!(value[self.words..], [0; 8][self.words..], "{first:?}");
+                self.oracle.pop_first();
             }
         }
     }
@@ -134,6 +183,18 @@ impl<V> Pair<'_, V> {
             m.fixed + m.offered + m.live + m.retired + m.waiting + m.free,
             m.frontier
         );
+    }
+}
+
+/// Whether an image is that of a key. Of a long key, only the length is compared.
+fn is_image(image: &[u8; 256], key: &[u8]) -> bool {
+    match key.len() {
+        255.. => image[0] == 255 && image[16..24] == (key.len() as u64).to_ne_bytes(),
+        len => {
+            let end = (len + 1).next_multiple_of(32);
+            let zeros = image[1 + len..end].iter().all(|&byte| byte == 0);
+            image[0] == len as u8 && image[1..=len] == *key && zeros
+        }
     }
 }
 

@@ -14,6 +14,13 @@ pub enum What {
     /// The flags are the expected value.
     CompareExchange = 6,
     GetOrInsert = 7,
+    PopFirst = 8,
+    /// The flags are the time.
+    PopDue = 9,
+    /// The flags are the time, the second word of the value is the sequence number.
+    PushDue = 10,
+    /// A removal that returns the value.
+    Take = 11,
 }
 
 pub const ANY: u64 = 0;
@@ -52,7 +59,8 @@ pub trait Side {
         image
     }
 
-    /// The result, and the value words of a lookup that found something.
+    /// The result, and the value words of a lookup that found something, or of an entry that was
+    /// taken.
     fn ask(
         &mut self,
         what: What,
@@ -61,6 +69,19 @@ pub trait Side {
         key: &[u8],
         value: &[u64],
     ) -> (i64, [u64; 8]) {
+        let (result, value, _) = self.ask_for_key(what, window, flags, key, value);
+        (result, value)
+    }
+
+    /// The same with the image of the key afterwards, which is that of an entry that was taken.
+    fn ask_for_key(
+        &mut self,
+        what: What,
+        window: u32,
+        flags: u64,
+        key: &[u8],
+        value: &[u64],
+    ) -> (i64, [u64; 8], [u8; 256]) {
         let mut ask = [0u8; ASK];
         ask[0..4].copy_from_slice(&(what as u32).to_ne_bytes());
         ask[4..8].copy_from_slice(&window.to_ne_bytes());
@@ -76,6 +97,8 @@ pub trait Side {
         }
         let answer = self.exchange(&ask);
         let word = |at: usize| u64::from_ne_bytes(answer[at..at + 8].try_into().unwrap());
-        (word(16) as i64, std::array::from_fn(|i| word(24 + 8 * i)))
+        let value = std::array::from_fn(|i| word(24 + 8 * i));
+        let image = answer[88..].try_into().unwrap();
+        (word(16) as i64, value, image)
     }
 }

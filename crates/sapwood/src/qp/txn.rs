@@ -1,5 +1,6 @@
 //! Transactions: changes that are published together or not at all.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -12,6 +13,9 @@ use super::read::{self, point_methods, read_methods};
 use super::store::Version;
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
+
+/// An entry that was removed.
+type Popped<'t, V> = (Box<[u8]>, &'t V);
 
 /// An open transaction on a [`QpStore`](super::QpStore). It reads its own changes. Dropping it
 /// rolls them back.
@@ -126,6 +130,46 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         let (_, writer, _) = self.parts();
         let old = writer.take(key)?;
         Ok(old.map(|leaf| writer.value(leaf)))
+    }
+
+    /// Removes the entry with the least key and returns it. The reference lives until the next
+    /// change of the transaction.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// let store = QpStore::new()?;
+    /// let mut txn = store.begin();
+    /// txn.insert("b", 2)?;
+    /// txn.insert("a", 1)?;
+    /// assert_eq!(txn.pop_first()?, Some((Box::from(*b"a"), &1)));
+    /// assert_eq!(txn.pop_last()?, Some((Box::from(*b"b"), &2)));
+    /// assert_eq!(txn.pop_first()?, None);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn pop_first(&mut self) -> Result<Option<Popped<'_, V>>, Error> {
+        let first = self.first_key_value().map(|(key, _)| Box::from(key));
+        self.pop(first)
+    }
+
+    /// Removes the entry with the greatest key and returns it. The reference lives until the next
+    /// change of the transaction.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    pub fn pop_last(&mut self) -> Result<Option<Popped<'_, V>>, Error> {
+        let last = self.last_key_value().map(|(key, _)| Box::from(key));
+        self.pop(last)
+    }
+
+    fn pop(&mut self, key: Option<Box<[u8]>>) -> Result<Option<Popped<'_, V>>, Error> {
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        let value = self.remove(&key)?;
+        Ok(value.map(|value| (key, value)))
     }
 
     /// Removes the entries whose keys start with `prefix`; returns their number.

@@ -115,7 +115,17 @@ pub fn apply_txn<V: ?Sized + Value>(txn: &mut QpTxn<'_, V>, op: &Op, model: &mut
                 model.insert(key, *value);
             }
         }
-        Op::PopFirst | Op::PopLast | Op::Retain(_) | Op::SplitOff(_) | Op::Compact => {}
+        Op::PopFirst => {
+            let popped = txn.pop_first().unwrap();
+            let popped = popped.map(|(key, value)| (key.into_vec(), value.number()));
+            assert_eq!(popped, model.pop_first());
+        }
+        Op::PopLast => {
+            let popped = txn.pop_last().unwrap();
+            let popped = popped.map(|(key, value)| (key.into_vec(), value.number()));
+            assert_eq!(popped, model.pop_last());
+        }
+        Op::Retain(_) | Op::SplitOff(_) | Op::Compact => {}
         read => {
             let found = match read {
                 Op::Get(key) => Outcome::Value(txn.get(key).map(V::number)),

@@ -143,8 +143,19 @@ impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
                 if O::ORDERED {
                     assert_eq!(self.methods().ask(&end), Outcome::entry(there));
                 }
-                if let Some(key) = there.map(|(key, _)| key.to_vec()) {
-                    self.single(Single::Remove, &key, by_view);
+                let there = there.map(|(key, value)| (key.to_vec(), *value));
+                match there {
+                    expected if O::ORDERED && by_view => {
+                        match O::pop(self.map.pin().view(), end == Op::PopFirst) {
+                            Ok(popped) => {
+                                assert_eq!(popped, expected);
+                                expected.map(|(key, _)| self.model.remove(&key));
+                            }
+                            Err(error) => self.fail(&error),
+                        }
+                    }
+                    Some((key, _)) => self.single(Single::Remove, &key, by_view),
+                    None => {}
                 }
             }
             Op::Retain(bit) if by_view => {

@@ -20,6 +20,11 @@ pub trait Kind: Order {
     fn ask<V: ?Sized + Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
     /// The same answer, taken at one moment.
     fn ask_exact<V: ?Sized + Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
+    /// Removes the first entry, or the last one.
+    fn pop<V: ?Sized + Value>(
+        view: SharedView<'_, Self, V>,
+        first: bool,
+    ) -> Result<Option<(Vec<u8>, u64)>, Error>;
     /// All entries, by a walk that holds no reference between its steps.
     fn by_steps<V: ?Sized + Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)>;
     /// Compacts up to `budget` branches, if the map has branches.
@@ -35,6 +40,13 @@ impl Kind for Unordered {
 
     fn ask_exact<V: ?Sized + Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
         unreachable!("{op:?} needs an order")
+    }
+
+    fn pop<V: ?Sized + Value>(
+        _: SharedView<'_, Self, V>,
+        _: bool,
+    ) -> Result<Option<(Vec<u8>, u64)>, Error> {
+        unreachable!("the first entry needs an order")
     }
 
     fn by_steps<V: ?Sized + Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)> {
@@ -265,6 +277,17 @@ impl Kind for Ordered {
 
     fn ask_exact<V: ?Sized + Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
         view.exact(|view| Self::ask(view, op))
+    }
+
+    fn pop<V: ?Sized + Value>(
+        view: QpSharedView<'_, V>,
+        first: bool,
+    ) -> Result<Option<(Vec<u8>, u64)>, Error> {
+        let popped = match first {
+            true => view.pop_first()?,
+            false => view.pop_last()?,
+        };
+        Ok(popped.map(owned))
     }
 
     fn by_steps<V: ?Sized + Value>(map: &QpShared<V>) -> Vec<(Vec<u8>, u64)> {

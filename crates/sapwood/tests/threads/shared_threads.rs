@@ -631,3 +631,58 @@ fn a_sweep_in_steps_skips_nothing_that_is_there_throughout() {
     });
     map.verify().unwrap();
 }
+
+#[test]
+fn each_entry_is_popped_once() {
+    let map = QpShared::<u64>::new().unwrap();
+    let threads = 4u64;
+    let each = steps(10_000) as u64;
+    let begins = std::sync::Barrier::new(threads as usize);
+    let popped: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        let work = |thread: u64| {
+            let (map, begins) = (&map, &begins);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(thread);
+                let mut mine = Vec::new();
+                let mut pop = |last: bool| {
+                    let popped = match last {
+                        true => map.pop_last().unwrap(),
+                        false => map.pop_first().unwrap(),
+                    };
+                    let (key, value) = popped?;
+                    assert_eq!(
+                        key[2..],
+                        value.to_be_bytes(),
+                        "the value belongs to the key"
+                    );
+                    mine.push(value);
+                    Some(key)
+                };
+                for i in 0..each {
+                    let value = thread * each + i;
+                    // Keys lie in any order, so threads insert before entries that others pop.
+                    let key = [&[rng.u8(..4), rng.u8(..)][..], &value.to_be_bytes()].concat();
+                    map.insert(key, value).unwrap();
+                    if rng.u8(..4) > 0 {
+                        pop(rng.bool());
+                    }
+                }
+                begins.wait();
+                // Nobody inserts now, so the first entries come in order.
+                let mut before = None;
+                while let Some(key) = pop(false) {
+                    assert!(before.is_none_or(|before| before < key));
+                    before = Some(key);
+                }
+                mine
+            })
+        };
+        let threads: Vec<_> = (0..threads).map(work).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    let mut all: Vec<u64> = popped.concat();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..threads * each));
+    assert!(map.is_empty());
+    map.verify().unwrap();
+}

@@ -237,14 +237,18 @@ SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u3
 		sw_kqp_split_make(lane);
 		return -EAGAIN;
 	}
+	/* Otherwise the compiler keeps places in the lane on the stack, which is short. */
+	sw_hide(lane);
 	error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_LEVEL),
 				 sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_MORE_CHILDREN);
 	if (error)
 		return error;
+	sw_hide(lane);
 	if (parts & SW_KQP_INDEX) {
 		error = sw_kqp_index_enter(lane, key, hash, parts);
 		if (error)
 			return error;
+		sw_hide(lane);
 		/* The index has every key of the trie that has a slot. */
 		if (sw_kqp_get(lane, SW_KQP_BUCKET))
 			return -EUCLEAN;
@@ -255,7 +259,9 @@ SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u3
 	error = sw_kqp_make_leaf(lane, key, (__u32)units);
 	if (error)
 		return error;
+	sw_hide(lane);
 	sw_kqp_attach(lane, key, sw_kqp_new_leaf(lane));
+	sw_hide(lane);
 	if (parts & SW_KQP_INDEX)
 		sw_kqp_index_put(lane, hash, sw_kqp_new_leaf(lane));
 	return 0;
@@ -328,7 +334,7 @@ SW_INLINE void sw_kqp_drop_leaf(sw_at lane, const struct sw_key *key, __u32 cell
 	sw_kqp_removed(lane);
 }
 
-/* Removes the leaf at the end of the path. As sw_kqp_add. */
+/* Removes the leaf at the end of the path: its place; or an error, as sw_kqp_add. */
 SW_INLINE long sw_kqp_take_out(sw_at lane, const struct sw_key *key, __u64 hash)
 {
 	__u32 parts = sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS), cell;
@@ -336,23 +342,26 @@ SW_INLINE long sw_kqp_take_out(sw_at lane, const struct sw_key *key, __u64 hash)
 
 	if (!error)
 		error = sw_kqp_index_enter(lane, key, hash, parts);
+	sw_hide(lane);
 	if (!error)
 		error = sw_kqp_room(lane, 2);
 	if (error)
 		return error;
+	sw_hide(lane);
 	cell = sw_u32(sw_kqp_leaf_slot(lane));
 	if (!sw_kqp_inside(lane, cell >> 2))
 		return -EUCLEAN;
 	error = sw_kqp_detach(lane);
 	if (error < 0)
 		return error;
+	sw_hide(lane);
 	if (parts & SW_KQP_INDEX)
 		sw_kqp_index_remove(lane, hash);
 	sw_kqp_drop_leaf(lane, key, cell, (__u32)error);
-	return 0;
+	return (long)sw_qp_node(sw_kqp_window(lane), cell);
 }
 
-/* Removes a key from a map with a trie. */
+/* Removes a key from a map with a trie: the place of its leaf, or an error. */
 SW_GLOBAL long sw_kqp_remove_trie(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
 {
 	__u32 round;
@@ -370,7 +379,7 @@ SW_GLOBAL long sw_kqp_remove_trie(__u64 lane, const struct sw_key *key SW_NONNUL
 	return -EBUSY;
 }
 
-/* Removes a key from a map with an index alone. */
+/* Removes a key from a map with an index alone: the place of its leaf, or an error. */
 SW_GLOBAL long sw_kqp_remove_index(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
 {
 	sw_at window = sw_kqp_window(lane);
@@ -387,7 +396,7 @@ SW_GLOBAL long sw_kqp_remove_index(__u64 lane, const struct sw_key *key SW_NONNU
 		return error;
 	sw_kqp_index_remove(lane, hash);
 	sw_kqp_drop_leaf(lane, key, cell, 0);
-	return 0;
+	return found;
 }
 
 /* The window of a map that programs write; 0 if there is none, or if the key is too long for it. */
@@ -600,15 +609,8 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
 	return sw_kqp_insert(lane, key, sw_kqp_hash(window, key), flags);
 }
 
-/*
- * Removes a key.
- *
- *     if (sw_qp_remove(SEEN, &key) == -ENOENT) ...
- *
- * 0, -ENOENT, or an error of sw_qp_insert. A removal may return -ENOMEM, because it writes a new
- * cluster or branch with one entry less. Some blocks are kept for removals.
- */
-SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
+/* Removes a key: the place of its value, or an error of sw_qp_insert. */
+SW_INLINE long sw_kqp_out(__u32 map, const struct sw_key *key)
 {
 	sw_at window = sw_kqp_open(map, key), lane;
 	__u32 parts;
@@ -629,7 +631,7 @@ SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
 		result = parts & SW_KQP_INDEX ? sw_kqp_index_find(lane, key, hash) : 1;
 		if (result > 0 || result == -ENODATA)
 			result = sw_kqp_remove_trie(lane, key, hash);
-		if (!result) {
+		if (result > 0) {
 			sw_kqp_let_all(lane);
 			sw_kqp_join(lane);
 		}
@@ -638,6 +640,36 @@ SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
 	if (result < 0)
 		sw_kqp_drop(window, result);
 	return result;
+}
+
+/*
+ * Removes a key, and returns the place of the value that it had, which stays until the run of the
+ * program ends. Of several programs that take one entry at once, one gets it. When another program
+ * replaces a value of one word at that moment, the new value may be lost.
+ *
+ *     long taken = sw_qp_take(SEEN, &key);
+ *     if (taken > 0) value = sw_u64(taken);
+ *
+ * A positive place, -ENOENT, or an error of sw_qp_insert. A removal may return -ENOMEM, because it
+ * writes a new cluster or branch with one entry less. Some blocks are kept for removals.
+ */
+SW_GLOBAL long sw_qp_take(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	return sw_kqp_out(map, key);
+}
+
+/*
+ * Removes a key.
+ *
+ *     if (sw_qp_remove(SEEN, &key) == -ENOENT) ...
+ *
+ * 0, -ENOENT, or an error of sw_qp_take.
+ */
+SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	long taken = sw_kqp_out(map, key);
+
+	return taken > 0 ? 0 : taken;
 }
 
 #endif

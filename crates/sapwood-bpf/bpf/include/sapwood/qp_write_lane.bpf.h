@@ -167,6 +167,7 @@ SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
 			return (long)lane;
 		}
 	}
+	sw_kqp_drop(window, -EBUSY);
 	return -EBUSY;
 }
 
@@ -393,27 +394,31 @@ SW_INLINE sw_at sw_kqp_stock(sw_at lane, __u32 class)
  */
 SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 {
-	sw_at window = sw_kqp_window(lane), ring = sw_kqp_ring(window, class), stock = sw_kqp_stock(lane, class);
-	__u32 have = sw_u32(stock), lanes = sw_u32(window + SW_KQP_LANES) & 0xff, count, there, kept, more, i, try;
+	sw_at ring = sw_kqp_ring(sw_kqp_window(lane), class), stock = sw_kqp_stock(lane, class);
+	__u32 count, more, have, try;
 
-	if (have > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX)
+	/* Many values are read again where they are needed: the stack is short. */
+	if (sw_u32(stock) > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX)
 		return -EUCLEAN;
+	need -= sw_u32(stock);
 	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
 		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
-		there = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
+		more = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
 		/* Others may have taken blocks since. */
-		if (there > sw_u32(ring + SW_KQP_RING_MASK) + 1)
+		if (more > sw_u32(ring + SW_KQP_RING_MASK) + 1)
 			continue;
-		kept = keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0;
-		if (there <= kept || there - kept < need - have)
+		have = keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0;
+		if (more < have || more - have < need)
 			return -ENOMEM;
-		more = (there - kept) / (2 * lanes + 1) & 0xffffff;
-		more = more > SW_KQP_STOCK_MAX - have ? SW_KQP_STOCK_MAX - have : more;
-		more = more < need - have ? need - have : more;
-		for (i = sw_zero(); i < more && i < SW_KQP_STOCK_MAX && sw_can_loop; i++)
-			sw_set_u32(stock + 4 + (have + i) % 8 * 4, sw_u32(sw_kqp_ring_slot(window, ring, count + i)));
+		more = (more - have) / (2 * (sw_u32(sw_kqp_window(lane) + SW_KQP_LANES) & 0xff) + 1);
+		have = SW_KQP_STOCK_MAX - (sw_u32(stock) & 7);
+		more = more > have ? have : more;
+		more = more < need ? need : more;
+		for (have = sw_zero(); have < more && have < SW_KQP_STOCK_MAX && sw_can_loop; have++)
+			sw_set_u32(stock + 4 + (sw_u32(stock) + have) % 8 * 4,
+				   sw_u32(sw_kqp_ring_slot(sw_kqp_window(lane), ring, count + have)));
 		if (sw_cmpxchg_u32(ring + SW_KQP_RING_PROGRAMS, count, count + more) == count) {
-			sw_set_u32(stock, have + more);
+			sw_set_u32(stock, sw_u32(stock) + more);
 			return 0;
 		}
 	}

@@ -1,5 +1,7 @@
 //! The methods that only an ordered map has.
 
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
@@ -25,6 +27,11 @@ use crate::qp::{Accepts, IntoValue};
 use crate::qp::{Closest, QpMap, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
+
+/// Copies of an entry.
+type Copies<V> = (Box<[u8]>, <V as ToOwned>::Owned);
+/// An entry that was removed, and whether the map may be empty now.
+type Popped<'g, V> = (&'g [u8], &'g V, bool);
 
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
@@ -178,6 +185,59 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
         })
     }
 
+    /// Removes the entry with the least key, and returns copies of it. See
+    /// [`SharedView::pop_first`].
+    ///
+    /// # Errors
+    /// As [`remove`](SharedMap::remove).
+    ///
+    /// ```
+    /// use sapwood::qp::QpShared;
+    /// let due = QpShared::new()?;
+    /// due.insert(20u64.to_be_bytes(), "late")?;
+    /// due.insert(10u64.to_be_bytes(), "early")?;
+    /// let (time, what) = due.pop_first()?.unwrap();
+    /// assert_eq!((&time[..], what), (&10u64.to_be_bytes()[..], "early"));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn pop_first(&self) -> Result<Option<Copies<V>>, Error>
+    where
+        V: ToOwned,
+    {
+        self.popping(|view| view.first_key_value().map(|(key, _)| key))
+    }
+
+    /// Removes the entry with the greatest key, and returns copies of it. See
+    /// [`SharedView::pop_last`].
+    ///
+    /// # Errors
+    /// As [`remove`](SharedMap::remove).
+    pub fn pop_last(&self) -> Result<Option<Copies<V>>, Error>
+    where
+        V: ToOwned,
+    {
+        self.popping(|view| view.last_key_value().map(|(key, _)| key))
+    }
+
+    fn popping(
+        &self,
+        end: impl for<'g> Fn(&QpSharedView<'g, V>) -> Option<&'g [u8]>,
+    ) -> Result<Option<Copies<V>>, Error>
+    where
+        V: ToOwned,
+    {
+        let (popped, last) = self.retrying(|view| {
+            Ok(match view.pop(&end)? {
+                Some((key, value, last)) => (Some((key.into(), value.to_owned())), last),
+                None => (None, false),
+            })
+        })?;
+        if last {
+            self.reclaim(usize::MAX);
+        }
+        Ok(popped)
+    }
+
     /// One step of a compaction; returns whether there is more to do. It moves up to `budget`
     /// branches into fresh memory, in key order and in clusters that fit cache lines, or sweeps the
     /// memory that they left. Readers and writers go on meanwhile. Repeated calls compact the whole
@@ -248,6 +308,41 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     /// The entry with the greatest key.
     pub fn last_key_value(&self) -> Option<(&'g [u8], &'g V)> {
         self.iter().next_back()
+    }
+
+    /// Removes the entry with the least key and returns it. The references live as long as the
+    /// guard. Of several threads that pop at once, no two get the same entry.
+    ///
+    /// The entry was the first at some moment of the call. A lesser key that another thread inserts
+    /// before the removal stays for the next pop. If other threads remove the first entry
+    /// meanwhile, the search begins anew.
+    ///
+    /// # Errors
+    /// As [`SharedMap::remove`].
+    pub fn pop_first(&self) -> Result<Option<(&'g [u8], &'g V)>, Error> {
+        let popped = self.pop(|view| view.first_key_value().map(|(key, _)| key))?;
+        Ok(popped.map(|(key, value, _)| (key, value)))
+    }
+
+    /// Removes the entry with the greatest key and returns it, as [`pop_first`](Self::pop_first)
+    /// does with the least key.
+    ///
+    /// # Errors
+    /// As [`SharedMap::remove`].
+    pub fn pop_last(&self) -> Result<Option<(&'g [u8], &'g V)>, Error> {
+        let popped = self.pop(|view| view.last_key_value().map(|(key, _)| key))?;
+        Ok(popped.map(|(key, value, _)| (key, value)))
+    }
+
+    /// Removes the entry at one end; returns it, and whether the map may be empty now.
+    fn pop(&self, end: impl Fn(&Self) -> Option<&'g [u8]>) -> Result<Option<Popped<'g, V>>, Error> {
+        while let Some(key) = end(self) {
+            let removed = self.take(key, None)?;
+            if let Some(value) = removed.value {
+                return Ok(Some((key, value, removed.last)));
+            }
+        }
+        Ok(None)
     }
 
     /// The entry with the least key greater than `key`, whether `key` itself is there or not. A
