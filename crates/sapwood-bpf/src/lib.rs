@@ -53,7 +53,7 @@ cfg_if::cfg_if! {
         pub use grace::{KernelGrace, Way, kernel_domain};
         pub use program_map::{
             ProgramMap, ProgramMapBuilder, ProgramMapDrops, ProgramMapMemory, ProgramMapService, ProgramMapShape,
-            Serviced,
+            Serviced, Write, WriteError,
         };
         pub use loader::{Loader, Programs};
         pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};

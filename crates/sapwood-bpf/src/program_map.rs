@@ -25,9 +25,13 @@ mod read;
 mod rings;
 mod slabs;
 mod verify;
+mod writes;
 
 use owner::{Owner, Plan};
 use read::Found;
+use writes::Writer;
+
+pub use writes::{Write, WriteError};
 
 /// An ordered map over byte strings that BPF programs change: they insert, replace and remove
 /// (`sapwood/qp_write.bpf.h`), and look up as in a [`UserMap`](crate::UserMap)
@@ -58,6 +62,8 @@ use read::Found;
 pub struct ProgramMap<V> {
     shared: Arc<Shared>,
     window: OwnWindow,
+    /// What changes by this process need. The lock admits one run at a time.
+    writer: Mutex<Option<Writer>>,
     values: PhantomData<fn() -> V>,
 }
 
@@ -78,6 +84,7 @@ pub struct ProgramMapBuilder<V> {
     arena: BpfArena,
     name: String,
     plan: Plan,
+    user_writes: bool,
     grace: Option<Arc<KernelGrace>>,
     values: PhantomData<fn() -> V>,
 }
@@ -288,6 +295,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
             arena: arena.clone(),
             name: name.to_owned(),
             plan: Plan::new(size_of::<V>()),
+            user_writes: false,
             grace: None,
             values: PhantomData,
         }
@@ -338,10 +346,15 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
         });
         arena.open_window(&window, Kind::KernelQp);
         let owner = owner?;
-        Ok(ProgramMap::new(OwnWindow::adopt(arena, window), owner))
+        let writer = Writer::adopt(arena, name);
+        Ok(ProgramMap::new(
+            OwnWindow::adopt(arena, window),
+            owner,
+            writer,
+        ))
     }
 
-    fn new(window: OwnWindow, owner: Owner) -> ProgramMap<V> {
+    fn new(window: OwnWindow, owner: Owner, writer: Option<Writer>) -> ProgramMap<V> {
         ProgramMap {
             shared: Arc::new(Shared {
                 owner: Mutex::new(owner),
@@ -349,8 +362,139 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
                 ends: AtomicBool::new(false),
             }),
             window,
+            writer: Mutex::new(writer),
             values: PhantomData,
         }
+    }
+
+    /// Makes many changes, in this order, and returns one result for each. A program makes them, up
+    /// to 512 in a run, while other programs write and service runs: each change is atomic by
+    /// itself, and a refused change leaves the others as they are.
+    ///
+    /// A change that finds no memory waits for one step of service, and is tried once more. The
+    /// first call loads the program, and takes 64 KiB of the arena (a window with the map's name
+    /// and `.w`), unless [`user_writes`](ProgramMapBuilder::user_writes) took it before.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// use sapwood_bpf::{ProgramMap, Write, WriteError};
+    /// let map = ProgramMap::<u64>::builder(&arena, "limits").user_writes().build()?;
+    /// let done = map.write_many(&[Write::Insert(b"alice", 10), Write::Remove(b"bob")])?;
+    /// assert_eq!(done, [Ok(()), Err(WriteError::Absent)]);
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a [`Write::CompareExchange`] in a map whose values have more than 8
+    /// bytes: nothing is changed then. [`Error::NoRoom`], [`Error::TooManyWindows`],
+    /// [`Error::Name`] and [`Error::NoMemory`] for the 64 KiB; [`Error::Refused`] for the program;
+    /// [`Error::NoGrace`] by service; and the system's error. After an error of a later run, the
+    /// changes of the earlier runs stay.
+    pub fn write_many(
+        &self,
+        changes: &[Write<'_, V>],
+    ) -> Result<Vec<Result<(), WriteError<V>>>, Error> {
+        let exchanges = |change: &Write<'_, V>| matches!(change, Write::CompareExchange { .. });
+        if size_of::<V>() != 8 && changes.iter().any(exchanges) {
+            return Err(Error::Setting {
+                what: "compare_exchange",
+                why: format!("values have 8 bytes, not {}", size_of::<V>()),
+            });
+        }
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = match &mut *writer {
+            Some(writer) => writer,
+            none => none.insert(Writer::create(self.arena(), &self.window.name)?),
+        };
+        let longest = self.shared.owner().plan.longest;
+        let mut results = Vec::with_capacity(changes.len());
+        // The number of the change that service has supplied with memory.
+        let mut supplied = None;
+        while results.len() < changes.len() {
+            let before = results.len();
+            let starved = writer.run(
+                self.window.number,
+                longest,
+                &changes[before..],
+                &mut results,
+            )?;
+            let last = results.len();
+            if starved && supplied != Some(last) {
+                supplied = Some(last);
+                results.pop();
+                self.shared.step()?;
+            } else if last == before {
+                results.push(Err(writes::not_reached()));
+            }
+        }
+        Ok(results)
+    }
+
+    fn write(&self, change: Write<'_, V>) -> Result<Result<(), WriteError<V>>, Error> {
+        let mut results = self.write_many(&[change])?;
+        Ok(results.pop().unwrap_or(Err(writes::not_reached())))
+    }
+
+    /// Inserts a key, or replaces its value. As [`write_many`](Self::write_many) with one change.
+    ///
+    /// # Errors
+    /// Those of [`write_many`](Self::write_many); in the inner result, why the map refused.
+    pub fn insert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: V,
+    ) -> Result<Result<(), WriteError<V>>, Error> {
+        self.write(Write::Insert(key.as_ref(), value))
+    }
+
+    /// Inserts a key that must be absent.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), and [`WriteError::Exists`].
+    pub fn insert_new(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: V,
+    ) -> Result<Result<(), WriteError<V>>, Error> {
+        self.write(Write::InsertNew(key.as_ref(), value))
+    }
+
+    /// Replaces the value of a key that must be present.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), and [`WriteError::Absent`].
+    pub fn replace(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: V,
+    ) -> Result<Result<(), WriteError<V>>, Error> {
+        self.write(Write::Replace(key.as_ref(), value))
+    }
+
+    /// Removes a key that must be present.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), and [`WriteError::Absent`].
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Result<(), WriteError<V>>, Error> {
+        self.write(Write::Remove(key.as_ref()))
+    }
+
+    /// Replaces the value of a key if it is the expected one. Values have 8 bytes.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), and [`WriteError::Absent`], [`WriteError::Changed`].
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: V,
+        value: V,
+    ) -> Result<Result<(), WriteError<V>>, Error> {
+        let key = key.as_ref();
+        self.write(Write::CompareExchange {
+            key,
+            expected,
+            value,
+        })
     }
 }
 
@@ -441,6 +585,14 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
+    /// Takes 64 KiB of the arena for changes by this process
+    /// ([`write_many`](ProgramMap::write_many)) now. Otherwise the first change takes them, if the
+    /// arena has them left then: a map without [`bytes`](Self::bytes) takes all.
+    pub fn user_writes(mut self) -> Self {
+        self.user_writes = true;
+        self
+    }
+
     /// Fault injection: every `n`th request for a block fails. Default: 0, never.
     pub fn fail_every(mut self, n: u64) -> Self {
         self.plan.fail_every = n;
@@ -458,6 +610,10 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
             Some(grace) => grace,
             None => KernelGrace::new()?,
         };
+        let writer = match self.user_writes {
+            true => Some(Writer::create(&self.arena, &self.name)?),
+            false => None,
+        };
         let bytes = plan.bytes.unwrap_or_else(|| self.arena.bytes_left());
         let hash = header::layout_hash(size_of::<V>(), align_of::<V>(), header::FORMAT);
         let (header, mut window) = self.arena.make_window(&self.name, bytes, hash)?;
@@ -465,7 +621,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         drop(header);
         let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
         window.open(Kind::KernelQp);
-        Ok(ProgramMap::new(window, owner))
+        Ok(ProgramMap::new(window, owner, writer))
     }
 }
 
@@ -483,6 +639,13 @@ impl<V> ProgramMap<V> {
     /// Ends without closing the map. Programs go on using it, with the blocks that they have.
     /// Another owner can [adopt](ProgramMap::adopt) it after this process has closed the arena.
     pub fn leave(mut self) {
+        let writer = self
+            .writer
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = writer.take() {
+            writer.leave();
+        }
         self.window.leave();
     }
 

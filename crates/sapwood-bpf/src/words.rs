@@ -57,6 +57,11 @@ impl Words {
         self.window.leave();
     }
 
+    /// The arena that they lie in.
+    pub(crate) fn arena(&self) -> &BpfArena {
+        self.window.arena()
+    }
+
     /// The window, with its number and its place in the arena.
     pub fn window(&self) -> &WindowInfo {
         &self.window

@@ -18,6 +18,13 @@
 //!         u64  two words of 64 bits: bit 1 << length | bits
 //!         u32  values, in the order of the bits
 //!
+//! lone prefix (in the place of a node, where one prefix of more than 6 bits is all that there is)
+//!     0   u64  the prefix's remaining bits from the top, then a 1, then zeros; bit 0 is clear
+//!     8   u32  base, as above
+//!     12  u32  1; bit 31: FRESH
+//!     16  u32  0: what addresses find that the prefix does not match
+//!     20  u32  the prefix's value
+//!
 //! root prefixes, in C a shelf (prefixes that end inside the root, by 6 bits a level; lookups do
 //! not touch them)
 //!     0   u64  two words, as above; bit 1: the prefix of length 0, on the first level; bit 0: FRESH
@@ -52,6 +59,14 @@ pub const NODE_COUNT: usize = 12;
 /// The offset of a node's slots.
 pub const NODE_SLOTS: usize = 16;
 
+/// The offset of a lone prefix's value, its second cell.
+pub const LONE_VALUE: usize = NODE_SLOTS + 4;
+/// Bytes of a lone prefix.
+pub const LONE_BYTES: usize = 24;
+/// The most bits that a lone prefix has left; it has more than a stride. Nodes above a longer one
+/// take the bits before these, and a shorter one ends inside a node.
+pub const LONE_MAX: u32 = 62;
+
 /// The offset in a block of root prefixes of the bits that say which slots have a block below. The
 /// block begins with its set.
 pub const ROOT_PREFIXES_KIDS: usize = 16;
@@ -76,7 +91,7 @@ pub mod header {
     pub const LEN: usize = 4;
 
     /// The number of the format.
-    const FORMAT: u64 = 1;
+    const FORMAT: u64 = 2;
 
     /// The layout hash in the header page of a table of addresses of this width, whose values have
     /// this size and this alignment. A reader must compare it.
@@ -88,7 +103,7 @@ pub mod header {
 
 /// The numbers that programs in other languages are compiled with, with their names in
 /// `docs/lpm.md`, in capitals.
-pub const LAYOUT: [(&str, u64); 12] = [
+pub const LAYOUT: [(&str, u64); 13] = [
     ("REF", REF as u64),
     ("CHILD", CHILD as u64),
     ("FRESH", FRESH as u64),
@@ -99,6 +114,7 @@ pub const LAYOUT: [(&str, u64); 12] = [
     ("NODE_BASE", NODE_BASE as u64),
     ("NODE_COUNT", NODE_COUNT as u64),
     ("NODE_SLOTS", NODE_SLOTS as u64),
+    ("LONE_VALUE", LONE_VALUE as u64),
     ("SHELF_KIDS", ROOT_PREFIXES_KIDS as u64),
     ("SHELF_VALUES", ROOT_PREFIXES_VALUES as u64),
 ];
@@ -119,6 +135,31 @@ pub const fn node_bytes(runs: usize, prefixes: usize) -> usize {
         0 => node_tail(runs),
         _ => node_tail(runs) + SET + 4 * prefixes,
     }
+}
+
+/// The first word of a lone prefix: its remaining bits, from the top, and their number, from 1 to
+/// [`LONE_MAX`].
+pub const fn lone_word(bits: u64, len: u32) -> u64 {
+    debug_assert!(len >= 1 && len <= LONE_MAX);
+    bits & !(u64::MAX >> len) | 1 << (63 - len)
+}
+
+/// Whether the first word of a node says that the node is a lone prefix.
+#[inline(always)]
+pub const fn is_lone(word: u64) -> bool {
+    word & 1 == 0
+}
+
+/// The number of bits that a lone prefix has left.
+pub const fn lone_len(word: u64) -> u32 {
+    63_u32.saturating_sub(word.trailing_zeros())
+}
+
+/// Whether a lone prefix matches the bits of an address from the node on.
+#[inline(always)]
+pub const fn lone_matches(word: u64, bits: u64) -> bool {
+    // The bits before the mark are equal when all that differs lies below twice the mark.
+    (word ^ bits) < (word & word.wrapping_neg()) << 1
 }
 
 /// Bytes of a block of root prefixes with this number of values and blocks below.

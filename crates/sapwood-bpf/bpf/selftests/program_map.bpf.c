@@ -4,7 +4,7 @@
  * replaces it.
  */
 #include <linux/bpf.h>
-#include "sapwood/qp_write.bpf.h"
+#include "sapwood/qp_write_more.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -44,6 +44,12 @@ int sw_ask_kqp(struct xdp_md *ctx)
 		break;
 	case 5:
 		ask->result = sw_qp_remove(ask->window, &ask->key);
+		break;
+	case 6:
+		ask->result = sw_qp_compare_exchange(ask->window, &ask->key, &ask->flags, ask->value.words[0]);
+		break;
+	case 7:
+		ask->result = sw_qp_get_or_insert(ask->window, &ask->key, ask->value.words[0]);
 		break;
 	default:
 		ask->result = -EINVAL;

@@ -7,24 +7,28 @@ use sapwood_bpf::{BpfArena, Error, ProgramMap};
 
 use crate::asks::{ANY, EINVAL, Kernel, Side, What};
 use crate::kernel::{Beside, Pins, Poke};
-use crate::storm::{Counts, KEYS, run, settle};
+use crate::storm::{Counts, KEYS, pin, run, settle};
 use crate::{PARTS, can, with};
 use sapwood_bpf::layout::program_map as k;
 
-/// The part of the owner that is killed: it makes a map of each kind, and services the maps.
+/// The part of an owner that is killed: it makes a map of each kind, or takes them over, and
+/// services the maps.
 pub fn child() {
-    let Some((_, path)) = Beside::order() else {
+    let Some((order, path)) = Beside::order() else {
         return;
     };
     let arena = BpfArena::open(path).unwrap();
     let maps = PARTS.map(|parts| {
         let name = format!("{parts:?}");
-        let map = with(ProgramMap::<[u64; 4]>::builder(&arena, &name), parts)
-            .max_entries(KEYS as usize)
-            .bytes(8 << 20)
-            .ring(256)
-            .build()
-            .unwrap();
+        let map = match order.as_str() {
+            "own" => with(ProgramMap::<[u64; 4]>::builder(&arena, &name), parts)
+                .max_entries(KEYS as usize)
+                .bytes(8 << 20)
+                .ring(256)
+                .build(),
+            _ => ProgramMap::adopt(&arena, &name),
+        };
+        let map = map.unwrap();
         let service = map.spawn_service(Duration::from_micros(300)).unwrap();
         (map, service)
     });
@@ -66,22 +70,41 @@ fn the_owner_is_killed() {
             std::thread::sleep(Duration::from_millis(5));
         }
     };
+    let cpus = std::thread::available_parallelism().map_or(2, |n| n.get());
+    let soak = std::env::var("SAPWOOD_SOAK").map_or(0, |seconds| seconds.parse().unwrap());
+    let until = Instant::now() + Duration::from_secs(soak);
     std::thread::scope(|scope| {
-        let storm = scope.spawn(|| {
-            let Kernel(programs) = Kernel::new(&arena);
-            let mut counts = [Counts::default(); PARTS.len()];
-            let mut seed = 0;
-            while !ends.load(Ordering::Relaxed) {
-                for (window, counts) in windows.iter().zip(&mut counts) {
-                    seed += 1;
-                    counts.add(run(&programs, *window, seed, 20 + 50 * (seed as u32 % 4)));
-                }
-                rounds.fetch_add(1, Ordering::Relaxed);
-            }
-            counts
-        });
+        let storms: Vec<_> = (0..cpus)
+            .map(|cpu| {
+                let (arena, windows, ends, rounds) = (&arena, &windows, &ends, &rounds);
+                scope.spawn(move || {
+                    pin(cpu);
+                    let Kernel(programs) = Kernel::new(arena);
+                    let mut counts = [Counts::default(); PARTS.len()];
+                    let mut seed = cpu as u64;
+                    while !ends.load(Ordering::Relaxed) {
+                        for (window, counts) in windows.iter().zip(&mut counts) {
+                            seed += cpus as u64;
+                            let removals = 20 + 50 * (seed / 8 % 4) as u32;
+                            counts.add(run(&programs, *window, seed, removals));
+                        }
+                        rounds.fetch_add(1, Ordering::Relaxed);
+                    }
+                    counts
+                })
+            })
+            .collect();
         wait(300, 20);
         owner.kill();
+        let mut killed = 1;
+        while killed < 2 || Instant::now() < until {
+            wait(50, 2);
+            let mut heir = Beside::start("adopt", &path);
+            heir.wait_for("ready");
+            wait(if soak == 0 { 200 } else { 2000 }, 20);
+            heir.kill();
+            killed += 1;
+        }
         wait(50, 2);
         let heirs = PARTS.map(|parts| {
             let map = ProgramMap::<[u64; 4]>::adopt(&arena, &format!("{parts:?}")).unwrap();
@@ -92,14 +115,21 @@ fn the_owner_is_killed() {
         assert!(matches!(mine, Err(Error::Name { .. })), "{mine:?}");
         wait(300, 20);
         ends.store(true, Ordering::Relaxed);
-        let counts = storm.join().unwrap();
-        for ((map, service), counts) in heirs.into_iter().zip(counts) {
+        let mut all = [Counts::default(); PARTS.len()];
+        for storm in storms {
+            for (all, counts) in all.iter_mut().zip(storm.join().unwrap()) {
+                all.add(counts);
+            }
+        }
+        let done: u64 = all.iter().map(|counts| counts.done).sum();
+        for ((map, service), counts) in heirs.into_iter().zip(all) {
             assert_eq!((counts.torn, counts.full), (0, 0), "{counts:?}");
             assert!(counts.done > 0, "{counts:?}");
             assert!(counts.other == 0 || counts.error == EINVAL, "{counts:?}");
             settle(&map, service);
             println!("{counts:?}");
         }
+        println!("{killed} owners killed, {done} changes by programs");
     });
 }
 

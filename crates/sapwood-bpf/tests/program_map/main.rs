@@ -13,6 +13,7 @@ mod side;
 mod storm;
 mod supply;
 mod threads;
+mod writes;
 
 use asks::{Kernel, User, WithRoom};
 use pair::{PARTS, against_the_oracle, key, with};

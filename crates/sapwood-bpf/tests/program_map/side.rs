@@ -11,6 +11,9 @@ pub enum What {
     Insert = 3,
     InsertValue = 4,
     Remove = 5,
+    /// The flags are the expected value.
+    CompareExchange = 6,
+    GetOrInsert = 7,
 }
 
 pub const ANY: u64 = 0;
@@ -18,6 +21,7 @@ pub const NOEXIST: u64 = 1;
 pub const EXIST: u64 = 2;
 
 pub const ENOENT: i64 = -2;
+pub const EAGAIN: i64 = -11;
 pub const ENOMEM: i64 = -12;
 pub const EBUSY: i64 = -16;
 pub const EEXIST: i64 = -17;

@@ -125,6 +125,14 @@ fn time() -> Duration {
     })
 }
 
+/// Makes this thread run on a processor. Where the first processors are not available, it runs on
+/// any.
+pub fn pin(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
 /// Runs until the time is over, and programs have made this many changes and found this many
 /// values, which may take longer on a busy machine.
 fn storm(
@@ -149,10 +157,7 @@ fn storm(
             .map(|cpu| {
                 let (ends, arena, done, found) = (&ends, &arena, &done, &found);
                 scope.spawn(move || {
-                    let mut set = rustix::thread::CpuSet::new();
-                    set.set(cpu);
-                    // Where the first processors are not available, threads run on any.
-                    let _ = rustix::thread::sched_setaffinity(None, &set);
+                    pin(cpu);
                     let Kernel(programs) = Kernel::new(arena);
                     let mut rng = fastrand::Rng::with_seed(cpu as u64);
                     let mut counts = Counts::default();

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include "sapwood/qp_write.bpf.h"
+#include "sapwood/qp_write_more.bpf.h"
 
 /* As in program_map.bpf.c. */
 struct ask {
@@ -37,6 +37,12 @@ static void answer(struct ask *ask)
 		break;
 	case 5:
 		ask->result = sw_qp_remove(ask->window, &ask->key);
+		break;
+	case 6:
+		ask->result = sw_qp_compare_exchange(ask->window, &ask->key, &ask->flags, ask->value.words[0]);
+		break;
+	case 7:
+		ask->result = sw_qp_get_or_insert(ask->window, &ask->key, ask->value.words[0]);
 		break;
 	default:
 		ask->result = -EINVAL;

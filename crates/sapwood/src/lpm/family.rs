@@ -60,10 +60,18 @@ pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
     fn top(self, n: u32) -> usize;
     /// The six bits after the first `at`; `at` is less than [`BITS`](Self::BITS).
     fn six(self, at: u32) -> usize;
+    /// The 64 bits after the first `at`, with zeros behind the last one; `at` is less than
+    /// [`BITS`](Self::BITS).
+    fn word(self, at: u32) -> u64;
+    /// 64 bits as those after the first `at`, with zeros before them; `at` is less than
+    /// [`BITS`](Self::BITS).
+    fn from_word(word: u64, at: u32) -> Self;
     /// The bits after the first `n`; 0 when there are none.
     fn skip(self, n: u32) -> Self;
     /// `value` as the `n` bits after the first `at`.
     fn put(self, at: u32, n: u32, value: usize) -> Self;
+    /// The bits that either has.
+    fn join(self, other: Self) -> Self;
     /// Only the first `n` bits.
     fn first(self, n: u32) -> Self;
 }
@@ -91,6 +99,15 @@ macro_rules! key {
             }
 
             #[inline(always)]
+            fn word(self, at: u32) -> u64 {
+                (self << at >> (Self::BITS - 64)) as u64
+            }
+
+            fn from_word(word: u64, at: u32) -> Self {
+                <$type>::from(word) << (Self::BITS - 64) >> at
+            }
+
+            #[inline(always)]
             fn skip(self, n: u32) -> Self {
                 self.checked_shl(n).unwrap_or(0)
             }
@@ -99,6 +116,10 @@ macro_rules! key {
                 // The last stride of a table may reach past the address: those bits are zeros.
                 let value = (value as $type) << (Self::BITS - n);
                 self | value.checked_shr(at).unwrap_or(0)
+            }
+
+            fn join(self, other: Self) -> Self {
+                self | other
             }
 
             fn first(self, n: u32) -> Self {
@@ -184,6 +205,8 @@ mod tests {
         assert_eq!(key.skip(26).top(6), 1);
         assert_eq!(key.skip(30).top(6), 0b01_0000);
         assert!((0..32).all(|at| key.six(at) == key.skip(at).top(6)));
+        assert!((0..32).all(|at| (key.word(at) >> 58) as usize == key.skip(at).top(6)));
+        assert_eq!(u64::from_word(key, 3), key >> 3);
         assert_eq!(V4::net_of(key, 2).to_string(), "192.0.0.0/2");
         assert_eq!(V4::net_of(key, 0).to_string(), "0.0.0.0/0");
         assert_eq!(V4::net_of(key, 32).to_string(), "192.0.0.1/32");
@@ -196,6 +219,8 @@ mod tests {
         assert_eq!(key.skip(126).top(6), 0b01_0000);
         let other = V6::key("2001:db8:1234:5678:9abc:def0:1357:9bdf".parse().unwrap());
         assert!((0..128).all(|at| other.six(at) == other.skip(at).top(6)));
+        assert!((0..128).all(|at| (other.word(at) >> 58) as usize == other.skip(at).top(6)));
+        assert_eq!(other.word(60), 0x89ab_cdef_0135_79bd);
         assert_eq!(key.skip(128), 0);
         assert_eq!(u128::ZERO.put(126, 6, 0b01_0000), 1);
         assert_eq!(V6::net_of(key, 128).to_string(), "ffff::1/128");

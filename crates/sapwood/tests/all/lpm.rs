@@ -393,3 +393,53 @@ fn full_tables_can_be_emptied() {
         assert!(most.iter().all(|&n| n * 2 > most[0]), "{most:?}");
     }
 }
+
+/// Random prefixes share few nodes. Each takes one block of 24 bytes, and no chain of nodes, also
+/// in a table that is filled one by one, and after neighbours have come and gone.
+#[test]
+fn a_prefix_with_no_other_near_it_takes_one_block() {
+    let mut rng = fastrand::Rng::with_seed(11);
+    for len in [25, 48, 64, 80] {
+        let mut nets: Vec<_> = (0..1 << 12)
+            .map(|first: u128| Prefix::truncated(first << 116 | rng.u128(..) >> 12, len))
+            .map(V6::net)
+            .collect();
+        let build = |nets: &[_]| -> Ipv6Fib<u64> {
+            let all = nets.iter().map(|&net| (net, 1));
+            Ipv6Fib::builder().root_bits(12).build_from(all).unwrap()
+        };
+        // Longer ones have nodes that take the bits that are too many for one block.
+        let blocks = 1 + usize::from(len - 12).saturating_sub(62).div_ceil(6);
+        let expect = |fib: &Ipv6Fib<u64>| {
+            fib.verify().unwrap();
+            let (count, bytes) = fib.memory().nodes;
+            assert_eq!(count, blocks << 12, "{len}");
+            assert!(bytes <= (24 + 32 * (blocks - 1)) << 12, "{len}: {bytes}");
+        };
+        let fib = build(&nets);
+        expect(&fib);
+        // A neighbour that differs in the last bit only.
+        let others: Vec<_> = nets
+            .iter()
+            .map(|net| V6::prefix(*net))
+            .map(|p| Prefix::truncated(p.bits ^ 1 << (128 - len), len))
+            .map(V6::net)
+            .collect();
+        for &net in &others {
+            assert_eq!(fib.insert(net, 2).unwrap(), None);
+        }
+        fib.verify().unwrap();
+        assert!(fib.memory().nodes.0 > blocks << 12);
+        for &net in &others {
+            assert_eq!(fib.remove(net).unwrap(), Some(2));
+        }
+        fib.reclaim(usize::MAX);
+        expect(&fib);
+        rng.shuffle(&mut nets);
+        let filled = build(&[]);
+        for &net in &nets {
+            assert_eq!(filled.insert(net, 1).unwrap(), None);
+        }
+        expect(&filled);
+    }
+}

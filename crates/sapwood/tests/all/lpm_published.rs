@@ -43,6 +43,18 @@ impl Other {
         while node != 0 {
             let at = u64::from(node) * 8;
             let slot = (rest >> 122) as u32;
+            let word = self.u64(at);
+            if word & 1 == 0 {
+                // A lone prefix: its bits, then a 1, then zeros.
+                let rest = (rest >> 64) as u64;
+                let left = 63 - word.trailing_zeros();
+                let matches = word >> (64 - left) == rest >> (64 - left);
+                assert_eq!(self.u32(at + 12), 1);
+                for (value, found) in [(self.u32(at + 8), true), (self.u32(at + 20), matches)] {
+                    best = if value != 0 && found { value } else { best };
+                }
+                break;
+            }
             rest <<= 6;
             let rank = (self.u64(at) << (63 - slot)).count_ones() - 1;
             let base = self.u32(at + 8);

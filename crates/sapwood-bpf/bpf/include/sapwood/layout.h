@@ -130,6 +130,7 @@
 #define SW_LPM_NODE_BASE 8u
 #define SW_LPM_NODE_COUNT 12u
 #define SW_LPM_NODE_SLOTS 16u
+#define SW_LPM_LONE_VALUE 20u
 #define SW_LPM_SHELF_KIDS 16u
 #define SW_LPM_SHELF_VALUES 24u
 #define SW_HOP_BYTES 36u

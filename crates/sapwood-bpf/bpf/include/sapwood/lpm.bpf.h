@@ -52,12 +52,12 @@ struct sw_lpm_walk {
 	__u64 hi, lo; /* the remaining bits of the address */
 	__u64 best;   /* the longest prefix's value so far */
 	__u32 ref;    /* the node to pass next */
-	__u32 mark;   /* length + 1 of the prefix that the root word has */
+	__u32 mark;   /* length + 1 of the prefix that the root word or a lone prefix has */
 	__u32 depth;  /* bits before that node */
 	__u32 slot;   /* the slot that led to it */
 	sw_at above;  /* the node that led to it */
 	/*
-	 * The source of `best`: a slot of a node, and the bits before that node. 0: the root word.
+	 * The source of `best`: a slot of a node, and the bits before that node. 0: `mark` is the length.
 	 */
 	sw_at from;
 	__u32 from_slot, from_depth;
@@ -93,6 +93,8 @@ SW_INLINE int sw_lpm_begin(sw_at window, struct sw_lpm_walk *walk)
 	walk->ref = word & SW_LPM_REF;
 	walk->depth = bits;
 	walk->above = walk->from = 0;
+	/* The compiler copies these also where nothing reads them, which the verifier refuses without. */
+	walk->slot = walk->from_slot = walk->from_depth = 0;
 	walk->hi = walk->hi << bits | walk->lo >> (64 - bits);
 	walk->lo <<= bits;
 	return walk->ref != 0;
@@ -103,16 +105,28 @@ SW_INLINE int sw_lpm_pass(sw_at window, struct sw_lpm_walk *walk)
 {
 	sw_at node = sw_ref(window, walk->ref);
 	__u32 far = walk->hi >> 58, cell;
-	__u64 base = sw_u32(node + SW_LPM_NODE_BASE), runs = sw_popcount(sw_u64(node + SW_LPM_NODE_RUNS) << far);
+	__u64 base = sw_u32(node + SW_LPM_NODE_BASE), runs = sw_u64(node + SW_LPM_NODE_RUNS);
 
-	/* The first run has number 0. */
-	cell = sw_u32(node + SW_LPM_NODE_SLOTS - 4 + runs * 4);
 	if (base) {
 		walk->from = walk->above;
 		walk->from_slot = walk->slot;
 		walk->from_depth = walk->depth - SW_LPM_STRIDE;
 	}
 	walk->best = sw_lpm_or(base, walk->best);
+	if (!(runs & 1)) {
+		/*
+		 * A lone prefix: its bits, then a 1, then zeros. The bits are equal when all that differs
+		 * lies below twice the 1.
+		 */
+		if (~(runs ^ walk->hi) < (runs & -runs) << 1) {
+			walk->from = 0;
+			walk->mark = walk->depth + 64 - sw_popcount((runs & -runs) - 1);
+			walk->best = sw_lpm_or(sw_u32(node + SW_LPM_LONE_VALUE), walk->best);
+		}
+		return 0;
+	}
+	/* The first run has number 0. */
+	cell = sw_u32(node + SW_LPM_NODE_SLOTS - 4 + sw_popcount(runs << far) * 4);
 	if (!(cell & SW_LPM_CHILD)) {
 		if (cell) {
 			walk->from = node;

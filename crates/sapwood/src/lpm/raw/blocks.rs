@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 
-use super::node::{Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
+use super::node::{Lone, Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
 use crate::garbage::Block;
 use sapwood_format::lpm::{
-    CHILD, FRESH, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, Set, node_bytes, node_tail,
-    ones, root_prefixes_bytes,
+    CHILD, FRESH, LONE_BYTES, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, STRIDE, Set,
+    node_bytes, node_tail, ones, root_prefixes_bytes, slots_of,
 };
 
 /// The largest block that the pool keeps, in bytes: the size of the largest block of root prefixes.
@@ -42,6 +42,12 @@ impl<'a> Tail<'a> {
             before: prefixes.values,
             ..Tail::default()
         }
+    }
+
+    /// The value of the first prefix.
+    pub(crate) fn first(&self) -> Option<u32> {
+        let before = self.before.first().copied();
+        before.or(self.put).or(self.behind.first().copied())
     }
 
     /// # Safety
@@ -175,6 +181,39 @@ impl Blocks {
         }
     }
 
+    /// The block of a prefix that is the only one from here on: a lone prefix, or a node when the
+    /// prefix ends inside it.
+    pub(crate) fn lone(&mut self, lone: Lone, base: u32) -> Result<u32, ArenaFull> {
+        let len = lone.len();
+        if len <= STRIDE {
+            let heap = Set::heap(len, (lone.word >> (64 - len)) as usize);
+            let mut set = Set::default();
+            set.insert(heap);
+            let (covered, put) = (slots_of(heap), Some(lone.value));
+            let tail = Tail {
+                set,
+                put,
+                ..Tail::default()
+            };
+            if covered.len() == 1 {
+                return self.node_of_one(covered.start, lone.value, base, tail);
+            }
+            let mut slots = [0; SLOTS];
+            slots[covered].fill(lone.value);
+            return self.node(&slots, base, tail);
+        }
+        let (r, p) = self.alloc(NODE, LONE_BYTES)?;
+        let word = 1 | if self.marks { FRESH } else { 0 };
+        // SAFETY: a new block of that size, aligned to 8.
+        unsafe {
+            p.cast::<u64>().write(lone.word);
+            p.add(8)
+                .cast::<[u32; 4]>()
+                .write([base, word, 0, lone.value]);
+        }
+        Ok(r)
+    }
+
     /// A node with these slots.
     pub(crate) fn node(
         &mut self,
@@ -282,6 +321,11 @@ impl Blocks {
     pub(crate) unsafe fn copy(&mut self, old: u32, base: u32) -> Result<u32, ArenaFull> {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(old) };
+        if let Some(lone) = n.lone() {
+            let r = self.lone(lone, base)?;
+            self.gone.push(n.block(old));
+            return Ok(r);
+        }
         let cells = n.cells();
         let (r, to) = self.begin_node(n.runs(), base, Tail::from_prefixes(n.prefixes()))?;
         // SAFETY: the new node has as many cells.

@@ -74,6 +74,9 @@ impl Blocks {
         depth: u32,
         base: u32,
     ) -> Result<u32, ArenaFull> {
+        if let [(key, len, value)] = *entries {
+            return self.one((key.skip(depth), u32::from(len) - depth, value), base);
+        }
         let mut slots = [0; SLOTS];
         let mut below: [&[Entry<K>]; SLOTS] = [&[]; SLOTS];
         let mut set = Set::default();

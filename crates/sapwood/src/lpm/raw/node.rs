@@ -8,9 +8,9 @@ use sapwood_arena::Kind;
 
 use crate::garbage::Block;
 use sapwood_format::lpm::{
-    CHILD, FRESH, NODE_BASE, NODE_COUNT, NODE_RUNS, NODE_SLOTS, ROOT_PREFIXES_KIDS,
-    ROOT_PREFIXES_VALUES, SET, SLOTS, Set, child_of, node_bytes, node_tail, ones, rank_of,
-    root_prefixes_bytes,
+    CHILD, FRESH, LONE_BYTES, LONE_MAX, NODE_BASE, NODE_COUNT, NODE_RUNS, NODE_SLOTS,
+    ROOT_PREFIXES_KIDS, ROOT_PREFIXES_VALUES, SET, SLOTS, STRIDE, Set, child_of, is_lone, len_of,
+    lone_len, lone_matches, lone_word, node_bytes, node_tail, ones, rank_of, root_prefixes_bytes,
 };
 
 /// The kinds of blocks in the arena's accounts.
@@ -53,16 +53,94 @@ impl Mem {
     }
 }
 
-/// A live node. Its methods rely on that.
+/// The only prefix from a node's place on: its remaining bits and its value. With more bits than a
+/// stride it takes a lone prefix's block, else a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lone {
+    /// The remaining bits, as [`lone_word`] writes them.
+    pub(crate) word: u64,
+    pub(crate) value: u32,
+}
+
+impl Lone {
+    /// The first `len` of these bits, with a value; none when they are too many.
+    pub(crate) fn new(bits: u64, len: u32, value: u32) -> Option<Self> {
+        (len <= LONE_MAX).then(|| Lone {
+            word: lone_word(bits, len),
+            value,
+        })
+    }
+
+    /// The prefix of this number in a node.
+    pub(crate) fn of_node(heap: usize, value: u32) -> Option<Self> {
+        let len = len_of(heap);
+        // The number's highest bit stands before the prefix's own.
+        Lone::new((heap as u64) << (64 - len), len, value)
+    }
+
+    /// The number of remaining bits.
+    pub(crate) fn len(self) -> u32 {
+        lone_len(self.word)
+    }
+
+    /// The remaining bits, with zeros behind.
+    pub(crate) fn bits(self) -> u64 {
+        self.word & (self.word - 1)
+    }
+
+    /// Whether the prefix matches the bits of an address from the node's place on.
+    pub(crate) fn matches(self, bits: u64) -> bool {
+        lone_matches(self.word, bits)
+    }
+
+    /// The same prefix, seen from the node above, in whose slot it lies; none when it has too many
+    /// bits left then.
+    pub(crate) fn seen_above(self, slot: usize) -> Option<Self> {
+        let bits = self.bits() >> STRIDE | (slot as u64) << (64 - STRIDE);
+        Lone::new(bits, self.len() + STRIDE, self.value)
+    }
+}
+
+/// A live node, or a lone prefix in the place of one. Its methods rely on that.
 #[derive(Clone, Copy)]
 pub(crate) struct Node(pub(crate) *mut u8);
 
 impl Node {
     /// The block as garbage.
     pub(crate) fn block(self, r: u32) -> Block {
-        Block::new(r, NODE, node_bytes(self.cells().len(), self.count()))
+        let bytes = match self.lone() {
+            Some(_) => LONE_BYTES,
+            None => node_bytes(self.cells().len(), self.count()),
+        };
+        Block::new(r, NODE, bytes)
     }
 
+    /// The prefix, when it is the only one from here on and has few enough bits left.
+    pub(crate) fn sole(self) -> Option<Lone> {
+        if let Some(lone) = self.lone() {
+            return Some(lone);
+        }
+        let Prefixes { set, values } = self.prefixes();
+        let &[value] = values else { return None };
+        let heap = set.iter().next()?;
+        match self.children().next() {
+            Some(_) => None,
+            None => Lone::of_node(heap, value),
+        }
+    }
+
+    /// The lone prefix, when this is one.
+    #[inline(always)]
+    pub(crate) fn lone(self) -> Option<Lone> {
+        let word = self.runs();
+        is_lone(word).then(|| {
+            // SAFETY: a lone prefix has two cells.
+            let value = unsafe { self.cell(1) };
+            Lone { word, value }
+        })
+    }
+
+    /// The runs, or the first word of a lone prefix.
     #[inline(always)]
     pub(crate) fn runs(self) -> u64 {
         // SAFETY: a node begins with its runs.
@@ -89,8 +167,9 @@ impl Node {
         self.word() & FRESH != 0
     }
 
-    /// The prefixes that end here.
+    /// The prefixes that end here. The node is no lone prefix.
     pub(crate) fn prefixes<'a>(self) -> Prefixes<'a> {
+        debug_assert!(!is_lone(self.runs()));
         let count = self.count();
         if count == 0 {
             return Prefixes::default();
@@ -123,10 +202,10 @@ impl Node {
     /// The cell of a run.
     ///
     /// # Safety
-    /// `rank` is below the number of runs.
+    /// `rank` is below the number of runs, or below 2 in a lone prefix.
     #[inline(always)]
     pub(crate) unsafe fn cell(self, rank: usize) -> u32 {
-        // SAFETY: as many cells as runs follow the 16 bytes.
+        // SAFETY: as many cells as runs, or two, follow the 16 bytes.
         unsafe { self.0.add(NODE_SLOTS + 4 * rank).cast::<u32>().read() }
     }
 
@@ -153,16 +232,13 @@ impl Node {
         unsafe { self.cell(self.rank(slot)) }
     }
 
-    /// The cells of all runs.
+    /// The cells of all runs; none for a lone prefix.
     pub(crate) fn cells<'a>(self) -> &'a [u32] {
+        let runs = self.runs();
+        let count = if is_lone(runs) { 0 } else { ones(runs) };
         // SAFETY: as many cells as runs follow; nodes do not change while anyone can read them. The
         // slices are dropped before the writer frees the node.
-        unsafe {
-            slice::from_raw_parts(
-                self.0.add(NODE_SLOTS).cast::<u32>(),
-                ones(self.runs()) as usize,
-            )
-        }
+        unsafe { slice::from_raw_parts(self.0.add(NODE_SLOTS).cast::<u32>(), count as usize) }
     }
 
     /// All slots.

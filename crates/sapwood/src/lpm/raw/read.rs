@@ -180,9 +180,16 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
-            let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
             let base = n.base();
             best = if base == 0 { best } else { base };
+            if let Some(lone) = n.lone() {
+                return if lone.matches(rest.word(0)) {
+                    lone.value
+                } else {
+                    best
+                };
+            }
+            let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
             // SAFETY: bit 0 is set, so the rank is that of a run.
             let cell = unsafe { n.cell(rank as usize) };
             if cell & CHILD == 0 {
@@ -251,6 +258,12 @@ impl<W: Words> Reading<W> {
                     (n, *addrs.get_unchecked(lane))
                 };
                 let best = &mut best[lane % LANES];
+                if let Some(lone) = n.lone() {
+                    let matches = lone.matches(key(addr).word(depth));
+                    let better = if matches { lone.value } else { n.base() };
+                    *best = if better == 0 { *best } else { better };
+                    continue;
+                }
                 let slot = key(addr).six(depth);
                 let rank = count.ones(n.runs() << (SLOT_MAX - slot)) - 1;
                 // SAFETY: bit 0 is set, so the rank is that of a run.
@@ -317,6 +330,12 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
+            if let Some(lone) = n.lone() {
+                if lone.matches(rest.word(0)) {
+                    f(((depth + lone.len()) as u8, lone.value));
+                }
+                return;
+            }
             let prefixes = n.prefixes();
             for len in 1..=STRIDE {
                 if let Some(value) = prefixes.get(Set::heap(len, rest.top(len))) {
@@ -346,6 +365,10 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
+            if let Some(lone) = n.lone() {
+                let same = lone.len() == left && lone.matches(rest.word(0));
+                return if same { lone.value } else { 0 };
+            }
             if left <= STRIDE {
                 let heap = Set::heap(left, rest.top(left));
                 return n.prefixes().get(heap).unwrap_or(0);

@@ -10,7 +10,7 @@ use super::node::{Mem, Prefixes, ROOT, VALUE, runs_of};
 use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
-use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, len_of, slots_of};
+use sapwood_format::lpm::{CHILD, LONE_MAX, REF, SLOTS, STRIDE, len_of, slots_of};
 
 /// The findings of a walk: blocks and bytes by kind, and how many prefixes have each value.
 struct Found {
@@ -40,13 +40,27 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
     check(left > 0, || format!("node {r}: below the last bit"))?;
     // SAFETY: reached from the root, under the writer's lock.
     let n = unsafe { mem.node(r) };
-    check(n.runs() & 1 != 0, || format!("node {r}: no first run"))?;
     let block = n.block(r);
     found.block(block.kind(), block.bytes());
     check(!n.is_fresh(), || format!("node {r}: marked as unpublished"))?;
     check(n.base() == base, || {
         format!("node {r}: base {}, its parent says {base}", n.base())
     })?;
+    if let Some(lone) = n.lone() {
+        // SAFETY: a lone prefix has two cells.
+        let (count, none) = (n.count(), unsafe { n.cell(0) });
+        let len = lone.len();
+        check((STRIDE + 1..=left.min(LONE_MAX)).contains(&len), || {
+            format!("lone prefix {r}: {len} of {left} bits")
+        })?;
+        let value = lone.value;
+        check(
+            value != 0 && value <= REF && count == 1 && none == 0,
+            || format!("lone prefix {r}: value {value}, {count} prefixes, {none} for others"),
+        )?;
+        found.value(value);
+        return Ok(());
+    }
     let slots = n.expand();
     check(runs_of(&slots) == n.runs(), || {
         format!("node {r}: equal neighbours are stored twice")
@@ -65,7 +79,8 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
         // In this order shorter ones come first.
         seen[slots_of(heap)].fill(value);
     }
-    let mut any = !set.is_empty();
+    let mut lone = 0;
+    let mut below = 0;
     for (slot, &cell) in slots.iter().enumerate() {
         if cell & CHILD == 0 {
             check(cell == seen[slot], || {
@@ -75,7 +90,10 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
                 )
             })?;
         } else {
-            any = true;
+            below += 1;
+            // SAFETY: as above.
+            let child = unsafe { mem.node(cell & REF) }.sole();
+            lone += usize::from(child.is_some_and(|lone| lone.seen_above(slot).is_some()));
             node(
                 mem,
                 cell & REF,
@@ -85,7 +103,10 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
             )?;
         }
     }
-    check(any, || format!("node {r}: empty"))
+    check(set.len() + below > 0, || format!("node {r}: empty"))?;
+    check(!set.is_empty() || below > 1 || below > lone, || {
+        format!("node {r}: a lone prefix needs no node above")
+    })
 }
 
 /// Checks a block of root prefixes, and that the root words below it have the same values.

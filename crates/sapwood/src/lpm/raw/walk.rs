@@ -34,6 +34,8 @@ pub(crate) struct Walk<K, W> {
     reading: Reading<W>,
     width: u32,
     stack: SmallVec<[Level<K>; 6]>,
+    /// The next prefix, when it is a lone one.
+    lone: Option<(K, u8, u32)>,
 }
 
 /// No slot is being visited.
@@ -46,9 +48,18 @@ impl<K: Key, W: Words> Walk<K, W> {
             reading,
             width,
             stack: SmallVec::new(),
+            lone: None,
         };
         let (mut place, mut depth, mut rest) = (Place::Root(reading.words.root_prefixes()), 0, key);
-        while len - depth > STRIDE {
+        loop {
+            if let Some(lone) = walk.lone_at(place, key.first(depth), depth) {
+                let inside = u32::from(lone.1) >= len && lone.0.first(len) == key.first(len);
+                walk.lone = inside.then_some(lone);
+                return walk;
+            }
+            if len - depth <= STRIDE {
+                break;
+            }
             let path = key.first(depth);
             match walk.below(place, path, depth, rest.top(STRIDE)) {
                 Some(next) => place = next,
@@ -90,7 +101,16 @@ impl<K: Key, W: Words> Walk<K, W> {
         }
     }
 
-    /// The prefixes of a stride: their set, and their values.
+    /// The lone prefix in the place of a stride.
+    fn lone_at(&self, place: Place, path: K, depth: u32) -> Option<(K, u8, u32)> {
+        let Place::Node(r) = place else { return None };
+        // SAFETY: what a version reaches is live while it is kept.
+        let lone = unsafe { self.reading.mem.node(r) }.lone()?;
+        let bits = path.join(K::from_word(lone.bits(), depth));
+        Some((bits, (depth + lone.len()) as u8, lone.value))
+    }
+
+    /// The prefixes of a stride that is no lone prefix: their set, and their values.
     fn prefixes(&self, place: Place) -> (Set, &'static [u32]) {
         let mem = self.reading.mem;
         // SAFETY: what a version reaches is live while it is kept; the slices are used at once.
@@ -139,6 +159,9 @@ impl<K: Key, W: Words> Iterator for Walk<K, W> {
     type Item = (K, u8, u32);
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(lone) = self.lone.take() {
+            return Some(lone);
+        }
         loop {
             let mut level = *self.stack.last()?;
             if level.at == NONE {
@@ -183,6 +206,9 @@ impl<K: Key, W: Words> Iterator for Walk<K, W> {
                     depth + STRIDE < self.width,
                     "nothing lies below the last bit"
                 );
+                if let Some(lone) = self.lone_at(place, path, depth + STRIDE) {
+                    return Some(lone);
+                }
                 let level = self.level(place, path, depth + STRIDE);
                 self.stack.push(level);
             }

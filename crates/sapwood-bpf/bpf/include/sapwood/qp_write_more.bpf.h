@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Changes that depend on the value that a key has, in maps that programs write (qp_write.bpf.h).
+ *
+ *     __u64 expected = 1;
+ *     long error = sw_qp_compare_exchange(STATES, &key, &expected, 2);
+ *     long place = sw_qp_get_or_insert(STATES, &key, 0);
+ *     if (place > 0) sw_fetch_add_u64(place, 1);
+ */
+#ifndef SAPWOOD_QP_WRITE_MORE_BPF_H
+#define SAPWOOD_QP_WRITE_MORE_BPF_H
+
+#include "qp_write.bpf.h"
+
+/* The most attempts of sw_qp_get_or_insert, while other writers insert and remove the key. */
+#define SW_KQP_ATTEMPTS 8
+
+/*
+ * Replaces the value of a key if it is `*expected`. The map's values have one word. When the value
+ * is another, `*expected` becomes that value. The exchange is one atomic instruction on the value.
+ *
+ * 0; -EAGAIN: the value is another; -ENOENT; -EINVAL: no such window, values of more than a word,
+ * or a key longer than the map's longest; or an error of sw_qp_lookup. A removal may take effect
+ * while the exchange runs: then the exchange counts as the earlier of the two.
+ */
+SW_GLOBAL long sw_qp_compare_exchange(__u32 map, const struct sw_key *key SW_NONNULL, __u64 *expected SW_NONNULL,
+				      __u64 value)
+{
+	sw_at window = sw_kqp_open(map, key);
+	__u64 wanted = *expected, seen;
+	long place;
+
+	if (!window || sw_kqp_value_bytes(window) != 8)
+		return -EINVAL;
+	place = sw_qp_lookup(map, key);
+	if (place <= 0)
+		return place;
+	seen = sw_cmpxchg_u64(place, wanted, value);
+	*expected = seen;
+	return seen == wanted ? 0 : -EAGAIN;
+}
+
+/*
+ * Looks a key up, and inserts it with this value if it is absent: the place of its value, as
+ * sw_qp_lookup gives it. An error is one of sw_qp_insert, or -EAGAIN when other writers insert and
+ * remove the key again and again.
+ */
+SW_GLOBAL long sw_qp_get_or_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value)
+{
+	__u32 left;
+	long result;
+
+	if (!sw_kqp_open(map, key))
+		return -EINVAL;
+	for (left = sw_zero() + SW_KQP_ATTEMPTS; left && sw_can_loop; left--) {
+		result = sw_qp_lookup(map, key);
+		if (result != -ENOENT)
+			return result;
+		result = sw_qp_insert(map, key, value, SW_NOEXIST);
+		if (result && result != -EEXIST)
+			return result;
+	}
+	return -EAGAIN;
+}
+
+#endif
