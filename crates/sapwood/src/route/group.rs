@@ -126,6 +126,42 @@ impl<H: Clone + Eq + Hash> Group<H> {
         self.members.get(at).map(|member| &member.hop)
     }
 
+    /// The member for a flow among the members that are `usable`, for members that are down for a
+    /// while. The answer is that of the group without the others: only their flows move, and the
+    /// same flows return when they are usable again. `None` if no usable member has any weight.
+    ///
+    /// Cost: as [`member`](Self::member) if that member is usable, else O(members).
+    ///
+    /// ```
+    /// use sapwood::route::Group;
+    ///
+    /// let group = Group::new([("a", 2), ("b", 1), ("c", 1)]);
+    /// let backup = Group::single("d");
+    /// let up = |member: &&str| *member != "b";
+    /// let member = group.member_where(7, up).or_else(|| backup.member_where(7, up));
+    /// assert_eq!(member, group.without(&"b").member(7));
+    /// ```
+    pub fn member_where(&self, flow: u64, mut usable: impl FnMut(&H) -> bool) -> Option<&H> {
+        let first = self.member(flow)?;
+        if usable(first) {
+            return Some(first);
+        }
+        let bucket = scaled(spread(flow), rendezvous::BUCKETS) as u64;
+        let members = self.members.iter().enumerate();
+        let scores = members.map(|(at, member)| (at, member.hash, member.weight));
+        let at = rendezvous::best(
+            scores.filter(|(at, ..)| usable(&self.members[*at].hop)),
+            bucket,
+        )?;
+        Some(&self.members[at].hop)
+    }
+
+    /// The members' hashes, in the order of [`members`](Self::members). With them, programs and
+    /// other languages choose as this group does (`sapwood/group.bpf.h` of `sapwood-bpf`).
+    pub fn member_hashes(&self) -> impl Iterator<Item = u64> {
+        self.members.iter().map(|member| member.hash)
+    }
+
     /// The members with their weights.
     pub fn members(&self) -> impl Iterator<Item = (&H, u32)> {
         let members = self.members.iter();
@@ -244,9 +280,14 @@ mod tests {
         let group = Group::new([("eth0", 1), ("eth1", 2), ("eth2", 5)]);
         let members: Vec<_> = (0..8).map(|flow| *group.member(flow).unwrap()).collect();
         assert_eq!(members, GOLDEN);
+        let without = |flow| *group.member_where(flow, |hop| *hop != "eth2").unwrap();
+        assert_eq!((0..8).map(without).collect::<Vec<_>>(), GOLDEN_WITHOUT);
     }
     const GOLDEN: [&str; 8] = [
         "eth2", "eth0", "eth1", "eth2", "eth1", "eth2", "eth1", "eth2",
+    ];
+    const GOLDEN_WITHOUT: [&str; 8] = [
+        "eth1", "eth0", "eth1", "eth1", "eth1", "eth1", "eth1", "eth1",
     ];
 
     #[test]
@@ -302,6 +343,32 @@ mod tests {
         assert_eq!(most.weight(&1), Some(u32::MAX));
         let share = share(&most, 1);
         assert!((0.45..0.55).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn members_that_are_down() {
+        if cfg!(miri) {
+            return; // Minutes, and nothing here is unsafe.
+        }
+        for members in [1, 2, 3, 8, 300] {
+            let group = Group::new((0..members).map(|hop| (hop, hop % 4)));
+            // No member is down, one, or every fifth.
+            for down in
+                [&|_| false, &|hop| hop == 1, &|hop| hop % 5 == 2] as [&dyn Fn(u32) -> bool; 3]
+            {
+                let oracle = Group::new(
+                    group
+                        .members()
+                        .map(|(hop, weight)| (*hop, weight))
+                        .filter(|(hop, _)| !down(*hop)),
+                );
+                for flow in flows().take(5_000) {
+                    let member = group.member_where(flow, |hop| !down(*hop));
+                    assert_eq!(member, oracle.member(flow), "flow {flow} of {members}");
+                }
+            }
+            assert_eq!(group.member_where(1, |_| false), None);
+        }
     }
 
     /// More members than a byte can number.

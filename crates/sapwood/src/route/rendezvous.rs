@@ -28,21 +28,32 @@ pub(super) fn buckets(members: &[(u64, u32)]) -> Vec<u16> {
         0 => Vec::new(),
         1 => weighted().map(|(at, _)| at as u16).collect(),
         _ => {
-            let best = |bucket| {
-                let mut best = (0, u64::MAX, 1);
-                for (at, &(hash, weight)) in weighted() {
-                    let draw = draw(bucket, hash);
-                    // draw / weight is the time to the first event of a Poisson process whose rate
-                    // is the member's weight. The member with the first event gets the bucket.
-                    let sooner = u128::from(draw) * u128::from(best.2)
-                        < u128::from(best.1) * u128::from(weight);
-                    best = if sooner { (at, draw, weight) } else { best };
-                }
-                best.0 as u16
-            };
+            let all = || weighted().map(|(at, &(hash, weight))| (at, hash, weight));
+            let best = |bucket| best(all(), bucket).map_or(0, |at| at as u16);
             (0..BUCKETS as u64).map(best).collect()
         }
     }
+}
+
+/// The position of the member that gets a bucket. `members`: positions, hashes and weights, in the
+/// order of the hashes. `None` if no member has a weight.
+///
+/// Cost: O(members).
+pub(super) fn best(members: impl Iterator<Item = (usize, u64, u32)>, bucket: u64) -> Option<usize> {
+    let mut best = (None, u64::MAX, 1);
+    for (at, hash, weight) in members.filter(|(.., weight)| *weight > 0) {
+        let draw = draw(bucket, hash);
+        // draw / weight is the time to the first event of a Poisson process whose rate is the
+        // member's weight. The member with the first event gets the bucket.
+        let sooner =
+            u128::from(draw) * u128::from(best.2) < u128::from(best.1) * u128::from(weight);
+        best = if sooner {
+            (Some(at), draw, weight)
+        } else {
+            best
+        };
+    }
+    best.0
 }
 
 /// `-log2(u)` of a bucket and a member, with 36 fractional bits, at least 1: `u = (2h + 1) / 2^33`,
