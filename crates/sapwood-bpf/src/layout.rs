@@ -294,6 +294,8 @@ named! {
         Route = 5: "route",
         /// Words that programs and this process use as they like.
         Words = 6: "words",
+        /// Groups of next hops.
+        Groups = 7: "groups",
     }
 }
 
@@ -301,6 +303,42 @@ impl Kind {
     /// The kind of this number.
     pub fn from_number(number: u32) -> Option<Kind> {
         Kind::ALL.into_iter().find(|&kind| kind as u32 == number)
+    }
+}
+
+/// Groups of next hops: a word for each group with the place of its version in use, a bit for each
+/// link (1: down), and two versions of each group. Places are bytes from the window's beginning, or
+/// from that of the version or the member.
+pub mod groups {
+    numbers! { CONSTANTS:
+        /// Where the number of groups is.
+        GROUPS: usize = 0;
+        /// Where the number of links is.
+        LINKS: usize = 4;
+        /// Where the place of the links' words is.
+        LINKS_AT: usize = 8;
+        /// Where the groups' words are.
+        SLOTS: usize = 64;
+        /// In a version: the number of members that are no backups.
+        PRIMARIES: usize = 0;
+        /// In a version: the number of backups.
+        BACKUPS: usize = 4;
+        /// In a version: the members, first those that are no backups.
+        MEMBERS: usize = 8;
+        /// Bytes of a member.
+        MEMBER_BYTES: usize = 64;
+        /// In a member: the hash.
+        MEMBER_HASH: usize = 0;
+        /// In a member: the identity.
+        MEMBER_ID: usize = 8;
+        /// In a member: the weight.
+        MEMBER_WEIGHT: usize = 16;
+        /// In a member: the number of the link.
+        MEMBER_LINK: usize = 20;
+        /// In a member: the next hop.
+        MEMBER_HOP: usize = 24;
+        /// The most members.
+        MEMBERS_MAX: usize = 64;
     }
 }
 
@@ -401,6 +439,9 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     for (name, value) in program_map::CONSTANTS {
         add(&format!("KQP_{name}"), *value);
+    }
+    for (name, value) in groups::CONSTANTS {
+        add(&format!("GROUPS_{name}"), *value);
     }
     add("LPM_VALUE_BYTES", root(format::lpm::header::VALUE_BYTES));
     add("LPM_WIDTH", root(format::lpm::header::WIDTH));

@@ -27,6 +27,7 @@ cfg_if::cfg_if! {
         mod fib;
         mod checked;
         mod grace;
+        mod groups;
         mod program_map;
         mod loader;
         mod mirror;
@@ -52,6 +53,7 @@ cfg_if::cfg_if! {
         pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
         pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue};
         pub use grace::{KernelGrace, Way, kernel_domain};
+        pub use groups::{GroupMap, GroupMapBuilder, GroupMember};
         pub use program_map::{
             ProgramMap, ProgramMapBuilder, ProgramMapDrops, ProgramMapMemory, ProgramMapService, ProgramMapShape,
             Serviced, Write, WriteError,
