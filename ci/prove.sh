@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers soak histories versions heirs program-heirs windows shuttle loom asan tsan miri fuzz bench-quick"
+all="differential writers soak histories versions heirs program-heirs live windows shuttle loom asan tsan miri fuzz bench-quick"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -22,7 +22,8 @@ shows() {
     histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
     versions) echo "programs see whole commits of a store, and one version a run, beside a writer, and memory stays within its bounds all the time" ;;
     heirs) echo "what an owner had written when it was killed is there for its heir, and programs find it all the time" ;;
-    program-heirs) echo "programs on all processors change maps whose owners are killed every few seconds and have heirs: every value is right, every count is exact, and memory adds up" ;;
+    program-heirs) echo "programs on all processors, in interrupts too, and user space change maps whose owners are killed every few seconds and have heirs: every value is right, every count is exact, and memory adds up" ;;
+    live) echo "writers and readers of a live map are killed at random points: no version is torn, no commit that had returned is lost, and memory stays within its bounds" ;;
     windows) echo "the checked reader answers or says why not, and ends, in any damaged window of any kind" ;;
     shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
     loom) echo "the protocols of quiescent states and of branch locks hold in every execution within the preemptions" ;;
@@ -44,6 +45,7 @@ command_of() {
     versions) echo "SAPWOOD_SOAK=${VERSIONS_SECONDS:-600} ci/kernel.sh store programs_see_whole_commits" ;;
     heirs) echo "SAPWOOD_ROUNDS=${HEIRS_ROUNDS:-20} ci/kernel.sh attach owners_killed_while_they_write" ;;
     program-heirs) echo "SAPWOOD_SOAK=${PROGRAM_HEIRS_SECONDS:-600} ci/kernel.sh program_map the_owner_is_killed" ;;
+    live) echo "SAPWOOD_ROUNDS=${LIVE_ROUNDS:-10000} cargo test --locked --release -p sapwood-live --test processes killed_at_random_points -- --show-output" ;;
     windows) echo "SAPWOOD_OPS=${WINDOWS_OPS:-150000} ci/kernel.sh checked damaged_maps" ;;
     shuttle) echo "SHUTTLE_RUNS=${SHUTTLE_RUNS:-600} ci/shuttle.sh" ;;
     loom) echo "LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3} ci/loom.sh" ;;
@@ -62,7 +64,8 @@ counts() { # name, output
     histories) sum "$2" '[0-9]+ histories' histories ;;
     versions) sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ runs of programs' 'runs of programs' ;;
     heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ lookups by programs' lookups ;;
-    program-heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ changes by programs' 'changes by programs' ;;
+    program-heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ changes by programs' 'changes by programs' && sum "$2" '[0-9]+ changes by user space' 'changes by user space' ;;
+    live) sum "$2" '[0-9]+ kills' kills && sum "$2" '[0-9]+ commits' commits ;;
     windows) sum "$2" '[0-9]+ damaged windows' windows ;;
     shuttle) sum "$2" '[0-9]+ schedules' schedules ;;
     loom) sum "$2" '[0-9]+ (executions|iterations)' executions ;;

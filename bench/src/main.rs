@@ -11,7 +11,8 @@
 //! - [`suite`]: the measurements, one module per suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
 //!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
-//!   those of the suites of these names. [`bpf`], with the feature `bpf`: maps inside the kernel.
+//!   those of the suites of these names. [`live`]: those of the suite `live`. [`bpf`], with the
+//!   feature `bpf`: maps inside the kernel.
 //! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
 //!   `figures`.
 //! - The harness: [`keylist`], [`answer`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
@@ -25,6 +26,7 @@ mod clock;
 mod concurrent;
 mod engines;
 mod keylist;
+mod live;
 mod machine;
 mod ranges;
 mod report;
@@ -95,6 +97,14 @@ enum Command {
         #[arg(long, value_name = "DIR", default_value = "docs/pictures")]
         out: PathBuf,
     },
+    /// A reader of the suite `live`, in a process of its own.
+    #[command(hide = true)]
+    LiveReader {
+        /// The engine.
+        engine: String,
+        /// The folder with the map and the keys.
+        folder: PathBuf,
+    },
     /// Make the tables of pages anew from the records under bench/record.
     ///
     /// A table stands between the lines `<!-- figures: NAME -->` and `<!-- end -->`.
@@ -127,6 +137,7 @@ impl Command {
                     println!("{}", file.display());
                 }
             }
+            Command::LiveReader { engine, folder } => suite::live::read(&engine, &folder)?,
             Command::Figures { pages, print } => {
                 let records = shown::read_records(&shown::records())?;
                 for page in pages {

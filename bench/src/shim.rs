@@ -128,6 +128,17 @@ impl Shim {
     }
 }
 
+/// Opens an LMDB environment in a folder of this run, which does not wait for the disk.
+pub fn lmdb(folder: &Path) -> heed::Result<heed::Env> {
+    let mut options = heed::EnvOpenOptions::new();
+    options.map_size(1 << 30).max_dbs(1);
+    // SAFETY: only processes of this run have the file, and each opens it once.
+    unsafe {
+        options.flags(heed::EnvFlags::NO_SYNC | heed::EnvFlags::WRITE_MAP);
+        options.open(folder)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

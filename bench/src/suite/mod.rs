@@ -3,6 +3,7 @@
 mod bpf;
 mod cache;
 mod closest;
+pub mod live;
 mod names;
 mod ranges;
 mod routes;
@@ -33,6 +34,9 @@ pub enum Suite {
     /// Maps of ranges: lookups, changes, searches for gaps, memory, and the nodes that changes
     /// request; recorded address spaces; readers beside a writer, and many writers.
     Ranges,
+    /// One map that many processes read: reads, changes, the time until another process sees a
+    /// change, and memory, beside embedded stores and a server.
+    Live,
     /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory,
     /// and forwarded packets. Needs the feature `bpf`, and root.
     Bpf,
@@ -47,6 +51,7 @@ impl Suite {
             Suite::Routes => routes::run(options),
             Suite::Cache => cache::run(options),
             Suite::Ranges => ranges::run(options),
+            Suite::Live => live::run(options),
             Suite::Bpf => bpf::run(options),
         }
     }

@@ -35,7 +35,8 @@ pub const FORMAT_VERSION: u32 = 1;
 /// The offset of the structure's further words: see [`Arena::set_extra`].
 pub const EXTRA_AT: usize = 1024;
 
-pub(crate) const ROOTS_AT: usize = 48;
+/// The offset of the roots: see [`Arena::set_roots`].
+pub const ROOTS_AT: usize = 48;
 const CHECKSUM_AT: usize = 120;
 const LIVE: u32 = u32::from_le_bytes(*b"LIVE");
 const SEALED: u32 = u32::from_le_bytes(*b"SEAL");

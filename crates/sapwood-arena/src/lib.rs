@@ -76,7 +76,9 @@ mod tests;
 pub use account::{AreaMemory, KindMemory, Memory};
 pub use arena::Arena;
 pub use compact::EvacuationStep;
-pub use header::{EXTRA_AT, FORMAT_VERSION, HEADER_LEN, Header, HeaderError, MAGIC, body_checksum};
+pub use header::{
+    EXTRA_AT, FORMAT_VERSION, HEADER_LEN, Header, HeaderError, MAGIC, ROOTS_AT, body_checksum,
+};
 #[cfg(feature = "std")]
 pub use image::{ImageMap, OpenError, write_image};
 pub use options::{ArenaOptions, Backing, DebugMode, HeaderMode};

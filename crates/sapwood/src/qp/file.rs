@@ -4,13 +4,14 @@ use alloc::string::String;
 use core::fmt;
 use std::path::{Path, PathBuf};
 
-use sapwood_arena::{ArenaFull, HeaderError, ImageMap};
+use sapwood_arena::{Arena, ArenaFull, HeaderError, ImageMap};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::iter::Iter;
 use super::raw::image::{self, Image, SaveFailed, Unread};
 use super::raw::mem::Checked;
+use super::raw::tree::Tree;
 use super::raw::version::stable_arena;
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
@@ -268,6 +269,45 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
         Self::open_at(path, false).map_err(OpenError::at(path))
     }
 
+    /// Opens the file in which a store was published ([`Builder::build_in`] with
+    /// [`Backing::File`](sapwood_arena::Backing::File)), after its writer has ended: its last
+    /// commit. `open_published` walks the whole trie, and checks every invariant. Nobody may change
+    /// the file meanwhile, nor as long as it is open. Its [`version`](Self::version) is 0.
+    ///
+    /// ```
+    /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
+    /// use sapwood::qp::{QpFile, QpStore};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.live", std::process::id()));
+    /// let options = ArenaOptions::default()
+    ///     .backing(Backing::File(path.clone()))
+    ///     .header(HeaderMode::Page)
+    ///     .layout_hash(QpStore::<u64>::layout_hash());
+    /// let store = QpStore::builder().build_in(Arena::create(options)?)?;
+    /// let mut txn = store.begin();
+    /// txn.insert("larch", 7u64)?;
+    /// txn.commit();
+    /// drop(store);
+    /// let left = QpFile::<u64>::open_published(&path)?;
+    /// assert_eq!((left.len(), left.get("larch")), (1, Some(&7)));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError`], with the path and the cause.
+    #[cfg(all(unix, not(miri)))]
+    pub fn open_published(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let open = || {
+            let map = sapwood_arena::FileMap::open(path, image::layout_hash::<V>());
+            let map = map.map_err(OpenCause::from_image_error::<V>)?;
+            let image = Image::published(map).map_err(OpenCause::Corrupt)?;
+            image.verify().map_err(OpenCause::Corrupt)?;
+            Ok(QpFile { image })
+        };
+        open().map_err(OpenError::at(path))
+    }
+
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_, V, Checked> {
         self.image.view()
@@ -288,6 +328,14 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// Size of the file in bytes.
     pub fn file_bytes(&self) -> usize {
         self.image.file_bytes()
+    }
+
+    /// A trie in this arena with the entries of the file, which was verified.
+    pub(super) fn tree(&self, arena: Arena) -> Result<Tree<V>, OpenCause> {
+        self.image.tree(arena).map_err(|unread| match unread {
+            Unread::Full(full) => OpenCause::Table(full.into()),
+            Unread::Corrupt(what) => OpenCause::Corrupt(what),
+        })
     }
 
     fn is_large(&self) -> bool {
@@ -354,10 +402,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<
     pub(crate) fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
         let arena = stable_arena(self.memory.clone().stable());
         let arena = arena.map_err(|full| OpenCause::Table(full.into()))?;
-        let tree = file.image.tree(arena).map_err(|unread| match unread {
-            Unread::Full(full) => OpenCause::Table(full.into()),
-            Unread::Corrupt(what) => OpenCause::Corrupt(what),
-        })?;
+        let tree = file.tree(arena)?;
         let store = self.build_over(tree, None);
         store.begin_at(file.version());
         Ok(store)

@@ -385,6 +385,12 @@ impl<'g, V: ?Sized + Value + Send + Sync> QpView<'g, V> {
     #[inline]
     fn new(shared: &'g StoreShared<V>, guard: Guard<'g>) -> Self {
         let (view, len) = shared.view(guard);
+        QpView::of(view, len)
+    }
+
+    /// A view of a version with this many entries.
+    #[inline]
+    pub(super) fn of(view: View<'g, V>, len: usize) -> Self {
         QpView {
             view,
             len,

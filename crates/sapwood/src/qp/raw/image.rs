@@ -7,6 +7,8 @@ use core::marker::PhantomData;
 use core::slice;
 use std::path::Path;
 
+#[cfg(all(unix, not(miri)))]
+use sapwood_arena::FileMap;
 use sapwood_arena::{
     Arena, ArenaFull, ArenaOptions, HEADER_LEN, HeaderMode, ImageMap, write_image,
 };
@@ -100,9 +102,36 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     write_image(path, &[body], header).map_err(SaveFailed::Io)
 }
 
+/// The memory of an image.
+enum Source {
+    /// A file that was saved.
+    Saved(ImageMap),
+    /// A file that a store published.
+    #[cfg(all(unix, not(miri)))]
+    Published(FileMap),
+}
+
+impl Source {
+    fn base(&self) -> *const u8 {
+        match self {
+            Source::Saved(map) => map.base(),
+            #[cfg(all(unix, not(miri)))]
+            Source::Published(map) => map.base(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Source::Saved(map) => map.len(),
+            #[cfg(all(unix, not(miri)))]
+            Source::Published(map) => map.len(),
+        }
+    }
+}
+
 /// An opened image.
 pub(crate) struct Image<V: ?Sized + Value> {
-    map: ImageMap,
+    map: Source,
     root: u32,
     len: usize,
     version: u64,
@@ -117,32 +146,46 @@ unsafe impl<V: ?Sized + Value + Sync> Sync for Image<V> {}
 impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
     /// The trie in an opened file.
     pub(crate) fn new(map: ImageMap) -> Result<Self, String> {
+        let roots = map.header().roots;
+        let version = roots[VERSION];
+        if version > VERSION_MAX {
+            return Err(alloc::format!("version {version} is too large"));
+        }
+        Self::of(Source::Saved(map), roots[ROOT], roots[LEN], version)
+    }
+
+    /// The newest version of a store that was published in a file. Nobody writes it any more.
+    #[cfg(all(unix, not(miri)))]
+    pub(crate) fn published(map: FileMap) -> Result<Self, String> {
+        use alloc::string::ToString;
+        let header = map.header().map_err(|error| error.to_string())?;
+        let word = header.roots[header::ROOT];
+        let (root, len) = (u64::from(word as u32), word >> 32);
+        Self::of(Source::Published(map), root, len, 0)
+    }
+
+    fn of(map: Source, root: u64, len: u64, version: u64) -> Result<Self, String> {
         const {
             assert!(
                 !LeafOf::<V>::BOXED,
                 "saved values are aligned to 8 bytes at most"
             )
         };
-        let roots = map.header().roots;
-        let root = u32::try_from(roots[ROOT])
-            .map_err(|_| alloc::format!("root cell {:#x} is too large", roots[ROOT]))?;
-        let len = usize::try_from(roots[LEN])
+        let cell =
+            u32::try_from(root).map_err(|_| alloc::format!("root cell {root:#x} is too large"))?;
+        let entries = usize::try_from(len)
             .ok()
             .filter(|len| len.saturating_mul(8) <= map.len())
-            .ok_or_else(|| alloc::format!("{} entries do not fit the file", roots[LEN]))?;
-        if (root == 0) != (len == 0) {
+            .ok_or_else(|| alloc::format!("{len} entries do not fit the file"))?;
+        if (cell == 0) != (entries == 0) {
             return Err(alloc::format!(
-                "root cell {root:#x} does not fit {len} entries"
+                "root cell {cell:#x} does not fit {entries} entries"
             ));
-        }
-        let version = roots[VERSION];
-        if version > VERSION_MAX {
-            return Err(alloc::format!("version {version} is too large"));
         }
         Ok(Image {
             map,
-            root,
-            len,
+            root: cell,
+            len: entries,
             version,
             values: PhantomData,
         })

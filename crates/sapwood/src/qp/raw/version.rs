@@ -2,9 +2,11 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_arena::{Arena, ArenaFull};
+use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, ROOTS_AT};
+use sapwood_format::header;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
 use super::compact::Compaction;
@@ -15,8 +17,11 @@ use super::order::Order;
 use super::tree::{Cow, LEAF_KIND, Policy, Tree, block_of, ref_of};
 use super::verify;
 use super::view::View;
+use zerocopy::{FromBytes, Immutable};
+
 use crate::garbage;
 use crate::kept::{KeptVersion, Versions};
+use crate::qp::QpView;
 use crate::sync::{self, WriterGuard, WriterLock};
 
 /// The least number of nodes that a commit tries to free.
@@ -49,7 +54,7 @@ pub(crate) struct StoreShared<V: ?Sized + Value> {
     /// readers.
     published: crossbeam_utils::CachePadded<AtomicU64>,
     base: *mut u8,
-    /// The place in the arena's header where the root cell is also published for others.
+    /// The place in the arena's header where the newest version is also published for others.
     header: Option<usize>,
     domain: Domain,
     writer: WriterLock<Writer<V>>,
@@ -68,6 +73,8 @@ pub(crate) struct Writer<V: ?Sized + Value> {
     pub(crate) cow: Cow,
     queue: RetireQueue<u32>,
     pub(crate) compaction: Compaction,
+    /// Whether the memory stays as it is when the store is dropped: that of a file, for others.
+    leaves: bool,
 }
 
 impl<V: ?Sized + Value> StoreShared<V> {
@@ -89,16 +96,22 @@ impl<V: ?Sized + Value> StoreShared<V> {
                 tree,
                 cow: Cow::default(),
                 compaction: Compaction::default(),
+                leaves: false,
             }),
             versions: Versions::new(&domain),
             domain,
         }
     }
 
-    /// From now on publishes the root cell of the newest version also in the arena, in the aligned
-    /// word at `at` bytes from the base, for others to read.
+    /// From now on publishes the newest version also in the arena, in the aligned word at `at`
+    /// bytes from the base, for others to read: the root cell in the lower half, the number of
+    /// entries in the upper one.
     pub(crate) fn publish_at(&mut self, at: usize) {
         self.header = Some(at);
+        let mut writer = self.writer.lock();
+        let backing = writer.tree.arena.options().chosen_backing();
+        writer.leaves = matches!(backing, Backing::File(_) | Backing::Memfd);
+        drop(writer);
         self.publish(Root::from_word(self.published.load(Ordering::Relaxed)));
     }
 
@@ -108,7 +121,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         if let Some(at) = self.header {
             // SAFETY: a word of the arena's header, which is accessed only as an atomic.
             let word = unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) };
-            word.store(root.cell.into(), Ordering::Release);
+            word.store(root.word(), Ordering::Release);
         }
     }
 
@@ -285,6 +298,30 @@ impl<V: ?Sized + Value> StoreShared<V> {
     /// The list of versions that snapshots keep.
     pub(crate) fn versions(&self) -> &Versions {
         &self.versions
+    }
+}
+
+impl<'g, V: ?Sized + Value + FromBytes + Immutable + Send + Sync> QpView<'g, V> {
+    /// A view of the newest version of a store that a process publishes
+    /// ([`Builder::build_in`](crate::Builder::build_in)), in memory that is mapped here at `base`.
+    /// It takes one load and is wait-free. For a crate that makes grace periods wait for readers in
+    /// other processes, as `sapwood-live` does.
+    ///
+    /// # Safety
+    /// The memory begins with the header page of a store with these values, which was published. It
+    /// stays mapped for `'g`, and for as long the writer frees nothing that its newest version
+    /// reaches now.
+    #[inline]
+    pub unsafe fn of_published(base: NonNull<u8>) -> QpView<'g, V> {
+        let at = ROOTS_AT + 8 * header::ROOT;
+        // SAFETY: a word of the header page, which is accessed only as an atomic.
+        let word = unsafe { AtomicU64::from_ptr(base.as_ptr().add(at).cast()) };
+        let root = Root::from_word(word.load(Ordering::Acquire));
+        let memory = Trusted {
+            base: base.as_ptr(),
+        };
+        // SAFETY: the caller's promise; published branches never change.
+        QpView::of(unsafe { View::new(memory, root.cell) }, root.len as usize)
     }
 }
 
@@ -513,17 +550,30 @@ impl<V: ?Sized + Value> Tree<V> {
 }
 
 impl<V: ?Sized + Value> Drop for Writer<V> {
-    /// Frees all nodes that wait: without a handle there are no readers and no snapshots.
+    /// Frees all nodes that wait: without a handle there are no readers and no snapshots. If other
+    /// processes read the memory, it stays as it is.
     fn drop(&mut self) {
         let mut values = Vec::new();
-        let Writer { tree, queue, .. } = self;
+        let Writer {
+            tree,
+            queue,
+            leaves,
+            ..
+        } = self;
+        if *leaves {
+            // The values are plain bytes, which have nothing to drop.
+            queue.drain(|_| ());
+            let empty = Tree::new(Arena::new(ArenaOptions::default()));
+            drop(core::mem::replace(tree, empty).into_arena());
+            return;
+        }
         // SAFETY: as above.
         queue.drain(|cell| unsafe { tree.free_retired(cell, &mut values) });
     }
 }
 
 /// An arena for a store: its base does not move.
-pub(crate) fn stable_arena(options: sapwood_arena::ArenaOptions) -> Result<Arena, ArenaFull> {
+pub(crate) fn stable_arena(options: ArenaOptions) -> Result<Arena, ArenaFull> {
     let mut arena = Arena::new(options);
     // The base is known after the first use.
     arena.set_roots([0; 8])?;

@@ -10,7 +10,7 @@ use crate::qp::map::sorted_tree;
 use crate::qp::raw::image::layout_hash;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::tree::Tree;
-use crate::qp::{Accepts, IntoValue, QpStore, Value};
+use crate::qp::{Accepts, IntoValue, OpenCause, QpFile, QpStore, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
 
@@ -115,8 +115,10 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// An empty store in an arena that others read, as they read that of a [`QpShared`]. The
     /// arena's header page has a word that says where the newest version begins. A commit is one
     /// store of that word, so others see all of it or none. Whoever loads the word once reads one
-    /// version. The arena has options and a limit of its own, so those of the builder are not used.
-    /// The size of a value must be a multiple of 8 bytes; the compiler checks this.
+    /// version. A store in a file stays in the file when it is dropped
+    /// (`QpFile::open_published`). The arena has options and a limit of its own, so those of the
+    /// builder are not used. The size of a value must be a multiple of 8 bytes; the compiler checks
+    /// this.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -140,6 +142,21 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, arena: Arena) -> Result<QpStore<V>, Error> {
         self.publish_in(arena, |arena| Ok(Tree::new(arena)))
+    }
+
+    /// A store as that of [`build_in`](Self::build_in), whose first version has the entries of a
+    /// file. O(bytes of the file).
+    ///
+    /// # Errors
+    /// [`OpenCause::Table`] when the arena has no room; [`OpenCause::Corrupt`] when the file was
+    /// not verified, or was changed since.
+    ///
+    /// # Panics
+    /// As [`build_in`](Self::build_in).
+    pub fn restore_in(self, mut arena: Arena, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
+        write_header::<V>(&mut arena).map_err(OpenCause::Table)?;
+        let root = arena.roots_at() + 8 * header::ROOT;
+        Ok(self.build_over(file.tree(arena)?, Some(root)))
     }
 
     /// A published store of the tree that `make` builds in the arena.

@@ -1,0 +1,212 @@
+//! The folder of a live map, and the page by which its processes find each other.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+
+use crate::error::Error;
+use crate::raw::map::Page;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"SWLIVE\0\0");
+const VERSION: u64 = 1;
+
+/// The attempts at the writer's lock, a millisecond apart.
+const TRIES: u32 = 20;
+
+/// Words of the control page.
+const MAGIC_AT: usize = 0;
+const VERSION_AT: usize = 1;
+const LAYOUT_AT: usize = 2;
+const DATA_AT: usize = 3;
+const GRACE_AT: usize = 4;
+
+/// The folder of a live map.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn new(path: &Path) -> Place {
+        Place(path.to_owned())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn control(&self) -> PathBuf {
+        self.0.join("control")
+    }
+
+    pub(crate) fn data(&self, number: u64) -> PathBuf {
+        self.0.join(format!("data-{number}"))
+    }
+
+    pub(crate) fn readers(&self) -> PathBuf {
+        self.0.join("readers")
+    }
+
+    /// Checks that only this user and root can write the folder, the control page and the data.
+    pub(crate) fn belongs_to_us(&self) -> Result<(), Error> {
+        let user = rustix::process::geteuid().as_raw();
+        let foreign = |path: PathBuf, why: &str| {
+            let why = why.to_owned();
+            Err(Error::Foreign { path, why })
+        };
+        let mut all = vec![self.0.clone(), self.control()];
+        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b"data-") {
+                all.push(entry.path());
+            }
+        }
+        for path in all {
+            let meta = match std::fs::metadata(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(self.no_map(format!("there is no {}", path.display())));
+                }
+                other => other.map_err(Error::io("looking at", &path))?,
+            };
+            if meta.uid() != user && meta.uid() != 0 {
+                return foreign(path, "another user owns it");
+            }
+            if meta.mode() & 0o022 != 0 {
+                return foreign(path, "other users can write it");
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for a folder without a live map.
+    pub(crate) fn no_map(&self, why: impl Into<String>) -> Error {
+        Error::NoMap {
+            path: self.0.clone(),
+            why: why.into(),
+        }
+    }
+}
+
+/// Takes a lock on a file that ends with its descriptor. Returns whether it could be had.
+pub(crate) fn try_lock(file: &File) -> std::io::Result<bool> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The control page, mapped.
+#[derive(Debug)]
+pub(crate) struct Control {
+    page: Page,
+}
+
+impl Control {
+    /// Opens the page as the writer, and locks it. `new`: the page must not be there yet.
+    pub(crate) fn write(place: &Place, layout: u64, new: bool) -> Result<Control, Error> {
+        let path = place.control();
+        let io = |what| Error::io(what, &path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o644);
+        let file = match new {
+            true => options.create_new(true).open(&path),
+            false => options.open(&path),
+        };
+        let file = match file {
+            Err(error) if new && error.kind() == std::io::ErrorKind::AlreadyExists => {
+                let path = place.path().to_owned();
+                return Err(Error::Exists { path });
+            }
+            Err(error) if !new && error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(place.no_map("no file control"));
+            }
+            other => other.map_err(io("opening"))?,
+        };
+        // A reader that looks whether the writer lives has the lock for a moment.
+        let mut tries = if new { 1 } else { TRIES };
+        while !try_lock(&file).map_err(Error::io("locking", &path))? {
+            tries -= 1;
+            if tries == 0 {
+                let path = place.path().to_owned();
+                return Err(Error::Owned { path });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if new {
+            file.set_len(Page::BYTES as u64)
+                .map_err(Error::io("making", &path))?;
+        }
+        let page = Page::map(file, true).map_err(Error::io("mapping", &path))?;
+        let control = Control { page };
+        if new {
+            control.word(LAYOUT_AT).store(layout, Ordering::Relaxed);
+            control.word(VERSION_AT).store(VERSION, Ordering::Relaxed);
+            control.word(GRACE_AT).store(1, Ordering::Relaxed);
+            control.word(MAGIC_AT).store(MAGIC, Ordering::Release);
+        }
+        control.check(place, layout)?;
+        Ok(control)
+    }
+
+    /// Opens the page as a reader.
+    pub(crate) fn read(place: &Place, layout: u64) -> Result<Control, Error> {
+        let path = place.control();
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(place.no_map("no file control"));
+            }
+            other => other.map_err(Error::io("opening", &path))?,
+        };
+        let page = Page::map(file, false).map_err(Error::io("mapping", &path))?;
+        let control = Control { page };
+        control.check(place, layout)?;
+        Ok(control)
+    }
+
+    fn check(&self, place: &Place, layout: u64) -> Result<(), Error> {
+        if self.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {
+            return Err(place.no_map("control is not that of a live map"));
+        }
+        let version = self.word(VERSION_AT).load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
+        }
+        let found = self.word(LAYOUT_AT).load(Ordering::Relaxed);
+        match found == layout {
+            true => Ok(()),
+            false => Err(Error::Layout {
+                path: place.path().to_owned(),
+                found,
+                wanted: layout,
+            }),
+        }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        self.page.word(at)
+    }
+
+    /// The number of the present data; 0 while there is none.
+    #[inline]
+    pub(crate) fn data(&self) -> u64 {
+        self.word(DATA_AT).load(Ordering::Acquire)
+    }
+
+    /// Makes data the present ones.
+    pub(crate) fn set_data(&self, number: u64) {
+        self.word(DATA_AT).store(number, Ordering::Release);
+    }
+
+    /// The newest grace period.
+    #[inline]
+    pub(crate) fn grace(&self) -> u64 {
+        self.word(GRACE_AT).load(Ordering::Acquire)
+    }
+
+    /// Begins a grace period, and returns its number.
+    pub(crate) fn begin_grace(&self) -> u64 {
+        self.word(GRACE_AT).fetch_add(1, Ordering::SeqCst) + 1
+    }
+}

@@ -1,0 +1,5 @@
+//! Memory that processes share: every unsafe block of the crate.
+#![allow(unsafe_code)]
+
+pub(crate) mod map;
+pub(crate) mod reader;

@@ -1,0 +1,238 @@
+//! Readers in other processes as a source of grace periods.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use sapwood_qsbr::GraceSource;
+
+use crate::place::{Control, Place, try_lock};
+
+/// Words of a reader's file.
+pub(crate) const SEEN_AT: usize = 0;
+pub(crate) const PID_AT: usize = 1;
+
+/// The beginning of the names of readers' files. Files with other names are being made.
+pub(crate) const PREFIX: &str = "r-";
+
+/// A reader of a live map in some process, as the writer sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LiveReaderInfo {
+    /// The name of its file.
+    pub name: String,
+    /// Its process, as the reader says.
+    pub pid: u32,
+    /// The newest grace period that it has announced; 0 while it is offline.
+    pub seen: u64,
+    /// Whether it holds memory back: it has not announced the newest period.
+    pub holds_back: bool,
+}
+
+/// The readers that the writer knows.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    place: Place,
+    control: Arc<Control>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The files of readers that may live.
+    files: HashMap<OsString, File>,
+    /// The newest period since whose beginning the folder is known.
+    looked: u64,
+    /// Tells whether the folder has changed since it was read last.
+    news: Option<News>,
+}
+
+/// The kernel's notices of files in a folder. A file comes into the folder together with its
+/// notice, so where there is no notice, there is no new reader.
+#[derive(Debug)]
+struct News(OwnedFd);
+
+impl News {
+    fn of(folder: &Path) -> Option<News> {
+        let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
+        let queue = inotify::init(flags).ok()?;
+        // A reader's file comes by a rename; others may make theirs otherwise.
+        let what = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        inotify::add_watch(&queue, folder, what).ok()?;
+        Some(News(queue))
+    }
+
+    /// Whether there are any, which are forgotten.
+    fn take(&self) -> bool {
+        let mut buffer = [0; 4096];
+        let mut any = false;
+        loop {
+            match rustix::io::read(&self.0, &mut buffer) {
+                Ok(1..) => any = true,
+                Err(Errno::AGAIN) => return any,
+                // What is not known counts as news.
+                Ok(0) | Err(_) => return true,
+            }
+        }
+    }
+}
+
+impl Readers {
+    pub(crate) fn new(place: &Place, control: &Arc<Control>) -> Readers {
+        Readers {
+            place: place.clone(),
+            control: Arc::clone(control),
+            known: Mutex::new(Known {
+                news: News::of(&place.readers()),
+                ..Known::default()
+            }),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the files of new readers. When this process has no descriptors or memory for one, that
+    /// is an error: the reader may be reading.
+    fn look(&self, files: &mut HashMap<OsString, File>) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(self.place.readers())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_reader = name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+            if !is_reader || files.contains_key(&name) {
+                continue;
+            }
+            // The folder may hold anything: no pipe is waited for, and no link followed.
+            let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+            let opened = std::fs::OpenOptions::new()
+                .read(true)
+                .custom_flags(flags.bits() as i32)
+                .open(entry.path());
+            match opened {
+                Ok(file) if file.metadata()?.is_file() => {
+                    files.insert(name, file);
+                }
+                Ok(_) => (),
+                // Of the others, one has just ended, one is no file, and one shows its file to
+                // nobody: that one harms only itself.
+                Err(error) if ours(&error) => return Err(error),
+                Err(_) => (),
+            }
+        }
+        Ok(())
+    }
+
+    /// All readers that live.
+    pub(crate) fn all(&self) -> Vec<LiveReaderInfo> {
+        let mut known = self.known();
+        let files = &mut known.files;
+        let _ = self.look(files);
+        files.retain(|name, file| self.lives(name, file));
+        let now = self.control.grace();
+        let info = |(name, file): (&OsString, &File)| {
+            let seen = word(file, SEEN_AT);
+            LiveReaderInfo {
+                name: name.to_string_lossy().into_owned(),
+                pid: word(file, PID_AT) as u32,
+                seen,
+                holds_back: seen != 0 && seen < now,
+            }
+        };
+        let mut all: Vec<_> = files.iter().map(info).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// Whether a reader lives. Removes the file of a dead one.
+    fn lives(&self, name: &OsString, file: &File) -> bool {
+        // Nobody else locks the file of a living reader.
+        let dead = try_lock(file).unwrap_or(false);
+        if dead {
+            let _ = std::fs::remove_file(self.place.readers().join(name));
+        }
+        !dead
+    }
+}
+
+/// Whether this process is to blame for an error: it has no descriptors or no memory.
+fn ours(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR)
+    )
+}
+
+/// A word of a reader's file; 0 if the file is too short. The reader may do to its file what it
+/// likes, so it is not mapped.
+fn word(file: &File, at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    match file.read_exact_at(&mut bytes, at as u64 * 8) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => 0,
+    }
+}
+
+impl Known {
+    /// Whether the folder has no new files since it was read last.
+    fn is_unchanged(&mut self) -> bool {
+        let unchanged = self.looked > 0 && self.news.as_ref().is_some_and(|news| !news.take());
+        if !unchanged {
+            // Until the folder has been read, it counts as changed.
+            self.looked = 0;
+        }
+        unchanged
+    }
+
+    /// Reads the folder, unless it is known since this period began. Returns whether it could be
+    /// read. A reader whose file comes later reads only what was published before the period.
+    fn look_for(&mut self, readers: &Readers, period: u64) -> bool {
+        if self.looked < period && self.is_unchanged() {
+            self.looked = period;
+        }
+        if self.looked < period && readers.look(&mut self.files).is_ok() {
+            // Of readers that are offline, the dead ones: the others are asked when they wait.
+            self.files
+                .retain(|name, file| word(file, SEEN_AT) != 0 || readers.lives(name, file));
+            self.looked = period;
+        }
+        self.looked >= period
+    }
+}
+
+impl GraceSource for Readers {
+    fn start(&self) -> u64 {
+        // The stores of this thread come before the looks at the readers.
+        fence(Ordering::SeqCst);
+        let period = self.control.begin_grace();
+        self.known().look_for(self, period);
+        period
+    }
+
+    fn elapsed(&self, period: u64) -> bool {
+        let mut known = self.known();
+        if !known.look_for(self, period) {
+            return false;
+        }
+        let waits = |file: &File| (1..period).contains(&word(file, SEEN_AT));
+        known
+            .files
+            .retain(|name, file| !waits(file) || self.lives(name, file));
+        let over = !known.files.values().any(waits);
+        // What the readers read comes before what the caller does now.
+        fence(Ordering::SeqCst);
+        over
+    }
+
+    fn name(&self) -> &str {
+        "readers in other processes"
+    }
+}
