@@ -89,6 +89,73 @@ pub fn bpf_updates() -> Table {
     }
 }
 
+/// Lookups and updates by one and by two processors that run programs.
+pub fn bpf_threads() -> Table {
+    const SETS: [(&str, [&str; 2]); 5] = [
+        (
+            "random bytes, 16k",
+            ["writers-random-binary-1", "writers-random-binary-2"],
+        ),
+        ("kernel symbols", ["writers-1", "writers-2"]),
+        ("BTF strings", ["writers-btf-1", "writers-btf-2"]),
+        ("file paths", ["writers-paths-1", "writers-paths-2"]),
+        (
+            "domain names, 1M",
+            ["writers-domains-1m-1", "writers-domains-1m-2"],
+        ),
+    ];
+    const ENGINES: [(&str, &str); 3] = [
+        ("hash", "kernel-hash"),
+        ("trie", "sapwood-bpf"),
+        ("index alone", "sapwood-bpf-index"),
+    ];
+    // The published figures for one and for two threads: hash, then qp-trie.
+    let theirs = |set, metric| match (set, metric) {
+        ("random bytes, 16k", "lookup_mops") => [["5.06", "10.26"], ["10.16", "20.29"]],
+        ("kernel symbols", "update_bpf_mops") => [["2.85", "4.36"], ["1.16", "1.92"]],
+        _ => [["–"; 2]; 2],
+    };
+    let mut rows = Vec::new();
+    for (set, cases) in SETS {
+        for (what, metric) in [
+            ("lookups", "lookup_mops"),
+            ("updates", "update_bpf_mops"),
+            ("insertions", "insert_bpf_mops"),
+        ] {
+            for (at, (name, engine)) in ENGINES.into_iter().enumerate() {
+                let figure =
+                    |case: usize, metric| of("bpf", cases[case], engine, metric, How::Plain);
+                let theirs = theirs(set, metric).get(at).copied().unwrap_or(["–"; 2]);
+                rows.push(vec![
+                    text(set),
+                    text(what),
+                    text(name),
+                    text(theirs[0]),
+                    text(theirs[1]),
+                    figure(0, metric),
+                    figure(1, metric),
+                    figure(1, "dropped_share"),
+                    figure(0, "memory_mb"),
+                ]);
+            }
+        }
+    }
+    Table {
+        head: head(&[
+            "M/s",
+            "",
+            "",
+            "theirs: one thread",
+            "two",
+            "here: one processor",
+            "two",
+            "dropped by two",
+            "memory here, MB",
+        ]),
+        rows,
+    }
+}
+
 pub fn ranges() -> Table {
     let theirs = [
         ("`stress-ng --mmap 4`, before", 46_630_160, 46_184_591),

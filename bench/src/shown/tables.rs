@@ -5,10 +5,11 @@ use super::published;
 
 /// The names of all tables.
 #[cfg(test)]
-pub const NAMES: [&str; 28] = [
+pub const NAMES: [&str; 29] = [
     "readme",
     "published-bpf",
     "published-bpf-updates",
+    "published-bpf-threads",
     "published-ranges",
     "published-versions-alone",
     "published-versions-beside",
@@ -42,6 +43,7 @@ pub fn named(name: &str) -> Option<Table> {
         "readme" => readme(),
         "published-bpf" => published::bpf(),
         "published-bpf-updates" => published::bpf_updates(),
+        "published-bpf-threads" => published::bpf_threads(),
         "published-ranges" => published::ranges(),
         "published-versions-alone" => {
             published::versions("readers-", "", "reader_mops", &published::ALONE)

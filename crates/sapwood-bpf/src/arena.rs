@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::layout::{Kind, page};
 use crate::own_window::OwnWindow;
 use crate::raw::arena::{Memory, PAGE};
+use crate::raw::sleep::SleepableGrace;
 use crate::raw::space;
 use crate::raw::window::Window;
 use crate::support;
@@ -159,6 +160,36 @@ impl BpfArena {
     /// The number of owners that the arena has had.
     pub fn generation(&self) -> u64 {
         self.memory.u64(page::GENERATION_AT).load(Ordering::Acquire)
+    }
+
+    /// Allows programs that may sleep to use the arena: those of type `syscall`, and those whose
+    /// sections end in `.s`. The arena remembers it, for all later owners, too; it cannot be taken
+    /// back. Any process that has the arena may call this, at any time.
+    ///
+    /// From then on, each grace period of each process that has the arena also waits for such
+    /// programs: see [`KernelGrace`](crate::KernelGrace). A program that sleeps for long holds all
+    /// removed memory back, and functions that wait for a grace period wait for it.
+    ///
+    /// ```no_run
+    /// use sapwood_bpf::{BpfArena, Loader};
+    /// let arena = BpfArena::create(64 << 20)?;
+    /// arena.allow_sleepable()?;
+    /// let programs = Loader::open_file(&arena, "files.bpf.o")?.load()?;
+    /// # let _ = programs;
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The system's error, when the kernel does not load the program by which grace periods wait.
+    pub fn allow_sleepable(&self) -> Result<(), Error> {
+        SleepableGrace::begin()?;
+        self.memory.allow_sleepable();
+        Ok(())
+    }
+
+    /// Whether programs that may sleep may use the arena.
+    pub fn allows_sleepable(&self) -> bool {
+        self.memory.allows_sleepable()
     }
 
     /// All windows, in order of their numbers.

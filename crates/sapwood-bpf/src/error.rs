@@ -99,9 +99,19 @@ pub enum Error {
     /// The program may sleep. Grace periods do not wait for such programs, so the memory that one
     /// reads may be freed meanwhile.
     #[error(
-        "the program {0:?} may sleep, and grace periods do not wait for such programs; see Loader::allow_sleepable"
+        "the program {0:?} may sleep, and grace periods do not wait for such programs in this arena; call BpfArena::allow_sleepable first"
     )]
     Sleepable(String),
+    /// A program that may sleep calls a function that such programs must not call.
+    #[error(
+        "the program {program:?} may sleep, and calls {function}, which needs a processor for itself: such programs must not write maps, use route caches, or make long keys by key.bpf.h"
+    )]
+    SleepableCalls {
+        /// The program.
+        program: String,
+        /// The function.
+        function: String,
+    },
     /// The object has no such program, map or variable.
     #[error("the object has no {what} {name:?}")]
     Missing {

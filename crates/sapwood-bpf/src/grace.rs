@@ -3,12 +3,15 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use sapwood_qsbr::{Domain, GraceSource};
 
 use crate::error::Error;
+use crate::raw::arena::any_allows_sleepable;
+use crate::raw::sleep::SleepableGrace;
 use crate::support;
 
 /// The method of waiting for the kernel's readers.
@@ -27,8 +30,12 @@ pub enum Way {
 /// non-sleepable BPF program that was running at the removal has ended.
 ///
 /// A separate thread waits for the kernel, and one wait covers all blocks that were retired before
-/// it began. Writers do not wait for the kernel. A grace period takes 4 to 20 ms. It does not wait
-/// for programs that may sleep; [`Loader`](crate::Loader) refuses them.
+/// it began. Writers do not wait for the kernel. A grace period takes 4 to 20 ms.
+///
+/// A period also waits for programs that may sleep when it begins while this process has an arena
+/// that allows them ([`BpfArena::allow_sleepable`](crate::BpfArena::allow_sleepable)), whichever
+/// arena it is for. It then takes some 30 to 300 ms, and longer while such a program sleeps.
+/// [`Loader`](crate::Loader) refuses them in other arenas.
 ///
 /// ```no_run
 /// use sapwood_bpf::KernelGrace;
@@ -58,6 +65,8 @@ struct State {
     ends: bool,
     /// The kernel's error, if it refused. No grace period ends after that.
     failed: Option<String>,
+    /// Whether the last period that began waits for sleepable programs, too.
+    sleepable: bool,
 }
 
 impl Shared {
@@ -65,6 +74,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The time between two questions whether a period for sleepable programs is over: it doubles.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
 /// A method of waiting, with the resources that it needs.
 enum Waiter {
@@ -159,7 +171,8 @@ impl KernelGrace {
         self.way
     }
 
-    /// Waits until every non-sleepable program that is running now has ended.
+    /// Waits until every non-sleepable program that is running now has ended; also every sleepable
+    /// one, when this process has an arena that allows them.
     ///
     /// # Errors
     /// [`Error::NoGrace`] when the kernel refuses.
@@ -213,10 +226,11 @@ fn run(shared: &Shared, waiter: &Waiter) {
         }
         let covered = state.asked;
         drop(state);
-        let waited = waiter.wait();
+        let waited = wait_for_all(shared, waiter);
         state = shared.lock();
         match waited {
-            Ok(()) => state.over = covered,
+            Ok(true) => state.over = covered,
+            Ok(false) => return,
             Err(error) => {
                 state.failed = Some(error.to_string());
                 shared.changed.notify_all();
@@ -225,6 +239,33 @@ fn run(shared: &Shared, waiter: &Waiter) {
         }
         shared.changed.notify_all();
     }
+}
+
+/// Waits for all programs that are running now. Returns `false` when the source was dropped before
+/// the sleepable ones had ended.
+fn wait_for_all(shared: &Shared, waiter: &Waiter) -> Result<bool, Error> {
+    let sleepable = any_allows_sleepable();
+    shared.lock().sleepable = sleepable;
+    if !sleepable {
+        waiter.wait()?;
+        return Ok(true);
+    }
+    let period = SleepableGrace::begin()?;
+    // A period of tasks-trace RCU need not be one of RCU.
+    waiter.wait()?;
+    let mut pause = PAUSES.0;
+    while !period.is_over()? {
+        let state = shared.lock();
+        let (state, _) = shared
+            .changed
+            .wait_timeout_while(state, pause, |state| !state.ends)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.ends {
+            return Ok(false);
+        }
+        pause = (pause * 2).min(PAUSES.1);
+    }
+    Ok(true)
 }
 
 impl GraceSource for KernelGrace {
@@ -248,9 +289,11 @@ impl GraceSource for KernelGrace {
     }
 
     fn name(&self) -> &str {
-        match self.way {
-            Way::MapInMap => "kernel (map in map)",
-            Way::Membarrier => "kernel (membarrier)",
+        match (self.way, self.shared.lock().sleepable) {
+            (Way::MapInMap, false) => "kernel (map in map)",
+            (Way::MapInMap, true) => "kernel (map in map, sleepable programs)",
+            (Way::Membarrier, false) => "kernel (membarrier)",
+            (Way::Membarrier, true) => "kernel (membarrier, sleepable programs)",
         }
     }
 }

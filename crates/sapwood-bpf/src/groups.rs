@@ -197,6 +197,23 @@ impl GroupMap {
         &self.window
     }
 
+    /// The number of groups that there can be: their numbers are below this.
+    #[allow(clippy::len_without_is_empty)]
+    pub(crate) fn len(&self) -> usize {
+        self.plan.groups
+    }
+
+    /// The number of links that there can be.
+    pub(crate) fn links(&self) -> usize {
+        self.plan.links
+    }
+
+    /// Whether a group can have these members.
+    pub(crate) fn has_room(&self, members: &[GroupMember]) -> bool {
+        let linked = |member: &GroupMember| (member.link as usize) < self.plan.links;
+        members.len() <= self.plan.members && members.iter().all(linked)
+    }
+
     /// Sets the members of a group, in any order. Programs see the old members or the new ones.
     /// Waits for the programs that still read the version before the present one: not at all, when
     /// the last change of this group was some ten milliseconds ago.

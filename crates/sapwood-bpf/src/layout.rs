@@ -66,12 +66,13 @@ pub mod route;
 ///   48 | owner                           |   0: none; else process and start, `pid | start << 22`
 ///   56 | owner's namespace of processes  |   its inode
 ///   64 | windows, 32 times 64 bytes      |
+/// 2112 | sleepable programs              |   0: none; else they may use the arena
 /// ```
 pub mod page {
     /// The first eight bytes.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
     /// The version of the arena's layout, which each change of the layout raises by one.
-    pub const VERSION: u32 = 3;
+    pub const VERSION: u32 = 4;
     /// Where the version is.
     pub const VERSION_AT: usize = 8;
     /// Where the zero is that the verifier does not know.
@@ -110,6 +111,9 @@ pub mod page {
     pub const WINDOW_USED_OF: usize = 56;
     /// The bytes of the longest name.
     pub const NAME_MAX: usize = 24;
+    /// Where the word is that is not 0 when sleepable programs may use the arena. It never becomes
+    /// 0 again.
+    pub const SLEEPABLE_AT: usize = WINDOWS_AT + WINDOWS_MAX * WINDOW_BYTES;
 }
 
 /// The window of a map over byte strings that programs write: the words that other maps over byte
@@ -118,14 +122,20 @@ pub mod page {
 /// ```text
 /// header page    0 | as every window; roots at 48                                     |
 ///             1024 | 32 secrets of the index's hash                                   |
-///             1280 | lock: u32                                                        |   programs
-///             1344 | entries, branches, their units, units of leaves: u32 each        |   programs, under the lock
-///             1360 | sequence: u64, one more with each unlocking                      |   programs, under the lock
-///             1376 | clusters, their units: u32 each                                  |   programs, under the lock
-///             1408 | most entries, parts: u32 each; bytes in use, of them before blocks: u64 each; longest key: u32
-///             1472 | scratch                                                          |   programs, under the lock
-/// next pages  4096 | heads of the rings, 128 bytes each: one a size of blocks, retired |
-///                  | slots of the rings | table | buckets | blocks                     |
+///             1280 | lock of the root's cell: u32                                     |   programs
+///             1344 | granted entries: u32                                             |   programs
+///             1408 | most entries, parts: u32 each; frontier, first block: u64 each;  |
+///                  | longest key, number of lanes: u32 each                           |
+/// next pages  4096 | heads of the rings, 128 bytes each: one a class of blocks, slabs |
+///            20480 | lanes, 8 KiB each                                                |   programs
+///                  | slots of the rings | table | buckets | blocks                    |
+///
+/// lane           0 | writer: u32 | entries that it may add: u32 | sequence: u64       |
+///               16 | places of four locks: u64 each                                   |
+///               48 | slab, units left in it: u32 each | 64 | counts: u32 each         |
+///               96 | drops by reason                                                  |
+///              128 | head of the ring of retired blocks | 256 | scratch               |
+///             4096 | stock, 32 bytes a class: number of blocks, seven references      |
 ///
 /// head of a ring  0 | mask: u32 | slots: u32 | kept: u32 | user's count: u32 | ... | 64 | programs' count: u32 |
 /// ```
@@ -364,12 +374,12 @@ pub(crate) const fn root(index: usize) -> u64 {
 )]
 #[repr(C)]
 pub struct MirrorHop {
-    /// The interface; 0: none.
+    /// The interface; 0: none. With [`GROUP`](Self::GROUP), the number of the group.
     pub ifindex: u32,
     /// The most bytes of an IP packet on that interface; 0: not known.
     pub mtu: u16,
-    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or
-    /// [`RESOLVE`](Self::RESOLVE).
+    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL),
+    /// [`RESOLVE`](Self::RESOLVE), [`GROUP`](Self::GROUP) or [`TAGGED`](Self::TAGGED).
     pub action: u8,
     /// The family of the gateway: 2 for IPv4, 10 for IPv6, 0 when there is none.
     pub family: u8,
@@ -384,11 +394,30 @@ pub struct MirrorHop {
 impl MirrorHop {
     /// The program forwards the packet: everything is known.
     pub const FORWARD: u8 = 0;
-    /// The kernel takes the packet: addresses of this machine, several next hops, tunnels, no
-    /// route, and everything else that programs do not handle.
+    /// The same, and the interface is a VLAN of another one, which the program has to know.
+    pub const TAGGED: u8 = 4;
+    /// The kernel takes the packet: addresses of this machine, tunnels, no route, and everything
+    /// else that programs do not handle.
     pub const KERNEL: u8 = 1;
     /// The kernel forwards the packet and resolves the neighbour, which is not known yet.
     pub const RESOLVE: u8 = 2;
+    /// The packet's flow chooses a member of a group of next hops ([`GroupMap`](crate::GroupMap)).
+    pub const GROUP: u8 = 3;
+
+    /// Whether a program forwards the packet.
+    pub fn is_forwarded(&self) -> bool {
+        matches!(self.action, MirrorHop::FORWARD | MirrorHop::TAGGED)
+    }
+
+    /// The gateway, if there is one.
+    pub fn gateway(&self) -> Option<std::net::IpAddr> {
+        let [a, b, c, d, ..] = self.gateway;
+        match self.family {
+            2 => Some([a, b, c, d].into()),
+            10 => Some(self.gateway.into()),
+            _ => None,
+        }
+    }
 }
 
 const _: () =
@@ -455,6 +484,8 @@ pub fn constants() -> Vec<(String, u64)> {
     add("HOP_FORWARD", MirrorHop::FORWARD.into());
     add("HOP_KERNEL", MirrorHop::KERNEL.into());
     add("HOP_RESOLVE", MirrorHop::RESOLVE.into());
+    add("HOP_GROUP", MirrorHop::GROUP.into());
+    add("HOP_TAGGED", MirrorHop::TAGGED.into());
     for (name, value) in route::constants() {
         add(&name, value);
     }

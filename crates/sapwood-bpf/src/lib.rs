@@ -56,7 +56,7 @@ cfg_if::cfg_if! {
         pub use groups::{GroupMap, GroupMapBuilder, GroupMember};
         pub use program_map::{
             ProgramMap, ProgramMapBuilder, ProgramMapDrops, ProgramMapMemory, ProgramMapService, ProgramMapShape,
-            Serviced, Write, WriteError,
+            Serviced, Taken, Write, WriteError, Written,
         };
         pub use loader::{Loader, Programs};
         pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};

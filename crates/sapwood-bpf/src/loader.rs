@@ -1,6 +1,7 @@
 //! The loader of programs that use an arena.
 
 use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Once;
 
@@ -11,10 +12,8 @@ use libbpf_rs::{
 use crate::arena::BpfArena;
 use crate::counts;
 use crate::error::Error;
+use crate::raw::sleep::{self, SLEEPABLE};
 use crate::support;
-
-/// The kernel's flag for programs that may sleep.
-const SLEEPABLE: u32 = 1 << 4;
 
 /// The name of the map that `arena.bpf.h` declares.
 const ARENA_MAP: &str = "sw_arena";
@@ -90,8 +89,10 @@ impl Loader {
         })
     }
 
-    /// Allows a program that may sleep. The program must read maps only between `bpf_rcu_read_lock`
-    /// and `bpf_rcu_read_unlock`. All programs of type `syscall` may sleep.
+    /// Allows a program that may sleep, in an arena that does not allow them
+    /// ([`BpfArena::allow_sleepable`]). The program must read maps only between `bpf_rcu_read_lock`
+    /// and `bpf_rcu_read_unlock`. Grace periods wait for these sections in any case. All programs
+    /// of type `syscall` may sleep.
     pub fn allow_sleepable(mut self, program: &str) -> Loader {
         self.sleepable.push(program.to_owned());
         self
@@ -150,40 +151,57 @@ impl Loader {
         &mut self.object
     }
 
-    /// Sets a constant that is alone in its section, whose name begins with `.rodata`.
-    pub(crate) fn set_constant(
-        &mut self,
-        section: &str,
-        name: &str,
-        value: &[u8],
-    ) -> Result<(), Error> {
-        let mut set = false;
-        for mut map in self.object.maps_mut() {
-            if map.name().to_string_lossy().ends_with(section) {
-                set = map.set_initial_value(value).is_ok();
-            }
-        }
+    /// Sets the constants of a section whose name begins with `.rodata`: the bytes of all of them.
+    /// A constant that a program declares in a section of its own is found whatever the compiler
+    /// does with the others.
+    ///
+    /// ```no_run
+    /// # use sapwood_bpf::{BpfArena, Loader};
+    /// # let arena = BpfArena::create(64 << 20)?;
+    /// // const volatile __u32 settings[2] SEC(".rodata.settings") = {};
+    /// let mut loader = Loader::open_file(&arena, "program.bpf.o")?;
+    /// let settings = [7u32, 8].map(u32::to_ne_bytes).concat();
+    /// loader.set_constants(".rodata.settings", &settings)?;
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when there is no such section, or it has another size.
+    pub fn set_constants(&mut self, section: &str, value: &[u8]) -> Result<(), Error> {
+        let mut maps = self.object.maps_mut();
+        let found = maps.find(|map| map.name().to_string_lossy().ends_with(section));
+        let set = found.is_some_and(|mut map| map.set_initial_value(value).is_ok());
         match set {
             true => Ok(()),
             false => Err(Error::Missing {
-                what: "constant",
-                name: name.to_owned(),
+                what: "section of constants",
+                name: section.to_owned(),
             }),
         }
     }
 
-    /// Loads all programs.
+    /// Loads all programs. Programs that may sleep need an arena that allows them
+    /// ([`BpfArena::allow_sleepable`]). They can be preempted by programs on their processor, so
+    /// they must not write maps, use route caches, or make keys of more than 254 bytes by
+    /// `key.bpf.h`.
     ///
     /// # Errors
-    /// [`Error::Sleepable`]; [`Error::Refused`], with the end of the verifier's log.
+    /// [`Error::Sleepable`]; [`Error::SleepableCalls`]; [`Error::Refused`], with the end of the
+    /// verifier's log.
     pub fn load(self) -> Result<Programs, Error> {
+        let allowed = self.arena.allows_sleepable();
+        let allowed = |name: &String| allowed || self.sleepable.contains(name);
+        let mut sleeping = Vec::new();
         for program in self.object.progs() {
             let name = program.name().to_string_lossy().into_owned();
             let section = program.section().to_string_lossy();
             let kind = section.split('/').next().unwrap_or_default();
             let sleeps = kind.ends_with(".s") || program.prog_type() == ProgramType::Syscall;
-            if program.autoload() && sleeps && !self.sleepable.contains(&name) {
-                return Err(Error::Sleepable(name));
+            if program.autoload() && sleeps {
+                if !allowed(&name) {
+                    return Err(Error::Sleepable(name));
+                }
+                sleeping.push(name);
             }
         }
         let object = self.object;
@@ -193,14 +211,36 @@ impl Loader {
         for program in object.progs_mut() {
             // The flag may be set even if the section's name does not show it.
             let name = program.name().to_string_lossy().into_owned();
-            if program.flags() & SLEEPABLE != 0 && !self.sleepable.contains(&name) {
+            let flag = program.autoload() && program.flags() & SLEEPABLE != 0;
+            if flag && !allowed(&name) {
                 return Err(Error::Sleepable(name));
+            }
+            if flag || sleeping.contains(&name) {
+                check_calls(name, program.as_fd())?;
             }
         }
         Ok(Programs {
             object,
             arena: self.arena,
         })
+    }
+}
+
+/// Refuses a sleepable program with a function of the headers that needs a processor for itself.
+/// The compiler does not inline these functions. A program without names of functions is refused,
+/// too.
+fn check_calls(program: String, fd: BorrowedFd<'_>) -> Result<(), Error> {
+    let functions = sleep::functions(fd)?;
+    let refused = match functions.is_empty() {
+        true => Some("functions without names".to_owned()),
+        false => functions.into_iter().find(|name| {
+            let prefixes = ["sw_kqp_", "sw_route_", "sw_key_put_part"];
+            prefixes.iter().any(|prefix| name.starts_with(prefix))
+        }),
+    };
+    match refused {
+        Some(function) => Err(Error::SleepableCalls { program, function }),
+        None => Ok(()),
     }
 }
 

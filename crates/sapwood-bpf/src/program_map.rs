@@ -31,7 +31,10 @@ use owner::{Owner, Plan};
 use read::Found;
 use writes::Writer;
 
-pub use writes::{Write, WriteError};
+pub use writes::{Taken, Write, WriteError, Written};
+
+/// The most attempts to take the first entry, while others take it each time.
+const POP_TRIES: usize = 64;
 
 /// An ordered map over byte strings that BPF programs change: they insert, replace and remove
 /// (`sapwood/qp_write.bpf.h`), and look up as in a [`UserMap`](crate::UserMap)
@@ -390,10 +393,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     /// [`Error::Name`] and [`Error::NoMemory`] for the 64 KiB; [`Error::Refused`] for the program;
     /// [`Error::NoGrace`] by service; and the system's error. After an error of a later run, the
     /// changes of the earlier runs stay.
-    pub fn write_many(
-        &self,
-        changes: &[Write<'_, V>],
-    ) -> Result<Vec<Result<(), WriteError<V>>>, Error> {
+    pub fn write_many(&self, changes: &[Write<'_, V>]) -> Result<Vec<Written<(), V>>, Error> {
         let exchanges = |change: &Write<'_, V>| matches!(change, Write::CompareExchange { .. });
         if size_of::<V>() != 8 && changes.iter().any(exchanges) {
             return Err(Error::Setting {
@@ -430,7 +430,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
         Ok(results)
     }
 
-    fn write(&self, change: Write<'_, V>) -> Result<Result<(), WriteError<V>>, Error> {
+    fn write(&self, change: Write<'_, V>) -> Result<Written<(), V>, Error> {
         let mut results = self.write_many(&[change])?;
         Ok(results.pop().unwrap_or(Err(writes::not_reached())))
     }
@@ -439,11 +439,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     ///
     /// # Errors
     /// Those of [`write_many`](Self::write_many); in the inner result, why the map refused.
-    pub fn insert(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: V,
-    ) -> Result<Result<(), WriteError<V>>, Error> {
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<Written<(), V>, Error> {
         self.write(Write::Insert(key.as_ref(), value))
     }
 
@@ -451,11 +447,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert), and [`WriteError::Exists`].
-    pub fn insert_new(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: V,
-    ) -> Result<Result<(), WriteError<V>>, Error> {
+    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<Written<(), V>, Error> {
         self.write(Write::InsertNew(key.as_ref(), value))
     }
 
@@ -463,11 +455,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert), and [`WriteError::Absent`].
-    pub fn replace(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: V,
-    ) -> Result<Result<(), WriteError<V>>, Error> {
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<Written<(), V>, Error> {
         self.write(Write::Replace(key.as_ref(), value))
     }
 
@@ -475,8 +463,44 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert), and [`WriteError::Absent`].
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Result<(), WriteError<V>>, Error> {
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Written<(), V>, Error> {
         self.write(Write::Remove(key.as_ref()))
+    }
+
+    /// Takes the entry with the least key: removes it, and returns its key and its value; `None`
+    /// when the map is empty. Programs may take entries at the same time (`sw_qp_pop_first`): no
+    /// two take one entry. If a program inserts a lesser key meanwhile, that one stays. If a
+    /// program replaces the value meanwhile, the result has the old value or the new one.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// let queue = sapwood_bpf::ProgramMap::<u64>::builder(&arena, "queue").with_trie();
+    /// let queue = queue.user_writes().bytes(16 << 20).build()?;
+    /// while let Ok(Some((key, value))) = queue.pop_first()? {
+    ///     println!("{key:?} {value}");
+    /// }
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), and those of [`get`](Self::get); [`Error::Setting`] in a map
+    /// without a trie; [`WriteError::Busy`] also when others took the first entry in each of many
+    /// attempts. Then nothing was taken.
+    pub fn pop_first(&self) -> Result<Written<Option<Taken<V>>, V>, Error> {
+        let reader = self.arena().reader::<V>(&self.window.name)?;
+        for _ in 0..POP_TRIES {
+            let Some(first) = reader.iter().next() else {
+                return Ok(Ok(None));
+            };
+            let (key, value) = first?;
+            match self.remove(&key)? {
+                Ok(()) => return Ok(Ok(Some((key, value)))),
+                // Another one has taken it.
+                Err(WriteError::Absent) => (),
+                Err(refused) => return Ok(Err(refused)),
+            }
+        }
+        Ok(Err(WriteError::Busy))
     }
 
     /// Replaces the value of a key if it is the expected one. Values have 8 bytes.
@@ -488,7 +512,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
         key: impl AsRef<[u8]>,
         expected: V,
         value: V,
-    ) -> Result<Result<(), WriteError<V>>, Error> {
+    ) -> Result<Written<(), V>, Error> {
         let key = key.as_ref();
         self.write(Write::CompareExchange {
             key,

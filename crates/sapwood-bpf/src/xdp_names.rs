@@ -276,10 +276,6 @@ fn program_for(arena: &BpfArena, window: u32, rooms: Option<u32>) -> Result<Prog
     let mut loader = Loader::open(arena, OBJECT)?;
     // The number of the list's own window stands for "no such window".
     let windows = [window, rooms.unwrap_or(window)].map(u32::to_ne_bytes);
-    loader.set_constant(
-        ".rodata.windows",
-        "sw_names_windows",
-        windows.as_flattened(),
-    )?;
+    loader.set_constants(".rodata.windows", windows.as_flattened())?;
     loader.load()
 }

@@ -1,14 +1,17 @@
 //! The program `xdp-route`, which forwards packets as the kernel would, but before they reach the
 //! kernel's network stack.
 
+use std::collections::HashMap;
 use std::fmt;
+
+use libbpf_rs::{MapCore, MapFlags};
 
 use crate::arena::BpfArena;
 use crate::counts::PacketCounts;
 use crate::error::Error;
-use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict};
+use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict, VLANS};
 use crate::loader::{Loader, Programs};
-use crate::mirror::RouteMirror;
+use crate::mirror::{RouteMirror, vlans};
 use crate::route_cache::ProgramRouteCache;
 use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
@@ -22,6 +25,9 @@ const PASS: &str = "sw_xdp_pass";
 
 /// The name of the map in which it counts.
 const COUNTS: &str = "sw_xdp_counts";
+
+/// The name of the map of VLANs.
+const VLAN_MAP: &str = "sw_xdp_vlans";
 
 /// The source of the program's next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +64,23 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 ///
 /// With a mirror of the kernel's tables ([`RouteMirror`]), the program asks neither. A change takes
 /// effect when the mirror has received it, after about a millisecond. Rules, other tables and the
-/// setting `net.ipv4.ip_forward` have no effect then. Packets to prefixes with several paths pass
-/// to the kernel.
+/// setting `net.ipv4.ip_forward` have no effect then. If the mirror writes groups
+/// ([`RouteMirrorBuilder::groups`](crate::RouteMirrorBuilder::groups)), a packet to a prefix with
+/// several paths goes by the one that its flow chooses: source, destination, protocol and ports.
+/// When an interface goes down or comes up, only the flows of its paths move (test
+/// `a_link_of_three_goes_down`). Without groups, such packets pass to the kernel.
 ///
 /// All other packets pass to the kernel unchanged, and are counted by the reason: packets for this
 /// machine, without a known neighbour, too long, with options, at their last hop. The program does
 /// not check the source of a packet (`rp_filter`), and firewall rules do not see forwarded packets.
+///
+/// A frame may have one tag of a VLAN (IEEE 802.1Q). If this machine has an interface of that VLAN
+/// which is up, its packet is forwarded as from that interface; else it passes to the kernel. A
+/// packet whose next hop is behind an interface of a VLAN leaves with its tag, any other one
+/// without a tag. The program knows the VLANs from [`attach`](Self::attach) or
+/// [`update_vlans`](Self::update_vlans), whichever came last. It sees no tag that the hardware has
+/// taken off before, or that a sender on a veth leaves to the hardware (`ethtool -K … rxvlan off`,
+/// `txvlan off`).
 ///
 /// The kernel can redirect packets to an interface whose driver accepts them. A veth accepts them
 /// when its peer runs a program: see [`attach_pass`](Self::attach_pass).
@@ -94,7 +111,7 @@ impl XdpRoute {
     /// # Errors
     /// Those of [`Loader`].
     pub fn resolver(arena: &BpfArena) -> Result<XdpRoute, Error> {
-        let programs = load(arena, [MODE_RESOLVER, 0, 0, 0])?;
+        let programs = load(arena, [MODE_RESOLVER, 0, 0, 0, 0, 0], 0)?;
         Ok(XdpRoute::new(programs, RouteMode::Resolver))
     }
 
@@ -106,7 +123,8 @@ impl XdpRoute {
     /// # Errors
     /// Those of [`Loader`].
     pub fn cached(cache: ProgramRouteCache) -> Result<XdpRoute, Error> {
-        let programs = load(cache.arena(), [MODE_CACHE, cache.window().number, 0, 0])?;
+        let window = cache.window().number;
+        let programs = load(cache.arena(), [MODE_CACHE, window, 0, 0, 0, 0], 0)?;
         Ok(XdpRoute {
             cache: Some(cache),
             ..XdpRoute::new(programs, RouteMode::Cache)
@@ -130,7 +148,9 @@ impl XdpRoute {
     pub fn mirrored(mirror: RouteMirror) -> Result<XdpRoute, Error> {
         let map = mirror.map();
         let [v4, v6] = [map.window4().number, map.window6().number];
-        let programs = load(map.arena(), [MODE_TABLE, 0, v4, v6])?;
+        let groups = mirror.groups().map_or(0, |groups| groups.window().number);
+        let config = [MODE_TABLE, 0, v4, v6, groups, 0];
+        let programs = load(map.arena(), config, mirror.flow_seed())?;
         Ok(XdpRoute {
             mirror: Some(mirror),
             ..XdpRoute::new(programs, RouteMode::Table)
@@ -168,12 +188,53 @@ impl XdpRoute {
     }
 
     /// Attaches the program to the interface of this number, until [`detach`](Self::detach) or the
-    /// drop detaches it; see [`XdpLink::attach`].
+    /// drop detaches it; see [`XdpLink::attach`]. Reads the VLANs
+    /// ([`update_vlans`](Self::update_vlans)).
     ///
     /// # Errors
-    /// As [`XdpLink::attach`].
+    /// As [`XdpLink::attach`], and as [`update_vlans`](Self::update_vlans).
     pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
+        self.update_vlans()?;
         self.links.attach(&self.programs, PROGRAM, interface, mode)
+    }
+
+    /// Tells the program the VLANs of the network namespace of the calling thread. Call it after
+    /// interfaces of VLANs were added or removed, or set up or down. Returns the number of those
+    /// that the program forwards from and to: the ones of IEEE 802.1Q that are up and lie on an
+    /// interface that is no VLAN.
+    ///
+    /// # Errors
+    /// The system's error; [`Error::Setting`] with more than 4,096 VLANs, and then nothing has
+    /// changed.
+    pub fn update_vlans(&self) -> Result<usize, Error> {
+        let vlans = vlans().map_err(|error| Error::io("reading the VLANs", error))?;
+        if vlans.len() > VLANS {
+            let why = format!("{VLANS} at most, not {}", vlans.len());
+            return Err(Error::Setting { what: "vlans", why });
+        }
+        let mut wanted = HashMap::new();
+        let mut known = 0;
+        for (ifindex, under) in vlans {
+            let word = |(under, id): (u32, u16)| u64::from(under) << 16 | u64::from(id);
+            wanted.insert(u64::from(ifindex), under.map_or(0, word));
+            if let Some(under) = under {
+                wanted.insert(word(under) | 1 << 63, ifindex.into());
+                known += 1;
+            }
+        }
+        let map = self.programs.map(VLAN_MAP)?;
+        let failed = |error| Error::system("telling the program the VLANs", error);
+        for key in map.keys().collect::<Vec<_>>() {
+            let word = u64::from_ne_bytes(key.as_slice().try_into().unwrap_or_default());
+            if !wanted.contains_key(&word) {
+                map.delete(&key).map_err(failed)?;
+            }
+        }
+        for (key, value) in wanted {
+            map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
+                .map_err(failed)?;
+        }
+        Ok(known)
     }
 
     /// Attaches a program that passes all packets to an interface, as [`attach`](Self::attach)
@@ -221,9 +282,10 @@ impl fmt::Debug for XdpRoute {
 }
 
 /// Loads the programs with this configuration: `struct sw_xdp_config`.
-fn load(arena: &BpfArena, config: [u32; 4]) -> Result<Programs, Error> {
-    let config: Vec<u8> = config.into_iter().flat_map(u32::to_ne_bytes).collect();
+fn load(arena: &BpfArena, config: [u32; 6], seed: u64) -> Result<Programs, Error> {
+    let mut config: Vec<u8> = config.into_iter().flat_map(u32::to_ne_bytes).collect();
+    config.extend(seed.to_ne_bytes());
     let mut loader = Loader::open(arena, OBJECT)?;
-    loader.set_constant(".rodata.config", "sw_xdp_config", &config)?;
+    loader.set_constants(".rodata.config", &config)?;
     loader.load()
 }

@@ -4,16 +4,11 @@
 
 mod kernel;
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::skipped;
+use kernel::{Timers, skipped};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 use sapwood_bpf::{BpfArena, Loader, ProgramMap, ProgramRouteCache, Programs};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -24,7 +19,7 @@ const CPUS: usize = 64;
 const KEYS: usize = 256;
 /// The number of changes of one run of the loop, and of timers that expire meanwhile.
 const COUNT: u32 = 1000;
-const TIMERS: u32 = 40;
+const TIMERS: usize = 40;
 /// The least number of changes in interrupts that must meet a lock of the interrupted program.
 const ENOUGH: u64 = 200;
 
@@ -80,23 +75,9 @@ fn get<T: FromBytes>(programs: &Programs, map: &str, index: usize) -> T {
     T::read_from_bytes(&bytes).unwrap()
 }
 
-fn timers() -> Vec<OwnedFd> {
-    let timer = |_| timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty()).unwrap();
-    (0..TIMERS).map(timer).collect()
-}
-
 /// One run of the loop on this thread's processor, with timers that expire on it meanwhile.
-fn run(programs: &Programs, timers: &[OwnedFd], step: u64) {
-    for (i, timer) in timers.iter().enumerate() {
-        let once = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: Timespec {
-                tv_sec: 0,
-                tv_nsec: (20_000 + step * (i as u64 + 1)) as _,
-            },
-        };
-        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).unwrap();
-    }
+fn run(programs: &Programs, timers: &Timers, step: u64) {
+    timers.set(step);
     let mut packet = [0u8; 64];
     packet[..4].copy_from_slice(&COUNT.to_ne_bytes());
     let program = programs.program("sw_loop").unwrap();
@@ -167,7 +148,7 @@ fn interrupts_write_unless_the_lock_is_taken() {
                 set.set(cpu);
                 // Where the first processors are not available, threads run on any.
                 let _ = rustix::thread::sched_setaffinity(None, &set);
-                let timers = timers();
+                let timers = Timers::new(TIMERS);
                 let mut rng = fastrand::Rng::with_seed(cpu as u64);
                 while !ends.load(Ordering::Relaxed) {
                     run(programs, &timers, rng.u64(2_000..20_000));

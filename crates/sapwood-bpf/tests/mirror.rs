@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::netns::Netns;
 use ipnet::IpNet;
 use sapwood_bpf::layout::MirrorHop;
-use sapwood_bpf::{BpfArena, FibMap, IpMap, RouteMirror};
+use sapwood_bpf::{BpfArena, FibMap, GroupMap, IpMap, RouteMirror, RouteMirrorBuilder};
 
 /// The time that the mirror may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,7 +34,21 @@ fn setup(buffer: usize) -> Option<Setup> {
     })
 }
 
+/// A setup whose mirror writes groups into a map for this many, of three members at most.
+fn setup_with_groups(groups: usize) -> Option<Setup> {
+    setup_by(|arena| {
+        let builder = GroupMap::builder(arena, "groups");
+        let groups = builder.groups(groups).members(3).build().unwrap();
+        let map = IpMap::new(arena, "routes", 16 << 20).unwrap();
+        RouteMirror::builder(map).groups(groups)
+    })
+}
+
 fn setup_with(buffer: usize, map: impl FnOnce(&BpfArena) -> IpMap<MirrorHop>) -> Option<Setup> {
+    setup_by(|arena| RouteMirror::builder(map(arena)).receive_buffer(buffer))
+}
+
+fn setup_by(builder: impl FnOnce(&BpfArena) -> RouteMirrorBuilder) -> Option<Setup> {
     if let Err(why) = sapwood_bpf::check() {
         println!("skipped: {why}");
         return None;
@@ -49,7 +63,7 @@ fn setup_with(buffer: usize, map: impl FnOnce(&BpfArena) -> IpMap<MirrorHop>) ->
         (&right, "e0", &["10.2.0.2/24", "fd02::2/64"]),
     );
     let arena = BpfArena::create(64 << 20).unwrap();
-    let builder = RouteMirror::builder(map(&arena)).receive_buffer(buffer);
+    let builder = builder(&arena);
     let mirror = router.inside(|| builder.start().unwrap());
     Some(Setup {
         ports: [router.index("r0"), router.index("r1")],
@@ -71,16 +85,6 @@ fn soon(what: &str, mirror: &RouteMirror, mut test: impl FnMut() -> bool) {
     while !test() {
         assert!(begin.elapsed() < PATIENCE, "{what}: {:?}", mirror.stats());
         std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn gateway(hop: &MirrorHop) -> Option<IpAddr> {
-    match hop.family {
-        2 => Some(IpAddr::from(
-            <[u8; 4]>::try_from(&hop.gateway[..4]).unwrap(),
-        )),
-        10 => Some(IpAddr::from(hop.gateway)),
-        _ => None,
     }
 }
 
@@ -117,7 +121,7 @@ impl Setup {
     /// Whether the mirror agrees with the kernel.
     fn agree(&self, address: &str) -> bool {
         let found = hop(&self.mirror, address).filter(|hop| hop.action != MirrorHop::KERNEL);
-        let known = found.map(|hop| (hop.ifindex, gateway(&hop)));
+        let known = found.map(|hop| (hop.ifindex, hop.gateway()));
         known == self.kernel_says(address)
     }
 
@@ -232,11 +236,227 @@ impl Setup {
             let neighbour = host && hop.action == MirrorHop::FORWARD && hop.family == 0;
             if kernel.contains_key(&net) || !neighbour {
                 let ours = hop.action != MirrorHop::KERNEL;
-                known.insert(net, ours.then_some((hop.ifindex, gateway(&hop))));
+                known.insert(net, ours.then_some((hop.ifindex, hop.gateway())));
             }
         }
         (kernel, known)
     }
+}
+
+/// The members of a route with several paths: interface, gateway and weight.
+type Paths = BTreeSet<(u32, IpAddr, u32)>;
+
+impl Setup {
+    /// The routes of the kernel's main table that have several paths.
+    fn kernel_paths(&self) -> BTreeMap<IpNet, Paths> {
+        let mut all = BTreeMap::new();
+        for family in ["-4", "-6"] {
+            let shown = self.router.ip(&["-o", family, "route", "show"]);
+            for line in shown.lines() {
+                let (net, paths) = line.split_once(' ').unwrap();
+                let mut hops = paths.split("nexthop").skip(1).peekable();
+                if hops.peek().is_none() {
+                    continue;
+                }
+                let hops = hops.map(|hop| {
+                    let words: Vec<&str> = hop.split_whitespace().collect();
+                    let behind = |word| {
+                        let at = words.iter().position(|w| *w == word).unwrap();
+                        words[at + 1]
+                    };
+                    let port = usize::from(behind("dev") == "r1");
+                    let weight = behind("weight").parse().unwrap();
+                    (self.ports[port], behind("via").parse().unwrap(), weight)
+                });
+                all.insert(net.parse().unwrap(), hops.collect());
+            }
+        }
+        all
+    }
+
+    /// The same in the mirror's tables and groups.
+    fn mirror_paths(&self) -> BTreeMap<IpNet, Paths> {
+        let (map, groups) = (self.mirror.map(), self.mirror.groups().unwrap());
+        let (four, six) = (map.v4().snapshot(), map.v6().snapshot());
+        let four = four.iter().map(|(net, hop)| (IpNet::from(net), *hop));
+        let six = six.iter().map(|(net, hop)| (IpNet::from(net), *hop));
+        let several = four
+            .chain(six)
+            .filter(|(_, hop)| hop.action == MirrorHop::GROUP);
+        let paths = |hop: MirrorHop| {
+            let members = groups.members(hop.ifindex as usize).unwrap_or_default();
+            let path = |m: &sapwood_bpf::GroupMember| {
+                assert_eq!(m.link, m.hop.ifindex);
+                (m.link, m.hop.gateway().unwrap(), m.weight)
+            };
+            members.iter().map(path).collect()
+        };
+        several.map(|(net, hop)| (net, paths(hop))).collect()
+    }
+}
+
+#[test]
+fn several_paths_become_groups() {
+    let Some(setup) = setup_with_groups(100) else {
+        return;
+    };
+    let groups = setup.mirror.groups().unwrap();
+    for (change, routes) in [
+        (
+            "route add 10.9.0.0/16 nexthop via 10.1.0.2 nexthop via 10.2.0.2 weight 3",
+            1,
+        ),
+        (
+            "route add 10.8.0.0/16 nexthop via 10.1.0.2 nexthop via 10.2.0.2 weight 3",
+            2,
+        ),
+        (
+            "-6 route add fd09::/16 nexthop via fd01::2 nexthop via fd02::2",
+            3,
+        ),
+        ("-6 route append fd09::/16 via fd02::3", 3),
+        ("-6 route del fd09::/16 via fd01::2", 3),
+        ("-6 route add fd08::/16 via fd01::2", 3),
+        ("-6 route append fd08::/16 via fd01::7", 4),
+        ("-6 route del fd08::/16 via fd01::2", 3),
+        (
+            "route replace 10.9.0.0/16 nexthop via 10.1.0.2 nexthop via 10.2.0.9",
+            3,
+        ),
+        (
+            "route append 10.9.0.0/16 nexthop via 10.1.0.5 nexthop via 10.1.0.6",
+            3,
+        ),
+        ("nexthop add id 1 via 10.1.0.2 dev r0", 3),
+        ("nexthop add id 2 via 10.2.0.2 dev r1", 3),
+        ("nexthop add id 9 group 1/2,5", 3),
+        ("route add 10.7.0.0/16 nhid 9", 4),
+        ("nexthop replace id 2 via 10.2.0.7 dev r1", 4),
+        ("nexthop add id 3 via 10.2.0.8 dev r1", 4),
+        ("nexthop replace id 9 group 1,4/3,2", 4),
+        ("route add 10.6.0.0/16 nhid 3", 4),
+        ("nexthop add id 4 via fd01::2 dev r0", 4),
+        ("nexthop add id 5 via fd02::2 dev r1", 4),
+        ("nexthop add id 8 group 4,200/5,50", 4),
+        ("-6 route add fd07::/16 nhid 8", 5),
+        // The kernel removes the next-hop objects of the link.
+        ("link set r1 mtu 1400", 5),
+    ] {
+        setup.ip(change);
+        soon(change, &setup.mirror, || {
+            let (kernel, ours) = (setup.kernel_paths(), setup.mirror_paths());
+            // A route of IPv4 that was appended is behind the other one.
+            kernel.len() == routes
+                && kernel.iter().all(|(net, hops)| {
+                    ours.get(net)
+                        .is_some_and(|ours| ours == hops || net.to_string() == "10.9.0.0/16")
+                })
+                && ours.len() == routes
+        });
+        setup.mirror.map().verify().unwrap();
+    }
+    assert_eq!(setup.mirror.stats().groups, 5);
+    let of = |text: &str| hop(&setup.mirror, text).unwrap();
+    let one = of("10.6.1.1");
+    assert_eq!(
+        (one.ifindex, one.gateway()),
+        (setup.ports[1], "10.2.0.8".parse().ok())
+    );
+    // The kernel resolves the gateways, although no packet has come.
+    let mac = setup._ends[0].mac("l0");
+    soon("a gateway", &setup.mirror, || {
+        let members = groups.members(of("10.7.1.1").ifindex as usize).unwrap();
+        members
+            .iter()
+            .any(|m| m.hop.action == MirrorHop::FORWARD && m.hop.dmac == mac)
+    });
+    // Objects whose routes the kernel announces without their paths.
+    let out = setup
+        .router
+        .run(&["sysctl", "-qw", "net.ipv4.nexthop_compat_mode=0"]);
+    assert!(out.status.success(), "{out:?}");
+    let paths = |text: &str| {
+        setup
+            .mirror_paths()
+            .get(&text.parse::<IpNet>().unwrap())
+            .cloned()
+    };
+    let is = |text: &str, hops: &[(usize, &str, u32)]| {
+        let hops = hops
+            .iter()
+            .map(|(port, via, weight)| (setup.ports[*port], via.parse().unwrap(), *weight));
+        let hops: Paths = hops.collect();
+        soon(text, &setup.mirror, || paths(text).as_ref() == Some(&hops));
+    };
+    setup.ip("nexthop replace id 9 group 1,7/2,8");
+    is("10.7.0.0/16", &[(0, "10.1.0.2", 7), (1, "10.2.0.7", 8)]);
+    setup.ip("nexthop replace id 1 via 10.1.0.77 dev r0");
+    is("10.7.0.0/16", &[(0, "10.1.0.77", 7), (1, "10.2.0.7", 8)]);
+    setup.ip("nexthop replace id 3 via 10.1.0.3 dev r0");
+    soon("one path", &setup.mirror, || {
+        of("10.6.1.1").gateway() == "10.1.0.3".parse().ok()
+    });
+    setup.ip("nexthop del id 2");
+    is("10.7.0.0/16", &[(0, "10.1.0.77", 7)]);
+    // More members than the map has room for, a path without gateway, and a blackhole.
+    setup.ip("route add 10.5.0.0/16 nexthop via 10.1.0.2 nexthop via 10.1.0.3 nexthop via 10.1.0.4 nexthop via 10.1.0.5");
+    setup.ip("route add 10.4.0.0/16 nexthop via 10.1.0.2 nexthop dev r1");
+    setup.ip("nexthop add id 6 blackhole");
+    setup.ip("route add 10.3.0.0/16 nhid 6");
+    for address in ["10.5.1.1", "10.4.1.1", "10.3.1.1"] {
+        soon(address, &setup.mirror, || {
+            hop(&setup.mirror, address).is_some_and(|hop| hop.action == MirrorHop::KERNEL)
+        });
+    }
+    // The kernel removes routes with their objects.
+    setup.ip("nexthop del id 9");
+    soon("no route", &setup.mirror, || {
+        hop(&setup.mirror, "10.7.1.1").is_none()
+    });
+    for gone in [
+        "route flush 10.9.0.0/16",
+        "route flush 10.8.0.0/16",
+        "-6 route flush fd09::/16",
+        "-6 route flush fd07::/16",
+    ] {
+        setup.ip(gone);
+    }
+    soon("no groups", &setup.mirror, || {
+        setup.mirror.stats().groups == 0
+    });
+    assert_eq!(setup.mirror_paths(), BTreeMap::new());
+    assert!((0..100).all(|group| groups.members(group).is_none()));
+    assert_eq!(setup.mirror.stats().failure, None);
+}
+
+#[test]
+fn groups_without_room_are_the_kernels() {
+    let Some(setup) = setup_with_groups(2) else {
+        return;
+    };
+    let add = |net: u32| {
+        setup.ip(&format!(
+            "route add 10.9.{net}.0/24 nexthop via 10.1.0.2 nexthop via 10.2.0.{net}"
+        ));
+    };
+    let several = |net: u32| {
+        let found = hop(&setup.mirror, &format!("10.9.{net}.1"));
+        found.is_some_and(|hop| hop.action == MirrorHop::GROUP)
+    };
+    for net in 2..5 {
+        add(net);
+        soon("a route", &setup.mirror, || {
+            hop(&setup.mirror, &format!("10.9.{net}.1")).is_some()
+        });
+    }
+    assert!(several(2) && several(3) && !several(4));
+    setup.ip("route del 10.9.2.0/24");
+    setup.ip("route del 10.9.4.0/24");
+    soon("a route less", &setup.mirror, || {
+        setup.mirror.stats().groups == 1
+    });
+    add(5);
+    soon("the free number", &setup.mirror, || several(5));
 }
 
 #[test]
@@ -303,7 +523,7 @@ fn routes_come_and_go() {
     setup.ip("-6 route del fd0a::/16 via fd02::2");
     is(MirrorHop::RESOLVE);
     assert_eq!(
-        gateway(&hop(&setup.mirror, "fd0a::1").unwrap()),
+        hop(&setup.mirror, "fd0a::1").unwrap().gateway(),
         "fd02::3".parse().ok()
     );
     let stats = setup.mirror.stats();

@@ -21,17 +21,10 @@ const LIMIT: u64 = 20_000;
 const PAYLOAD: usize = 958;
 const FRAME: u64 = 1000;
 
-/// Loads an object with a constant of this section.
+/// Loads an object with the constants of this section.
 fn load(arena: &BpfArena, object: &[u8], section: &str, value: &[u8]) -> Programs {
     let mut loader = Loader::open(arena, object).unwrap();
-    let mut set = false;
-    for mut map in loader.object_mut().maps_mut() {
-        if map.name().to_string_lossy().ends_with(section) {
-            map.set_initial_value(value).unwrap();
-            set = true;
-        }
-    }
-    assert!(set);
+    loader.set_constants(section, value).unwrap();
     loader.load().unwrap()
 }
 

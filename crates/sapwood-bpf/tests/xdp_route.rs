@@ -5,16 +5,23 @@ mod common;
 
 use std::net::{IpAddr, UdpSocket};
 use std::process::Output;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::netns::Netns;
-use libbpf_rs::ProgramInput;
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use sapwood::route::{FlowHasher, FlowKey};
+use sapwood_bpf::layout::MirrorHop;
 use sapwood_bpf::layout::route::RouteVerdict::{self, *};
 use sapwood_bpf::{
-    BpfArena, IpMap, NextHop, ProgramRouteCache, RouteCounts, RouteMirror, RouteMode, XdpRoute,
+    BpfArena, GroupMap, IpMap, NextHop, ProgramRouteCache, RouteCounts, RouteMirror, RouteMode,
+    XdpRoute,
 };
 use zerocopy::IntoBytes;
+
+/// The time that the machine may take when it is busy.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn can() -> bool {
     match sapwood_bpf::check() {
@@ -26,22 +33,28 @@ fn can() -> bool {
     }
 }
 
-/// A client, a router, and two servers that have the same addresses, behind different cables.
+/// A client, a router, and three servers that have the same addresses, behind different cables.
 struct Network {
     client: Netns,
     router: Netns,
     first: Netns,
     second: Netns,
+    third: Netns,
 }
 
 impl Network {
     fn new() -> Option<Network> {
-        let [client, router, first, second] = Netns::some(["client", "router", "first", "second"])?;
+        let [client, router, first, second, third] =
+            Netns::some(["client", "router", "first", "second", "third"])?;
         Netns::veth(
             (&client, "c0", &["10.81.1.2/24", "fd81:1::2/64"]),
             (&router, "r0", &["10.81.1.1/24", "fd81:1::1/64"]),
         );
-        for (server, far, near, net) in [(&first, "s1", "r1", 2), (&second, "s2", "r2", 3)] {
+        for (server, far, near, net) in [
+            (&first, "s1", "r1", 2),
+            (&second, "s2", "r2", 3),
+            (&third, "s3", "r3", 4),
+        ] {
             let theirs = [format!("10.81.{net}.2/24"), format!("fd81:{net}::2/64")];
             let ours = [format!("10.81.{net}.1/24"), format!("fd81:{net}::1/64")];
             Netns::veth(
@@ -60,7 +73,13 @@ impl Network {
             assert!(out.status.success(), "{out:?}");
         }
         // Redirected packets lack what a veth leaves to its hardware, such as checksums.
-        for (namespace, interface) in [(&client, "c0"), (&first, "s1"), (&second, "s2")] {
+        let ends = [
+            (&client, "c0"),
+            (&first, "s1"),
+            (&second, "s2"),
+            (&third, "s3"),
+        ];
+        for (namespace, interface) in ends {
             let out = namespace.run(&["ethtool", "-K", interface, "tx", "off"]);
             assert!(out.status.success(), "{out:?}");
         }
@@ -69,6 +88,7 @@ impl Network {
             router,
             first,
             second,
+            third,
         };
         network.route_by(2);
         Some(network)
@@ -97,12 +117,13 @@ impl Network {
                 println!("{interface}: {} {:?}", link.mode(), link.native_refused());
             });
         };
-        for interface in ["r0", "r1", "r2"] {
+        for interface in ["r0", "r1", "r2", "r3"] {
             attach(&self.router, interface, true);
         }
         attach(&self.client, "c0", false);
         attach(&self.first, "s1", false);
         attach(&self.second, "s2", false);
+        attach(&self.third, "s3", false);
     }
 
     /// Sends this many pings, two milliseconds apart. Returns whether all were answered, and ping's
@@ -172,7 +193,7 @@ fn real_tools() {
         };
         assert_eq!(program.mode(), mode);
         network.attach(&mut program);
-        assert_eq!(program.links().len(), 6);
+        assert_eq!(program.links().len(), 8);
         for to in ["10.81.9.1", "fd81:9::1"] {
             // The kernel resolves neighbours.
             network.reach(to);
@@ -371,6 +392,234 @@ fn change_routes(network: &Network, mut program: XdpRoute) {
     }
 }
 
+/// The client's flows to the servers' common address, and the server that each reaches.
+struct Flows {
+    /// A connected socket for each flow.
+    sockets: Vec<UdpSocket>,
+    /// The servers' sockets.
+    servers: [UdpSocket; 3],
+}
+
+impl Flows {
+    const COUNT: usize = 240;
+
+    fn new(network: &Network, to: IpAddr) -> Flows {
+        let any = if to.is_ipv4() { "0.0.0.0" } else { "::" };
+        let flow = |_| {
+            let socket = UdpSocket::bind((any, 0)).unwrap();
+            socket.connect((to, 9999)).unwrap();
+            socket
+        };
+        let sockets = network
+            .client
+            .inside(|| (0..Self::COUNT).map(flow).collect());
+        let servers = [&network.first, &network.second, &network.third];
+        let servers = servers.map(|server| {
+            let socket = server.inside(|| UdpSocket::bind((to, 9999)).unwrap());
+            socket.set_nonblocking(true).unwrap();
+            socket
+        });
+        Flows { sockets, servers }
+    }
+
+    /// Each flow sends datagrams until one has arrived, whose server is returned.
+    fn go(&self) -> Vec<usize> {
+        static ROUND: AtomicU32 = AtomicU32::new(0);
+        let round = ROUND.fetch_add(1, Ordering::Relaxed);
+        let ports: Vec<u16> = (self.sockets.iter())
+            .map(|socket| socket.local_addr().unwrap().port())
+            .collect();
+        let mut found = vec![None; self.sockets.len()];
+        let begin = Instant::now();
+        while found.contains(&None) {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{found:?}");
+            for (socket, found) in self.sockets.iter().zip(&found) {
+                if found.is_none() {
+                    // The send may fail while the client resolves its neighbour.
+                    let _ = socket.send(&round.to_ne_bytes());
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            for (at, server) in self.servers.iter().enumerate() {
+                let mut said = [0; 4];
+                while let Ok((_, from)) = server.recv_from(&mut said) {
+                    let flow = ports.iter().position(|port| *port == from.port());
+                    if u32::from_ne_bytes(said) == round {
+                        found[flow.unwrap()] = Some(at);
+                    }
+                }
+            }
+        }
+        found.into_iter().map(Option::unwrap).collect()
+    }
+
+    /// The server to which the router's groups send each flow.
+    fn meant(&self, mirror: &RouteMirror, from: IpAddr, to: IpAddr, ports: &[u32]) -> Vec<usize> {
+        let (_, hop) = mirror.map().lookup(to).unwrap();
+        assert_eq!(hop.action, MirrorHop::GROUP);
+        let hasher = FlowHasher::new(mirror.flow_seed());
+        let server = |socket: &UdpSocket| {
+            let port = socket.local_addr().unwrap().port();
+            let key = FlowKey::new((from, port).into(), (to, 9999).into(), FlowKey::UDP);
+            let flow = hasher.hash(&key);
+            let member = mirror.groups().unwrap().member(hop.ifindex as usize, flow);
+            let link = member.unwrap().link;
+            ports.iter().position(|port| *port == link).unwrap()
+        };
+        self.sockets.iter().map(server).collect()
+    }
+}
+
+/// A route has three gateways. One link goes down: only its flows move. It comes up: the same flows
+/// return.
+#[test]
+fn a_link_of_three_goes_down() {
+    if !can() {
+        return;
+    }
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let router = &network.router;
+    for (net, gateways) in [
+        ("10.81.9.0/24", ["10.81.2.2", "10.81.3.2", "10.81.4.2"]),
+        ("fd81:9::/64", ["fd81:2::2", "fd81:3::2", "fd81:4::2"]),
+    ] {
+        let mut args = vec!["route", "replace", net];
+        for (gateway, weight) in gateways.iter().zip(["1", "1", "2"]) {
+            args.extend(["nexthop", "via", gateway, "weight", weight]);
+        }
+        router.ip(&args);
+    }
+    // The addresses of IPv6 stay when their link is down.
+    let out = router.run(&["sysctl", "-qw", "net.ipv6.conf.all.keep_addr_on_down=1"]);
+    assert!(out.status.success(), "{out:?}");
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let map = IpMap::new(&arena, "routes", 4 << 20).unwrap();
+    let groups = GroupMap::builder(&arena, "groups").build().unwrap();
+    let builder = RouteMirror::builder(map).groups(groups).flow_seed(7);
+    let mirror = router.inside(|| builder.start().unwrap());
+    let mut program = XdpRoute::mirrored(mirror).unwrap();
+    network.attach(&mut program);
+    let mirror = program.mirror().unwrap();
+    let ports = ["r1", "r2", "r3"].map(|name| router.index(name));
+    let is_up = |at: usize| mirror.groups().unwrap().is_up(ports[at]);
+    for (to, from) in [("10.81.9.1", "10.81.1.2"), ("fd81:9::1", "fd81:1::2")] {
+        let (to, from): (IpAddr, IpAddr) = (to.parse().unwrap(), from.parse().unwrap());
+        let flows = Flows::new(&network, to);
+        // Until the router knows all neighbours, the kernel forwards some flows.
+        let settled = || {
+            let begin = Instant::now();
+            loop {
+                let (seen, meant) = (flows.go(), flows.meant(mirror, from, to, &ports));
+                if seen == meant {
+                    return seen;
+                }
+                let stats = mirror.stats();
+                assert!(begin.elapsed() < PATIENCE, "{stats:?} {seen:?} {meant:?}");
+            }
+        };
+        let before = settled();
+        let counts = program.counts().unwrap();
+        assert_eq!(flows.go(), before);
+        let counts = program.counts().unwrap().since(&counts);
+        assert!(counts.get(Table) >= Flows::COUNT as u64, "{counts:?}");
+        // A quarter, a quarter and a half.
+        let share = |map: &[usize], at| map.iter().filter(|server| **server == at).count();
+        let shares = [0, 1, 2].map(|at| share(&before, at));
+        println!("{to}: {shares:?} flows");
+        assert!(
+            shares[0] > 30 && shares[1] > 30 && shares[2] > 75,
+            "{shares:?}"
+        );
+        for down in [1, 2] {
+            let name = ["r1", "r2", "r3"][down];
+            router.ip(&["link", "set", name, "down"]);
+            wait("the link's bit", || !is_up(down));
+            let after = settled();
+            for (before, after) in before.iter().zip(&after) {
+                match *before == down {
+                    true => assert_ne!(*after, down),
+                    false => assert_eq!(before, after, "a flow of another member moved"),
+                }
+            }
+            router.ip(&["link", "set", name, "up"]);
+            wait("the link's bit", || is_up(down));
+            assert_eq!(settled(), before, "the same flows return");
+        }
+    }
+    // The carrier goes with the other end.
+    network.second.ip(&["link", "set", "s2", "down"]);
+    wait("no carrier", || !is_up(1));
+    network.second.ip(&["link", "set", "s2", "up"]);
+    wait("a carrier", || is_up(1));
+    // How long it takes from the kernel's notification until the bit is clear.
+    let mut heard = router.inside(Notices::new);
+    let mut measure = || {
+        let mut times: Vec<Duration> = (0..16)
+            .map(|round| {
+                let up = round % 2 == 1;
+                let state = if up { "up" } else { "down" };
+                std::thread::scope(|scope| {
+                    let change = scope.spawn(|| router.ip(&["link", "set", "r2", state]));
+                    let told = heard.wait_for(ports[1], up);
+                    while is_up(1) != up {
+                        assert!(told.elapsed() < PATIENCE);
+                        std::hint::spin_loop();
+                    }
+                    let time = told.elapsed();
+                    change.join().unwrap();
+                    time
+                })
+            })
+            .collect();
+        times.sort();
+        println!("from the notification to the bit: {times:?}");
+        times[8]
+    };
+    // Others may have the processors for milliseconds.
+    let quick = (0..5).any(|_| measure() < Duration::from_millis(1));
+    assert!(quick, "the bit takes more than a millisecond");
+    assert!(mirror.stats().links >= 10 + 16);
+    assert_eq!(mirror.stats().failure, None);
+    mirror.map().verify().unwrap();
+}
+
+/// The kernel's notifications about links.
+struct Notices(Socket);
+
+impl Notices {
+    fn new() -> Notices {
+        let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
+        socket.bind_auto().unwrap();
+        socket.add_membership(1).unwrap();
+        Notices(socket)
+    }
+
+    /// Waits for the notification that a link can be used, or that it cannot. Returns its time.
+    fn wait_for(&mut self, index: u32, usable: bool) -> Instant {
+        /// The link is up, and has a carrier.
+        const BOTH: u32 = 0x1_0001;
+        loop {
+            let (message, _) = self.0.recv_from_full().unwrap();
+            let now = Instant::now();
+            let word = |at: usize| u32::from_ne_bytes(message[at..at + 4].try_into().unwrap());
+            // Behind the header: the family, the number of the interface, and its flags.
+            if word(20) == index && (word(24) & BOTH == BOTH) == usable {
+                return now;
+            }
+        }
+    }
+}
+
+fn wait(what: &str, done: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn ipv4(to: [u8; 4], hops: u8, more: usize) -> Vec<u8> {
     let total = 20 + more as u16;
     let mut ip = vec![0x45, 0];
@@ -476,6 +725,129 @@ fn frames() -> Vec<(RouteVerdict, Vec<u8>)> {
     all
 }
 
+/// Has the program forward a frame that comes from an interface. Returns what it answers, and the
+/// frame afterwards.
+fn forward(router: &Netns, program: &XdpRoute, from: u32, sent: &[u8]) -> (u32, Vec<u8>) {
+    let mut got = vec![0; sent.len() + 64];
+    // `struct xdp_md`, with the incoming interface.
+    let mut context = [0, sent.len() as u32, 0, from, 0, 0];
+    let answer = router.inside(|| {
+        let xdp = program.programs().program("sw_xdp_route").unwrap();
+        let run = ProgramInput {
+            data_in: Some(sent),
+            data_out: Some(&mut got),
+            context_in: Some(context.as_mut_bytes()),
+            ..ProgramInput::default()
+        };
+        let ran = xdp.test_run(run).unwrap();
+        (ran.return_value, ran.data.map_or(0, |data| data.len()))
+    });
+    got.truncate(answer.1);
+    (answer.0, got)
+}
+
+/// A frame with a tag.
+fn tagged(tag: u16, frame: &[u8]) -> Vec<u8> {
+    let tag = [0x81, 0, (tag >> 8) as u8, tag as u8];
+    [&frame[..12], &tag, &frame[12..]].concat()
+}
+
+/// The test's own map of VLANs, for kernels that have none: r3 stands for the VLAN 7 of r0, and r2
+/// for the VLAN 9 of r1.
+#[test]
+fn tags_of_vlans() {
+    if !can() {
+        return;
+    }
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let router = &network.router;
+    let [r0, r1, r2, r3] = ["r0", "r1", "r2", "r3"].map(|name| router.index(name));
+    let far = [2, 0, 0, 0, 7, 2];
+    for (via, interface) in [("10.81.2.2", "r1"), ("10.81.3.2", "r2")] {
+        let mut args = vec!["neigh", "replace", via, "lladdr", "02:00:00:00:07:02"];
+        args.extend(["dev", interface, "nud", "permanent"]);
+        router.ip(&args);
+    }
+    router.ip(&["route", "add", "10.81.10.0/24", "via", "10.81.3.2"]);
+    let arena = BpfArena::create(16 << 20).unwrap();
+    for mut program in [
+        XdpRoute::resolver(&arena).unwrap(),
+        cached(&arena, Duration::from_secs(60)),
+        mirrored(&arena, router),
+    ] {
+        let mode = program.mode();
+        router
+            .inside(|| program.attach(r0, None).map(drop))
+            .unwrap();
+        let vlans = program.programs().map("sw_xdp_vlans").unwrap();
+        let set = |key: u64, value: u64| {
+            let (key, value) = (key.to_ne_bytes(), value.to_ne_bytes());
+            vlans.update(&key, &value, MapFlags::ANY).unwrap();
+        };
+        let id = |of: u32, id: u64| u64::from(of) << 16 | id;
+        set(1 << 63 | id(r0, 7), r3.into());
+        set(r2.into(), id(r1, 9));
+        if let Some(mirror) = program.mirror() {
+            let (net, mut hop) = mirror.map().lookup([10, 81, 10, 1].into()).unwrap();
+            assert_eq!((hop.action, hop.ifindex), (MirrorHop::FORWARD, r2));
+            hop.action = MirrorHop::TAGGED;
+            mirror.map().insert(net, hop).unwrap();
+        }
+        let plain = frame(0x0800, &ipv4([10, 81, 9, 1], 64, 8));
+        let other = frame(0x0800, &ipv4([10, 81, 10, 1], 64, 8));
+        for (tag, priority) in [
+            (None, 0),
+            // The VLAN 7 with the priority 5.
+            (Some(0xa007), 0xa000),
+            // A tag that has only a priority.
+            (Some(0x6000), 0x6000),
+        ] {
+            for (frame, near, vlan) in [(&plain, "r1", None), (&other, "r2", Some(9))] {
+                let sent = tag.map_or(frame.clone(), |tag| tagged(tag, frame));
+                let (answer, got) = forward(router, &program, r0, &sent);
+                assert_eq!(answer, 4, "{mode} {tag:x?} {vlan:?}");
+                let mut wanted = frame.clone();
+                wanted[..6].copy_from_slice(&far);
+                wanted[6..12].copy_from_slice(&router.mac(near));
+                wanted[22] -= 1;
+                wanted[24..26].fill(0);
+                let sum = checksum(&wanted[14..34]);
+                wanted[24..26].copy_from_slice(&sum.to_be_bytes());
+                if let Some(vlan) = vlan {
+                    wanted = tagged(vlan | priority, &wanted);
+                }
+                assert_eq!(got, wanted, "{mode} {tag:x?} {vlan:?}");
+            }
+        }
+        let passes = |verdict, sent: Vec<u8>| {
+            let before = program.counts().unwrap();
+            let (answer, got) = forward(router, &program, r0, &sent);
+            let counts = program.counts().unwrap().since(&before);
+            assert_eq!((answer, counts.get(verdict)), (2, 1), "{mode} {counts:?}");
+            assert_eq!(got, sent);
+        };
+        // A VLAN that this machine does not have, two tags, and a tag without a packet.
+        passes(Other, tagged(8, &plain));
+        passes(Other, tagged(7, &tagged(7, &plain)));
+        passes(Malformed, tagged(7, &plain)[..16].to_vec());
+        passes(Malformed, tagged(7, &plain)[..30].to_vec());
+        // A VLAN to which programs cannot send.
+        set(r2.into(), 0);
+        if mode != RouteMode::Cache {
+            passes(NoRoute, other.clone());
+        }
+        // There is no VLAN in truth.
+        assert_eq!(router.inside(|| program.update_vlans()).unwrap(), 0);
+        assert_eq!(vlans.keys().count(), 0);
+        passes(Other, tagged(7, &plain));
+        if mode == RouteMode::Table {
+            passes(NoRoute, other.clone());
+        }
+    }
+}
+
 #[test]
 fn every_kind_of_frame() {
     if !can() {
@@ -522,20 +894,8 @@ fn every_kind_of_frame() {
         for (round, (verdict, sent)) in
             (0..3).flat_map(|n| frames().into_iter().map(move |f| (n, f)))
         {
-            let mut got = vec![0; sent.len() + 64];
             let before = program.counts().unwrap();
-            // `struct xdp_md`, with the incoming interface.
-            let mut context = [0, sent.len() as u32, 0, index, 0, 0];
-            let answer = router.inside(|| {
-                let xdp = program.programs().program("sw_xdp_route").unwrap();
-                let run = ProgramInput {
-                    data_in: Some(&sent),
-                    data_out: Some(&mut got),
-                    context_in: Some(context.as_mut_bytes()),
-                    ..ProgramInput::default()
-                };
-                xdp.test_run(run).unwrap().return_value
-            });
+            let (answer, got) = forward(router, &program, index, &sent);
             let counts = program.counts().unwrap().since(&before);
             let verdict = match verdict {
                 // Two of the frames may belong to one flow.
@@ -551,7 +911,6 @@ fn every_kind_of_frame() {
             assert_eq!(verdict.is_forwarded(), answer == 4);
             assert_eq!(!verdict.is_forwarded(), answer == 2);
             wanted = program.counts().unwrap();
-            got.truncate(sent.len());
             if answer == 2 {
                 assert_eq!(got, sent, "what passes is as it came");
                 continue;

@@ -13,7 +13,8 @@ pub const BYTE_STRINGS: u64 = 1;
 pub const HAS_INDEX: usize = 1;
 /// The value of [`HAS_INDEX`] that says that there is no trie.
 pub const ONLY_INDEX: u64 = 2;
-/// The root cell. It is 0 while the map is empty, and when there is no trie.
+/// The root cell, in the lower half of the word. It is 0 while the map is empty, and when there is
+/// no trie. Of a store, the upper half has the number of entries; of other maps it is 0.
 pub const ROOT: usize = 2;
 /// The reference of the index's table where lookups begin. With 0, lookups ask the trie, or, when
 /// there is none, the map is empty.

@@ -19,7 +19,7 @@
 //! | `walk_user_ns` | the same by this process, in processor time, in order if there is one: only Sapwood's maps |
 //! | `insert_bpf_ns`, `update_bpf_ns` | a change by a program: insertions; the mean of insertions and overwriting |
 //! | `update_user_ns` | a change by this process, in processor time: the mean of removals, insertions and overwriting of random keys |
-//! | `update_user_batch_ns` | the same by system calls that take 4,096 keys each |
+//! | `update_user_batch_ns` | the same by calls that take 4,096 keys each: a system call of the kernel's, or `write_many` of a `ProgramMap`, with its service |
 //! | `memory_mb` | all memory in 10^6 bytes: by the arena's accounts, or by the kernel's report about its map |
 //!
 //! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order), `sapwood-bpf-index` (the
@@ -51,12 +51,13 @@
 //! values of two commits, or missed a key. One such run with Sapwood's store ends the suite.
 //!
 //! The cases `writers-1`, `-2`, `-4`, `-8`: programs on this number of processors write to one map
-//! of kernel symbols, in millions of operations a second of all together, by the wall clock. Each
-//! has keys of its own, for `insert_bpf_mops`, `update_bpf_mops` (overwriting), `lookup_mops` and
-//! `remove_bpf_mops`; in `same_keys_mops` all overwrite the same keys, each in its own order. After
-//! each 1,024 operations, the thread that runs the program services the map, and that time is
-//! included, as are the loop and its copies of keys. `dropped_share` is the share of the operations
-//! that were refused.
+//! of kernel symbols (`writers-btf-1` and so on: of the other sets), in millions of operations a
+//! second of all together, by the wall clock. Each has keys of its own, for `insert_bpf_mops`,
+//! `update_bpf_mops` (overwriting), `lookup_mops` and `remove_bpf_mops`; in `same_keys_mops` all
+//! overwrite the same keys, each in its own order. After each 1,024 operations, the thread that
+//! runs the program services the map, and that time is included, as are the loop and its copies of
+//! keys. `dropped_share` is the share of the operations that were refused. `memory_mb` is the
+//! memory in use when all keys are present, free blocks and rings included.
 //!
 //! The cases `queue-1k` and `queue-64k`: a queue of this number of entries, ordered by time. In a
 //! step, a program takes the first entry, and inserts one that is due up to 2^20 later. The engines

@@ -175,6 +175,12 @@ impl Case {
                     each[change as usize] = map.change(&writers, change, &changes)? - empty;
                 }
                 bpf_changes(map.name(), each, &mut samples);
+                let mut sum = 0.0;
+                for change in Change::ALL {
+                    sum += map.change_many(change, &lists.changes)?;
+                }
+                let measure = Measure::new("update_user_batch_ns", sum / 3.0, "ns");
+                samples.add(map.name(), &measure);
             }
             for engine in &engines {
                 for measure in self.changes(&**engine, &changed)? {

@@ -12,7 +12,36 @@ use crate::report::{Measure, Report, Samples};
 use crate::suite::Options;
 use crate::suite::names::Case as Keys;
 
-pub const CASES: [&str; 4] = ["writers-1", "writers-2", "writers-4", "writers-8"];
+/// The cases: kernel symbols, then the other sets of keys, each by numbers of processors.
+pub const CASES: [&str; 20] = [
+    "writers-1",
+    "writers-2",
+    "writers-4",
+    "writers-8",
+    "writers-random-binary-1",
+    "writers-random-binary-2",
+    "writers-random-binary-4",
+    "writers-random-binary-8",
+    "writers-btf-1",
+    "writers-btf-2",
+    "writers-btf-4",
+    "writers-btf-8",
+    "writers-paths-1",
+    "writers-paths-2",
+    "writers-paths-4",
+    "writers-paths-8",
+    "writers-domains-1m-1",
+    "writers-domains-1m-2",
+    "writers-domains-1m-4",
+    "writers-domains-1m-8",
+];
+
+/// The set of keys of a case, and its number of processors.
+fn meant(case: &'static str) -> (&'static str, usize) {
+    let case = case.strip_prefix("writers-").expect("a name of a case");
+    let (set, processors) = case.rsplit_once('-').unwrap_or(("kallsyms", case));
+    (set, processors.parse().expect("a number of processors"))
+}
 
 const ENGINES: [&str; 5] = [
     "sapwood-bpf",
@@ -27,17 +56,21 @@ const CALL: usize = 1024;
 
 /// Runs the cases that this machine has processors for.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
+    let mut loaded: Option<(&str, Result<Keys, String>)> = None;
     for name in options.chosen(CASES) {
-        let (_, processors) = name.split_once('-').expect("a name with a number");
-        let processors: usize = processors.parse().expect("a number");
+        let (set, processors) = meant(name);
         let there = std::thread::available_parallelism().map_or(1, |n| n.get());
         if processors > there {
             report.begin(format!("{name}: this machine has {there} processors"));
             continue;
         }
-        match Keys::load("kallsyms", options) {
-            Ok(keys) => measure(name, processors, &keys.present, options, report)?,
-            Err(missing) => report.begin(format!("{name}: {missing}")),
+        if loaded.as_ref().is_none_or(|(of, _)| *of != set) {
+            loaded = Some((set, Keys::load(set, options).map_err(|e| e.to_string())));
+        }
+        match &loaded {
+            Some((_, Ok(keys))) => measure(name, processors, keys, options, report)?,
+            Some((_, Err(missing))) => report.begin(format!("{name}: {missing}")),
+            None => (),
         }
     }
     Ok(())
@@ -94,6 +127,19 @@ impl Engine {
             (_, Some(Change::Overwrite)) => "sw_run_overwrite",
             (_, Some(Change::Remove)) => "sw_run_remove",
         }
+    }
+
+    /// The bytes of the map: of Sapwood's, all that it has in use, free blocks and rings included.
+    fn memory(&self, tables: &Programs) -> Result<u64, String> {
+        let table = match (&self.map, self.name) {
+            (Some(map), _) => {
+                let memory = map.memory().map_err(|e| e.to_string())?;
+                return Ok(memory.frontier as u64);
+            }
+            (None, "kernel-hash") => "sw_hash",
+            (None, _) => "sw_hash_noprealloc",
+        };
+        rig::memlock(&rig::handle(tables, table)?)
     }
 
     /// Runs a program over these questions, with the supply that it needs between two calls.
@@ -169,16 +215,17 @@ fn pin(cpu: usize) {
 fn measure(
     name: &'static str,
     processors: usize,
-    all: &KeyList,
+    all: &Keys,
     options: &Options,
     report: &mut Report,
 ) -> Result<(), String> {
+    let (all, how) = (&all.present, &all.how);
     let short = (0..all.len()).filter(|at| all.key(*at).len() <= KEY_MAX);
     let keys = all.picked(short.collect::<Vec<_>>());
     let keys = keys.picked(0..keys.len().min(options.size(keys.len(), 8192)));
     report.begin(format!(
-        "{name}: {} kernel symbols, programs on {processors} processors; supply and service are \
-         inside the clock",
+        "{name}: {} keys of at most {KEY_MAX} bytes ({how}); programs on {processors} \
+         processors; supply and service are inside the clock",
         keys.len()
     ));
     let longest = keys.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
@@ -225,22 +272,31 @@ fn measure(
         engines.rotate_left(usize::from(round > 0));
         for engine in &engines {
             let start = Barrier::new(processors);
+            // A writer that fails goes on to the end: the others wait for it.
             let work = |cpu: usize, side: &mut Side| {
                 pin(cpu);
                 let mut all = Vec::new();
+                let mut memory = Ok(0);
                 for (_, change, apart) in steps {
                     let mine = order.picked(cpu * each..(cpu + 1) * each);
                     let same = order.picked(0..each).shuffled(cpu as u64);
                     side.keys.set(if apart { mine } else { same }.iter());
                     start.wait();
-                    all.push(side.go(engine, change));
+                    let gone = side.go(engine, change);
                     start.wait();
-                    if let Some(change @ (Change::Insert | Change::Remove)) = change {
-                        side.complete(engine, change)?;
+                    all.push(gone.and_then(|gone| {
+                        if let Some(change @ (Change::Insert | Change::Remove)) = change {
+                            side.complete(engine, change)?;
+                        }
+                        Ok(gone)
+                    }));
+                    start.wait();
+                    if cpu == 0 && change == Some(Change::Insert) {
+                        memory = engine.memory(&side.names);
                     }
-                    start.wait();
                 }
-                all.into_iter().collect::<Result<Vec<_>, String>>()
+                let all = all.into_iter().collect::<Result<Vec<_>, String>>()?;
+                Ok((all, memory?))
             };
             let done = std::thread::scope(|scope| {
                 let threads: Vec<_> = (sides.iter_mut().enumerate())
@@ -255,12 +311,14 @@ fn measure(
             })?;
             let mut dropped = 0;
             for (step, (metric, _, _)) in steps.into_iter().enumerate() {
-                let slowest = done.iter().map(|all| all[step].1).max();
+                let slowest = done.iter().map(|(all, _)| all[step].1).max();
                 let seconds = slowest.unwrap_or(Duration::ZERO).as_secs_f64();
-                dropped += done.iter().map(|all| all[step].0).sum::<u64>();
+                dropped += done.iter().map(|(all, _)| all[step].0).sum::<u64>();
                 let mops = (each * processors) as f64 / seconds / 1e6;
                 samples.add(engine.name, &Measure::new(metric, mops, "M/s"));
             }
+            let memory = done[0].1 as f64 / 1e6;
+            samples.add(engine.name, &Measure::new("memory_mb", memory, "MB"));
             let share = dropped as f64 / (steps.len() * each * processors) as f64;
             samples.add(engine.name, &Measure::new("dropped_share", share, "share"));
         }

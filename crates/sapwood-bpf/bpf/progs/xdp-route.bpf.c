@@ -4,11 +4,14 @@
  * kernel's table (bpf_fib_lookup): for each packet, or for each flow that the route cache does not
  * have. A third mode looks next hops up in the tables that mirror the kernel's.
  *
+ * A frame may have one tag of a VLAN (IEEE 802.1Q): its packet comes from the interface of that
+ * VLAN, and goes out without the tag, or with that of the VLAN behind which the next hop is.
+ *
  * All other packets pass to the kernel unchanged, and are counted by the reason. The kernel
  * receives its own packets, resolves neighbours, sends ICMP errors, and drops.
  */
 #include <linux/bpf.h>
-#include "sapwood/hop.bpf.h"
+#include "sapwood/groups.bpf.h"
 #include "sapwood/lpm.bpf.h"
 #include "sapwood/route.bpf.h"
 
@@ -16,6 +19,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static long (*bpf_xdp_adjust_head)(void *ctx, int bytes) = (void *)44;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
 static long (*bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *ask, int bytes, __u32 flags) = (void *)69;
 
@@ -28,6 +32,9 @@ struct sw_xdp_config {
 	__u32 cache;
 	__u32 table4;
 	__u32 table6;
+	__u32 groups;
+	__u32 unused;
+	__u64 seed; /* of the hash of flows */
 };
 const volatile struct sw_xdp_config sw_xdp_config SEC(".rodata.config") = {};
 
@@ -39,8 +46,23 @@ struct {
 	__uint(value_size, 8);
 } sw_xdp_counts SEC(".maps");
 
+/*
+ * The VLANs, of IEEE 802.1Q: for an interface << 16 | a number, with bit 63, the interface of the
+ * VLAN; for the interface of a VLAN, the other interface << 16 | the number, or 0 if programs
+ * cannot send to it. User space writes it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * SW_XDP_ROUTE_VLANS);
+	__uint(key_size, 8);
+	__uint(value_size, 8);
+} sw_xdp_vlans SEC(".maps");
+
 enum {
 	SW_ETH_BYTES = 14,
+	SW_TAG_BYTES = 4,
+	SW_TYPE_VLAN = 0x8100,
+	SW_VLAN_MASK = 0xfff,
 	SW_IPV4_BYTES = 20,
 	SW_IPV6_BYTES = 40,
 	SW_TYPE_IPV4 = 0x0800,
@@ -68,7 +90,32 @@ struct sw_packet {
 	struct sw_route_key key;
 	struct bpf_fib_lookup ask;
 	__u32 bytes; /* bytes of the IP packet */
+	__u32 tag; /* bytes of the tag: SW_TAG_BYTES or 0 */
 };
+
+/* The number of a hop's VLAN; 0: none. */
+SW_INLINE __u32 sw_hop_vlan(const struct sw_route_value *value)
+{
+	return (__u32)value->hop.extra[0] << 8 | value->hop.extra[1];
+}
+
+/*
+ * If a hop's interface is a VLAN, replaces it by the interface under it: positive; 0 for another
+ * interface, and -EINVAL for a VLAN to which programs cannot send.
+ */
+SW_INLINE int sw_under_vlan(struct sw_route_value *value)
+{
+	__u64 key = value->hop.ifindex, *vlan = bpf_map_lookup_elem(&sw_xdp_vlans, &key);
+
+	if (!vlan)
+		return 0;
+	if (!*vlan)
+		return -EINVAL;
+	value->hop.ifindex = (__u32)(*vlan >> 16);
+	value->hop.extra[0] = (__u8)(*vlan >> 8);
+	value->hop.extra[1] = (__u8)*vlan;
+	return 1;
+}
 
 SW_INLINE __u64 sw_mixed(__u64 hash, __u64 word)
 {
@@ -168,6 +215,8 @@ SW_INLINE __u32 sw_read6(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 {
 	const __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 key, *vlan;
+	__u32 type;
 
 	if (data + SW_ETH_BYTES > end)
 		return SW_XDP_ROUTE_MALFORMED;
@@ -175,13 +224,30 @@ SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 	if (data[0] & 1)
 		return SW_XDP_ROUTE_NOT_UNICAST;
 	packet->ask.ifindex = ctx->ingress_ifindex;
-	packet->key.other = ctx->ingress_ifindex << 1;
-	switch (sw_be16(data + 12)) {
+	type = sw_be16(data + 12);
+	data += SW_ETH_BYTES;
+	if (type == SW_TYPE_VLAN) {
+		if (data + SW_TAG_BYTES > end)
+			return SW_XDP_ROUTE_MALFORMED;
+		key = (__u64)ctx->ingress_ifindex << 16 | 1ull << 63 | (sw_be16(data) & SW_VLAN_MASK);
+		/* The number 0 is none: such a tag has only a priority. */
+		if (key & SW_VLAN_MASK) {
+			vlan = bpf_map_lookup_elem(&sw_xdp_vlans, &key);
+			if (!vlan)
+				return SW_XDP_ROUTE_OTHER;
+			packet->ask.ifindex = (__u32)*vlan;
+		}
+		type = sw_be16(data + 2);
+		data += SW_TAG_BYTES;
+		packet->tag = SW_TAG_BYTES;
+	}
+	packet->key.other = packet->ask.ifindex << 1;
+	switch (type) {
 	case SW_TYPE_IPV4:
-		return sw_read4(data + SW_ETH_BYTES, end, packet);
+		return sw_read4(data, end, packet);
 	case SW_TYPE_IPV6:
 		packet->key.other |= 1;
-		return sw_read6(data + SW_ETH_BYTES, end, packet);
+		return sw_read6(data, end, packet);
 	default:
 		return SW_XDP_ROUTE_OTHER;
 	}
@@ -210,7 +276,8 @@ SW_INLINE __u32 sw_resolve(struct xdp_md *ctx, struct bpf_fib_lookup *ask, struc
 	value->hop.family = ask->family;
 	__builtin_memcpy(value->hop.smac, ask->smac, 6);
 	__builtin_memcpy(value->hop.dmac, ask->dmac, 6);
-	return SW_XDP_ROUTE_RESOLVED;
+	/* The kernel cannot redirect to a VLAN. */
+	return sw_under_vlan(value) < 0 ? SW_XDP_ROUTE_NO_ROUTE : SW_XDP_ROUTE_RESOLVED;
 }
 
 /* Finds the next hop in the cache, or else by the resolver, whose answer the cache then keeps. */
@@ -232,6 +299,23 @@ SW_INLINE __u32 sw_find_cached(struct xdp_md *ctx, struct sw_packet *packet, str
 	return verdict;
 }
 
+/* The hash of a packet's flow: that of FlowHasher. */
+SW_INLINE __u64 sw_flow(const struct bpf_fib_lookup *ask)
+{
+	struct sw_flow_secrets secrets = sw_flow_secrets(sw_xdp_config.seed);
+	__u32 sport = __builtin_bswap16(ask->sport), dport = __builtin_bswap16(ask->dport);
+	struct sw_flow_addr6 src, dst;
+
+	if (ask->family == SW_FAMILY4)
+		return sw_flow_hash4(&secrets, __builtin_bswap32(ask->ipv4_src), __builtin_bswap32(ask->ipv4_dst),
+				     ask->l4_protocol, sport, dport);
+	src.high = (__u64)__builtin_bswap32(ask->ipv6_src[0]) << 32 | __builtin_bswap32(ask->ipv6_src[1]);
+	src.low = (__u64)__builtin_bswap32(ask->ipv6_src[2]) << 32 | __builtin_bswap32(ask->ipv6_src[3]);
+	dst.high = (__u64)__builtin_bswap32(ask->ipv6_dst[0]) << 32 | __builtin_bswap32(ask->ipv6_dst[1]);
+	dst.low = (__u64)__builtin_bswap32(ask->ipv6_dst[2]) << 32 | __builtin_bswap32(ask->ipv6_dst[3]);
+	return sw_flow_hash6(&secrets, src, dst, ask->l4_protocol, sport, dport);
+}
+
 /*
  * Asks the tables that mirror the kernel's. Returns SW_XDP_ROUTE_TABLE and the next hop, or the
  * verdict when there is none.
@@ -248,24 +332,32 @@ SW_INLINE __u32 sw_find_table(const struct sw_packet *packet, struct sw_route_va
 	if (found <= 0)
 		return SW_XDP_ROUTE_NO_ROUTE;
 	sw_next_hop_read(found, &hop);
-	if (hop.action != SW_HOP_FORWARD)
+	if (hop.action == SW_HOP_GROUP && sw_next_hop_choose(sw_xdp_config.groups, sw_flow(&packet->ask), &hop))
+		return SW_XDP_ROUTE_NO_ROUTE;
+	if (hop.action != SW_HOP_FORWARD && hop.action != SW_HOP_TAGGED)
 		return hop.action == SW_HOP_RESOLVE ? SW_XDP_ROUTE_NO_NEIGHBOUR : SW_XDP_ROUTE_NO_ROUTE;
 	value->hop.ifindex = hop.ifindex;
 	value->hop.mtu = hop.mtu;
 	__builtin_memcpy(value->hop.smac, hop.smac, 6);
 	__builtin_memcpy(value->hop.dmac, hop.dmac, 6);
+	if (hop.action == SW_HOP_TAGGED && sw_under_vlan(value) <= 0)
+		return SW_XDP_ROUTE_NO_ROUTE;
 	return SW_XDP_ROUTE_TABLE;
 }
 
 /*
- * Writes the link addresses, and decrements the hop limit. The packet is the one that sw_read read.
- * Returns 0 if its bytes are no longer there.
+ * Writes the link addresses and the tag, and decrements the hop limit. The packet is the one that
+ * sw_read read. A tag keeps its priority. Returns 0 if the packet's bytes are no longer there, or
+ * there is no room for a tag.
  */
-SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_route_value *value, int is_v6)
+SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_packet *packet, const struct sw_route_value *value,
+			 int is_v6)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip = data + SW_ETH_BYTES;
-	__u32 sum;
+	__u32 sum, vlan = sw_hop_vlan(value), priority = 0;
 
+	if (packet->tag)
+		ip += SW_TAG_BYTES;
 	if (is_v6) {
 		if (ip + SW_IPV6_BYTES > end)
 			return 0;
@@ -281,8 +373,22 @@ SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_route_value *value,
 		sum = (sum & 0xffff) + (sum >> 16);
 		sw_set_be16(ip + 10, ~sum);
 	}
+	if (packet->tag)
+		priority = sw_be16(data + SW_ETH_BYTES) & ~SW_VLAN_MASK;
+	if (packet->tag && !vlan && bpf_xdp_adjust_head(ctx, SW_TAG_BYTES))
+		return 0;
+	if (!packet->tag && vlan && bpf_xdp_adjust_head(ctx, -SW_TAG_BYTES))
+		return 0;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (data + SW_ETH_BYTES + SW_TAG_BYTES > end)
+		return 0;
 	__builtin_memcpy(data, value->hop.dmac, 6);
 	__builtin_memcpy(data + 6, value->hop.smac, 6);
+	if (vlan) {
+		sw_set_be16(data + 12, SW_TYPE_VLAN);
+		sw_set_be16(data + SW_ETH_BYTES, vlan | priority);
+	}
 	return 1;
 }
 
@@ -307,7 +413,7 @@ SW_INLINE int sw_route_packet(struct xdp_md *ctx, struct sw_packet *packet, __u3
 		*verdict = SW_XDP_ROUTE_TOO_LONG;
 		return XDP_PASS;
 	}
-	if (!sw_rewrite(ctx, &value, is_v6)) {
+	if (!sw_rewrite(ctx, packet, &value, is_v6)) {
 		*verdict = SW_XDP_ROUTE_MALFORMED;
 		return XDP_PASS;
 	}

@@ -9,6 +9,8 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+
 /* An operation: its kind, the window, the flags and the key, and the answer. */
 struct ask {
 	__u32 what;
@@ -155,29 +157,64 @@ static __attribute__((always_inline)) void storm_look(struct storm *storm, __u32
 		storm->torn++;
 }
 
+/* One operation: a removal, an insertion or none, and a lookup. */
+static __attribute__((always_inline)) void storm_step(struct storm *storm)
+{
+	__u64 random = storm_mix(storm->seed += 0x9e3779b97f4a7c15ull);
+	__u32 number = (__u32)(random >> 16) % storm->keys;
+
+	storm_key(&storm->key, number);
+	if ((random & 0xff) < storm->removals) {
+		storm_count(storm, sw_qp_remove(storm->window, &storm->key));
+	} else if (random & 0x100) {
+		storm->value.words[0] = random;
+		storm->value.words[1] = number;
+		storm->value.words[2] = ~random;
+		storm->value.words[3] = storm_mix(random ^ number);
+		storm_count(storm, sw_qp_insert_value(storm->window, &storm->key, &storm->value, SW_ANY));
+	}
+	storm_look(storm, number);
+}
+
 SEC("xdp")
 int sw_storm(struct xdp_md *ctx)
 {
 	struct storm *storm = (void *)(long)ctx->data;
-	__u64 random;
-	__u32 left, number;
+	__u32 left;
 
 	if ((void *)(storm + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	for (left = sw_zero() + storm->count; left && sw_can_loop; left--) {
-		random = storm_mix(storm->seed += 0x9e3779b97f4a7c15ull);
-		number = (__u32)(random >> 16) % storm->keys;
-		storm_key(&storm->key, number);
-		if ((random & 0xff) < storm->removals) {
-			storm_count(storm, sw_qp_remove(storm->window, &storm->key));
-		} else if (random & 0x100) {
-			storm->value.words[0] = random;
-			storm->value.words[1] = number;
-			storm->value.words[2] = ~random;
-			storm->value.words[3] = storm_mix(random ^ number);
-			storm_count(storm, sw_qp_insert_value(storm->window, &storm->key, &storm->value, SW_ANY));
-		}
-		storm_look(storm, number);
-	}
+	for (left = sw_zero() + storm->count; left && sw_can_loop; left--)
+		storm_step(storm);
 	return XDP_PASS;
+}
+
+/* The operations in interrupts of a processor, on one of four maps after the other. */
+struct interrupts {
+	struct storm storm;
+	__u32 windows[4];
+	__u32 next;
+	__u32 unused;
+};
+
+struct {
+	int (*type)[2]; /* BPF_MAP_TYPE_ARRAY */
+	__u32 *key;
+	struct interrupts *value;
+	int (*max_entries)[64];
+} interrupts SEC(".maps");
+
+/* A timer expires, in an interrupt. */
+SEC("raw_tp/hrtimer_expire_entry")
+int sw_storm_interrupt(void *ctx)
+{
+	__u32 cpu = (sw_kqp_self() - 1) & 63;
+	struct interrupts *mine = bpf_map_lookup_elem(&interrupts, &cpu);
+
+	(void)ctx;
+	if (!mine || !mine->storm.keys)
+		return 0;
+	mine->storm.window = mine->windows[mine->next++ & 3];
+	storm_step(&mine->storm);
+	return 0;
 }

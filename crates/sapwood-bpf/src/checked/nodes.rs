@@ -267,8 +267,7 @@ impl<W: Window> Nodes<W> {
 
     /// The root cell.
     pub(crate) fn root(&self) -> u32 {
-        // A leaf outside every window.
-        u32::try_from(self.root_word(header::ROOT)).unwrap_or(LEAF)
+        self.root_word(header::ROOT) as u32
     }
 
     /// The header page's word on whether there is an index.

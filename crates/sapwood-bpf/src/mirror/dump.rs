@@ -6,9 +6,9 @@
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload, NetlinkSerializable,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 /// The maximum number of attempts at a dump that changes disturb.
@@ -23,10 +23,10 @@ pub(super) fn asking() -> io::Result<Socket> {
 }
 
 /// Requests a dump, and repeats it when changes disturb it.
-pub(super) fn dump(
-    socket: &Socket,
-    ask: RouteNetlinkMessage,
-) -> io::Result<Vec<RouteNetlinkMessage>> {
+pub(super) fn dump<M>(socket: &Socket, ask: M) -> io::Result<Vec<M>>
+where
+    M: Clone + NetlinkSerializable + NetlinkDeserializable,
+{
     for _ in 0..ATTEMPTS {
         if let Some(answers) = dump_once(socket, ask.clone())? {
             return Ok(answers);
@@ -37,17 +37,11 @@ pub(super) fn dump(
 }
 
 /// Requests a dump once. `None` when a change during the dump made it inconsistent.
-fn dump_once(
-    socket: &Socket,
-    ask: RouteNetlinkMessage,
-) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(ask));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
+fn dump_once<M>(socket: &Socket, ask: M) -> io::Result<Option<Vec<M>>>
+where
+    M: NetlinkSerializable + NetlinkDeserializable,
+{
+    socket.send(&request(ask, NLM_F_REQUEST | NLM_F_DUMP), 0)?;
     let mut answers = Vec::new();
     let (mut whole, mut end) = (true, None);
     loop {
@@ -68,10 +62,21 @@ fn dump_once(
     }
 }
 
+/// The bytes of a request with these flags.
+pub(super) fn request<M: NetlinkSerializable>(ask: M, flags: u16) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = flags;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(ask));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
 /// Calls `f` with the messages of a datagram.
-pub(super) fn each(
+pub(super) fn each<M: NetlinkDeserializable>(
     datagram: &[u8],
-    mut f: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
+    mut f: impl FnMut(NetlinkMessage<M>),
 ) -> io::Result<()> {
     let mut rest = datagram;
     while !rest.is_empty() {

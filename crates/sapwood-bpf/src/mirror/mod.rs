@@ -1,7 +1,10 @@
 //! A mirror of the kernel's routes in tables that programs read.
 
 mod dump;
+mod groups;
+mod links;
 mod netlink;
+mod next_hops;
 mod table;
 
 use std::fmt;
@@ -10,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use netlink_sys::Socket;
@@ -19,10 +22,14 @@ use sapwood::lpm::FibMemory;
 use sapwood_arena::ArenaFull;
 
 use self::dump::asking;
-use self::netlink::{Heard, everything, hear, listening};
-use self::table::Model;
+use self::groups::Groups;
+use self::links::LinkFollower;
+pub(crate) use self::netlink::vlans;
+use self::netlink::{Heard, everything, hear, listening, resolve};
+use self::table::{Entry, GroupKey, KERNEL, Model};
 use crate::error::Error;
 use crate::fib::IpMap;
+use crate::groups::GroupMap;
 use crate::layout::MirrorHop;
 
 /// The default bytes of the buffer for notifications, enough for some thousand changes.
@@ -34,6 +41,9 @@ const AT_ONCE: usize = 256;
 /// The time after which a failed operation is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
 
+/// The time after which the kernel is asked again to resolve the neighbours of groups.
+const RESOLVE: Duration = Duration::from_secs(1);
+
 /// Follows the routes of a network namespace, and writes them into tables by which programs forward
 /// packets (`sapwood/lpm.bpf.h`, `sapwood/hop.bpf.h`).
 ///
@@ -42,6 +52,14 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// writes the differences. Unchanged routes stay in the tables meanwhile. The mirror follows the
 /// main table and the local table, as the kernel does without additional rules. It marks routes
 /// that a program cannot follow as the kernel's ([`MirrorHop::KERNEL`]).
+///
+/// Routes with several gateways, and routes to groups of next-hop objects, become groups of a
+/// [`GroupMap`], if there is one ([`RouteMirrorBuilder::groups`]); else they are the kernel's. A
+/// member of a group is an interface with a gateway, and its link is the number of the interface.
+/// Another thread clears the bit of a link when the interface goes down or loses its carrier, and
+/// sets it when the interface is usable again, without a change of the tables: within a
+/// millisecond, also while the routes are requested (test `a_link_of_three_goes_down`). The mirror
+/// asks the kernel to resolve the gateways of groups.
 ///
 /// Next hops include their hardware addresses. A neighbour on a directly connected network has its
 /// own prefix, which is as long as the address. So the tables have a few more entries than the
@@ -58,7 +76,8 @@ const AGAIN: Duration = Duration::from_millis(20);
 pub struct RouteMirror {
     shared: Arc<Shared>,
     wake: OwnedFd,
-    thread: Option<JoinHandle<()>>,
+    seed: u64,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// Builds a [`RouteMirror`].
@@ -74,6 +93,8 @@ pub struct RouteMirror {
 #[derive(Debug)]
 pub struct RouteMirrorBuilder {
     map: IpMap<MirrorHop>,
+    groups: Option<GroupMap>,
+    seed: u64,
     buffer: usize,
 }
 
@@ -93,6 +114,10 @@ pub struct MirrorStats {
     pub refused: u64,
     /// Routes of the kernel.
     pub routes: u64,
+    /// Groups of next hops in use.
+    pub groups: u64,
+    /// Links that went down or up.
+    pub links: u64,
     /// The last failure, until an attempt succeeds. The mirror repeats the attempt, and the tables
     /// stay as they are meanwhile.
     pub failure: Option<String>,
@@ -107,6 +132,8 @@ impl fmt::Display for MirrorStats {
             ("changes", self.changes),
             ("refused", self.refused),
             ("routes", self.routes),
+            ("groups", self.groups),
+            ("links", self.links),
         ] {
             writeln!(f, "{what:<16} {count:>16}")?;
         }
@@ -119,9 +146,10 @@ impl fmt::Display for MirrorStats {
 
 struct Shared {
     map: IpMap<MirrorHop>,
+    groups: Option<Arc<GroupMap>>,
     ends: AtomicBool,
     /// The counts, in the order of [`MirrorStats`].
-    counts: [AtomicU64; 6],
+    counts: [AtomicU64; 8],
     failure: Mutex<Option<String>>,
 }
 
@@ -131,6 +159,8 @@ const LOST: usize = 2;
 const CHANGES: usize = 3;
 const REFUSED: usize = 4;
 const ROUTES: usize = 5;
+const IN_GROUPS: usize = 6;
+const LINKS: usize = 7;
 
 impl Shared {
     fn count(&self, which: usize, more: u64) {
@@ -150,6 +180,33 @@ impl RouteMirrorBuilder {
         self
     }
 
+    /// Writes groups of next hops into this map, which should be empty. Only the mirror may write
+    /// it; programs may take its links down, too. Routes with more members than a group may have,
+    /// or with interfaces whose numbers are no links of the map, are left to the kernel, and so are
+    /// those that come when all groups are in use.
+    ///
+    /// ```no_run
+    /// # use sapwood_bpf::{BpfArena, GroupMap, IpMap, RouteMirror};
+    /// # let arena = BpfArena::create(256 << 20)?;
+    /// let map = IpMap::new(&arena, "routes", 64 << 20)?;
+    /// let groups = GroupMap::builder(&arena, "groups").build()?;
+    /// let mirror = RouteMirror::builder(map).groups(groups).start()?;
+    /// # let _ = mirror;
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    pub fn groups(mut self, groups: GroupMap) -> Self {
+        self.groups = Some(groups);
+        self
+    }
+
+    /// The seed of the hash of flows ([`FlowHasher`](sapwood::route::FlowHasher)) by which
+    /// programs choose members of groups. Default: 0. Routers in a row should have different
+    /// seeds: else each of them divides only the flows that the one before has sent its way.
+    pub fn flow_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
     /// Starts the mirror for the network namespace of the calling thread. The tables have all
     /// routes when this returns.
     ///
@@ -158,12 +215,13 @@ impl RouteMirrorBuilder {
     pub fn start(self) -> Result<RouteMirror, Error> {
         let net = |error| Error::io("following the kernel's routes", error);
         // The socket listens before the dump begins, so no later change is missed.
-        let listen = listening(self.buffer).map_err(net)?;
+        let listen = listening(self.buffer, &netlink::GROUPS).map_err(net)?;
         let ask = asking().map_err(net)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| net(error.into()))?;
-        let theirs = wake.try_clone().map_err(net)?;
+        let groups = self.groups.map(Arc::new);
         let shared = Arc::new(Shared {
             map: self.map,
+            groups: groups.clone(),
             ends: AtomicBool::new(false),
             counts: Default::default(),
             failure: Mutex::default(),
@@ -172,23 +230,47 @@ impl RouteMirrorBuilder {
             shared: Arc::clone(&shared),
             listen,
             ask,
-            wake: theirs,
+            poke: asking().map_err(net)?,
+            poked: None,
+            wake: wake.try_clone().map_err(net)?,
             model: Model::default(),
+            groups: Groups::default(),
             stale: true,
         };
+        follower.poke.set_non_blocking(true).map_err(net)?;
+        let links = match groups {
+            Some(groups) => Some(LinkFollower {
+                shared: Arc::clone(&shared),
+                groups,
+                listen: listening(self.buffer, &links::GROUPS).map_err(net)?,
+                ask: asking().map_err(net)?,
+                wake: wake.try_clone().map_err(net)?,
+            }),
+            None => None,
+        };
+        if let Some(links) = &links {
+            links.refresh().map_err(net)?;
+        }
         follower.refresh().map_err(net)?;
         if let Some(error) = follower.write() {
-            return Err(error.into());
+            return Err(error);
         }
-        let thread = std::thread::Builder::new()
-            .name("sapwood-routes".into())
-            .spawn(move || follower.run())
-            .map_err(|error| Error::io("starting a thread", error))?;
-        Ok(RouteMirror {
+        // From here on, the drop of the mirror ends the threads.
+        let mut mirror = RouteMirror {
             shared,
             wake,
-            thread: Some(thread),
-        })
+            seed: self.seed,
+            threads: Vec::new(),
+        };
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let no_thread = |error| Error::io("starting a thread", error);
+        let routes = thread("sapwood-routes").spawn(move || follower.run());
+        mirror.threads.push(routes.map_err(no_thread)?);
+        if let Some(links) = links {
+            let links = thread("sapwood-links").spawn(move || links.run());
+            mirror.threads.push(links.map_err(no_thread)?);
+        }
+        Ok(mirror)
     }
 }
 
@@ -205,6 +287,8 @@ impl RouteMirror {
     pub fn builder(map: IpMap<MirrorHop>) -> RouteMirrorBuilder {
         RouteMirrorBuilder {
             map,
+            groups: None,
+            seed: 0,
             buffer: BUFFER,
         }
     }
@@ -214,10 +298,28 @@ impl RouteMirror {
         &self.shared.map
     }
 
+    /// The groups of next hops, if the mirror writes any.
+    pub fn groups(&self) -> Option<&GroupMap> {
+        self.shared.groups.as_deref()
+    }
+
+    /// The seed of the hash of flows.
+    pub fn flow_seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The mirror's counts.
     pub fn stats(&self) -> MirrorStats {
-        let [dumps, notices, lost, changes, refused, routes] =
-            std::array::from_fn(|which| self.shared.counts[which].load(Ordering::Relaxed));
+        let [
+            dumps,
+            notices,
+            lost,
+            changes,
+            refused,
+            routes,
+            groups,
+            links,
+        ] = std::array::from_fn(|which| self.shared.counts[which].load(Ordering::Relaxed));
         let failure = self.shared.failure.lock();
         MirrorStats {
             dumps,
@@ -226,6 +328,8 @@ impl RouteMirror {
             changes,
             refused,
             routes,
+            groups,
+            links,
             failure: failure.unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
@@ -235,7 +339,7 @@ impl Drop for RouteMirror {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
@@ -254,8 +358,12 @@ struct Follower {
     shared: Arc<Shared>,
     listen: Socket,
     ask: Socket,
+    /// The socket for requests to resolve neighbours, and the time of the last ones.
+    poke: Socket,
+    poked: Option<Instant>,
     wake: OwnedFd,
     model: Model,
+    groups: Groups,
     /// Whether everything must be requested again.
     stale: bool,
 }
@@ -286,9 +394,13 @@ impl Follower {
     fn wait(&self, again: bool) -> io::Result<()> {
         let mut both = [self.listen.as_fd(), self.wake.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let limit = again.then_some(Timespec {
-            tv_sec: 0,
-            tv_nsec: AGAIN.as_nanos() as _,
+        let limit = match again {
+            true => Some(AGAIN),
+            false => self.groups.unresolved().next().map(|_| RESOLVE),
+        };
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs() as _,
+            tv_nsec: limit.subsec_nanos() as _,
         });
         match poll(&mut both, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -332,45 +444,120 @@ impl Follower {
         Ok(())
     }
 
-    /// Writes the changes into the tables. Returns the first error of those that failed.
-    fn write(&mut self) -> Option<sapwood::Error> {
-        let map = &self.shared.map;
+    /// Writes the changes into the tables and the groups. Returns the first error of those that
+    /// failed.
+    fn write(&mut self) -> Option<Error> {
+        let shared = Arc::clone(&self.shared);
+        let (map, groups) = (&shared.map, shared.groups.as_deref());
         let (mut changes, mut left, mut refused) = (0, Vec::new(), None);
         let mut later = Vec::new();
-        let mut done = |net: IpNet, result: Result<(), sapwood::Error>| match result {
-            Ok(()) => changes += 1,
+        let mut nets = self.model.take_dirty();
+        if let Some(groups) = groups
+            && self.model.take_groups_dirty()
+        {
+            match self.groups.update(groups, &self.model) {
+                Ok(lost) => nets.extend(lost),
+                Err(error) => {
+                    self.model.put_groups_back();
+                    refused = Some(error);
+                }
+            }
+        }
+        let mut done = |net: IpNet, result: Result<(), Error>| match result {
+            Ok(()) => {
+                changes += 1;
+                true
+            }
             Err(error) => {
                 left.push(net);
                 refused.get_or_insert(error);
+                false
             }
         };
         // Removals come first, because they make room.
-        for net in self.model.take_dirty() {
-            match (map.get(net), self.model.wanted(net)) {
-                (Some(_), None) => done(net, map.remove(net).map(drop)),
-                (old, Some(hop)) if old != Some(hop) => later.push((net, hop, old.is_some())),
-                _ => {}
-            }
+        for net in nets {
+            let old = map.get(net);
+            let hop = match self.wanted(net) {
+                Ok(None) => {
+                    let gone = || map.remove(net).map(drop).map_err(Error::from);
+                    if old.is_none() || done(net, gone()) {
+                        self.groups.note(net, None);
+                    }
+                    continue;
+                }
+                Ok(Some((hop, key))) if old == Some(hop) => {
+                    self.groups.note(net, key);
+                    continue;
+                }
+                Ok(Some(wanted)) => wanted,
+                Err(error) => {
+                    done(net, Err(error));
+                    continue;
+                }
+            };
+            later.push((net, hop, old.is_some()));
         }
-        for (net, hop, known) in later {
+        for (net, (hop, key), known) in later {
             let room = match (known, net) {
                 (true, _) => Ok(()),
                 (false, IpNet::V4(_)) => has_room(&map.v4().memory()),
                 (false, IpNet::V6(_)) => has_room(&map.v6().memory()),
             };
             let insert = || map.insert(net, hop).map(drop).map_err(|no| no.error);
-            done(net, room.and_then(|()| insert()));
+            if done(net, room.and_then(|()| insert()).map_err(Error::from)) {
+                self.groups.note(net, key);
+            }
         }
-        self.shared.count(CHANGES, changes);
-        self.shared.count(REFUSED, left.len() as u64);
-        self.shared.counts[ROUTES].store(self.model.len() as u64, Ordering::Relaxed);
+        if let Some(groups) = groups
+            && let Err(error) = self.groups.sweep(groups)
+        {
+            refused.get_or_insert(error);
+        }
+        shared.count(CHANGES, changes);
+        shared.count(REFUSED, left.len() as u64);
+        shared.counts[ROUTES].store(self.model.len() as u64, Ordering::Relaxed);
+        shared.counts[IN_GROUPS].store(self.groups.len() as u64, Ordering::Relaxed);
         if refused.is_some() {
             // By the next call, the grace periods of these blocks may be over.
             map.v4().reclaim(usize::MAX);
             map.v6().reclaim(usize::MAX);
         }
         self.model.put_back(left);
+        self.resolve();
         refused
+    }
+
+    /// The hop that the table must have for a prefix, and its group if it has one, which is
+    /// written.
+    fn wanted(&mut self, net: IpNet) -> Result<Option<(MirrorHop, Option<GroupKey>)>, Error> {
+        let key = match self.model.wanted(net) {
+            None => return Ok(None),
+            Some(Entry::Hop(hop)) => return Ok(Some((hop, None))),
+            Some(Entry::Group(key)) => key,
+        };
+        let Some(groups) = &self.shared.groups else {
+            return Ok(Some((KERNEL, None)));
+        };
+        let hop = self.groups.hop(groups, &self.model, &key)?;
+        let key = (hop.action == MirrorHop::GROUP).then_some(key);
+        Ok(Some((hop, key)))
+    }
+
+    /// Asks the kernel to resolve the neighbours of groups. The kernel would choose a path by
+    /// another hash, and so resolve another neighbour than the one that a flow waits for.
+    fn resolve(&mut self) {
+        if self.poked.is_some_and(|at| at.elapsed() < RESOLVE) {
+            return;
+        }
+        // Refusals of former requests.
+        while self.poke.recv_from_full().is_ok() {}
+        for member in self.groups.unresolved() {
+            self.poked = Some(Instant::now());
+            // When this fails, the next attempt comes in a second.
+            if let Some(gateway) = member.hop.gateway() {
+                let _ = resolve(&self.poke, member.link, gateway);
+            }
+        }
     }
 }
 

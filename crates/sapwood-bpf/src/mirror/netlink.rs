@@ -4,22 +4,29 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use netlink_packet_core::{NLM_F_APPEND, NLM_F_REPLACE, NetlinkPayload};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
+use netlink_packet_core::{
+    NLM_F_APPEND, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkPayload,
+};
+use netlink_packet_route::link::{
+    InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, VlanProtocol,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
+};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteType,
-    RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHop,
+    RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 
-use super::dump::{dump, each};
-use super::table::{Event, How, Link, Route, Target};
+use super::dump::{asking, dump, each, request};
+use super::next_hops::Message;
+use super::table::{Event, How, Link, Path, Route, Target};
 
 /// Groups of notifications: links, neighbours, IPv4 addresses and routes, IPv6 addresses and
-/// routes.
-const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+/// routes, next-hop objects.
+pub(super) const GROUPS: [u32; 7] = [1, 3, 5, 7, 9, 11, 32];
 
 /// The table of the machine's own addresses.
 const LOCAL: u32 = 255;
@@ -28,14 +35,14 @@ const LOCAL: u32 = 255;
 /// permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
-/// Opens a socket that receives notifications without blocking.
-pub(super) fn listening(buffer: usize) -> io::Result<Socket> {
+/// Opens a socket that receives notifications of these groups without blocking.
+pub(super) fn listening(buffer: usize, groups: &[u32]) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     let bytes = i32::try_from(buffer).unwrap_or(i32::MAX);
     socket.set_rx_buf_sz(bytes)?;
     socket.bind_auto()?;
-    for group in GROUPS {
-        socket.add_membership(group)?;
+    for group in groups {
+        socket.add_membership(*group)?;
     }
     socket.set_non_blocking(true)?;
     Ok(socket)
@@ -75,10 +82,16 @@ pub(super) fn hear(socket: &Socket) -> io::Result<Heard> {
     Ok(Heard::Events(events))
 }
 
-/// Requests everything: links first, then neighbours and routes.
+/// Requests all links.
+pub(super) fn all_links(socket: &Socket) -> io::Result<Vec<Event>> {
+    let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let answers = dump(socket, Message::from(ask))?.into_iter();
+    Ok(answers.filter_map(|answer| event(answer, None)).collect())
+}
+
+/// Requests everything: links first, then neighbours, next-hop objects and routes.
 pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
-    let mut all = Vec::new();
-    let links = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let mut all = all_links(socket)?;
     let neighbours = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
     let routes = |family| {
         let mut ask = RouteMessage::default();
@@ -86,7 +99,8 @@ pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
         RouteNetlinkMessage::GetRoute(ask)
     };
     let [four, six] = [AddressFamily::Inet, AddressFamily::Inet6].map(routes);
-    for ask in [links, neighbours, four, six] {
+    let [neighbours, four, six] = [neighbours, four, six].map(Message::from);
+    for ask in [neighbours, Message::GetNextHops, four, six] {
         for message in dump(socket, ask)? {
             all.extend(event(message, None).filter(|event| *event != Event::Everything));
         }
@@ -96,7 +110,14 @@ pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
 
 /// The event of a message, if it matters for forwarding. `flags` are those of a notification; for
 /// answers they are `None`.
-fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
+fn event(message: Message, flags: Option<u16>) -> Option<Event> {
+    let message = match message {
+        Message::Route(message) => *message,
+        Message::NewNextHop(id, object) => return Some(Event::Object(id, object)),
+        // The kernel removes routes with it.
+        Message::NoNextHop => return Some(Event::Everything),
+        Message::GetNextHops => return None,
+    };
     match message {
         RouteNetlinkMessage::NewRoute(message) => {
             let dead = RouteFlags::Dead | RouteFlags::Cloned;
@@ -124,11 +145,13 @@ fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
             if message.header.interface_family != AddressFamily::Unspec {
                 return None;
             }
-            let (mut mac, mut mtu) = (None, 0);
+            let (mut mac, mut mtu, mut of, mut vlan) = (None, 0, None, None);
             for attribute in &message.attributes {
                 match attribute {
                     LinkAttribute::Address(bytes) => mac = bytes.as_slice().try_into().ok(),
                     LinkAttribute::Mtu(bytes) => mtu = *bytes,
+                    LinkAttribute::Link(index) => of = Some(*index),
+                    LinkAttribute::LinkInfo(info) => vlan = info.iter().find_map(vlan_of),
                     _ => {}
                 }
             }
@@ -137,14 +160,31 @@ fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
                 mac: mac.filter(|_| !flags.contains(LinkFlags::Loopback)),
                 mtu,
                 up: flags.contains(LinkFlags::Up),
+                carrier: flags.contains(LinkFlags::LowerUp),
+                vlan: of.zip(vlan),
             };
             Some(Event::Link(message.header.index, link))
         }
-        RouteNetlinkMessage::DelLink(_) | RouteNetlinkMessage::DelAddress(_) => {
-            Some(Event::Everything)
-        }
+        RouteNetlinkMessage::DelLink(message) => Some(Event::NoLink(message.header.index)),
+        RouteNetlinkMessage::DelAddress(_) => Some(Event::Everything),
         _ => None,
     }
+}
+
+/// The number of a VLAN of IEEE 802.1Q; 0, which no frame of a VLAN has, for one of another
+/// protocol.
+fn vlan_of(info: &LinkInfo) -> Option<u16> {
+    let LinkInfo::Data(InfoData::Vlan(data)) = info else {
+        return None;
+    };
+    let other = data.iter().any(
+        |one| matches!(one, InfoVlan::Protocol(protocol) if *protocol != VlanProtocol::Ieee8021Q),
+    );
+    let id = data.iter().find_map(|one| match one {
+        InfoVlan::Id(id) => Some(*id),
+        _ => None,
+    });
+    id.map(|id| if other { 0 } else { id })
 }
 
 fn neighbour(message: &NeighbourMessage, there: bool) -> Option<Event> {
@@ -182,6 +222,7 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
     }
     let (mut table, mut metric) = (u32::from(header.table), 0);
     let (mut gateway, mut device, mut simple) = (None, None, true);
+    let (mut paths, mut object) = (None, None);
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Destination(RouteAddress::Inet(to)) => address = (*to).into(),
@@ -193,10 +234,9 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
             RouteAttribute::Via(RouteVia::Inet(to)) => gateway = Some((*to).into()),
             RouteAttribute::Via(RouteVia::Inet6(to)) => gateway = Some((*to).into()),
             RouteAttribute::Oif(index) => device = Some(*index),
-            RouteAttribute::MultiPath(_)
-            | RouteAttribute::NhId(_)
-            | RouteAttribute::EncapType(_)
-            | RouteAttribute::Encap(_) => simple = false,
+            RouteAttribute::MultiPath(all) => paths = Some(all),
+            RouteAttribute::NhId(id) => object = Some(*id),
+            RouteAttribute::EncapType(_) | RouteAttribute::Encap(_) => simple = false,
             // The route may have a smaller MTU than the interface.
             RouteAttribute::Metrics(metrics) => {
                 simple &= !metrics.iter().any(|one| matches!(one, RouteMetric::Mtu(_)));
@@ -209,13 +249,107 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
     }
     // Routes that are not for all packets are left to the kernel.
     let for_all = header.tos == 0 && header.source_prefix_length == 0;
-    let target = match device {
-        Some(ifindex) if simple && for_all && header.kind == RouteType::Unicast => {
-            Target::Via { ifindex, gateway }
-        }
-        _ => Target::Kernel,
+    let plain = simple && for_all && header.kind == RouteType::Unicast;
+    let target = match (object, paths, device) {
+        _ if !plain => Target::Kernel,
+        // The other attributes repeat what the object has.
+        (Some(id), _, _) => Target::Object(id),
+        (None, Some(paths), _) => match paths.iter().map(path).collect::<Option<Vec<_>>>() {
+            Some(paths) => Target::Paths(paths.into()),
+            None => Target::Kernel,
+        },
+        (None, None, Some(ifindex)) => Target::Via { ifindex, gateway },
+        (None, None, None) => Target::Kernel,
     };
     let net = IpNet::new(address, header.destination_prefix_length).ok()?;
     let rank = (table != LOCAL, for_all, metric);
     Some((net.trunc(), Route { rank, target }))
+}
+
+/// A path of a route with several. `None` for a path without a gateway or with more than a gateway,
+/// which programs cannot follow.
+fn path(hop: &RouteNextHop) -> Option<Path> {
+    let mut gateway = None;
+    for attribute in &hop.attributes {
+        gateway = Some(match attribute {
+            RouteAttribute::Gateway(RouteAddress::Inet(to)) => IpAddr::from(*to),
+            RouteAttribute::Gateway(RouteAddress::Inet6(to)) => (*to).into(),
+            RouteAttribute::Via(RouteVia::Inet(to)) => (*to).into(),
+            RouteAttribute::Via(RouteVia::Inet6(to)) => (*to).into(),
+            _ => return None,
+        });
+    }
+    Some(Path {
+        ifindex: hop.interface_index,
+        gateway: gateway?,
+        // The message has the weight less one.
+        weight: u32::from(hop.hops) + 1,
+    })
+}
+
+/// Asks the kernel to resolve a neighbour, as if a packet for it had come.
+pub(super) fn resolve(socket: &Socket, ifindex: u32, address: IpAddr) -> io::Result<()> {
+    let mut message = NeighbourMessage::default();
+    let (family, destination) = match address {
+        IpAddr::V4(four) => (AddressFamily::Inet, NeighbourAddress::Inet(four)),
+        IpAddr::V6(six) => (AddressFamily::Inet6, NeighbourAddress::Inet6(six)),
+    };
+    message.header.family = family;
+    message.header.ifindex = ifindex;
+    message.header.flags = NeighbourFlags::Use;
+    message
+        .attributes
+        .push(NeighbourAttribute::Destination(destination));
+    let ask = RouteNetlinkMessage::NewNeighbour(message);
+    socket.send(&request(ask, NLM_F_REQUEST | NLM_F_CREATE), 0)?;
+    Ok(())
+}
+
+/// A VLAN: the number of its interface, and, if it is up and programs can send to it, that of the
+/// interface under it and the VLAN's own number.
+type Vlan = (u32, Option<(u32, u16)>);
+
+/// The VLANs of the network namespace of the calling thread.
+pub(crate) fn vlans() -> io::Result<Vec<Vlan>> {
+    let all = all_links(&asking()?)?.into_iter();
+    let vlan = |event| match event {
+        Event::Link(ifindex, link) => Some((ifindex, link.up, link.vlan?)),
+        _ => None,
+    };
+    let all: Vec<_> = all.filter_map(vlan).collect();
+    let is_vlan = |index| all.iter().any(|(ifindex, ..)| *ifindex == index);
+    let plain = |(ifindex, up, (under, id))| {
+        let usable = up && id > 0 && !is_vlan(under);
+        (ifindex, usable.then_some((under, id)))
+    };
+    Ok(all.iter().copied().map(plain).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(of: Option<u32>, data: Vec<InfoVlan>) -> Option<(u32, u16)> {
+        let mut message = LinkMessage::default();
+        message.header.index = 5;
+        message.header.flags = LinkFlags::Up | LinkFlags::LowerUp;
+        message.attributes.extend(of.map(LinkAttribute::Link));
+        let data = LinkInfo::Data(InfoData::Vlan(data));
+        message.attributes.push(LinkAttribute::LinkInfo(vec![data]));
+        match event(RouteNetlinkMessage::NewLink(message).into(), None) {
+            Some(Event::Link(5, link)) if link.is_usable() => link.vlan,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn links_of_vlans() {
+        let id = InfoVlan::Id(7);
+        let of = |protocol| vec![InfoVlan::Protocol(protocol), id.clone()];
+        assert_eq!(link(Some(2), of(VlanProtocol::Ieee8021Q)), Some((2, 7)));
+        assert_eq!(link(Some(2), vec![id.clone()]), Some((2, 7)));
+        assert_eq!(link(Some(2), of(VlanProtocol::Ieee8021Ad)), Some((2, 0)));
+        assert_eq!(link(None, vec![id.clone()]), None);
+        assert_eq!(link(Some(2), Vec::new()), None);
+    }
 }

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::groups::GroupMember;
 use crate::layout::MirrorHop;
 
 /// The target of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A target that only the kernel can use.
     Kernel,
@@ -18,10 +20,51 @@ pub(super) enum Target {
         ifindex: u32,
         gateway: Option<IpAddr>,
     },
+    /// Several gateways, in the kernel's order.
+    Paths(Arc<[Path]>),
+    /// A next-hop object.
+    Object(u32),
+}
+
+/// One of several gateways of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Path {
+    pub(super) ifindex: u32,
+    pub(super) gateway: IpAddr,
+    pub(super) weight: u32,
+}
+
+/// A next-hop object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// An interface, with a gateway or directly connected.
+    Path {
+        ifindex: u32,
+        gateway: Option<IpAddr>,
+    },
+    /// The numbers and the weights of other objects.
+    Group(Vec<(u32, u32)>),
+    /// An object that only the kernel can use.
+    Other,
+}
+
+/// What the table has for a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Hop(MirrorHop),
+    Group(GroupKey),
+}
+
+/// The identity of a group of next hops. Routes with the same paths, or with the same object, use
+/// the same group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum GroupKey {
+    Paths(Arc<[Path]>),
+    Object(u32),
 }
 
 /// A route for a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     /// The route with the least rank is used: the local table before the main one, routes for some
     /// packets before routes for all, then by metric.
@@ -44,6 +87,17 @@ pub(super) struct Link {
     pub(super) mac: Option<[u8; 6]>,
     pub(super) mtu: u32,
     pub(super) up: bool,
+    /// Whether it has a carrier.
+    pub(super) carrier: bool,
+    /// The interface and the number, of a VLAN.
+    pub(super) vlan: Option<(u32, u16)>,
+}
+
+impl Link {
+    /// Whether a group's member can send on it.
+    pub(super) fn is_usable(&self) -> bool {
+        self.up && self.carrier
+    }
 }
 
 /// A change of the model.
@@ -53,6 +107,8 @@ pub(super) enum Event {
     NoRoute(IpNet, Route),
     Neighbour(u32, IpAddr, Option<[u8; 6]>),
     Link(u32, Link),
+    NoLink(u32),
+    Object(u32, Object),
     /// A change whose consequences the kernel does not report. Everything must be requested.
     Everything,
 }
@@ -63,6 +119,11 @@ pub(super) struct Model {
     routes: HashMap<IpNet, Vec<Route>>,
     neighbours: BTreeMap<(IpAddr, u32), [u8; 6]>,
     links: HashMap<u32, Link>,
+    objects: HashMap<u32, Object>,
+    /// The prefixes whose routes use each object or did use it, as `users`.
+    object_users: HashMap<u32, HashSet<IpNet>>,
+    /// Whether the members of groups may have changed.
+    groups_dirty: bool,
     /// The prefixes that each gateway reaches or did reach. A former one costs one check at most,
     /// and goes with the next dump.
     users: HashMap<(u32, IpAddr), HashSet<IpNet>>,
@@ -94,7 +155,8 @@ impl Model {
                     return false;
                 };
                 let same = all.iter().filter(|other| other.rank == route.rank).count();
-                if net.addr().is_ipv6() && (same > 1 || route.target == Target::Kernel) {
+                let one = matches!(route.target, Target::Via { .. } | Target::Object(_));
+                if net.addr().is_ipv6() && (same > 1 || !one) {
                     return false;
                 }
                 all.remove(at);
@@ -113,13 +175,22 @@ impl Model {
                     self.dirty.insert(address.into());
                     let users = self.users.get(&(ifindex, address));
                     self.dirty.extend(users.into_iter().flatten());
+                    self.groups_dirty = true;
+                }
+            }
+            Event::Object(id, object) => {
+                if self.objects.get(&id) != Some(&object) {
+                    self.objects.insert(id, object);
+                    let users = self.object_users.get(&id);
+                    self.dirty.extend(users.into_iter().flatten());
+                    self.groups_dirty = true;
                 }
             }
             Event::Link(ifindex, link) => {
                 // When a link goes down, the kernel removes routes without a notification.
                 return self.links.insert(ifindex, link) == Some(link);
             }
-            Event::Everything => return false,
+            Event::NoLink(_) | Event::Everything => return false,
         }
         true
     }
@@ -140,8 +211,20 @@ impl Model {
     /// Marks what depends on the routes of a prefix, because they have changed.
     fn touch(&mut self, net: IpNet) {
         self.dirty.insert(net);
-        for key in gateways(self.routes.get(&net)) {
-            self.users.entry(key).or_default().insert(net);
+        for route in self.routes.get(&net).into_iter().flatten() {
+            match route.target {
+                Target::Via {
+                    ifindex,
+                    gateway: Some(gateway),
+                } => {
+                    let users = self.users.entry((ifindex, gateway)).or_default();
+                    users.insert(net);
+                }
+                Target::Object(id) => {
+                    self.object_users.entry(id).or_default().insert(net);
+                }
+                _ => (),
+            }
         }
         // The path to neighbours inside the prefix may have changed.
         let inside = (net.network(), 0)..=(net.broadcast(), u32::MAX);
@@ -167,6 +250,7 @@ impl Model {
         new.dirty
             .extend(hosts.map(|(address, _)| IpNet::from(*address)));
         new.dirty.extend(new.routes.keys());
+        new.groups_dirty = true;
         *self = new;
     }
 
@@ -185,10 +269,20 @@ impl Model {
         self.dirty.extend(nets);
     }
 
+    /// Whether the members of groups may have changed since the last call.
+    pub(super) fn take_groups_dirty(&mut self) -> bool {
+        std::mem::take(&mut self.groups_dirty)
+    }
+
+    /// Marks the groups again.
+    pub(super) fn put_groups_back(&mut self) {
+        self.groups_dirty = true;
+    }
+
     /// The entry that the table must have for exactly this prefix.
-    pub(super) fn wanted(&self, net: IpNet) -> Option<MirrorHop> {
+    pub(super) fn wanted(&self, net: IpNet) -> Option<Entry> {
         if let Some(target) = self.routes.get(&net).and_then(|all| best(net, all)) {
-            return Some(self.hop(net, target));
+            return Some(self.entry(net, target));
         }
         // A neighbour on a directly connected network.
         let address = net.addr();
@@ -197,17 +291,98 @@ impl Model {
         }
         let range = (address, 0)..=(address, u32::MAX);
         self.neighbours.range(range).next()?;
-        match self.longest(address)? {
-            target @ Target::Via { gateway: None, .. } => {
-                let hop = self.hop(net, target);
-                (hop.action == MirrorHop::FORWARD).then_some(hop)
-            }
+        let (ifindex, None) = self.way(self.longest(address)?)? else {
+            return None;
+        };
+        let hop = self.hop(net, ifindex, None);
+        hop.is_forwarded().then_some(Entry::Hop(hop))
+    }
+
+    fn entry(&self, net: IpNet, target: &Target) -> Entry {
+        let key = match target {
+            Target::Paths(paths) => Some(GroupKey::Paths(Arc::clone(paths))),
+            Target::Object(id) => match self.objects.get(id) {
+                Some(Object::Group(_)) => Some(GroupKey::Object(*id)),
+                _ => None,
+            },
+            _ => None,
+        };
+        // A link-local address depends on the link, so routers do not forward to it.
+        let key = key.filter(|key| !is_link_local(net) && self.members(key).is_some());
+        match (key, self.way(target)) {
+            (Some(key), _) => Entry::Group(key),
+            (None, Some((ifindex, gateway))) => Entry::Hop(self.hop(net, ifindex, gateway)),
+            (None, None) => Entry::Hop(KERNEL),
+        }
+    }
+
+    /// The interface and the gateway of a target that has one path.
+    fn way(&self, target: &Target) -> Option<(u32, Option<IpAddr>)> {
+        match target {
+            Target::Via { ifindex, gateway } => Some((*ifindex, *gateway)),
+            Target::Object(id) => match self.objects.get(id) {
+                Some(Object::Path { ifindex, gateway }) => Some((*ifindex, *gateway)),
+                _ => None,
+            },
             _ => None,
         }
     }
 
+    /// The members that a group must have, in the order of their identities. `None` for a group
+    /// with a path that programs cannot follow, or without a path.
+    pub(super) fn members(&self, key: &GroupKey) -> Option<Vec<GroupMember>> {
+        let mut members: Vec<GroupMember> = Vec::new();
+        let mut add = |ifindex, gateway, weight| {
+            let hop = self.member_hop(ifindex, gateway)?;
+            let id = identity(ifindex, gateway);
+            match members.iter_mut().find(|member| member.id == id) {
+                // The identities of two addresses of IPv6 may be the same.
+                Some(same) if same.hop != hop => return None,
+                Some(same) => same.weight = same.weight.saturating_add(weight),
+                None => members.push(GroupMember {
+                    id,
+                    weight,
+                    link: ifindex,
+                    backup: false,
+                    hop,
+                }),
+            }
+            Some(())
+        };
+        match key {
+            GroupKey::Paths(paths) => {
+                for path in paths.iter() {
+                    add(path.ifindex, path.gateway, path.weight)?;
+                }
+            }
+            GroupKey::Object(id) => {
+                let Some(Object::Group(all)) = self.objects.get(id) else {
+                    return None;
+                };
+                for (id, weight) in all {
+                    match self.objects.get(id)? {
+                        Object::Path {
+                            ifindex,
+                            gateway: Some(gateway),
+                        } => add(*ifindex, *gateway, *weight)?,
+                        _ => return None,
+                    }
+                }
+            }
+        }
+        members.sort_by_key(|member| member.id);
+        (!members.is_empty()).then_some(members)
+    }
+
+    /// The hop of a group's member, also when its link is down.
+    fn member_hop(&self, ifindex: u32, gateway: IpAddr) -> Option<MirrorHop> {
+        let link = self.links.get(&ifindex)?;
+        let dmac = self.neighbours.get(&(gateway, ifindex));
+        hop(ifindex, link, Some(gateway), dmac)
+    }
+
     /// The target of the best route of the longest prefix of an address.
-    fn longest(&self, address: IpAddr) -> Option<Target> {
+    fn longest(&self, address: IpAddr) -> Option<&Target> {
         let net = IpNet::from(address);
         (0..=net.max_prefix_len()).rev().find_map(|len| {
             let net = IpNet::new(address, len).ok()?.trunc();
@@ -215,76 +390,86 @@ impl Model {
         })
     }
 
-    fn hop(&self, net: IpNet, target: Target) -> MirrorHop {
-        let kernel = MirrorHop {
-            action: MirrorHop::KERNEL,
-            ..MirrorHop::default()
-        };
-        let Target::Via { ifindex, gateway } = target else {
-            return kernel;
-        };
+    fn hop(&self, net: IpNet, ifindex: u32, gateway: Option<IpAddr>) -> MirrorHop {
         // A link-local address depends on the link, so routers do not forward to it.
-        let Some(Link {
-            mac: Some(smac),
-            mtu,
-            up: true,
-        }) = self
-            .links
-            .get(&ifindex)
-            .filter(|_| !is_link_local(net))
-            .copied()
-        else {
-            return kernel;
+        let link = self.links.get(&ifindex).filter(|link| link.up);
+        let Some(link) = link.filter(|_| !is_link_local(net)) else {
+            return KERNEL;
         };
         let host = net.prefix_len() == net.max_prefix_len();
         let neighbour = gateway.or(host.then_some(net.addr()));
         let dmac = neighbour.and_then(|address| self.neighbours.get(&(address, ifindex)));
-        let (family, address) = match gateway {
-            None => (0, [0; 16]),
-            Some(IpAddr::V4(four)) => {
-                let mut address = [0; 16];
-                address[..4].copy_from_slice(&four.octets());
-                (2, address)
-            }
-            Some(IpAddr::V6(six)) => (10, six.octets()),
-        };
-        MirrorHop {
-            ifindex,
-            mtu: mtu.try_into().unwrap_or(0),
-            action: match dmac {
-                Some(_) => MirrorHop::FORWARD,
-                None => MirrorHop::RESOLVE,
-            },
-            family,
-            smac,
-            dmac: dmac.copied().unwrap_or_default(),
-            gateway: address,
+        hop(ifindex, link, gateway, dmac).unwrap_or(KERNEL)
+    }
+}
+
+/// The hop of routes that are left to the kernel.
+pub(super) const KERNEL: MirrorHop = MirrorHop {
+    ifindex: 0,
+    mtu: 0,
+    action: MirrorHop::KERNEL,
+    family: 0,
+    smac: [0; 6],
+    dmac: [0; 6],
+    gateway: [0; 16],
+};
+
+/// A hop that programs follow when its neighbour is known. `None` for a link without hardware
+/// addresses.
+fn hop(
+    ifindex: u32,
+    link: &Link,
+    gateway: Option<IpAddr>,
+    dmac: Option<&[u8; 6]>,
+) -> Option<MirrorHop> {
+    let (family, address) = match gateway {
+        None => (0, [0; 16]),
+        Some(IpAddr::V4(four)) => {
+            let mut address = [0; 16];
+            address[..4].copy_from_slice(&four.octets());
+            (2, address)
+        }
+        Some(IpAddr::V6(six)) => (10, six.octets()),
+    };
+    Some(MirrorHop {
+        ifindex,
+        mtu: link.mtu.try_into().unwrap_or(0),
+        action: match (dmac, link.vlan) {
+            (None, _) => MirrorHop::RESOLVE,
+            (Some(_), None) => MirrorHop::FORWARD,
+            (Some(_), Some(_)) => MirrorHop::TAGGED,
+        },
+        family,
+        smac: link.mac?,
+        dmac: dmac.copied().unwrap_or_default(),
+        gateway: address,
+    })
+}
+
+/// The identity of a group's member: for IPv4 the interface and the gateway; for IPv6 a number that
+/// is probably of no other gateway.
+fn identity(ifindex: u32, gateway: IpAddr) -> u64 {
+    let interface = u64::from(ifindex) << 32;
+    match gateway {
+        IpAddr::V4(four) => interface | u64::from(u32::from(four)),
+        IpAddr::V6(six) => {
+            let six = u128::from(six);
+            let high = (six >> 64) as u64;
+            interface ^ six as u64 ^ (high ^ high >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         }
     }
 }
 
 /// The target of the best route of a prefix.
-fn best(net: IpNet, all: &[Route]) -> Option<Target> {
+fn best(net: IpNet, all: &[Route]) -> Option<&Target> {
     match all {
-        // In IPv6 these are one route with several next hops, or the kernel prefers a neighbour
-        // that it knows to be reachable.
+        // The kernel prefers a neighbour that it knows to be reachable.
         [first, second, ..] if first.rank == second.rank && net.addr().is_ipv6() => {
-            Some(Target::Kernel)
+            Some(&Target::Kernel)
         }
-        [first, ..] => Some(first.target),
+        [first, ..] => Some(&first.target),
         [] => None,
     }
-}
-
-fn gateways(routes: Option<&Vec<Route>>) -> impl Iterator<Item = (u32, IpAddr)> + use<'_> {
-    let all = routes.into_iter().flatten();
-    all.filter_map(|route| match route.target {
-        Target::Via {
-            ifindex,
-            gateway: Some(gateway),
-        } => Some((ifindex, gateway)),
-        _ => None,
-    })
 }
 
 fn is_link_local(net: IpNet) -> bool {
@@ -327,6 +512,8 @@ mod tests {
             mac: Some([2, 0, 0, 0, 1, last]),
             mtu: 1500,
             up: true,
+            carrier: true,
+            vlan: None,
         };
         model.replace([
             Event::Link(
@@ -345,7 +532,9 @@ mod tests {
     }
 
     fn asked(model: &Model, text: &str) -> Option<(u8, u32, [u8; 6])> {
-        let hop = model.wanted(net(text))?;
+        let Entry::Hop(hop) = model.wanted(net(text))? else {
+            panic!("{text} has a group");
+        };
         Some((hop.action, hop.ifindex, hop.dmac))
     }
 
@@ -393,13 +582,14 @@ mod tests {
         model.take_dirty();
         // A longer prefix with another path: the neighbour does not belong to it.
         let other = route(0, 3, "10.9.9.9");
-        assert!(model.note(Event::Route(net("10.1.2.0/24"), other, How::First)));
+        let add = |route: &Route| Event::Route(net("10.1.2.0/24"), route.clone(), How::First);
+        assert!(model.note(add(&other)));
         assert!(model.take_dirty().contains(&net("10.1.2.3/32")));
         assert_eq!(asked(&model, "10.1.2.3/32"), None);
         // The same network on another interface.
         assert!(model.note(Event::NoRoute(net("10.1.2.0/24"), other)));
         let other = route(0, 3, "");
-        assert!(model.note(Event::Route(net("10.1.2.0/24"), other, How::First)));
+        assert!(model.note(add(&other)));
         assert_eq!(asked(&model, "10.1.2.3/32"), None);
         assert!(model.note(Event::NoRoute(net("10.1.2.0/24"), other)));
         assert_eq!(
@@ -413,27 +603,30 @@ mod tests {
         let mut model = model();
         let prefix = net("10.2.0.0/16");
         let (near, far) = (route(10, 2, "10.1.0.1"), route(20, 3, "10.1.0.1"));
-        assert!(model.note(Event::Route(prefix, far, How::First)));
+        let add = |route: &Route, how| Event::Route(prefix, route.clone(), how);
+        let gone = |route: &Route| Event::NoRoute(prefix, route.clone());
+        assert!(model.note(add(&far, How::First)));
         assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 3);
-        assert!(model.note(Event::Route(prefix, near, How::First)));
+        assert!(model.note(add(&near, How::First)));
         assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 2);
         // It replaces only the route with the same metric.
         let again = route(10, 3, "10.1.0.2");
-        assert!(model.note(Event::Route(prefix, again, How::Instead)));
-        assert!(!model.note(Event::NoRoute(prefix, near)));
-        assert!(model.note(Event::Route(prefix, near, How::Last)));
-        assert_eq!(model.wanted(prefix).unwrap().gateway[3], 2);
-        assert!(model.note(Event::NoRoute(prefix, again)));
+        assert!(model.note(add(&again, How::Instead)));
+        assert!(!model.note(gone(&near)));
+        assert!(model.note(add(&near, How::Last)));
+        let wanted = model.wanted(prefix);
+        assert!(matches!(wanted, Some(Entry::Hop(hop)) if hop.gateway[3] == 2));
+        assert!(model.note(gone(&again)));
         assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 2);
         // Addresses of this machine come before all others.
         let local = Route {
             rank: (false, true, 0),
             target: Target::Kernel,
         };
-        assert!(model.note(Event::Route(prefix, local, How::First)));
+        assert!(model.note(add(&local, How::First)));
         assert_eq!(asked(&model, "10.2.0.0/16").unwrap().0, MirrorHop::KERNEL);
-        for gone in [local, near, far] {
-            assert!(model.note(Event::NoRoute(prefix, gone)));
+        for route in [local, near, far] {
+            assert!(model.note(gone(&route)));
         }
         assert_eq!(asked(&model, "10.2.0.0/16"), None);
     }
@@ -461,6 +654,122 @@ mod tests {
         };
         assert!(!model.note(Event::Link(2, down)));
         assert_eq!(asked(&model, "::/0").unwrap().0, MirrorHop::KERNEL);
+    }
+
+    fn path(ifindex: u32, gateway: &str, weight: u32) -> Path {
+        Path {
+            ifindex,
+            gateway: address(gateway),
+            weight,
+        }
+    }
+
+    fn to(target: Target) -> Route {
+        Route {
+            rank: (true, true, 0),
+            target,
+        }
+    }
+
+    fn group(model: &Model, text: &str) -> Option<(GroupKey, Vec<GroupMember>)> {
+        match model.wanted(net(text))? {
+            Entry::Group(key) => Some((key.clone(), model.members(&key).unwrap())),
+            Entry::Hop(_) => None,
+        }
+    }
+
+    #[test]
+    fn several_paths_are_a_group() {
+        let mut model = model();
+        let paths = [path(2, "10.1.0.1", 1), path(3, "10.9.0.1", 2)];
+        let several = to(Target::Paths(paths.into()));
+        let add = |route: &Route, text| Event::Route(net(text), route.clone(), How::First);
+        assert!(model.note(add(&several, "10.5.0.0/16")));
+        assert!(model.note(add(&several, "fd05::/16")));
+        let (key, members) = group(&model, "10.5.0.0/16").unwrap();
+        // Routes with the same paths share a group.
+        assert_eq!(group(&model, "fd05::/16").unwrap().0, key);
+        let seen: Vec<_> = members
+            .iter()
+            .map(|m| (m.link, m.weight, m.hop.action))
+            .collect();
+        let unknown = [(2, 1, MirrorHop::RESOLVE), (3, 2, MirrorHop::RESOLVE)];
+        assert_eq!(seen, unknown);
+        assert!(model.take_groups_dirty() && !model.take_groups_dirty());
+        assert!(model.note(Event::Neighbour(3, address("10.9.0.1"), Some(MAC))));
+        assert!(model.take_groups_dirty());
+        let members = model.members(&key).unwrap();
+        assert_eq!(
+            (members[1].hop.action, members[1].hop.dmac),
+            (MirrorHop::FORWARD, MAC)
+        );
+        // A member stays while its link is down.
+        let down = Link {
+            up: false,
+            ..model.links[&2]
+        };
+        assert!(!model.note(Event::Link(2, down)));
+        assert_eq!(model.members(&key).unwrap().len(), 2);
+        // The same path twice has both weights.
+        let twice = GroupKey::Paths([path(2, "10.1.0.1", 3), path(2, "10.1.0.1", 4)].into());
+        assert_eq!(model.members(&twice).unwrap()[0].weight, 7);
+        // The loopback has no hardware address, and there is no interface 9.
+        for other in [1, 9] {
+            let paths = [path(2, "10.1.0.1", 1), path(other, "10.9.0.1", 2)];
+            let several = to(Target::Paths(paths.into()));
+            assert!(model.note(Event::Route(net("10.5.0.0/16"), several, How::Instead)));
+            assert_eq!(asked(&model, "10.5.0.0/16").unwrap().0, MirrorHop::KERNEL);
+        }
+        let link_local = add(&several, "fe80::/64");
+        assert!(model.note(link_local));
+        assert_eq!(asked(&model, "fe80::/64").unwrap().0, MirrorHop::KERNEL);
+    }
+
+    #[test]
+    fn objects_change_without_their_routes() {
+        let mut model = model();
+        let object = |ifindex, gateway: &str| Object::Path {
+            ifindex,
+            gateway: gateway.parse().ok(),
+        };
+        assert!(model.note(Event::Object(1, object(2, "10.1.0.1"))));
+        assert!(model.note(Event::Object(2, object(3, "10.9.0.1"))));
+        assert!(model.note(Event::Object(9, Object::Group(vec![(1, 1), (2, 5)]))));
+        let (one, both) = (to(Target::Object(1)), to(Target::Object(9)));
+        let add = |route: &Route, text| Event::Route(net(text), route.clone(), How::First);
+        assert!(model.note(add(&one, "10.5.0.0/16")));
+        assert!(model.note(add(&both, "10.6.0.0/16")));
+        assert_eq!(asked(&model, "10.5.0.0/16").unwrap().1, 2);
+        let (key, members) = group(&model, "10.6.0.0/16").unwrap();
+        assert_eq!(key, GroupKey::Object(9));
+        assert_eq!(members.iter().map(|m| m.weight).collect::<Vec<_>>(), [1, 5]);
+        model.take_dirty();
+        model.take_groups_dirty();
+        // The objects change, and no route is announced.
+        assert!(model.note(Event::Object(1, object(3, "10.9.0.7"))));
+        assert_eq!(model.take_dirty(), [net("10.5.0.0/16")]);
+        assert!(model.take_groups_dirty());
+        assert_eq!(asked(&model, "10.5.0.0/16").unwrap().1, 3);
+        let links: Vec<_> = model
+            .members(&key)
+            .unwrap()
+            .iter()
+            .map(|m| m.link)
+            .collect();
+        assert_eq!(links, [3, 3]);
+        assert!(model.note(Event::Object(9, object(2, "10.1.0.1"))));
+        assert_eq!(asked(&model, "10.6.0.0/16").unwrap().1, 2);
+        for other in [
+            Object::Other,
+            Object::Group(vec![(77, 1)]),
+            Object::Group(vec![]),
+        ] {
+            assert!(model.note(Event::Object(9, other)));
+            assert_eq!(asked(&model, "10.6.0.0/16").unwrap().0, MirrorHop::KERNEL);
+        }
+        // An object that is not known.
+        assert!(model.note(add(&to(Target::Object(8)), "10.7.0.0/16")));
+        assert_eq!(asked(&model, "10.7.0.0/16").unwrap().0, MirrorHop::KERNEL);
     }
 
     #[test]

@@ -119,6 +119,12 @@ pub enum WriteError<V> {
     Other(i64),
 }
 
+/// The result of one change: what it gives, or why it was not made.
+pub type Written<T, V> = Result<T, WriteError<V>>;
+
+/// An entry that was taken: its key and its value.
+pub type Taken<V> = (Vec<u8>, V);
+
 impl<V> fmt::Display for WriteError<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libbpf_rs::MapHandle;
 #[cfg(not(fuzzing))]
@@ -59,6 +59,59 @@ pub(crate) struct Memory {
     pub(crate) claimed: AtomicU64,
     /// The program that frees pages, once it was loaded.
     pub(crate) freer: OnceLock<OwnedFd>,
+    /// Whether this process knows that sleepable programs may use the arena.
+    sleepable: Arc<AtomicBool>,
+}
+
+/// An arena that this process has mapped.
+struct Mapped {
+    base: NonNull<u8>,
+    /// Whether this process knows that sleepable programs may use the arena.
+    sleepable: Arc<AtomicBool>,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    /// Whether sleepable programs may use the arena. Once this was true, it stays true in this
+    /// process, whatever is written to the arena.
+    fn allows_sleepable(&self) -> bool {
+        // SAFETY: the word is in the header page, which is mapped while `self` is in the list; it
+        // is aligned, and all accesses to it are atomic.
+        let word = unsafe {
+            &*self
+                .base
+                .as_ptr()
+                .add(page::SLEEPABLE_AT)
+                .cast::<AtomicU64>()
+        };
+        let allowed = self.sleepable.load(Ordering::Relaxed) || word.load(Ordering::Acquire) != 0;
+        if allowed {
+            self.sleepable.store(true, Ordering::Relaxed);
+        }
+        allowed
+    }
+}
+
+/// The arenas that this process has mapped.
+static MAPPED: Mutex<Vec<Mapped>> = Mutex::new(Vec::new());
+
+fn mapped_arenas() -> MutexGuard<'static, Vec<Mapped>> {
+    MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether sleepable programs may use any arena that this process has mapped.
+///
+/// What the caller did before happens before the reads of programs that begin after a `false`.
+pub(crate) fn any_allows_sleepable() -> bool {
+    // With the fence of `allow_sleepable`: either this sees the word, or the programs that are
+    // loaded afterwards see the caller's stores.
+    fence(Ordering::SeqCst);
+    // Not `any`, which would stop at the first one: each arena's answer is remembered.
+    mapped_arenas()
+        .iter()
+        .fold(false, |any, one| one.allows_sleepable() | any)
 }
 
 /// A window that this process holds.
@@ -86,7 +139,9 @@ impl Drop for Memory {
             let owner = self.u64(page::OWNER_AT);
             let _ = owner.compare_exchange(claimed, 0, Ordering::Release, Ordering::Relaxed);
         }
-        // SAFETY: this value made the mapping, and every user of the mapping held this value.
+        mapped_arenas().retain(|one| one.base != self.base);
+        // SAFETY: this value made the mapping, and every user of the mapping held this value. The
+        // list of mapped arenas has it no more.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -158,6 +213,11 @@ impl Memory {
         match mapped {
             Ok(p) if p.addr() as u64 == at => {
                 let base = NonNull::new(p.cast::<u8>()).ok_or(Error::Address { at })?;
+                let sleepable = Arc::<AtomicBool>::default();
+                mapped_arenas().push(Mapped {
+                    base,
+                    sleepable: Arc::clone(&sleepable),
+                });
                 Ok(Memory {
                     map,
                     base,
@@ -165,6 +225,7 @@ impl Memory {
                     held: Mutex::default(),
                     claimed: AtomicU64::new(0),
                     freer: OnceLock::new(),
+                    sleepable,
                 })
             }
             Ok(p) => {
@@ -260,6 +321,22 @@ impl Memory {
     /// The kind of the window with this number: a [`Kind`](crate::layout::Kind).
     pub(crate) fn entry_kind(&self, number: u32) -> &AtomicU32 {
         self.u32(page::WINDOWS_AT + number as usize * page::WINDOW_BYTES + page::WINDOW_KIND)
+    }
+
+    /// Allows sleepable programs to use the arena.
+    pub(crate) fn allow_sleepable(&self) {
+        self.sleepable.store(true, Ordering::Relaxed);
+        self.u64(page::SLEEPABLE_AT).store(1, Ordering::Release);
+        // Before any such program is loaded: see `any_allows_sleepable`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether sleepable programs may use the arena.
+    pub(crate) fn allows_sleepable(&self) -> bool {
+        mapped_arenas()
+            .iter()
+            .find(|one| one.base == self.base)
+            .is_some_and(Mapped::allows_sleepable)
     }
 
     /// Writes the header page of a new arena.

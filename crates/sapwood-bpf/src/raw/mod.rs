@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod arena;
+pub(crate) mod sleep;
 pub(crate) mod space;
 pub(crate) mod window;
 pub(crate) mod xdp;

@@ -4,10 +4,15 @@
 pub mod maps;
 
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo, Words, objects};
 
 pub const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
@@ -281,7 +286,12 @@ impl Beside {
     }
 
     /// Kills the child by SIGKILL.
+    ///
+    /// # Panics
+    /// When it has ended by itself.
     pub fn kill(&mut self) {
+        let ended = self.0.try_wait().expect("its state");
+        assert!(ended.is_none(), "the child has ended: {ended:?}");
         self.0.kill().expect("it runs");
         self.0.wait().expect("its end");
     }
@@ -291,6 +301,30 @@ impl Drop for Beside {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// Timers that expire on the processor of the thread that sets them.
+pub struct Timers(Vec<OwnedFd>);
+
+impl Timers {
+    pub fn new(count: usize) -> Timers {
+        let timer = |_| timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::empty()).unwrap();
+        Timers((0..count).map(timer).collect())
+    }
+
+    /// Makes them expire one after the other, every `step` nanoseconds from soon on.
+    pub fn set(&self, step: u64) {
+        for (i, timer) in self.0.iter().enumerate() {
+            let once = Itimerspec {
+                it_interval: Timespec::default(),
+                it_value: Timespec {
+                    tv_sec: 0,
+                    tv_nsec: (20_000 + step * (i as u64 + 1)) as _,
+                },
+            };
+            timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).unwrap();
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! Programs on all processors push to and pop from one queue by time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, ProgramMap, Programs};
+use sapwood_bpf::{BpfArena, Error, ProgramMap, Programs, Write, WriteError};
 
 use crate::kernel::{Answers, load, word};
-use crate::side::{EAGAIN, ENOENT, Side, What};
+use crate::side::{EAGAIN, EBUSY, ENOENT, ENOMEM, Side, What};
 use crate::{Kernel, can, with};
 
 const FIRST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/first.bpf.o"));
@@ -193,4 +193,77 @@ fn what_is_due_leaves_in_order() {
     let (empty, _) = side.ask(What::PopDue, window, u64::MAX, &[], &[]);
     assert_eq!(empty, ENOENT);
     assert_eq!(map.verify().unwrap().entries, 0);
+}
+
+/// This process and a program take entries of one map at once.
+#[test]
+fn user_space_takes_the_first_beside_a_program() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    for parts in [(false, true), (true, true)] {
+        let map = with(ProgramMap::<u64>::builder(&arena, "queue"), parts);
+        let map = map.bytes(16 << 20).user_writes().build().unwrap();
+        assert_eq!(map.pop_first().unwrap(), Ok(None));
+        let mut rng = fastrand::Rng::with_seed(8);
+        let mut oracle = BTreeMap::new();
+        for number in 0..20_000u64 {
+            let length = if number % 9 == 0 {
+                100
+            } else {
+                rng.usize(0..8)
+            };
+            let key: Vec<u8> = (0..length).map(|_| rng.u8(..)).collect();
+            oracle.insert(key, number);
+        }
+        let all: Vec<_> = oracle
+            .iter()
+            .map(|(key, n)| Write::Insert(key, *n))
+            .collect();
+        assert!(map.write_many(&all).unwrap().iter().all(Result::is_ok));
+        let window = map.window().number;
+        let service = map.spawn_service(Duration::from_micros(200)).unwrap();
+        let (mut here, mut there) = (Vec::new(), Vec::new());
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut side = Kernel::new(&arena);
+                start.wait();
+                loop {
+                    let (result, value, image) =
+                        side.ask_for_key(What::PopFirst, window, 0, &[], &[]);
+                    match result {
+                        0 => there.push((image[1..][..image[0].into()].to_vec(), value[0])),
+                        ENOENT => break,
+                        result => assert!(result == EBUSY || result == ENOMEM, "{result}"),
+                    }
+                }
+            });
+            start.wait();
+            loop {
+                match map.pop_first().unwrap() {
+                    Ok(Some(entry)) => here.push(entry),
+                    Ok(None) => break,
+                    Err(WriteError::Busy | WriteError::NoMemory) => (),
+                    Err(refused) => panic!("{refused}"),
+                }
+            }
+        });
+        service.stop().unwrap();
+        println!("{} here, {} there", here.len(), there.len());
+        assert!(!here.is_empty() && !there.is_empty());
+        for taken in [&here, &there] {
+            assert!(taken.is_sorted(), "the least one each time");
+        }
+        let both: BTreeMap<_, _> = here.iter().chain(&there).cloned().collect();
+        assert_eq!(here.len() + there.len(), oracle.len());
+        assert_eq!(both, oracle);
+        assert_eq!(map.verify().unwrap().entries, 0);
+    }
+    let index = ProgramMap::<u64>::builder(&arena, "index").with_index();
+    let index = index.bytes(4 << 20).user_writes().build().unwrap();
+    assert_eq!(index.insert("a", 1).unwrap(), Ok(()));
+    let refused = index.pop_first();
+    assert!(matches!(refused, Err(Error::Setting { .. })), "{refused:?}");
 }

@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, Error, ProgramMap};
+use sapwood_bpf::{BpfArena, Error, ProgramMap, Write, WriteError};
 
 use crate::asks::{ANY, EINVAL, Kernel, Side, What};
-use crate::kernel::{Beside, Pins, Poke};
-use crate::storm::{Counts, KEYS, pin, run, settle};
+use crate::kernel::{Beside, Pins, Poke, Timers};
+use crate::storm::{Counts, Interrupts, KEYS, is_whole, key, pin, run, settle, value};
 use crate::{PARTS, can, with};
 use sapwood_bpf::layout::program_map as k;
 
-/// The part of an owner that is killed: it makes a map of each kind, or takes them over, and
-/// services the maps.
+/// The part of an owner that is killed: it makes a map of each kind, or takes them over, services
+/// the maps, and writes, reads and verifies them.
 pub fn child() {
     let Some((order, path)) = Beside::order() else {
         return;
@@ -25,6 +25,7 @@ pub fn child() {
                 .max_entries(KEYS as usize)
                 .bytes(8 << 20)
                 .ring(256)
+                .user_writes()
                 .build(),
             _ => ProgramMap::adopt(&arena, &name),
         };
@@ -33,8 +34,52 @@ pub fn child() {
         (map, service)
     });
     println!("ready");
-    std::thread::sleep(Duration::from_secs(60));
-    drop(maps);
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut done = 0;
+    while Instant::now() < end {
+        for (map, _) in &maps {
+            done += write(map);
+        }
+        println!("at {done}.");
+    }
+}
+
+/// Writes many keys, reads as many, and verifies the map. Returns the number of changes.
+fn write(map: &ProgramMap<[u64; 4]>) -> u64 {
+    let mut rng = fastrand::Rng::new();
+    let numbers: Vec<u32> = (0..200).map(|_| rng.u32(..KEYS)).collect();
+    let keys: Vec<Vec<u8>> = numbers.iter().map(|number| key(*number)).collect();
+    let changes: Vec<_> = (keys.iter().zip(&numbers))
+        .map(|(key, number)| match rng.u8(..4) {
+            0 => Write::Remove(key),
+            1 => Write::InsertNew(key, value(*number, rng.u64(..))),
+            2 => Write::Replace(key, value(*number, rng.u64(..))),
+            _ => Write::Insert(key, value(*number, rng.u64(..))),
+        })
+        .collect();
+    let mut done = 0;
+    for (change, result) in changes.iter().zip(map.write_many(&changes).unwrap()) {
+        let expected = match (change, result) {
+            (_, Ok(())) => {
+                done += 1;
+                true
+            }
+            (_, Err(WriteError::Busy | WriteError::NoMemory)) => true,
+            (Write::InsertNew(..), Err(error)) => error == WriteError::Exists,
+            (Write::Replace(..) | Write::Remove(_), Err(error)) => error == WriteError::Absent,
+            _ => false,
+        };
+        assert!(expected, "{change:?}: {result:?}");
+    }
+    for key in &keys {
+        if let Some(value) = map.get(key).unwrap_or(None) {
+            assert!(is_whole(key, value), "{key:?} {value:x?}");
+        }
+    }
+    assert!(map.len() <= KEYS as usize);
+    // Beside writers, it may say that the map was changed meanwhile.
+    let _ = map.verify();
+    done
 }
 
 #[test]
@@ -57,7 +102,11 @@ fn the_owner_is_killed() {
     );
     let owned = ProgramMap::<[u64; 4]>::adopt(&arena, &format!("{:?}", PARTS[0]));
     assert!(matches!(owned, Err(Error::Owned { .. })), "{owned:?}");
-    let windows: Vec<u32> = arena.windows().unwrap().iter().map(|w| w.number).collect();
+    let all = arena.windows().unwrap();
+    let maps = PARTS.map(|parts| format!("{parts:?}"));
+    let windows: Vec<u32> = (all.iter().filter(|w| maps.contains(&w.name)))
+        .map(|w| w.number)
+        .collect();
     assert_eq!(windows.len(), PARTS.len());
     let ends = AtomicBool::new(false);
     let rounds = AtomicU64::new(0);
@@ -74,6 +123,7 @@ fn the_owner_is_killed() {
     let soak = std::env::var("SAPWOOD_SOAK").map_or(0, |seconds| seconds.parse().unwrap());
     let until = Instant::now() + Duration::from_secs(soak);
     std::thread::scope(|scope| {
+        let interrupts = Interrupts::start(&arena, &windows);
         let storms: Vec<_> = (0..cpus)
             .map(|cpu| {
                 let (arena, windows, ends, rounds) = (&arena, &windows, &ends, &rounds);
@@ -82,10 +132,12 @@ fn the_owner_is_killed() {
                     let Kernel(programs) = Kernel::new(arena);
                     let mut counts = [Counts::default(); PARTS.len()];
                     let mut seed = cpu as u64;
+                    let timers = Timers::new(10);
                     while !ends.load(Ordering::Relaxed) {
                         for (window, counts) in windows.iter().zip(&mut counts) {
                             seed += cpus as u64;
                             let removals = 20 + 50 * (seed / 8 % 4) as u32;
+                            timers.set(2000 + seed * 7919 % 20_000);
                             counts.add(run(&programs, *window, seed, removals));
                         }
                         rounds.fetch_add(1, Ordering::Relaxed);
@@ -95,14 +147,14 @@ fn the_owner_is_killed() {
             })
             .collect();
         wait(300, 20);
-        owner.kill();
+        let mut ordered = owner.kill_at();
         let mut killed = 1;
         while killed < 2 || Instant::now() < until {
             wait(50, 2);
             let mut heir = Beside::start("adopt", &path);
             heir.wait_for("ready");
             wait(if soak == 0 { 200 } else { 2000 }, 20);
-            heir.kill();
+            ordered += heir.kill_at();
             killed += 1;
         }
         wait(50, 2);
@@ -115,6 +167,11 @@ fn the_owner_is_killed() {
         assert!(matches!(mine, Err(Error::Name { .. })), "{mine:?}");
         wait(300, 20);
         ends.store(true, Ordering::Relaxed);
+        let interrupted = interrupts.stop();
+        println!("in interrupts: {interrupted:?}");
+        assert_eq!((interrupted.torn, interrupted.full), (0, 0));
+        assert!(interrupted.other == 0 || interrupted.error == EINVAL);
+        assert!(interrupted.done > 0 && interrupted.found > 0 && ordered > 0);
         let mut all = [Counts::default(); PARTS.len()];
         for storm in storms {
             for (all, counts) in all.iter_mut().zip(storm.join().unwrap()) {
@@ -129,7 +186,10 @@ fn the_owner_is_killed() {
             settle(&map, service);
             println!("{counts:?}");
         }
-        println!("{killed} owners killed, {done} changes by programs");
+        let done = done + interrupted.done;
+        println!(
+            "{killed} owners killed, {done} changes by programs, {ordered} changes by user space"
+        );
     });
 }
 

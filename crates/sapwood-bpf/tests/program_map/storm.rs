@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use libbpf_rs::{MapCore, MapFlags};
 use sapwood_bpf::{BpfArena, ProgramMap, ProgramMapBuilder, ProgramMapService, Programs};
 
 use crate::asks::Kernel;
@@ -29,6 +30,25 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Those of a `struct storm`.
+    pub fn of(storm: &[u8]) -> Counts {
+        let number = |i: usize| {
+            let at = 24 + 4 * i;
+            u64::from(u32::from_ne_bytes(storm[at..at + 4].try_into().unwrap()))
+        };
+        Counts {
+            done: number(0),
+            found: number(1),
+            torn: number(2),
+            no_entry: number(3),
+            no_memory: number(4),
+            busy: number(5),
+            full: number(6),
+            other: number(7),
+            error: word(storm, 56) as i64,
+        }
+    }
+
     pub fn add(&mut self, more: Counts) {
         self.done += more.done;
         self.found += more.found;
@@ -69,28 +89,60 @@ pub fn settle(map: &ProgramMap<[u64; 4]>, service: ProgramMapService) {
     println!("{shape:?}; {m:?}");
 }
 
-pub fn run(programs: &Programs, window: u32, seed: u64, removals: u32) -> Counts {
+/// The bytes of a `struct storm` with no counts.
+fn question(window: u32, seed: u64, removals: u32) -> Vec<u8> {
     let mut data = vec![0u8; 64 + 64 + 256];
     data[0..4].copy_from_slice(&window.to_ne_bytes());
     data[4..8].copy_from_slice(&KEYS.to_ne_bytes());
     data[8..16].copy_from_slice(&seed.to_ne_bytes());
     data[16..20].copy_from_slice(&COUNT.to_ne_bytes());
     data[20..24].copy_from_slice(&removals.to_ne_bytes());
+    data
+}
+
+pub fn run(programs: &Programs, window: u32, seed: u64, removals: u32) -> Counts {
+    let mut data = question(window, seed, removals);
     programs.answer("sw_storm", &mut data);
-    let number = |i: usize| {
-        let at = 24 + 4 * i;
-        u64::from(u32::from_ne_bytes(data[at..at + 4].try_into().unwrap()))
-    };
-    Counts {
-        done: number(0),
-        found: number(1),
-        torn: number(2),
-        no_entry: number(3),
-        no_memory: number(4),
-        busy: number(5),
-        full: number(6),
-        other: number(7),
-        error: word(&data, 56) as i64,
+    Counts::of(&data)
+}
+
+/// The changes that a program makes in interrupts, on all processors.
+pub struct Interrupts {
+    programs: Programs,
+    link: Option<libbpf_rs::Link>,
+}
+
+impl Interrupts {
+    const CPUS: u32 = 64;
+
+    /// From now on, each timer that expires changes one of these maps.
+    pub fn start(arena: &BpfArena, windows: &[u32]) -> Interrupts {
+        let Kernel(programs) = Kernel::new(arena);
+        let map = programs.map("interrupts").unwrap();
+        for cpu in 0..Self::CPUS {
+            let mut mine = question(0, u64::from(cpu) << 32, 100);
+            for i in 0..4 {
+                mine.extend(windows[i % windows.len()].to_ne_bytes());
+            }
+            mine.extend([0; 8]);
+            map.update(&cpu.to_ne_bytes(), &mine, MapFlags::ANY)
+                .unwrap();
+        }
+        let program = programs.program("sw_storm_interrupt").unwrap();
+        let link = Some(program.attach().unwrap());
+        Interrupts { programs, link }
+    }
+
+    /// Ends it, and returns the counts of all processors.
+    pub fn stop(mut self) -> Counts {
+        drop(self.link.take());
+        let map = self.programs.map("interrupts").unwrap();
+        let mut all = Counts::default();
+        for cpu in 0..Self::CPUS {
+            let mine = map.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).unwrap();
+            all.add(Counts::of(&mine.unwrap()));
+        }
+        all
     }
 }
 
@@ -101,7 +153,7 @@ fn mix(x: u64) -> u64 {
 }
 
 /// The key of a number, as the program makes it.
-fn key(number: u32) -> Vec<u8> {
+pub fn key(number: u32) -> Vec<u8> {
     let mut key: Vec<u8> = (0..7)
         .map(|i| b'a' + (number >> (2 * i) & 3) as u8)
         .collect();
@@ -109,7 +161,13 @@ fn key(number: u32) -> Vec<u8> {
     key
 }
 
-fn is_whole(key_of: &[u8], value: [u64; 4]) -> bool {
+/// A value for the key of a number.
+pub fn value(number: u32, random: u64) -> [u64; 4] {
+    let number = u64::from(number);
+    [random, number, !random, mix(random ^ number)]
+}
+
+pub fn is_whole(key_of: &[u8], value: [u64; 4]) -> bool {
     value[1] < u64::from(KEYS)
         && key(value[1] as u32) == key_of
         && value[2] == !value[0]

@@ -6,10 +6,12 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sapwood_bpf::layout::program_map as k;
 use sapwood_bpf::{BpfArena, Error, ProgramMap, Write, WriteError};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::asks::{Kernel, User};
+use crate::kernel::Poke;
 use crate::pair::{PARTS, with};
 use crate::side::{EAGAIN, EINVAL, ENOENT, Side, What};
 use crate::storm;
@@ -225,6 +227,106 @@ fn user_space_writes_while_programs_write() {
         let shape = map.verify().unwrap();
         assert!(shape.entries > ours && shape.refused == 0, "{shape:?}");
         println!("{parts:?}: {prevented} prevented, {shape:?}");
+    }
+}
+
+#[test]
+fn one_refusal_leaves_the_other_changes_of_a_run() {
+    if !can() {
+        return;
+    }
+    for parts in PARTS {
+        let arena = BpfArena::create(32 << 20).unwrap();
+        let map = with(ProgramMap::<u64>::builder(&arena, "small"), parts)
+            .bytes(1 << 20)
+            .max_entries(60_000)
+            .index_buckets(1000)
+            .user_writes()
+            .build()
+            .unwrap();
+        let mut oracle = BTreeMap::new();
+        // The map fills up; each insertion stands between changes that take no memory.
+        let (mut without, mut added) = (0, 0);
+        for round in 0..1000u64 {
+            let keys: Vec<Vec<u8>> = (0..50)
+                .map(|i| format!("{:0250}", (round * 50 + i) ^ 0x155).into_bytes())
+                .collect();
+            let first = b"0".as_slice();
+            let changes: Vec<_> = (keys.iter())
+                .flat_map(|key| [Write::Insert(key, round), Write::Remove(first)])
+                .collect();
+            let results = map.write_many(&changes).unwrap();
+            for (change, result) in changes.iter().zip(results) {
+                match result {
+                    Err(WriteError::NoMemory | WriteError::NoSlot) => {
+                        assert!(
+                            matches!(change, Write::Insert(..)),
+                            "{change:?}: {result:?}"
+                        );
+                        without += 1;
+                    }
+                    result => {
+                        assert_eq!(result, expect(&mut oracle, change, (254, 60_000)));
+                        added += usize::from(result.is_ok());
+                    }
+                }
+            }
+            if without > 100 {
+                break;
+            }
+        }
+        println!("{parts:?}: {added} added, {without} found no memory");
+        assert!(added > 500 && without > 100, "{added} {without}");
+        let some: Vec<_> = oracle.keys().cloned().collect();
+        let removals: Vec<_> = some.iter().map(|key| Write::Remove(key)).collect();
+        for result in map.write_many(&removals[..200]).unwrap() {
+            assert_eq!(result, Ok(()));
+        }
+        for key in &some[..200] {
+            oracle.remove(key);
+        }
+        assert_eq!(map.verify().unwrap().entries, oracle.len());
+        map.for_each(|key, value| assert_eq!(oracle.get(key), Some(&value)))
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_lock_that_stays_refuses_only_what_needs_it() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(32 << 20).unwrap();
+    let poke = Poke::new(&arena);
+    for parts in PARTS.into_iter().filter(|(_, trie)| *trie) {
+        let map = with(ProgramMap::<u64>::builder(&arena, "held"), parts)
+            .bytes(4 << 20)
+            .build()
+            .unwrap();
+        assert_eq!(map.insert("a", 1).unwrap(), Ok(()));
+        let lock = (map.window().at + k::ROOT_LOCK) as u64;
+        poke.words(lock, &[1 << 26]);
+        let changes = [
+            Write::InsertNew(b"b", 2),
+            Write::Replace(b"a", 3),
+            Write::Remove(b"a"),
+            Write::Remove(b"c"),
+        ];
+        let refused = [
+            Err(WriteError::Busy),
+            // A value of one word is replaced without a lock.
+            Ok(()),
+            Err(WriteError::Busy),
+            Err(WriteError::Absent),
+        ];
+        assert_eq!(map.write_many(&changes).unwrap(), refused);
+        let drops: u64 = map.drops().iter().map(|drops| drops.busy).sum();
+        assert_eq!(drops, 2);
+        poke.words(lock, &[0]);
+        let done = [Ok(()), Ok(()), Ok(()), Err(WriteError::Absent)];
+        assert_eq!(map.write_many(&changes).unwrap(), done);
+        assert_eq!(map.get("b").unwrap(), Some(2));
+        assert_eq!(map.verify().unwrap().entries, 1);
     }
 }
 

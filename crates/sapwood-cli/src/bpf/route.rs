@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood_bpf::{
-    BpfArena, IpMap, ProgramRouteCache, RouteCounts, RouteMirror, XdpMode, XdpRoute,
+    BpfArena, GroupMap, IpMap, ProgramRouteCache, RouteCounts, RouteMirror, XdpMode, XdpRoute,
     interface_index,
 };
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ use crate::output::Output;
 
 /// The longest time until a signal takes effect.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The time between two sweeps of the cache.
+/// The time between two sweeps of the cache, and between two looks at the VLANs.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// `run`: forwards packets and prints the counts.
@@ -83,16 +83,15 @@ fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
         }
         Hops::Table => {
             let arena = BpfArena::create(1 << 30)?;
-            XdpRoute::mirrored(RouteMirror::start(IpMap::new(
-                &arena,
-                "routes",
-                256 << 20,
-            )?)?)?
+            let groups = GroupMap::builder(&arena, "groups").build()?;
+            let map = IpMap::new(&arena, "routes", 256 << 20)?;
+            let builder = RouteMirror::builder(map).groups(groups);
+            XdpRoute::mirrored(builder.flow_seed(args.flow_seed).start()?)?
         }
     })
 }
 
-/// Sweeps the cache each [`SWEEP`] until a signal comes or the time has passed.
+/// Sweeps the cache and reads the VLANs each [`SWEEP`] until a signal comes or the time has passed.
 fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Error> {
     let began = Instant::now();
     let mut swept = began;
@@ -103,8 +102,11 @@ fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Er
         {
             break;
         }
-        if let (Some(cache), true) = (router.cache(), swept.elapsed() >= SWEEP) {
-            cache.sweep(ProgramRouteCache::now(), cache.capacity())?;
+        if swept.elapsed() >= SWEEP {
+            if let Some(cache) = router.cache() {
+                cache.sweep(ProgramRouteCache::now(), cache.capacity())?;
+            }
+            router.update_vlans()?;
             swept = Instant::now();
         }
         std::thread::sleep(PAUSE);

@@ -170,6 +170,10 @@ pub struct RouteArgs {
     /// How many milliseconds an entry that is not refreshed stays in the cache.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub keep: u64,
+    /// With `--by table`, the seed of the hash by which flows choose among several next hops.
+    /// Routers in a row should have different seeds.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub flow_seed: u64,
     /// Stop after this many seconds; without it, run until a signal comes.
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,

@@ -109,4 +109,21 @@ SW_GLOBAL long sw_group_hop(__u32 map, __u32 group, __u64 flow)
 	return found ? (long)(found + SW_GROUPS_MEMBER_HOP) : -ENETDOWN;
 }
 
+/*
+ * Replaces a hop of the action SW_HOP_GROUP, from a table of prefixes, by the member for a flow.
+ * Leaves other hops as they are. 0, or as sw_group_hop.
+ */
+SW_INLINE long sw_next_hop_choose(__u32 map, __u64 flow, struct sw_next_hop *hop)
+{
+	long found;
+
+	if (hop->action != SW_HOP_GROUP)
+		return 0;
+	found = sw_group_hop(map, hop->ifindex, flow);
+	if (found <= 0)
+		return found;
+	sw_next_hop_read(found, hop);
+	return 0;
+}
+
 #endif

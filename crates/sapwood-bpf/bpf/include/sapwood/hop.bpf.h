@@ -10,6 +10,9 @@
  *     sw_next_hop_read(found, &hop);
  *     if (hop.action != SW_HOP_FORWARD)
  *             return XDP_PASS;
+ *
+ * A route with several next hops has the action SW_HOP_GROUP: see sw_next_hop_choose in
+ * groups.bpf.h.
  */
 #ifndef SAPWOOD_HOP_BPF_H
 #define SAPWOOD_HOP_BPF_H
@@ -18,9 +21,9 @@
 
 /* A next hop. The first 20 bytes are those of struct sw_route_hop. */
 struct sw_next_hop {
-	__u32 ifindex; /* 0: none */
+	__u32 ifindex; /* 0: none; of SW_HOP_GROUP, the number of the group */
 	__u16 mtu; /* bytes of an IP packet; 0: not known */
-	__u8 action; /* SW_HOP_FORWARD, SW_HOP_KERNEL, SW_HOP_RESOLVE */
+	__u8 action; /* SW_HOP_FORWARD, SW_HOP_KERNEL, SW_HOP_RESOLVE, SW_HOP_GROUP */
 	__u8 family; /* of the gateway: AF_INET, AF_INET6, or 0 */
 	__u8 smac[6];
 	__u8 dmac[6];

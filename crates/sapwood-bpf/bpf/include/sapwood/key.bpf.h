@@ -12,8 +12,10 @@
  * A key of up to SW_KEY_SHORT_MAX bytes is copied into the struct. It needs no room, so `room` may
  * be 0 where all keys are short. A longer key is copied into the room: SW_KEY_ROOM_BYTES of the
  * arena (Words::create) at a multiple of 8, which must have no other user while the key is in use.
- * One room for each processor is enough, because programs of one type do not interrupt each other
- * there.
+ * One room for each processor is enough for programs that are not preempted, and do not interrupt
+ * each other: those of XDP, tc and tracepoints. Programs of cgroups and of uprobes may be preempted
+ * by another one on the same processor: they keep to short keys, on the stack. So do sleepable
+ * programs, with a constant 0 as the room: the loader refuses those that copy long keys.
  *
  * Bytes that lie in the arena already need no copy: see sw_key_long.
  *

@@ -11,7 +11,8 @@
  *
  * All prefixes with the same value share it, so programs must only read values. A program must not
  * keep a place beyond the end of its run. A removed value stays until the programs that were
- * running at its removal have ended. Sleepable programs must not use these functions.
+ * running at its removal have ended. Sleepable programs need an arena that allows them
+ * (BpfArena::allow_sleepable).
  */
 #ifndef SAPWOOD_LPM_BPF_H
 #define SAPWOOD_LPM_BPF_H

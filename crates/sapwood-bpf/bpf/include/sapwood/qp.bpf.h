@@ -24,8 +24,8 @@
  * see an older value after a newer one.
  *
  * A program must not keep a place beyond the end of its run. A removed entry stays until the
- * programs that were running at its removal have ended. Sleepable programs must not use these
- * functions.
+ * programs that were running at its removal have ended. Sleepable programs need an arena that
+ * allows them (BpfArena::allow_sleepable).
  */
 #ifndef SAPWOOD_QP_BPF_H
 #define SAPWOOD_QP_BPF_H

@@ -26,8 +26,9 @@
  *
  * The state of a walk is in a cursor: SW_QP_CURSOR_BYTES of memory in the arena (Words::create),
  * which must have no other user meanwhile. One cursor for each processor is enough, because
- * programs of one type do not interrupt each other there. The walk ends with the run of the
- * program, because removed nodes may be freed then.
+ * programs of one type do not interrupt each other there. Sleepable programs do: each of their runs
+ * needs a cursor of its own. The walk ends with the run of the program, because removed nodes may
+ * be freed then.
  */
 #ifndef SAPWOOD_QP_WALK_BPF_H
 #define SAPWOOD_QP_WALK_BPF_H

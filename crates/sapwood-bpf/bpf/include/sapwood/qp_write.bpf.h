@@ -17,8 +17,8 @@
  *
  * Blocks for leaves, clusters and branches come from rings that user space fills. Retired blocks go
  * into other rings, and are used again after a grace period. No function here writes outside the
- * window that it was called for, whatever the window holds. Sleepable programs must not use these
- * functions. Layout and protocol: docs/bpf.md.
+ * window that it was called for, whatever the window holds. The loader refuses sleepable programs
+ * that call these functions. Layout and protocol: docs/bpf.md.
  *
  * The functions do not trust the contents of the window: they compare each reference with the
  * window's bounds before they store anything behind it, and each loop has a bound.

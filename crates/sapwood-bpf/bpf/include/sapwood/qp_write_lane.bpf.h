@@ -396,6 +396,7 @@ SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 {
 	sw_at ring = sw_kqp_ring(sw_kqp_window(lane), class), stock = sw_kqp_stock(lane, class);
 	__u32 count, more, have, try;
+	long error = -EBUSY;
 
 	/* Many values are read again where they are needed: the stack is short. */
 	if (sw_u32(stock) > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX)
@@ -404,8 +405,9 @@ SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
 		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
 		more = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
-		/* Others may have taken blocks since. */
-		if (more > sw_u32(ring + SW_KQP_RING_MASK) + 1)
+		/* Others may have taken blocks since. If it stays so, a count is wrong. */
+		error = more > sw_u32(ring + SW_KQP_RING_MASK) + 1 ? -EUCLEAN : -EBUSY;
+		if (error == -EUCLEAN)
 			continue;
 		have = keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0;
 		if (more < have || more - have < need)
@@ -422,7 +424,7 @@ SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 			return 0;
 		}
 	}
-	return -EUCLEAN;
+	return error;
 }
 
 /*
@@ -453,7 +455,8 @@ SW_INLINE void sw_kqp_retire(sw_at lane, __u32 cell)
 
 /*
  * Makes sure that the lane's slab has this many units, for one block or more: takes the next slab
- * when this one has fewer. With `keep`, the last slab stays in the ring. 0, -ENOMEM, -EUCLEAN.
+ * when this one has fewer. With `keep`, the last slab stays in the ring. 0, -ENOMEM, -EUCLEAN;
+ * -EBUSY when other writers took a slab at each attempt.
  *
  * The lane's ring of retired blocks reports each cut to user space, before the block itself can be
  * retired anywhere. The entry is a cell of the kind SW_KQP_CUT, which no node has, with the block's
@@ -474,10 +477,12 @@ SW_GLOBAL long sw_kqp_slab(__u64 lane, __u32 units, __u32 keep)
 		return error;
 	if (sw_u32(lane + SW_KQP_LANE_SLAB_LEFT) >= units)
 		return 0;
+	error = -EBUSY;
 	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
 		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
 		there = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
-		if (there > sw_u32(ring + SW_KQP_RING_MASK) + 1)
+		error = there > sw_u32(ring + SW_KQP_RING_MASK) + 1 ? -EUCLEAN : -EBUSY;
+		if (error == -EUCLEAN)
 			continue;
 		if (there <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0))
 			return -ENOMEM;
@@ -490,7 +495,7 @@ SW_GLOBAL long sw_kqp_slab(__u64 lane, __u32 units, __u32 keep)
 		sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, SW_KQP_SLAB_UNITS);
 		return 0;
 	}
-	return -EUCLEAN;
+	return error;
 }
 
 /* Cuts a block of this many units, those of a class, off the slab. */
