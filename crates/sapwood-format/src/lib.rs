@@ -33,6 +33,10 @@ pub mod hash;
 pub mod header;
 pub mod leaf;
 pub mod lpm;
+pub mod maple;
+mod window;
+
+pub use window::Window;
 
 /// Bytes of a unit, in which references count.
 pub const UNIT: usize = 8;
