@@ -247,7 +247,7 @@ fn a_page_of_something_else_is_refused() {
     // SAFETY: the arena lives as long as the map.
     let other = unsafe { MaplePublished::<u32>::new(live.0) }.unwrap_err();
     assert!(other.to_string().contains("values of 8 bytes"), "{other}");
-    let page = [0_u64; 512];
+    let page = [const { AtomicU64::new(0) }; 512];
     // SAFETY: a page of words, which nobody changes.
     let nothing = unsafe { MaplePublished::<u64>::new(NonNull::from(&page).cast()) }.unwrap_err();
     assert!(
