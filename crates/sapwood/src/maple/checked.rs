@@ -288,23 +288,33 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
         Ok(Some((path, (at, height))))
     }
 
-    fn read_leaf(&self, path: &Path, at: usize, bounds: (u64, u64)) -> Result<LeafCopy, Trouble> {
-        let leaf = LeafCopy::read(self.memory, at, self.facts.slot, bounds);
+    fn read_leaf(
+        &self,
+        path: &Path,
+        at: usize,
+        bounds: (u64, u64),
+        spare: Vec<u64>,
+    ) -> Result<LeafCopy, Trouble> {
+        let leaf = LeafCopy::read(self.memory, at, self.facts.slot, bounds, spare);
         path.verdict(self.memory, leaf)
     }
 
-    fn read_inner(&self, path: &Path, at: usize, bounds: (u64, u64)) -> Result<InnerCopy, Trouble> {
-        let inner = InnerCopy::read(self.memory, at, bounds);
+    fn read_inner(
+        &self,
+        path: &Path,
+        at: usize,
+        bounds: (u64, u64),
+        spare: Vec<u64>,
+    ) -> Result<InnerCopy, Trouble> {
+        let inner = InnerCopy::read(self.memory, at, bounds, spare);
         path.verdict(self.memory, inner)
     }
 
-    /// The path to a child, and its place.
-    fn child(&self, path: &Path, inner: &InnerCopy, i: usize) -> Result<(Path, usize), Trouble> {
+    /// Goes on to a child; returns its place.
+    fn down(&self, path: &mut Path, inner: &InnerCopy, i: usize) -> Result<usize, Trouble> {
         let (cell, child) = inner.child(i);
-        let mut path = path.clone();
         path.push((cell, child));
-        let at = path.verdict(self.memory, place_of(self.memory, cell, child))?;
-        Ok((path, at))
+        path.verdict(self.memory, place_of(self.memory, cell, child))
     }
 
     /// The leaf whose bounds hold `x`.
@@ -313,14 +323,16 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
             return Ok(None);
         };
         let mut bounds = (0, u64::MAX);
+        let mut spare = Vec::new();
         for _ in 0..height {
-            let inner = self.read_inner(&path, at, bounds)?;
+            let inner = self.read_inner(&path, at, bounds, spare)?;
             let i = inner.find(x);
-            (path, at) = self.child(&path, &inner, i)?;
+            at = self.down(&mut path, &inner, i)?;
             bounds = inner.bounds(i, bounds);
+            spare = inner.into_spare();
         }
         Ok(Some(Seen {
-            leaf: self.read_leaf(&path, at, bounds)?,
+            leaf: self.read_leaf(&path, at, bounds, spare)?,
             at,
             upper: bounds.1,
             path,
@@ -368,14 +380,17 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
         fit: &Fit,
     ) -> Result<Option<u64>, Trouble> {
         if level == 0 {
-            return Ok(self.read_leaf(path, at, bounds)?.place(bounds, fit));
+            return Ok(self
+                .read_leaf(path, at, bounds, Vec::new())?
+                .place(bounds, fit));
         }
-        let inner = self.read_inner(path, at, bounds)?;
+        let inner = self.read_inner(path, at, bounds, Vec::new())?;
         let mut i = inner.find(if fit.highest { fit.to } else { fit.from });
         loop {
             let (from, to) = inner.bounds(i, bounds);
             if inner.gap(i) >= code(fit.size) {
-                let (path, at) = self.child(path, &inner, i)?;
+                let mut path = path.clone();
+                let at = self.down(&mut path, &inner, i)?;
                 let found = self.place_below(&path, (at, level - 1), (from, to), fit)?;
                 if found.is_some() {
                     return Ok(found);
@@ -399,7 +414,7 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
         count: &mut usize,
     ) -> Result<u16, Trouble> {
         if level == 0 {
-            let leaf = self.read_leaf(path, at, bounds)?;
+            let leaf = self.read_leaf(path, at, bounds, Vec::new())?;
             for k in 0..leaf.len() {
                 let value = self.value(at, leaf.entry(k).2);
                 path.verdict(self.memory, value)?;
@@ -407,10 +422,11 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
             *count += leaf.len();
             return Ok(leaf.largest_gap(bounds));
         }
-        let inner = self.read_inner(path, at, bounds)?;
+        let inner = self.read_inner(path, at, bounds, Vec::new())?;
         let mut largest = 0;
         for i in 0..inner.len() {
-            let (path, child) = self.child(path, &inner, i)?;
+            let mut path = path.clone();
+            let child = self.down(&mut path, &inner, i)?;
             let gap = self.walk(&path, (child, level - 1), inner.bounds(i, bounds), count)?;
             if gap > inner.gap(i) {
                 let what = "a gap word says less than there is";
