@@ -54,8 +54,8 @@ pub(crate) struct LeafCopy {
 }
 
 impl LeafCopy {
-    /// Copies and checks the leaf at `at`, a multiple of 8 whose line lies inside the window. `spare`
-    /// is memory for the copy.
+    /// Copies and checks the leaf at `at`, a multiple of 8 whose line lies inside the window.
+    /// `spare` is memory for the copy.
     pub(crate) fn read<W: Window>(
         window: &W,
         at: usize,
