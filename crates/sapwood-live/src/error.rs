@@ -37,6 +37,16 @@ pub enum Error {
         /// What is not as it should be.
         why: String,
     },
+    /// The map is another structure than the one that was asked for.
+    #[error("the live map in {} is no {wanted}, but of kind {found}", .path.display())]
+    Kind {
+        /// The folder.
+        path: PathBuf,
+        /// The number of its kind.
+        found: u64,
+        /// The structure that was asked for.
+        wanted: &'static str,
+    },
     /// The map has other values than those that were asked for.
     #[error("the live map in {} has other values or another layout ({found:#018x}, not {wanted:#018x})", .path.display())]
     Layout {

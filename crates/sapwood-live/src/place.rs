@@ -1,8 +1,10 @@
 //! The folder of a live map, and the page by which its processes find each other.
 
 use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use crate::error::Error;
 use crate::raw::map::Page;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SWLIVE\0\0");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The attempts at the writer's lock, a millisecond apart.
 const TRIES: u32 = 20;
@@ -20,33 +22,51 @@ const TRIES: u32 = 20;
 /// Words of the control page.
 const MAGIC_AT: usize = 0;
 const VERSION_AT: usize = 1;
-const LAYOUT_AT: usize = 2;
+const KIND_AT: usize = 2;
 const DATA_AT: usize = 3;
 const GRACE_AT: usize = 4;
+const EVICTED_AT: usize = 5;
+/// The layouts of the parts, one word each.
+const LAYOUTS_AT: usize = 8;
 
 /// The folder of a live map.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Place {
+    path: PathBuf,
+    /// The folder's descriptor, if the path leads through it.
+    _folder: Option<Arc<OwnedFd>>,
+}
 
 impl Place {
     pub(crate) fn new(path: &Path) -> Place {
-        Place(path.to_owned())
+        Place {
+            path: path.to_owned(),
+            _folder: None,
+        }
+    }
+
+    /// The folder of a descriptor.
+    pub(crate) fn at(folder: OwnedFd) -> Place {
+        Place {
+            path: format!("/proc/self/fd/{}", folder.as_raw_fd()).into(),
+            _folder: Some(Arc::new(folder)),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     pub(crate) fn control(&self) -> PathBuf {
-        self.0.join("control")
+        self.path.join("control")
     }
 
-    pub(crate) fn data(&self, number: u64) -> PathBuf {
-        self.0.join(format!("data-{number}"))
+    pub(crate) fn data(&self, number: u64, part: usize) -> PathBuf {
+        self.path.join(format!("data-{number}-{part}"))
     }
 
     pub(crate) fn readers(&self) -> PathBuf {
-        self.0.join("readers")
+        self.path.join("readers")
     }
 
     /// Checks that only this user and root can write the folder, the control page and the data.
@@ -56,8 +76,12 @@ impl Place {
             let why = why.to_owned();
             Err(Error::Foreign { path, why })
         };
-        let mut all = vec![self.0.clone(), self.control()];
-        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+        let mut all = vec![self.path.clone(), self.control()];
+        for entry in std::fs::read_dir(&self.path)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             if entry.file_name().as_encoded_bytes().starts_with(b"data-") {
                 all.push(entry.path());
             }
@@ -82,7 +106,7 @@ impl Place {
     /// The error for a folder without a live map.
     pub(crate) fn no_map(&self, why: impl Into<String>) -> Error {
         Error::NoMap {
-            path: self.0.clone(),
+            path: self.path.clone(),
             why: why.into(),
         }
     }
@@ -105,7 +129,12 @@ pub(crate) struct Control {
 
 impl Control {
     /// Opens the page as the writer, and locks it. `new`: the page must not be there yet.
-    pub(crate) fn write(place: &Place, layout: u64, new: bool) -> Result<Control, Error> {
+    pub(crate) fn write(
+        place: &Place,
+        kind: (u64, &'static str),
+        layouts: &[u64],
+        new: bool,
+    ) -> Result<Control, Error> {
         let path = place.control();
         let io = |what| Error::io(what, &path);
         let mut options = OpenOptions::new();
@@ -141,17 +170,25 @@ impl Control {
         let page = Page::map(file, true).map_err(Error::io("mapping", &path))?;
         let control = Control { page };
         if new {
-            control.word(LAYOUT_AT).store(layout, Ordering::Relaxed);
+            control.word(KIND_AT).store(kind.0, Ordering::Relaxed);
+            for (part, layout) in layouts.iter().enumerate() {
+                let word = control.word(LAYOUTS_AT + part);
+                word.store(*layout, Ordering::Relaxed);
+            }
             control.word(VERSION_AT).store(VERSION, Ordering::Relaxed);
             control.word(GRACE_AT).store(1, Ordering::Relaxed);
             control.word(MAGIC_AT).store(MAGIC, Ordering::Release);
         }
-        control.check(place, layout)?;
+        control.check(place, kind, layouts)?;
         Ok(control)
     }
 
     /// Opens the page as a reader.
-    pub(crate) fn read(place: &Place, layout: u64) -> Result<Control, Error> {
+    pub(crate) fn read(
+        place: &Place,
+        kind: (u64, &'static str),
+        layouts: &[u64],
+    ) -> Result<Control, Error> {
         let path = place.control();
         let file = match File::open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -161,11 +198,16 @@ impl Control {
         };
         let page = Page::map(file, false).map_err(Error::io("mapping", &path))?;
         let control = Control { page };
-        control.check(place, layout)?;
+        control.check(place, kind, layouts)?;
         Ok(control)
     }
 
-    fn check(&self, place: &Place, layout: u64) -> Result<(), Error> {
+    fn check(
+        &self,
+        place: &Place,
+        (kind, wanted): (u64, &'static str),
+        layouts: &[u64],
+    ) -> Result<(), Error> {
         if self.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {
             return Err(place.no_map("control is not that of a live map"));
         }
@@ -173,15 +215,26 @@ impl Control {
         if version != VERSION {
             return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
         }
-        let found = self.word(LAYOUT_AT).load(Ordering::Relaxed);
-        match found == layout {
-            true => Ok(()),
-            false => Err(Error::Layout {
-                path: place.path().to_owned(),
+        let found = self.word(KIND_AT).load(Ordering::Relaxed);
+        let path = place.path();
+        if found != kind {
+            return Err(Error::Kind {
+                path: path.to_owned(),
                 found,
-                wanted: layout,
-            }),
+                wanted,
+            });
         }
+        for (part, wanted) in layouts.iter().enumerate() {
+            let found = self.word(LAYOUTS_AT + part).load(Ordering::Relaxed);
+            if found != *wanted {
+                return Err(Error::Layout {
+                    path: path.to_owned(),
+                    found,
+                    wanted: *wanted,
+                });
+            }
+        }
+        Ok(())
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -203,6 +256,18 @@ impl Control {
     #[inline]
     pub(crate) fn grace(&self) -> u64 {
         self.word(GRACE_AT).load(Ordering::Acquire)
+    }
+
+    /// The readers that have announced no period since this one, or a later one, and are not
+    /// offline, are evicted.
+    #[inline]
+    pub(crate) fn evicted(&self) -> u64 {
+        self.word(EVICTED_AT).load(Ordering::Acquire)
+    }
+
+    /// Evicts the readers that have announced none of the periods since this one.
+    pub(crate) fn evict(&self, period: u64) {
+        self.word(EVICTED_AT).fetch_max(period, Ordering::SeqCst);
     }
 
     /// Begins a grace period, and returns its number.

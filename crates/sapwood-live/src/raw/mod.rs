@@ -2,4 +2,5 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod map;
+pub(crate) mod maps;
 pub(crate) mod reader;

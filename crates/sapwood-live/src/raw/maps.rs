@@ -1,0 +1,352 @@
+//! The structures that can be live: how a writer makes and inherits them, and how readers in other
+//! processes see them.
+
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use sapwood::Builder;
+use sapwood::lpm::{Family, Fib, FibView, IpFib, IpFibView, NextHop, V4, V6};
+use sapwood::qp::{
+    AttachedMap, AttachedView, Order, Ordered, QpFile, QpStore, QpView, SharedMap, Unordered, Value,
+};
+use sapwood_arena::Arena;
+use sapwood_qsbr::Domain;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::error::Error;
+
+/// The memory of the parts of a map, each a file.
+pub trait Memory {
+    /// New memory for a part with this layout.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn arena(&mut self, part: usize, layout: u64) -> Result<Arena, Error>;
+}
+
+/// The files that a dead writer left.
+#[derive(Debug)]
+pub struct Left {
+    pub(crate) folder: PathBuf,
+    pub(crate) parts: Vec<PathBuf>,
+}
+
+impl Left {
+    /// The error for what is damaged in a part.
+    fn damaged(&self, part: usize, why: impl std::fmt::Display) -> Error {
+        let name = self.parts[part].file_name().unwrap_or_default();
+        Error::Damaged {
+            path: self.folder.clone(),
+            why: format!("{}: {why}", Path::new(name).display()),
+        }
+    }
+}
+
+/// A structure that one process can write and others can read in place: [`QpStore`],
+/// [`QpShared`](sapwood::qp::QpShared), [`PointMap`](sapwood::qp::PointMap),
+/// [`Fib`](sapwood::lpm::Fib), [`IpFib`]. Its values are plain bytes.
+///
+/// # Safety
+/// The reader's half reads what the writer's half publishes, and nothing else; the kind of the
+/// structure and the layouts of its parts tell apart what cannot be read as each other.
+pub unsafe trait LiveMap: Sized + 'static {
+    /// The structure as a [`LiveReader`](crate::LiveReader) shows it.
+    type View<'r>;
+
+    /// The choices that only this structure has; those of [`sapwood::Builder`].
+    type Builder: Send;
+
+    /// What a reader keeps of the structure.
+    #[doc(hidden)]
+    type Attached: Send;
+
+    /// The number of this kind of structure, and its name in messages.
+    #[doc(hidden)]
+    const KIND: (u64, &'static str);
+
+    /// The layouts of the parts.
+    #[doc(hidden)]
+    fn layouts() -> Vec<u64>;
+
+    #[doc(hidden)]
+    fn builder() -> Self::Builder;
+
+    /// An empty structure.
+    #[doc(hidden)]
+    fn create(
+        builder: Self::Builder,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error>;
+
+    /// A structure with the entries that a dead writer left, all of which are checked.
+    #[doc(hidden)]
+    fn inherit(
+        builder: Self::Builder,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error>;
+
+    /// # Safety
+    /// At each base lies the header page of a published part of such a structure. The memory stays
+    /// mapped as long as the result is used, and only the structure's writer changes it.
+    #[doc(hidden)]
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Self::Attached;
+
+    /// # Safety
+    /// Until the end of `'r`, the writer frees nothing that is in the structure now or later.
+    #[doc(hidden)]
+    unsafe fn view<'r>(attached: &'r Self::Attached) -> Self::View<'r>;
+}
+
+/// The base of a part, which stays mapped and readable.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Base(NonNull<u8>);
+
+// SAFETY: an address. Who follows it is unsafe and promises that the memory is there.
+unsafe impl Send for Base {}
+
+// SAFETY: a store publishes a version by one store, and a view reads one version.
+unsafe impl<V> LiveMap for QpStore<V>
+where
+    V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+{
+    type View<'r> = QpView<'r, V>;
+    type Builder = Builder<Self>;
+    type Attached = Base;
+    const KIND: (u64, &'static str) = (1, "store");
+
+    fn layouts() -> Vec<u64> {
+        vec![QpStore::<V>::layout_hash()]
+    }
+
+    fn builder() -> Builder<Self> {
+        QpStore::builder()
+    }
+
+    fn create(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error> {
+        let arena = memory.arena(0, QpStore::<V>::layout_hash())?;
+        Ok(builder.domain(domain).build_in(arena)?)
+    }
+
+    fn inherit(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error> {
+        let damaged = |why: String| left.damaged(0, why);
+        let file = QpFile::<V>::open_published(&left.parts[0]);
+        let file = file.map_err(|error| damaged(error.cause.to_string()))?;
+        let arena = memory.arena(0, QpStore::<V>::layout_hash())?;
+        let store = builder.domain(domain).restore_in(arena, &file);
+        store.map_err(|cause| damaged(cause.to_string()))
+    }
+
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Base {
+        Base(bases[0])
+    }
+
+    #[inline]
+    unsafe fn view<'r>(attached: &'r Base) -> QpView<'r, V> {
+        // SAFETY: the callers' promises.
+        unsafe { QpView::of_published(attached.0) }
+    }
+}
+
+/// What differs between the two kinds of shared maps.
+#[doc(hidden)]
+pub trait SharedKind: Order {
+    const KIND: (u64, &'static str);
+
+    fn build_in<V>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static;
+}
+
+impl SharedKind for Ordered {
+    const KIND: (u64, &'static str) = (2, "shared map");
+
+    fn build_in<V>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+    {
+        builder.build_in(arena)
+    }
+}
+
+impl SharedKind for Unordered {
+    const KIND: (u64, &'static str) = (3, "point map");
+
+    fn build_in<V>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+    {
+        builder.build_in(arena)
+    }
+}
+
+// SAFETY: the views read by the protocol of `docs/shared.md`, as readers of this process do.
+unsafe impl<O, V> LiveMap for SharedMap<O, V>
+where
+    O: SharedKind,
+    V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+{
+    type View<'r> = AttachedView<'r, O, V>;
+    type Builder = Builder<Self>;
+    type Attached = AttachedMap<O, V>;
+    const KIND: (u64, &'static str) = <O as SharedKind>::KIND;
+
+    fn layouts() -> Vec<u64> {
+        vec![Self::layout_hash()]
+    }
+
+    fn builder() -> Builder<Self> {
+        Self::builder()
+    }
+
+    fn create(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error> {
+        let arena = memory.arena(0, Self::layout_hash())?;
+        Ok(O::build_in(builder.domain(domain), arena)?)
+    }
+
+    fn inherit(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error> {
+        todo_inherit(builder, domain, memory, left)
+    }
+
+    unsafe fn attach(bases: &[NonNull<u8>]) -> AttachedMap<O, V> {
+        // SAFETY: the caller's promise.
+        unsafe { AttachedMap::attach(bases[0]) }
+    }
+
+    #[inline]
+    unsafe fn view<'r>(attached: &'r AttachedMap<O, V>) -> AttachedView<'r, O, V> {
+        // SAFETY: the caller's promise.
+        unsafe { attached.view() }
+    }
+}
+
+// SAFETY: a lookup reads a root word, and then only what does not change.
+unsafe impl<F, V> LiveMap for Fib<F, V>
+where
+    F: Family,
+    V: NextHop + FromBytes + IntoBytes + Immutable,
+{
+    type View<'r> = FibView<'r, F, V>;
+    type Builder = Builder<Self>;
+    type Attached = Base;
+    const KIND: (u64, &'static str) = match F::WIDTH {
+        32 => (4, "table of IPv4 routes"),
+        _ => (5, "table of IPv6 routes"),
+    };
+
+    fn layouts() -> Vec<u64> {
+        vec![Self::layout_hash()]
+    }
+
+    fn builder() -> Builder<Self> {
+        Self::builder()
+    }
+
+    fn create(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error> {
+        let arena = memory.arena(0, Self::layout_hash())?;
+        Ok(builder.domain(domain).build_in(arena)?)
+    }
+
+    fn inherit(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error> {
+        todo_inherit(builder, domain, memory, left)
+    }
+
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Base {
+        Base(bases[0])
+    }
+
+    #[inline]
+    unsafe fn view<'r>(attached: &'r Base) -> FibView<'r, F, V> {
+        // SAFETY: the callers' promises.
+        unsafe { FibView::of_published(attached.0) }
+    }
+}
+
+// SAFETY: as for `Fib`, for each family.
+unsafe impl<V: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for IpFib<V> {
+    type View<'r> = IpFibView<'r, V>;
+    type Builder = Builder<Self>;
+    type Attached = [Base; 2];
+    const KIND: (u64, &'static str) = (6, "table of routes");
+
+    fn layouts() -> Vec<u64> {
+        vec![Fib::<V4, V>::layout_hash(), Fib::<V6, V>::layout_hash()]
+    }
+
+    fn builder() -> Builder<Self> {
+        Self::builder()
+    }
+
+    fn create(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error> {
+        let (v4, v6) = builder.domain(domain).families();
+        let v4 = v4.build_in(memory.arena(0, Fib::<V4, V>::layout_hash())?)?;
+        let v6 = v6.build_in(memory.arena(1, Fib::<V6, V>::layout_hash())?)?;
+        Ok(IpFib::from_tables(v4, v6))
+    }
+
+    fn inherit(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error> {
+        todo_inherit(builder, domain, memory, left)
+    }
+
+    unsafe fn attach(bases: &[NonNull<u8>]) -> [Base; 2] {
+        [Base(bases[0]), Base(bases[1])]
+    }
+
+    #[inline]
+    unsafe fn view<'r>([v4, v6]: &'r [Base; 2]) -> IpFibView<'r, V> {
+        // SAFETY: the callers' promises.
+        unsafe { IpFibView::from_views(FibView::of_published(v4.0), FibView::of_published(v6.0)) }
+    }
+}
+
+fn todo_inherit<B, M>(_: B, _: &Domain, _: &mut dyn Memory, left: &Left) -> Result<M, Error> {
+    Err(left.damaged(0, "no heirs yet"))
+}
