@@ -50,11 +50,13 @@
 mod error;
 mod place;
 mod raw;
+mod routes;
 mod slots;
 mod writer;
 
 pub use error::Error;
 pub use raw::maps::LiveMap;
 pub use raw::reader::{LiveOffline, LiveReader};
+pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
 pub use writer::{Live, LiveBuilder};

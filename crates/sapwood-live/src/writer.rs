@@ -111,7 +111,7 @@ impl<M: LiveMap> LiveBuilder<M> {
             // The writer died before there was a map.
             return self.build(place, control, 1, M::create);
         }
-        let parts = (0..M::layouts().len()).map(|part| place.data(old, part));
+        let parts = (0..M::parts()).map(|part| place.data(old, part));
         let left = Left {
             folder: folder.as_ref().to_owned(),
             parts: parts.collect(),

@@ -7,13 +7,15 @@ use std::ptr::NonNull;
 use sapwood::Builder;
 use sapwood::lpm::{Family, Fib, FibView, IpFib, IpFibView, NextHop, V4, V6};
 use sapwood::qp::{
-    AttachedMap, AttachedView, Order, Ordered, QpFile, QpStore, QpView, SharedMap, Unordered, Value,
+    AttachedMap, AttachedView, Order, Ordered, PointMap, QpFile, QpStore, QpView, SharedMap,
+    Unordered, Value,
 };
 use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::Error;
+use crate::routes::{Routes, RoutesBuilder, RoutesView};
 
 /// The memory of the parts of a map, each a file.
 pub trait Memory {
@@ -64,9 +66,15 @@ pub unsafe trait LiveMap: Sized + 'static {
     #[doc(hidden)]
     const KIND: (u64, &'static str);
 
-    /// The layouts of the parts.
+    /// The layouts of the parts, and of what lies in them.
     #[doc(hidden)]
     fn layouts() -> Vec<u64>;
+
+    /// The number of parts, each with a file of its own.
+    #[doc(hidden)]
+    fn parts() -> usize {
+        Self::layouts().len()
+    }
 
     #[doc(hidden)]
     fn builder() -> Self::Builder;
@@ -349,4 +357,68 @@ unsafe impl<V: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for IpFib<V>
 
 fn todo_inherit<B, M>(_: B, _: &Domain, _: &mut dyn Memory, left: &Left) -> Result<M, Error> {
     Err(left.damaged(0, "no heirs yet"))
+}
+
+// SAFETY: as for its parts. A number that a reader finds has its group until a grace period later.
+unsafe impl<H: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for Routes<H> {
+    type View<'r> = RoutesView<'r, H>;
+    type Builder = RoutesBuilder;
+    type Attached = ([Base; 2], AttachedMap<Unordered, [u8]>);
+    const KIND: (u64, &'static str) = (7, "table of routes with groups");
+
+    fn layouts() -> Vec<u64> {
+        // The size and the alignment of a next hop: groups are byte strings.
+        let hop = sapwood_format::header::layout_hash(size_of::<H>(), align_of::<H>(), 1);
+        let mut layouts = IpFib::<u32>::layouts();
+        layouts.extend([PointMap::<[u8]>::layout_hash(), hop]);
+        layouts
+    }
+
+    fn parts() -> usize {
+        3
+    }
+
+    fn builder() -> RoutesBuilder {
+        RoutesBuilder {
+            fib: IpFib::builder(),
+        }
+    }
+
+    fn create(
+        builder: RoutesBuilder,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error> {
+        let fib = IpFib::create(builder.fib, domain, memory)?;
+        let arena = memory.arena(2, PointMap::<[u8]>::layout_hash())?;
+        let groups = PointMap::builder().domain(domain).build_in(arena)?;
+        Ok(Routes::new(fib, groups))
+    }
+
+    fn inherit(
+        builder: RoutesBuilder,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error> {
+        todo_inherit(builder, domain, memory, left)
+    }
+
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Self::Attached {
+        // SAFETY: the caller's promise.
+        let groups = unsafe { AttachedMap::attach(bases[2]) };
+        ([Base(bases[0]), Base(bases[1])], groups)
+    }
+
+    #[inline]
+    unsafe fn view<'r>((fib, groups): &'r Self::Attached) -> RoutesView<'r, H> {
+        // SAFETY: the callers' promises.
+        unsafe {
+            RoutesView {
+                fib: <IpFib<u32> as LiveMap>::view(fib),
+                groups: groups.view(),
+                hops: std::marker::PhantomData,
+            }
+        }
+    }
 }

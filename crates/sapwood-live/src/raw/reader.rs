@@ -96,7 +96,7 @@ impl<M: LiveMap> LiveReader<M> {
     /// As for `open_foreign`.
     unsafe fn foreign(place: Place) -> Result<Self, Error> {
         let slot = Slot::open::<M>(place, false)?;
-        let (data, number) = slot.open_data(M::layouts().len())?;
+        let (data, number) = slot.open_data(M::parts())?;
         Ok(LiveReader {
             // SAFETY: the data are those of such a map: the caller's promise. They stay mapped as
             // long as `self` has them, and the reader is online.
@@ -141,7 +141,7 @@ impl<M: LiveMap> LiveReader<M> {
 
     #[cold]
     fn move_on(&mut self) -> Result<(), Error> {
-        let (data, number) = self.slot.open_data(M::layouts().len())?;
+        let (data, number) = self.slot.open_data(M::parts())?;
         // SAFETY: as in `foreign`; no view is left of the old data.
         self.attached = unsafe { M::attach(&bases(&data)) };
         self.data = data;
