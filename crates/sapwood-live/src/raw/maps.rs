@@ -53,7 +53,7 @@ impl Left {
 /// structure and the layouts of its parts tell apart what cannot be read as each other.
 pub unsafe trait LiveMap: Sized + 'static {
     /// The structure as a [`LiveReader`](crate::LiveReader) shows it.
-    type View<'r>;
+    type View<'r>: Copy;
 
     /// The choices that only this structure has; those of [`sapwood::Builder`].
     type Builder: Send;
