@@ -47,6 +47,7 @@
 #![deny(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod checked;
 mod error;
 mod place;
 mod raw;
@@ -54,9 +55,11 @@ mod routes;
 mod slots;
 mod writer;
 
+pub use checked::CheckedLiveReader;
 pub use error::Error;
-pub use raw::maps::LiveMap;
+pub use raw::maps::{CheckedMap, LiveMap, LiveValue};
 pub use raw::reader::{LiveOffline, LiveReader};
+pub use raw::window::{LiveSource, LiveWindow};
 pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
 pub use writer::{Live, LiveBuilder};

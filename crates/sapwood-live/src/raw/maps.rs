@@ -7,17 +7,20 @@ use std::ptr::NonNull;
 use sapwood::Builder;
 use sapwood::lpm::{Family, Fib, FibView, IpFib, IpFibView, NextHop, V4, V6};
 use sapwood::qp::{
-    AttachedMap, AttachedView, Order, Ordered, PointMap, QpFile, QpStore, QpView, SharedMap,
-    Unordered, Value,
+    Accepts, AttachedMap, AttachedView, IntoValue, Order, Ordered, PointMap, QpFile, QpStore,
+    QpView, SharedMap, Unordered, Value,
 };
 use sapwood_arena::Arena;
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue};
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::window::{LiveSource, LiveWindow};
 use crate::error::Error;
 use crate::routes::{Routes, RoutesBuilder, RoutesView};
 
 /// The memory of the parts of a map, each a file.
+#[doc(hidden)]
 pub trait Memory {
     /// New memory for a part with this layout.
     ///
@@ -28,6 +31,7 @@ pub trait Memory {
 
 /// The files that a dead writer left.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Left {
     pub(crate) folder: PathBuf,
     pub(crate) parts: Vec<PathBuf>,
@@ -41,6 +45,18 @@ impl Left {
             path: self.folder.clone(),
             why: format!("{}: {why}", Path::new(name).display()),
         }
+    }
+
+    /// A part, to be read with checks. Nobody writes it any more.
+    fn source(&self, part: usize) -> Result<LiveSource, Error> {
+        let path = &self.parts[part];
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(LiveSource {
+            window: LiveWindow::open(path, true)?,
+            name: name.into_owned(),
+            folder: self.folder.clone(),
+            slot: None,
+        })
     }
 }
 
@@ -108,6 +124,54 @@ pub unsafe trait LiveMap: Sized + 'static {
     unsafe fn view<'r>(attached: &'r Self::Attached) -> Self::View<'r>;
 }
 
+/// A structure that a [`CheckedLiveReader`](crate::CheckedLiveReader) can read.
+pub trait CheckedMap: LiveMap {
+    /// The structure as such a reader shows it.
+    type Checked<'r>;
+
+    #[doc(hidden)]
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error>;
+}
+
+/// A value of a live map over byte strings: plain bytes of a fixed size that is a multiple of 8, or
+/// byte strings (`[u8]`). The crate implements it for all such types.
+pub trait LiveValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {
+    /// The type that a checked reader returns for such a value.
+    type Read: CheckedValue;
+
+    #[doc(hidden)]
+    fn restore<O: SharedKind>(
+        builder: Builder<SharedMap<O, Self>>,
+        arena: Arena,
+        entries: Vec<(Vec<u8>, Self::Read)>,
+    ) -> Result<SharedMap<O, Self>, sapwood::Error>;
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveValue for V {
+    type Read = V;
+
+    fn restore<O: SharedKind>(
+        builder: Builder<SharedMap<O, V>>,
+        arena: Arena,
+        entries: Vec<(Vec<u8>, V)>,
+    ) -> Result<SharedMap<O, V>, sapwood::Error> {
+        O::build_from(builder, arena, entries.into_iter())
+    }
+}
+
+impl LiveValue for [u8] {
+    type Read = Bytes;
+
+    fn restore<O: SharedKind>(
+        builder: Builder<SharedMap<O, [u8]>>,
+        arena: Arena,
+        entries: Vec<(Vec<u8>, Bytes)>,
+    ) -> Result<SharedMap<O, [u8]>, sapwood::Error> {
+        let entries = entries.iter().map(|(key, Bytes(value))| (key, &value[..]));
+        O::build_from(builder, arena, entries)
+    }
+}
+
 /// The base of a part, which stays mapped and readable.
 #[derive(Debug)]
 #[doc(hidden)]
@@ -119,7 +183,7 @@ unsafe impl Send for Base {}
 // SAFETY: a store publishes a version by one store, and a view reads one version.
 unsafe impl<V> LiveMap for QpStore<V>
 where
-    V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+    V: ?Sized + LiveValue,
 {
     type View<'r> = QpView<'r, V>;
     type Builder = Builder<Self>;
@@ -178,7 +242,18 @@ pub trait SharedKind: Order {
         arena: Arena,
     ) -> Result<SharedMap<Self, V>, sapwood::Error>
     where
-        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static;
+        V: ?Sized + LiveValue;
+
+    /// A map of these entries; in a map with an order they come in it.
+    fn build_from<V, K, N>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+        entries: impl Iterator<Item = (K, N)>,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + LiveValue + Accepts<N>,
+        K: AsRef<[u8]>,
+        N: IntoValue<V>;
 }
 
 impl SharedKind for Ordered {
@@ -189,9 +264,22 @@ impl SharedKind for Ordered {
         arena: Arena,
     ) -> Result<SharedMap<Self, V>, sapwood::Error>
     where
-        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+        V: ?Sized + LiveValue,
     {
         builder.build_in(arena)
+    }
+
+    fn build_from<V, K, N>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+        entries: impl Iterator<Item = (K, N)>,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + LiveValue + Accepts<N>,
+        K: AsRef<[u8]>,
+        N: IntoValue<V>,
+    {
+        builder.build_sorted_in(arena, entries)
     }
 }
 
@@ -203,9 +291,26 @@ impl SharedKind for Unordered {
         arena: Arena,
     ) -> Result<SharedMap<Self, V>, sapwood::Error>
     where
-        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+        V: ?Sized + LiveValue,
     {
         builder.build_in(arena)
+    }
+
+    fn build_from<V, K, N>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+        entries: impl Iterator<Item = (K, N)>,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + LiveValue + Accepts<N>,
+        K: AsRef<[u8]>,
+        N: IntoValue<V>,
+    {
+        let map = builder.build_in(arena)?;
+        for (key, value) in entries {
+            map.insert(key, value).map_err(|rejected| rejected.error)?;
+        }
+        Ok(map)
     }
 }
 
@@ -213,7 +318,7 @@ impl SharedKind for Unordered {
 unsafe impl<O, V> LiveMap for SharedMap<O, V>
 where
     O: SharedKind,
-    V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+    V: ?Sized + LiveValue,
 {
     type View<'r> = AttachedView<'r, O, V>;
     type Builder = Builder<Self>;
@@ -243,7 +348,11 @@ where
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        let reader = CheckedReader::<_, V::Read>::new(left.source(0)?)?;
+        reader.verify()?;
+        let entries = reader.unordered().collect::<Result<Vec<_>, _>>()?;
+        let arena = memory.arena(0, Self::layout_hash())?;
+        Ok(V::restore(builder.domain(domain), arena, entries)?)
     }
 
     unsafe fn attach(bases: &[NonNull<u8>]) -> AttachedMap<O, V> {
@@ -255,6 +364,22 @@ where
     unsafe fn view<'r>(attached: &'r AttachedMap<O, V>) -> AttachedView<'r, O, V> {
         // SAFETY: the caller's promise.
         unsafe { attached.view() }
+    }
+}
+
+impl<V: ?Sized + LiveValue> CheckedMap for QpStore<V> {
+    type Checked<'r> = CheckedReader<&'r LiveSource, V::Read>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedReader::new(&sources[0])
+    }
+}
+
+impl<O: SharedKind, V: ?Sized + LiveValue> CheckedMap for SharedMap<O, V> {
+    type Checked<'r> = CheckedReader<&'r LiveSource, V::Read>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedReader::new(&sources[0])
     }
 }
 

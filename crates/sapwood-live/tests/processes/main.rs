@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod beside;
+mod checked;
 mod kinds;
 mod store;
 
