@@ -120,6 +120,7 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
                 Ok(result) => return Ok(result),
                 Err(trouble) => last = trouble,
             }
+            self.source.refresh();
             damaged += usize::from(last != Trouble::Changed);
             if damaged == TRIES_DAMAGED {
                 break;
@@ -264,6 +265,7 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
     /// # Errors
     /// [`Trouble::Damaged`], with the first invariant that does not hold, and its place.
     pub fn verify(&self) -> Result<usize, S::Error> {
+        self.source.refresh();
         let (nodes, publisher) = self.nodes_and_publisher()?;
         let result = verify::verify_alone(&nodes);
         self.source.still_valid()?;

@@ -21,6 +21,10 @@ pub trait Source {
     /// The error of an operation that met this trouble.
     fn error(&self, trouble: Trouble) -> Self::Error;
 
+    /// Asks for the length of the memory anew, as it may have grown. The reader calls this after an
+    /// attempt that met trouble, before the next one.
+    fn refresh(&self) {}
+
     /// Checks that what was read since [`open`](Self::open) may be used. The reader calls this
     /// after each attempt to read, before it returns an answer, and returns the error instead of
     /// the answer. A reader that can be evicted returns an error here once it was.
@@ -42,6 +46,10 @@ impl<S: Source + ?Sized> Source for &S {
 
     fn error(&self, trouble: Trouble) -> S::Error {
         (**self).error(trouble)
+    }
+
+    fn refresh(&self) {
+        (**self).refresh();
     }
 
     fn still_valid(&self) -> Result<(), S::Error> {

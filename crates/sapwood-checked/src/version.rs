@@ -44,6 +44,10 @@ impl<S: Source> Source for Version<'_, S> {
         self.source.error(trouble)
     }
 
+    fn refresh(&self) {
+        self.source.refresh();
+    }
+
     fn still_valid(&self) -> Result<(), S::Error> {
         self.source.still_valid()
     }

@@ -14,8 +14,6 @@ use crate::place::Control;
 
 /// The bytes of address space for a part: all that references can reach.
 const RESERVE: usize = 8 << 30;
-/// The place of the number of bytes in the header page.
-const LENGTH_AT: usize = 24;
 /// The attempts to read the same word twice.
 const TRIES: usize = 8;
 
@@ -61,13 +59,9 @@ impl LiveWindow {
         })))
     }
 
-    /// Asks for the length of the file anew if the map has grown.
+    /// Asks for the length of the file anew: the map may have grown.
     pub(crate) fn grow(&self) {
         let (Words::Mapped { file, len, .. } | Words::Read { file, len }) = &*self.0;
-        let known = len.load(Ordering::Relaxed);
-        if known > LENGTH_AT && self.u64(LENGTH_AT) <= known as u64 {
-            return;
-        }
         let now = file.metadata().map_or(0, |meta| whole(meta.size()));
         len.store(now, Ordering::Relaxed);
     }
@@ -159,7 +153,6 @@ impl Source for LiveSource {
     type Error = Error;
 
     fn open(&self) -> Result<(LiveWindow, Publisher), Error> {
-        self.window.grow();
         Ok((self.window.clone(), Publisher::Process))
     }
 
@@ -170,6 +163,10 @@ impl Source for LiveSource {
             },
             trouble => self.damaged(trouble),
         }
+    }
+
+    fn refresh(&self) {
+        self.window.grow();
     }
 
     fn still_valid(&self) -> Result<(), Error> {
