@@ -46,7 +46,9 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod index;
+pub mod lpm;
 mod nodes;
 mod path;
 mod reader;

@@ -9,7 +9,7 @@ use sapwood_format::cluster::{self, SLOTS_MAX};
 use sapwood_format::header;
 use sapwood_format::{CLUSTER, KIND, LEAF, Window, byte_of, is_branch, leaf};
 
-use crate::Trouble;
+use crate::{Trouble, bytes};
 
 /// The nodes in a window, for one operation.
 #[derive(Clone)]
@@ -226,8 +226,7 @@ impl<W: Window> Nodes<W> {
 
     /// Whether this many bytes from `at` on lie inside the window, behind the header page.
     pub(crate) fn inside(&self, at: usize, bytes: usize) -> bool {
-        let len = self.window.len() & !7;
-        at >= header::PAGE && bytes <= len && at <= len - bytes
+        bytes::inside(&self.window, at, bytes)
     }
 
     /// The branch of a cell. Its offset must be at least `min`.
@@ -459,14 +458,7 @@ impl<W: Window> Nodes<W> {
 
     /// Copies bytes that lie inside the window.
     fn copy(&self, from: usize, len: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(len + 16);
-        let first = from / 8 * 8;
-        for at in (first..from + len).step_by(8) {
-            bytes.extend_from_slice(&self.window.u64(at).to_ne_bytes());
-        }
-        bytes.truncate(from - first + len);
-        bytes.drain(..from - first);
-        bytes
+        bytes::copy(&self.window, from, len)
     }
 
     pub(crate) fn key(&self, leaf: &Leaf) -> Vec<u8> {

@@ -8,15 +8,11 @@ use sapwood_format::{Window, header};
 use crate::index::Index;
 use crate::nodes::{Copied, Nodes};
 use crate::path::Path;
+use crate::source::attempts;
 use crate::value::value_of;
 use crate::version::Version;
 use crate::walks::{CheckedEntries, CheckedIter};
 use crate::{CheckedValue, Publisher, Source, Trouble, Values, verify};
-
-/// The maximum number of attempts of an operation that changes disturb, or that meets what looks
-/// damaged.
-const TRIES: usize = 64;
-const TRIES_DAMAGED: usize = 4;
 
 /// A reader of a map over byte strings. Another process, or programs in the kernel, may write the
 /// map meanwhile, or its writer may be dead. The reader returns copies, and checks every word
@@ -110,23 +106,7 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
         &self,
         mut read: impl FnMut(&Nodes<S::Window>) -> Result<R, Trouble>,
     ) -> Result<R, S::Error> {
-        let mut damaged = 0;
-        let mut last = Trouble::Changed;
-        for _ in 0..TRIES {
-            let nodes = self.nodes()?;
-            let result = read(&nodes);
-            self.source.still_valid()?;
-            match result {
-                Ok(result) => return Ok(result),
-                Err(trouble) => last = trouble,
-            }
-            self.source.refresh();
-            damaged += usize::from(last != Trouble::Changed);
-            if damaged == TRIES_DAMAGED {
-                break;
-            }
-        }
-        Err(self.error(last))
+        attempts(&self.source, || Ok(read(&self.nodes()?)))
     }
 
     /// The value of these bytes of an entry.

@@ -122,3 +122,31 @@ impl fmt::Display for Trouble {
 }
 
 impl std::error::Error for Trouble {}
+
+/// The maximum number of attempts of an operation that changes disturb, or that meets what looks
+/// damaged.
+const TRIES: usize = 64;
+const TRIES_DAMAGED: usize = 4;
+
+/// Repeats an attempt, which opens the source and reads, until no change disturbs it.
+pub(crate) fn attempts<S: Source, R>(
+    source: &S,
+    mut attempt: impl FnMut() -> Result<Result<R, Trouble>, S::Error>,
+) -> Result<R, S::Error> {
+    let mut damaged = 0;
+    let mut last = Trouble::Changed;
+    for _ in 0..TRIES {
+        let result = attempt()?;
+        source.still_valid()?;
+        match result {
+            Ok(result) => return Ok(result),
+            Err(trouble) => last = trouble,
+        }
+        source.refresh();
+        damaged += usize::from(last != Trouble::Changed);
+        if damaged == TRIES_DAMAGED {
+            break;
+        }
+    }
+    Err(source.error(last))
+}

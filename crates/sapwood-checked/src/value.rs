@@ -17,6 +17,13 @@ pub trait CheckedValue: Sized {
     /// The layout hash that a map with such values has, if the map must have been made with this
     /// type.
     fn layout_hash() -> Option<u64>;
+
+    /// The layout hash that a table of prefixes with such values has, of addresses of this many
+    /// bits, if the table must have been made with this type.
+    fn prefix_layout_hash(width: u8) -> Option<u64> {
+        let _ = width;
+        None
+    }
 }
 
 impl<V: FromBytes> CheckedValue for V {
@@ -34,6 +41,11 @@ impl<V: FromBytes> CheckedValue for V {
             align_of::<V>(),
             header::FORMAT,
         ))
+    }
+
+    fn prefix_layout_hash(width: u8) -> Option<u64> {
+        let (size, align) = (size_of::<V>(), align_of::<V>());
+        Some(sapwood_format::lpm::header::layout_hash(width, size, align))
     }
 }
 

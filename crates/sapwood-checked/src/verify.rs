@@ -5,6 +5,7 @@ use sapwood_format::{Window, header};
 use std::collections::{HashMap, HashSet};
 
 use crate::Trouble;
+use crate::bytes::Met;
 use crate::index::{Bucket, Index, Slot, Table};
 use crate::nodes::Nodes;
 use crate::path::Path;
@@ -41,24 +42,6 @@ pub struct Census {
     pub displaced: usize,
     /// Entries for which the index has no slot.
     pub spilled: usize,
-}
-
-/// The units of 8 bytes that nodes occupy, by page.
-#[derive(Default)]
-struct Met(HashMap<usize, [u64; 8]>);
-
-impl Met {
-    /// Marks a block. Returns whether none of it was marked before.
-    fn mark(&mut self, (from, to): (usize, usize)) -> bool {
-        let mut new = true;
-        for unit in from / 8..to / 8 {
-            let page = self.0.entry(unit / 512).or_default();
-            let (word, bit) = (unit % 512 / 64, 1 << (unit % 64));
-            new &= page[word] & bit == 0;
-            page[word] |= bit;
-        }
-        new
-    }
 }
 
 /// The number of entries, if all invariants hold and no two nodes share a byte. Changes that a

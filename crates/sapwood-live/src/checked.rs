@@ -1,8 +1,16 @@
 //! Readers that check what they read.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+
+use ipnet::IpNet;
+use sapwood::lpm::NextHop;
+use sapwood::route::{Group, PackedGroup};
+use sapwood_checked::{Bytes, CheckedFib, CheckedReader, CheckedValue};
+use zerocopy::FromBytes;
 
 use crate::error::Error;
 use crate::place::Place;
@@ -44,7 +52,7 @@ pub struct CheckedLiveReader<M: CheckedMap> {
     number: u64,
     ours: bool,
     slot: Slot,
-    map: std::marker::PhantomData<fn() -> M>,
+    map: PhantomData<fn() -> M>,
 }
 
 impl<M: CheckedMap> CheckedLiveReader<M> {
@@ -79,7 +87,7 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
             number,
             ours,
             slot,
-            map: std::marker::PhantomData,
+            map: PhantomData,
         };
         reader.view()?;
         Ok(reader)
@@ -147,5 +155,86 @@ impl<M: CheckedMap> fmt::Debug for CheckedLiveReader<M> {
             .field("folder", &self.slot.place.path())
             .field("data", &self.number)
             .finish_non_exhaustive()
+    }
+}
+
+/// A live table of both families of addresses, as a checked reader shows it.
+#[derive(Debug)]
+pub struct CheckedIp<'r, V> {
+    pub(crate) v4: CheckedFib<&'r LiveSource, V>,
+    pub(crate) v6: CheckedFib<&'r LiveSource, V>,
+}
+
+impl<'r, V: CheckedValue> CheckedIp<'r, V> {
+    /// The longest prefix of an address: its length, and its value.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Busy`], [`Error::Evicted`].
+    pub fn lookup(&self, addr: IpAddr) -> Result<Option<(u8, V)>, Error> {
+        match addr {
+            IpAddr::V4(_) => self.v4.lookup(addr),
+            IpAddr::V6(_) => self.v6.lookup(addr),
+        }
+    }
+
+    /// All prefixes with their values, IPv4 first. The iterator of a family ends after an error.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(IpNet, V), Error>> {
+        self.v4.iter().chain(self.v6.iter())
+    }
+
+    /// The table of IPv4 prefixes.
+    pub fn v4(&self) -> &CheckedFib<&'r LiveSource, V> {
+        &self.v4
+    }
+
+    /// The table of IPv6 prefixes.
+    pub fn v6(&self) -> &CheckedFib<&'r LiveSource, V> {
+        &self.v6
+    }
+}
+
+/// Live [`Routes`](crate::Routes), as a checked reader shows them.
+#[derive(Debug)]
+pub struct CheckedRoutes<'r, H> {
+    pub(crate) fib: CheckedIp<'r, u32>,
+    pub(crate) groups: CheckedReader<&'r LiveSource, Bytes>,
+    pub(crate) hops: PhantomData<fn() -> H>,
+}
+
+impl<H: NextHop + FromBytes> CheckedRoutes<'_, H> {
+    /// The next hop of a flow to an address. `None` where there is no prefix, or the group has no
+    /// member with any weight.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Busy`], [`Error::Evicted`].
+    pub fn lookup(&self, addr: IpAddr, flow: u64) -> Result<Option<H>, Error> {
+        let found = self.fib.lookup(addr)?;
+        let of = |(_, number)| self.numbered(number, |group| group.member(flow));
+        Ok(found.map(of).transpose()?.flatten())
+    }
+
+    /// The longest prefix of an address: its length, and its group.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn route(&self, addr: IpAddr) -> Result<Option<(u8, Group<H>)>, Error> {
+        let Some((len, number)) = self.fib.lookup(addr)? else {
+            return Ok(None);
+        };
+        match self.numbered(number, |group| group.to_group())? {
+            Some(group) => Ok(Some((len, group))),
+            None => Err(self.groups.source().damaged("a group with equal members")),
+        }
+    }
+
+    fn numbered<R>(
+        &self,
+        number: u32,
+        of: impl FnOnce(PackedGroup<'_, H>) -> R,
+    ) -> Result<R, Error> {
+        let bytes = self.groups.get(number.to_be_bytes())?;
+        let group = bytes.as_ref().and_then(|Bytes(bytes)| PackedGroup::new(bytes));
+        let why = || format!("group {number} is missing or no group");
+        group.map(of).ok_or_else(|| self.groups.source().damaged(why()))
     }
 }

@@ -55,7 +55,7 @@ mod routes;
 mod slots;
 mod writer;
 
-pub use checked::CheckedLiveReader;
+pub use checked::{CheckedIp, CheckedLiveReader, CheckedRoutes};
 pub use error::Error;
 pub use raw::maps::{CheckedMap, LiveMap, LiveValue};
 pub use raw::reader::{LiveOffline, LiveReader};

@@ -2,5 +2,6 @@
 
 mod damage;
 mod evicted;
+mod fibs;
 mod maps;
 mod support;

@@ -1,22 +1,26 @@
 //! The structures that can be live: how a writer makes and inherits them, and how readers in other
 //! processes see them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use ipnet::IpNet;
 use sapwood::Builder;
 use sapwood::lpm::{Family, Fib, FibView, IpFib, IpFibView, NextHop, V4, V6};
 use sapwood::qp::{
     Accepts, AttachedMap, AttachedView, IntoValue, Order, Ordered, PointMap, QpFile, QpStore,
     QpView, SharedMap, Unordered, Value,
 };
+use sapwood::route::PackedGroup;
 use sapwood_arena::Arena;
-use sapwood_checked::{Bytes, CheckedReader, CheckedValue};
+use sapwood_checked::{Bytes, CheckedFib, CheckedReader, CheckedValue};
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::window::{LiveSource, LiveWindow};
 use crate::error::Error;
+use crate::checked::{CheckedIp, CheckedRoutes};
 use crate::routes::{Routes, RoutesBuilder, RoutesView};
 
 /// The memory of the parts of a map, each a file.
@@ -420,7 +424,7 @@ where
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        inherit_fib(builder.domain(domain), memory, left, 0)
     }
 
     unsafe fn attach(bases: &[NonNull<u8>]) -> Base {
@@ -466,7 +470,10 @@ unsafe impl<V: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for IpFib<V>
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        let (v4, v6) = builder.domain(domain).families();
+        let v4 = inherit_fib(v4, memory, left, 0)?;
+        let v6 = inherit_fib(v6, memory, left, 1)?;
+        Ok(IpFib::from_tables(v4, v6))
     }
 
     unsafe fn attach(bases: &[NonNull<u8>]) -> [Base; 2] {
@@ -480,8 +487,43 @@ unsafe impl<V: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for IpFib<V>
     }
 }
 
-fn todo_inherit<B, M>(_: B, _: &Domain, _: &mut dyn Memory, left: &Left) -> Result<M, Error> {
-    Err(left.damaged(0, "no heirs yet"))
+/// A table of one family with the prefixes that a dead writer left in this part.
+fn inherit_fib<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable>(
+    builder: Builder<Fib<F, V>>,
+    memory: &mut dyn Memory,
+    left: &Left,
+    part: usize,
+) -> Result<Fib<F, V>, Error> {
+    let table = CheckedFib::<_, V>::new(left.source(part)?)?;
+    table.check_layout(Fib::<F, V>::layout_hash())?;
+    table.verify()?;
+    let net = |prefix: Result<(IpNet, V), Error>| {
+        let (net, value) = prefix?;
+        let net = F::Net::try_from(net).map_err(|_| left.damaged(part, "another family"))?;
+        Ok((net, value))
+    };
+    let prefixes = table.iter().map(net).collect::<Result<Vec<_>, Error>>()?;
+    let arena = memory.arena(part, Fib::<F, V>::layout_hash())?;
+    Ok(builder.build_from_in(arena, prefixes)?)
+}
+
+impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> CheckedMap for Fib<F, V> {
+    type Checked<'r> = CheckedFib<&'r LiveSource, V>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedFib::new(&sources[0])
+    }
+}
+
+impl<V: NextHop + FromBytes + IntoBytes + Immutable> CheckedMap for IpFib<V> {
+    type Checked<'r> = CheckedIp<'r, V>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        Ok(CheckedIp {
+            v4: CheckedFib::new(&sources[0])?,
+            v6: CheckedFib::new(&sources[1])?,
+        })
+    }
 }
 
 // SAFETY: as for its parts. A number that a reader finds has its group until a grace period later.
@@ -526,7 +568,30 @@ unsafe impl<H: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for Routes<H
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        let groups = CheckedReader::<_, Bytes>::new(left.source(2)?)?;
+        groups.verify()?;
+        let mut all = HashMap::new();
+        for entry in groups.unordered() {
+            let (key, Bytes(bytes)) = entry?;
+            let number = <[u8; 4]>::try_from(&key[..]);
+            let number = number.map_err(|_| left.damaged(2, "a key that is no number"))?;
+            all.insert(u32::from_be_bytes(number), bytes);
+        }
+        let no_group = |net: IpNet| left.damaged(2, format_args!("{net} has no group"));
+        let mut routes = Vec::new();
+        for part in 0..2 {
+            let table = CheckedFib::<_, u32>::new(left.source(part)?)?;
+            table.verify()?;
+            for prefix in table.iter() {
+                let (net, number) = prefix?;
+                let bytes = all.get(&number).ok_or_else(|| no_group(net))?;
+                let group = PackedGroup::<H>::new(bytes).and_then(|packed| packed.to_group());
+                routes.push((net, Some(group.ok_or_else(|| no_group(net))?)));
+            }
+        }
+        let table = Self::create(builder, domain, memory)?;
+        table.apply(routes)?;
+        Ok(table)
     }
 
     unsafe fn attach(bases: &[NonNull<u8>]) -> Self::Attached {
@@ -545,5 +610,17 @@ unsafe impl<H: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for Routes<H
                 hops: std::marker::PhantomData,
             }
         }
+    }
+}
+
+impl<H: NextHop + FromBytes + IntoBytes + Immutable> CheckedMap for Routes<H> {
+    type Checked<'r> = CheckedRoutes<'r, H>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        Ok(CheckedRoutes {
+            fib: IpFib::<u32>::check(&sources[..2])?,
+            groups: CheckedReader::new(&sources[2])?,
+            hops: std::marker::PhantomData,
+        })
     }
 }
