@@ -9,7 +9,8 @@ use std::path::Path;
 use ipnet::IpNet;
 use sapwood::lpm::NextHop;
 use sapwood::route::{Group, PackedGroup};
-use sapwood_checked::{Bytes, CheckedFib, CheckedReader, CheckedValue};
+use sapwood_checked::lpm::CheckedFib;
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue};
 use zerocopy::FromBytes;
 
 use crate::error::Error;
@@ -233,8 +234,12 @@ impl<H: NextHop + FromBytes> CheckedRoutes<'_, H> {
         of: impl FnOnce(PackedGroup<'_, H>) -> R,
     ) -> Result<R, Error> {
         let bytes = self.groups.get(number.to_be_bytes())?;
-        let group = bytes.as_ref().and_then(|Bytes(bytes)| PackedGroup::new(bytes));
+        let group = bytes
+            .as_ref()
+            .and_then(|Bytes(bytes)| PackedGroup::new(bytes));
         let why = || format!("group {number} is missing or no group");
-        group.map(of).ok_or_else(|| self.groups.source().damaged(why()))
+        group
+            .map(of)
+            .ok_or_else(|| self.groups.source().damaged(why()))
     }
 }

@@ -14,13 +14,14 @@ use sapwood::qp::{
 };
 use sapwood::route::PackedGroup;
 use sapwood_arena::Arena;
-use sapwood_checked::{Bytes, CheckedFib, CheckedReader, CheckedValue};
+use sapwood_checked::lpm::CheckedFib;
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue};
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::window::{LiveSource, LiveWindow};
-use crate::error::Error;
 use crate::checked::{CheckedIp, CheckedRoutes};
+use crate::error::Error;
 use crate::routes::{Routes, RoutesBuilder, RoutesView};
 
 /// The memory of the parts of a map, each a file.
@@ -499,7 +500,7 @@ fn inherit_fib<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable>(
     table.verify()?;
     let net = |prefix: Result<(IpNet, V), Error>| {
         let (net, value) = prefix?;
-        let net = F::Net::try_from(net).map_err(|_| left.damaged(part, "another family"))?;
+        let net = F::from_net(net).ok_or_else(|| left.damaged(part, "another family"))?;
         Ok((net, value))
     };
     let prefixes = table.iter().map(net).collect::<Result<Vec<_>, Error>>()?;

@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{IpFib, Ipv4Fib};
 use sapwood::qp::{PointMap, QpShared};
 use sapwood::route::Group;
-use sapwood_live::{Live, LiveMap, LiveReader, Routes};
+use sapwood_live::{CheckedLiveReader, CheckedMap, Error, Live, LiveReader, Routes};
 use sapwood_qsbr::Domain;
 
 use crate::beside::{Beside, folder, last};
@@ -21,8 +21,11 @@ const STABLE: u64 = 700;
 /// The value of this key is the number of changes that were made.
 const COUNT: u64 = STABLE;
 
+/// The age at which checked readers are evicted.
+const AGE: Duration = Duration::from_millis(5);
+
 /// A structure whose keys and values are numbers.
-trait Subject: LiveMap {
+trait Subject: CheckedMap {
     const NAME: &'static str;
 
     /// The writer's change of a key: a new value, or a removal.
@@ -36,6 +39,9 @@ trait Subject: LiveMap {
 
     /// All keys of a walk by a reader, as it gives them; none where views have no walk.
     fn walk(view: &Self::View<'_>) -> Vec<(u64, u64)>;
+
+    /// A lookup by a checked reader.
+    fn ask(view: &Self::Checked<'_>, key: u64) -> Result<Option<u64>, Error>;
 
     /// Whether the walk is in order.
     const ORDERED: bool;
@@ -78,6 +84,10 @@ macro_rules! shared {
                 view.get_many(&[name(key), format!("{key} never")], &mut many);
                 assert!(many[1].is_none());
                 found
+            }
+
+            fn ask(view: &Self::Checked<'_>, key: u64) -> Result<Option<u64>, Error> {
+                view.get(name(key))
             }
 
             fn walk(view: &Self::View<'_>) -> Vec<(u64, u64)> {
@@ -156,6 +166,12 @@ impl Subject for Ipv4Fib<u64> {
         (net == v4(key)).then_some(*value)
     }
 
+    fn ask(view: &Self::Checked<'_>, key: u64) -> Result<Option<u64>, Error> {
+        let found = view.lookup(v4(key).addr())?;
+        let found = found.filter(|(len, _)| *len == v4(key).prefix_len());
+        Ok(found.map(|(_, value)| value))
+    }
+
     fn walk(_: &Self::View<'_>) -> Vec<(u64, u64)> {
         Vec::new()
     }
@@ -193,6 +209,12 @@ impl Subject for IpFib<u64> {
     fn get(view: &Self::View<'_>, key: u64) -> Option<u64> {
         let (found, value) = view.lookup(net(key).addr())?;
         (found == net(key)).then_some(*value)
+    }
+
+    fn ask(view: &Self::Checked<'_>, key: u64) -> Result<Option<u64>, Error> {
+        let found = view.lookup(net(key).addr())?;
+        let found = found.filter(|(len, _)| *len == net(key).prefix_len());
+        Ok(found.map(|(_, value)| value))
     }
 
     fn walk(_: &Self::View<'_>) -> Vec<(u64, u64)> {
@@ -256,6 +278,12 @@ impl Subject for Routes<u64> {
         Some(value)
     }
 
+    fn ask(view: &Self::Checked<'_>, key: u64) -> Result<Option<u64>, Error> {
+        let found = view.route(net(key).addr())?;
+        let found = found.filter(|(len, _)| *len == net(key).prefix_len());
+        Ok(found.map(|(_, group)| value_of(group.members().map(|(hop, weight)| (*hop, weight)))))
+    }
+
     fn walk(_: &Self::View<'_>) -> Vec<(u64, u64)> {
         Vec::new()
     }
@@ -317,6 +345,7 @@ fn check_entries<M: Subject>(map: &M, n: u64) {
 fn write<M: Subject>(folder: &Path, new: bool) {
     let domain = Domain::builder().hard_limit(4 << 20);
     let builder = Live::<M>::builder().domain(domain).bytes(64 << 20);
+    let builder = builder.evict_after(AGE);
     let map = match new {
         true => builder.create(folder).unwrap(),
         false => builder.open(folder).unwrap(),
@@ -389,12 +418,47 @@ fn read<M: Subject>(folder: &Path) {
     }
 }
 
-/// Runs the part of another process: `kind create`, `kind open` or `kind read`.
+/// A reader that checks what it reads, and stands still for longer than the writer waits.
+fn ask<M: Subject>(folder: &Path) {
+    let mut reader = CheckedLiveReader::<M>::open(folder).unwrap();
+    let mut rng = fastrand::Rng::new();
+    let mut answers = 0u64;
+    println!("began 0");
+    loop {
+        for _ in 0..32 {
+            let key = match rng.bool() {
+                true => rng.u64(KEYS..STABLE),
+                false => rng.u64(..KEYS),
+            };
+            match reader.view().and_then(|view| M::ask(&view, key)) {
+                Ok(found) => {
+                    answers += 1;
+                    match key {
+                        KEYS.. => assert_eq!(found, Some(key), "{}", M::NAME),
+                        _ => assert!(found.is_none_or(|n| change(n) == (key, Some(n)))),
+                    }
+                }
+                Err(Error::Evicted { .. }) => break,
+                Err(Error::Busy { .. }) => (),
+                Err(error) => panic!("{}: {error}", M::NAME),
+            }
+        }
+        if rng.u8(..8) == 0 {
+            std::thread::sleep(2 * AGE);
+        }
+        // An heir may be at work, or die.
+        let _ = reader.quiescent();
+        println!("read {answers}");
+    }
+}
+
+/// Runs the part of another process: `kind create`, `kind open`, `kind read` or `kind ask`.
 pub fn child(task: &str, folder: &Path) {
     fn part<M: Subject>(task: &str, folder: &Path) {
         match task {
             "create" => write::<M>(folder, true),
             "open" => write::<M>(folder, false),
+            "ask" => ask::<M>(folder),
             _ => read::<M>(folder),
         }
     }
@@ -412,12 +476,15 @@ pub fn child(task: &str, folder: &Path) {
 fn killed<M: Subject>() {
     let (_temp, folder) = folder();
     let start = |task: &str| Beside::start(&format!("{} {task}", M::NAME), &folder);
-    let kills = std::env::var("SAPWOOD_ROUNDS").map_or(12, |text| text.parse().unwrap());
+    // A fifth of the rounds, because there are five kinds.
+    let rounds = std::env::var("SAPWOOD_ROUNDS").map(|text| text.parse::<u64>().unwrap());
+    let kills = rounds.map_or(12, |rounds| rounds.div_ceil(5));
     let mut rng = fastrand::Rng::with_seed(7);
     let mut writer = start("create");
     writer.line("began ");
-    let mut readers: Vec<Beside> = (0..2).map(|_| start("read")).collect();
-    for reader in &mut readers {
+    let tasks = ["read", "ask"];
+    let mut readers: Vec<_> = tasks.iter().map(|task| (*task, start(task))).collect();
+    for (_, reader) in &mut readers {
         reader.line("began ");
     }
     let (mut acknowledged, mut killed) = (0, 0);
@@ -436,15 +503,17 @@ fn killed<M: Subject>() {
             acknowledged = found;
         } else {
             let at = rng.usize(..readers.len());
-            readers.swap_remove(at).kill();
-            readers.push(start("read"));
-            readers.last_mut().unwrap().line("began ");
+            let (task, reader) = readers.swap_remove(at);
+            reader.kill();
+            let mut reader = start(task);
+            reader.line("began ");
+            readers.push((task, reader));
         }
         killed += 1;
     }
     let said = writer.kill();
     let done = last(&said, "done ").unwrap_or(0).max(acknowledged);
-    for mut reader in readers {
+    for (_, mut reader) in readers {
         reader.line("read ");
         reader.kill();
     }
