@@ -137,8 +137,15 @@ impl Walk {
                 Some(Item::Prefix(prefix, value)) => return Ok(Some((prefix, value))),
                 Some(Item::Child(bits, depth, node)) => self.push(table, bits, depth, node)?,
                 None if self.frames.len() > 1 => drop(self.frames.pop()),
-                None if self.slot + 1 == 1 << table.bits => return Ok(None),
-                None => self.enter(table, self.slot + 1)?,
+                None => {
+                    // Where a prefix of the root begins, the word has the prefix or a longer one.
+                    let last = (1 << table.bits) - 1;
+                    let is_used = |slot: &usize| table.raw_word(*slot) != 0;
+                    match (self.slot + 1..=last).find(is_used) {
+                        Some(slot) => self.enter(table, slot)?,
+                        None => return Ok(None),
+                    }
+                }
             }
         }
     }

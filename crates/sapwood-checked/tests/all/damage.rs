@@ -1,6 +1,6 @@
 //! Damaged copies: every operation ends with an answer or an error, and reads nothing outside the
 //! window, which the window asserts. `SAPWOOD_OPS` sets how many damaged copies of each map are
-//! read (default 300).
+//! read (default 150).
 
 use fastrand::Rng;
 use sapwood_checked::{CheckedReader, Trouble};
@@ -40,7 +40,7 @@ fn ask_all(copy: &Copy, has_order: bool, keys: &mut KeyPool) -> usize {
 
 /// The number of damaged copies.
 fn rounds() -> usize {
-    std::env::var("SAPWOOD_OPS").map_or(300, |ops| ops.parse().unwrap())
+    std::env::var("SAPWOOD_OPS").map_or(150, |ops| ops.parse().unwrap())
 }
 
 #[test]

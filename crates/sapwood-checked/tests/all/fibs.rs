@@ -1,6 +1,6 @@
 //! Published tables of prefixes, read through a copy and compared with the oracle: both families,
 //! roots of all sizes, damaged and truncated copies, and tables that were left in a change.
-//! `SAPWOOD_OPS` sets how many damaged copies of each table are read (default 300).
+//! `SAPWOOD_OPS` sets how many damaged copies of each table are read (default 150).
 
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -225,8 +225,6 @@ fn the_largest_root() {
     let mut rng = Rng::with_seed(24);
     let (_fib, oracle) = filled::<V4>(&folder, 24, &mut rng, 30);
     compare::<V4>(&folder.copy("fib"), 24, &oracle, &mut rng);
-    let (_fib, oracle) = filled::<V6>(&folder, 24, &mut rng, 30);
-    compare::<V6>(&folder.copy("fib"), 24, &oracle, &mut rng);
 }
 
 /// What an heir builds of a copy is the same table.
@@ -284,7 +282,7 @@ fn values_of_another_type() {
 }
 
 fn rounds() -> usize {
-    std::env::var("SAPWOOD_OPS").map_or(300, |ops| ops.parse().unwrap())
+    std::env::var("SAPWOOD_OPS").map_or(150, |ops| ops.parse().unwrap())
 }
 
 /// Reads all of a damaged table. When nothing is found to be wrong, walk and lookups agree.

@@ -1,5 +1,6 @@
 //! The crate's tests from outside, in one program. Each subject is a module.
 
+mod beside;
 mod damage;
 mod evicted;
 mod fibs;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use fastrand::Rng;
 use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -78,6 +79,13 @@ impl Folder {
             .header(HeaderMode::Page)
             .layout_hash(layout);
         Arena::create(options).unwrap()
+    }
+
+    /// A file, to be read.
+    pub fn open(&self, name: &str) -> Arc<std::fs::File> {
+        std::fs::File::open(self.0.path().join(name))
+            .unwrap()
+            .into()
     }
 
     /// A copy of what the arena in this file has now.
