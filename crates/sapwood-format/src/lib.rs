@@ -33,6 +33,7 @@ pub mod hash;
 pub mod header;
 pub mod leaf;
 pub mod lpm;
+pub mod maple;
 mod window;
 
 pub use window::Window;

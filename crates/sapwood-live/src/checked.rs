@@ -3,14 +3,16 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood::lpm::NextHop;
+use sapwood::maple::{self, CheckedMaple, PlainValue};
 use sapwood::route::{Group, PackedGroup};
 use sapwood_checked::lpm::CheckedFib;
-use sapwood_checked::{Bytes, CheckedReader, CheckedValue};
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue, Source, Trouble};
 use zerocopy::FromBytes;
 
 use crate::error::Error;
@@ -241,5 +243,97 @@ impl<H: NextHop + FromBytes> CheckedRoutes<'_, H> {
         group
             .map(of)
             .ok_or_else(|| self.groups.source().damaged(why()))
+    }
+}
+
+/// A live range map, as a checked reader shows it.
+#[derive(Debug)]
+pub struct CheckedRanges<'r, V> {
+    source: &'r LiveSource,
+    map: CheckedMaple<V, LiveWindow>,
+}
+
+/// The attempts of an operation that changes disturb, or that meets what looks damaged.
+const TRIES: usize = 64;
+const TRIES_DAMAGED: usize = 4;
+
+impl<'r, V: PlainValue> CheckedRanges<'r, V> {
+    pub(crate) fn new(source: &'r LiveSource) -> Result<Self, Error> {
+        let map = CheckedMaple::new(source.window.clone());
+        Ok(CheckedRanges {
+            map: map.map_err(|cause| source.damaged(cause))?,
+            source,
+        })
+    }
+
+    fn undisturbed<R>(&self, read: impl Fn() -> Result<R, maple::Trouble>) -> Result<R, Error> {
+        let (mut damaged, mut last) = (0, maple::Trouble::Changed);
+        for _ in 0..TRIES {
+            let result = read();
+            self.source.still_valid()?;
+            match result {
+                Ok(result) => return Ok(result),
+                Err(trouble) => last = trouble,
+            }
+            self.source.refresh();
+            damaged += usize::from(last != maple::Trouble::Changed);
+            if damaged == TRIES_DAMAGED {
+                break;
+            }
+        }
+        Err(match last {
+            maple::Trouble::Changed => self.source.error(Trouble::Changed),
+            damaged => self.source.damaged(damaged),
+        })
+    }
+
+    /// The entry that holds an index.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Busy`], [`Error::Evicted`].
+    pub fn get(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+        self.undisturbed(|| self.map.get(index))
+    }
+
+    /// The lowest gap of this many indexes within a range.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn find_gap(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+    ) -> Result<Option<RangeInclusive<u64>>, Error> {
+        self.undisturbed(|| self.map.find_gap(size, within.clone()))
+    }
+
+    /// The first entry that ends at this index or later.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn at_or_after(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+        self.undisturbed(|| self.map.range(index..=u64::MAX).next().transpose())
+    }
+
+    /// All entries in order. Beside a writer each was there at some time.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(RangeInclusive<u64>, V), Error>> {
+        let mut next = Some(0);
+        std::iter::from_fn(move || {
+            let entry = self.at_or_after(next?).transpose();
+            next = match &entry {
+                Some(Ok((range, _))) => range.end().checked_add(1),
+                _ => None,
+            };
+            entry
+        })
+    }
+
+    /// Checks every invariant of the tree; returns the number of entries. Nobody may write the map
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn verify(&self) -> Result<usize, Error> {
+        self.undisturbed(|| self.map.verify())
     }
 }

@@ -4,8 +4,8 @@
 //! A live map is a folder, for example in `/dev/shm`. The writer is a [`Live`] map, which has all
 //! methods of the structure that it is: of a [`QpStore`](sapwood::qp::QpStore), a
 //! [`QpShared`](sapwood::qp::QpShared), a [`PointMap`](sapwood::qp::PointMap), a
-//! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib). A [`LiveReader`] in another
-//! process sees each change as soon as it asks again, and each commit of a store as a whole.
+//! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib), a [`Routes`], or a
+//! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as soon as it asks again, and each commit of a store as a whole.
 //!
 //! ```
 //! use sapwood::qp::QpStore;
@@ -55,7 +55,7 @@ mod routes;
 mod slots;
 mod writer;
 
-pub use checked::{CheckedIp, CheckedLiveReader, CheckedRoutes};
+pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
 pub use error::Error;
 pub use raw::maps::{CheckedMap, LiveMap, LiveValue};
 pub use raw::reader::{LiveOffline, LiveReader};

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use ipnet::IpNet;
 use sapwood::Builder;
 use sapwood::lpm::{Family, Fib, FibView, IpFib, IpFibView, NextHop, V4, V6};
+use sapwood::maple::{MapleMap, MaplePublished, MapleView, PlainValue};
 use sapwood::qp::{
     Accepts, AttachedMap, AttachedView, IntoValue, Order, Ordered, PointMap, QpFile, QpStore,
     QpView, SharedMap, Unordered, Value,
@@ -20,7 +21,7 @@ use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::window::{LiveSource, LiveWindow};
-use crate::checked::{CheckedIp, CheckedRoutes};
+use crate::checked::{CheckedIp, CheckedRanges, CheckedRoutes};
 use crate::error::Error;
 use crate::routes::{Routes, RoutesBuilder, RoutesView};
 
@@ -67,7 +68,7 @@ impl Left {
 
 /// A structure that one process can write and others can read in place: [`QpStore`],
 /// [`QpShared`](sapwood::qp::QpShared), [`PointMap`](sapwood::qp::PointMap),
-/// [`Fib`](sapwood::lpm::Fib), [`IpFib`]. Its values are plain bytes.
+/// [`Fib`](sapwood::lpm::Fib), [`IpFib`], [`Routes`], [`MapleMap`]. Its values are plain bytes.
 ///
 /// # Safety
 /// The reader's half reads what the writer's half publishes, and nothing else; the kind of the
@@ -120,8 +121,10 @@ pub unsafe trait LiveMap: Sized + 'static {
     /// # Safety
     /// At each base lies the header page of a published part of such a structure. The memory stays
     /// mapped as long as the result is used, and only the structure's writer changes it.
+    /// # Errors
+    /// A text that says what is wrong with a header page.
     #[doc(hidden)]
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Self::Attached;
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Self::Attached, String>;
 
     /// # Safety
     /// Until the end of `'r`, the writer frees nothing that is in the structure now or later.
@@ -226,8 +229,8 @@ where
         store.map_err(|cause| damaged(cause.to_string()))
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Base {
-        Base(bases[0])
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Base, String> {
+        Ok(Base(bases[0]))
     }
 
     #[inline]
@@ -360,9 +363,9 @@ where
         Ok(V::restore(builder.domain(domain), arena, entries)?)
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> AttachedMap<O, V> {
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<AttachedMap<O, V>, String> {
         // SAFETY: the caller's promise.
-        unsafe { AttachedMap::attach(bases[0]) }
+        Ok(unsafe { AttachedMap::attach(bases[0]) })
     }
 
     #[inline]
@@ -428,8 +431,8 @@ where
         inherit_fib(builder.domain(domain), memory, left, 0)
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Base {
-        Base(bases[0])
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Base, String> {
+        Ok(Base(bases[0]))
     }
 
     #[inline]
@@ -477,8 +480,8 @@ unsafe impl<V: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for IpFib<V>
         Ok(IpFib::from_tables(v4, v6))
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> [Base; 2] {
-        [Base(bases[0]), Base(bases[1])]
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<[Base; 2], String> {
+        Ok([Base(bases[0]), Base(bases[1])])
     }
 
     #[inline]
@@ -524,6 +527,63 @@ impl<V: NextHop + FromBytes + IntoBytes + Immutable> CheckedMap for IpFib<V> {
             v4: CheckedFib::new(&sources[0])?,
             v6: CheckedFib::new(&sources[1])?,
         })
+    }
+}
+
+// SAFETY: a change of a range map becomes visible by one store, and readers of other processes read
+// as those of this process do.
+unsafe impl<V: PlainValue> LiveMap for MapleMap<V> {
+    type View<'r> = MapleView<'r, V>;
+    type Builder = Builder<Self>;
+    type Attached = MaplePublished<V>;
+    const KIND: (u64, &'static str) = (8, "range map");
+
+    fn layouts() -> Vec<u64> {
+        vec![MapleMap::<V>::layout_hash()]
+    }
+
+    fn builder() -> Builder<Self> {
+        MapleMap::builder()
+    }
+
+    fn create(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error> {
+        let arena = memory.arena(0, MapleMap::<V>::layout_hash())?;
+        Ok(builder.domain(domain).build_in(arena)?)
+    }
+
+    fn inherit(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error> {
+        let old = left.source(0)?.window;
+        let arena = memory.arena(0, MapleMap::<V>::layout_hash())?;
+        let map = builder.domain(domain).restore_in(arena, old);
+        map.map_err(|cause| left.damaged(0, cause))
+    }
+
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<MaplePublished<V>, String> {
+        // SAFETY: the caller's promise.
+        unsafe { MaplePublished::new(bases[0]) }.map_err(|cause| cause.to_string())
+    }
+
+    #[inline]
+    unsafe fn view<'r>(attached: &'r MaplePublished<V>) -> MapleView<'r, V> {
+        // SAFETY: the callers' promises.
+        unsafe { attached.view() }
+    }
+}
+
+impl<V: PlainValue> CheckedMap for MapleMap<V> {
+    type Checked<'r> = CheckedRanges<'r, V>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedRanges::new(&sources[0])
     }
 }
 
@@ -595,10 +655,10 @@ unsafe impl<H: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for Routes<H
         Ok(table)
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Self::Attached {
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Self::Attached, String> {
         // SAFETY: the caller's promise.
         let groups = unsafe { AttachedMap::attach(bases[2]) };
-        ([Base(bases[0]), Base(bases[1])], groups)
+        Ok(([Base(bases[0]), Base(bases[1])], groups))
     }
 
     #[inline]

@@ -102,7 +102,7 @@ impl<M: LiveMap> LiveReader<M> {
         Ok(LiveReader {
             // SAFETY: the data are those of such a map: the caller's promise. They stay mapped as
             // long as `self` has them, and the reader is online.
-            attached: unsafe { M::attach(&bases(&data)) },
+            attached: unsafe { M::attach(&bases(&data)) }.map_err(|why| slot.place.no_map(why))?,
             data,
             number,
             slot,
@@ -145,7 +145,8 @@ impl<M: LiveMap> LiveReader<M> {
     fn move_on(&mut self) -> Result<(), Error> {
         let (data, number) = self.slot.open_data(M::parts(), map)?;
         // SAFETY: as in `foreign`; no view is left of the old data.
-        self.attached = unsafe { M::attach(&bases(&data)) };
+        let attached = unsafe { M::attach(&bases(&data)) };
+        self.attached = attached.map_err(|why| self.slot.place.no_map(why))?;
         self.data = data;
         self.number = number;
         Ok(())

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{IpFib, Ipv4Fib};
+use sapwood::maple::MapleMap;
 use sapwood::qp::{PointMap, QpShared};
 use sapwood::route::Group;
 use sapwood_live::{CheckedLiveReader, CheckedMap, Error, Live, LiveReader, Routes};
@@ -301,6 +302,67 @@ impl Subject for Routes<u64> {
     }
 }
 
+/// The range of a key.
+fn range(key: u64) -> std::ops::RangeInclusive<u64> {
+    key * 100 + 10..=key * 100 + 10 + key % 50
+}
+
+impl Subject for MapleMap<u64> {
+    const NAME: &'static str = "ranges";
+    const ORDERED: bool = true;
+
+    fn set(&self, key: u64, value: Option<u64>) -> Result<(), sapwood::Error> {
+        match value {
+            Some(value) => self.store(range(key), value).map_err(|no| no.error)?,
+            None => drop(self.remove(*range(key).start())?),
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> BTreeMap<u64, u64> {
+        let entry = |(found, value): (std::ops::RangeInclusive<u64>, u64)| {
+            let key = found.start() / 100;
+            assert_eq!(found, range(key));
+            (key, value)
+        };
+        self.iter().map(entry).collect()
+    }
+
+    fn get(view: &Self::View<'_>, key: u64) -> Option<u64> {
+        let inside = range(key).start() + key % 7 % (key % 50 + 1);
+        let (found, value) = view.get_entry(inside)?;
+        assert_eq!(found, range(key));
+        Some(*value)
+    }
+
+    fn ask(view: &Self::Checked<'_>, key: u64) -> Result<Option<u64>, Error> {
+        let found = view.get(*range(key).end())?;
+        Ok(found.map(|(found, value)| {
+            assert_eq!(found, range(key));
+            value
+        }))
+    }
+
+    fn walk(view: &Self::View<'_>) -> Vec<(u64, u64)> {
+        let entries = view.iter();
+        entries
+            .map(|(range, value)| (range.start() / 100, *value))
+            .collect()
+    }
+
+    fn domain(&self) -> &Domain {
+        MapleMap::domain(self)
+    }
+
+    fn reclaim(&self) {
+        MapleMap::reclaim(self, usize::MAX);
+    }
+
+    fn verify(&self) {
+        MapleMap::verify(self).unwrap();
+    }
+}
+
 /// Change `n`, from 1 on: a key, and its new value `n` or its removal.
 fn change(n: u64) -> (u64, Option<u64>) {
     let mut rng = fastrand::Rng::with_seed(n);
@@ -468,6 +530,7 @@ pub fn child(task: &str, folder: &Path) {
         "point" => part::<PointMap<u64>>(task, folder),
         "fib4" => part::<Ipv4Fib<u64>>(task, folder),
         "fib" => part::<IpFib<u64>>(task, folder),
+        "ranges" => part::<MapleMap<u64>>(task, folder),
         _ => part::<Routes<u64>>(task, folder),
     }
 }
@@ -476,7 +539,7 @@ pub fn child(task: &str, folder: &Path) {
 fn killed<M: Subject>() {
     let (_temp, folder) = folder();
     let start = |task: &str| Beside::start(&format!("{} {task}", M::NAME), &folder);
-    // A fifth of the rounds, because there are five kinds.
+    // A fifth of the rounds, because there are several kinds.
     let rounds = std::env::var("SAPWOOD_ROUNDS").map(|text| text.parse::<u64>().unwrap());
     let kills = rounds.map_or(12, |rounds| rounds.div_ceil(5));
     let mut rng = fastrand::Rng::with_seed(7);
@@ -551,6 +614,11 @@ fn fibs_killed_at_random_points() {
 #[test]
 fn routes_killed_at_random_points() {
     killed::<Routes<u64>>();
+}
+
+#[test]
+fn range_maps_killed_at_random_points() {
+    killed::<MapleMap<u64>>();
 }
 
 /// A structure is not opened as another one.
