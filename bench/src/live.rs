@@ -13,7 +13,7 @@ use heed::byteorder::LittleEndian;
 use heed::types::{Bytes, U64};
 use redb::{Database, ReadableDatabase, TableDefinition};
 use sapwood::qp::QpStore;
-use sapwood_live::{LiveReader, LiveStore};
+use sapwood_live::{Live, LiveReader};
 
 use crate::keylist::KeyList;
 
@@ -121,8 +121,8 @@ fn files(folder: &Path) -> Result<f64, String> {
 /// Makes an empty map. The inner error says why this machine does not have it.
 pub fn open(name: &str, folder: &Path) -> Result<Result<Box<dyn Engine>, String>, String> {
     Ok(Ok(match name {
-        "sapwood-live" => Box::new(Live {
-            store: LiveStore::create(folder.join("map")).map_err(text)?,
+        "sapwood-live" => Box::new(LiveEngine {
+            store: Live::create(folder.join("map")).map_err(text)?,
             folder: folder.join("map"),
         }),
         "sapwood-store" => Box::new(Store(QpStore::new().map_err(text)?)),
@@ -138,19 +138,21 @@ pub fn open(name: &str, folder: &Path) -> Result<Result<Box<dyn Engine>, String>
 /// A reader in a process of its own.
 pub fn reader(name: &str, folder: &Path) -> Result<Box<dyn Reads>, String> {
     Ok(match name {
-        "sapwood-live" => Box::new(LiveReader::<u64>::open(folder.join("map")).map_err(text)?),
+        "sapwood-live" => {
+            Box::new(LiveReader::<QpStore<u64>>::open(folder.join("map")).map_err(text)?)
+        }
         "lmdb" => Box::new(Lmdb::open(&folder.join("lmdb"))?),
         "redis-unix" => Box::new(Connection::open(&folder.join("redis.sock"))?),
         _ => return Err(format!("{name} has no readers in other processes")),
     })
 }
 
-struct Live {
-    store: LiveStore<u64>,
+struct LiveEngine {
+    store: Live<QpStore<u64>>,
     folder: PathBuf,
 }
 
-impl Engine for Live {
+impl Engine for LiveEngine {
     fn fill(&mut self, keys: &KeyList) -> Result<(), String> {
         fill(&self.store, keys)
     }
@@ -186,7 +188,7 @@ fn update(store: &QpStore<u64>, key: &[u8], value: u64) -> Result<(), String> {
     Ok(())
 }
 
-impl Reads for LiveReader<u64> {
+impl Reads for LiveReader<QpStore<u64>> {
     fn turn(&mut self, keys: &[(&[u8], u64)]) -> Result<u64, String> {
         let view = self.view();
         let wrong = |(key, value): &&(&[u8], u64)| view.get(key) != Some(value);

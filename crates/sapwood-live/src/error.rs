@@ -37,6 +37,16 @@ pub enum Error {
         /// What is not as it should be.
         why: String,
     },
+    /// The map is another structure than the one that was asked for.
+    #[error("the live map in {} is no {wanted}, but of kind {found}", .path.display())]
+    Kind {
+        /// The folder.
+        path: PathBuf,
+        /// The number of its kind.
+        found: u64,
+        /// The structure that was asked for.
+        wanted: &'static str,
+    },
     /// The map has other values than those that were asked for.
     #[error("the live map in {} has other values or another layout ({found:#018x}, not {wanted:#018x})", .path.display())]
     Layout {
@@ -62,6 +72,19 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         why: String,
+    },
+    /// Changes disturbed each attempt of a checked reader.
+    #[error("the live map in {} was changed during each attempt to read it", .path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The writer has evicted this checked reader, and what it has read may be wrong. It goes on
+    /// after [`quiescent`](crate::CheckedLiveReader::quiescent).
+    #[error("the writer of the live map in {} has evicted this reader", .path.display())]
+    Evicted {
+        /// The folder.
+        path: PathBuf,
     },
     /// The error of the map, such as that there is no memory.
     #[error(transparent)]

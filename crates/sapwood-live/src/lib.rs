@@ -1,24 +1,27 @@
 //! One live map for many processes on a machine: one process writes it, and any number of others
 //! read it in place, without locks and without system calls.
 //!
-//! A live map is a folder, for example in `/dev/shm`. The writer is a [`LiveStore`], which has all
-//! methods of [`QpStore`](sapwood::qp::QpStore). A [`LiveReader`] in another process sees each
-//! commit as a whole, as soon as it asks again.
+//! A live map is a folder, for example in `/dev/shm`. The writer is a [`Live`] map, which has all
+//! methods of the structure that it is: of a [`QpStore`](sapwood::qp::QpStore), a
+//! [`QpShared`](sapwood::qp::QpShared), a [`PointMap`](sapwood::qp::PointMap), a
+//! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib), a [`Routes`], or a
+//! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as soon as it asks again, and each commit of a store as a whole.
 //!
 //! ```
-//! use sapwood_live::{LiveReader, LiveStore};
+//! use sapwood::qp::QpStore;
+//! use sapwood_live::{Live, LiveReader};
 //! # let folder = std::env::temp_dir().join(format!("sapwood-live-doc-{}", std::process::id()));
-//! let store = LiveStore::<u64>::create(&folder)?;
+//! let store = Live::<QpStore<u64>>::create(&folder)?;
 //! let mut txn = store.begin();
 //! txn.insert("example.org", 7)?;
 //! txn.commit();
 //!
 //! // In another process:
-//! let mut reader = LiveReader::<u64>::open(&folder)?;
+//! let mut reader = LiveReader::<QpStore<u64>>::open(&folder)?;
 //! assert_eq!(reader.view().get("example.org"), Some(&7));
 //! reader.quiescent()?;
 //! # drop(reader);
-//! # store.remove()?;
+//! # store.remove_map()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -27,7 +30,7 @@
 //! | file | written by | what it has |
 //! |---|---|---|
 //! | `control` | the writer | which data is the present one, and the number of the newest grace period |
-//! | `data-N` | the writer | the map, as [`build_in`](sapwood::Builder::build_in) publishes it |
+//! | `data-N-P` | the writer | part P of the map, as [`build_in`](sapwood::Builder::build_in) publishes it |
 //! | `readers/r-PID-N` | one reader | the newest grace period that it has announced; 0 while it is offline |
 //!
 //! The writer holds a lock (`flock`) on `control` as long as it lives, and each reader one on its
@@ -37,20 +40,26 @@
 //! replaced when every reader has announced a period that began after it, or is offline, or dead.
 //! Each reader writes to a file of its own: what it writes there harms nobody else.
 //!
-//! When the writer dies, readers go on with its last commit. [`LiveStore::open`] in another process
+//! When the writer dies, readers go on with its last commit. [`Live::open`] in another process
 //! takes the map over: it checks every node of the last commit, copies it into new data, and points
 //! `control` there. Readers move in their next [`quiescent`](LiveReader::quiescent).
 
 #![deny(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod checked;
 mod error;
 mod place;
 mod raw;
+mod routes;
 mod slots;
-mod store;
+mod writer;
 
+pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
 pub use error::Error;
+pub use raw::maps::{CheckedMap, LiveMap, LiveValue};
 pub use raw::reader::{LiveOffline, LiveReader};
+pub use raw::window::{LiveSource, LiveWindow};
+pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
-pub use store::{LiveStore, LiveStoreBuilder};
+pub use writer::{Live, LiveBuilder};

@@ -1,18 +1,21 @@
 //! The folder of a live map, and the page by which its processes find each other.
 
 use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
 use crate::error::Error;
-use crate::raw::map::Page;
+use crate::raw::map::{Page, is_page};
+use crate::raw::window::read_twice;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SWLIVE\0\0");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The attempts at the writer's lock, a millisecond apart.
 const TRIES: u32 = 20;
@@ -20,33 +23,51 @@ const TRIES: u32 = 20;
 /// Words of the control page.
 const MAGIC_AT: usize = 0;
 const VERSION_AT: usize = 1;
-const LAYOUT_AT: usize = 2;
+const KIND_AT: usize = 2;
 const DATA_AT: usize = 3;
 const GRACE_AT: usize = 4;
+const EVICTED_AT: usize = 5;
+/// The layouts of the parts, one word each.
+const LAYOUTS_AT: usize = 8;
 
 /// The folder of a live map.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Place {
+    path: PathBuf,
+    /// The folder's descriptor, if the path leads through it.
+    _folder: Option<Arc<OwnedFd>>,
+}
 
 impl Place {
     pub(crate) fn new(path: &Path) -> Place {
-        Place(path.to_owned())
+        Place {
+            path: path.to_owned(),
+            _folder: None,
+        }
+    }
+
+    /// The folder of a descriptor.
+    pub(crate) fn at(folder: OwnedFd) -> Place {
+        Place {
+            path: format!("/proc/self/fd/{}", folder.as_raw_fd()).into(),
+            _folder: Some(Arc::new(folder)),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     pub(crate) fn control(&self) -> PathBuf {
-        self.0.join("control")
+        self.path.join("control")
     }
 
-    pub(crate) fn data(&self, number: u64) -> PathBuf {
-        self.0.join(format!("data-{number}"))
+    pub(crate) fn data(&self, number: u64, part: usize) -> PathBuf {
+        self.path.join(format!("data-{number}-{part}"))
     }
 
     pub(crate) fn readers(&self) -> PathBuf {
-        self.0.join("readers")
+        self.path.join("readers")
     }
 
     /// Checks that only this user and root can write the folder, the control page and the data.
@@ -56,15 +77,23 @@ impl Place {
             let why = why.to_owned();
             Err(Error::Foreign { path, why })
         };
-        let mut all = vec![self.0.clone(), self.control()];
-        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+        let mut all = vec![self.path.clone(), self.control()];
+        for entry in std::fs::read_dir(&self.path)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             if entry.file_name().as_encoded_bytes().starts_with(b"data-") {
                 all.push(entry.path());
             }
         }
-        for path in all {
+        for (at, path) in all.into_iter().enumerate() {
             let meta = match std::fs::metadata(&path) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    // An heir may remove old data meanwhile.
+                    if at >= 2 {
+                        continue;
+                    }
                     return Err(self.no_map(format!("there is no {}", path.display())));
                 }
                 other => other.map_err(Error::io("looking at", &path))?,
@@ -82,7 +111,7 @@ impl Place {
     /// The error for a folder without a live map.
     pub(crate) fn no_map(&self, why: impl Into<String>) -> Error {
         Error::NoMap {
-            path: self.0.clone(),
+            path: self.path.clone(),
             why: why.into(),
         }
     }
@@ -97,15 +126,28 @@ pub(crate) fn try_lock(file: &File) -> std::io::Result<bool> {
     }
 }
 
-/// The control page, mapped.
+/// The control page.
 #[derive(Debug)]
 pub(crate) struct Control {
-    page: Page,
+    page: Words,
+}
+
+#[derive(Debug)]
+enum Words {
+    Mapped(Page),
+    /// The page of somebody who may shorten the file, which would be a fault in a mapping. It is
+    /// read by system calls.
+    Foreign(File),
 }
 
 impl Control {
     /// Opens the page as the writer, and locks it. `new`: the page must not be there yet.
-    pub(crate) fn write(place: &Place, layout: u64, new: bool) -> Result<Control, Error> {
+    pub(crate) fn write(
+        place: &Place,
+        kind: (u64, &'static str),
+        layouts: &[u64],
+        new: bool,
+    ) -> Result<Control, Error> {
         let path = place.control();
         let io = |what| Error::io(what, &path);
         let mut options = OpenOptions::new();
@@ -139,19 +181,30 @@ impl Control {
                 .map_err(Error::io("making", &path))?;
         }
         let page = Page::map(file, true).map_err(Error::io("mapping", &path))?;
-        let control = Control { page };
         if new {
-            control.word(LAYOUT_AT).store(layout, Ordering::Relaxed);
-            control.word(VERSION_AT).store(VERSION, Ordering::Relaxed);
-            control.word(GRACE_AT).store(1, Ordering::Relaxed);
-            control.word(MAGIC_AT).store(MAGIC, Ordering::Release);
+            page.word(KIND_AT).store(kind.0, Ordering::Relaxed);
+            for (part, layout) in layouts.iter().enumerate() {
+                let word = page.word(LAYOUTS_AT + part);
+                word.store(*layout, Ordering::Relaxed);
+            }
+            page.word(VERSION_AT).store(VERSION, Ordering::Relaxed);
+            page.word(GRACE_AT).store(1, Ordering::Relaxed);
+            page.word(MAGIC_AT).store(MAGIC, Ordering::Release);
         }
-        control.check(place, layout)?;
+        let control = Control {
+            page: Words::Mapped(page),
+        };
+        control.check(place, kind, layouts)?;
         Ok(control)
     }
 
-    /// Opens the page as a reader.
-    pub(crate) fn read(place: &Place, layout: u64) -> Result<Control, Error> {
+    /// Opens the page as a reader. `ours`: nobody but this user and root can write it.
+    pub(crate) fn read(
+        place: &Place,
+        kind: (u64, &'static str),
+        layouts: &[u64],
+        ours: bool,
+    ) -> Result<Control, Error> {
         let path = place.control();
         let file = match File::open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -159,39 +212,71 @@ impl Control {
             }
             other => other.map_err(Error::io("opening", &path))?,
         };
-        let page = Page::map(file, false).map_err(Error::io("mapping", &path))?;
+        let page = match ours {
+            true => Page::map(file, false).map(Words::Mapped),
+            false => is_page(&file).map(|()| Words::Foreign(file)),
+        };
+        let page = page.map_err(Error::io("mapping", &path))?;
         let control = Control { page };
-        control.check(place, layout)?;
+        control.check(place, kind, layouts)?;
         Ok(control)
     }
 
-    fn check(&self, place: &Place, layout: u64) -> Result<(), Error> {
-        if self.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {
+    fn check(
+        &self,
+        place: &Place,
+        (kind, wanted): (u64, &'static str),
+        layouts: &[u64],
+    ) -> Result<(), Error> {
+        if self.load(MAGIC_AT) != MAGIC {
             return Err(place.no_map("control is not that of a live map"));
         }
-        let version = self.word(VERSION_AT).load(Ordering::Relaxed);
+        let version = self.load(VERSION_AT);
         if version != VERSION {
             return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
         }
-        let found = self.word(LAYOUT_AT).load(Ordering::Relaxed);
-        match found == layout {
-            true => Ok(()),
-            false => Err(Error::Layout {
-                path: place.path().to_owned(),
+        let found = self.load(KIND_AT);
+        let path = place.path();
+        if found != kind {
+            return Err(Error::Kind {
+                path: path.to_owned(),
                 found,
-                wanted: layout,
-            }),
+                wanted,
+            });
+        }
+        for (part, wanted) in layouts.iter().enumerate() {
+            let found = self.load(LAYOUTS_AT + part);
+            if found != *wanted {
+                return Err(Error::Layout {
+                    path: path.to_owned(),
+                    found,
+                    wanted: *wanted,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn load(&self, at: usize) -> u64 {
+        match &self.page {
+            Words::Mapped(page) => page.word(at).load(Ordering::Acquire),
+            Words::Foreign(file) => read_twice(file, at as u64 * 8),
         }
     }
 
+    /// A word of the writer's.
     fn word(&self, at: usize) -> &AtomicU64 {
-        self.page.word(at)
+        match &self.page {
+            Words::Mapped(page) => page.word(at),
+            Words::Foreign(_) => unreachable!("the writer maps its page"),
+        }
     }
 
     /// The number of the present data; 0 while there is none.
     #[inline]
     pub(crate) fn data(&self) -> u64 {
-        self.word(DATA_AT).load(Ordering::Acquire)
+        self.load(DATA_AT)
     }
 
     /// Makes data the present ones.
@@ -202,7 +287,19 @@ impl Control {
     /// The newest grace period.
     #[inline]
     pub(crate) fn grace(&self) -> u64 {
-        self.word(GRACE_AT).load(Ordering::Acquire)
+        self.load(GRACE_AT)
+    }
+
+    /// The readers that have announced no period since this one, or a later one, and are not
+    /// offline, are evicted.
+    #[inline]
+    pub(crate) fn evicted(&self) -> u64 {
+        self.load(EVICTED_AT)
+    }
+
+    /// Evicts the readers that have announced none of the periods since this one.
+    pub(crate) fn evict(&self, period: u64) {
+        self.word(EVICTED_AT).fetch_max(period, Ordering::SeqCst);
     }
 
     /// Begins a grace period, and returns its number.

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
@@ -18,6 +19,14 @@ use crate::place::{Control, Place, try_lock};
 /// Words of a reader's file.
 pub(crate) const SEEN_AT: usize = 0;
 pub(crate) const PID_AT: usize = 1;
+
+/// The bit beside the number of the process that says that the reader checks what it reads.
+const CHECKED: u64 = 1 << 32;
+
+/// The word of a reader's process, and of what the reader is.
+pub(crate) fn who(pid: u32, checked: bool) -> u64 {
+    u64::from(pid) | if checked { CHECKED } else { 0 }
+}
 
 /// The beginning of the names of readers' files. Files with other names are being made.
 pub(crate) const PREFIX: &str = "r-";
@@ -34,6 +43,10 @@ pub struct LiveReaderInfo {
     pub seen: u64,
     /// Whether it holds memory back: it has not announced the newest period.
     pub holds_back: bool,
+    /// Whether it checks what it reads, as it says. Such a reader can be evicted.
+    pub checked: bool,
+    /// Whether it was evicted. Its next announcement brings it back.
+    pub evicted: bool,
 }
 
 /// The readers that the writer knows.
@@ -41,6 +54,8 @@ pub struct LiveReaderInfo {
 pub(crate) struct Readers {
     place: Place,
     control: Arc<Control>,
+    /// The age of a period at which checked readers are evicted that it waits for.
+    evict_after: Option<Duration>,
     known: Mutex<Known>,
 }
 
@@ -50,6 +65,8 @@ struct Known {
     files: HashMap<OsString, File>,
     /// The newest period since whose beginning the folder is known.
     looked: u64,
+    /// The periods that readers hold back, with the time when that was first seen.
+    slow: Vec<(u64, Instant)>,
     /// Tells whether the folder has changed since it was read last.
     news: Option<News>,
 }
@@ -85,8 +102,13 @@ impl News {
 }
 
 impl Readers {
-    pub(crate) fn new(place: &Place, control: &Arc<Control>) -> Readers {
+    pub(crate) fn new(
+        place: &Place,
+        control: &Arc<Control>,
+        evict_after: Option<Duration>,
+    ) -> Readers {
         Readers {
+            evict_after,
             place: place.clone(),
             control: Arc::clone(control),
             known: Mutex::new(Known {
@@ -136,14 +158,18 @@ impl Readers {
         let files = &mut known.files;
         let _ = self.look(files);
         files.retain(|name, file| self.lives(name, file));
-        let now = self.control.grace();
+        let (now, evicted) = (self.control.grace(), self.control.evicted());
         let info = |(name, file): (&OsString, &File)| {
-            let seen = word(file, SEEN_AT);
+            let (seen, who) = (word(file, SEEN_AT), word(file, PID_AT));
+            let checked = who & CHECKED != 0;
+            let evicted = checked && (1..evicted).contains(&seen);
             LiveReaderInfo {
                 name: name.to_string_lossy().into_owned(),
-                pid: word(file, PID_AT) as u32,
+                pid: who as u32,
                 seen,
-                holds_back: seen != 0 && seen < now,
+                holds_back: seen != 0 && seen < now && !evicted,
+                checked,
+                evicted,
             }
         };
         let mut all: Vec<_> = files.iter().map(info).collect();
@@ -182,6 +208,17 @@ fn word(file: &File, at: usize) -> u64 {
 }
 
 impl Known {
+    /// Whether a period that has not ended is older than this, since it was first asked for.
+    fn is_older(&mut self, period: u64, age: Duration) -> bool {
+        match self.slow.iter().find(|(slow, _)| *slow >= period) {
+            Some((_, since)) => since.elapsed() >= age,
+            None => {
+                self.slow.push((period, Instant::now()));
+                false
+            }
+        }
+    }
+
     /// Whether the folder has no new files since it was read last.
     fn is_unchanged(&mut self) -> bool {
         let unchanged = self.looked > 0 && self.news.as_ref().is_some_and(|news| !news.take());
@@ -226,7 +263,21 @@ impl GraceSource for Readers {
         known
             .files
             .retain(|name, file| !waits(file) || self.lives(name, file));
+        let evict = self
+            .evict_after
+            .is_some_and(|age| known.is_older(period, age));
+        if evict {
+            // From here on, a checked reader that announced an earlier period throws its answers
+            // away. The store comes before all that frees memory.
+            self.control.evict(period);
+            fence(Ordering::SeqCst);
+        }
+        let evicted = period <= self.control.evicted();
+        let waits = |file: &File| waits(file) && !(evicted && word(file, PID_AT) & CHECKED != 0);
         let over = !known.files.values().any(waits);
+        if over {
+            known.slow.retain(|(slow, _)| *slow > period);
+        }
         // What the readers read comes before what the caller does now.
         fence(Ordering::SeqCst);
         over

@@ -2,4 +2,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod map;
+pub(crate) mod maps;
 pub(crate) mod reader;
+pub(crate) mod window;

@@ -2,20 +2,20 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use sapwood::qp::{QpStore, QpView, Value};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
-
 use super::map::{Mapping, Page};
+use super::maps::LiveMap;
+use super::window::Announced;
 use crate::error::Error;
 use crate::place::{Control, Place, try_lock};
 use crate::slots::{PID_AT, PREFIX, SEEN_AT};
 
-/// The bytes of address space for data: all that references can reach.
+/// The bytes of address space for each part of the data: all that references can reach.
 const RESERVE: usize = 8 << 30;
 
 /// The attempts to open data that heirs replace meanwhile.
@@ -26,34 +26,59 @@ const TRIES: usize = 100;
 ///
 /// Call [`quiescent`](Self::quiescent) from time to time, such as once in each round of an event
 /// loop, and go [`offline`](Self::offline) before blocking. A reader that does neither holds back
-/// the memory that the writer's commits replace. Each thread has a reader of its own.
+/// the memory that the writer replaces. Each thread has a reader of its own.
 ///
 /// A reader must not be used in a child of `fork`.
-pub struct LiveReader<V: ?Sized> {
-    place: Place,
-    control: Control,
-    slot: Page,
-    file: PathBuf,
-    data: Mapping,
+///
+/// ```
+/// use sapwood::lpm::IpFib;
+/// use sapwood_live::{Live, LiveReader};
+/// # let folder = std::env::temp_dir().join(format!("sapwood-live-fib-{}", std::process::id()));
+/// let routes = Live::<IpFib<u32>>::create(&folder)?;
+/// routes.insert("10.0.0.0/8".parse()?, 7)?;
+///
+/// // In another process:
+/// let reader = LiveReader::<IpFib<u32>>::open(&folder)?;
+/// assert_eq!(reader.view().lookup_value("10.1.2.3".parse()?), Some(&7));
+/// # drop(reader);
+/// # routes.remove_map()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LiveReader<M: LiveMap> {
+    // Dropped before the memory that it refers to.
+    attached: M::Attached,
+    data: Vec<Mapping>,
     /// The number of the data.
     number: u64,
-    values: PhantomData<fn() -> V>,
+    slot: Slot,
 }
 
-impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveReader<V> {
+impl<M: LiveMap> LiveReader<M> {
     /// Opens the live map in a folder that only this user or root can write: the folder, the
     /// control page and the data. What they write is trusted: the reader reads it without checks,
     /// as [`QpFile`](sapwood::qp::QpFile) trusts that nobody changes its file.
     ///
     /// # Errors
     /// [`Error::Foreign`] when others can write the map; [`Error::NoMap`], also when its writer has
-    /// not built it yet; [`Error::Layout`]; the system's error: the reader needs the right to make
-    /// a file in the folder `readers`.
+    /// not built it yet; [`Error::Kind`]; [`Error::Layout`]; the system's error: the reader needs
+    /// the right to make a file in the folder `readers`.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
-        let place = Place::new(folder.as_ref());
+        Self::trusting(Place::new(folder.as_ref()))
+    }
+
+    /// As [`open`](Self::open), with a descriptor of the folder, which another process may have
+    /// passed (`SCM_RIGHTS`). So a reader needs no path to the map.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_at(folder: OwnedFd) -> Result<Self, Error> {
+        Self::trusting(Place::at(folder))
+    }
+
+    fn trusting(place: Place) -> Result<Self, Error> {
         place.belongs_to_us()?;
         // SAFETY: only processes of this user and of root can write the memory.
-        unsafe { Self::open_foreign(folder) }
+        unsafe { Self::foreign(place) }
     }
 
     /// As [`open`](Self::open), whoever can write the map.
@@ -65,43 +90,41 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// The memory is read without checks. Every process that may write the control page or the data
     /// must be one that writes live maps.
     pub unsafe fn open_foreign(folder: impl AsRef<Path>) -> Result<Self, Error> {
-        let place = Place::new(folder.as_ref());
-        let control = Control::read(&place, QpStore::<V>::layout_hash())?;
-        let (slot, file) = register(&place)?;
-        let announced = slot.word(SEEN_AT);
-        come_online(announced, &control);
-        let (data, number) = match open_data(&place, &control) {
-            Ok(opened) => opened,
-            Err(error) => {
-                let _ = std::fs::remove_file(file);
-                return Err(error);
-            }
-        };
+        // SAFETY: the caller's promise.
+        unsafe { Self::foreign(Place::new(folder.as_ref())) }
+    }
+
+    /// # Safety
+    /// As for `open_foreign`.
+    unsafe fn foreign(place: Place) -> Result<Self, Error> {
+        let slot = Slot::open::<M>(place, false, true)?;
+        let (data, number) = slot.open_data(M::parts(), map)?;
         Ok(LiveReader {
-            place,
-            control,
-            slot,
-            file,
+            // SAFETY: the data are those of such a map: the caller's promise. They stay mapped as
+            // long as `self` has them, and the reader is online.
+            attached: unsafe { M::attach(&bases(&data)) }.map_err(|why| slot.place.no_map(why))?,
             data,
             number,
-            values: PhantomData,
+            slot,
         })
     }
 
-    /// The newest commit. It does not change as long as the view is held.
+    /// The newest map. A view of a store stays on one version. In other views, each call sees what
+    /// is newest then.
     ///
     /// ```compile_fail,E0502
-    /// # let mut reader = sapwood_live::LiveReader::<u64>::open("/dev/shm/map").unwrap();
+    /// # use sapwood::qp::QpStore;
+    /// # let mut reader = sapwood_live::LiveReader::<QpStore<u64>>::open("/dev/shm/map").unwrap();
     /// let view = reader.view();
     /// reader.quiescent().unwrap(); // the view must be gone by now
     /// view.get("a");
     /// ```
     #[inline]
-    pub fn view(&self) -> QpView<'_, V> {
-        // SAFETY: the data are those of a store with these values: see `open_foreign`.
-        // This reader has announced a grace period and announces none while the view borrows it,
-        // so the writer frees nothing that the view reaches. An heir leaves the data as they are.
-        unsafe { QpView::of_published(self.data.base()) }
+    pub fn view(&self) -> M::View<'_> {
+        // SAFETY: this reader has announced a grace period and announces none while the view
+        // borrows it, so the writer frees nothing that the view reaches. An heir leaves the data as
+        // they are.
+        unsafe { M::view(&self.attached) }
     }
 
     /// Announces that the reader holds nothing, so that the writer may free what was replaced. If
@@ -111,9 +134,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// As [`open`](Self::open), for the data of the heir. Then the reader stays where it is.
     #[inline]
     pub fn quiescent(&mut self) -> Result<(), Error> {
-        let announced = self.slot.word(SEEN_AT);
-        announced.store(self.control.grace(), Ordering::Release);
-        match self.control.data() == self.number {
+        self.slot.announce();
+        match self.slot.data() == self.number {
             true => Ok(()),
             false => self.move_on(),
         }
@@ -121,7 +143,10 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
 
     #[cold]
     fn move_on(&mut self) -> Result<(), Error> {
-        let (data, number) = open_data(&self.place, &self.control)?;
+        let (data, number) = self.slot.open_data(M::parts(), map)?;
+        // SAFETY: as in `foreign`; no view is left of the old data.
+        let attached = unsafe { M::attach(&bases(&data)) };
+        self.attached = attached.map_err(|why| self.slot.place.no_map(why))?;
         self.data = data;
         self.number = number;
         Ok(())
@@ -129,11 +154,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
 
     /// Takes the reader offline, until the result is dropped. It then holds nothing back.
     pub fn offline(&mut self) -> LiveOffline<'_> {
-        self.slot.word(SEEN_AT).store(0, Ordering::Release);
-        LiveOffline {
-            announced: self.slot.word(SEEN_AT),
-            control: &self.control,
-        }
+        self.slot.offline()
     }
 
     /// How many times other processes have taken the map over.
@@ -147,52 +168,144 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// # Errors
     /// The system's error.
     pub fn has_writer(&self) -> Result<bool, Error> {
+        self.slot.has_writer()
+    }
+}
+
+impl<M: LiveMap> fmt::Debug for LiveReader<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveReader")
+            .field("folder", &self.slot.place.path())
+            .field("data", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+fn bases(data: &[Mapping]) -> Vec<std::ptr::NonNull<u8>> {
+    data.iter().map(Mapping::base).collect()
+}
+
+/// A reader's own file, and the control page: how it takes part in grace periods.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) place: Place,
+    announced: Arc<Announced>,
+    page: Page,
+    file: PathBuf,
+}
+
+impl Slot {
+    /// Makes a reader's file, and comes online. `ours`: nobody but this user and root can write the
+    /// map.
+    pub(crate) fn open<M: LiveMap>(place: Place, checked: bool, ours: bool) -> Result<Slot, Error> {
+        let control = Control::read(&place, M::KIND, &M::layouts(), ours)?;
+        let (page, file) = register(&place, checked)?;
+        let slot = Slot {
+            place,
+            announced: Arc::new(Announced {
+                control,
+                seen: AtomicU64::new(0),
+            }),
+            page,
+            file,
+        };
+        slot.come_online();
+        Ok(slot)
+    }
+
+    pub(crate) fn announced(&self) -> &Arc<Announced> {
+        &self.announced
+    }
+
+    /// Announces a period, or that the reader is offline.
+    #[inline(always)]
+    fn say(&self, period: u64) {
+        self.page.word(SEEN_AT).store(period, Ordering::Release);
+        self.announced.seen.store(period, Ordering::Relaxed);
+    }
+
+    /// Announces the newest grace period: this reader has nothing of before.
+    #[inline(always)]
+    pub(crate) fn announce(&self) {
+        self.say(self.announced.control.grace());
+    }
+
+    /// The number of the present data.
+    #[inline(always)]
+    pub(crate) fn data(&self) -> u64 {
+        self.announced.control.data()
+    }
+
+    /// Announces the newest grace period, before any later read.
+    fn come_online(&self) {
+        self.announce();
+        // Pairs with the fence of the writer, between its commit and its look at this word: either
+        // the writer sees the announcement, or this reader reads what was committed.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn offline(&self) -> LiveOffline<'_> {
+        self.say(0);
+        LiveOffline { slot: self }
+    }
+
+    pub(crate) fn has_writer(&self) -> Result<bool, Error> {
         let path = self.place.control();
         let file = File::open(&path).map_err(Error::io("opening", &path))?;
         let locked = try_lock(&file).map_err(Error::io("locking", &path))?;
         Ok(!locked)
     }
-}
 
-impl<V: ?Sized> Drop for LiveReader<V> {
-    fn drop(&mut self) {
-        self.slot.word(SEEN_AT).store(0, Ordering::Release);
-        let _ = std::fs::remove_file(&self.file);
+    /// Opens the present data, of this many parts. The reader is online.
+    pub(crate) fn open_data<P>(
+        &self,
+        parts: usize,
+        open: impl Fn(&Path) -> Result<P, Error>,
+    ) -> Result<(Vec<P>, u64), Error> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            let number = self.data();
+            if number == 0 {
+                return Err(self.place.no_map("its writer has not built it yet"));
+            }
+            let all = (0..parts).map(|part| open(&self.place.data(number, part)));
+            match all.collect() {
+                Ok(data) => return Ok((data, number)),
+                // Perhaps an heir has replaced them.
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.place.no_map("its data change all the time")))
     }
 }
 
-impl<V: ?Sized> fmt::Debug for LiveReader<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveReader")
-            .field("folder", &self.place.path())
-            .field("data", &self.number)
-            .finish_non_exhaustive()
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.say(0);
+        let _ = std::fs::remove_file(&self.file);
     }
 }
 
 /// A reader that is offline. The drop brings it online again.
 #[derive(Debug)]
 pub struct LiveOffline<'r> {
-    announced: &'r AtomicU64,
-    control: &'r Control,
+    slot: &'r Slot,
 }
 
 impl Drop for LiveOffline<'_> {
     fn drop(&mut self) {
-        come_online(self.announced, self.control);
+        self.slot.come_online();
     }
 }
 
-/// Announces the newest grace period, before any later read.
-fn come_online(announced: &AtomicU64, control: &Control) {
-    announced.store(control.grace(), Ordering::Release);
-    // Pairs with the fence of the writer, between its commit and its look at this word: either the
-    // writer sees the announcement, or this reader reads what was committed.
-    fence(Ordering::SeqCst);
+/// Maps a part of the data.
+fn map(path: &Path) -> Result<Mapping, Error> {
+    let file = File::open(path).map_err(Error::io("opening", path))?;
+    Mapping::new(file, RESERVE, false).map_err(Error::io("mapping", path))
 }
 
 /// Makes a file for a reader, which is offline.
-fn register(place: &Place) -> Result<(Page, PathBuf), Error> {
+fn register(place: &Place, checked: bool) -> Result<(Page, PathBuf), Error> {
     let pid = std::process::id();
     let folder = place.readers();
     loop {
@@ -212,7 +325,8 @@ fn register(place: &Place) -> Result<(Page, PathBuf), Error> {
             file.set_len(Page::BYTES as u64)?;
             try_lock(&file)?;
             let slot = Page::map(file, true)?;
-            slot.word(PID_AT).store(pid.into(), Ordering::Relaxed);
+            let who = crate::slots::who(pid, checked);
+            slot.word(PID_AT).store(who, Ordering::Relaxed);
             // From here on the writer sees it, with its lock.
             let last = folder.join(format!("{PREFIX}{name}"));
             std::fs::rename(&path, &last)?;
@@ -231,25 +345,4 @@ fn random() -> u64 {
     std::collections::hash_map::RandomState::new()
         .build_hasher()
         .finish()
-}
-
-/// Opens the present data. The reader is online.
-fn open_data(place: &Place, control: &Control) -> Result<(Mapping, u64), Error> {
-    let mut last = None;
-    for _ in 0..TRIES {
-        let number = control.data();
-        if number == 0 {
-            return Err(place.no_map("its writer has not built it yet"));
-        }
-        let path = place.data(number);
-        match File::open(&path) {
-            Ok(file) => {
-                let data = Mapping::new(file, RESERVE, false);
-                return Ok((data.map_err(Error::io("mapping", &path))?, number));
-            }
-            // An heir has replaced them.
-            Err(error) => last = Some(Error::io("opening", &path)(error)),
-        }
-    }
-    Err(last.unwrap_or_else(|| place.no_map("its data change all the time")))
 }

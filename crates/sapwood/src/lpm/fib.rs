@@ -425,7 +425,7 @@ impl<F: Family, V: NextHop> Readable for Fib<F, V> {
 
     #[inline]
     fn view<'g>(&'g self, guard: Guard<'g>) -> FibView<'g, F, V> {
-        FibView::new(self.shared.view(guard), self)
+        FibView::new(self.shared.view(guard), self.shared.published_len())
     }
 }
 

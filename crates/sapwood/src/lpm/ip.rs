@@ -60,6 +60,13 @@ impl<V: NextHop> Builder<IpFib<V>> {
         self
     }
 
+    /// The builders of the tables of both families, with one domain. For tables in arenas of their
+    /// own: see [`from_tables`](IpFib::from_tables).
+    pub fn families(self) -> (Builder<Ipv4Fib<V>>, Builder<Ipv6Fib<V>>) {
+        let domain = self.domain_or_new();
+        (self.family(&domain), self.family(&domain))
+    }
+
     fn family<F: Family>(&self, domain: &Domain) -> Builder<Fib<F, V>> {
         Builder {
             memory: self.memory.clone(),
@@ -315,6 +322,12 @@ pub struct IpFibView<'g, V: NextHop> {
 }
 
 impl<'g, V: NextHop> IpFibView<'g, V> {
+    /// Joins views of both families' tables.
+    #[inline]
+    pub fn from_views(v4: FibView<'g, V4, V>, v6: FibView<'g, V6, V>) -> Self {
+        IpFibView { v4, v6 }
+    }
+
     /// The value of the longest prefix of an address. This is the quickest lookup, as it does not
     /// find the prefix itself.
     #[inline]

@@ -1,12 +1,14 @@
 //! Views of a table, and the reading methods that tables, views and snapshots share.
 
 use core::fmt;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use sapwood_qsbr::StaysOnItsThread;
 use smallvec::SmallVec;
 
 use super::family::Family;
-use super::fib::{Fib, NextHop, truncated};
+use super::fib::{NextHop, truncated};
 use super::raw::read::Published;
 use super::raw::view::View;
 
@@ -124,7 +126,8 @@ impl<F: Family, V: fmt::Debug> fmt::Debug for Matches<'_, F, V> {
 /// ones of another moment shortly before.
 pub struct FibView<'g, F: Family, V: NextHop> {
     view: View<'g, V, Published<'g>>,
-    fib: &'g Fib<F, V>,
+    len: &'g AtomicUsize,
+    family: PhantomData<fn() -> F>,
     _local: StaysOnItsThread,
 }
 
@@ -138,10 +141,11 @@ impl<F: Family, V: NextHop> Copy for FibView<'_, F, V> {}
 
 impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
     #[inline]
-    pub(super) fn new(view: View<'g, V, Published<'g>>, fib: &'g Fib<F, V>) -> Self {
+    pub(crate) fn new(view: View<'g, V, Published<'g>>, len: &'g AtomicUsize) -> Self {
         FibView {
             view,
-            fib,
+            len,
+            family: PhantomData,
             _local: StaysOnItsThread::default(),
         }
     }
@@ -153,7 +157,7 @@ impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
 
     /// Number of prefixes.
     pub fn len(&self) -> usize {
-        self.fib.len()
+        self.len.load(Ordering::Acquire)
     }
 
     /// Whether there are no prefixes.

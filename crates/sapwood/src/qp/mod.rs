@@ -56,8 +56,9 @@ pub use raw::mem::Trusted;
 pub use raw::value::{Accepts, IntoValue, Value};
 #[cfg(feature = "std")]
 pub use shared::{
-    Contention, Exchange, Order, Ordered, PointMap, PointMapIter, PointMapView, QpShared,
-    QpSharedRange, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
+    AttachedMap, AttachedView, Contention, Exchange, Order, Ordered, PointMap, PointMapIter,
+    PointMapView, QpShared, QpSharedRange, QpSharedView, SharedMap, SharedView, SweepPlace,
+    Unordered,
 };
 #[cfg(feature = "std")]
 pub use store::{QpSnapshot, QpStore, QpView, Version};

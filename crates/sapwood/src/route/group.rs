@@ -163,7 +163,7 @@ impl<H: Clone + Eq + Hash> Group<H> {
     }
 
     /// The members with their weights.
-    pub fn members(&self) -> impl Iterator<Item = (&H, u32)> {
+    pub fn members(&self) -> impl ExactSizeIterator<Item = (&H, u32)> {
         let members = self.members.iter();
         members.map(|member| (&member.hop, member.weight))
     }
@@ -190,6 +190,12 @@ impl<H: Clone + Eq + Hash> Group<H> {
 }
 
 impl<H> Group<H> {
+    /// The positions of the members that buckets have: a byte each, or two in groups of more than
+    /// 256 members.
+    pub(super) fn bucket_bytes(&self) -> &[u8] {
+        &self.buckets
+    }
+
     /// Bytes of the group, including those that it shares with its copies.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.members) + size_of_val(&*self.buckets) + 32 + size_of::<Self>()

@@ -19,6 +19,8 @@ mod flow;
 mod group;
 mod hash;
 #[cfg(feature = "std")]
+mod packed;
+#[cfg(feature = "std")]
 mod places;
 mod plain;
 pub(crate) mod raw;
@@ -41,6 +43,8 @@ pub use counters::CacheStats;
 pub use flow::{FlowHasher, FlowKey};
 #[cfg(feature = "std")]
 pub use group::Group;
+#[cfg(feature = "std")]
+pub use packed::PackedGroup;
 pub use plain::{Plain, Words};
 #[cfg(feature = "std")]
 pub use table::{RouteTable, RouteTableMemory};

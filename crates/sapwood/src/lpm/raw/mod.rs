@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod attached;
 pub(crate) mod blocks;
 pub(crate) mod build;
 pub(crate) mod change;

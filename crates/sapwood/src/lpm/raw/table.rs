@@ -134,6 +134,12 @@ impl<V> FibShared<V> {
         self.len.load(Ordering::Acquire)
     }
 
+    /// The number of prefixes, for views.
+    #[inline]
+    pub(crate) fn published_len(&self) -> &AtomicUsize {
+        &self.len
+    }
+
     /// Prefetches the memory that a change of this prefix needs first.
     #[inline]
     pub(crate) fn prefetch<K: Key>(&self, key: K) {

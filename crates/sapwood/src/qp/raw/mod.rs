@@ -13,6 +13,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(feature = "std")]
+pub(crate) mod attached;
 pub(crate) mod batch;
 #[cfg(feature = "std")]
 pub(crate) mod bits;

@@ -2,6 +2,7 @@
 //! which has only the index. Both are [`SharedMap`]. The modules `ordered` and `unordered` hold the
 //! methods that only one of them has.
 
+mod attached;
 mod ordered;
 mod published;
 mod unordered;
@@ -17,6 +18,7 @@ use core::time::Duration;
 use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
+pub use attached::{AttachedMap, AttachedView};
 pub use ordered::{Ordered, QpShared, QpSharedRange, QpSharedView};
 pub use unordered::{PointMap, PointMapIter, PointMapView, SweepPlace, Unordered};
 pub use view::{Exchange, SharedView};

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
-use core::ops::{Bound, RangeBounds};
+use core::ops::Bound;
 
 use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
@@ -17,14 +17,13 @@ use crate::qp::raw::batch;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::mem::Live;
 use crate::qp::raw::shared::trie::Trie;
-use crate::qp::raw::shared::walk::{Walk, prefix_bounds};
+use crate::qp::raw::shared::walk::Walk;
 use crate::qp::raw::tree::Tree;
 use crate::qp::raw::version::stable_arena;
 use crate::qp::raw::view::View;
 use crate::qp::raw::writers::ops::{Lack, Operations};
-use crate::qp::read;
 use crate::qp::{Accepts, IntoValue};
-use crate::qp::{Closest, QpMap, Value};
+use crate::qp::{QpMap, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
 
@@ -32,6 +31,107 @@ use crate::{Builder, Error};
 type Copies<V> = (Box<[u8]>, <V as ToOwned>::Owned);
 /// An entry that was removed, and whether the map may be empty now.
 type Popped<'g, V> = (&'g [u8], &'g V, bool);
+
+/// The reading methods of an ordered map that others change meanwhile, for a type with
+/// `fn view(&self) -> View<'g, V, Live>` and `fn iter(&self)`.
+macro_rules! ordered_reads {
+    () => {
+        /// The entries between two bounds, in order, from both ends. There are none if the bounds have
+        /// crossed.
+        pub fn range<K, R>(&self, bounds: R) -> $crate::qp::QpSharedRange<'g, V>
+        where
+            K: AsRef<[u8]> + ?Sized,
+            R: core::ops::RangeBounds<K>,
+        {
+            let owned = |bound: core::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+            $crate::qp::QpSharedRange::new(
+                self.view(),
+                owned(bounds.start_bound()),
+                owned(bounds.end_bound()),
+            )
+        }
+
+        /// The entries whose keys start with `prefix` (the key equal to it included), in order.
+        pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> $crate::qp::QpSharedRange<'g, V> {
+            let (low, high) = $crate::qp::raw::shared::walk::prefix_bounds(prefix.as_ref());
+            $crate::qp::QpSharedRange::new(self.view(), low, high)
+        }
+
+        /// The entry with the least key.
+        pub fn first_key_value(&self) -> Option<(&'g [u8], &'g V)> {
+            self.iter().next()
+        }
+
+        /// The entry with the greatest key.
+        pub fn last_key_value(&self) -> Option<(&'g [u8], &'g V)> {
+            self.iter().next_back()
+        }
+
+        /// The entry with the least key greater than `key`, whether `key` itself is there or not. A
+        /// walk by such steps need not hold a guard between two of them, as with the kernel's
+        /// `get_next_key`.
+        pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+            let view = self.view();
+            $crate::qp::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
+        }
+
+        /// The entry with the greatest key less than `key`.
+        pub fn predecessor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+            let view = self.view();
+            $crate::qp::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
+        }
+
+        /// The entry with the least key greater than `key`; the same as
+        /// [`next_after`](Self::next_after).
+        pub fn successor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+            self.next_after(key)
+        }
+
+        /// The entry with the longest key that is a prefix of `key` (`key` itself included).
+        ///
+        /// The entry was there and its key is a prefix. Beside writers, it may have been the longest at
+        /// no moment, because the walk may see one change without an earlier one. See
+        /// [`exact`]($crate::qp::SharedView::exact).
+        pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+            self.ancestors(key).pop()
+        }
+
+        /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first. Beside
+        /// writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
+        pub fn ancestors(&self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<(&'g [u8], &'g V)> {
+            let key = key.as_ref();
+            // A branch that was inserted between the two walks down may hold a key that is no prefix.
+            $crate::qp::read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
+        }
+
+        /// The entries whose keys are prefixes of `key` and end where a component of `key` ends. Such a
+        /// prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole key. The
+        /// shortest comes first.
+        pub fn ancestors_at(
+            &self,
+            key: impl AsRef<[u8]>,
+            separator: u8,
+        ) -> alloc::vec::Vec<(&'g [u8], &'g V)> {
+            let key = key.as_ref();
+            $crate::qp::read::ancestors(self.view(), key, |ancestor| {
+                key.starts_with(ancestor)
+                    && $crate::qp::read::at_separator(ancestor, key, separator)
+            })
+        }
+
+        /// The answer of a zone for a name: see [`Closest`]($crate::qp::Closest). Beside writers, each part was right at
+        /// some moment of the call. With [`exact`]($crate::qp::SharedView::exact), all parts are right at one moment.
+        pub fn closest(
+            &self,
+            name: impl AsRef<[u8]>,
+            separator: u8,
+            is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
+        ) -> $crate::qp::Closest<'g, V> {
+            $crate::qp::read::closest(self.view(), name.as_ref(), separator, is_cut)
+        }
+    };
+}
+pub(super) use ordered_reads;
 
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
@@ -86,9 +186,7 @@ impl Order for Ordered {
         raw: &'g Trie<V>,
         guard: Guard<'g>,
     ) -> QpSharedRange<'g, V> {
-        QpSharedRange {
-            walk: Walk::new(raw.guarded_view(guard), Bound::Unbounded, Bound::Unbounded),
-        }
+        QpSharedRange::new(raw.guarded_view(guard), Bound::Unbounded, Bound::Unbounded)
     }
 
     fn empty<V: ?Sized + Value + Send + Sync + 'static>(
@@ -277,38 +375,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         self.raw.guarded_view(self.guard)
     }
 
-    fn walk(&self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> QpSharedRange<'g, V> {
-        QpSharedRange {
-            walk: Walk::new(self.view(), low, high),
-        }
-    }
-
-    /// The entries between two bounds, in order, from both ends. There are none if the bounds have
-    /// crossed.
-    pub fn range<K, R>(&self, bounds: R) -> QpSharedRange<'g, V>
-    where
-        K: AsRef<[u8]> + ?Sized,
-        R: RangeBounds<K>,
-    {
-        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        self.walk(owned(bounds.start_bound()), owned(bounds.end_bound()))
-    }
-
-    /// The entries whose keys start with `prefix` (the key equal to it included), in order.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> QpSharedRange<'g, V> {
-        let (low, high) = prefix_bounds(prefix.as_ref());
-        self.walk(low, high)
-    }
-
-    /// The entry with the least key.
-    pub fn first_key_value(&self) -> Option<(&'g [u8], &'g V)> {
-        self.iter().next()
-    }
-
-    /// The entry with the greatest key.
-    pub fn last_key_value(&self) -> Option<(&'g [u8], &'g V)> {
-        self.iter().next_back()
-    }
+    ordered_reads!();
 
     /// Removes the entry with the least key and returns it. The references live as long as the
     /// guard. Of several threads that pop at once, no two get the same entry.
@@ -343,64 +410,6 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
             }
         }
         Ok(None)
-    }
-
-    /// The entry with the least key greater than `key`, whether `key` itself is there or not. A
-    /// walk by such steps need not hold a guard between two of them, as with the kernel's
-    /// `get_next_key`.
-    pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-        let view = self.view();
-        read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
-    }
-
-    /// The entry with the greatest key less than `key`.
-    pub fn predecessor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-        let view = self.view();
-        read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
-    }
-
-    /// The entry with the least key greater than `key`; the same as
-    /// [`next_after`](Self::next_after).
-    pub fn successor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-        self.next_after(key)
-    }
-
-    /// The entry with the longest key that is a prefix of `key` (`key` itself included).
-    ///
-    /// The entry was there and its key is a prefix. Beside writers, it may have been the longest at
-    /// no moment, because the walk may see one change without an earlier one. See
-    /// [`exact`](Self::exact).
-    pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-        self.ancestors(key).pop()
-    }
-
-    /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first. Beside
-    /// writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
-    pub fn ancestors(&self, key: impl AsRef<[u8]>) -> Vec<(&'g [u8], &'g V)> {
-        let key = key.as_ref();
-        // A branch that was inserted between the two walks down may hold a key that is no prefix.
-        read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
-    }
-
-    /// The entries whose keys are prefixes of `key` and end where a component of `key` ends. Such a
-    /// prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole key. The
-    /// shortest comes first.
-    pub fn ancestors_at(&self, key: impl AsRef<[u8]>, separator: u8) -> Vec<(&'g [u8], &'g V)> {
-        let key = key.as_ref();
-        read::ancestors(self.view(), key, |ancestor| {
-            key.starts_with(ancestor) && read::at_separator(ancestor, key, separator)
-        })
-    }
-
-    /// The answer of a zone for a name: see [`Closest`]. Beside writers, each part was right at
-    /// some moment of the call. With [`exact`](Self::exact), all parts are right at one moment.
-    pub fn closest(
-        &self,
-        name: impl AsRef<[u8]>,
-        separator: u8,
-        is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
-    ) -> Closest<'g, V> {
-        read::closest(self.view(), name.as_ref(), separator, is_cut)
     }
 
     /// Runs a query of several entries so that its result is exact for one moment. It runs the
@@ -442,6 +451,18 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
 /// [`next_after`](SharedView::next_after) under a new guard for each step.
 pub struct QpSharedRange<'g, V: ?Sized + Value> {
     walk: Walk<'g, V>,
+}
+
+impl<'g, V: ?Sized + Value> QpSharedRange<'g, V> {
+    pub(super) fn new(
+        view: View<'g, V, Live>,
+        low: Bound<Vec<u8>>,
+        high: Bound<Vec<u8>>,
+    ) -> QpSharedRange<'g, V> {
+        QpSharedRange {
+            walk: Walk::new(view, low, high),
+        }
+    }
 }
 
 impl<V: ?Sized + Value> Clone for QpSharedRange<'_, V> {

@@ -76,7 +76,7 @@ impl Order for Unordered {
         guard: Guard<'g>,
     ) -> PointMapIter<'g, V> {
         PointMapIter {
-            walk: Walk::from(raw, guard, 0),
+            walk: Some(raw.walk_from(guard, 0)),
         }
     }
 
@@ -126,7 +126,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> PointMapView<'g, V> {
         least: usize,
         mut each: impl FnMut(&'g [u8], &'g V),
     ) -> Option<SweepPlace> {
-        let mut walk = Walk::from(self.raw, self.guard, from.0);
+        let mut walk = self.raw.walk_from(self.guard, from.0);
         let mut given = 0;
         while given < least.max(1) {
             let (key, value) = walk.next()?;
@@ -160,7 +160,14 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> PointMapView<'g, V> {
 /// # Ok::<(), sapwood::Error>(())
 /// ```
 pub struct PointMapIter<'g, V: ?Sized + Value> {
-    walk: Walk<'g, V>,
+    /// There is none in a map without entries.
+    walk: Option<Walk<'g, V>>,
+}
+
+impl<'g, V: ?Sized + Value> PointMapIter<'g, V> {
+    pub(super) fn new(walk: Option<Walk<'g, V>>) -> Self {
+        PointMapIter { walk }
+    }
 }
 
 impl<V: ?Sized + Value> Clone for PointMapIter<'_, V> {
@@ -176,7 +183,7 @@ impl<'g, V: ?Sized + Value + 'g> Iterator for PointMapIter<'g, V> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.walk.next()
+        self.walk.as_mut()?.next()
     }
 }
 

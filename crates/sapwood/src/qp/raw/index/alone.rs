@@ -306,6 +306,13 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         let mut hops = 0;
         while at != 0 && at != NOTHING {
             hops += 1;
+            if hops == HOPS + 1 && self.attached {
+                // Another process cannot take the turn, so it begins anew.
+                // SAFETY: the caller's promise.
+                unsafe { self.refresh(base) };
+                (hops, at) = (0, self.table.load(Ordering::Acquire));
+                continue;
+            }
             if hops == HOPS + 1 {
                 // Writers have moved many tables meanwhile; nothing is moved while this reader has
                 // the turn.

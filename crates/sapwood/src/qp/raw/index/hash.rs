@@ -62,6 +62,14 @@ impl Secrets {
         secrets
     }
 
+    /// The secrets that another process published.
+    #[cfg(feature = "std")]
+    pub(super) fn of_portable(words: &[u64; SECRETS]) -> Self {
+        let mut secrets = Secrets::new(0);
+        secrets.portable = Some(Box::new(*words));
+        secrets
+    }
+
     /// The secrets that others need to compute the hash.
     #[cfg(feature = "std")]
     pub(super) fn words_of_portable(&self) -> Option<&[u64; SECRETS]> {

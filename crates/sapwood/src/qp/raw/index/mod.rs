@@ -182,6 +182,9 @@ pub struct Index<V: ?Sized + Value, const SHARED: bool> {
     published: usize,
     /// Whether there is no trie, so that a key without a slot is not in the map. See [`alone`].
     alone: bool,
+    /// Whether the map is another process's, which publishes its table: see
+    /// [`attached`](Index::attached).
+    attached: bool,
     #[cfg(test)]
     mask: u64,
     /// The number of times that the next table was too small.
@@ -219,6 +222,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             secrets: Secrets::new(seed),
             published: 0,
             alone: false,
+            attached: false,
             #[cfg(test)]
             mask: u64::MAX,
             #[cfg(test)]
@@ -239,6 +243,37 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             published: at,
             ..Index::new(seed)
         }
+    }
+
+    /// The index of a map that another process changes and publishes, for lookups only. `words` are
+    /// the secrets of the hash. The table is published in the aligned word at `at` bytes from the
+    /// base; [`refresh`](Self::refresh) reads it.
+    #[cfg(feature = "std")]
+    pub(crate) fn attached(words: &[u64; SECRETS], at: usize, alone: bool) -> Self {
+        Index {
+            secrets: Secrets::of_portable(words),
+            published: at,
+            alone,
+            attached: true,
+            // Whether there are keys without a table is not published, so the trie must be asked.
+            homeless: AtomicU32::new(1),
+            ..Index::new(0)
+        }
+    }
+
+    /// Takes the published table as the one where lookups begin.
+    ///
+    /// # Safety
+    /// The index is attached, and the arena with its header page lies at `base`.
+    #[inline(always)]
+    #[cfg(feature = "std")]
+    pub(crate) unsafe fn refresh(&self, base: *mut u8) {
+        debug_assert!(self.attached);
+        // SAFETY: a word of the header page, which is accessed only as an atomic.
+        let word = unsafe { AtomicU64::from_ptr(base.add(self.published).cast()) };
+        // Stores to a line that stays in this processor's cache.
+        self.table
+            .store(word.load(Ordering::Acquire) as u32, Ordering::Release);
     }
 
     /// The secrets of the portable hash, if the index uses it.
@@ -364,6 +399,11 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         if !self.alone {
             return Found::AskTrie;
         }
+        #[cfg(feature = "std")]
+        if self.attached {
+            // SAFETY: the caller's promise.
+            return unsafe { self.find_attached(base, hash, key) };
+        }
         self.wait_for_turn();
         let at = self.table.load(Ordering::Acquire);
         let mut found = None;
@@ -376,11 +416,35 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         found.unwrap_or(Found::Absent)
     }
 
+    /// `find_late` in another process, which cannot take the turn. It begins anew until writers
+    /// move fewer than [`HOPS`] tables meanwhile.
+    ///
+    /// # Safety
+    /// As for `find`.
+    #[cfg(feature = "std")]
+    unsafe fn find_attached(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
+        loop {
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.refresh(base);
+                let at = self.table.load(Ordering::Acquire);
+                if at == 0 {
+                    return Found::Absent;
+                }
+                if let Some(found) = self.follow(Table::at(base, at), hash, key, HOPS) {
+                    return found;
+                }
+            }
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn without_table(&self) -> Found {
         match self.homeless.load(Ordering::Acquire) {
             0 => Found::Absent,
+            // Without a trie, a map without a table is empty.
+            _ if self.alone => Found::Absent,
             _ => Found::AskTrie,
         }
     }

@@ -3,13 +3,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use sapwood_qsbr::Guard;
+use sapwood_qsbr::{Guard, StaysOnItsThread};
 
 use super::IndexOnly;
 use crate::qp::QpSharedMemory;
-use crate::qp::raw::index::{Found, Together};
+use crate::qp::raw::index::{Found, Index, Together};
 use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::writers::ops::{Operations, Structure};
+use crate::qp::raw::mem::byte_of;
+use crate::qp::raw::writers::ops::Structure;
 use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
@@ -82,33 +83,46 @@ unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
 
 /// A walk over the entries, in no order.
 pub(crate) struct Walk<'g, V: ?Sized + Value> {
-    map: &'g IndexOnly<V>,
-    guard: Guard<'g>,
+    index: &'g Index<V, true>,
+    /// The address of the arena.
+    base: *mut u8,
     /// The hashes that come next; `None` at the end.
     from: Option<u32>,
     /// The leaves that were read, of which the last one comes next.
     ready: Together,
+    _local: StaysOnItsThread,
 }
 
 impl<V: ?Sized + Value> Clone for Walk<'_, V> {
     fn clone(&self) -> Self {
         Walk {
-            map: self.map,
-            guard: self.guard,
-            from: self.from,
             ready: self.ready.clone(),
+            ..*self
         }
     }
 }
 
-impl<'g, V: ?Sized + Value> Walk<'g, V> {
+impl<V: ?Sized + Value> IndexOnly<V> {
     /// A walk over all entries from a place on; 0 is the first.
-    pub(crate) fn from(map: &'g IndexOnly<V>, guard: Guard<'g>, place: u32) -> Self {
+    pub(crate) fn walk_from<'g>(&'g self, _: Guard<'g>, place: u32) -> Walk<'g, V> {
+        // SAFETY: the guard is held for 'g.
+        unsafe { Walk::from(&self.index, self.depot.base(), place) }
+    }
+}
+
+impl<'g, V: ?Sized + Value> Walk<'g, V> {
+    /// A walk over all entries of an index from a place on; 0 is the first.
+    ///
+    /// # Safety
+    /// The index's arena lies at `base`, and nothing that the index has during `'g` is freed before
+    /// its end.
+    pub(crate) unsafe fn from(index: &'g Index<V, true>, base: *mut u8, place: u32) -> Self {
         Walk {
-            map,
-            guard,
+            index,
+            base,
             from: Some(place),
             ready: Together::new(),
+            _local: StaysOnItsThread::default(),
         }
     }
 
@@ -121,7 +135,11 @@ impl<'g, V: ?Sized + Value> Walk<'g, V> {
     #[inline]
     pub(crate) fn next_ready(&mut self) -> Option<(&'g [u8], &'g V)> {
         let (_, leaf) = self.ready.pop()?;
-        Some(self.map.entry(self.guard, leaf))
+        // SAFETY: the leaf was in the index during 'g, so it is not freed before the end of 'g.
+        Some(unsafe {
+            let p = self.base.add(byte_of(leaf));
+            (LeafOf::<V>::key(p), &*LeafOf::<V>::value_ptr(p))
+        })
     }
 }
 
@@ -135,9 +153,8 @@ impl<'g, V: ?Sized + Value> Iterator for Walk<'g, V> {
                 return Some(entry);
             }
             let from = self.from?;
-            let base = self.map.depot.base();
-            // SAFETY: the guard is held for 'g.
-            self.from = unsafe { (self.map.index).leaves_from(base, from, &mut self.ready) };
+            // SAFETY: the promise of the caller of `from`.
+            self.from = unsafe { self.index.leaves_from(self.base, from, &mut self.ready) };
         }
     }
 }

@@ -1,86 +1,21 @@
-//! Live maps in several processes, which are killed at random points.
-#![cfg(target_os = "linux")]
+//! Live stores in several processes, which are killed at random points.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sapwood_live::{Error, LiveReader, LiveStore};
+use sapwood::qp::QpStore;
+use sapwood_live::{Error, Live, LiveReader};
+
+use crate::beside::{Beside, folder, last};
 
 /// Keys of a test are numbers below this.
 const KEYS: u64 = 3000;
 /// Changes of a commit.
 const CHANGES: u64 = 50;
-
-/// A folder for a map, in memory where the system has such a file system.
-fn folder() -> (tempfile::TempDir, PathBuf) {
-    let shm = Path::new("/dev/shm");
-    let temp = match shm.is_dir() {
-        true => tempfile::tempdir_in(shm).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    };
-    let path = temp.path().join("map");
-    (temp, path)
-}
-
-/// This test program as another process, which runs the test `child_process`. The drop kills it.
-struct Beside {
-    child: Child,
-    out: BufReader<ChildStdout>,
-}
-
-impl Beside {
-    fn start(task: &str, folder: &Path) -> Beside {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child_process", "--exact", "--ignored", "--nocapture"])
-            .env("SAPWOOD_TASK", task)
-            .env("SAPWOOD_FOLDER", folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Beside { child, out }
-    }
-
-    /// Waits for a line that begins so, and returns the rest.
-    fn line(&mut self, start: &str) -> String {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(
-                self.out.read_line(&mut line).unwrap() > 0,
-                "it ended: {said}"
-            );
-            // The harness prints before the first line of a test.
-            if let Some(at) = line.find(start) {
-                return line[at + start.len()..].trim().to_owned();
-            }
-            said += &line;
-        }
-    }
-
-    /// Kills it, and returns all that it has printed since.
-    fn kill(mut self) -> String {
-        let ended = self.child.try_wait().unwrap();
-        assert!(ended.is_none(), "it ended by itself: {ended:?}");
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        let mut said = String::new();
-        self.out.read_to_string(&mut said).unwrap();
-        said
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn key(number: u64) -> String {
     format!("key {:05} {}", number, "x".repeat(number as usize % 40))
@@ -94,7 +29,7 @@ fn changes(n: u64) -> impl Iterator<Item = (String, Option<u64>)> {
 
 /// Commits `n`, whose number is stored, too; or changes nothing, when the limit of garbage is
 /// reached.
-fn try_commit(store: &LiveStore<u64>, n: u64) -> Result<(), sapwood::Error> {
+fn try_commit(store: &Live<QpStore<u64>>, n: u64) -> Result<(), sapwood::Error> {
     let mut txn = store.begin();
     for (key, value) in changes(n) {
         match value {
@@ -107,7 +42,7 @@ fn try_commit(store: &LiveStore<u64>, n: u64) -> Result<(), sapwood::Error> {
     Ok(())
 }
 
-fn commit(store: &LiveStore<u64>, n: u64) {
+fn commit(store: &Live<QpStore<u64>>, n: u64) {
     try_commit(store, n).unwrap();
 }
 
@@ -127,9 +62,11 @@ fn oracle(n: u64) -> BTreeMap<String, u64> {
 }
 
 /// A writer that makes a map, or takes it over, and commits without a pause.
-fn write(folder: &Path, new: bool) {
+pub fn write(folder: &Path, new: bool) {
     let domain = sapwood_qsbr::Domain::builder().hard_limit(8 << 20);
-    let builder = LiveStore::<u64>::builder().domain(domain).bytes(64 << 20);
+    let builder = Live::<QpStore<u64>>::builder()
+        .domain(domain)
+        .bytes(64 << 20);
     let store = match new {
         true => builder.create(folder).unwrap(),
         false => builder.open(folder).unwrap(),
@@ -153,8 +90,8 @@ fn write(folder: &Path, new: bool) {
 }
 
 /// A reader that checks whole versions without a pause.
-fn read(folder: &Path) {
-    let mut reader = LiveReader::<u64>::open(folder).unwrap();
+pub fn read(folder: &Path) {
+    let mut reader = LiveReader::<QpStore<u64>>::open(folder).unwrap();
     let (mut last, mut oracle) = (0, BTreeMap::new());
     let mut rounds = 0u64;
     println!("began 0");
@@ -186,32 +123,6 @@ fn read(folder: &Path) {
         }
         println!("read {n}");
     }
-}
-
-#[test]
-#[ignore = "a part of other tests, in a process of its own"]
-fn child_process() {
-    let (Ok(task), Some(folder)) = (
-        std::env::var("SAPWOOD_TASK"),
-        std::env::var_os("SAPWOOD_FOLDER"),
-    ) else {
-        return;
-    };
-    let folder = PathBuf::from(folder);
-    match task.as_str() {
-        "create" => write(&folder, true),
-        "open" => write(&folder, false),
-        _ => read(&folder),
-    }
-}
-
-/// The number in the last whole line of this kind.
-fn last(said: &str, start: &str) -> Option<u64> {
-    let whole = &said[..said.rfind('\n').map_or(0, |at| at + 1)];
-    let numbers = whole.lines().filter_map(|line| line.strip_prefix(start));
-    numbers
-        .filter_map(|number| number.trim().parse().ok())
-        .max()
 }
 
 /// Writers and readers are killed at random points: no version is torn, no commit that had returned
@@ -259,7 +170,7 @@ fn killed_at_random_points() {
         reader.line("read ");
         reader.kill();
     }
-    let store = LiveStore::<u64>::open(&folder).unwrap();
+    let store = Live::<QpStore<u64>>::open(&folder).unwrap();
     let n = store.get("commits").unwrap();
     assert!(n == done || n == done + 1, "{n}, {done} had returned");
     store.verify().unwrap();
@@ -286,10 +197,10 @@ fn a_reader_that_stands_still() {
     let (_temp, folder) = folder();
     let domain = sapwood_qsbr::Domain::builder().hard_limit(1 << 20);
     let domain = domain.stall_after(Duration::from_millis(1));
-    let builder = LiveStore::<u64>::builder().domain(domain);
+    let builder = Live::<QpStore<u64>>::builder().domain(domain);
     let store = builder.create(&folder).unwrap();
     commit(&store, 1);
-    let mut reader = LiveReader::<u64>::open(&folder).unwrap();
+    let mut reader = LiveReader::<QpStore<u64>>::open(&folder).unwrap();
     let before: Vec<_> = reader
         .view()
         .iter()
@@ -344,9 +255,9 @@ fn a_reader_that_stands_still() {
 #[test]
 fn hostile_readers_harm_only_themselves() {
     let (_temp, folder) = folder();
-    let store = LiveStore::<u64>::create(&folder).unwrap();
+    let store = Live::<QpStore<u64>>::create(&folder).unwrap();
     commit(&store, 1);
-    let mut good = LiveReader::<u64>::open(&folder).unwrap();
+    let mut good = LiveReader::<QpStore<u64>>::open(&folder).unwrap();
     let readers = folder.join("readers");
     std::fs::write(readers.join("r-text"), "no reader").unwrap();
     std::fs::write(readers.join("r-empty"), "").unwrap();
@@ -387,16 +298,16 @@ fn hostile_readers_harm_only_themselves() {
 #[test]
 fn errors_say_what_is_wrong() {
     let (_temp, folder) = folder();
-    let open = |folder: &Path| LiveReader::<u64>::open(folder);
+    let open = |folder: &Path| LiveReader::<QpStore<u64>>::open(folder);
     let none = open(&folder).unwrap_err();
     assert!(matches!(none, Error::NoMap { .. }), "{none}");
     assert!(matches!(
-        LiveStore::<u64>::open(&folder),
+        Live::<QpStore<u64>>::open(&folder),
         Err(Error::NoMap { .. })
     ));
-    let store = LiveStore::<u64>::create(&folder).unwrap();
+    let store = Live::<QpStore<u64>>::create(&folder).unwrap();
     // Others could write the map.
-    for name in ["", "control", "data-1"] {
+    for name in ["", "control", "data-1-0"] {
         let path = folder.join(name);
         let mode = path.metadata().unwrap().permissions().mode();
         std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
@@ -404,11 +315,11 @@ fn errors_say_what_is_wrong() {
         assert!(matches!(foreign, Error::Foreign { .. }), "{foreign}");
         std::fs::set_permissions(&path, Permissions::from_mode(mode & 0o755)).unwrap();
     }
-    let exists = LiveStore::<u64>::create(&folder).unwrap_err();
+    let exists = Live::<QpStore<u64>>::create(&folder).unwrap_err();
     assert!(matches!(exists, Error::Exists { .. }), "{exists}");
-    let owned = LiveStore::<u64>::open(&folder).unwrap_err();
+    let owned = Live::<QpStore<u64>>::open(&folder).unwrap_err();
     assert!(matches!(owned, Error::Owned { .. }), "{owned}");
-    let other = LiveReader::<[u64; 2]>::open(&folder).unwrap_err();
+    let other = LiveReader::<QpStore<[u64; 2]>>::open(&folder).unwrap_err();
     assert!(matches!(other, Error::Layout { .. }), "{other}");
     commit(&store, 1);
     let mut reader = open(&folder).unwrap();
@@ -416,10 +327,10 @@ fn errors_say_what_is_wrong() {
     drop(store);
     assert!(!reader.has_writer().unwrap());
     assert_eq!(reader.view().get("commits"), Some(&1));
-    let other = LiveStore::<[u64; 2]>::open(&folder).unwrap_err();
+    let other = Live::<QpStore<[u64; 2]>>::open(&folder).unwrap_err();
     assert!(matches!(other, Error::Layout { .. }), "{other}");
     // What the writer left is damaged: the map stays as it is.
-    let data = folder.join("data-1");
+    let data = folder.join("data-1-0");
     let whole = std::fs::read(&data).unwrap();
     let mut refused = 0;
     let mut rng = fastrand::Rng::with_seed(1);
@@ -432,7 +343,7 @@ fn errors_say_what_is_wrong() {
         let torn = folder.join("torn");
         std::fs::write(&torn, &bytes).unwrap();
         std::fs::rename(&torn, &data).unwrap();
-        match LiveStore::<u64>::open(&folder) {
+        match Live::<QpStore<u64>>::open(&folder) {
             Err(Error::Damaged { .. }) => refused += 1,
             Err(other) => panic!("{other}"),
             // Damage where the last commit has nothing.
@@ -449,16 +360,16 @@ fn errors_say_what_is_wrong() {
         Some(&1),
         "a reader keeps its data"
     );
-    let mut store = LiveStore::<u64>::open(&folder);
+    let mut store = Live::<QpStore<u64>>::open(&folder);
     if store.is_err() {
         std::fs::write(folder.join("torn"), &whole).unwrap();
         std::fs::rename(folder.join("torn"), &data).unwrap();
-        store = LiveStore::<u64>::open(&folder);
+        store = Live::<QpStore<u64>>::open(&folder);
     }
     let store = store.unwrap();
     reader.quiescent().unwrap();
     assert_eq!(reader.generation(), store.generation());
     assert!(reader.generation() > 0);
-    store.remove().unwrap();
+    store.remove_map().unwrap();
     assert!(!folder.exists());
 }
