@@ -102,6 +102,9 @@ struct Seen {
 /// A node to look at: its place, and its level.
 type Node = (usize, usize);
 
+/// Entries of a leaf, and the first index behind the leaf.
+type Found<V> = (Vec<(u64, u64, V)>, Option<u64>);
+
 impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
     /// Reads the header page of the map.
     ///
@@ -204,6 +207,29 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
             found = nodes.place(&fit)?;
         }
         Ok(found.map(|start| start..=start + (fit.size - 1)))
+    }
+
+    /// The first entry that ends at or after an index.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn at_or_after(&self, index: u64) -> Result<Option<(Range, V)>, Trouble> {
+        let (mut entries, _) = self.nodes().entries(index, 1)?;
+        Ok(entries
+            .pop()
+            .map(|(start, end, value)| (start..=end, value)))
+    }
+
+    /// Some entries in order, from the first one that ends at or after an index on: all that one
+    /// leaf has, as they were at one moment. There are none if there is no such entry. For walks
+    /// that begin anew after a [`Trouble`].
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn some_from(&self, index: u64) -> Result<Vec<(Range, V)>, Trouble> {
+        let (entries, _) = self.nodes().entries(index, usize::MAX)?;
+        let entries = entries.into_iter();
+        Ok(entries.map(|(start, end, v)| (start..=end, v)).collect())
     }
 
     /// All entries in order.
@@ -339,6 +365,30 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
         }))
     }
 
+    /// The first entries that end at or after `x`, up to `most` of them: those of one leaf, which
+    /// are of one moment. And the first index behind that leaf.
+    fn entries(&self, mut x: u64, most: usize) -> Result<Found<V>, Trouble> {
+        loop {
+            let Some(seen) = self.leaf(x)? else {
+                return Ok((Vec::new(), None));
+            };
+            let next = seen.upper.checked_add(1);
+            let first = seen.leaf.rank(x);
+            let last = seen.leaf.len().min(first.saturating_add(most));
+            let mut entries = Vec::with_capacity(last - first);
+            for k in first..last {
+                let (start, end, slot) = seen.leaf.entry(k);
+                let value = seen.path.verdict(self.memory, self.value(seen.at, slot))?;
+                entries.push((start, end, value));
+            }
+            match next {
+                // Only beside a writer is there a leaf behind one that ends before `x`.
+                Some(next) if entries.is_empty() => x = next,
+                next => return Ok((entries, next)),
+            }
+        }
+    }
+
     /// The value of an entry of the leaf at `leaf`, by its slot.
     fn value(&self, leaf: usize, slot: &[u8]) -> Result<V, Trouble> {
         let size = size_of::<V>();
@@ -467,28 +517,16 @@ impl<'w, V, W> CheckedIter<'w, V, W> {
 impl<V: FromBytes, W: Memory> CheckedIter<'_, V, W> {
     /// Copies the entries of the next leaf that has some.
     fn next_leaf(&mut self, from: u64, to: u64) -> Result<(), Trouble> {
-        while let Some(x) = self.next.filter(|&x| x <= to) {
-            let Some(seen) = self.nodes.leaf(x)? else {
-                self.next = None;
-                return Ok(());
-            };
-            self.next = seen.upper.checked_add(1);
-            let first = seen.leaf.rank(x);
-            let mut entries = Vec::with_capacity(seen.leaf.len() - first);
-            for k in first..seen.leaf.len() {
-                let (start, end, slot) = seen.leaf.entry(k);
-                let value = self.nodes.value(seen.at, slot);
-                entries.push((start, end, seen.path.verdict(self.nodes.memory, value)?));
-            }
-            if let Some(&(start, ..)) = entries.first() {
-                // An entry was stored across the place of the walk, which has passed others.
-                if self.passed && start < from {
-                    return Err(Trouble::Changed);
-                }
-                self.entries = entries.into_iter();
-                return Ok(());
-            }
+        let Some(x) = self.next.filter(|&x| x <= to) else {
+            return Ok(());
+        };
+        let (entries, next) = self.nodes.entries(x, usize::MAX)?;
+        // An entry was stored across the place of the walk, which has passed others.
+        if self.passed && entries.first().is_some_and(|&(start, ..)| start < from) {
+            return Err(Trouble::Changed);
         }
+        self.entries = entries.into_iter();
+        self.next = next;
         Ok(())
     }
 }
