@@ -156,6 +156,17 @@ fn structures_lie_in_memory_as_the_header_says() {
     structures! {
         domain::sapwood_domain_options { size, flags, max_readers, soft_limit, hard_limit, stall_after_ms }
         domain::sapwood_stall { size, name, kind, reserved, stood_for_ns, generations, bytes }
+        memory::sapwood_memory { size, entries, total, nodes, leaves, index, waiting, snapshots }
+        snapshot::sapwood_change { size, kind, reserved, key, old_value, new_value }
+        value::sapwood_bytes { data, len }
+        value::sapwood_entry { key, value }
+        value::sapwood_options { size, flags, values, retire, ctx, memory_limit, max_entries, domain }
+        value::sapwood_value { number, pointer, bytes }
+        view::sapwood_closest {
+            size, chain, chain_room, chain_len, encloser, exists, reserved, exact, ancestor,
+            wildcard, predecessor, cut,
+        }
+        view::sapwood_view {}
     }
     let file = folder().join("structures.c");
     fs::write(&file, tests).unwrap();
