@@ -4,7 +4,8 @@
  *
  * Results.   A function that returns int returns 0 or a positive number, or -errno.
  *            sapwood_strerror has a fixed text for each; sapwood_last_error has the whole message
- *            of this thread's last failure. A lookup that finds nothing returns -ENOENT and leaves no message.
+ *            of this thread's last failure. A lookup that finds nothing returns -ENOENT and
+ *            leaves no message.
  *            All functions may return, beside what they say:
  *              -EINVAL  an argument is NULL or has no meaning
  *              -EPERM   a handle was used against its rules, where that is seen
@@ -13,7 +14,8 @@
  *            frees it with the function named so. Freeing NULL does nothing. On failure *out stays
  *            as it was.
  * Threads.   "Any thread" means: from several threads at once. "One thread at a time" means that
- *            the caller keeps other calls with this handle away. "Its thread" is the one that made it.
+ *            the caller keeps other calls with this handle away. "Its thread" is the one that
+ *            made it.
  * Structures with a field size: set it to sizeof, and everything that is not used to 0. A library
  *            that is newer or older than the header then understands them. NULL means the defaults.
  * Callbacks. They return to their caller: no longjmp, no C++ exception. They may call the library,
@@ -188,6 +190,9 @@ int sapwood_reader_offline(sapwood_reader *reader);
 /* Comes back online. Only an online reader may read. Its thread. O(1). */
 int sapwood_reader_online(sapwood_reader *reader);
 
+/* Waits as sapwood_domain_synchronize, offline meanwhile; online afterwards. Its thread. */
+int sapwood_reader_synchronize(sapwood_reader *reader);
+
 /* ---- Maps over byte strings ------------------------------------------------------------------ */
 
 /*
@@ -361,7 +366,7 @@ int sapwood_store_remove(const sapwood_store *store, const void *key, size_t key
  */
 int sapwood_store_reclaim(const sapwood_store *store, size_t most);
 
-/* Moves at most `most` nodes together; returns 1 if there is more to do. It waits for a transaction. */
+/* Moves at most `most` nodes together; returns 1 if there is more. It waits for a transaction. */
 int sapwood_store_compact_step(const sapwood_store *store, size_t most);
 
 /* It waits for an open transaction. */
@@ -429,10 +434,10 @@ typedef int (*sapwood_change_fn)(const sapwood_change *change, void *ctx);
  * or what ended the walk. O(changes), if the store was not compacted in between. -EINVAL: the kinds
  * of values differ.
  */
-int sapwood_snapshot_diff(const sapwood_snapshot *old_snapshot, const sapwood_snapshot *new_snapshot,
+int sapwood_snapshot_diff(const sapwood_snapshot *before, const sapwood_snapshot *after,
 			  sapwood_change_fn each, void *ctx);
 
-/* ---- Shared maps and point maps ---------------------------------------------------------------- */
+/* ---- Shared maps and point maps -------------------------------------------------------------- */
 
 /*
  * Any thread. Reading functions as for stores; changes need no reader. Values that change often:
@@ -615,7 +620,7 @@ int sapwood_iter_seek(sapwood_iter *iter, const void *key, size_t key_len);
 /* Moves behind the last entry. */
 int sapwood_iter_to_end(sapwood_iter *iter);
 
-/* Limits the iterator to keys from low on and below high, and moves to its start. NULL: no limit. */
+/* Limits it to keys from low on and below high, and moves to the start. NULL: no limit. */
 int sapwood_iter_range(sapwood_iter *iter, const void *low, size_t low_len, const void *high,
 		       size_t high_len);
 
@@ -624,6 +629,16 @@ int sapwood_iter_prefix(sapwood_iter *iter, const void *prefix, size_t prefix_le
 
 /* Moves behind all keys that begin with `prefix`: "not below here". */
 int sapwood_iter_skip(sapwood_iter *iter, const void *prefix, size_t prefix_len);
+
+/*
+ * Keeps the iterator's place, so that it can go on in another view: in a long walk, pause before a
+ * quiescent state or a change, then make a view and resume. Until then only sapwood_iter_free is
+ * allowed. An entry at which it stands may go meanwhile: next gives the one after its place.
+ */
+int sapwood_iter_pause(sapwood_iter *iter);
+
+/* Goes on in a view of the same kind of values. -EINVAL: it is not paused, or another kind. */
+int sapwood_iter_resume(sapwood_iter *iter, const sapwood_view *view);
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 
 use crate::call::{call, call_void};
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input::{bytes, place};
 use crate::ordered::{Bounds, Entry, Source, Walk};
@@ -23,6 +23,8 @@ enum Place {
     End,
     /// Before the key that lies in `Walker::seek`.
     Before,
+    /// At that key, which may be gone.
+    At,
 }
 
 /// The direction of a walk.
@@ -64,6 +66,16 @@ impl<V: ?Sized + CValue> Walker<V> {
         self.last = None;
     }
 
+    /// Keeps its place in memory of its own, so that it can go on in another view.
+    fn pause(&mut self) {
+        if let Some(key) = self.last {
+            self.seek.clear();
+            self.seek.extend_from_slice(key);
+            self.stand(Place::At);
+        }
+        self.walk = None;
+    }
+
     fn limit(&mut self, low: Option<&[u8]>, high: Option<Vec<u8>>) {
         self.low = low.map(<[u8]>::to_vec);
         self.high = high;
@@ -98,6 +110,7 @@ impl<V: ?Sized + CValue> Walker<V> {
             Bound::Excluded(high) if high < key => Bound::Excluded(high),
             _ => Bound::Excluded(key),
         };
+        let at = Bound::Excluded(&self.seek[..]);
         let bounds: Option<Bounds<'_>> = match (way, self.last, &self.place) {
             (Way::Forward, Some(key), _) => Some((Bound::Excluded(key), high)),
             (Way::Backward, Some(key), _) => Some((low, Bound::Excluded(key))),
@@ -106,6 +119,8 @@ impl<V: ?Sized + CValue> Walker<V> {
             }
             (Way::Forward, None, Place::Before) => Some((from(&self.seek), high)),
             (Way::Backward, None, Place::Before) => Some((low, below(&self.seek))),
+            (Way::Forward, None, Place::At) => Some((at, high)),
+            (Way::Backward, None, Place::At) => Some((low, at)),
             (Way::Forward, None, Place::End) | (Way::Backward, None, Place::Start) => None,
         };
         // SAFETY: the caller's promise.
@@ -158,7 +173,8 @@ fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// The inside of an iterator's handle.
 pub struct IterBody {
-    anchor: Anchor,
+    /// What its view depends on; nothing while it is paused.
+    anchor: Option<Anchor>,
     walker: Kinds<Walker<u64>, Walker<Pointer>, Walker<[u8]>>,
 }
 
@@ -185,7 +201,7 @@ pub unsafe extern "C" fn sapwood_iter_new(
             let view = sapwood_view::body(view)?;
             let out = place(out, "out")?;
             let body = IterBody {
-                anchor: view.anchor,
+                anchor: Some(view.anchor),
                 walker: map_kinds!(&view.source, source => Walker::<V>::new(*source)),
             };
             *out = Handle::into_c(body, view.anchor.is_checked());
@@ -204,13 +220,22 @@ pub unsafe extern "C" fn sapwood_iter_free(iter: *mut sapwood_iter) {
     call_void("sapwood_iter_free", || unsafe { free(iter) });
 }
 
+#[cold]
+#[inline(never)]
+fn paused() -> Failure {
+    Failure::misuse("the iterator is paused".to_owned(), false)
+}
+
 /// The body of an iterator whose view may be used.
 #[inline(always)]
 unsafe fn open<'a>(iter: *mut sapwood_iter) -> Outcome<&'a mut IterBody> {
     // SAFETY: the caller's promise.
     unsafe {
         let body = Handle::exclusive(iter)?;
-        body.anchor.check("iterator")?;
+        match &body.anchor {
+            Some(anchor) => anchor.check("iterator")?,
+            None => return Err(paused()),
+        }
         Ok(body)
     }
 }
@@ -366,6 +391,47 @@ pub unsafe extern "C" fn sapwood_iter_skip(
                 None => each!(&mut body.walker, walker => walker.stand(Place::End)),
             }
         }
+        Ok(0)
+    })
+}
+
+/// Keeps the place of an iterator beyond the life of its view.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_pause(iter: *mut sapwood_iter) -> c_int {
+    call("sapwood_iter_pause", || {
+        // SAFETY: C.
+        let body = unsafe { open(iter) }?;
+        each!(&mut body.walker, walker => walker.pause());
+        body.anchor = None;
+        Ok(0)
+    })
+}
+
+/// Goes on in another view.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_resume(
+    iter: *mut sapwood_iter,
+    view: *const sapwood_view,
+) -> c_int {
+    call("sapwood_iter_resume", || {
+        // SAFETY: C.
+        let (body, view) = unsafe { (Handle::exclusive(iter)?, sapwood_view::body(view)?) };
+        if body.anchor.is_some() {
+            return Err(Failure::invalid("the iterator is not paused"));
+        }
+        match (&mut body.walker, &view.source) {
+            (Kinds::Numbers(walker), Kinds::Numbers(source)) => walker.source = *source,
+            (Kinds::Pointers(walker), Kinds::Pointers(source)) => walker.source = *source,
+            (Kinds::Bytes(walker), Kinds::Bytes(source)) => walker.source = *source,
+            _ => return Err(Failure::invalid("the view has another kind of values")),
+        }
+        body.anchor = Some(view.anchor);
         Ok(0)
     })
 }

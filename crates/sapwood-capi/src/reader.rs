@@ -212,3 +212,17 @@ pub unsafe extern "C" fn sapwood_reader_online(reader: *mut sapwood_reader) -> c
     // SAFETY: C.
     unsafe { on("sapwood_reader_online", reader, pass) }
 }
+
+/// Waits for a grace period, offline meanwhile.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_reader_synchronize(reader: *mut sapwood_reader) -> c_int {
+    let pass = |body: &mut ReaderBody| {
+        body.epoch += 1;
+        body.registration.synchronize();
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_reader_synchronize", reader, pass) }
+}

@@ -49,6 +49,7 @@ int main(void)
 	IS(sapwood_reader_offline(reader), 0);
 	IS(sapwood_domain_synchronize(domain), 0);
 	IS(sapwood_reader_online(reader), 0);
+	IS(sapwood_reader_synchronize(reader), 0);
 
 	/* Bad arguments. */
 	IS(sapwood_domain_new(NULL, NULL), -EINVAL);

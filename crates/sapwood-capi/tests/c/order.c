@@ -87,6 +87,17 @@ static void walks(void)
 	PREV(iter, "a/d");
 	IS(sapwood_iter_range(iter, NULL, 0, NULL, 0), 0);
 	NEXT(iter, "a");
+	/* A paused iterator keeps its place over changes. */
+	NEXT(iter, "a/b");
+	IS(sapwood_iter_resume(iter, &view), -EINVAL);
+	IS(sapwood_iter_pause(iter), 0);
+	IS(sapwood_iter_next(iter, &entry), -EPERM);
+	IS(sapwood_map_remove(map, "a/b", 3), 0);
+	put(map, "a/bb", 7);
+	IS(sapwood_map_view(map, &view), 0);
+	IS(sapwood_iter_resume(iter, &view), 0);
+	NEXT(iter, "a/b/c");
+	NEXT(iter, "a/bb");
 	/* A change ends views and iterators. */
 	put(map, "f", 6);
 	IS(sapwood_iter_next(iter, &entry), -EPERM);

@@ -1,17 +1,19 @@
 //! The maps, driven through the C functions by random operations, answer as the naive oracle does.
 
 use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::ptr::{from_ref, null, null_mut};
 use std::sync::Mutex;
 
 use fastrand::Rng;
 use sapwood_capi::domain::{sapwood_domain, sapwood_domain_free, sapwood_domain_new};
+use sapwood_capi::file::*;
 use sapwood_capi::iter::*;
 use sapwood_capi::map::*;
 use sapwood_capi::point_map::*;
 use sapwood_capi::reader::*;
 use sapwood_capi::shared_map::*;
+use sapwood_capi::snapshot::*;
 use sapwood_capi::store::*;
 use sapwood_capi::txn::*;
 use sapwood_capi::value::*;
@@ -461,6 +463,13 @@ impl Driver {
                             false,
                         );
                     }
+                    15 => {
+                        assert_eq!(sapwood_iter_pause(iter), 0);
+                        let next = sapwood_iter_next(iter, &raw mut entry);
+                        assert_eq!(next, -libc::EPERM);
+                        let again = self.view().unwrap();
+                        assert_eq!(sapwood_iter_resume(iter, &raw const again), 0);
+                    }
                     5 => {
                         assert_eq!(sapwood_iter_to_end(iter), 0);
                         (at, on) = (keys.len(), false);
@@ -526,7 +535,7 @@ impl Driver {
             }
         }
         println!("{operations} operations");
-        self.finish(oracle, before_txn);
+        self.finish(oracle, before_txn, &mut pool);
     }
 
     /// Begins a transaction of a store, or ends it in one of two ways.
@@ -573,13 +582,56 @@ impl Driver {
         );
     }
 
-    fn finish(self, oracle: ByteMap<u64>, before_txn: Option<ByteMap<u64>>) {
+    /// A saved map or a snapshot has the same entries, and gives the same answers.
+    fn look_at_copies(&self, oracle: &ByteMap<u64>, pool: &mut KeyPool) {
+        let mut view = std::mem::MaybeUninit::<sapwood_view>::uninit();
+        let at = view.as_mut_ptr();
+        let (mut file, mut snapshot) = (null_mut(), null_mut());
+        let folder = tempfile::tempdir().unwrap();
+        let path = CString::new(folder.path().join("map").to_str().unwrap()).unwrap();
+        let kind = self.kind as c_int;
+        // SAFETY: as above.
+        unsafe {
+            match self.door {
+                Door::Map(map) if self.kind != Kind::Pointers => {
+                    assert_eq!(sapwood_map_save(map, path.as_ptr()), 0);
+                    assert_eq!(sapwood_file_open(path.as_ptr(), kind, 0, &raw mut file), 0);
+                    assert_eq!(sapwood_file_view(file, at), 0);
+                }
+                Door::Store(store, _) => {
+                    assert_eq!(sapwood_store_snapshot(store, &raw mut snapshot), 0);
+                    assert_eq!(sapwood_snapshot_view(snapshot, at), 0);
+                }
+                _ => return,
+            }
+            let (view, mut len) = (view.assume_init_ref(), 0);
+            assert_eq!(sapwood_view_len(view, &raw mut len), 0);
+            assert_eq!(len, oracle.len());
+            for _ in 0..50 {
+                let key = pool.key();
+                self.neighbours(oracle, &key, view);
+                self.closest(oracle, &key, view);
+            }
+            self.walk(oracle, pool, view);
+            sapwood_file_free(file);
+            sapwood_snapshot_free(snapshot);
+        }
+    }
+
+    fn finish(
+        mut self,
+        oracle: ByteMap<u64>,
+        before_txn: Option<ByteMap<u64>>,
+        pool: &mut KeyPool,
+    ) {
         let oracle = before_txn.unwrap_or(oracle);
         // SAFETY: as above.
         unsafe {
-            if let Door::Store(_, txn) = self.door {
-                sapwood_txn_rollback(txn);
+            if let Door::Store(_, txn) = &mut self.door {
+                sapwood_txn_rollback(*txn);
+                *txn = null_mut();
             }
+            self.look_at_copies(&oracle, pool);
             self.look_at_ledger(&oracle);
             match self.door {
                 Door::Map(map) => sapwood_map_free(map),
