@@ -1,0 +1,7 @@
+//! Tests of the C library, and of its header.
+
+mod border;
+mod header;
+mod oracle;
+mod programs;
+mod support;
