@@ -21,7 +21,14 @@
 pub mod call;
 pub mod domain;
 pub mod error;
+pub mod fib;
+pub mod fib_versions;
+pub mod flow;
 pub mod handle;
 pub mod input;
+pub mod prefix;
 pub mod reader;
 pub mod retire;
+pub mod routes;
+pub mod routes_versions;
+pub mod turn;
