@@ -130,12 +130,13 @@ typedef struct sapwood_stall {
 	size_t bytes;         /* the most bytes that wait because of it */
 } sapwood_stall;
 
+typedef void (*sapwood_stall_fn)(const sapwood_stall *stall, void *ctx);
+
 /*
  * Calls each(stall, ctx) for each reader and snapshot that holds garbage back for long, and returns
  * their number. each may be NULL. Any thread.
  */
-int sapwood_domain_stalls(const sapwood_domain *domain,
-			  void (*each)(const sapwood_stall *stall, void *ctx), void *ctx);
+int sapwood_domain_stalls(const sapwood_domain *domain, sapwood_stall_fn each, void *ctx);
 
 /*
  * Registers this thread with a domain, under a name for stall reports. The reader is online: what is

@@ -75,7 +75,8 @@ pub struct sapwood_stall {
 }
 
 /// C's function that is told of a stall.
-pub type StallFn = unsafe extern "C" fn(stall: *const sapwood_stall, ctx: *mut c_void);
+pub type sapwood_stall_fn =
+    Option<unsafe extern "C" fn(stall: *const sapwood_stall, ctx: *mut c_void)>;
 
 /// The domain that the caller named, or a new one.
 ///
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn sapwood_domain_synchronize(domain: *const sapwood_domai
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sapwood_domain_stalls(
     domain: *const sapwood_domain,
-    each: Option<StallFn>,
+    each: sapwood_stall_fn,
     ctx: *mut c_void,
 ) -> c_int {
     use sapwood::qsbr::StallKind;

@@ -4,7 +4,10 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// C's function that takes a value back.
-pub type RetireFn = unsafe extern "C" fn(value: *mut c_void, ctx: *mut c_void);
+type RetireFn = unsafe extern "C" fn(value: *mut c_void, ctx: *mut c_void);
+
+/// The same as C gives it: it may be NULL.
+pub type sapwood_retire_fn = Option<RetireFn>;
 
 /// Who takes the values of a structure back.
 #[derive(Debug)]
@@ -21,7 +24,7 @@ unsafe impl Sync for Owner {}
 
 impl Owner {
     /// The owner of a structure's values; `None` if there is no function.
-    pub fn new(retire: Option<RetireFn>, ctx: *mut c_void) -> Option<Arc<Self>> {
+    pub fn new(retire: sapwood_retire_fn, ctx: *mut c_void) -> Option<Arc<Self>> {
         retire.map(|retire| Arc::new(Owner { retire, ctx }))
     }
 }

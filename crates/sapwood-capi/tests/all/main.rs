@@ -1,0 +1,5 @@
+//! Tests of the C library, and of its header.
+
+mod header;
+mod programs;
+mod support;
