@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 
 use sapwood::Error;
-use sapwood::qp::{OpenCause, OpenError, SaveError};
+use sapwood::qp::{OpenCause, OpenError, SaveCause, SaveError};
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -86,53 +86,38 @@ impl From<sapwood::qsbr::TooManyReaders> for Failure {
     }
 }
 
-/// An error with its causes, as one text.
-pub fn whole(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        cause = inner.source();
-    }
-    text
-}
-
-/// The number of the system in an error or its causes, otherwise `other`.
-pub fn number_of(error: &(dyn std::error::Error + 'static), other: c_int) -> c_int {
-    let mut at = Some(error);
-    while let Some(error) = at {
-        let io = error.downcast_ref::<std::io::Error>();
-        if let Some(number) = io.and_then(std::io::Error::raw_os_error) {
-            return number;
-        }
-        at = error.source();
-    }
-    other
+/// The number of an error of the system, otherwise `other`.
+fn number_of(error: &std::io::Error, other: c_int) -> c_int {
+    error.raw_os_error().unwrap_or(other)
 }
 
 impl From<SaveError> for Failure {
     #[cold]
     fn from(error: SaveError) -> Self {
-        Failure::new(number_of(&error, libc::EIO), whole(&error))
+        let code = match &error.cause {
+            SaveCause::ArenaFull(_) => libc::ENOMEM,
+            SaveCause::Io(error) => number_of(error, libc::EIO),
+            _ => libc::EIO,
+        };
+        Failure::new(code, error.to_string())
     }
 }
 
 impl From<OpenError> for Failure {
-    /// A file that the system opened and that is not a sound map is a protocol error.
     #[cold]
     fn from(error: OpenError) -> Self {
-        Failure::new(number_of(&error, libc::EPROTO), whole(&error))
+        Failure::new(cause_of(&error.cause), error.to_string())
     }
 }
 
-impl From<OpenCause> for Failure {
-    #[cold]
-    fn from(error: OpenCause) -> Self {
-        Failure::new(number_of(&error, libc::EPROTO), whole(&error))
+/// The number of a cause. A file that the system opened, and that is not a sound map, is a protocol
+/// error.
+fn cause_of(cause: &OpenCause) -> c_int {
+    use sapwood::arena::OpenError;
+    match cause {
+        OpenCause::Image(OpenError::Io(error)) => number_of(error, libc::EIO),
+        OpenCause::Table(sapwood::Error::ArenaFull(_)) => libc::ENOMEM,
+        _ => libc::EPROTO,
     }
 }
 
@@ -195,6 +180,8 @@ pub extern "C" fn sapwood_strerror(result: c_int) -> *const c_char {
         libc::EIO => c"the file could not be read or written",
         libc::EACCES => c"the system does not permit it",
         libc::EDEADLK => c"the thread would wait for itself",
+        libc::EUCLEAN => c"an invariant does not hold; see sapwood_last_error",
+        libc::ENODATA => c"the resolver failed a moment ago, and is not asked again",
         libc::ECANCELED => c"a callback asked to end",
         _ => c"another error of the system; see errno(3)",
     };

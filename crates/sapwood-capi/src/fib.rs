@@ -13,7 +13,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input::{self, Extensible};
 use crate::prefix::{self, sapwood_prefix};
-use crate::reader::sapwood_reader;
+use crate::reader::{read, sapwood_reader};
 use crate::turn::Turns;
 
 /// What a table has inside.
@@ -266,22 +266,6 @@ pub unsafe extern "C" fn sapwood_fib_get(
     })
 }
 
-/// A table, and the guard of a reader of its domain.
-///
-/// # Safety
-/// C.
-#[inline(always)]
-unsafe fn read<'a>(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-) -> Outcome<(&'a Table, Guard<'a>)> {
-    // SAFETY: C.
-    let table = unsafe { Handle::shared(fib) }?;
-    // SAFETY: C.
-    let guard = unsafe { Handle::shared(reader)?.guard(table.fib.domain()) }?;
-    Ok((table, guard))
-}
-
 /// The longest prefix of an address.
 ///
 /// # Safety
@@ -297,10 +281,16 @@ pub unsafe extern "C" fn sapwood_fib_lookup(
 ) -> c_int {
     call("sapwood_fib_lookup", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(fib, reader) }?;
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
         // SAFETY: C.
         let addr = unsafe { prefix::address(addr, addr_len) }?;
-        let Some((net, found)) = table.fib.view(guard).lookup(addr) else {
+        let answer = |guard: Guard<'_>| {
+            fib.view(guard)
+                .lookup(addr)
+                .map(|(net, value)| (net, *value))
+        };
+        // SAFETY: C.
+        let Some((net, found)) = unsafe { read(reader, fib.domain(), answer) }? else {
             return Ok(-libc::ENOENT);
         };
         if !matched.is_null() {
@@ -308,7 +298,7 @@ pub unsafe extern "C" fn sapwood_fib_lookup(
             unsafe { matched.write(net.into()) };
         }
         // SAFETY: C.
-        unsafe { put_old(Some(*found), value) };
+        unsafe { put_old(Some(found), value) };
         Ok(0)
     })
 }
@@ -326,13 +316,20 @@ pub unsafe extern "C" fn sapwood_fib_lookup4(
 ) -> c_int {
     call("sapwood_fib_lookup4", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(fib, reader) }?;
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
         let value = input::place(value, "the place for the value")?;
-        match table.fib.v4().view(guard).lookup_value(Ipv4Addr::from(addr)) {
-            // SAFETY: C.
-            Some(found) => unsafe { value.write(*found) },
-            None => return Ok(-libc::ENOENT),
-        }
+        let answer = |guard: Guard<'_>| {
+            fib.v4()
+                .view(guard)
+                .lookup_value(Ipv4Addr::from(addr))
+                .copied()
+        };
+        // SAFETY: C.
+        let Some(found) = unsafe { read(reader, fib.domain(), answer) }? else {
+            return Ok(-libc::ENOENT);
+        };
+        // SAFETY: C.
+        unsafe { *value = found };
         Ok(0)
     })
 }
@@ -345,23 +342,23 @@ pub unsafe extern "C" fn sapwood_fib_lookup4(
 pub unsafe extern "C" fn sapwood_fib_lookup6(
     fib: *const sapwood_fib,
     reader: *const sapwood_reader,
-    addr: *const [u8; 16],
+    addr: *const u8,
     value: *mut u64,
 ) -> c_int {
     call("sapwood_fib_lookup6", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(fib, reader) }?;
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
         let value = input::place(value, "the place for the value")?;
-        if addr.is_null() {
-            return Err(Failure::null("the address"));
-        }
+        let addr = input::place(addr.cast_mut(), "the address")?;
         // SAFETY: C.
-        let addr = Ipv6Addr::from(unsafe { *addr });
-        match table.fib.v6().view(guard).lookup_value(addr) {
-            // SAFETY: C.
-            Some(found) => unsafe { value.write(*found) },
-            None => return Ok(-libc::ENOENT),
-        }
+        let addr = Ipv6Addr::from(unsafe { *addr.cast::<[u8; 16]>() });
+        let answer = |guard: Guard<'_>| fib.v6().view(guard).lookup_value(addr).copied();
+        // SAFETY: C.
+        let Some(found) = unsafe { read(reader, fib.domain(), answer) }? else {
+            return Ok(-libc::ENOENT);
+        };
+        // SAFETY: C.
+        unsafe { *value = found };
         Ok(0)
     })
 }
@@ -402,12 +399,15 @@ pub unsafe extern "C" fn sapwood_fib_lookup4_bulk(
 ) -> c_int {
     call("sapwood_fib_lookup4_bulk", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(fib, reader) }?;
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
         // SAFETY: C.
         let addrs = unsafe { input::items(addrs, count, "the list of addresses") }?;
         // SAFETY: C.
         let values = unsafe { input::items_mut(values, count, "the list of values") }?;
-        in_parts!(table.fib.v4().view(guard), addrs, values, none, Ipv4Addr);
+        let answer =
+            |guard: Guard<'_>| in_parts!(fib.v4().view(guard), addrs, values, none, Ipv4Addr);
+        // SAFETY: C.
+        unsafe { read(reader, fib.domain(), answer) }?;
         Ok(0)
     })
 }
@@ -420,19 +420,23 @@ pub unsafe extern "C" fn sapwood_fib_lookup4_bulk(
 pub unsafe extern "C" fn sapwood_fib_lookup6_bulk(
     fib: *const sapwood_fib,
     reader: *const sapwood_reader,
-    addrs: *const [u8; 16],
+    addrs: *const u8,
     count: usize,
     none: u64,
     values: *mut u64,
 ) -> c_int {
     call("sapwood_fib_lookup6_bulk", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(fib, reader) }?;
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
         // SAFETY: C.
-        let addrs = unsafe { input::items(addrs, count, "the list of addresses") }?;
+        let addrs =
+            unsafe { input::items(addrs.cast::<[u8; 16]>(), count, "the list of addresses") }?;
         // SAFETY: C.
         let values = unsafe { input::items_mut(values, count, "the list of values") }?;
-        in_parts!(table.fib.v6().view(guard), addrs, values, none, Ipv6Addr);
+        let answer =
+            |guard: Guard<'_>| in_parts!(fib.v6().view(guard), addrs, values, none, Ipv6Addr);
+        // SAFETY: C.
+        unsafe { read(reader, fib.domain(), answer) }?;
         Ok(0)
     })
 }

@@ -21,7 +21,7 @@ use crate::turn::Turn;
 pub struct TxnBody {
     turn: Turn,
     txn: IpTxn<'static, u64>,
-    _fib: Box<IpFib<u64>>,
+    _fib: Arc<IpFib<u64>>,
 }
 
 impl Body for TxnBody {
@@ -45,9 +45,9 @@ unsafe fn begin(
     // SAFETY: C.
     let table = unsafe { Handle::shared(fib) }?;
     table.turns.check()?;
-    let fib = Box::new(table.fib.clone());
-    // SAFETY: the box stays where it is, and `TxnBody` drops it after the transaction.
-    let lent: &'static IpFib<u64> = unsafe { &*(&raw const *fib) };
+    let fib = Arc::new(table.fib.clone());
+    // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
+    let lent: &'static IpFib<u64> = unsafe { &*Arc::as_ptr(&fib) };
     let Some(txn) = begin(lent) else {
         return Err(Failure::new(
             libc::EBUSY,

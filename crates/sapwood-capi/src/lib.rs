@@ -18,6 +18,7 @@
 // The names are C's.
 #![allow(non_camel_case_types)]
 
+pub mod cache;
 pub mod call;
 pub mod domain;
 pub mod error;
@@ -27,6 +28,8 @@ pub mod flow;
 pub mod handle;
 pub mod input;
 pub mod prefix;
+pub mod ranges;
+pub mod ranges_plans;
 pub mod reader;
 pub mod retire;
 pub mod routes;

@@ -14,7 +14,7 @@ use crate::fib::{PART, sapwood_fib_options};
 use crate::handle::{Body, Handle, free};
 use crate::input;
 use crate::prefix::{self, sapwood_prefix};
-use crate::reader::sapwood_reader;
+use crate::reader::{read, sapwood_reader};
 use crate::turn::Turns;
 
 /// A next hop of a group.
@@ -233,22 +233,6 @@ pub unsafe extern "C" fn sapwood_routes_get(
     })
 }
 
-/// A table, and the guard of a reader of its domain.
-///
-/// # Safety
-/// C.
-#[inline(always)]
-unsafe fn read<'a>(
-    routes: *const sapwood_routes,
-    reader: *const sapwood_reader,
-) -> Outcome<(&'a RouteTable<u64>, Guard<'a>)> {
-    // SAFETY: C.
-    let body = unsafe { Handle::shared(routes) }?;
-    // SAFETY: C.
-    let guard = unsafe { Handle::shared(reader)?.guard(body.table.domain()) }?;
-    Ok((&body.table, guard))
-}
-
 /// The next hop of a flow to an address.
 ///
 /// # Safety
@@ -264,15 +248,17 @@ pub unsafe extern "C" fn sapwood_routes_lookup(
 ) -> c_int {
     call("sapwood_routes_lookup", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(routes, reader) }?;
+        let table = &unsafe { Handle::shared(routes) }?.table;
         // SAFETY: C.
         let addr = unsafe { prefix::address(addr, addr_len) }?;
         let hop = input::place(hop, "the place for the next hop")?;
-        match table.view(guard).lookup(addr, flow) {
-            // SAFETY: C.
-            Some(found) => unsafe { *hop = *found },
-            None => return Ok(-libc::ENOENT),
-        }
+        let answer = |guard: Guard<'_>| table.view(guard).lookup(addr, flow).copied();
+        // SAFETY: C.
+        let Some(found) = unsafe { read(reader, table.domain(), answer) }? else {
+            return Ok(-libc::ENOENT);
+        };
+        // SAFETY: C.
+        unsafe { *hop = found };
         Ok(0)
     })
 }
@@ -293,12 +279,18 @@ pub unsafe extern "C" fn sapwood_routes_group(
 ) -> c_int {
     call("sapwood_routes_group", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(routes, reader) }?;
+        let table = &unsafe { Handle::shared(routes) }?.table;
         // SAFETY: C.
         let addr = unsafe { prefix::address(addr, addr_len) }?;
-        match table.view(guard).group(addr) {
+        let answer = |guard: Guard<'_>| {
+            let view = table.view(guard);
             // SAFETY: C.
-            Some(group) => unsafe { put_group(group, members, room, count) }.map(|()| 0),
+            let put = |group| unsafe { put_group(group, members, room, count) };
+            view.group(addr).map(put)
+        };
+        // SAFETY: C.
+        match unsafe { read(reader, table.domain(), answer) }? {
+            Some(written) => written.map(|()| 0),
             None => Ok(-libc::ENOENT),
         }
     })
@@ -340,14 +332,18 @@ pub unsafe extern "C" fn sapwood_routes_lookup4_bulk(
 ) -> c_int {
     call("sapwood_routes_lookup4_bulk", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(routes, reader) }?;
+        let table = &unsafe { Handle::shared(routes) }?.table;
         // SAFETY: C.
         let addrs = unsafe { input::items(addrs, count, "the list of addresses") }?;
         // SAFETY: C.
         let flows = unsafe { input::items(flows, count, "the list of flows") }?;
         // SAFETY: C.
         let hops = unsafe { input::items_mut(hops, count, "the list of next hops") }?;
-        in_parts!(table.view(guard).v4(), addrs, flows, hops, none, Ipv4Addr);
+        let answer = |guard: Guard<'_>| {
+            in_parts!(table.view(guard).v4(), addrs, flows, hops, none, Ipv4Addr)
+        };
+        // SAFETY: C.
+        unsafe { read(reader, table.domain(), answer) }?;
         Ok(0)
     })
 }
@@ -360,7 +356,7 @@ pub unsafe extern "C" fn sapwood_routes_lookup4_bulk(
 pub unsafe extern "C" fn sapwood_routes_lookup6_bulk(
     routes: *const sapwood_routes,
     reader: *const sapwood_reader,
-    addrs: *const [u8; 16],
+    addrs: *const u8,
     flows: *const u64,
     count: usize,
     none: u64,
@@ -368,14 +364,19 @@ pub unsafe extern "C" fn sapwood_routes_lookup6_bulk(
 ) -> c_int {
     call("sapwood_routes_lookup6_bulk", || {
         // SAFETY: C.
-        let (table, guard) = unsafe { read(routes, reader) }?;
+        let table = &unsafe { Handle::shared(routes) }?.table;
         // SAFETY: C.
-        let addrs = unsafe { input::items(addrs, count, "the list of addresses") }?;
+        let addrs =
+            unsafe { input::items(addrs.cast::<[u8; 16]>(), count, "the list of addresses") }?;
         // SAFETY: C.
         let flows = unsafe { input::items(flows, count, "the list of flows") }?;
         // SAFETY: C.
         let hops = unsafe { input::items_mut(hops, count, "the list of next hops") }?;
-        in_parts!(table.view(guard).v6(), addrs, flows, hops, none, Ipv6Addr);
+        let answer = |guard: Guard<'_>| {
+            in_parts!(table.view(guard).v6(), addrs, flows, hops, none, Ipv6Addr)
+        };
+        // SAFETY: C.
+        unsafe { read(reader, table.domain(), answer) }?;
         Ok(0)
     })
 }

@@ -21,7 +21,7 @@ use crate::turn::Turn;
 pub struct TxnBody {
     turn: Turn,
     txn: RouteTxn<'static, u64>,
-    _table: Box<RouteTable<u64>>,
+    _table: Arc<RouteTable<u64>>,
 }
 
 impl Body for TxnBody {
@@ -45,9 +45,9 @@ unsafe fn begin(
     // SAFETY: C.
     let body = unsafe { Handle::shared(routes) }?;
     body.turns.check()?;
-    let table = Box::new(body.table.clone());
-    // SAFETY: the box stays where it is, and `TxnBody` drops it after the transaction.
-    let lent: &'static RouteTable<u64> = unsafe { &*(&raw const *table) };
+    let table = Arc::new(body.table.clone());
+    // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
+    let lent: &'static RouteTable<u64> = unsafe { &*Arc::as_ptr(&table) };
     let Some(txn) = begin(lent) else {
         return Err(Failure::new(
             libc::EBUSY,

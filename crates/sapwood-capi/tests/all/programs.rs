@@ -73,6 +73,8 @@ fn programs_under_valgrind() {
         valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
         valgrind.args(["--show-leak-kinds=definite,indirect,possible"]);
         valgrind.args(["--errors-for-leak-kinds=definite,indirect,possible"]);
+        let known = here().join("tests/c/valgrind.supp");
+        valgrind.arg(format!("--suppressions={}", known.display()));
         valgrind.arg("--trace-children=no").arg(program);
         succeeds(valgrind);
     }
