@@ -50,10 +50,39 @@ int sapwood_last_error(char *buf, size_t len);
 
 /* ---- Values --------------------------------------------------------------------------------- */
 
+/* The kinds of values. A structure has values of one kind. */
+enum sapwood_values {
+	SAPWOOD_NUMBERS = 0,  /* uint64_t */
+	SAPWOOD_POINTERS = 1, /* pointers, which the library never follows */
+	SAPWOOD_BYTES = 2     /* byte strings of up to 256 MiB, which are copied in */
+};
+
+typedef struct sapwood_bytes {
+	const void *data; /* may be NULL if len is 0 */
+	size_t len;
+} sapwood_bytes;
+
+typedef union sapwood_value {
+	uint64_t number;
+	void *pointer;
+	sapwood_bytes bytes;
+} sapwood_value;
+
+/*
+ * Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function gives
+ * out, its key and its bytes lie inside the map: they are valid as long as the view, or until the
+ * reader's next quiescent state. Copy what is needed longer.
+ */
+typedef struct sapwood_entry {
+	sapwood_bytes key; /* data is NULL where there is no entry; that of an empty key is not */
+	sapwood_value value;
+} sapwood_entry;
+
 /*
  * Takes a value (a pointer) back when the library has let go of it, after the grace period. It is
  * called exactly once for each value, by the thread that frees it: one that changes or frees the
- * structure, reclaims, or polls the domain.
+ * structure, reclaims, or polls the domain. A value that was not inserted stays the caller's: the
+ * insertion failed, or found that the key is (not) there.
  */
 typedef void (*sapwood_retire_fn)(void *value, void *ctx);
 
@@ -160,6 +189,455 @@ int sapwood_reader_offline(sapwood_reader *reader);
 int sapwood_reader_online(sapwood_reader *reader);
 
 /* ---- Maps over byte strings ------------------------------------------------------------------ */
+
+/*
+ * sapwood_map     an owned map: one thread at a time changes it, several may read it between changes
+ * sapwood_store   readers that never wait, one writer at a time, transactions, snapshots
+ * sapwood_shared  many readers and many writers at once
+ * sapwood_point   the same without order: whole keys only
+ * sapwood_file    a saved map, read in place by any number of processes
+ *
+ * All have the same verbs. Order (ranges, prefixes, neighbours, the closest name) is read through a
+ * sapwood_view of any of them.
+ *
+ * Lookups store the value, unless `value` is NULL, and return 0, or -ENOENT.
+ * Insertions return 1 for a new key and 0 for a replaced value. Further errors of changes:
+ *   -E2BIG   the key or value is too long        -ENOMEM  the memory limit is reached
+ *   -EAGAIN  the domain's hard limit is reached  -ENOSPC  max_entries is reached
+ * After each error, -EFAULT excepted, the map is as it was. After -EFAULT of a change, free the map:
+ * the change may be made in part, and its value belongs to the library.
+ * Costs: lookups and changes are O(length of the key).
+ */
+typedef struct sapwood_map sapwood_map;
+typedef struct sapwood_store sapwood_store;
+typedef struct sapwood_txn sapwood_txn;
+typedef struct sapwood_snapshot sapwood_snapshot;
+typedef struct sapwood_shared sapwood_shared;
+typedef struct sapwood_point sapwood_point;
+typedef struct sapwood_file sapwood_file;
+typedef struct sapwood_view sapwood_view;
+typedef struct sapwood_iter sapwood_iter;
+
+#define SAPWOOD_INDEX 4u /* owned and shared maps: a point index, for quick lookups of whole keys */
+
+typedef struct sapwood_options {
+	size_t size;              /* sizeof(struct sapwood_options) */
+	unsigned int flags;       /* SAPWOOD_CHECKED, SAPWOOD_INDEX */
+	int values;               /* enum sapwood_values */
+	sapwood_retire_fn retire; /* of pointers; NULL: nobody takes them back */
+	void *ctx;                /* its second argument */
+	size_t memory_limit;      /* bytes; 0: none */
+	size_t max_entries;       /* of shared and point maps; 0: no limit */
+	const sapwood_domain *domain; /* NULL: one of its own, without readers; not for owned maps */
+} sapwood_options;
+
+typedef struct sapwood_memory {
+	size_t size;    /* sizeof(struct sapwood_memory), set by the caller */
+	size_t entries; /* their number; all others but snapshots are bytes */
+	size_t total;   /* all that the map takes from the system */
+	size_t nodes;
+	size_t leaves; /* with keys and values */
+	size_t index;
+	size_t waiting;   /* for readers and snapshots */
+	size_t snapshots; /* their number */
+} sapwood_memory;
+
+/* ---- Owned maps ------------------------------------------------------------------------------ */
+
+/*
+ * One thread at a time, except that several threads may read at once while nobody changes the map.
+ * Values, views and entries are valid until the next change.
+ */
+
+/* Makes an empty map. O(1). */
+int sapwood_map_new(const sapwood_options *options, sapwood_map **out);
+
+/*
+ * Makes a map of the entries of a saved one. -ENOTSUP: pointers with retire. -EPROTO: the file is
+ * damaged, or its values are of another kind. Other errors are those of the system. O(entries).
+ */
+int sapwood_map_load(const sapwood_options *options, const char *path, sapwood_map **out);
+
+/* Frees a map; its pointers are retired before it returns. O(entries). */
+void sapwood_map_free(sapwood_map *map);
+
+int sapwood_map_get(const sapwood_map *map, const void *key, size_t key_len, sapwood_value *value);
+
+/*
+ * Looks up many keys, interleaved in large maps. found[i] becomes 1 or 0, and values[i] the value of
+ * keys[i] if it was found. Returns the number of those found.
+ */
+int sapwood_map_get_many(const sapwood_map *map, const sapwood_bytes *keys, size_t count,
+			 sapwood_value *values, unsigned char *found);
+
+/* Stores the number of entries. O(1). */
+int sapwood_map_len(const sapwood_map *map, size_t *len);
+
+int sapwood_map_insert(sapwood_map *map, const void *key, size_t key_len,
+		       const sapwood_value *value);
+
+/* -EEXIST: the key is there. */
+int sapwood_map_insert_new(sapwood_map *map, const void *key, size_t key_len,
+			   const sapwood_value *value);
+
+/* -ENOENT: the key is not there. */
+int sapwood_map_replace(sapwood_map *map, const void *key, size_t key_len,
+			const sapwood_value *value);
+
+/*
+ * Stores where the number of a key lies, so that it can be changed in place until the next change of
+ * the map. An absent key is inserted with 0: the function returns 1. -ENOTSUP: other values.
+ */
+int sapwood_map_number(sapwood_map *map, const void *key, size_t key_len, uint64_t **number);
+
+/* -ENOENT: the key is not there. */
+int sapwood_map_remove(sapwood_map *map, const void *key, size_t key_len);
+
+/* Removes all keys with a prefix, and stores their number unless `removed` is NULL. */
+int sapwood_map_remove_prefix(sapwood_map *map, const void *prefix, size_t prefix_len,
+			      size_t *removed);
+
+/* Rewrites the map, so that it takes the least memory and reads quickest. O(entries). */
+int sapwood_map_compact(sapwood_map *map);
+
+int sapwood_map_memory(const sapwood_map *map, sapwood_memory *memory);
+
+/*
+ * Saves the map: whoever opens the path finds the old file or the whole new one. -ENOTSUP: pointers
+ * with retire. Other errors are those of the system. Without retire, pointers are saved as numbers.
+ */
+int sapwood_map_save(const sapwood_map *map, const char *path);
+
+/* Makes a view, which is valid until the next change of the map. O(1). */
+int sapwood_map_view(const sapwood_map *map, sapwood_view *view);
+
+/* ---- Stores ---------------------------------------------------------------------------------- */
+
+/*
+ * Any thread, where nothing else is said. Readers are those of the store's domain; a reading function
+ * is called by the reader's thread, and what it gives is valid until the reader's next quiescent
+ * state. A store has one transaction at a time. -EDEADLK: this thread has one open.
+ */
+
+/* Makes an empty store. O(1). */
+int sapwood_store_new(const sapwood_options *options, sapwood_store **out);
+
+/* Makes a store of a saved one, as sapwood_map_load. Versions count on from the saved one. */
+int sapwood_store_load(const sapwood_options *options, const char *path, sapwood_store **out);
+
+/*
+ * Frees the handle. The store ends with its last snapshot and transaction. Nobody may use the handle,
+ * or what was read through it.
+ */
+void sapwood_store_free(sapwood_store *store);
+
+/* Looks up in the newest version. */
+int sapwood_store_get(const sapwood_store *store, const sapwood_reader *reader, const void *key,
+		      size_t key_len, sapwood_value *value);
+
+/* As sapwood_map_get_many, in one version. */
+int sapwood_store_get_many(const sapwood_store *store, const sapwood_reader *reader,
+			   const sapwood_bytes *keys, size_t count, sapwood_value *values,
+			   unsigned char *found);
+
+/* Stores the number of entries of the newest version. O(1). */
+int sapwood_store_len(const sapwood_store *store, size_t *len);
+
+/* Stores the number of the newest version. O(1). */
+int sapwood_store_version(const sapwood_store *store, uint64_t *version);
+
+/* Makes a view of the newest version, and stays with it. O(1). */
+int sapwood_store_view(const sapwood_store *store, const sapwood_reader *reader,
+		       sapwood_view *view);
+
+/* Insert and remove in a transaction of their own; they wait for an open one. */
+int sapwood_store_insert(const sapwood_store *store, const void *key, size_t key_len,
+			 const sapwood_value *value);
+int sapwood_store_remove(const sapwood_store *store, const void *key, size_t key_len);
+
+/*
+ * Frees at most `most` nodes that no reader and no snapshot uses any more, retires their values, and
+ * returns how many. Commits do it as well. It does nothing while a transaction is open.
+ */
+int sapwood_store_reclaim(const sapwood_store *store, size_t most);
+
+/* Moves at most `most` nodes together; returns 1 if there is more to do. It waits for a transaction. */
+int sapwood_store_compact_step(const sapwood_store *store, size_t most);
+
+/* It waits for an open transaction. */
+int sapwood_store_memory(const sapwood_store *store, sapwood_memory *memory);
+
+/* Keeps the newest version, which any thread may read. O(1). */
+int sapwood_store_snapshot(const sapwood_store *store, sapwood_snapshot **out);
+
+#define SAPWOOD_TRY 8u /* sapwood_store_begin: -EBUSY instead of waiting */
+
+/* Begins a transaction, which belongs to this thread. It waits for an open one. */
+int sapwood_store_begin(const sapwood_store *store, unsigned int flags, sapwood_txn **out);
+
+/*
+ * Transactions. Its thread only. They read their own changes; readers see none of them before the
+ * commit. Views and values are valid until the next change. After a failure of a change, the
+ * transaction can go on.
+ */
+int sapwood_txn_get(sapwood_txn *txn, const void *key, size_t key_len, sapwood_value *value);
+int sapwood_txn_len(sapwood_txn *txn, size_t *len);
+int sapwood_txn_view(sapwood_txn *txn, sapwood_view *view);
+int sapwood_txn_insert(sapwood_txn *txn, const void *key, size_t key_len,
+		       const sapwood_value *value);
+int sapwood_txn_insert_new(sapwood_txn *txn, const void *key, size_t key_len,
+			   const sapwood_value *value);
+int sapwood_txn_replace(sapwood_txn *txn, const void *key, size_t key_len,
+			const sapwood_value *value);
+int sapwood_txn_remove(sapwood_txn *txn, const void *key, size_t key_len);
+int sapwood_txn_remove_prefix(sapwood_txn *txn, const void *prefix, size_t prefix_len,
+			      size_t *removed);
+
+/* Publishes all changes with one store, and frees the transaction. `version` may be NULL. */
+int sapwood_txn_commit(sapwood_txn *txn, uint64_t *version);
+
+/* Undoes all changes, and frees the transaction. Values that it inserted are retired. */
+void sapwood_txn_rollback(sapwood_txn *txn);
+
+/* Snapshots. Any thread. What they give is valid until sapwood_snapshot_free. */
+void sapwood_snapshot_free(sapwood_snapshot *snapshot);
+int sapwood_snapshot_get(const sapwood_snapshot *snapshot, const void *key, size_t key_len,
+			 sapwood_value *value);
+int sapwood_snapshot_len(const sapwood_snapshot *snapshot, size_t *len);
+int sapwood_snapshot_version(const sapwood_snapshot *snapshot, uint64_t *version);
+int sapwood_snapshot_view(const sapwood_snapshot *snapshot, sapwood_view *view);
+
+/* As sapwood_map_save, with the number of the version. */
+int sapwood_snapshot_save(const sapwood_snapshot *snapshot, const char *path);
+
+enum sapwood_change_kind { SAPWOOD_ADDED = 0, SAPWOOD_REMOVED = 1, SAPWOOD_CHANGED = 2 };
+
+typedef struct sapwood_change {
+	size_t size;
+	int kind;              /* enum sapwood_change_kind */
+	unsigned int reserved; /* 0 */
+	sapwood_bytes key;
+	sapwood_value old_value; /* unless added */
+	sapwood_value new_value; /* unless removed */
+} sapwood_change;
+
+/* Returns 0 to go on; anything else ends the walk. */
+typedef int (*sapwood_change_fn)(const sapwood_change *change, void *ctx);
+
+/*
+ * Calls each(change, ctx) for each key that was written between two snapshots, in order. Returns 0,
+ * or what ended the walk. O(changes), if the store was not compacted in between. -EINVAL: the kinds
+ * of values differ.
+ */
+int sapwood_snapshot_diff(const sapwood_snapshot *old_snapshot, const sapwood_snapshot *new_snapshot,
+			  sapwood_change_fn each, void *ctx);
+
+/* ---- Shared maps and point maps ---------------------------------------------------------------- */
+
+/*
+ * Any thread. Reading functions as for stores; changes need no reader. Values that change often: let
+ * the value be a pointer to an atomic, or use sapwood_shared_add.
+ */
+/*
+ * Returns 0 to go on; anything else ends the walk. The walk does not wait and keeps nobody waiting: it
+ * gives no key twice, and each that is there throughout.
+ */
+typedef int (*sapwood_entry_fn)(const sapwood_entry *entry, void *ctx);
+
+int sapwood_shared_new(const sapwood_options *options, sapwood_shared **out);
+/* Nobody may use the map, or what was read from it. Its pointers are retired. */
+void sapwood_shared_free(sapwood_shared *map);
+int sapwood_shared_get(const sapwood_shared *map, const sapwood_reader *reader, const void *key,
+		       size_t key_len, sapwood_value *value);
+int sapwood_shared_get_many(const sapwood_shared *map, const sapwood_reader *reader,
+			    const sapwood_bytes *keys, size_t count, sapwood_value *values,
+			    unsigned char *found);
+int sapwood_shared_len(const sapwood_shared *map, size_t *len);
+int sapwood_shared_insert(const sapwood_shared *map, const void *key, size_t key_len,
+			  const sapwood_value *value);
+int sapwood_shared_insert_new(const sapwood_shared *map, const void *key, size_t key_len,
+			      const sapwood_value *value);
+int sapwood_shared_replace(const sapwood_shared *map, const void *key, size_t key_len,
+			   const sapwood_value *value);
+/* Replaces `current` by `value`. -ENOENT: the key is absent. -ESTALE: its value is another. */
+int sapwood_shared_compare_exchange(const sapwood_shared *map, const void *key, size_t key_len,
+				    const sapwood_value *current, const sapwood_value *value);
+/*
+ * Adds to a number, modulo 2^64, and stores the sum unless `sum` is NULL. An absent key is inserted
+ * with delta: the function returns 1. -ENOTSUP: other values.
+ */
+int sapwood_shared_add(const sapwood_shared *map, const void *key, size_t key_len, uint64_t delta,
+		       uint64_t *sum);
+int sapwood_shared_remove(const sapwood_shared *map, const void *key, size_t key_len);
+int sapwood_shared_reclaim(const sapwood_shared *map, size_t most);
+/* It stops all writers for a moment. */
+int sapwood_shared_memory(const sapwood_shared *map, sapwood_memory *memory);
+/* Calls each(entry, ctx) for all entries, in order; returns 0, or what ended the walk. */
+int sapwood_shared_each(const sapwood_shared *map, const sapwood_reader *reader,
+			sapwood_entry_fn each, void *ctx);
+/* Makes a view. Each call with it sees what is newest then. */
+int sapwood_shared_view(const sapwood_shared *map, const sapwood_reader *reader,
+			sapwood_view *view);
+
+int sapwood_point_new(const sapwood_options *options, sapwood_point **out);
+/* As sapwood_shared_free. */
+void sapwood_point_free(sapwood_point *map);
+int sapwood_point_get(const sapwood_point *map, const sapwood_reader *reader, const void *key,
+		      size_t key_len, sapwood_value *value);
+int sapwood_point_get_many(const sapwood_point *map, const sapwood_reader *reader,
+			   const sapwood_bytes *keys, size_t count, sapwood_value *values,
+			   unsigned char *found);
+int sapwood_point_len(const sapwood_point *map, size_t *len);
+int sapwood_point_insert(const sapwood_point *map, const void *key, size_t key_len,
+			 const sapwood_value *value);
+int sapwood_point_insert_new(const sapwood_point *map, const void *key, size_t key_len,
+			     const sapwood_value *value);
+int sapwood_point_replace(const sapwood_point *map, const void *key, size_t key_len,
+			  const sapwood_value *value);
+int sapwood_point_compare_exchange(const sapwood_point *map, const void *key, size_t key_len,
+				   const sapwood_value *current, const sapwood_value *value);
+int sapwood_point_add(const sapwood_point *map, const void *key, size_t key_len, uint64_t delta,
+		      uint64_t *sum);
+int sapwood_point_remove(const sapwood_point *map, const void *key, size_t key_len);
+int sapwood_point_reclaim(const sapwood_point *map, size_t most);
+int sapwood_point_memory(const sapwood_point *map, sapwood_memory *memory);
+/* As sapwood_shared_each, in no order. */
+int sapwood_point_each(const sapwood_point *map, const sapwood_reader *reader,
+		       sapwood_entry_fn each, void *ctx);
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+#define SAPWOOD_UNVERIFIED 16u /* do not read the whole file when it is opened */
+
+/*
+ * Maps a saved map into memory. Each step in it is checked, so a damaged file gives wrong answers at
+ * worst. values: SAPWOOD_NUMBERS or SAPWOOD_BYTES, as it was saved. -EPROTO: it is damaged, of another
+ * kind, or no saved map. Other errors are those of the system. O(bytes); O(1) with
+ * SAPWOOD_UNVERIFIED. The file may be replaced by a rename, but not be changed or cut.
+ */
+int sapwood_file_open(const char *path, int values, unsigned int flags, sapwood_file **out);
+
+/* Any thread. What they give is valid until sapwood_file_free. */
+void sapwood_file_free(sapwood_file *file);
+int sapwood_file_get(const sapwood_file *file, const void *key, size_t key_len,
+		     sapwood_value *value);
+int sapwood_file_get_many(const sapwood_file *file, const sapwood_bytes *keys, size_t count,
+			  sapwood_value *values, unsigned char *found);
+int sapwood_file_len(const sapwood_file *file, size_t *len);
+/* Checks everything. -EPROTO: the file is damaged; the message says where. O(bytes). */
+int sapwood_file_verify(const sapwood_file *file);
+int sapwood_file_view(const sapwood_file *file, sapwood_view *view);
+
+/* ---- Views ----------------------------------------------------------------------------------- */
+
+/*
+ * A view lies in the caller's memory and needs no end. It may be copied. It is used where and as long
+ * as what it was made of: on its reader's thread until the next quiescent state, or until the next
+ * change of the map or transaction, or until the end of the snapshot or file. A use after that is
+ * -EPERM where it is seen. Views are the query handles of name servers: one for each question.
+ */
+struct sapwood_view {
+	uint64_t opaque[16];
+};
+
+int sapwood_view_len(const sapwood_view *view, size_t *len);
+int sapwood_view_get(const sapwood_view *view, const void *key, size_t key_len,
+		     sapwood_value *value);
+int sapwood_view_get_many(const sapwood_view *view, const sapwood_bytes *keys, size_t count,
+			  sapwood_value *values, unsigned char *found);
+
+/* Each stores an entry, or returns -ENOENT. */
+int sapwood_view_first(const sapwood_view *view, sapwood_entry *entry);
+int sapwood_view_last(const sapwood_view *view, sapwood_entry *entry);
+/* The least key greater than `key`, which need not be there. */
+int sapwood_view_after(const sapwood_view *view, const void *key, size_t key_len,
+		       sapwood_entry *entry);
+/* The greatest key less than `key`. */
+int sapwood_view_before(const sapwood_view *view, const void *key, size_t key_len,
+			sapwood_entry *entry);
+/* The longest key that is a prefix of `key`, or `key` itself. */
+int sapwood_view_longest_prefix(const sapwood_view *view, const void *key, size_t key_len,
+				sapwood_entry *entry);
+
+/*
+ * Stores the entries whose keys are prefixes of `key`, shortest first, as many as there is room for.
+ * Returns how many there are.
+ */
+int sapwood_view_prefixes(const sapwood_view *view, const void *key, size_t key_len,
+			  sapwood_entry *entries, size_t room);
+
+/* Returns something else than 0 for the entry of a zone cut. */
+typedef int (*sapwood_cut_fn)(const sapwood_entry *entry, void *ctx);
+
+typedef struct sapwood_closest {
+	size_t size;          /* sizeof(struct sapwood_closest), set by the caller */
+	sapwood_entry *chain; /* room for the entries at or above the name; may be NULL */
+	size_t chain_room;    /* for how many there is room, set by the caller */
+	size_t chain_len;     /* how many there are, topmost first; those beyond the room are left out */
+	size_t encloser;      /* the closest encloser (RFC 4592) is this many bytes of the name */
+	int exists;           /* the name has an entry, or one lies below it */
+	unsigned int reserved;
+	sapwood_entry exact;       /* of the name itself */
+	sapwood_entry ancestor;    /* of the longest name at or above it that has one */
+	sapwood_entry wildcard;    /* of `*` below the closest encloser, unless the name exists */
+	sapwood_entry predecessor; /* with the greatest key less than the name */
+	sapwood_entry cut;         /* the topmost for which is_cut returned something else than 0 */
+} sapwood_closest;
+
+/*
+ * Stores what a name server needs to answer for a name, in one descent. Keys are those of
+ * sapwood_key_dns_name. is_cut may be NULL. Returns 0 if the name has an entry, otherwise -ENOENT
+ * with everything else stored.
+ */
+int sapwood_view_closest(const sapwood_view *view, const void *name, size_t name_len,
+			 sapwood_cut_fn is_cut, void *ctx, sapwood_closest *out);
+
+/* ---- Iterators ------------------------------------------------------------------------------- */
+
+/*
+ * An iterator stands between two entries. It is used as long as its view, by one thread at a time, and
+ * is freed by sapwood_iter_free then or later. Steps are amortized O(1); moves are O(length of key).
+ */
+
+/* Makes an iterator that stands before the first entry. */
+int sapwood_iter_new(const sapwood_view *view, sapwood_iter **out);
+void sapwood_iter_free(sapwood_iter *iter);
+
+/* Stores the entry behind or before the place, and steps over it. -ENOENT: there is none. */
+int sapwood_iter_next(sapwood_iter *iter, sapwood_entry *entry);
+int sapwood_iter_prev(sapwood_iter *iter, sapwood_entry *entry);
+
+/* Moves before the first entry whose key is not less than `key`. */
+int sapwood_iter_seek(sapwood_iter *iter, const void *key, size_t key_len);
+
+/* Moves behind the last entry. */
+int sapwood_iter_to_end(sapwood_iter *iter);
+
+/* Limits the iterator to keys from low on and below high, and moves to its start. NULL: no limit. */
+int sapwood_iter_range(sapwood_iter *iter, const void *low, size_t low_len, const void *high,
+		       size_t high_len);
+
+/* Limits the iterator to keys that begin with `prefix`, and moves to its start. */
+int sapwood_iter_prefix(sapwood_iter *iter, const void *prefix, size_t prefix_len);
+
+/* Moves behind all keys that begin with `prefix`: "not below here". */
+int sapwood_iter_skip(sapwood_iter *iter, const void *prefix, size_t prefix_len);
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+/*
+ * The key of a domain name in text or wire form: its labels in reverse order and in lower case, each
+ * ended by a zero byte; the root is empty. Keys sort in the canonical order of DNSSEC. 255 bytes are
+ * enough for any. The length is stored; -E2BIG if there is no room for it. -EINVAL: not a name. Any
+ * thread.
+ */
+int sapwood_key_dns_name(const char *name, void *key, size_t room, size_t *key_len);
+int sapwood_key_dns_wire(const void *wire, size_t wire_len, void *key, size_t room,
+			 size_t *key_len);
+
+/* The name of a key, ended by a zero that text_len does not count. 1,025 bytes are enough. */
+int sapwood_key_dns_text(const void *key, size_t key_len, char *text, size_t room,
+			 size_t *text_len);
 
 /* ---- Routes ---------------------------------------------------------------------------------- */
 
@@ -564,11 +1042,11 @@ typedef struct sapwood_ranges_options {
 } sapwood_ranges_options;
 
 /* An entry. */
-typedef struct sapwood_entry {
+typedef struct sapwood_range {
 	uint64_t start;
 	uint64_t end; /* the last index */
 	uint64_t value;
-} sapwood_entry;
+} sapwood_range;
 
 /* Flags of a window. */
 #define SAPWOOD_FROM_END 1u /* the highest place, not the lowest */
@@ -605,14 +1083,14 @@ int sapwood_ranges_store(sapwood_ranges *ranges, uint64_t start, uint64_t end, u
 
 /* The same, and joins neighbours that touch and have the same value; (entry) is the whole entry. */
 int sapwood_ranges_store_coalescing(sapwood_ranges *ranges, uint64_t start, uint64_t end,
-				    uint64_t value, sapwood_entry *entry);
+				    uint64_t value, sapwood_range *entry);
 
 /* The same as sapwood_ranges_store if no entry is in the way. -EEXIST: one is. */
 int sapwood_ranges_insert_new(sapwood_ranges *ranges, uint64_t start, uint64_t end,
 			      uint64_t value);
 
 /* Removes the whole entry that holds an index: (old). -ENOENT: there is none. */
-int sapwood_ranges_remove(sapwood_ranges *ranges, uint64_t index, sapwood_entry *old);
+int sapwood_ranges_remove(sapwood_ranges *ranges, uint64_t index, sapwood_range *old);
 
 /* Makes a range a gap. Entries that it overlaps keep the indices outside. -ERANGE: it is empty. */
 int sapwood_ranges_clear(sapwood_ranges *ranges, uint64_t start, uint64_t end);
@@ -631,26 +1109,26 @@ int sapwood_ranges_get(const sapwood_ranges *ranges, const sapwood_reader *reade
 
 /* The (entry) that holds an index. -ENOENT as above. */
 int sapwood_ranges_get_entry(const sapwood_ranges *ranges, const sapwood_reader *reader,
-			     uint64_t index, sapwood_entry *entry);
+			     uint64_t index, sapwood_range *entry);
 
 /*
  * The first (entry) that has an index from `from` on, or the last that has one up to `to`; the
  * entry is whole. -ENOENT: there is none. A walk goes on at entry.end + 1, or entry.start - 1.
  */
 int sapwood_ranges_next(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t from,
-			sapwood_entry *entry);
+			sapwood_range *entry);
 int sapwood_ranges_prev(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t to,
-			sapwood_entry *entry);
+			sapwood_range *entry);
 
 /* Is called with entries in order. It returns 0 to go on; another number ends the walk. */
-typedef int (*sapwood_entry_fn)(const sapwood_entry *entry, void *ctx);
+typedef int (*sapwood_range_fn)(const sapwood_range *entry, void *ctx);
 
 /*
  * Calls each(entry, ctx) with the entries that have an index in a range, and returns 0 or what
  * `each` returned. The quickest walk. Garbage is held back meanwhile. O(log n + entries).
  */
 int sapwood_ranges_each(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t start,
-			uint64_t end, sapwood_entry_fn each, void *ctx);
+			uint64_t end, sapwood_range_fn each, void *ctx);
 
 /* The *start of a gap for `size` indices, as sapwood_ranges_alloc finds it. -ENOSPC: none fits. */
 int sapwood_ranges_find_gap(const sapwood_ranges *ranges, const sapwood_reader *reader,
@@ -726,9 +1204,9 @@ typedef struct sapwood_ranges_snapshot sapwood_ranges_snapshot;
 int sapwood_ranges_snapshot_new(const sapwood_ranges *ranges, sapwood_ranges_snapshot **out);
 void sapwood_ranges_snapshot_free(sapwood_ranges_snapshot *snapshot);
 int sapwood_ranges_snapshot_next(const sapwood_ranges_snapshot *snapshot, uint64_t from,
-				 sapwood_entry *entry);
+				 sapwood_range *entry);
 int sapwood_ranges_snapshot_each(const sapwood_ranges_snapshot *snapshot, uint64_t start,
-				 uint64_t end, sapwood_entry_fn each, void *ctx);
+				 uint64_t end, sapwood_range_fn each, void *ctx);
 int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const char *path);
 
 #ifdef __cplusplus

@@ -47,7 +47,10 @@ impl Key {
         all[LONGEST] = len as u8;
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(all.chunks_exact(8)) {
-            *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            *word = bytes
+                .iter()
+                .rev()
+                .fold(0, |word, &byte| word << 8 | u64::from(byte));
         }
         Ok(Key(words))
     }

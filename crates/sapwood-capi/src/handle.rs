@@ -82,6 +82,15 @@ impl<T: Body> Handle<T> {
         unsafe { Self::look(at) }.is_ok_and(|handle| handle.checked)
     }
 
+    /// The flag of a handle of any type.
+    ///
+    /// # Safety
+    /// `at` is a handle of any type that C may use now.
+    pub unsafe fn flag(at: *const Self) -> bool {
+        // SAFETY: the caller's promise. The flag lies at the same place in all handles.
+        unsafe { (&raw const (*at).checked).read() }
+    }
+
     /// The body, for calls that several threads may make at once.
     ///
     /// # Safety
@@ -152,6 +161,11 @@ impl Thread {
     #[inline]
     pub fn here() -> Self {
         Thread(HERE.with(|here| std::ptr::from_ref(here).addr()))
+    }
+
+    /// Its number, which is not 0.
+    pub fn number(self) -> usize {
+        self.0
     }
 
     /// A failure if this is another thread.

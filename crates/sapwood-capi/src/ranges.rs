@@ -55,7 +55,7 @@ unsafe impl Extensible for sapwood_ranges_options {
 /// An entry: a range and its value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct sapwood_entry {
+pub struct sapwood_range {
     /// The first index.
     pub start: u64,
     /// The last index.
@@ -66,9 +66,9 @@ pub struct sapwood_entry {
 
 type Found = (RangeInclusive<u64>, u64);
 
-impl From<Found> for sapwood_entry {
+impl From<Found> for sapwood_range {
     fn from((range, value): Found) -> Self {
-        sapwood_entry {
+        sapwood_range {
             start: *range.start(),
             end: *range.end(),
             value,
@@ -139,7 +139,7 @@ pub unsafe fn put_range(range: &RangeInclusive<u64>, start: *mut u64, end: *mut 
 ///
 /// # Safety
 /// `to` is NULL, or there is room for an entry.
-pub unsafe fn put_entry(found: Option<Found>, to: *mut sapwood_entry) -> c_int {
+pub unsafe fn put_entry(found: Option<Found>, to: *mut sapwood_range) -> c_int {
     let Some(found) = found else {
         return -libc::ENOENT;
     };
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn sapwood_ranges_store_coalescing(
     start: u64,
     end: u64,
     value: u64,
-    at: *mut sapwood_entry,
+    at: *mut sapwood_range,
 ) -> c_int {
     call("sapwood_ranges_store_coalescing", || {
         // SAFETY: C.
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn sapwood_ranges_insert_new(
 pub unsafe extern "C" fn sapwood_ranges_remove(
     ranges: *mut sapwood_ranges,
     index: u64,
-    old: *mut sapwood_entry,
+    old: *mut sapwood_range,
 ) -> c_int {
     call("sapwood_ranges_remove", || {
         // SAFETY: C.
@@ -413,7 +413,7 @@ fn copied((range, value): (RangeInclusive<u64>, &u64)) -> Found {
 unsafe fn entry(
     ranges: *const sapwood_ranges,
     reader: *const sapwood_reader,
-    to: *mut sapwood_entry,
+    to: *mut sapwood_range,
     search: impl FnOnce(MapleView<'_, u64>) -> Option<Found>,
 ) -> Outcome {
     // SAFETY: C.
@@ -431,7 +431,7 @@ pub unsafe extern "C" fn sapwood_ranges_get_entry(
     ranges: *const sapwood_ranges,
     reader: *const sapwood_reader,
     index: u64,
-    at: *mut sapwood_entry,
+    at: *mut sapwood_range,
 ) -> c_int {
     call("sapwood_ranges_get_entry", || {
         // SAFETY: C.
@@ -448,7 +448,7 @@ pub unsafe extern "C" fn sapwood_ranges_next(
     ranges: *const sapwood_ranges,
     reader: *const sapwood_reader,
     from: u64,
-    at: *mut sapwood_entry,
+    at: *mut sapwood_range,
 ) -> c_int {
     call("sapwood_ranges_next", || {
         let search = |v: MapleView<'_, u64>| v.range(from..=u64::MAX).next().map(copied);
@@ -466,7 +466,7 @@ pub unsafe extern "C" fn sapwood_ranges_prev(
     ranges: *const sapwood_ranges,
     reader: *const sapwood_reader,
     to: u64,
-    at: *mut sapwood_entry,
+    at: *mut sapwood_range,
 ) -> c_int {
     call("sapwood_ranges_prev", || {
         let search = |v: MapleView<'_, u64>| v.range(0..=to).next_back().map(copied);
@@ -476,7 +476,7 @@ pub unsafe extern "C" fn sapwood_ranges_prev(
 }
 
 /// C's function that is called with each entry.
-pub type EachFn = unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int;
+pub type EachFn = unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int;
 
 /// Calls C's function with the entries of a range, until it returns something else than 0.
 ///
@@ -489,7 +489,7 @@ pub unsafe fn walk(
     ctx: *mut c_void,
 ) -> c_int {
     for (range, value) in view.range(range) {
-        let entry = sapwood_entry::from((range, *value));
+        let entry = sapwood_range::from((range, *value));
         // SAFETY: C gave both for this.
         let answer = unsafe { each(&raw const entry, ctx) };
         if answer != 0 {
@@ -509,7 +509,7 @@ pub unsafe extern "C" fn sapwood_ranges_each(
     reader: *const sapwood_reader,
     start: u64,
     end: u64,
-    each: Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>,
+    each: Option<unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int>,
     ctx: *mut c_void,
 ) -> c_int {
     call("sapwood_ranges_each", || {

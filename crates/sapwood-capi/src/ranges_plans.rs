@@ -13,7 +13,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input;
 use crate::ranges::{
-    put_entry, put_range, sapwood_entry, sapwood_ranges, sapwood_window, walk, window,
+    put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, walk, window,
 };
 use crate::turn::{Turn, Turns};
 
@@ -524,7 +524,7 @@ pub unsafe extern "C" fn sapwood_ranges_snapshot_free(snapshot: *mut sapwood_ran
 pub unsafe extern "C" fn sapwood_ranges_snapshot_next(
     snapshot: *const sapwood_ranges_snapshot,
     from: u64,
-    at: *mut sapwood_entry,
+    at: *mut sapwood_range,
 ) -> c_int {
     call("sapwood_ranges_snapshot_next", || {
         // SAFETY: C.
@@ -544,7 +544,7 @@ pub unsafe extern "C" fn sapwood_ranges_snapshot_each(
     snapshot: *const sapwood_ranges_snapshot,
     start: u64,
     end: u64,
-    each: Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>,
+    each: Option<unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int>,
     ctx: *mut c_void,
 ) -> c_int {
     call("sapwood_ranges_snapshot_each", || {

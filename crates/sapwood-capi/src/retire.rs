@@ -67,3 +67,10 @@ impl Drop for Pointer {
         }
     }
 }
+
+impl PartialEq for Pointer {
+    /// Two values are the same if they are the same pointer.
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}

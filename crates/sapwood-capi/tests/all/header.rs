@@ -164,8 +164,19 @@ fn structures_lie_in_memory_as_the_header_says() {
         cache::sapwood_cache_stats { size, occupancy, capacity, bytes, hit, miss, refresh, insert,
             evict, full, stale, negative, error, swept, invalidated, overtaken, busy, clock_back }
         ranges::sapwood_ranges_options { size, flags, reserved, memory_limit }
-        ranges::sapwood_entry { start, end, value }
+        ranges::sapwood_range { start, end, value }
         ranges::sapwood_window { start, end, align, near, flags, reserved }
+        memory::sapwood_memory { size, entries, total, nodes, leaves, index, waiting, snapshots }
+        snapshot::sapwood_change { size, kind, reserved, key, old_value, new_value }
+        value::sapwood_bytes { data, len }
+        value::sapwood_entry { key, value }
+        value::sapwood_options { size, flags, values, retire, ctx, memory_limit, max_entries, domain }
+        value::sapwood_value { number, pointer, bytes }
+        view::sapwood_closest {
+            size, chain, chain_room, chain_len, encloser, exists, reserved, exact, ancestor,
+            wildcard, predecessor, cut,
+        }
+        view::sapwood_view {}
     }
     let file = folder().join("structures.c");
     fs::write(&file, tests).unwrap();

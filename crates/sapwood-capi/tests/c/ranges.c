@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-static int sum(const sapwood_entry *entry, void *ctx)
+static int sum(const sapwood_range *entry, void *ctx)
 {
 	*(uint64_t *)ctx += entry->value;
 	return entry->value == 99 ? 7 : 0;
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
 	sapwood_ranges_snapshot *snapshot = NULL;
 	sapwood_ranges_options options;
 	sapwood_window window;
-	sapwood_entry entry;
+	sapwood_range entry;
 	uint64_t value = 0, start = 0, end = 0, total = 0, i;
 	size_t len = 0, bytes = 0;
 	char path[400];
