@@ -3,3 +3,4 @@
 mod header;
 mod programs;
 mod support;
+mod tables;
