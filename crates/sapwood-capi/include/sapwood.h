@@ -595,15 +595,17 @@ int sapwood_view_closest(const sapwood_view *view, const void *name, size_t name
 /* ---- Iterators ------------------------------------------------------------------------------- */
 
 /*
- * An iterator stands between two entries. It is used as long as its view, by one thread at a time, and
- * is freed by sapwood_iter_free then or later. Steps are amortized O(1); moves are O(length of key).
+ * After a step, an iterator stands at the entry that it gave: next gives the one after it, and prev
+ * the one before it. After a move, or a step that found nothing, it stands between two entries. It is
+ * used as long as its view, by one thread at a time, and freed then or later. Steps are amortized
+ * O(1), turns and moves O(length of the key).
  */
 
 /* Makes an iterator that stands before the first entry. */
 int sapwood_iter_new(const sapwood_view *view, sapwood_iter **out);
 void sapwood_iter_free(sapwood_iter *iter);
 
-/* Stores the entry behind or before the place, and steps over it. -ENOENT: there is none. */
+/* Steps to the next entry, or the one before, and stores it. -ENOENT: there is none. */
 int sapwood_iter_next(sapwood_iter *iter, sapwood_entry *entry);
 int sapwood_iter_prev(sapwood_iter *iter, sapwood_entry *entry);
 

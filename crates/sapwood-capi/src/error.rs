@@ -38,12 +38,14 @@ impl Failure {
 
     /// An argument that is NULL.
     #[cold]
+    #[inline(never)]
     pub fn null(what: &str) -> Self {
         Self::invalid(format!("{what} is NULL"))
     }
 
     /// A use of a handle against its rules.
     #[cold]
+    #[inline(never)]
     pub fn misuse(message: String, checked: bool) -> Self {
         Failure {
             code: libc::EPERM,

@@ -12,21 +12,25 @@ use crate::error::{Failure, Outcome};
 /// `at` is NULL, or it points to `len` bytes that do not change as long as the result is used.
 #[inline(always)]
 pub unsafe fn bytes<'a>(at: *const c_void, len: usize, what: &str) -> Outcome<&'a [u8]> {
-    if at.is_null() {
-        return if len == 0 {
-            Ok(&[])
-        } else {
-            Err(Failure::null(what))
-        };
-    }
-    if len > isize::MAX as usize {
-        return Err(too_long(what));
+    if at.is_null() || len > isize::MAX as usize {
+        return no_bytes(at, len, what);
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts(at.cast::<u8>(), len) })
 }
 
 #[cold]
+#[inline(never)]
+fn no_bytes<'a>(at: *const c_void, len: usize, what: &str) -> Outcome<&'a [u8]> {
+    match (at.is_null(), len) {
+        (true, 0) => Ok(&[]),
+        (true, _) => Err(Failure::null(what)),
+        (false, _) => Err(too_long(what)),
+    }
+}
+
+#[cold]
+#[inline(never)]
 fn too_long(what: &str) -> Failure {
     Failure::new(libc::E2BIG, format!("{what} is longer than memory"))
 }

@@ -1,7 +1,6 @@
 //! Iterators: walks over the entries of a view, in both directions.
 //!
-//! The place of an iterator lies between two entries, so that `next` gives the one and `prev` the
-//! other.
+//! An iterator stands at the entry that it gave last, or between two entries.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
@@ -239,7 +238,7 @@ unsafe fn step(
     })
 }
 
-/// The next entry.
+/// Steps to the next entry.
 ///
 /// # Safety
 /// As `sapwood.h` says.
@@ -252,7 +251,7 @@ pub unsafe extern "C" fn sapwood_iter_next(
     unsafe { step("sapwood_iter_next", iter, entry, Way::Forward) }
 }
 
-/// The entry before.
+/// Steps to the entry before.
 ///
 /// # Safety
 /// As `sapwood.h` says.

@@ -46,7 +46,7 @@ pub unsafe extern "C" fn sapwood_key_dns_name(
         // SAFETY: C.
         unsafe {
             let name = text(name, "the name")?.to_bytes();
-            let name = str::from_utf8(name)
+            let name = std::str::from_utf8(name)
                 .map_err(|_| Failure::invalid("the name is not UTF-8; write bytes as \\DDD"))?;
             give(&dns_name(name).map_err(bad)?, key, room, key_len)
         }

@@ -71,6 +71,7 @@ impl ReaderBody {
     }
 
     #[cold]
+    #[inline(never)]
     fn stale(&self, what: &str) -> Failure {
         Failure::misuse(
             format!("the {what} was made before the reader's last quiescent state"),
@@ -79,11 +80,13 @@ impl ReaderBody {
     }
 
     #[cold]
+    #[inline(never)]
     fn offline(&self) -> Failure {
         Failure::misuse("the reader is offline".to_owned(), self.checked)
     }
 
     #[cold]
+    #[inline(never)]
     fn foreign(&self) -> Failure {
         Failure::misuse(
             "the reader is of another domain than the structure".to_owned(),

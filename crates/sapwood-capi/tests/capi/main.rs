@@ -1,6 +1,8 @@
 //! Tests of the C library, and of its header.
 
+mod border;
 mod header;
+mod oracle;
 mod programs;
 mod support;
 mod tables;

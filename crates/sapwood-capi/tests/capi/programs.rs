@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Language, Link, compile, has, here, run};
+use crate::support::{Language, Link, compile, folder, has, here, run};
 
 fn programs(misuse: bool) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(here().join("tests/c"))
@@ -27,6 +27,7 @@ fn programs(misuse: bool) -> Vec<PathBuf> {
 }
 
 fn succeeds(mut command: Command) {
+    command.env("SAPWOOD_LIBRARY", folder().join("libsapwood.so.0"));
     let output = run(&mut command);
     assert!(
         output.status.success(),
