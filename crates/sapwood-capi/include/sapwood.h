@@ -712,7 +712,7 @@ int sapwood_fib_open(const sapwood_domain *domain, const sapwood_fib_options *op
 void sapwood_fib_free(sapwood_fib *fib);
 
 /*
- * Inserts a prefix, or replaces its value. Returns 0 if it is new, 1 if it was there; then (old)
+ * Inserts a prefix, or replaces its value. Returns 1 if it is new, 0 if it was there; then (old)
  * has the value before. -EINVAL: bits are set after its length. O(bits).
  */
 int sapwood_fib_insert(sapwood_fib *fib, const sapwood_prefix *prefix, uint64_t value,
@@ -841,7 +841,7 @@ int sapwood_routes_open(const sapwood_domain *domain, const sapwood_fib_options 
 void sapwood_routes_free(sapwood_routes *routes);
 
 /*
- * Inserts a prefix with a group, or replaces its group. Returns 0 if it is new, 1 if it was there.
+ * Inserts a prefix with a group, or replaces its group. Returns 1 if it is new, 0 if it was there.
  * Equal groups share memory. A group without members, or of weight 0, matches and has no next hop.
  */
 int sapwood_routes_insert(sapwood_routes *routes, const sapwood_prefix *prefix,

@@ -217,7 +217,7 @@ pub unsafe extern "C" fn sapwood_fib_insert(
         table.turns.check()?;
         let before = table.fib.insert(net, value)?;
         // SAFETY: C.
-        Ok(unsafe { put_old(before, old) })
+        Ok((unsafe { put_old(before, old) } == 0).into())
     })
 }
 

@@ -169,7 +169,7 @@ pub unsafe extern "C" fn sapwood_fib_txn_insert(
         let net = unsafe { prefix::prefix(of) }?;
         let before = open.txn.insert(net, value)?.copied();
         // SAFETY: C.
-        Ok(unsafe { put_old(before, old) })
+        Ok((unsafe { put_old(before, old) } == 0).into())
     })
 }
 

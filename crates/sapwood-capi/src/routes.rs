@@ -181,7 +181,7 @@ pub unsafe extern "C" fn sapwood_routes_insert(
         // SAFETY: C.
         let group = unsafe { group(members, count) }?;
         body.turns.check()?;
-        Ok(body.table.insert(net, group)?.is_some().into())
+        Ok(body.table.insert(net, group)?.is_none().into())
     })
 }
 

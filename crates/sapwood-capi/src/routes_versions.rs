@@ -169,7 +169,7 @@ pub unsafe extern "C" fn sapwood_routes_txn_insert(
         let net = unsafe { prefix::prefix(of) }?;
         // SAFETY: C.
         let group = unsafe { group(members, count) }?;
-        Ok(open.txn.insert(net, group)?.into())
+        Ok((!open.txn.insert(net, group)?).into())
     })
 }
 

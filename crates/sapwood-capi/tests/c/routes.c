@@ -81,11 +81,11 @@ static void fib(const char *folder)
 	IS(sapwood_reader_new(domain, "packets", &reader), 0);
 	IS(sapwood_reader_new(other, "foreign", &foreign), 0);
 
-	IS(sapwood_fib_insert(fib, &prefix, 1, &value), 0);
-	IS(sapwood_fib_insert(fib, &prefix, 2, &value), 1);
+	IS(sapwood_fib_insert(fib, &prefix, 1, &value), 1);
+	IS(sapwood_fib_insert(fib, &prefix, 2, &value), 0);
 	CHECK(value == 1);
-	IS(sapwood_fib_insert(fib, &lab, 3, NULL), 0);
-	IS(sapwood_fib_insert(fib, &six, 6, NULL), 0);
+	IS(sapwood_fib_insert(fib, &lab, 3, NULL), 1);
+	IS(sapwood_fib_insert(fib, &six, 6, NULL), 1);
 	IS(sapwood_fib_len(fib, &len), 0);
 	CHECK(len == 3);
 
@@ -134,7 +134,7 @@ static void fib(const char *folder)
 	IS(sapwood_fib_txn_rollback(txn), 0);
 	IS(sapwood_fib_get(fib, &lab, &value), 0);
 	IS(sapwood_fib_begin(fib, &txn), 0);
-	IS(sapwood_fib_txn_insert(txn, &lab, 30, &value), 1);
+	IS(sapwood_fib_txn_insert(txn, &lab, 30, &value), 0);
 	CHECK(value == 3);
 	IS(sapwood_fib_snapshot_new(fib, &snapshot), -EDEADLK);
 	IS(sapwood_fib_txn_commit(txn), 0);
@@ -203,7 +203,7 @@ static void fib(const char *folder)
 		prefix.addr[2] = (uint8_t)i;
 		prefix.bits = 24;
 		result = sapwood_fib_insert(again, &prefix, i, NULL);
-		if (result != 0) {
+		if (result != 1) {
 			IS(result, -ENOMEM);
 			break;
 		}
@@ -246,9 +246,9 @@ static void routes(const char *folder)
 	IS(sapwood_domain_new(NULL, &domain), 0);
 	IS(sapwood_routes_new(domain, NULL, &routes), 0);
 	IS(sapwood_reader_new(domain, "packets", &reader), 0);
-	IS(sapwood_routes_insert(routes, &prefix, both, 2), 0);
 	IS(sapwood_routes_insert(routes, &prefix, both, 2), 1);
-	IS(sapwood_routes_insert(routes, &six, both, 2), 0);
+	IS(sapwood_routes_insert(routes, &prefix, both, 2), 0);
+	IS(sapwood_routes_insert(routes, &six, both, 2), 1);
 	IS(sapwood_routes_len(routes, &count, &groups), 0);
 	CHECK(count == 2 && groups == 1);
 
@@ -306,12 +306,12 @@ static void routes(const char *folder)
 	IS(sapwood_routes_group(routes, reader, "\013\000\000\000", 4, found, 1, &count), -ENOENT);
 
 	IS(sapwood_routes_begin(routes, &txn), 0);
-	IS(sapwood_routes_txn_insert(txn, &prefix, &one, 1), 1);
+	IS(sapwood_routes_txn_insert(txn, &prefix, &one, 1), 0);
 	IS(sapwood_routes_insert(routes, &prefix, &one, 1), -EDEADLK);
 	IS(sapwood_routes_remove_member(routes, 1), -EDEADLK);
 	IS(sapwood_routes_txn_rollback(txn), 0);
 	IS(sapwood_routes_try_begin(routes, &txn), 0);
-	IS(sapwood_routes_txn_insert(txn, &prefix, &one, 1), 1);
+	IS(sapwood_routes_txn_insert(txn, &prefix, &one, 1), 0);
 	IS(sapwood_routes_txn_remove(txn, &six), 0);
 	IS(sapwood_routes_txn_remove(txn, &six), -ENOENT);
 	IS(sapwood_routes_txn_commit(txn), 0);

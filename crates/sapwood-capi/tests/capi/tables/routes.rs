@@ -48,7 +48,7 @@ fn routes_answer_as_the_oracle() {
                 let result = unsafe {
                     sapwood_routes_insert(routes, &raw const given, members.as_ptr(), members.len())
                 };
-                assert_eq!(result, c_int::from(before.is_some()));
+                assert_eq!(result, c_int::from(before.is_none()));
                 if before.is_none() {
                     nets.push((v4, prefix));
                 }
@@ -193,7 +193,7 @@ fn routes_answer_as_the_oracle() {
                                 members.len(),
                             )
                         };
-                        assert_eq!(result, c_int::from(before.is_some()));
+                        assert_eq!(result, c_int::from(before.is_none()));
                         if before.is_none() {
                             next_nets.push((v4, prefix));
                         }
