@@ -15,14 +15,12 @@ share=$prefix/share
 built=${TARGET:-target}/release
 root=${DESTDIR:-}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-# The number in the name that programs are linked to: it changes with the binary interface.
-abi=0
 
 case $prefix:$libdir:$includedir in
 /*:/*:/*) ;;
 *) printf 'PREFIX, LIBDIR and INCLUDEDIR must begin with a slash: %s, %s, %s\n' "$prefix" "$libdir" "$includedir" >&2 && exit 1 ;;
 esac
-for file in libsapwood_capi.so libsapwood_capi.a sapwood; do
+for file in libsapwood_capi.a sapwood; do
     [ -e "$built/$file" ] || { printf '%s is not built: run cargo build --release -p sapwood-capi -p sapwood-cli\n' "$built/$file" >&2 && exit 1; }
 done
 
@@ -31,9 +29,10 @@ put() { # mode, source, place
 }
 
 put 644 crates/sapwood-capi/include/sapwood.h "$includedir/sapwood.h"
-put 644 "$built/libsapwood_capi.so" "$libdir/libsapwood.so.$abi.${version#*.}"
-ln -sf "libsapwood.so.$abi.${version#*.}" "$root$libdir/libsapwood.so.$abi"
-ln -sf "libsapwood.so.$abi" "$root$libdir/libsapwood.so"
+# The shared library, with its versions of symbols, and the two links to it.
+mkdir -p "$root$libdir"
+crates/sapwood-capi/link.sh "$built/libsapwood_capi.a" "$root$libdir"
+chmod 644 "$root$libdir"/libsapwood.so.*.*
 put 644 "$built/libsapwood_capi.a" "$libdir/libsapwood.a"
 
 work=$(mktemp -d)

@@ -193,6 +193,7 @@ fn fibs_answer_as_the_oracle() {
         }
     }
     unsafe { sapwood_fib_free(fib) };
+    println!("{} operations", ops(5_000));
 }
 
 /// A lookup by a function of C gives what one of Rust gives, for addresses written both ways.
