@@ -5,7 +5,8 @@
 need=() # without these nothing works
 has cc && has c++ || need+=(build-essential)
 has git || need+=(git)
-more=() # without these the tests of BPF are skipped
+more=() # without these the tests of BPF, or those of the C library under valgrind, are skipped
+has valgrind || more+=(valgrind)
 if [ "$(uname -s)" = Linux ]; then
     if ! bpf_tools; then
         # shellcheck disable=SC2206 # one word each
@@ -35,11 +36,11 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     fi
     if [ ${#more[@]} -gt 0 ]; then
         install "${more[@]}" || { run dpkg --configure -a && install "${more[@]}"; } ||
-            say "Not all of these can be installed here, so the tests of BPF are skipped: ${more[*]}"
+            say "Not all of these can be installed here, so the tests that need them are skipped: ${more[*]}"
     fi
     exit 0
 fi
-[ ${#more[@]} = 0 ] || say "For the maps in the kernel, on Debian and Ubuntu (else their tests are skipped):
+[ ${#more[@]} = 0 ] || say "For the maps in the kernel and the C library, on Debian and Ubuntu (else tests are skipped):
     sudo apt-get update && sudo apt-get install -y ${more[*]}"
 [ ${#need[@]} = 0 ] || fail "Missing: ${need[*]}. Install them first, on Debian and Ubuntu with:
     sudo apt-get update && sudo apt-get install -y ${need[*]}"

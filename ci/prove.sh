@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers soak histories versions heirs program-heirs live windows shuttle loom asan tsan miri fuzz bench-quick"
+all="differential writers capi soak histories versions heirs program-heirs live windows shuttle loom asan tsan miri fuzz bench-quick"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -18,6 +18,7 @@ shows() {
     case $1 in
     differential) echo "all kinds of maps and stores answer as the naive oracles do" ;;
     writers) echo "the maps for many writers, trie and index, answer as the naive oracles do" ;;
+    capi) echo "the maps answer as the naive oracles do through the C functions, and retire each pointer once" ;;
     soak) echo "random operations of four threads on a shared map leave what they must" ;;
     histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
     versions) echo "programs see whole commits of a store, and one version a run, beside a writer, and memory stays within its bounds all the time" ;;
@@ -40,6 +41,7 @@ command_of() {
     case $1 in
     differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
     writers) echo "SAPWOOD_OPS=${WRITERS_OPS:-34000000} ci/diff.sh all differential::shared_map differential::point_map" ;;
+    capi) echo "SAPWOOD_OPS=${CAPI_OPS:-1000000} cargo test --locked --release -p sapwood-capi --test capi oracle -- --show-output" ;;
     soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
     histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
     versions) echo "SAPWOOD_SOAK=${VERSIONS_SECONDS:-600} ci/kernel.sh store programs_see_whole_commits" ;;
@@ -60,7 +62,7 @@ command_of() {
 # The amount of work, read from the output of the proof.
 counts() { # name, output
     case $1 in
-    differential | writers | soak) sum "$2" '[0-9]+ operations' operations ;;
+    differential | writers | capi | soak) sum "$2" '[0-9]+ operations' operations ;;
     histories) sum "$2" '[0-9]+ histories' histories ;;
     versions) sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ runs of programs' 'runs of programs' ;;
     heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ lookups by programs' lookups ;;

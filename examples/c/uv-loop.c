@@ -89,7 +89,7 @@ static void *writer(void *rounds)
 			int length = snprintf(key, sizeof key, "name-%d", i);
 
 			value.number = round * NAMES + (uint64_t)i;
-			must(sapwood_shared_insert(map, key, (size_t)length, value, NULL), "insert");
+			must(sapwood_shared_insert(map, key, (size_t)length, &value), "insert");
 		}
 	return NULL;
 }

@@ -2,9 +2,9 @@
 /*
  * sapwood.h - ordered maps for the data path, whose readers never lock.
  *
- * Results.   A function that returns int returns 0 or a positive number, or -errno. sapwood_strerror
- *            has a fixed text for each; sapwood_last_error has the whole message of this thread's
- *            last failure. A lookup that finds nothing returns -ENOENT and leaves no message.
+ * Results.   A function that returns int returns 0 or a positive number, or -errno.
+ *            sapwood_strerror has a fixed text for each; sapwood_last_error has the whole message
+ *            of this thread's last failure. A lookup that finds nothing returns -ENOENT and leaves no message.
  *            All functions may return, beside what they say:
  *              -EINVAL  an argument is NULL or has no meaning
  *              -EPERM   a handle was used against its rules, where that is seen
@@ -12,8 +12,8 @@
  * Handles.   A function that makes a handle stores it in *out, and *out belongs to the caller, who
  *            frees it with the function named so. Freeing NULL does nothing. On failure *out stays
  *            as it was.
- * Threads.   "Any thread" means: from several threads at once. "One thread at a time" means that the
- *            caller keeps other calls with this handle away. "Its thread" is the one that made it.
+ * Threads.   "Any thread" means: from several threads at once. "One thread at a time" means that
+ *            the caller keeps other calls with this handle away. "Its thread" is the one that made it.
  * Structures with a field size: set it to sizeof, and everything that is not used to 0. A library
  *            that is newer or older than the header then understands them. NULL means the defaults.
  * Callbacks. They return to their caller: no longjmp, no C++ exception. They may call the library,
@@ -69,9 +69,9 @@ typedef union sapwood_value {
 } sapwood_value;
 
 /*
- * Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function gives
- * out, its key and its bytes lie inside the map: they are valid as long as the view, or until the
- * reader's next quiescent state. Copy what is needed longer.
+ * Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
+ * gives out, its key and its bytes lie inside the map: they are valid as long as the view, or until
+ * the reader's next quiescent state. Copy what is needed longer.
  */
 typedef struct sapwood_entry {
 	sapwood_bytes key; /* data is NULL where there is no entry; that of an empty key is not */
@@ -114,8 +114,8 @@ typedef struct sapwood_domain_options {
 int sapwood_domain_new(const sapwood_domain_options *options, sapwood_domain **out);
 
 /*
- * Frees the handle. The domain itself lives as long as its readers and structures, so the order does
- * not matter. One thread at a time.
+ * Frees the handle. The domain itself lives as long as its readers and structures, so the order
+ * does not matter. One thread at a time.
  */
 void sapwood_domain_free(sapwood_domain *domain);
 
@@ -168,8 +168,8 @@ typedef void (*sapwood_stall_fn)(const sapwood_stall *stall, void *ctx);
 int sapwood_domain_stalls(const sapwood_domain *domain, sapwood_stall_fn each, void *ctx);
 
 /*
- * Registers this thread with a domain, under a name for stall reports. The reader is online: what is
- * replaced from now on stays until it passes a quiescent state. -EAGAIN: too many readers.
+ * Registers this thread with a domain, under a name for stall reports. The reader is online: what
+ * is replaced from now on stays until it passes a quiescent state. -EAGAIN: too many readers.
  */
 int sapwood_reader_new(const sapwood_domain *domain, const char *name, sapwood_reader **out);
 
@@ -191,7 +191,7 @@ int sapwood_reader_online(sapwood_reader *reader);
 /* ---- Maps over byte strings ------------------------------------------------------------------ */
 
 /*
- * sapwood_map     an owned map: one thread at a time changes it, several may read it between changes
+ * sapwood_map     an owned map: one thread at a time changes it, several may read between changes
  * sapwood_store   readers that never wait, one writer at a time, transactions, snapshots
  * sapwood_shared  many readers and many writers at once
  * sapwood_point   the same without order: whole keys only
@@ -204,8 +204,8 @@ int sapwood_reader_online(sapwood_reader *reader);
  * Insertions return 1 for a new key and 0 for a replaced value. Further errors of changes:
  *   -E2BIG   the key or value is too long        -ENOMEM  the memory limit is reached
  *   -EAGAIN  the domain's hard limit is reached  -ENOSPC  max_entries is reached
- * After each error, -EFAULT excepted, the map is as it was. After -EFAULT of a change, free the map:
- * the change may be made in part, and its value belongs to the library.
+ * After each error, -EFAULT excepted, the map is as it was. After -EFAULT of a change, free the
+ * map: the change may be made in part, and its value belongs to the library.
  * Costs: lookups and changes are O(length of the key).
  */
 typedef struct sapwood_map sapwood_map;
@@ -264,8 +264,8 @@ void sapwood_map_free(sapwood_map *map);
 int sapwood_map_get(const sapwood_map *map, const void *key, size_t key_len, sapwood_value *value);
 
 /*
- * Looks up many keys, interleaved in large maps. found[i] becomes 1 or 0, and values[i] the value of
- * keys[i] if it was found. Returns the number of those found.
+ * Looks up many keys, interleaved in large maps. found[i] becomes 1 or 0, and values[i] the value
+ * of keys[i] if it was found. Returns the number of those found.
  */
 int sapwood_map_get_many(const sapwood_map *map, const sapwood_bytes *keys, size_t count,
 			 sapwood_value *values, unsigned char *found);
@@ -285,8 +285,8 @@ int sapwood_map_replace(sapwood_map *map, const void *key, size_t key_len,
 			const sapwood_value *value);
 
 /*
- * Stores where the number of a key lies, so that it can be changed in place until the next change of
- * the map. An absent key is inserted with 0: the function returns 1. -ENOTSUP: other values.
+ * Stores where the number of a key lies, so that it can be changed in place until the next change
+ * of the map. An absent key is inserted with 0: the function returns 1. -ENOTSUP: other values.
  */
 int sapwood_map_number(sapwood_map *map, const void *key, size_t key_len, uint64_t **number);
 
@@ -314,9 +314,9 @@ int sapwood_map_view(const sapwood_map *map, sapwood_view *view);
 /* ---- Stores ---------------------------------------------------------------------------------- */
 
 /*
- * Any thread, where nothing else is said. Readers are those of the store's domain; a reading function
- * is called by the reader's thread, and what it gives is valid until the reader's next quiescent
- * state. A store has one transaction at a time. -EDEADLK: this thread has one open.
+ * Any thread, where nothing else is said. Readers are those of the store's domain; a reading
+ * function is called by the reader's thread, and what it gives is valid until the reader's next
+ * quiescent state. A store has one transaction at a time. -EDEADLK: this thread has one open.
  */
 
 /* Makes an empty store. O(1). */
@@ -326,8 +326,8 @@ int sapwood_store_new(const sapwood_options *options, sapwood_store **out);
 int sapwood_store_load(const sapwood_options *options, const char *path, sapwood_store **out);
 
 /*
- * Frees the handle. The store ends with its last snapshot and transaction. Nobody may use the handle,
- * or what was read through it.
+ * Frees the handle. The store ends with its last snapshot and transaction. Nobody may use the
+ * handle, or what was read through it.
  */
 void sapwood_store_free(sapwood_store *store);
 
@@ -356,8 +356,8 @@ int sapwood_store_insert(const sapwood_store *store, const void *key, size_t key
 int sapwood_store_remove(const sapwood_store *store, const void *key, size_t key_len);
 
 /*
- * Frees at most `most` nodes that no reader and no snapshot uses any more, retires their values, and
- * returns how many. Commits do it as well. It does nothing while a transaction is open.
+ * Frees at most `most` nodes that no reader and no snapshot uses any more, retires their values,
+ * and returns how many. Commits do it as well. It does nothing while a transaction is open.
  */
 int sapwood_store_reclaim(const sapwood_store *store, size_t most);
 
@@ -435,12 +435,12 @@ int sapwood_snapshot_diff(const sapwood_snapshot *old_snapshot, const sapwood_sn
 /* ---- Shared maps and point maps ---------------------------------------------------------------- */
 
 /*
- * Any thread. Reading functions as for stores; changes need no reader. Values that change often: let
- * the value be a pointer to an atomic, or use sapwood_shared_add.
+ * Any thread. Reading functions as for stores; changes need no reader. Values that change often:
+ * let the value be a pointer to an atomic, or use sapwood_shared_add.
  */
 /*
- * Returns 0 to go on; anything else ends the walk. The walk does not wait and keeps nobody waiting: it
- * gives no key twice, and each that is there throughout.
+ * Returns 0 to go on; anything else ends the walk. The walk does not wait and keeps nobody waiting:
+ * it gives no key twice, and each that is there throughout.
  */
 typedef int (*sapwood_entry_fn)(const sapwood_entry *entry, void *ctx);
 
@@ -510,9 +510,9 @@ int sapwood_point_each(const sapwood_point *map, const sapwood_reader *reader,
 #define SAPWOOD_UNVERIFIED 16u /* do not read the whole file when it is opened */
 
 /*
- * Maps a saved map into memory. Each step in it is checked, so a damaged file gives wrong answers at
- * worst. values: SAPWOOD_NUMBERS or SAPWOOD_BYTES, as it was saved. -EPROTO: it is damaged, of another
- * kind, or no saved map. Other errors are those of the system. O(bytes); O(1) with
+ * Maps a saved map into memory. Each step in it is checked, so a damaged file gives wrong answers
+ * at worst. values: SAPWOOD_NUMBERS or SAPWOOD_BYTES, as it was saved. -EPROTO: it is damaged, of
+ * another kind, or no saved map. Other errors are those of the system. O(bytes); O(1) with
  * SAPWOOD_UNVERIFIED. The file may be replaced by a rename, but not be changed or cut.
  */
 int sapwood_file_open(const char *path, int values, unsigned int flags, sapwood_file **out);
@@ -531,10 +531,10 @@ int sapwood_file_view(const sapwood_file *file, sapwood_view *view);
 /* ---- Views ----------------------------------------------------------------------------------- */
 
 /*
- * A view lies in the caller's memory and needs no end. It may be copied. It is used where and as long
- * as what it was made of: on its reader's thread until the next quiescent state, or until the next
- * change of the map or transaction, or until the end of the snapshot or file. A use after that is
- * -EPERM where it is seen. Views are the query handles of name servers: one for each question.
+ * A view lies in the caller's memory and needs no end. It may be copied. It is used where and as
+ * long as what it was made of: on its reader's thread until the next quiescent state, or until the
+ * next change of the map or transaction, or until the end of the snapshot or file. A use after that
+ * is -EPERM where it is seen. Views are the query handles of name servers: one for each question.
  */
 struct sapwood_view {
 	uint64_t opaque[16];
@@ -560,8 +560,8 @@ int sapwood_view_longest_prefix(const sapwood_view *view, const void *key, size_
 				sapwood_entry *entry);
 
 /*
- * Stores the entries whose keys are prefixes of `key`, shortest first, as many as there is room for.
- * Returns how many there are.
+ * Stores the entries whose keys are prefixes of `key`, shortest first, as many as there is room
+ * for. Returns how many there are.
  */
 int sapwood_view_prefixes(const sapwood_view *view, const void *key, size_t key_len,
 			  sapwood_entry *entries, size_t room);
@@ -596,9 +596,9 @@ int sapwood_view_closest(const sapwood_view *view, const void *name, size_t name
 
 /*
  * After a step, an iterator stands at the entry that it gave: next gives the one after it, and prev
- * the one before it. After a move, or a step that found nothing, it stands between two entries. It is
- * used as long as its view, by one thread at a time, and freed then or later. Steps are amortized
- * O(1), turns and moves O(length of the key).
+ * the one before it. After a move, or a step that found nothing, it stands between two entries. It
+ * is used as long as its view, by one thread at a time, and freed then or later. Steps are
+ * amortized O(1), turns and moves O(length of the key).
  */
 
 /* Makes an iterator that stands before the first entry. */
@@ -628,10 +628,10 @@ int sapwood_iter_skip(sapwood_iter *iter, const void *prefix, size_t prefix_len)
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /*
- * The key of a domain name in text or wire form: its labels in reverse order and in lower case, each
- * ended by a zero byte; the root is empty. Keys sort in the canonical order of DNSSEC. 255 bytes are
- * enough for any. The length is stored; -E2BIG if there is no room for it. -EINVAL: not a name. Any
- * thread.
+ * The key of a domain name in text or wire form: its labels in reverse order and in lower case,
+ * each ended by a zero byte; the root is empty. Keys sort in the canonical order of DNSSEC. 255
+ * bytes are enough for any. The length is stored; -E2BIG if there is no room for it. -EINVAL: not a
+ * name. Any thread.
  */
 int sapwood_key_dns_name(const char *name, void *key, size_t room, size_t *key_len);
 int sapwood_key_dns_wire(const void *wire, size_t wire_len, void *key, size_t room,

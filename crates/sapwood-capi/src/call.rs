@@ -18,6 +18,15 @@ pub fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
+/// The same for a lookup that has looked at its arguments, and can fail only by a panic.
+#[inline(always)]
+pub fn quick(name: &'static str, body: impl FnOnce() -> c_int) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result,
+        Err(payload) => failed(name, panicked(payload)),
+    }
+}
+
 /// The same for a function that returns nothing.
 #[inline(always)]
 pub fn call_void(name: &'static str, body: impl FnOnce() -> Outcome<()>) {

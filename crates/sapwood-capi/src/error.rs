@@ -14,7 +14,8 @@ pub struct Failure {
     pub code: c_int,
     /// The whole message.
     pub message: Cow<'static, str>,
-    /// Whether the caller broke the rules for a handle that is checked. Such a call ends the process.
+    /// Whether the caller broke the rules for a handle that is checked. Such a call ends the
+    /// process.
     pub fatal: bool,
 }
 

@@ -62,6 +62,21 @@ impl<T: Body> Handle<T> {
         Ok(unsafe { &*at })
     }
 
+    /// The body, for lookups: nothing if there is something to say about the handle.
+    ///
+    /// # Safety
+    /// As for [`shared`](Self::shared).
+    #[inline(always)]
+    pub unsafe fn quick<'a>(at: *const Self) -> Option<&'a T> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if at.is_null() || (*at.cast::<AtomicU32>()).load(Relaxed) != T::MAGIC {
+                return None;
+            }
+            Some(&*(*at).body.get())
+        }
+    }
+
     #[cold]
     #[inline(never)]
     unsafe fn wrong(at: *const Self, magic: u32) -> Failure {
@@ -76,7 +91,7 @@ impl<T: Body> Handle<T> {
     /// Whether the handle is checked.
     ///
     /// # Safety
-    /// As for [`shared`].
+    /// As for [`shared`](Self::shared).
     pub unsafe fn is_checked(at: *const Self) -> bool {
         // SAFETY: the caller's promise.
         unsafe { Self::look(at) }.is_ok_and(|handle| handle.checked)

@@ -19,6 +19,19 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize, what: &str) -> Outcome<&'
     Ok(unsafe { std::slice::from_raw_parts(at.cast::<u8>(), len) })
 }
 
+/// The same, for lookups: nothing if there is something to say about the arguments.
+///
+/// # Safety
+/// As for [`bytes`].
+#[inline(always)]
+pub unsafe fn quick_bytes<'a>(at: *const c_void, len: usize) -> Option<&'a [u8]> {
+    if at.is_null() || len > isize::MAX as usize {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { std::slice::from_raw_parts(at.cast::<u8>(), len) })
+}
+
 #[cold]
 #[inline(never)]
 fn no_bytes<'a>(at: *const c_void, len: usize, what: &str) -> Outcome<&'a [u8]> {
@@ -52,8 +65,8 @@ pub unsafe fn items<'a, T>(at: *const T, len: usize, what: &str) -> Outcome<&'a 
 /// Items in a row that are to be written.
 ///
 /// # Safety
-/// `at` is NULL, or it points to `len` initialized items that nobody else uses as long as the result
-/// is used.
+/// `at` is NULL, or it points to `len` initialized items that nobody else uses as long as the
+/// result is used.
 #[inline]
 pub unsafe fn items_mut<'a, T>(at: *mut T, len: usize, what: &str) -> Outcome<&'a mut [T]> {
     if len == 0 {
@@ -121,8 +134,8 @@ pub unsafe trait Extensible: Default {
     const NAME: &'static str;
 }
 
-/// The structure that the caller gave, or the default for NULL. Fields that the caller does not know
-/// keep their defaults. Fields that this library does not know must be zero.
+/// The structure that the caller gave, or the default for NULL. Fields that the caller does not
+/// know keep their defaults. Fields that this library does not know must be zero.
 ///
 /// # Safety
 /// `at` is NULL, or it points to as many bytes as its first field says.

@@ -126,8 +126,8 @@ impl<V: ?Sized + CValue> Walker<V> {
             unsafe { self.begin(way) };
         }
         let entry = self.walk.as_mut().and_then(|(walk, way)| match way {
-            Way::Forward => walk.next(),
-            Way::Backward => walk.next_back(),
+            Way::Forward => walk.step(),
+            Way::Backward => walk.step_back(),
         });
         match entry {
             Some((key, _)) => self.last = Some(key),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use sapwood::qp::{QpFile, QpMap};
 
-use crate::call::{call, call_void};
+use crate::call::{call, call_void, quick};
 use crate::domain::{CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
-use crate::input::{bytes, extensible, items, path, place};
+use crate::input::{bytes, extensible, items, path, place, quick_bytes};
 use crate::memory::{sapwood_memory, store_memory};
 use crate::ordered::Source;
 use crate::retire::{Owner, Pointer};
@@ -17,7 +17,7 @@ use crate::value::{
     CValue, INDEX, Key, Kind, Kinds, Mode, each, get_many, map_kinds, no_pointers, not_inserted,
     of_kind, refused, sapwood_bytes, sapwood_options, sapwood_value,
 };
-use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
+use crate::view::{Anchor, Changes, Viewed, answer, found, sapwood_view};
 
 /// The inside of an owned map's handle.
 pub struct MapBody {
@@ -149,6 +149,28 @@ pub unsafe extern "C" fn sapwood_map_get(
     map: *const sapwood_map,
     key: *const c_void,
     key_len: usize,
+    value: *mut sapwood_value,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        if let Some(body) = Handle::quick(map) {
+            if let Some(key) = quick_bytes(key, key_len) {
+                return quick(
+                    "sapwood_map_get",
+                    || each!(&body.map, map => answer(map.get(key), value)),
+                );
+            }
+        }
+        get_slowly(map, (key, key_len), value)
+    }
+}
+
+/// The same lookup where there is something to say about its arguments.
+#[cold]
+#[inline(never)]
+unsafe fn get_slowly(
+    map: *const sapwood_map,
+    (key, key_len): (*const c_void, usize),
     value: *mut sapwood_value,
 ) -> c_int {
     call("sapwood_map_get", || {

@@ -19,7 +19,7 @@ pub type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 /// What can be read in order.
 pub trait Ordered<V: ?Sized + CValue> {
     /// Number of entries.
-    fn len(&self) -> usize;
+    fn entries(&self) -> usize;
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Option<&V>;
     /// The values of many keys.
@@ -58,7 +58,7 @@ pub enum Walk<'a, V: ?Sized + CValue> {
 impl<'a, V: ?Sized + CValue> Walk<'a, V> {
     /// The next entry.
     #[inline]
-    pub fn next(&mut self) -> Option<Entry<'a, V>> {
+    pub fn step(&mut self) -> Option<Entry<'a, V>> {
         match self {
             Walk::Trusted(range) => range.next(),
             Walk::Checked(range) => range.next(),
@@ -68,7 +68,7 @@ impl<'a, V: ?Sized + CValue> Walk<'a, V> {
 
     /// The next entry from the other end.
     #[inline]
-    pub fn next_back(&mut self) -> Option<Entry<'a, V>> {
+    pub fn step_back(&mut self) -> Option<Entry<'a, V>> {
         match self {
             Walk::Trusted(range) => range.next_back(),
             Walk::Checked(range) => range.next_back(),
@@ -80,7 +80,7 @@ impl<'a, V: ?Sized + CValue> Walk<'a, V> {
 macro_rules! ordered {
     ([$($generics:tt)*] $type:ty as $short:ty, $walk:ident) => {
         impl<$($generics)*> Ordered<V> for $type {
-            fn len(&self) -> usize {
+            fn entries(&self) -> usize {
                 <$short>::len(self)
             }
             fn get(&self, key: &[u8]) -> Option<&V> {

@@ -47,6 +47,19 @@ impl ReaderBody {
         Ok(guard)
     }
 
+    /// The same, for lookups: nothing if there is something to say about the reader.
+    ///
+    /// # Safety
+    /// As for [`guard`](Self::guard).
+    #[inline(always)]
+    pub unsafe fn quick_guard(&self, domain: &Domain) -> Option<Guard<'_>> {
+        if self.checked || !self.registration.is_online() {
+            return None;
+        }
+        let guard = self.registration.guard();
+        guard.belongs_to(domain).then_some(guard)
+    }
+
     /// The number under which things are read now.
     #[inline]
     pub fn epoch(&self) -> u64 {

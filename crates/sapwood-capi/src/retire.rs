@@ -16,8 +16,8 @@ pub struct Owner {
     ctx: *mut c_void,
 }
 
-// SAFETY: the header says that the function may be called from any thread that uses the structure or
-// its domain, with `ctx`.
+// SAFETY: the header says that the function may be called from any thread that uses the structure
+// or its domain, with `ctx`.
 unsafe impl Send for Owner {}
 // SAFETY: the same.
 unsafe impl Sync for Owner {}

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use sapwood::qp::{Exchange, Order, Ordered, PointMap, QpShared, SharedMap, Unordered};
 use sapwood::qsbr::Domain;
 
-use crate::call::call;
+use crate::call::{call, quick};
 use crate::domain::{CHECKED, known_flags, or_new};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle};
-use crate::input::{bytes, extensible, items, place};
+use crate::input::{bytes, extensible, items, place, quick_bytes};
 use crate::memory::{sapwood_memory, store_memory};
 use crate::reader::sapwood_reader;
 use crate::retire::{Owner, Pointer};
@@ -19,7 +19,7 @@ use crate::value::{
     CValue, INDEX, Key, Kinds, Lent, Mode, each, get_many, not_inserted, of_kind, refused,
     sapwood_bytes, sapwood_entry, sapwood_options, sapwood_value,
 };
-use crate::view::{Changes, Viewed, found};
+use crate::view::{Changes, Viewed, answer, found};
 
 /// Shared maps and point maps: what differs in their handles.
 pub trait Named: Order + Sized + 'static {
@@ -80,10 +80,13 @@ impl Named for Unordered {
     }
 }
 
+/// A map with any kind of values.
+type AnyMap<O> = Kinds<SharedMap<O, u64>, SharedMap<O, Pointer>, SharedMap<O, [u8]>>;
+
 /// The inside of the handle of a shared map or a point map.
 pub struct SharedBody<O: Named> {
     /// The map.
-    pub map: Kinds<SharedMap<O, u64>, SharedMap<O, Pointer>, SharedMap<O, [u8]>>,
+    pub map: AnyMap<O>,
     owner: Option<Arc<Owner>>,
 }
 
@@ -134,6 +137,32 @@ pub unsafe fn get<O: Named>(
     name: &'static str,
     map: *const Handle<SharedBody<O>>,
     reader: *const sapwood_reader,
+    key: RawKey,
+    value: *mut sapwood_value,
+) -> c_int {
+    let handles = (map, reader);
+    // SAFETY: C.
+    unsafe {
+        if let (Some(body), Some(through)) = (Handle::quick(map), Handle::quick(reader)) {
+            if let Some(bytes) = quick_bytes(key.0, key.1) {
+                return quick(name, || {
+                    each!(&body.map, map => match through.quick_guard(map.domain()) {
+                        Some(guard) => answer(map.view(guard).get(bytes), value),
+                        None => get_slowly(name, handles, key, value),
+                    })
+                });
+            }
+        }
+        get_slowly(name, handles, key, value)
+    }
+}
+
+/// The same lookup where there is something to say about its arguments.
+#[cold]
+#[inline(never)]
+unsafe fn get_slowly<O: Named>(
+    name: &'static str,
+    (map, reader): (*const Handle<SharedBody<O>>, *const sapwood_reader),
     (key, key_len): RawKey,
     value: *mut sapwood_value,
 ) -> c_int {

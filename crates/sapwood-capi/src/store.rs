@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use sapwood::Builder;
 use sapwood::qp::{QpStore, QpTxn};
 
-use crate::call::{call, call_void};
+use crate::call::{call, call_void, quick};
 use crate::domain::{CHECKED, known_flags, or_new};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread, free};
-use crate::input::{bytes, extensible, items, path, place};
+use crate::input::{bytes, extensible, items, path, place, quick_bytes};
 use crate::memory::{sapwood_memory, store_memory};
 use crate::ordered::Source;
 use crate::reader::sapwood_reader;
@@ -22,7 +22,7 @@ use crate::value::{
     CValue, Key, Kinds, Mode, each, get_many, map_kinds, no_pointers, not_inserted, of_kind,
     sapwood_bytes, sapwood_options, sapwood_value,
 };
-use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
+use crate::view::{Anchor, Changes, Viewed, answer, found, sapwood_view};
 
 /// The thread that has a transaction open.
 #[derive(Debug, Default)]
@@ -171,6 +171,31 @@ pub unsafe extern "C" fn sapwood_store_get(
     key_len: usize,
     value: *mut sapwood_value,
 ) -> c_int {
+    let handles = (store, reader);
+    // SAFETY: C.
+    unsafe {
+        if let (Some(body), Some(through)) = (Handle::quick(store), Handle::quick(reader)) {
+            if let Some(key) = quick_bytes(key, key_len) {
+                return quick("sapwood_store_get", || {
+                    each!(&body.store, store => match through.quick_guard(store.domain()) {
+                        Some(guard) => answer(store.view(guard).get(key), value),
+                        None => get_slowly(handles, (key.as_ptr().cast(), key.len()), value),
+                    })
+                });
+            }
+        }
+        get_slowly(handles, (key, key_len), value)
+    }
+}
+
+/// The same lookup where there is something to say about its arguments.
+#[cold]
+#[inline(never)]
+unsafe fn get_slowly(
+    (store, reader): (*const sapwood_store, *const sapwood_reader),
+    (key, key_len): (*const c_void, usize),
+    value: *mut sapwood_value,
+) -> c_int {
     call("sapwood_store_get", || {
         // SAFETY: C.
         unsafe {
@@ -294,7 +319,7 @@ pub unsafe extern "C" fn sapwood_store_begin(
             let store = store.clone();
             // SAFETY: the transaction refers to what all clones of the store share, and the clone
             // lives as long as the transaction, beside it.
-            let lasting: &'static QpStore<V> = unsafe { &*(&raw const store) };
+            let lasting: &'static QpStore<V> = unsafe { &*std::ptr::from_ref(&store) };
             let txn: QpTxn<'static, V> = if flags & TRY == 0 {
                 lasting.begin()
             } else {

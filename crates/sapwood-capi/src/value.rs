@@ -145,7 +145,7 @@ impl CValue for u64 {
     }
 
     #[inline(always)]
-    unsafe fn input<'a>(value: &'a sapwood_value, _: &Option<Arc<Owner>>) -> Outcome<u64> {
+    unsafe fn input(value: &sapwood_value, _: &Option<Arc<Owner>>) -> Outcome<u64> {
         // SAFETY: the caller says that it is a number, or a pointer of the same size.
         Ok(unsafe { value.number })
     }
@@ -163,7 +163,7 @@ impl CValue for Pointer {
         }
     }
 
-    unsafe fn input<'a>(value: &'a sapwood_value, owner: &Option<Arc<Owner>>) -> Outcome<Pointer> {
+    unsafe fn input(value: &sapwood_value, owner: &Option<Arc<Owner>>) -> Outcome<Pointer> {
         // SAFETY: the caller says that it is a pointer.
         Ok(Pointer::new(unsafe { value.pointer }, owner))
     }

@@ -193,7 +193,7 @@ pub unsafe extern "C" fn sapwood_view_len(view: *const sapwood_view, len: *mut u
         let body = unsafe { sapwood_view::body(view) }?;
         let len = place(len, "len")?;
         // SAFETY: C.
-        unsafe { *len = each!(&body.source, source => source.reading().len()) };
+        unsafe { *len = each!(&body.source, source => source.reading().entries()) };
         Ok(0)
     })
 }
@@ -223,15 +223,25 @@ pub unsafe extern "C" fn sapwood_view_get(
 /// `value` is NULL, or a place for a value.
 #[inline(always)]
 pub unsafe fn found<V: ?Sized + CValue>(result: Option<&V>, value: *mut sapwood_value) -> Outcome {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { answer(result, value) })
+}
+
+/// The same, for lookups that cannot fail.
+///
+/// # Safety
+/// As for [`found`].
+#[inline(always)]
+pub unsafe fn answer<V: ?Sized + CValue>(result: Option<&V>, value: *mut sapwood_value) -> c_int {
     match result {
         Some(stored) => {
             if !value.is_null() {
                 // SAFETY: the caller's promise.
                 unsafe { *value = stored.output() };
             }
-            Ok(0)
+            0
         }
-        None => Ok(-libc::ENOENT),
+        None => -libc::ENOENT,
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Language, Link, compile, folder, has, here, run};
+use crate::support::{Language, Link, compile, folder, has, here, ok, run};
 
 fn programs(misuse: bool) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(here().join("tests/c"))
@@ -112,5 +112,20 @@ fn misuse_of_checked_handles_ends_the_process() {
             message.contains(wanted),
             "{source:?}: {wanted:?} is not in: {message}"
         );
+    }
+}
+
+/// The example of the README compiles without a warning, in both languages, and prints what it
+/// says.
+#[test]
+fn the_example_of_the_readme_works() {
+    let readme = fs::read_to_string(here().join("README.md")).unwrap();
+    let (_, program) = readme.split_once("```c\n").unwrap();
+    let (program, _) = program.split_once("```").unwrap();
+    let source = folder().join("readme.c");
+    fs::write(&source, program).unwrap();
+    for (language, link) in [(Language::C, Link::Shared), (Language::Cpp, Link::Static)] {
+        let output = ok(&mut Command::new(compile(&source, language, link, &[])));
+        assert_eq!(output, "closest: 1\n");
     }
 }
