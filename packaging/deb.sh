@@ -9,6 +9,8 @@ out=$(realpath "$1")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)-1
 arch=$(dpkg --print-architecture)
 multi=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+# Who answers for the packages.
+maintainer=${MAINTAINER:-The Sapwood contributors <sapwood@localhost>}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
@@ -49,11 +51,11 @@ pack() { # package, section, multi-arch, depends, summary, description
     {
         printf 'sapwood (%s) unstable; urgency=medium\n\n' "$version"
         printf '  * See CHANGELOG.md in the sources.\n\n'
-        printf ' -- The Sapwood contributors <sapwood@localhost>  %s\n' "$(date -uR -d "@$(git log -1 --format=%ct 2>/dev/null || echo 0)")"
+        printf ' -- %s  %s\n' "$maintainer" "$(date -uR -d "@$(git log -1 --format=%ct 2>/dev/null || echo 0)")"
     } | gzip -9n >"$doc/changelog.Debian.gz"
     {
         printf 'Package: %s\nSource: sapwood\nVersion: %s\nArchitecture: %s\n' "$name" "$version" "$arch"
-        printf 'Maintainer: The Sapwood contributors <sapwood@localhost>\n'
+        printf 'Maintainer: %s\n' "$maintainer"
         printf 'Installed-Size: %s\n' "$(du -k -s --apparent-size "$folder/usr" | cut -f1)"
         [ -z "$4" ] || printf 'Depends: %s\n' "$4"
         printf 'Section: %s\nPriority: optional\nMulti-Arch: %s\n' "$2" "$3"
