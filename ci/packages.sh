@@ -18,10 +18,16 @@ if [ "$(uname -s)" = Linux ]; then
     has iperf3 || more+=(iperf3)
     has ethtool || more+=(ethtool)
     has sysctl || more+=(procps)
+    # What is built with the C library, and what looks at its packages.
+    has pkg-config || more+=(pkg-config)
+    [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
+    ! has dpkg-deb || has lintian || more+=(lintian)
+    has dnsdist || more+=(dnsdist)
 fi
 [ ${#need[@]} -gt 0 ] || [ ${#more[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" = 0 ] && has apt-get; then
-    export DEBIAN_FRONTEND=noninteractive
+    # RUNLEVEL: no service is started.
+    export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
     install() { run apt-get install -y -q --no-install-recommends "$@"; }
     # An existing package list may be old. An interrupted installation is resumed.
     run apt-get update -q

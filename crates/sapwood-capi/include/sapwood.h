@@ -658,7 +658,573 @@ int sapwood_key_dns_text(const void *key, size_t key_len, char *text, size_t roo
 
 /* ---- Routes ---------------------------------------------------------------------------------- */
 
+/*
+ * Common to the tables of this part and the next. Readers never wait; one writer works at a time,
+ * and others wait for it. Values are numbers, which are copied out, so nothing that a lookup
+ * stored can become stale. Where a function takes a reader, NULL means: pin this thread for the
+ * moment, which costs some nanoseconds; a reader costs nothing. All functions of a table may be
+ * called by any thread, unless something else is said. A thread that has a transaction or a
+ * reservation of a table open gets -EDEADLK from functions that would wait for it. Places for
+ * results may be NULL where their names are in parentheses in the comment.
+ *
+ * Changes return -ENOMEM at the memory limit, and -EAGAIN at the domain's hard limit of garbage;
+ * then nothing has changed. After -EFAULT a table is as it was, or refuses changes (its lock is
+ * poisoned).
+ */
+
+/* A prefix of an address, in network order. Bytes after addr_len are not looked at. */
+typedef struct sapwood_prefix {
+	uint8_t addr[16];
+	uint8_t addr_len; /* 4 or 16 */
+	uint8_t bits;     /* the length of the prefix */
+} sapwood_prefix;
+
+/*
+ * Reads a prefix such as 10.0.0.0/8 or 2001:db8::/32; an address without a length is a prefix of
+ * all its bits. -EINVAL: it is not one, or has bits set after its length. Any thread.
+ */
+int sapwood_prefix_parse(const char *text, sapwood_prefix *out);
+
+/* Writes a prefix as text, cut to len - 1 bytes and ended by a zero; returns the whole length. */
+int sapwood_prefix_format(const sapwood_prefix *prefix, char *buf, size_t len);
+
+/*
+ * A table that finds the longest prefix of an address: both families in one table, with numbers as
+ * next hops.
+ */
+typedef struct sapwood_fib sapwood_fib;
+
+/* The choices for a sapwood_fib and for sapwood_routes. */
+typedef struct sapwood_fib_options {
+	size_t size;            /* sizeof(struct sapwood_fib_options) */
+	unsigned int flags;     /* SAPWOOD_CHECKED */
+	unsigned int root_bits; /* that one load resolves: 6, 12, 18 or 24; 0: 18 */
+	size_t memory_limit;    /* of the prefixes of each family, in bytes; 0: none */
+} sapwood_fib_options;
+
+/*
+ * Makes an empty table. domain may be NULL for one of its own, which only pins can read. O(root).
+ */
+int sapwood_fib_new(const sapwood_domain *domain, const sapwood_fib_options *options,
+		    sapwood_fib **out);
+
+/*
+ * Makes a table of `count` prefixes in any order, with values[i] for prefixes[i]; of equal prefixes
+ * the last wins. Quicker than inserting them one by one. O(n log n).
+ */
+int sapwood_fib_build(const sapwood_domain *domain, const sapwood_fib_options *options,
+		      const sapwood_prefix *prefixes, const uint64_t *values, size_t count,
+		      sapwood_fib **out);
+
+/*
+ * Loads a table from a file of sapwood_fib_snapshot_save, after checking all of it. -EPROTO: the
+ * file is damaged, or not such a file. O(n log n).
+ */
+int sapwood_fib_open(const sapwood_domain *domain, const sapwood_fib_options *options,
+		     const char *path, sapwood_fib **out);
+
+/* Frees the handle. Transactions, snapshots and iterators may stay. One thread at a time. */
+void sapwood_fib_free(sapwood_fib *fib);
+
+/*
+ * Inserts a prefix, or replaces its value. Returns 1 if it is new, 0 if it was there; then (old)
+ * has the value before. -EINVAL: bits are set after its length. O(bits).
+ */
+int sapwood_fib_insert(sapwood_fib *fib, const sapwood_prefix *prefix, uint64_t value,
+		       uint64_t *old);
+
+/* Removes a prefix; (old) is its value. -ENOENT: it is not there. O(bits). */
+int sapwood_fib_remove(sapwood_fib *fib, const sapwood_prefix *prefix, uint64_t *old);
+
+/* Stores the (value) of exactly this prefix. -ENOENT: it is not there. O(bits). */
+int sapwood_fib_get(const sapwood_fib *fib, const sapwood_prefix *prefix, uint64_t *value);
+
+/*
+ * Finds the longest prefix of an address of 4 or 16 bytes in network order: (matched), (value).
+ * -ENOENT: there is none. With a reader: its thread. O(bits).
+ */
+int sapwood_fib_lookup(const sapwood_fib *fib, const sapwood_reader *reader, const void *addr,
+		       size_t addr_len, sapwood_prefix *matched, uint64_t *value);
+
+/* The value for an IPv4 address in the host's order: the quickest lookup. -ENOENT as above. */
+int sapwood_fib_lookup4(const sapwood_fib *fib, const sapwood_reader *reader, uint32_t addr,
+			uint64_t *value);
+
+/* The value for an IPv6 address of 16 bytes in network order. -ENOENT as above. */
+int sapwood_fib_lookup6(const sapwood_fib *fib, const sapwood_reader *reader, const uint8_t *addr,
+			uint64_t *value);
+
+/*
+ * Looks up `count` IPv4 addresses in the host's order, whose waits for memory overlap. values[i]
+ * becomes the value for addrs[i], or `none` where no prefix has it.
+ */
+int sapwood_fib_lookup4_bulk(const sapwood_fib *fib, const sapwood_reader *reader,
+			     const uint32_t *addrs, size_t count, uint64_t none, uint64_t *values);
+
+/* The same for IPv6 addresses: addrs has count times 16 bytes. */
+int sapwood_fib_lookup6_bulk(const sapwood_fib *fib, const sapwood_reader *reader,
+			     const uint8_t *addrs, size_t count, uint64_t none, uint64_t *values);
+
+/* The number of prefixes. O(1). */
+int sapwood_fib_len(const sapwood_fib *fib, size_t *len);
+
+/* The bytes that the table takes from the system. Waits for an open transaction. */
+int sapwood_fib_memory(const sapwood_fib *fib, size_t *bytes);
+
+/*
+ * Frees about `budget` nodes that no reader reaches any more; returns how many. Changes do so,
+ * too.
+ */
+int sapwood_fib_reclaim(sapwood_fib *fib, size_t budget);
+
+/* Checks every invariant, for tests. -EUCLEAN: one does not hold. O(size). */
+int sapwood_fib_verify(const sapwood_fib *fib);
+
+/* A transaction: nobody else sees its changes before they are committed. It stays on its thread. */
+typedef struct sapwood_fib_txn sapwood_fib_txn;
+
+/*
+ * Begins a transaction, after waiting for that of another thread. It belongs to the thread that
+ * began it, which ends it by a commit or a rollback. sapwood_fib_try_begin does not wait: -EBUSY.
+ */
+int sapwood_fib_begin(sapwood_fib *fib, sapwood_fib_txn **out);
+int sapwood_fib_try_begin(sapwood_fib *fib, sapwood_fib_txn **out);
+
+/* As the functions of the table. Its thread. */
+int sapwood_fib_txn_insert(sapwood_fib_txn *txn, const sapwood_prefix *prefix, uint64_t value,
+			   uint64_t *old);
+int sapwood_fib_txn_remove(sapwood_fib_txn *txn, const sapwood_prefix *prefix, uint64_t *old);
+int sapwood_fib_txn_lookup(sapwood_fib_txn *txn, const void *addr, size_t addr_len,
+			   uint64_t *value);
+
+/*
+ * Publishes all changes, and frees the handle. It cannot fail on its thread. O(what was changed).
+ */
+int sapwood_fib_txn_commit(sapwood_fib_txn *txn);
+
+/* Discards all changes, and frees the handle. NULL does nothing. Its thread. */
+int sapwood_fib_txn_rollback(sapwood_fib_txn *txn);
+
+/* A version that stays as it is. Any thread may read it; it holds back what was replaced since. */
+typedef struct sapwood_fib_snapshot sapwood_fib_snapshot;
+
+/* Makes a snapshot of the newest version of both families. O(root). */
+int sapwood_fib_snapshot_new(const sapwood_fib *fib, sapwood_fib_snapshot **out);
+
+/* Frees a snapshot. Its iterators may stay. One thread at a time. */
+void sapwood_fib_snapshot_free(sapwood_fib_snapshot *snapshot);
+
+/* As the functions of the table. */
+int sapwood_fib_snapshot_lookup(const sapwood_fib_snapshot *snapshot, const void *addr,
+				size_t addr_len, uint64_t *value);
+int sapwood_fib_snapshot_len(const sapwood_fib_snapshot *snapshot, size_t *len);
+
+/*
+ * Saves a snapshot. The file is written beside `path`, flushed and renamed, so that `path` is
+ * always the whole old file or the whole new one. Fails with the system's number.
+ */
+int sapwood_fib_snapshot_save(const sapwood_fib_snapshot *snapshot, const char *path);
+
+/* A walk over a snapshot: IPv4 first, each family in the order of addresses. */
+typedef struct sapwood_fib_iter sapwood_fib_iter;
+
+int sapwood_fib_iter_new(const sapwood_fib_snapshot *snapshot, sapwood_fib_iter **out);
+
+/* Stores the next (prefix) and its (value). -ENOENT: that was the last. One thread at a time. */
+int sapwood_fib_iter_next(sapwood_fib_iter *iter, sapwood_prefix *prefix, uint64_t *value);
+
+void sapwood_fib_iter_free(sapwood_fib_iter *iter);
+
+/*
+ * A table of routes: the longest prefix chooses a group of next hops, and the hash of the flow
+ * chooses one of them by weight. When a next hop goes, only its flows move.
+ */
+typedef struct sapwood_routes sapwood_routes;
+
+/* A member of a group. */
+typedef struct sapwood_member {
+	uint64_t hop;      /* the next hop, a number of the caller */
+	uint32_t weight;   /* its share, relative to the others; 0: it gets no flow */
+	uint32_t reserved; /* 0 */
+} sapwood_member;
+
+/* As the functions of sapwood_fib of these names. */
+int sapwood_routes_new(const sapwood_domain *domain, const sapwood_fib_options *options,
+		       sapwood_routes **out);
+int sapwood_routes_open(const sapwood_domain *domain, const sapwood_fib_options *options,
+			const char *path, sapwood_routes **out);
+void sapwood_routes_free(sapwood_routes *routes);
+
+/*
+ * Inserts a prefix with a group, or replaces its group. Returns 1 if it is new, 0 if it was there.
+ * Equal groups share memory. A group without members, or of weight 0, matches and has no next hop.
+ */
+int sapwood_routes_insert(sapwood_routes *routes, const sapwood_prefix *prefix,
+			  const sapwood_member *members, size_t count);
+
+/* Removes a prefix. -ENOENT: it is not there. */
+int sapwood_routes_remove(sapwood_routes *routes, const sapwood_prefix *prefix);
+
+/*
+ * Stores the members of the group of exactly this prefix, at most `room` of them, and the (count)
+ * of all. -ENOENT: the prefix is not there. Waits for an open transaction.
+ */
+int sapwood_routes_get(const sapwood_routes *routes, const sapwood_prefix *prefix,
+		       sapwood_member *members, size_t room, size_t *count);
+
+/*
+ * The next hop of a flow to an address of 4 or 16 bytes in network order. -ENOENT: no prefix has
+ * it, or its group has no next hop.
+ */
+int sapwood_routes_lookup(const sapwood_routes *routes, const sapwood_reader *reader,
+			  const void *addr, size_t addr_len, uint64_t flow, uint64_t *hop);
+
+/* The group of the longest prefix of an address, as sapwood_routes_get stores it. */
+int sapwood_routes_group(const sapwood_routes *routes, const sapwood_reader *reader,
+			 const void *addr, size_t addr_len, sapwood_member *members, size_t room,
+			 size_t *count);
+
+/* The next hops of many flows, as sapwood_fib_lookup4_bulk: flows[i] goes to addrs[i]. */
+int sapwood_routes_lookup4_bulk(const sapwood_routes *routes, const sapwood_reader *reader,
+				const uint32_t *addrs, const uint64_t *flows, size_t count,
+				uint64_t none, uint64_t *hops);
+int sapwood_routes_lookup6_bulk(const sapwood_routes *routes, const sapwood_reader *reader,
+				const uint8_t *addrs, const uint64_t *flows, size_t count,
+				uint64_t none, uint64_t *hops);
+
+/*
+ * Removes a next hop from every group that has it, or changes its weight there, or replaces a group
+ * by another one. One store for each group, however many prefixes use it. Returns how many prefixes
+ * use these groups. They cannot fail for want of memory limits.
+ */
+int sapwood_routes_remove_member(sapwood_routes *routes, uint64_t hop);
+int sapwood_routes_set_weight(sapwood_routes *routes, uint64_t hop, uint32_t weight);
+int sapwood_routes_replace_group(sapwood_routes *routes, const sapwood_member *old_members,
+				 size_t old_count, const sapwood_member *new_members,
+				 size_t new_count);
+
+/* The number of prefixes (len) and of different groups (groups). */
+int sapwood_routes_len(const sapwood_routes *routes, size_t *len, size_t *groups);
+
+/* As the functions of sapwood_fib. */
+int sapwood_routes_memory(const sapwood_routes *routes, size_t *bytes);
+int sapwood_routes_reclaim(sapwood_routes *routes, size_t budget);
+int sapwood_routes_verify(const sapwood_routes *routes);
+
+/* Transactions, as those of sapwood_fib. */
+typedef struct sapwood_routes_txn sapwood_routes_txn;
+int sapwood_routes_begin(sapwood_routes *routes, sapwood_routes_txn **out);
+int sapwood_routes_try_begin(sapwood_routes *routes, sapwood_routes_txn **out);
+int sapwood_routes_txn_insert(sapwood_routes_txn *txn, const sapwood_prefix *prefix,
+			      const sapwood_member *members, size_t count);
+int sapwood_routes_txn_remove(sapwood_routes_txn *txn, const sapwood_prefix *prefix);
+int sapwood_routes_txn_commit(sapwood_routes_txn *txn);
+int sapwood_routes_txn_rollback(sapwood_routes_txn *txn);
+
+/* Snapshots and walks, as those of sapwood_fib. */
+typedef struct sapwood_routes_snapshot sapwood_routes_snapshot;
+int sapwood_routes_snapshot_new(const sapwood_routes *routes, sapwood_routes_snapshot **out);
+void sapwood_routes_snapshot_free(sapwood_routes_snapshot *snapshot);
+int sapwood_routes_snapshot_group(const sapwood_routes_snapshot *snapshot, const void *addr,
+				  size_t addr_len, sapwood_member *members, size_t room,
+				  size_t *count);
+int sapwood_routes_snapshot_len(const sapwood_routes_snapshot *snapshot, size_t *len);
+int sapwood_routes_snapshot_save(const sapwood_routes_snapshot *snapshot, const char *path);
+typedef struct sapwood_routes_iter sapwood_routes_iter;
+int sapwood_routes_iter_new(const sapwood_routes_snapshot *snapshot, sapwood_routes_iter **out);
+int sapwood_routes_iter_next(sapwood_routes_iter *iter, sapwood_prefix *prefix,
+			     sapwood_member *members, size_t room, size_t *count);
+void sapwood_routes_iter_free(sapwood_routes_iter *iter);
+
+/* What a packet's flow is known by. */
+typedef struct sapwood_flow {
+	uint8_t source[16];        /* in network order */
+	uint8_t destination[16];   /* in network order */
+	uint8_t addr_len;          /* 4 or 16, of both */
+	uint8_t protocol;          /* the IP protocol number */
+	uint16_t source_port;      /* in the host's order; 0 where there is none */
+	uint16_t destination_port; /* the same */
+	uint16_t reserved;         /* 0 */
+} sapwood_flow;
+
+#define SAPWOOD_SYMMETRIC 1u /* the same hash in both directions */
+
+/*
+ * The hash of a flow, the same on every machine and in programs of eBPF. Without the seed, nobody
+ * can choose packets that all take one path. Any thread. O(1).
+ */
+int sapwood_flow_hash(uint64_t seed, const sapwood_flow *flow, unsigned int flags, uint64_t *hash);
+
+/*
+ * A cache of a slow resolver's answers, such as next hops, in memory that is all taken at the
+ * beginning. Keys have at most 31 bytes (-E2BIG), values are numbers. The caller gives the time in
+ * nanoseconds of a monotonic clock. Readers take no lock, and need no sapwood_reader.
+ */
+typedef struct sapwood_cache sapwood_cache;
+
+#define SAPWOOD_SINGLE_FLIGHT 4u /* caches: one thread at a time resolves a key, others wait */
+
+typedef struct sapwood_cache_options {
+	size_t size;          /* sizeof(struct sapwood_cache_options) */
+	unsigned int flags;   /* SAPWOOD_CHECKED, SAPWOOD_SINGLE_FLIGHT */
+	unsigned int threads; /* with counters of their own; 0: as many as processors */
+	size_t capacity;      /* the most entries; 0: 8,192 */
+	uint64_t fresh_ns;    /* for how long an answer is returned; 0: 100 ms */
+	uint64_t keep_ns;     /* after which a sweep removes it; 0: 1 s */
+	uint64_t negative_ns; /* for how long a failure is remembered; 0: it is not */
+} sapwood_cache_options;
+
+/* Makes a cache with all of its memory. */
+int sapwood_cache_new(const sapwood_cache_options *options, sapwood_cache **out);
+
+/* Frees a cache. One thread at a time. */
+void sapwood_cache_free(sapwood_cache *cache);
+
+/*
+ * Stores the fresh value of a key. -ENOENT: there is none. -ENODATA: the resolver failed less than
+ * negative_ns ago. O(1).
+ */
+int sapwood_cache_get(const sapwood_cache *cache, const void *key, size_t key_len, uint64_t now_ns,
+		      uint64_t *value);
+
+/* Stores a value of the time now_ns. Resolvers that run now do not replace it. O(1). */
+int sapwood_cache_put(const sapwood_cache *cache, const void *key, size_t key_len, uint64_t now_ns,
+		      uint64_t value);
+
+/* Finds the value of a key: stores it in *value and returns 0, or returns -errno. */
+typedef int (*sapwood_resolve_fn)(const void *key, size_t key_len, uint64_t *value, void *ctx);
+
+/*
+ * Stores the fresh value of a key or else the resolver's, which goes into the cache. now_ns is
+ * read before the call. No lock is held while the resolver runs, except that with
+ * SAPWOOD_SINGLE_FLIGHT others who ask for its key wait. Returns what the resolver returned when
+ * it failed, or -ENODATA as sapwood_cache_get.
+ */
+int sapwood_cache_resolve(const sapwood_cache *cache, const void *key, size_t key_len,
+			  uint64_t now_ns, sapwood_resolve_fn resolve, void *ctx, uint64_t *value);
+
+/*
+ * Removes a key. -ENOENT: it was not there. Resolvers that run for it do not store their answers.
+ */
+int sapwood_cache_invalidate(const sapwood_cache *cache, const void *key, size_t key_len);
+
+/* Removes everything. O(1). */
+int sapwood_cache_invalidate_all(const sapwood_cache *cache);
+
+/* Removes entries older than keep_ns, of about `budget` slots; returns how many it removed. */
+int sapwood_cache_sweep(const sapwood_cache *cache, uint64_t now_ns, size_t budget);
+
+/* Counters since the cache was made. They are exact while nobody uses the cache. */
+typedef struct sapwood_cache_stats {
+	size_t size;          /* sizeof(struct sapwood_cache_stats) */
+	size_t occupancy;     /* slots that are taken now */
+	size_t capacity;      /* all slots */
+	size_t bytes;         /* that the cache took when it was made */
+	uint64_t hit;         /* lookups that it answered, failures that it remembers among them */
+	uint64_t miss;        /* lookups that it did not answer */
+	uint64_t refresh;     /* entries written again in their slot */
+	uint64_t insert;      /* entries inserted */
+	uint64_t evict;       /* entries evicted for others */
+	uint64_t full;        /* of these, younger than keep_ns: the cache is too small */
+	uint64_t stale;       /* misses that found an entry which was too old */
+	uint64_t negative;    /* hits that found a failure */
+	uint64_t error;       /* resolvers that failed */
+	uint64_t swept;       /* entries that a sweep removed for their age */
+	uint64_t invalidated; /* entries that were invalidated */
+	uint64_t overtaken;   /* answers that were returned but not stored */
+	uint64_t busy;        /* answers that were not stored because others wrote */
+	uint64_t clock_back;  /* how often a thread's clock stepped back */
+} sapwood_cache_stats;
+
+/* Stores the counters; the caller has set stats->size. O(slots). */
+int sapwood_cache_stats_get(const sapwood_cache *cache, sapwood_cache_stats *stats);
+
+/* Checks the invariants while nobody uses the cache, for tests. -EUCLEAN: one does not hold. */
+int sapwood_cache_verify(const sapwood_cache *cache);
+
 /* ---- Ranges ---------------------------------------------------------------------------------- */
+
+/*
+ * A map from ranges of 64-bit numbers to numbers, and the gaps between them: for allocators of
+ * addresses, ports and identifiers. Entries do not overlap; their bounds are inclusive. What the
+ * part on routes says of its tables holds here, too.
+ */
+typedef struct sapwood_ranges sapwood_ranges;
+
+typedef struct sapwood_ranges_options {
+	size_t size;           /* sizeof(struct sapwood_ranges_options) */
+	unsigned int flags;    /* SAPWOOD_CHECKED */
+	unsigned int reserved; /* 0 */
+	size_t memory_limit;   /* in bytes; 0: none */
+} sapwood_ranges_options;
+
+/* An entry. */
+typedef struct sapwood_range {
+	uint64_t start;
+	uint64_t end; /* the last index */
+	uint64_t value;
+} sapwood_range;
+
+/* Flags of a window. */
+#define SAPWOOD_FROM_END 1u /* the highest place, not the lowest */
+#define SAPWOOD_NEAR 2u     /* first places from `near` on; with SAPWOOD_FROM_END, up to it */
+
+/*
+ * Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say else.
+ */
+typedef struct sapwood_window {
+	uint64_t start;
+	uint64_t end;   /* the last index */
+	uint64_t align; /* a power of two; places begin at multiples of it. 0: 1 */
+	uint64_t near;
+	unsigned int flags;
+	unsigned int reserved; /* 0 */
+} sapwood_window;
+
+/* Makes an empty map. domain may be NULL for one of its own. O(1). */
+int sapwood_ranges_new(const sapwood_domain *domain, const sapwood_ranges_options *options,
+		       sapwood_ranges **out);
+
+/* Loads a map from a file of sapwood_ranges_snapshot_save. -EPROTO: it is damaged. O(n log n). */
+int sapwood_ranges_open(const sapwood_domain *domain, const sapwood_ranges_options *options,
+			const char *path, sapwood_ranges **out);
+
+/* Frees the handle. Reservations and snapshots may stay. One thread at a time. */
+void sapwood_ranges_free(sapwood_ranges *ranges);
+
+/*
+ * Makes a range one entry. Entries that it overlaps keep the indices outside. -ERANGE: it is empty.
+ * This and all changes: O(log n), and O(entries that are covered).
+ */
+int sapwood_ranges_store(sapwood_ranges *ranges, uint64_t start, uint64_t end, uint64_t value);
+
+/* The same, and joins neighbours that touch and have the same value; (entry) is the whole entry. */
+int sapwood_ranges_store_coalescing(sapwood_ranges *ranges, uint64_t start, uint64_t end,
+				    uint64_t value, sapwood_range *entry);
+
+/* The same as sapwood_ranges_store if no entry is in the way. -EEXIST: one is. */
+int sapwood_ranges_insert_new(sapwood_ranges *ranges, uint64_t start, uint64_t end,
+			      uint64_t value);
+
+/* Removes the whole entry that holds an index: (old). -ENOENT: there is none. */
+int sapwood_ranges_remove(sapwood_ranges *ranges, uint64_t index, sapwood_range *old);
+
+/* Makes a range a gap. Entries that it overlaps keep the indices outside. -ERANGE: it is empty. */
+int sapwood_ranges_clear(sapwood_ranges *ranges, uint64_t start, uint64_t end);
+
+/*
+ * Stores at the lowest `size` indices of a window that no entry has, or where the window chooses,
+ * and stores their *start. window may be NULL for all indices. -ENOSPC: no gap has room. -ERANGE:
+ * the window is too small. -EINVAL: size is 0, or align is no power of two.
+ */
+int sapwood_ranges_alloc(sapwood_ranges *ranges, uint64_t size, const sapwood_window *window,
+			 uint64_t value, uint64_t *start);
+
+/* The value at an index. -ENOENT: it lies in a gap. With a reader: its thread. O(log n). */
+int sapwood_ranges_get(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t index,
+		       uint64_t *value);
+
+/* The (entry) that holds an index. -ENOENT as above. */
+int sapwood_ranges_get_entry(const sapwood_ranges *ranges, const sapwood_reader *reader,
+			     uint64_t index, sapwood_range *entry);
+
+/*
+ * The first (entry) that has an index from `from` on, or the last that has one up to `to`; the
+ * entry is whole. -ENOENT: there is none. A walk goes on at entry.end + 1, or entry.start - 1.
+ */
+int sapwood_ranges_next(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t from,
+			sapwood_range *entry);
+int sapwood_ranges_prev(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t to,
+			sapwood_range *entry);
+
+/* Is called with entries in order. It returns 0 to go on; another number ends the walk. */
+typedef int (*sapwood_range_fn)(const sapwood_range *entry, void *ctx);
+
+/*
+ * Calls each(entry, ctx) with the entries that have an index in a range, and returns 0 or what
+ * `each` returned. The quickest walk. Garbage is held back meanwhile. O(log n + entries).
+ */
+int sapwood_ranges_each(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t start,
+			uint64_t end, sapwood_range_fn each, void *ctx);
+
+/* The *start of a gap for `size` indices, as sapwood_ranges_alloc finds it. -ENOSPC: none fits. */
+int sapwood_ranges_find_gap(const sapwood_ranges *ranges, const sapwood_reader *reader,
+			    uint64_t size, const sapwood_window *window, uint64_t *start);
+
+/* The first gap within a range, cut to it: (start), (end). -ENOENT: there is none. */
+int sapwood_ranges_next_gap(const sapwood_ranges *ranges, const sapwood_reader *reader,
+			    uint64_t from, uint64_t to, uint64_t *start, uint64_t *end);
+
+/* As the functions of sapwood_fib. */
+int sapwood_ranges_len(const sapwood_ranges *ranges, size_t *len);
+int sapwood_ranges_memory(const sapwood_ranges *ranges, size_t *bytes);
+int sapwood_ranges_reclaim(sapwood_ranges *ranges, size_t budget);
+int sapwood_ranges_verify(const sapwood_ranges *ranges);
+
+/* A plan: what a change would need of memory. It holds nothing. */
+typedef struct sapwood_ranges_plan sapwood_ranges_plan;
+
+/* Plan what the functions of the map without plan_ do, with their failures. */
+int sapwood_ranges_plan_store(const sapwood_ranges *ranges, uint64_t start, uint64_t end,
+			      sapwood_ranges_plan **out);
+int sapwood_ranges_plan_alloc(const sapwood_ranges *ranges, uint64_t size,
+			      const sapwood_window *window, sapwood_ranges_plan **out);
+int sapwood_ranges_plan_clear(const sapwood_ranges *ranges, uint64_t start, uint64_t end,
+			      sapwood_ranges_plan **out);
+int sapwood_ranges_plan_remove(const sapwood_ranges *ranges, uint64_t index,
+			       sapwood_ranges_plan **out);
+
+/* The (nodes) and (bytes) that the planned change makes, if the map stays as it is until then. */
+int sapwood_ranges_plan_cost(const sapwood_ranges_plan *plan, size_t *nodes, size_t *bytes);
+
+void sapwood_ranges_plan_free(sapwood_ranges_plan *plan);
+
+/* The memory of a planned change, and the map's lock. It stays on its thread. */
+typedef struct sapwood_ranges_reservation sapwood_ranges_reservation;
+
+/*
+ * Takes the memory of a plan, and the map's lock: this is the only step that can fail. The plan
+ * stays the caller's. If the map was changed since, it is planned anew. -ENOSPC: the gap has gone.
+ * Other threads that change the map wait until the reservation ends.
+ */
+int sapwood_ranges_reserve(sapwood_ranges *ranges, const sapwood_ranges_plan *plan,
+			   sapwood_ranges_reservation **out);
+
+/* The range that will be filled: (start), (end). -ENOTSUP: it is for a removal. Its thread. */
+int sapwood_ranges_reservation_range(const sapwood_ranges_reservation *reservation,
+				     uint64_t *start, uint64_t *end);
+
+/* Store, or remove, and free the handle. They take no memory. -ENOTSUP: it is for the other. */
+int sapwood_ranges_reservation_store(sapwood_ranges_reservation *reservation, uint64_t value);
+int sapwood_ranges_reservation_erase(sapwood_ranges_reservation *reservation);
+
+/* Gives the memory and the lock back without a change. Its thread. */
+void sapwood_ranges_reservation_free(sapwood_ranges_reservation *reservation);
+
+/*
+ * The most memory that some changes may need, wherever they will be. It does not hold the lock; one
+ * thread at a time uses it. Its changes cannot fail for want of memory. -ENOBUFS: all are made.
+ */
+typedef struct sapwood_ranges_later sapwood_ranges_later;
+int sapwood_ranges_reserve_later(sapwood_ranges *ranges, size_t changes,
+				 sapwood_ranges_later **out);
+int sapwood_ranges_later_store(sapwood_ranges_later *later, uint64_t start, uint64_t end,
+			       uint64_t value);
+int sapwood_ranges_later_alloc(sapwood_ranges_later *later, uint64_t size,
+			       const sapwood_window *window, uint64_t value, uint64_t *start);
+int sapwood_ranges_later_clear(sapwood_ranges_later *later, uint64_t start, uint64_t end);
+int sapwood_ranges_later_left(const sapwood_ranges_later *later, size_t *changes);
+void sapwood_ranges_later_free(sapwood_ranges_later *later);
+
+/* Snapshots, as those of sapwood_fib; their functions are as those of the map. */
+typedef struct sapwood_ranges_snapshot sapwood_ranges_snapshot;
+int sapwood_ranges_snapshot_new(const sapwood_ranges *ranges, sapwood_ranges_snapshot **out);
+void sapwood_ranges_snapshot_free(sapwood_ranges_snapshot *snapshot);
+int sapwood_ranges_snapshot_next(const sapwood_ranges_snapshot *snapshot, uint64_t from,
+				 sapwood_range *entry);
+int sapwood_ranges_snapshot_each(const sapwood_ranges_snapshot *snapshot, uint64_t start,
+				 uint64_t end, sapwood_range_fn each, void *ctx);
+int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const char *path);
 
 #ifdef __cplusplus
 }

@@ -183,6 +183,8 @@ pub extern "C" fn sapwood_strerror(result: c_int) -> *const c_char {
         libc::EIO => c"the file could not be read or written",
         libc::EACCES => c"the system does not permit it",
         libc::EDEADLK => c"the thread would wait for itself",
+        libc::EUCLEAN => c"an invariant does not hold; see sapwood_last_error",
+        libc::ENODATA => c"the resolver failed a moment ago, and is not asked again",
         libc::ECANCELED => c"a callback asked to end",
         _ => c"another error of the system; see errno(3)",
     };

@@ -18,10 +18,14 @@
 // The names are C's.
 #![allow(non_camel_case_types)]
 
+pub mod cache;
 pub mod call;
 pub mod domain;
 pub mod error;
+pub mod fib;
+pub mod fib_versions;
 pub mod file;
+pub mod flow;
 pub mod handle;
 pub mod input;
 pub mod iter;
@@ -30,12 +34,18 @@ pub mod map;
 pub mod memory;
 pub mod ordered;
 pub mod point_map;
+pub mod prefix;
+pub mod ranges;
+pub mod ranges_plans;
 pub mod reader;
 pub mod retire;
+pub mod routes;
+pub mod routes_versions;
 pub mod shared;
 pub mod shared_map;
 pub mod snapshot;
 pub mod store;
+pub mod turn;
 pub mod txn;
 pub mod value;
 pub mod view;

@@ -226,3 +226,22 @@ pub unsafe extern "C" fn sapwood_reader_synchronize(reader: *mut sapwood_reader)
     // SAFETY: C.
     unsafe { on("sapwood_reader_synchronize", reader, pass) }
 }
+
+/// Reads a structure of `domain` under a guard of the reader or, where that is NULL, of a pin for
+/// the moment. Nothing that `f` returns may be used after that.
+///
+/// # Safety
+/// `reader` is NULL, or a reader that C may use now on this thread.
+#[inline(always)]
+pub unsafe fn read<R>(
+    reader: *const sapwood_reader,
+    domain: &Domain,
+    f: impl FnOnce(Guard<'_>) -> R,
+) -> Outcome<R> {
+    if reader.is_null() {
+        let pin = domain.pin();
+        return Ok(f(pin.guard()));
+    }
+    // SAFETY: the caller's promise; `f` is done with the guard when it returns.
+    Ok(f(unsafe { Handle::shared(reader)?.guard(domain) }?))
+}

@@ -156,6 +156,16 @@ fn structures_lie_in_memory_as_the_header_says() {
     structures! {
         domain::sapwood_domain_options { size, flags, max_readers, soft_limit, hard_limit, stall_after_ms }
         domain::sapwood_stall { size, name, kind, reserved, stood_for_ns, generations, bytes }
+        prefix::sapwood_prefix { addr, addr_len, bits }
+        fib::sapwood_fib_options { size, flags, root_bits, memory_limit }
+        routes::sapwood_member { hop, weight, reserved }
+        flow::sapwood_flow { source, destination, addr_len, protocol, source_port, destination_port }
+        cache::sapwood_cache_options { size, flags, threads, capacity, fresh_ns, keep_ns, negative_ns }
+        cache::sapwood_cache_stats { size, occupancy, capacity, bytes, hit, miss, refresh, insert,
+            evict, full, stale, negative, error, swept, invalidated, overtaken, busy, clock_back }
+        ranges::sapwood_ranges_options { size, flags, reserved, memory_limit }
+        ranges::sapwood_range { start, end, value }
+        ranges::sapwood_window { start, end, align, near, flags, reserved }
         memory::sapwood_memory { size, entries, total, nodes, leaves, index, waiting, snapshots }
         snapshot::sapwood_change { size, kind, reserved, key, old_value, new_value }
         value::sapwood_bytes { data, len }

@@ -5,3 +5,4 @@ mod header;
 mod oracle;
 mod programs;
 mod support;
+mod tables;
