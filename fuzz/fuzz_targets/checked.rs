@@ -1,5 +1,5 @@
-//! Malicious published maps: checked readers of all kinds answer or say what is wrong, end, and read
-//! nothing outside the window. What `verify` finds sound answers as its walk does.
+//! Malicious published maps: checked readers of all kinds answer or say what is wrong, end, and
+//! read nothing outside the window. What `verify` finds sound answers as its walk does.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -247,8 +247,8 @@ impl<W: Window> Nodes<W> {
         bytes::inside(&self.window, at, bytes)
     }
 
-    /// The place and the header of a cell's branch, which lies inside the window. Its offset must be
-    /// at least `min`.
+    /// The place and the header of a cell's branch, which lies inside the window. Its offset must
+    /// be at least `min`.
     pub(crate) fn branch_header(&self, cell: u32, min: usize) -> Result<(usize, u32), Trouble> {
         let at = byte_of(cell);
         let damaged = |why| Err(Trouble::Damaged(why, at));
