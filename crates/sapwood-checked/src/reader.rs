@@ -227,10 +227,11 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
 
     /// A reader of the version that a store has now.
     ///
-    /// All its answers are of this version. For this, the writer frees nothing that the version
-    /// reaches as long as the snapshot is used: its grace periods wait for this reader, or it is
-    /// dead. Otherwise the snapshot's operations may end with [`Trouble::Damaged`], or with wrong
-    /// answers. In maps other than stores, nodes change in place, and so do the answers.
+    /// All its answers are of this version, and no commit disturbs its operations. For this, the
+    /// writer frees nothing that the version reaches as long as the snapshot is used: its grace
+    /// periods wait for this reader, or it is dead. Otherwise the snapshot's operations may end with
+    /// [`Trouble::Damaged`], or with wrong answers. In maps other than stores, nodes change in
+    /// place, and so do the answers.
     ///
     /// # Errors
     /// As [`new`](Self::new).
