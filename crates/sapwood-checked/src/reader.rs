@@ -229,8 +229,8 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
     ///
     /// All its answers are of this version, and no commit disturbs its operations. For this, the
     /// writer frees nothing that the version reaches as long as the snapshot is used: its grace
-    /// periods wait for this reader, or it is dead. Otherwise the snapshot's operations may end with
-    /// [`Trouble::Damaged`], or with wrong answers. In maps other than stores, nodes change in
+    /// periods wait for this reader, or it is dead. Otherwise the snapshot's operations may end
+    /// with [`Trouble::Damaged`], or with wrong answers. In maps other than stores, nodes change in
     /// place, and so do the answers.
     ///
     /// # Errors
