@@ -1,6 +1,7 @@
 //! Tests of the C library, and of its header.
 
 mod border;
+mod door;
 mod header;
 mod oracle;
 mod programs;
