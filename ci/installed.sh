@@ -10,9 +10,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 say "== make install"
-run make -s install "DESTDIR=$work/root" PREFIX=/usr "TARGET=$TARGET"
-root=$work/root/usr
-export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/root LD_LIBRARY_PATH=$root/lib
+run make -s install "DESTDIR=$work/tree" PREFIX=/usr "TARGET=$TARGET"
+root=$work/tree/usr
+export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/tree LD_LIBRARY_PATH=$root/lib
 for file in include/sapwood.h lib/libsapwood.so lib/libsapwood.so.0 lib/libsapwood.a lib/pkgconfig/sapwood.pc \
     share/man/man3/sapwood.3 share/man/man1/sapwood.1 share/bash-completion/completions/sapwood bin/sapwood; do
     [ -e "$root/$file" ] || fail "make install did not install $file"
@@ -46,7 +46,8 @@ say "== Debian packages"
 if has dpkg-deb && has dpkg-shlibdeps; then
     TARGET=$TARGET packaging/deb.sh "$work/debs"
     if has lintian; then
-        # Warnings are shown; errors fail. Nobody's address is in packages that users make themselves.
+        # Warnings are shown; errors fail. Packages that users make for themselves have nobody's
+        # address.
         lintian --allow-root --fail-on error --suppress-tags initial-upload-closes-no-bugs,bogus-mail-host,bogus-mail-host-in-debian-changelog "$work"/debs/*.deb
     else
         say "skipped: lintian is not installed"

@@ -1,6 +1,7 @@
 /*
  * Threads that poll, as those of DPDK: each takes bursts of packets, looks their destinations up in
- * one table, and passes a quiescent state after each burst. Meanwhile another thread changes routes.
+ * one table, and passes a quiescent state after each burst. Meanwhile another thread changes
+ * routes.
  *
  *   cc -O2 -o packets packets.c $(pkg-config --cflags --libs sapwood) -lpthread
  *

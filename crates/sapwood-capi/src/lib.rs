@@ -37,6 +37,7 @@ pub mod point_map;
 pub mod prefix;
 pub mod ranges;
 pub mod ranges_plans;
+pub mod ranges_read;
 pub mod reader;
 pub mod retire;
 pub mod routes;

@@ -12,9 +12,8 @@ use crate::call::{call, call_void};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input;
-use crate::ranges::{
-    put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, walk, window,
-};
+use crate::ranges::{put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, window};
+use crate::ranges_read::walk;
 use crate::turn::{Turn, Turns};
 
 /// A plan of either kind.
@@ -171,8 +170,8 @@ enum Held {
 
 /// The inside of a reservation's handle.
 ///
-/// The fields are dropped in this order: the turn ends, then the reservation with its lock, then the
-/// map that the reservation borrows.
+/// The fields are dropped in this order: the turn ends, then the reservation with its lock, then
+/// the map that the reservation borrows.
 pub struct ReservationBody {
     turn: Turn,
     held: Held,

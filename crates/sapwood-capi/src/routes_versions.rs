@@ -16,8 +16,8 @@ use crate::turn::Turn;
 
 /// The inside of a transaction's handle.
 ///
-/// The fields are dropped in this order: the turn ends, then the transaction with its lock, then the
-/// table that the transaction borrows.
+/// The fields are dropped in this order: the turn ends, then the transaction with its lock, then
+/// the table that the transaction borrows.
 pub struct TxnBody {
     turn: Turn,
     txn: RouteTxn<'static, u64>,

@@ -6,7 +6,7 @@ use sapwood_capi::cache::*;
 
 use super::{ABSENT, ops, rng};
 
-/// The cache answers a value that was stored under the key in the last `fresh_ns`, or nothing; and a
+/// The cache answers a value that was stored under the key in the last `fresh_ns`, or nothing. A
 /// key that has just been stored is there.
 #[test]
 #[expect(

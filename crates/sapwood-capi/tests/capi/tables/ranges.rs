@@ -6,6 +6,7 @@ use std::ptr::{null, null_mut};
 
 use sapwood_capi::ranges::*;
 use sapwood_capi::ranges_plans::*;
+use sapwood_capi::ranges_read::*;
 use sapwood_capi::reader::*;
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{Domain, RangeOp, RangeOps, RangeOutcome};
