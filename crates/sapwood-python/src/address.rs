@@ -110,7 +110,12 @@ fn classes(py: Python<'_>) -> PyResult<&Classes> {
     static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
     CLASSES.get_or_try_init(py, || {
         let module = py.import("ipaddress")?;
-        let class = |name: &str| module.getattr(name)?.cast_into::<PyType>().map_err(PyErr::from);
+        let class = |name: &str| {
+            module
+                .getattr(name)?
+                .cast_into::<PyType>()
+                .map_err(PyErr::from)
+        };
         let pair = |v4, v6| Ok::<_, PyErr>(PyTuple::new(py, [class(v4)?, class(v6)?])?.unbind());
         Ok(Classes {
             addresses: pair("IPv4Address", "IPv6Address")?,

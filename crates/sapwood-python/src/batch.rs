@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use core_maps::lpm::IpFib;
 use pyo3::buffer::{Element, ElementType, PyUntypedBuffer};
-use pyo3::exceptions::{PyImportError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 
@@ -75,28 +75,26 @@ impl Addresses {
         use ElementType::{SignedInteger, UnsignedInteger};
         let format = buffer.format().to_string_lossy().into_owned();
         let shape = buffer.shape().to_vec();
-        let foreign: &[char] = match cfg!(target_endian = "little") {
-            true => &['>', '!'],
-            false => &['<'],
-        };
-        let element = match format.starts_with(foreign) {
-            true => ElementType::Unknown,
-            false => ElementType::from_format(buffer.format()),
-        };
-        match (element, &shape[..]) {
+        match (element(&buffer), &shape[..]) {
             (UnsignedInteger { bytes: 4 }, [_]) => {
                 Ok(Addresses::V4(copied(object, buffer, u32::from_ne_bytes)?))
             }
-            (UnsignedInteger { bytes: 8 }, [_]) => {
-                narrow(copied(object, buffer, u64::from_ne_bytes)?.into_iter().map(i128::from))
-            }
-            (SignedInteger { bytes: 8 }, [_]) => {
-                narrow(copied(object, buffer, i64::from_ne_bytes)?.into_iter().map(i128::from))
-            }
+            (UnsignedInteger { bytes: 8 }, [_]) => narrow(
+                copied(object, buffer, u64::from_ne_bytes)?
+                    .into_iter()
+                    .map(i128::from),
+            ),
+            (SignedInteger { bytes: 8 }, [_]) => narrow(
+                copied(object, buffer, i64::from_ne_bytes)?
+                    .into_iter()
+                    .map(i128::from),
+            ),
             (UnsignedInteger { bytes: 1 }, [_, 4]) => {
                 let octets = copied(object, buffer, u8::from_ne_bytes)?;
                 let octets = octets.as_chunks().0.iter();
-                Ok(Addresses::V4(octets.map(|o| u32::from_be_bytes(*o)).collect()))
+                Ok(Addresses::V4(
+                    octets.map(|o| u32::from_be_bytes(*o)).collect(),
+                ))
             }
             (UnsignedInteger { bytes: 1 }, [_, 16]) => {
                 let octets = copied(object, buffer, u8::from_ne_bytes)?;
@@ -141,6 +139,18 @@ fn at(item: &Bound<'_, PyAny>, index: usize, error: &PyErr) -> PyErr {
     match error.is_instance_of::<PyTypeError>(py) {
         true => PyTypeError::new_err(text),
         false => PyValueError::new_err(text),
+    }
+}
+
+/// The type of an array's numbers; unknown if their bytes are in the order of another machine.
+fn element(buffer: &PyUntypedBuffer) -> ElementType {
+    let foreign: &[u8] = match cfg!(target_endian = "little") {
+        true => b">!",
+        false => b"<",
+    };
+    match buffer.format().to_bytes().first() {
+        Some(first) if foreign.contains(first) => ElementType::Unknown,
+        _ => ElementType::from_format(buffer.format()),
     }
 }
 
@@ -256,7 +266,7 @@ pub const I64: Format = Format {
     bytes: 8,
 };
 
-/// An array that `find` fills, without the interpreter's lock.
+/// An array of the answers for addresses, which `find` finds without the interpreter's lock.
 pub fn array<'py>(
     py: Python<'py>,
     addresses: &Addresses,
@@ -264,8 +274,20 @@ pub fn array<'py>(
     threads: usize,
     find: impl Fn(Part<'_>, &mut [u8]) + Sync,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyByteArray::new_with(py, addresses.len() * format.bytes, |out| {
-        py.detach(|| shared(addresses, out, threads, &find));
+    filled(py, addresses.len(), format, |out| {
+        shared(addresses, out, threads, &find);
+    })
+}
+
+/// An array that `fill` fills, without the interpreter's lock.
+pub fn filled<'py>(
+    py: Python<'py>,
+    len: usize,
+    format: Format,
+    fill: impl FnOnce(&mut [u8]) + Send,
+) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyByteArray::new_with(py, len * format.bytes, |out| {
+        py.detach(|| fill(out));
         Ok(())
     })?;
     match py.import("numpy") {
@@ -275,4 +297,34 @@ pub fn array<'py>(
         }
         Err(error) => Err(error),
     }
+}
+
+/// The numbers of an array of one dimension, if the object is one of uint64, uint32 or int64.
+pub fn unsigned(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
+    use ElementType::{SignedInteger, UnsignedInteger};
+    let Ok(buffer) = PyUntypedBuffer::get(object) else {
+        return Ok(None);
+    };
+    if buffer.shape().len() != 1 {
+        return Ok(None);
+    }
+    let numbers = match element(&buffer) {
+        UnsignedInteger { bytes: 8 } => copied(object, buffer, u64::from_ne_bytes)?,
+        UnsignedInteger { bytes: 4 } => {
+            let numbers = copied(object, buffer, u32::from_ne_bytes)?;
+            numbers.into_iter().map(u64::from).collect()
+        }
+        SignedInteger { bytes: 8 } => {
+            let numbers = copied(object, buffer, i64::from_ne_bytes)?.into_iter();
+            let number = |number| {
+                u64::try_from(number).map_err(|_| {
+                    let text = format!("index {number} is not from 0 to 2**64 - 1");
+                    PyIndexError::new_err(text)
+                })
+            };
+            numbers.map(number).collect::<PyResult<_>>()?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(numbers))
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use core_maps::Error;
 use core_maps::arena;
 use core_maps::qp::{OpenCause, OpenError, SaveCause, SaveError};
-use pyo3::{PyErr, create_exception};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
+use pyo3::{PyErr, create_exception};
 
 create_exception!(
     sapwood,

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use core_maps::lpm::{Family, FibView, IpFib, IpFibView, NextHop};
 use core_maps::Builder;
+use core_maps::lpm::{Family, FibView, IpFib, IpFibView, NextHop};
 use ipnet::IpNet;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -14,14 +14,12 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use crate::address::{Key, key_of, prefix_of};
 use crate::batch::{self, Addresses};
 use crate::errors::refused;
-use crate::fib_iter::{FibIter, Kind};
 use crate::fib_saved;
 use crate::objects::SharedObjects;
 use crate::pairs::pairs;
+use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
 
 /// A table of routes: IPv4 and IPv6 prefixes to any objects, looked up by longest prefix.
-///
-/// Fib(items=None, *, root_bits=18)
 ///
 /// `items` is a mapping, or an iterable of pairs of a prefix and a value. A prefix is a str such as
 /// "10.0.0.0/8" or an ipaddress.IPv4Network or IPv6Network. An address is a str, an int as
@@ -51,7 +49,7 @@ use crate::pairs::pairs;
 ///
 /// The table has a root of 2**root_bits words for each family (6, 12, 18 or 24); 12 suits tables of
 /// some thousand prefixes, and takes 64 KiB instead of 4 MiB.
-#[pyclass(frozen, module = "sapwood")]
+#[pyclass(frozen, generic, weakref, module = "sapwood")]
 pub struct Fib {
     pub(crate) table: IpFib<u32>,
     pub(crate) objects: SharedObjects,
@@ -265,10 +263,23 @@ impl Fib {
         PyList::new(py, found)
     }
 
+    fn iter(slf: &Bound<'_, Self>, kind: Kind) -> SnapshotIter {
+        let map = Numbered::Fib(slf.clone().unbind());
+        SnapshotIter::new(slf.py(), map, kind, || {
+            let entries = slf.get().entries().into_iter();
+            entries
+                .map(|(net, number)| (Place::Net(net), number))
+                .collect()
+        })
+    }
+
     /// All prefixes with their numbers, in order.
     pub(crate) fn entries(&self) -> Vec<(IpNet, u32)> {
         let snapshot = self.table.snapshot();
-        snapshot.iter().map(|(net, number)| (net, *number)).collect()
+        snapshot
+            .iter()
+            .map(|(net, number)| (net, *number))
+            .collect()
     }
 }
 
@@ -312,8 +323,6 @@ impl Fib {
         }))
     }
 
-    /// get(key, default=None, /)
-    ///
     /// The value of exactly this prefix, or of the longest prefix of this address; `default` when
     /// there is none.
     #[pyo3(signature = (key, default=None, /))]
@@ -325,8 +334,6 @@ impl Fib {
         Ok(self.find(key.py(), key_of(key)?).or(default))
     }
 
-    /// exact(prefix, default=None, /)
-    ///
     /// The value of exactly this prefix; an address is the prefix of this address alone.
     ///
     /// >>> fib = Fib({"10.0.0.0/8": 1})
@@ -342,8 +349,6 @@ impl Fib {
         Ok(self.find(prefix.py(), Key::Prefix(net)).or(default))
     }
 
-    /// lookup(key, /)
-    ///
     /// The longest prefix of an address, or the longest that covers a prefix (itself included), and
     /// its value; None when there is none.
     ///
@@ -361,8 +366,6 @@ impl Fib {
         Ok(found.map(|(net, object)| (net.to_string(), object)))
     }
 
-    /// insert(prefix, value, /)
-    ///
     /// Inserts a prefix or replaces its value; returns the old value, or None.
     #[pyo3(signature = (prefix, value, /))]
     fn insert(
@@ -373,8 +376,6 @@ impl Fib {
         self.put(prefix_of(prefix)?, value)
     }
 
-    /// remove(prefix, /)
-    ///
     /// Removes exactly this prefix and returns its value; KeyError when it is not there.
     #[pyo3(signature = (prefix, /))]
     fn remove(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
@@ -382,23 +383,15 @@ impl Fib {
         taken.ok_or_else(|| absent(prefix))
     }
 
-    /// pop(prefix, default=…, /)
-    ///
     /// Removes exactly this prefix and returns its value. When it is not there, returns `default`
     /// or raises KeyError.
-    #[pyo3(signature = (prefix, *default))]
-    fn pop(
-        &self,
-        prefix: &Bound<'_, PyAny>,
-        default: &Bound<'_, PyTuple>,
-    ) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (prefix, /, *default))]
+    fn pop(&self, prefix: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let default = crate::pairs::at_most_one("pop", default)?;
         let taken = self.take(prefix.py(), prefix_of(prefix)?)?;
         taken.or(default).ok_or_else(|| absent(prefix))
     }
 
-    /// setdefault(prefix, default=None, /)
-    ///
     /// The value of exactly this prefix; inserts `default` when it is not there.
     #[pyo3(signature = (prefix, default=None, /))]
     fn setdefault(
@@ -424,8 +417,6 @@ impl Fib {
         })
     }
 
-    /// update(items, /)
-    ///
     /// Inserts all items of a mapping or of an iterable of pairs. Readers see all of them or none
     /// of a family, and an error changes nothing.
     #[pyo3(signature = (items, /))]
@@ -440,8 +431,6 @@ impl Fib {
         self.put_all(py, &routes)
     }
 
-    /// clear()
-    ///
     /// Removes all prefixes.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.objects.with(py, |objects| {
@@ -458,8 +447,6 @@ impl Fib {
         })
     }
 
-    /// parents(key, /)
-    ///
     /// All prefixes that cover an address or a prefix, shortest first, with their values. A prefix
     /// is not its own parent.
     ///
@@ -473,8 +460,6 @@ impl Fib {
         self.list(py, || self.table.read(|view| above(&view, key)))
     }
 
-    /// children(prefix, /)
-    ///
     /// The prefixes directly inside this one, in order, with their values: those inside it that no
     /// other prefix inside it covers. It need not be in the table.
     ///
@@ -494,8 +479,6 @@ impl Fib {
         })
     }
 
-    /// covered(prefix, /)
-    ///
     /// The prefix itself, if it is in the table, and all prefixes inside it, in order, with their
     /// values.
     #[pyo3(signature = (prefix, /))]
@@ -511,8 +494,6 @@ impl Fib {
         })
     }
 
-    /// lookup_many(addresses, *, objects=False, default=None, threads=1)
-    ///
     /// Looks up many addresses, without the interpreter's lock.
     ///
     /// `addresses` is an array of 32-bit IPv4 addresses (dtype uint32; or uint64 or int64 with
@@ -571,8 +552,6 @@ impl Fib {
         Ok(PyList::new(py, found)?.into_any())
     }
 
-    /// next_hops()
-    ///
     /// The different values by number; None for a number that no prefix has.
     ///
     /// A value keeps its number as long as a prefix has the value. Later the number may get another
@@ -586,30 +565,24 @@ impl Fib {
         PyList::new(py, all)
     }
 
-    fn __iter__(slf: &Bound<'_, Self>) -> FibIter {
-        FibIter::new(slf, Kind::Keys)
+    fn __iter__(slf: &Bound<'_, Self>) -> SnapshotIter {
+        Self::iter(slf, Kind::Keys)
     }
 
-    /// keys()
-    ///
     /// An iterator over all prefixes: IPv4 first, in the order of addresses, a prefix before those
     /// that it covers. It is a snapshot: changes that come after it do not show.
-    fn keys(slf: &Bound<'_, Self>) -> FibIter {
-        FibIter::new(slf, Kind::Keys)
+    fn keys(slf: &Bound<'_, Self>) -> SnapshotIter {
+        Self::iter(slf, Kind::Keys)
     }
 
-    /// values()
-    ///
     /// An iterator over the values of all prefixes, in the order of keys().
-    fn values(slf: &Bound<'_, Self>) -> FibIter {
-        FibIter::new(slf, Kind::Values)
+    fn values(slf: &Bound<'_, Self>) -> SnapshotIter {
+        Self::iter(slf, Kind::Values)
     }
 
-    /// items()
-    ///
     /// An iterator over pairs of prefix and value, in the order of keys().
-    fn items(slf: &Bound<'_, Self>) -> FibIter {
-        FibIter::new(slf, Kind::Items)
+    fn items(slf: &Bound<'_, Self>) -> SnapshotIter {
+        Self::iter(slf, Kind::Items)
     }
 
     fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
@@ -620,22 +593,10 @@ impl Fib {
         if slf.get().table.len() != other.get().table.len() {
             return Ok(false.into_pyobject(py)?.to_owned().into_any().unbind());
         }
-        let mut theirs = FibIter::new(other, Kind::Items);
-        let mut equal = true;
-        for (net, value) in FibIter::new(slf, Kind::Items).pairs(py) {
-            equal = match theirs.next_pair(py) {
-                Some((other_net, other)) => net == other_net && value.bind(py).eq(other)?,
-                None => false,
-            };
-            if !equal {
-                break;
-            }
-        }
+        let equal = Self::iter(slf, Kind::Items).equal(py, Self::iter(other, Kind::Items))?;
         Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())
     }
 
-    /// copy()
-    ///
     /// Another table with the same prefixes and the same objects.
     fn copy(&self, py: Python<'_>) -> PyResult<Self> {
         let (objects, entries) = self.objects.with(py, |from| {
@@ -686,8 +647,6 @@ impl Fib {
         fib_saved::restore(self, state)
     }
 
-    /// memory()
-    ///
     /// What the table takes, in bytes: a dict with "total", "v4", "v6" and "objects", the table of
     /// values without the values themselves.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -714,8 +673,6 @@ impl Fib {
         format!("<sapwood.Fib: {v4} IPv4 and {v6} IPv6 prefixes, {values} different values>")
     }
 
-    /// verify()
-    ///
     /// Checks every invariant of the table and the counts of its values; ValueError says what is
     /// wrong. For tests.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
@@ -732,8 +689,6 @@ impl Fib {
         })
     }
 
-    /// save(path, /)
-    ///
     /// Saves the table for FibFile.open() and Fib.load(). All values are int from 0 to 2**32 - 1,
     /// or all are str. The file is written beside `path` and then renamed.
     #[pyo3(signature = (path, /))]
@@ -741,8 +696,6 @@ impl Fib {
         fib_saved::save(self, py, &path)
     }
 
-    /// load(path, /)
-    ///
     /// A table of the prefixes of a file that save() wrote, or that the program `sapwood` did. The
     /// whole file is checked.
     #[classmethod]
@@ -751,8 +704,6 @@ impl Fib {
         fib_saved::load(py, &path)
     }
 
-    /// from_text(source, /, *, truncate=False)
-    ///
     /// A table of lines of a prefix and a next hop, which is any text or none, as str. `source` is
     /// the path of a file, which may be compressed by gzip or bzip2. A `#` begins a comment. With
     /// truncate=True, bits after a prefix's length are cleared; otherwise they are an error.
@@ -767,8 +718,6 @@ impl Fib {
         fib_saved::from_text(py, &source, truncate)
     }
 
-    /// from_mrt(source, /, *, value="next_hop", peer=None)
-    ///
     /// A table of the unicast RIBs of an MRT table dump (TABLE_DUMP_V2), which may be compressed by
     /// gzip or bzip2. The values are the next hops as str, or, with value="origin", the numbers of
     /// the autonomous systems that originate the prefixes, as int (None where a path has no single
@@ -794,4 +743,3 @@ impl Fib {
         self.objects.clear(py);
     }
 }
-

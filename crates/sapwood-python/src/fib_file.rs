@@ -45,17 +45,19 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
     match family {
         4 => {
             let [a, b, c, d, ..] = octets;
-            Ipv4Net::new(Ipv4Addr::new(a, b, c, d), length).ok().map(IpNet::V4)
+            Ipv4Net::new(Ipv4Addr::new(a, b, c, d), length)
+                .ok()
+                .map(IpNet::V4)
         }
-        6 => Ipv6Net::new(Ipv6Addr::from(octets), length).ok().map(IpNet::V6),
+        6 => Ipv6Net::new(Ipv6Addr::from(octets), length)
+            .ok()
+            .map(IpNet::V6),
         _ => None,
     }
 }
 
 /// A table of routes in a file, read where it lies: it opens at once, and processes that open the
 /// same file share its memory.
-///
-/// FibFile.open(path, *, verify=True)
 ///
 /// Fib.save() writes such files, and so does the program `sapwood`. The file must not be changed in
 /// place while it is open; saving again replaces it. Values are int or str, as they were saved.
@@ -67,7 +69,7 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
 /// >>> file = FibFile.open(path)
 /// >>> file["10.1.2.3"], file.lookup("2001:db8::1"), len(file)
 /// (64500, ('2001:db8::/32', 64501), 2)
-/// >>> list(file.lookup_many(["10.1.2.3", "192.0.2.1"]))
+/// >>> file.lookup_many(["10.1.2.3", "192.0.2.1"]).tolist()
 /// [64500, -1]
 #[pyclass(frozen, module = "sapwood")]
 pub struct FibFile {
@@ -143,8 +145,6 @@ impl FibFile {
 
 #[pymethods]
 impl FibFile {
-    /// open(path, /, *, verify=True)
-    ///
     /// Opens a file that Fib.save() wrote. With verify=True, reads all of it and checks its
     /// checksums and every invariant. With verify=False, checks the header only, in a time that
     /// does not depend on the size; damage then shows as wrong answers.
@@ -174,8 +174,6 @@ impl FibFile {
         Ok(self.find(key_of(key)?).is_some())
     }
 
-    /// get(key, default=None, /)
-    ///
     /// The value of exactly this prefix, or of the longest prefix of this address; `default` when
     /// there is none.
     #[pyo3(signature = (key, default=None, /))]
@@ -190,8 +188,6 @@ impl FibFile {
         }
     }
 
-    /// lookup(key, /)
-    ///
     /// The longest prefix of an address, or the longest that covers a prefix (itself included), and
     /// its value; None when there is none.
     #[pyo3(signature = (key, /))]
@@ -209,8 +205,6 @@ impl FibFile {
         Ok(Some((found, self.object(key.py(), *value)?)))
     }
 
-    /// lookup_many(addresses, *, threads=1)
-    ///
     /// Looks up many addresses, as Fib.lookup_many() does, without the interpreter's lock. Returns
     /// an array of int64: the values if they are int, or their positions in names(); -1 where an
     /// address has no prefix.
@@ -227,16 +221,12 @@ impl FibFile {
         })
     }
 
-    /// names()
-    ///
     /// The values that are str, by position; empty when the values are int.
     fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let names = self.file.names().map(String::from_utf8_lossy);
         PyList::new(py, names.collect::<Vec<_>>())
     }
 
-    /// items()
-    ///
     /// A list of pairs of prefix and value, in order.
     fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (entries, names) = py
@@ -257,7 +247,10 @@ impl FibFile {
         let (entries, _) = py
             .detach(|| self.all())
             .map_err(|what| crate::errors::wrong_file(&self.path, what))?;
-        let nets: Vec<String> = entries.into_iter().map(|(net, _)| net.to_string()).collect();
+        let nets: Vec<String> = entries
+            .into_iter()
+            .map(|(net, _)| net.to_string())
+            .collect();
         Ok(PyList::new(py, nets)?.try_iter()?.into_any())
     }
 

@@ -62,11 +62,17 @@ fn first(bytes: &[u8]) -> Option<(IpNet, u32, &[u8])> {
     let (net, bytes) = match family {
         4 => {
             let (octets, bytes) = bytes.split_first_chunk::<4>()?;
-            (Ipv4Net::new(Ipv4Addr::from(*octets), length).ok()?.into(), bytes)
+            (
+                Ipv4Net::new(Ipv4Addr::from(*octets), length).ok()?.into(),
+                bytes,
+            )
         }
         6 => {
             let (octets, bytes) = bytes.split_first_chunk::<16>()?;
-            (Ipv6Net::new(Ipv6Addr::from(*octets), length).ok()?.into(), bytes)
+            (
+                Ipv6Net::new(Ipv6Addr::from(*octets), length).ok()?.into(),
+                bytes,
+            )
         }
         _ => return None,
     };
@@ -100,8 +106,10 @@ enum Saved {
 /// The values by number, if all are integers or all are texts.
 fn values_of(fib: &Fib, py: Python<'_>) -> PyResult<(Vec<(IpNet, u32)>, Saved)> {
     let (entries, values) = fib.objects.with(py, |objects| {
-        let values: Vec<Option<Py<PyAny>>> =
-            (objects.all().map(|value| value.map(|value| value.clone_ref(py)))).collect();
+        let values: Vec<Option<Py<PyAny>>> = (objects
+            .all()
+            .map(|value| value.map(|value| value.clone_ref(py))))
+        .collect();
         (fib.entries(), values)
     });
     let wanted = "a file has values that are all int from 0 to 2**32 - 1, or all str";
@@ -164,12 +172,17 @@ pub fn save(fib: &Fib, py: Python<'_>, path: &Path) -> PyResult<()> {
 /// A table of the prefixes of a file.
 pub fn load(py: Python<'_>, path: &Path) -> PyResult<Fib> {
     let file = FibFile::opened(py, path, true)?;
-    let (entries, names) = py.detach(|| file.all()).map_err(|what| wrong_file(path, what))?;
+    let (entries, names) = py
+        .detach(|| file.all())
+        .map_err(|what| wrong_file(path, what))?;
     let objects = SharedObjects::default();
     let numbered = objects.with(py, |objects| {
         let text = |value: u32| PyString::new(py, &names[value as usize]).into_any();
         let object = |value: u32| match names.is_empty() {
-            true => value.into_pyobject(py).map(|value| value.into_any()).map_err(PyErr::from),
+            true => value
+                .into_pyobject(py)
+                .map(|value| value.into_any())
+                .map_err(PyErr::from),
             false => Ok(text(value)),
         };
         let entries = entries.into_iter();
@@ -242,11 +255,17 @@ pub fn from_text(py: Python<'_>, path: &Path, truncate: bool) -> PyResult<Fib> {
     let collected = py.detach(|| {
         let (format, input) = opened(path)?;
         if format == Format::Mrt {
-            return Err(wrong_file(path, "not a text; Fib.from_mrt() reads MRT dumps"));
+            return Err(wrong_file(
+                path,
+                "not a text; Fib.from_mrt() reads MRT dumps",
+            ));
         }
         let mut routes = TextRoutes::new(input, truncate);
         let mut all = Collected::<String>::default();
-        while let Some(route) = routes.next_route().map_err(|error| route_error(path, error))? {
+        while let Some(route) = routes
+            .next_route()
+            .map_err(|error| route_error(path, error))?
+        {
             all.push(route.net, route.next_hop);
         }
         Ok(all)
@@ -269,7 +288,10 @@ pub fn from_mrt(
         let (format, input) = opened(path)?;
         match format {
             Format::Mrt => Ok(MrtRoutes::new(input, peer)),
-            Format::Text => Err(wrong_file(path, "not an MRT dump; Fib.from_text() reads texts")),
+            Format::Text => Err(wrong_file(
+                path,
+                "not an MRT dump; Fib.from_text() reads texts",
+            )),
         }
     };
     match value {
@@ -305,7 +327,9 @@ where
     let mut all = Collected::default();
     let mut hop = String::new();
     loop {
-        let route = routes.next_route().map_err(|error| route_error(path, error))?;
+        let route = routes
+            .next_route()
+            .map_err(|error| route_error(path, error))?;
         let Some(route) = route else { return Ok(all) };
         let net = route.net;
         hop.clear();
@@ -313,4 +337,3 @@ where
         push(&mut all, routes.origin(), net, &hop);
     }
 }
-

@@ -8,16 +8,24 @@ mod batch;
 mod errors;
 mod fib;
 mod fib_file;
-mod fib_iter;
 mod fib_saved;
+mod name_file;
+mod name_iter;
+mod name_keys;
+mod names;
 mod objects;
 mod pairs;
+mod ranges;
+mod snapshot_iter;
 
 use pyo3::prelude::*;
 
 /// Ordered maps for routes, names and ranges.
 ///
-/// Fib looks up IPv4 and IPv6 addresses by longest prefix. FibFile is a saved Fib.
+/// Fib: IPv4 and IPv6 prefixes, looked up by longest prefix, one by one or in arrays.
+/// NameMap: an ordered dict of texts, bytes or domain names.
+/// RangeMap: ranges of integers, and the gaps between them.
+/// FibFile, NameFile: saved maps, read where they lie.
 #[pymodule(gil_used = true)]
 mod sapwood {
     #[pymodule_export]
@@ -27,5 +35,13 @@ mod sapwood {
     #[pymodule_export]
     use super::fib_file::FibFile;
     #[pymodule_export]
-    use super::fib_iter::FibIter;
+    use super::name_file::NameFile;
+    #[pymodule_export]
+    use super::name_iter::NameIter;
+    #[pymodule_export]
+    use super::names::{Closest, NameMap};
+    #[pymodule_export]
+    use super::ranges::RangeMap;
+    #[pymodule_export]
+    use super::snapshot_iter::SnapshotIter;
 }

@@ -69,7 +69,9 @@ impl Objects {
         let hash = self.hash(object)?;
         let found = self.numbers.find(hash, |number| {
             let known = &self.slots[*number as usize].object;
-            known.as_ref().is_some_and(|known| same(known.bind(py), object))
+            known
+                .as_ref()
+                .is_some_and(|known| same(known.bind(py), object))
         });
         if let Some(&number) = found {
             self.slots[number as usize].uses += 1;
@@ -218,7 +220,11 @@ impl SharedObjects {
     /// Lets go of all objects, for the garbage collector: nobody can reach the map any more.
     pub fn clear(&self, py: Python<'_>) {
         let mut objects = self.lock(py);
-        let dead: Vec<_> = objects.slots.iter_mut().map(|slot| slot.object.take()).collect();
+        let dead: Vec<_> = objects
+            .slots
+            .iter_mut()
+            .map(|slot| slot.object.take())
+            .collect();
         drop(objects);
         drop(dead);
     }
