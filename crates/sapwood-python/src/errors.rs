@@ -4,11 +4,11 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use core_maps::Error;
-use core_maps::arena;
-use core_maps::qp::{OpenCause, OpenError, SaveCause, SaveError};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::{PyErr, create_exception};
+use sapwood::Error;
+use sapwood::arena;
+use sapwood::qp::{OpenCause, OpenError, SaveCause, SaveError};
 
 create_exception!(
     sapwood,

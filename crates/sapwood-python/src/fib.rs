@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use core_maps::Builder;
-use core_maps::lpm::{Family, FibView, IpFib, IpFibView, NextHop};
 use ipnet::IpNet;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use sapwood::Builder;
+use sapwood::lpm::{Family, FibView, IpFib, IpFibView, NextHop};
 
 use crate::address::{Key, key_of, prefix_of};
 use crate::batch::{self, Addresses};

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use core_maps::lpm::{BitFile, BitString};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyType};
+use sapwood::lpm::{BitFile, BitString};
 
 use crate::address::{Key, key_of};
 use crate::batch::{self, Addresses, Part};

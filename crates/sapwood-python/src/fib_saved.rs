@@ -5,11 +5,11 @@ use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use core_maps::lpm::BitFileBuilder;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
+use sapwood::lpm::BitFileBuilder;
 use sapwood_routes::{
     Error as RouteError, Format, MrtRoutes, Peer, RouteSource, TextRoutes, decompressed, format_of,
 };

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use core_maps::qp::{OpenCause, QpFile};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
+use sapwood::qp::{OpenCause, QpFile};
 
 use crate::errors::not_opened;
 use crate::name_iter::{Chunk, NameIter, Source};

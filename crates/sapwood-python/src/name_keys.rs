@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Bound as Edge;
 
-use core_maps::key::{dns_name, dns_name_to_text};
-use core_maps::qp::MAX_KEY;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyType};
+use sapwood::key::{dns_name, dns_name_to_text};
+use sapwood::qp::MAX_KEY;
 
 use crate::address::{kind, shown};
 
@@ -123,7 +123,7 @@ impl Keys {
         match bytes.len() <= MAX_KEY {
             true => Ok(bytes),
             false => Err(PyValueError::new_err(
-                core_maps::Error::KeyTooLong { len: bytes.len() }.to_string(),
+                sapwood::Error::KeyTooLong { len: bytes.len() }.to_string(),
             )),
         }
     }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use core_maps::qp::{Closest as Found, QpMap};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple, PyType};
+use sapwood::qp::{Closest as Found, QpMap};
 
 use crate::address::shown;
 use crate::errors::{not_saved, refused};
@@ -121,7 +121,7 @@ impl Closest {
 }
 
 /// The objects of a library's answer, whose values `object` makes.
-pub fn closest<V: ?Sized + core_maps::qp::Value>(
+pub fn closest<V: ?Sized + sapwood::qp::Value>(
     py: Python<'_>,
     keys: Keys,
     name: &[u8],

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use core_maps::maple::{MapleFile, MapleMap, Window};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyRange, PySlice, PyTuple, PyType};
+use sapwood::maple::{MapleFile, MapleMap, Window};
 
 use crate::address::{kind, shown};
 use crate::batch;
@@ -159,7 +159,7 @@ impl RangeMap {
         &self,
         objects: &mut Objects,
         range: &Range,
-        f: impl FnOnce(&MapleMap<u32>) -> Result<R, core_maps::Error>,
+        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::Error>,
     ) -> PyResult<R> {
         let before = self.touched(range);
         let result = f(&self.map).map_err(refused)?;
@@ -193,7 +193,7 @@ impl RangeMap {
     fn add(
         &self,
         value: &Bound<'_, PyAny>,
-        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, core_maps::Error>,
+        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::Error>,
     ) -> PyResult<Range> {
         self.objects.with(value.py(), |objects| {
             let number = objects.take(value)?;
@@ -454,8 +454,8 @@ impl RangeMap {
         let window = window(start, stop, align, from_end, near)?;
         if size == 0 || !align.is_power_of_two() {
             let error = match size {
-                0 => core_maps::Error::ZeroSize,
-                _ => core_maps::Error::Alignment { align },
+                0 => sapwood::Error::ZeroSize,
+                _ => sapwood::Error::Alignment { align },
             };
             return Err(refused(error));
         }
