@@ -12,7 +12,7 @@ prove:
 tour:
 	@ci/tour.sh
 
-CHECKS = setup house fmt clippy doc unit bpf msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
+CHECKS = setup house fmt clippy doc unit bpf python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
 $(CHECKS):
 	@ci/$@.sh
 

@@ -1,20 +1,23 @@
 //! The Python module `sapwood`: tables of routes, maps of names, and maps of ranges.
 //!
-//! The classes are thin: keys are read ([`address`]), a map of the library is asked, and objects are
-//! numbers in it ([`objects`]).
+//! The classes are thin: keys are read ([`address`]), a map of the library is asked, and objects
+//! are numbers in it ([`objects`]).
 
 mod address;
 mod batch;
+mod closest;
 mod errors;
 mod fib;
 mod fib_file;
 mod fib_saved;
+mod fib_table;
 mod name_file;
 mod name_iter;
 mod name_keys;
 mod names;
 mod objects;
 mod pairs;
+mod range_keys;
 mod ranges;
 mod snapshot_iter;
 
@@ -29,6 +32,8 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 mod sapwood {
     #[pymodule_export]
+    use super::closest::Closest;
+    #[pymodule_export]
     use super::errors::{NoGapError, OccupiedError};
     #[pymodule_export]
     use super::fib::Fib;
@@ -39,7 +44,7 @@ mod sapwood {
     #[pymodule_export]
     use super::name_iter::NameIter;
     #[pymodule_export]
-    use super::names::{Closest, NameMap};
+    use super::names::NameMap;
     #[pymodule_export]
     use super::ranges::RangeMap;
     #[pymodule_export]

@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use sapwood::qp::{OpenCause, QpFile};
 
+use crate::closest::{Closest, closest, needs_dns};
 use crate::errors::not_opened;
 use crate::name_iter::{Chunk, NameIter, Source};
 use crate::name_keys::{Edges, Keys};
-use crate::names::{Closest, closest, needs_dns};
 use crate::snapshot_iter::Kind;
 
 /// A file with values of one kind.
@@ -55,8 +55,8 @@ impl Shown for [u8] {
 /// A map of names in a file, read where it lies: it opens at once, and processes that open the same
 /// file share its memory.
 ///
-/// NameMap.save() writes such files, and so does the program `sapwood`. The file must not be changed
-/// in place while it is open; saving again replaces it.
+/// NameMap.save() writes such files, and so does the program `sapwood`. The file must not be
+/// changed in place while it is open; saving again replaces it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import NameFile, NameMap

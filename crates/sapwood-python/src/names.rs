@@ -3,27 +3,29 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple, PyType};
-use sapwood::qp::{Closest as Found, QpMap};
+use sapwood::qp::QpMap;
 
 use crate::address::shown;
+use crate::closest::{Closest, closest, needs_dns};
 use crate::errors::{not_saved, refused};
 use crate::name_iter::{Chunk, Entry, NameIter, Source};
 use crate::name_keys::{Edges, Keys};
 use crate::pairs::{at_most_one, pairs};
 use crate::snapshot_iter::Kind;
 
-/// An ordered map of names to any objects: a dict whose keys are in order, with prefixes, ranges and
-/// neighbours.
+/// An ordered map of names to any objects: a dict whose keys are in order, with prefixes, ranges
+/// and neighbours.
 ///
-/// Keys are str (key=str, the default) or bytes (key=bytes), which do not mix. The order is that of code points or
-/// bytes. With dns=True, keys are domain names: they are compared without regard to ASCII case and
-/// to a trailing dot, ordered as DNSSEC orders them (a zone before the names below it), and
-/// prefix(), longest_prefix() and ancestors() go by labels. A key has at most 65,535 bytes.
+/// Keys are str (key=str, the default) or bytes (key=bytes), which do not mix. The order is that of
+/// code points or bytes. With dns=True, keys are domain names: they are compared without regard to
+/// ASCII case and to a trailing dot, ordered as DNSSEC orders them (a zone before the names below
+/// it), and prefix(), longest_prefix() and ancestors() go by labels. A key has at most 65,535
+/// bytes.
 ///
 /// An iterator raises RuntimeError when keys were inserted or removed since it was made, as a
 /// dict's does.
@@ -69,83 +71,6 @@ impl Names {
         let old = self.map.remove(key);
         self.changes += u64::from(old.is_some());
         old
-    }
-}
-
-/// The answers of a zone for a name; see NameMap.closest().
-#[pyclass(frozen, get_all, module = "sapwood")]
-pub struct Closest {
-    /// The name and its value, or None when it has no entry.
-    exact: Option<(Py<PyAny>, Py<PyAny>)>,
-    /// Whether the name has an entry, or an entry lies below it.
-    exists: bool,
-    /// The longest name at or above the asked one that exists; "." when there is none.
-    encloser: Py<PyAny>,
-    /// The longest name at or above the asked one that has an entry, and its value.
-    ancestor: Option<(Py<PyAny>, Py<PyAny>)>,
-    /// The wildcard below the encloser, and its value; None when the name exists.
-    wildcard: Option<(Py<PyAny>, Py<PyAny>)>,
-    /// The entry before the name.
-    predecessor: Option<(Py<PyAny>, Py<PyAny>)>,
-}
-
-#[pymethods]
-impl Closest {
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let names = [
-            "exact",
-            "exists",
-            "encloser",
-            "ancestor",
-            "wildcard",
-            "predecessor",
-        ];
-        let part = |name| Ok(format!("{name}={}", slf.getattr(name)?.repr()?));
-        let parts = names.into_iter().map(part).collect::<PyResult<Vec<_>>>()?;
-        Ok(format!("Closest({})", parts.join(", ")))
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let pairs = [
-            &self.exact,
-            &self.ancestor,
-            &self.wildcard,
-            &self.predecessor,
-        ];
-        for (key, value) in pairs.into_iter().flatten() {
-            visit.call(key)?;
-            visit.call(value)?;
-        }
-        Ok(())
-    }
-}
-
-/// The objects of a library's answer, whose values `object` makes.
-pub fn closest<V: ?Sized + sapwood::qp::Value>(
-    py: Python<'_>,
-    keys: Keys,
-    name: &[u8],
-    found: Found<'_, V>,
-    object: impl Fn(&V) -> Py<PyAny>,
-) -> Closest {
-    let pair = |entry: Option<(&[u8], &V)>| {
-        entry.map(|(key, value)| (keys.object(py, key).unbind(), object(value)))
-    };
-    Closest {
-        exact: pair(found.exact),
-        exists: found.exists,
-        encloser: keys.object(py, &name[..found.encloser]).unbind(),
-        ancestor: pair(found.ancestor),
-        wildcard: pair(found.wildcard),
-        predecessor: pair(found.predecessor),
-    }
-}
-
-/// The error of `closest` on other keys than domain names.
-pub fn needs_dns(keys: Keys) -> PyResult<()> {
-    match keys {
-        Keys::Dns => Ok(()),
-        _ => Err(PyTypeError::new_err("closest() needs a map with dns=True")),
     }
 }
 

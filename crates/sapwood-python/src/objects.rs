@@ -1,9 +1,10 @@
 //! Python objects as values of maps: a map stores numbers, and this table has their objects.
 //!
-//! The table counts for each number how many entries of the map have it. Strings, bytes and integers
-//! that are equal have one number; other objects have one each. A number whose last entry has gone is
-//! given out again, unless somebody still reads: a batch of lookups that runs without the
-//! interpreter's lock, or an iterator, may have read the number before, and will ask for its object.
+//! The table counts for each number how many entries of the map have it. Strings, bytes and
+//! integers that are equal have one number; other objects have one each. A number whose last entry
+//! has gone is given out again, unless somebody still reads: a batch of lookups that runs without
+//! the interpreter's lock, or an iterator, may have read the number before, and will ask for its
+//! object.
 //!
 //! No code of users runs while the table is locked: objects are dropped after the lock is released.
 

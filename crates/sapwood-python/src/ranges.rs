@@ -2,28 +2,27 @@
 
 use std::path::PathBuf;
 
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyIndexError, PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyRange, PySlice, PyTuple, PyType};
-use sapwood::maple::{MapleFile, MapleMap, Window};
+use pyo3::types::{PyDict, PyInt, PyList, PyTuple, PyType};
+use sapwood::maple::{MapleFile, MapleMap};
 
-use crate::address::{kind, shown};
+use crate::address::shown;
 use crate::batch;
 use crate::errors::{not_opened, not_saved, refused};
 use crate::objects::{Objects, SharedObjects};
 use crate::pairs::pairs;
+use crate::range_keys;
+use crate::range_keys::{Range, between, index, range_if, range_or_index, window};
 use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
-
-type Range = std::ops::RangeInclusive<u64>;
 
 /// A map of ranges of indices, which do not overlap, to any objects.
 ///
 /// An index is an int from 0 to 2**64 - 1. A range is a slice or a `range` with the step 1; None is
-/// the beginning or the end of all indices, and a stop of 2**64 is allowed. `items` is a mapping, or
-/// an iterable of pairs of a range and a value, stored one after the other. Ranges are returned as
-/// `range`.
+/// the beginning or the end of all indices, and a stop of 2**64 is allowed. `items` is a mapping,
+/// or an iterable of pairs of a range and a value, stored one after the other. Ranges are returned
+/// as `range`.
 ///
 /// >>> from sapwood import RangeMap
 /// >>> memory = RangeMap()
@@ -50,94 +49,8 @@ impl AsRef<SharedObjects> for &RangeMap {
     }
 }
 
-/// An index, or the end of a range, which may be 2**64.
-fn number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
-    if let Ok(number) = object.extract::<u64>() {
-        return Ok(Some(number));
-    }
-    if !object.is_instance_of::<PyInt>() && object.getattr_opt("__index__")?.is_none() {
-        let text = format!("an index is an int, not {}", kind(object));
-        return Err(PyTypeError::new_err(text));
-    }
-    match object.extract::<u128>() {
-        Ok(number) if number == 1 << 64 => Ok(None),
-        _ => Err(PyIndexError::new_err(format!(
-            "index {} is not from 0 to 2**64 - 1",
-            shown(object)
-        ))),
-    }
-}
-
-fn index(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    number(object)?.ok_or_else(|| {
-        PyIndexError::new_err(format!(
-            "index {} is not from 0 to 2**64 - 1",
-            shown(object)
-        ))
-    })
-}
-
-/// The range from `start` to before `stop`.
-fn between(start: Option<&Bound<'_, PyAny>>, stop: Option<&Bound<'_, PyAny>>) -> PyResult<Range> {
-    let from = start.map_or(Ok(Some(0)), number)?;
-    let to = stop.map_or(Ok(None), number)?;
-    let last = match to {
-        None => Some(u64::MAX),
-        Some(stop) => stop.checked_sub(1),
-    };
-    match (from, last) {
-        (Some(from), Some(last)) if from <= last => Ok(from..=last),
-        _ => {
-            let part = |part: Option<&Bound<'_, PyAny>>| part.map(shown).unwrap_or_default();
-            let text = format!("the range {}:{} is empty", part(start), part(stop));
-            Err(PyValueError::new_err(text))
-        }
-    }
-}
-
-/// A slice or a `range`, if the object is one.
-fn range_if(object: &Bound<'_, PyAny>) -> PyResult<Option<Range>> {
-    if !object.is_instance_of::<PySlice>() && !object.is_instance_of::<PyRange>() {
-        return Ok(None);
-    }
-    let part = |name| Ok::<_, PyErr>(Some(object.getattr(name)?).filter(|part| !part.is_none()));
-    if let Some(step) = part("step")?
-        && !step.eq(1)?
-    {
-        let text = format!("a range has the step 1, not {}", shown(&step));
-        return Err(PyValueError::new_err(text));
-    }
-    between(part("start")?.as_ref(), part("stop")?.as_ref()).map(Some)
-}
-
-/// A slice or a `range`, or an index as the range of itself.
-fn range_or_index(object: &Bound<'_, PyAny>) -> PyResult<Range> {
-    match range_if(object)? {
-        Some(range) => Ok(range),
-        None => index(object).map(|index| index..=index),
-    }
-}
-
 fn absent(index: u64) -> PyErr {
     PyKeyError::new_err(index)
-}
-
-/// The window of a search for a gap.
-fn window(
-    start: Option<&Bound<'_, PyAny>>,
-    stop: Option<&Bound<'_, PyAny>>,
-    align: u64,
-    from_end: bool,
-    near: Option<u64>,
-) -> PyResult<Window> {
-    let mut window = Window::new(between(start, stop)?).aligned(align);
-    if from_end {
-        window = window.from_end();
-    }
-    if let Some(near) = near {
-        window = window.starting_at(near);
-    }
-    Ok(window)
 }
 
 impl RangeMap {
@@ -250,24 +163,6 @@ fn place(range: &Range) -> Place {
     Place::Range(*range.start(), *range.end())
 }
 
-/// Many indices: an array of uint64, uint32 or int64, or an iterable.
-fn indices(object: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-    let object = match object.getattr_opt("__array__")? {
-        Some(array) if PyUntypedBuffer::get(object).is_err() => array.call0()?,
-        _ => object.clone(),
-    };
-    let items = object.try_iter().map_err(|_| {
-        let kind = kind(&object);
-        PyTypeError::new_err(format!(
-            "many indices are an array or an iterable, not {kind}"
-        ))
-    });
-    match batch::unsigned(&object)? {
-        Some(indices) => Ok(indices),
-        None => items?.map(|item| index(&item?)).collect(),
-    }
-}
-
 #[pymethods]
 impl RangeMap {
     #[new]
@@ -330,7 +225,7 @@ impl RangeMap {
         default: Option<Py<PyAny>>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let py = index.py();
-        Ok(self.find(py, self::index(index)?).or(default))
+        Ok(self.find(py, range_keys::index(index)?).or(default))
     }
 
     /// The range of the entry that holds an index, and its value; None in a gap.
@@ -339,7 +234,7 @@ impl RangeMap {
         &self,
         index: &Bound<'py, PyAny>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let at = self::index(index)?;
+        let at = range_keys::index(index)?;
         self.entry(index.py(), |map| map.get_entry(at))
     }
 
@@ -359,7 +254,7 @@ impl RangeMap {
         &self,
         index: &Bound<'py, PyAny>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let at = self::index(index)?;
+        let at = range_keys::index(index)?;
         self.entry(index.py(), |map| map.next_after(at))
     }
 
@@ -369,7 +264,7 @@ impl RangeMap {
         &self,
         index: &Bound<'py, PyAny>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let at = self::index(index)?;
+        let at = range_keys::index(index)?;
         self.entry(index.py(), |map| map.prev_before(at))
     }
 
@@ -407,7 +302,7 @@ impl RangeMap {
     #[pyo3(signature = (index, /))]
     fn remove<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
         let py = index.py();
-        let at = self::index(index)?;
+        let at = range_keys::index(index)?;
         let (range, value) = self.objects.with(py, |objects| {
             let removed = self.map.remove(at).map_err(refused)?;
             let (range, number) = removed.ok_or_else(|| absent(at))?;
@@ -437,8 +332,8 @@ impl RangeMap {
     }
 
     /// The lowest `size` indices in a window that no entry has and that begin at a multiple of
-    /// `align`, a power of two; with from_end=True the highest. With `near`, places at or after that
-    /// index come first. None when there is no such place.
+    /// `align`, a power of two; with from_end=True the highest. With `near`, places at or after
+    /// that index come first. None when there is no such place.
     #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
     #[allow(clippy::too_many_arguments)]
     fn find_gap<'py>(
@@ -490,7 +385,7 @@ impl RangeMap {
     #[pyo3(signature = (indices, /))]
     fn lookup_many<'py>(&self, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = indices.py();
-        let indices = self::indices(indices)?;
+        let indices = range_keys::indices(indices)?;
         batch::filled(py, indices.len(), batch::I32, |out| {
             let out = out.as_chunks_mut().0;
             for (indices, out) in indices.chunks(1 << 13).zip(out.chunks_mut(1 << 13)) {

@@ -68,8 +68,8 @@ impl<R: Read> MrtRoutes<R> {
         }
     }
 
-    /// The autonomous system that originates the last route that was read: the last one of its path.
-    /// `None` if the path is empty or ends with a set of several.
+    /// The autonomous system that originates the last route that was read: the last one of its
+    /// path. `None` if the path is empty or ends with a set of several.
     pub fn origin(&self) -> Option<u32> {
         self.origin
     }
