@@ -5,7 +5,8 @@
 //! methods of the structure that it is: of a [`QpStore`](sapwood::qp::QpStore), a
 //! [`QpShared`](sapwood::qp::QpShared), a [`PointMap`](sapwood::qp::PointMap), a
 //! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib), a [`Routes`], or a
-//! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as soon as it asks again, and each commit of a store as a whole.
+//! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as
+//! soon as it asks again, and each commit of a store as a whole.
 //!
 //! ```
 //! use sapwood::qp::QpStore;
