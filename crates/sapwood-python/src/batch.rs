@@ -205,7 +205,7 @@ pub fn numbers(table: &IpFib<u32>, addresses: Part<'_>, out: &mut [[u8; 4]]) {
         Part::V6(addresses) => {
             let view = view.v6();
             for (address, out) in addresses.iter().zip(out) {
-                let found = view.lookup_value(Ipv6Addr::from_octets(*address));
+                let found = view.lookup_value(Ipv6Addr::from(*address));
                 *out = found.unwrap_or(&NONE).to_ne_bytes();
             }
         }

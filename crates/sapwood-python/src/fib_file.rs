@@ -56,6 +56,9 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
     }
 }
 
+/// The prefixes of a file with their values, or with the positions of their names; and the names.
+type Content = (Vec<(IpNet, u32)>, Vec<String>);
+
 /// A table of routes in a file, read where it lies: it opens at once, and processes that open the
 /// same file share its memory.
 ///
@@ -90,8 +93,8 @@ impl FibFile {
         })
     }
 
-    /// All prefixes with their numbers, or with the positions of their names; and the names.
-    pub fn all(&self) -> Result<(Vec<(IpNet, u32)>, Vec<String>), String> {
+    /// All that the file has, or what is wrong.
+    pub fn all(&self) -> Result<Content, String> {
         let mut entries = Vec::with_capacity(self.file.len());
         for (bits, value) in self.file.iter() {
             let net = net_of(&bits);
@@ -136,8 +139,9 @@ impl FibFile {
         match addresses {
             Part::V4(all) => (all.iter().zip(out))
                 .for_each(|(a, out)| put(out, Some(Ipv4Addr::from_bits(*a).into()))),
-            Part::V6(all) => (all.iter().zip(out))
-                .for_each(|(a, out)| put(out, Some(Ipv6Addr::from_octets(*a).into()))),
+            Part::V6(all) => {
+                (all.iter().zip(out)).for_each(|(a, out)| put(out, Some(Ipv6Addr::from(*a).into())))
+            }
             Part::Mixed(all) => all.iter().zip(out).for_each(|(a, out)| put(out, *a)),
         }
     }

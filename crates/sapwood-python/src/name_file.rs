@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyType};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple, PyType};
 use sapwood::qp::{OpenCause, QpFile};
 
 use crate::closest::{Closest, closest, needs_dns};
@@ -285,12 +285,10 @@ impl NameFile {
         format!("<sapwood.NameFile {path:?} of {word} keys: {entries} entries>")
     }
 
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (PathBuf, &'static str, bool))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let file = slf.get();
         let again = slf.get_type().getattr("_again")?;
-        Ok((again, (file.path.clone(), file.keys.word(), file.text)))
+        (again, (file.path.clone(), file.keys.word(), file.text)).into_pyobject(slf.py())
     }
 
     #[classmethod]
