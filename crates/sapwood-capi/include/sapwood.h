@@ -355,9 +355,13 @@ int sapwood_store_version(const sapwood_store *store, uint64_t *version);
 int sapwood_store_view(const sapwood_store *store, const sapwood_reader *reader,
 		       sapwood_view *view);
 
-/* Insert and remove in a transaction of their own; they wait for an open one. */
+/* Single changes, each in a transaction of its own; they wait for an open one. */
 int sapwood_store_insert(const sapwood_store *store, const void *key, size_t key_len,
 			 const sapwood_value *value);
+int sapwood_store_insert_new(const sapwood_store *store, const void *key, size_t key_len,
+			     const sapwood_value *value);
+int sapwood_store_replace(const sapwood_store *store, const void *key, size_t key_len,
+			  const sapwood_value *value);
 int sapwood_store_remove(const sapwood_store *store, const void *key, size_t key_len);
 
 /*

@@ -401,6 +401,52 @@ pub unsafe extern "C" fn sapwood_store_insert(
     }
 }
 
+/// Inserts an absent key, in a transaction of its own.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_store_insert_new(
+    store: *const sapwood_store,
+    key: *const c_void,
+    key_len: usize,
+    value: *const sapwood_value,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        insert(
+            "sapwood_store_insert_new",
+            store,
+            (key, key_len),
+            value,
+            Mode::New,
+        )
+    }
+}
+
+/// Replaces the value of a key that is there, in a transaction of its own.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_store_replace(
+    store: *const sapwood_store,
+    key: *const c_void,
+    key_len: usize,
+    value: *const sapwood_value,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        insert(
+            "sapwood_store_replace",
+            store,
+            (key, key_len),
+            value,
+            Mode::Replace,
+        )
+    }
+}
+
 /// Removes a key, in a transaction of its own.
 ///
 /// # Safety

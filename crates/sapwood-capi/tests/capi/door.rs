@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::ptr::{from_ref, null, null_mut};
-use std::sync::Mutex;
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use sapwood_capi::domain::{sapwood_domain, sapwood_domain_new};
@@ -85,7 +85,7 @@ pub struct Driver {
     pub kind: Kind,
     pub domain: *mut sapwood_domain,
     pub reader: *mut sapwood_reader,
-    pub ledger: Box<Ledger>,
+    pub ledger: Arc<Ledger>,
     pub made: u64,
 }
 
@@ -100,7 +100,7 @@ pub const NOTHING: sapwood_entry = sapwood_entry::NONE;
 
 impl Driver {
     pub fn new(kind: Kind, make: impl FnOnce(&mut sapwood_options) -> Door) -> Self {
-        let ledger = Box::<Ledger>::default();
+        let ledger = Arc::<Ledger>::default();
         let (mut domain, mut reader) = (null_mut(), null_mut());
         let mut options = sapwood_options {
             values: kind as c_int,
@@ -108,7 +108,7 @@ impl Driver {
         };
         if kind == Kind::Pointers {
             options.retire = Some(retire);
-            options.ctx = from_ref(&*ledger).cast_mut().cast();
+            options.ctx = Arc::as_ptr(&ledger).cast_mut().cast();
         }
         // SAFETY: the arguments are as the header asks for.
         unsafe {
@@ -157,11 +157,14 @@ impl Driver {
                     verb,
                 )(map, data, len, value),
                 Door::Store(store, txn) if txn.is_null() => {
-                    // Without a transaction a store has only the first verb.
-                    if verb != 0 {
-                        return;
-                    }
-                    sapwood_store_insert(store, data, len, value)
+                    of(
+                        [
+                            sapwood_store_insert,
+                            sapwood_store_insert_new,
+                            sapwood_store_replace,
+                        ],
+                        verb,
+                    )(store, data, len, value)
                 }
                 Door::Store(_, txn) => of(
                     [
