@@ -22,8 +22,8 @@ use crate::shim::{Link, Recipe};
 /// `SAPWOOD_INDEX`.
 const INDEX: c_uint = 4;
 
-// Obligations of all blocks below. A handle is live until it is dropped, and its thread is this one.
-// Places and lists are there for as long as the call needs them.
+// Obligations of all blocks below. A handle is live until it is dropped, and its thread is this
+// one. Places and lists are there for as long as the call needs them.
 
 /// A `sapwood_map` with the point index.
 pub struct Names(*mut sapwood_map);
