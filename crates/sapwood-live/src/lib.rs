@@ -52,6 +52,7 @@ mod place;
 mod raw;
 mod routes;
 mod slots;
+mod status;
 mod writer;
 
 pub use error::Error;
@@ -59,4 +60,5 @@ pub use raw::maps::LiveMap;
 pub use raw::reader::{LiveOffline, LiveReader};
 pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
+pub use status::LiveStatus;
 pub use writer::{Live, LiveBuilder};

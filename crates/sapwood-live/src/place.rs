@@ -121,6 +121,16 @@ pub(crate) fn try_lock(file: &File) -> std::io::Result<bool> {
     }
 }
 
+/// Whether another descriptor has the lock of a file. If none has it, this one takes it for a
+/// moment, together with others that look.
+pub(crate) fn is_locked(file: &File) -> bool {
+    let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_err();
+    if !locked {
+        let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    }
+    locked
+}
+
 /// The control page, mapped.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -189,6 +199,13 @@ impl Control {
         kind: (u64, &'static str),
         layouts: &[u64],
     ) -> Result<Control, Error> {
+        let control = Self::of_any_kind(place)?;
+        control.check(place, kind, layouts)?;
+        Ok(control)
+    }
+
+    /// Opens the page as a reader, whatever the structure of the map is.
+    pub(crate) fn of_any_kind(place: &Place) -> Result<Control, Error> {
         let path = place.control();
         let file = match File::open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -198,8 +215,19 @@ impl Control {
         };
         let page = Page::map(file, false).map_err(Error::io("mapping", &path))?;
         let control = Control { page };
-        control.check(place, kind, layouts)?;
+        control.check_version(place)?;
         Ok(control)
+    }
+
+    fn check_version(&self, place: &Place) -> Result<(), Error> {
+        if self.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {
+            return Err(place.no_map("control is not that of a live map"));
+        }
+        let version = self.word(VERSION_AT).load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
+        }
+        Ok(())
     }
 
     fn check(
@@ -208,13 +236,7 @@ impl Control {
         (kind, wanted): (u64, &'static str),
         layouts: &[u64],
     ) -> Result<(), Error> {
-        if self.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {
-            return Err(place.no_map("control is not that of a live map"));
-        }
-        let version = self.word(VERSION_AT).load(Ordering::Relaxed);
-        if version != VERSION {
-            return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
-        }
+        self.check_version(place)?;
         let found = self.word(KIND_AT).load(Ordering::Relaxed);
         let path = place.path();
         if found != kind {
@@ -235,6 +257,11 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// The number of the kind of structure.
+    pub(crate) fn kind(&self) -> u64 {
+        self.word(KIND_AT).load(Ordering::Relaxed)
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
