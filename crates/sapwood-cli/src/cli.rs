@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
+pub mod live;
 pub mod ranges;
 pub mod routes;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::keys::KeyForm;
+use live::{KeepArgs, LiveCommand};
 use ranges::{MapsArgs, RangesCommand};
 use routes::RoutesCommand;
 
@@ -92,6 +94,15 @@ pub enum Command {
         #[command(subcommand)]
         command: RangesCommand,
     },
+    /// Shows live maps: maps that one process keeps and others read
+    #[command(after_help = "Examples:
+  sapwood names serve words.txt --live /dev/shm/words
+  sapwood live status /dev/shm/words")]
+    Live {
+        /// What to do with the maps.
+        #[command(subcommand)]
+        command: LiveCommand,
+    },
     /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
     #[command(long_about = ranges::MAPS)]
     Maps(MapsArgs),
@@ -162,6 +173,23 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
   sapwood names build --strict ids.tsv -o ids.qp       (writes nothing if any line is bad)"
     )]
     Build(BuildArgs),
+    /// Keeps a live map of a list, which other processes read in place
+    #[command(
+        long_about = crate::serve_help!(
+            "Keeps a live map of a list, which other processes read in place, without locks.",
+            "Then the map is what LIST says, and changes by commands that LIST does not have are \
+gone. LIST has the form that \"names build\" takes.",
+            "  add KEY VALUE       adds or replaces an entry; a tab or a space is between
+  remove KEY          removes an entry
+  get KEY             prints found, key and value, or absent and key"
+        ),
+        after_help = "Examples:
+  sapwood names serve words.txt --live /dev/shm/words --watch
+  sapwood names get --live /dev/shm/words oak
+  sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics zones.prom
+  echo 'add larch 7' | sapwood names serve words.txt --live /dev/shm/words"
+    )]
+    Serve(NamesServeArgs),
     /// Prints the values of keys
     #[command(
         after_help = "For one key, prints its value. For several keys, or keys from stdin, prints \
@@ -240,7 +268,7 @@ Examples:
     /// Shows how many entries a map has, its depth in branches, and its parts in bytes
     #[command(after_help = "Example:
   sapwood names stats words.qp --json")]
-    Stats(FileArgs),
+    Stats(MapArgs),
     /// Checks a file: header, checksums, and every invariant of the structure
     #[command(
         after_help = "The exit code is 1 when the file is damaged or not a map, and 2 when it \
@@ -249,7 +277,7 @@ cannot be read.
 Example:
   sapwood names verify words.qp"
     )]
-    Verify(FileArgs),
+    Verify(MapArgs),
     /// Shows the entries that differ between two maps
     #[command(
         after_help = "Prints one line for each key that differs, in order of keys, with tabs \
@@ -275,15 +303,12 @@ pub enum ValueKind {
     Text,
 }
 
-/// `names build`.
+/// A list of names, and how it is read.
 #[derive(Debug, Args)]
-pub struct BuildArgs {
+pub struct ListArgs {
     /// The text to read; "-" for stdin.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "LIST")]
     pub input: PathBuf,
-    /// The file to write.
-    #[arg(short, long, value_name = "OUT")]
-    pub output: PathBuf,
     /// Keys are domain names. They are stored in lower case and in the canonical order of DNSSEC.
     /// Queries on the map need --dns, too.
     #[arg(long)]
@@ -313,6 +338,40 @@ pub struct BuildArgs {
     pub quiet: bool,
 }
 
+impl ListArgs {
+    /// The form of the keys.
+    pub fn form(&self) -> KeyForm {
+        KeyForm::new(self.dns, false)
+    }
+
+    /// The word for its records in messages.
+    pub fn units(&self) -> &'static str {
+        if self.null { "records" } else { "lines" }
+    }
+}
+
+/// `names serve`.
+#[derive(Debug, Args)]
+pub struct NamesServeArgs {
+    /// The list.
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// How the map is kept.
+    #[command(flatten)]
+    pub keep: KeepArgs,
+}
+
+/// `names build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The list.
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// The file to write.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+}
+
 /// The options that all queries share.
 #[derive(Debug, Args)]
 pub struct Query {
@@ -332,6 +391,9 @@ pub struct Query {
     /// answers, but it cannot crash the program.
     #[arg(long)]
     pub no_verify: bool,
+    /// The map is the folder of a live map, which "names serve" keeps, instead of a file.
+    #[arg(long, conflicts_with = "no_verify")]
+    pub live: bool,
 }
 
 impl Query {
@@ -460,6 +522,19 @@ pub struct CountArgs {
     /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
+}
+
+/// The arguments of the commands on a whole map of names.
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    /// The map.
+    pub map: PathBuf,
+    /// The map is the folder of a live map, which "names serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The arguments of the commands on a whole map.

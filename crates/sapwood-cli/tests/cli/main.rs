@@ -7,6 +7,7 @@ mod bpf_route;
 mod build;
 mod common;
 mod damage;
+mod live;
 mod maps;
 mod program;
 mod queries;
