@@ -352,12 +352,9 @@ pub mod groups {
     }
 }
 
-/// Where the roots of a window begin, in bytes from its beginning. They lie in its header page.
-pub(crate) const ROOTS_AT: usize = 48;
-
 /// Where a root of a window is, in bytes from its beginning.
 pub(crate) const fn root(index: usize) -> u64 {
-    (ROOTS_AT + 8 * index) as u64
+    header::root_at(index) as u64
 }
 
 /// A next hop: the value of a mirrored routing table, `struct sw_next_hop` of `sapwood/hop.bpf.h`.

@@ -51,7 +51,7 @@ cfg_if::cfg_if! {
         pub use counts::{PacketCounts, Verdict};
         pub use error::Error;
         pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
-        pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue};
+        pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue, WindowMemory, WindowSource};
         pub use grace::{KernelGrace, Way, kernel_domain};
         pub use groups::{GroupMap, GroupMapBuilder, GroupMember};
         pub use program_map::{

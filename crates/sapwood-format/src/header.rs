@@ -1,7 +1,21 @@
 //! The root words of the arena's header page, by which other programs find a published map.
 //!
-//! The secrets of the index's hash, [`SECRETS`](crate::hash::SECRETS) words, are in the words
-//! behind the roots.
+//! The secrets of the index's hash, [`SECRETS`](crate::hash::SECRETS) words, lie from [`EXTRA_AT`]
+//! on.
+
+/// Bytes of the header page. Nodes lie behind it.
+pub const PAGE: usize = 4096;
+/// The offset of the layout hash.
+pub const LAYOUT_AT: usize = 16;
+/// The offset of the root words.
+pub const ROOTS_AT: usize = 48;
+/// The offset of a structure's own words: the secrets of the index's hash.
+pub const EXTRA_AT: usize = 1024;
+
+/// The offset of a root word.
+pub const fn root_at(index: usize) -> usize {
+    ROOTS_AT + 8 * index
+}
 
 /// Bytes of a value, a multiple of 8, or [`BYTE_STRINGS`]. A leaf is a value, a length, and a key.
 pub const VALUE_BYTES: usize = 0;

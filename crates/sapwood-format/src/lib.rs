@@ -4,7 +4,7 @@
 //! This module, `docs/qp.md` and `docs/shared.md` suffice to write another implementation: programs
 //! in C use the numbers of [`LAYOUT`], checked readers these functions. The maps of the crate
 //! `sapwood` use the same functions. All of them compute on words that were read already; none
-//! reads memory.
+//! reads memory. [`Window`] is the memory from which a checked reader reads the words.
 //!
 //! Words have the byte order of the machine. The published format is that of little-endian
 //! machines.
@@ -33,6 +33,10 @@ pub mod hash;
 pub mod header;
 pub mod leaf;
 pub mod lpm;
+pub mod maple;
+mod window;
+
+pub use window::Window;
 
 /// Bytes of a unit, in which references count.
 pub const UNIT: usize = 8;

@@ -75,6 +75,19 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// Changes disturbed each attempt of a checked reader.
+    #[error("the live map in {} was changed during each attempt to read it", .path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The writer has evicted this checked reader, and what it has read may be wrong. It goes on
+    /// after [`quiescent`](crate::CheckedLiveReader::quiescent).
+    #[error("the writer of the live map in {} has evicted this reader", .path.display())]
+    Evicted {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The error of the map, such as that there is no memory.
     #[error(transparent)]
     Map(#[from] sapwood::Error),

@@ -4,8 +4,8 @@
 //! A live map is a folder, for example in `/dev/shm`. The writer is a [`Live`] map, which has all
 //! methods of the structure that it is: of a [`QpStore`](sapwood::qp::QpStore), a
 //! [`QpShared`](sapwood::qp::QpShared), a [`PointMap`](sapwood::qp::PointMap), a
-//! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib). A [`LiveReader`] in another
-//! process sees each change as soon as it asks again, and each commit of a store as a whole.
+//! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib), a [`Routes`], or a
+//! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as soon as it asks again, and each commit of a store as a whole.
 //!
 //! ```
 //! use sapwood::qp::QpStore;
@@ -47,6 +47,7 @@
 #![deny(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod checked;
 mod error;
 mod place;
 mod raw;
@@ -55,9 +56,11 @@ mod slots;
 mod status;
 mod writer;
 
+pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
 pub use error::Error;
-pub use raw::maps::LiveMap;
+pub use raw::maps::{CheckedMap, LiveMap, LiveValue};
 pub use raw::reader::{LiveOffline, LiveReader};
+pub use raw::window::{LiveSource, LiveWindow};
 pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
 pub use status::LiveStatus;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 
 use crate::error::Error;
-use crate::raw::map::Page;
+use crate::raw::map::{Page, is_page};
+use crate::raw::window::read_twice;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SWLIVE\0\0");
 const VERSION: u64 = 2;
@@ -86,9 +87,13 @@ impl Place {
                 all.push(entry.path());
             }
         }
-        for path in all {
+        for (at, path) in all.into_iter().enumerate() {
             let meta = match std::fs::metadata(&path) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    // An heir may remove old data meanwhile.
+                    if at >= 2 {
+                        continue;
+                    }
                     return Err(self.no_map(format!("there is no {}", path.display())));
                 }
                 other => other.map_err(Error::io("looking at", &path))?,
@@ -131,10 +136,18 @@ pub(crate) fn is_locked(file: &File) -> bool {
     locked
 }
 
-/// The control page, mapped.
+/// The control page.
 #[derive(Debug)]
 pub(crate) struct Control {
-    page: Page,
+    page: Words,
+}
+
+#[derive(Debug)]
+enum Words {
+    Mapped(Page),
+    /// The page of somebody who may shorten the file, which would be a fault in a mapping. It is
+    /// read by system calls.
+    Foreign(File),
 }
 
 impl Control {
@@ -178,34 +191,37 @@ impl Control {
                 .map_err(Error::io("making", &path))?;
         }
         let page = Page::map(file, true).map_err(Error::io("mapping", &path))?;
-        let control = Control { page };
         if new {
-            control.word(KIND_AT).store(kind.0, Ordering::Relaxed);
+            page.word(KIND_AT).store(kind.0, Ordering::Relaxed);
             for (part, layout) in layouts.iter().enumerate() {
-                let word = control.word(LAYOUTS_AT + part);
+                let word = page.word(LAYOUTS_AT + part);
                 word.store(*layout, Ordering::Relaxed);
             }
-            control.word(VERSION_AT).store(VERSION, Ordering::Relaxed);
-            control.word(GRACE_AT).store(1, Ordering::Relaxed);
-            control.word(MAGIC_AT).store(MAGIC, Ordering::Release);
+            page.word(VERSION_AT).store(VERSION, Ordering::Relaxed);
+            page.word(GRACE_AT).store(1, Ordering::Relaxed);
+            page.word(MAGIC_AT).store(MAGIC, Ordering::Release);
         }
+        let control = Control {
+            page: Words::Mapped(page),
+        };
         control.check(place, kind, layouts)?;
         Ok(control)
     }
 
-    /// Opens the page as a reader.
+    /// Opens the page as a reader. `ours`: nobody but this user and root can write it.
     pub(crate) fn read(
         place: &Place,
         kind: (u64, &'static str),
         layouts: &[u64],
+        ours: bool,
     ) -> Result<Control, Error> {
-        let control = Self::of_any_kind(place)?;
+        let control = Self::of_any_kind(place, ours)?;
         control.check(place, kind, layouts)?;
         Ok(control)
     }
 
-    /// Opens the page as a reader, whatever the structure of the map is.
-    pub(crate) fn of_any_kind(place: &Place) -> Result<Control, Error> {
+    /// As [`read`](Self::read), whatever the structure of the map is.
+    pub(crate) fn of_any_kind(place: &Place, ours: bool) -> Result<Control, Error> {
         let path = place.control();
         let file = match File::open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -213,17 +229,21 @@ impl Control {
             }
             other => other.map_err(Error::io("opening", &path))?,
         };
-        let page = Page::map(file, false).map_err(Error::io("mapping", &path))?;
+        let page = match ours {
+            true => Page::map(file, false).map(Words::Mapped),
+            false => is_page(&file).map(|()| Words::Foreign(file)),
+        };
+        let page = page.map_err(Error::io("mapping", &path))?;
         let control = Control { page };
         control.check_version(place)?;
         Ok(control)
     }
 
     fn check_version(&self, place: &Place) -> Result<(), Error> {
-        if self.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {
+        if self.load(MAGIC_AT) != MAGIC {
             return Err(place.no_map("control is not that of a live map"));
         }
-        let version = self.word(VERSION_AT).load(Ordering::Relaxed);
+        let version = self.load(VERSION_AT);
         if version != VERSION {
             return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
         }
@@ -237,7 +257,7 @@ impl Control {
         layouts: &[u64],
     ) -> Result<(), Error> {
         self.check_version(place)?;
-        let found = self.word(KIND_AT).load(Ordering::Relaxed);
+        let found = self.load(KIND_AT);
         let path = place.path();
         if found != kind {
             return Err(Error::Kind {
@@ -247,7 +267,7 @@ impl Control {
             });
         }
         for (part, wanted) in layouts.iter().enumerate() {
-            let found = self.word(LAYOUTS_AT + part).load(Ordering::Relaxed);
+            let found = self.load(LAYOUTS_AT + part);
             if found != *wanted {
                 return Err(Error::Layout {
                     path: path.to_owned(),
@@ -261,17 +281,29 @@ impl Control {
 
     /// The number of the kind of structure.
     pub(crate) fn kind(&self) -> u64 {
-        self.word(KIND_AT).load(Ordering::Relaxed)
+        self.load(KIND_AT)
     }
 
+    #[inline]
+    fn load(&self, at: usize) -> u64 {
+        match &self.page {
+            Words::Mapped(page) => page.word(at).load(Ordering::Acquire),
+            Words::Foreign(file) => read_twice(file, at as u64 * 8),
+        }
+    }
+
+    /// A word of the writer's.
     fn word(&self, at: usize) -> &AtomicU64 {
-        self.page.word(at)
+        match &self.page {
+            Words::Mapped(page) => page.word(at),
+            Words::Foreign(_) => unreachable!("the writer maps its page"),
+        }
     }
 
     /// The number of the present data; 0 while there is none.
     #[inline]
     pub(crate) fn data(&self) -> u64 {
-        self.word(DATA_AT).load(Ordering::Acquire)
+        self.load(DATA_AT)
     }
 
     /// Makes data the present ones.
@@ -282,14 +314,14 @@ impl Control {
     /// The newest grace period.
     #[inline]
     pub(crate) fn grace(&self) -> u64 {
-        self.word(GRACE_AT).load(Ordering::Acquire)
+        self.load(GRACE_AT)
     }
 
     /// The readers that have announced no period since this one, or a later one, and are not
     /// offline, are evicted.
     #[inline]
     pub(crate) fn evicted(&self) -> u64 {
-        self.word(EVICTED_AT).load(Ordering::Acquire)
+        self.load(EVICTED_AT)
     }
 
     /// Evicts the readers that have announced none of the periods since this one.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use sapwood::lpm::{Fib, IpFib, V4, V6};
+use sapwood::maple::MapleMap;
 use sapwood::qp::{PointMap, QpShared, QpStore};
 
 use crate::error::Error;
@@ -58,7 +59,7 @@ impl LiveStatus {
     /// [`Error::NoMap`] and the system's error.
     pub fn read(folder: impl AsRef<Path>) -> Result<LiveStatus, Error> {
         let place = Place::new(folder.as_ref());
-        let control = Control::of_any_kind(&place)?;
+        let control = Control::of_any_kind(&place, false)?;
         let path = place.control();
         let file = File::open(&path).map_err(Error::io("opening", &path))?;
         let has_writer = is_locked(&file);
@@ -89,16 +90,18 @@ impl LiveStatus {
 fn data_of(place: &Place, number: u64) -> Result<(Vec<PathBuf>, u64), Error> {
     use std::os::unix::fs::MetadataExt;
     let (mut data, mut bytes) = (Vec::new(), 0);
-    while number > 0 {
+    if number == 0 {
+        return Ok((data, bytes));
+    }
+    loop {
         let path = place.data(number, data.len());
         match std::fs::metadata(&path) {
             Ok(meta) => bytes += meta.blocks() * 512,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => break,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((data, bytes)),
             Err(error) => return Err(Error::io("looking at", &path)(error)),
         }
         data.push(path);
     }
-    Ok((data, bytes))
 }
 
 /// The name of a kind of structure.
@@ -111,6 +114,7 @@ pub(crate) fn kind_name(number: u64) -> String {
         Fib::<V6, u32>::KIND,
         IpFib::<u32>::KIND,
         Routes::<u32>::KIND,
+        MapleMap::<u32>::KIND,
     ];
     match known.iter().find(|(kind, _)| *kind == number) {
         Some((_, name)) => (*name).to_owned(),

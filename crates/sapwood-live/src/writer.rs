@@ -64,7 +64,7 @@ impl<M: LiveMap> LiveBuilder<M> {
         self
     }
 
-    /// Evicts a checked reader that a grace period has waited for
+    /// Evicts a [`CheckedLiveReader`](crate::CheckedLiveReader) that a grace period has waited for
     /// this long. It is an error to that reader at its next answer, and memory is freed without it.
     /// Readers that trust the memory cannot be evicted. Default: no reader is evicted.
     pub fn evict_after(mut self, age: Duration) -> Self {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sapwood_arena::EXTRA_AT;
+use sapwood_checked::parts::{Index, Table};
 use sapwood_format::bucket::LINE;
 
 use super::Serviced;
@@ -11,9 +12,8 @@ use super::blocks::Blocks;
 use super::owner::{ENTRIES_MAX, Owner, Plan, SHIFT, Supply, lane_at};
 use super::rings::{Ring, head_of};
 use super::slabs::{self, Slabs};
-use super::verify::Found;
+use super::verify::{Found, text};
 use crate::arena::WindowInfo;
-use crate::checked::{Index, Table};
 use crate::grace::KernelGrace;
 use crate::layout::program_map as k;
 use crate::raw::arena::Memory;
@@ -152,14 +152,14 @@ impl Owner {
     fn find_table(&self, (begin, end): (usize, usize)) -> Result<Table, String> {
         let nodes = self.nodes();
         let index = Index::with_secrets(&nodes, self.secrets);
-        let tables = index.tables()?;
+        let tables = index.tables().map_err(text)?;
         let &[table] = tables.as_slice() else {
             return Err(format!("the index has {} tables", tables.len()));
         };
         let fits = |(from, to)| begin <= from && to <= end;
         let mut fit = table.shift == SHIFT && fits(table.block());
         for chunk in 0..table.chunks() {
-            let at = index.chunk(table, chunk)?;
+            let at = index.chunk(table, chunk).map_err(text)?;
             fit &= at.is_some_and(|at| at % LINE == 0 && fits((at, at + table.bytes_of(chunk))));
         }
         match fit {

@@ -2,6 +2,7 @@
 //! supplies programs with memory.
 
 use sapwood_arena::EXTRA_AT;
+use sapwood_checked::parts::{Secrets, Table};
 use sapwood_format::branch::LARGEST;
 use sapwood_format::bucket::{self, LINE, SLOTS};
 use sapwood_format::{header, leaf, reference_of};
@@ -16,7 +17,6 @@ use super::rings::{Damaged, Ring, head_of};
 use super::slabs::{self, INSERTIONS, RETIRED_MAX, Slabs, is_cut};
 use super::{ProgramMapDrops, ProgramMapMemory, Serviced};
 use crate::arena::WindowInfo;
-use crate::checked::{Secrets, Table};
 use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::program_map as k;

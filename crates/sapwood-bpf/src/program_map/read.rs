@@ -3,8 +3,11 @@
 //! The caller holds the owner's lock, so no block is freed meanwhile: a leaf that the index names
 //! keeps its bytes, unless a faulty program writes there.
 
+use sapwood_checked::Trouble;
+use sapwood_checked::parts::{Copied, Index, Look, Nodes, Seen};
+
 use super::owner::Owner;
-use crate::checked::{Copied, Index, Look, Nodes, Place, Seen, Trouble};
+use crate::checked::{WindowMemory, error_of};
 use crate::error::Error;
 use crate::layout::program_map as k;
 
@@ -21,9 +24,9 @@ pub(super) enum Found {
 
 impl Owner {
     /// A checked reader of the part of the window that is in use.
-    pub(super) fn nodes(&self) -> Nodes<Place> {
+    pub(super) fn nodes(&self) -> Nodes<WindowMemory> {
         let len = self.blocks.frontier() as usize * 8;
-        let place = Place::new(&self.memory, self.window.at, len);
+        let place = WindowMemory::new(&self.memory, self.window.at, len);
         Nodes::new(place, self.plan.value_bytes)
     }
 
@@ -38,7 +41,7 @@ impl Owner {
         let nodes = self.nodes();
         let index = Index::with_secrets(&nodes, self.secrets);
         let look = index.look(table, index.hash(key), key, &mut Seen::default());
-        match look.map_err(|trouble| trouble.error(&self.window.name))? {
+        match look.map_err(|trouble| error_of(trouble, &self.window.name))? {
             Look::Found(value) => Ok(Found::Value(value)),
             Look::Absent(known) if known || self.plan.parts & k::TRIE == 0 => Ok(Found::Absent),
             _ => Ok(Found::AskTrie),
@@ -65,7 +68,7 @@ impl Owner {
             }
             Ok(entries)
         };
-        let read = read().map_err(|trouble| trouble.error(&self.window.name));
+        let read = read().map_err(|trouble| error_of(trouble, &self.window.name));
         read.map(Some)
     }
 }

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sapwood_checked::Trouble;
+use sapwood_checked::parts::{Census, Index, Node, verify};
 use sapwood_format::{CLUSTER, KIND, LEAF, reference_of};
 
 use super::ProgramMapShape;
 use super::owner::{Owner, lane_at};
 use super::rings::Damaged;
-use crate::checked::{Census, Index, Node, Trouble, verify};
 use crate::layout::program_map as k;
 
 /// The findings of a walk so far.
@@ -29,12 +30,12 @@ impl From<Damaged> for String {
     }
 }
 
-impl From<Trouble> for String {
-    fn from(trouble: Trouble) -> String {
-        match trouble {
-            Trouble::Damaged(why, at) => format!("byte {at}: {why}"),
-            Trouble::Changed => "the map was changed meanwhile".into(),
-        }
+/// What is wrong, as a part of a message.
+pub(super) fn text(trouble: Trouble) -> String {
+    match trouble {
+        Trouble::Damaged(why, at) => format!("byte {at}: {why}"),
+        Trouble::Changed => "the map was changed meanwhile".into(),
+        trouble => trouble.to_string(),
     }
 }
 
@@ -73,12 +74,12 @@ impl Owner {
         }
         let index = (self.table).map(|_| Index::with_secrets(&nodes, self.secrets));
         if let Some(index) = &index {
-            if index.tables()? != Vec::from_iter(self.table) {
+            if index.tables().map_err(text)? != Vec::from_iter(self.table) {
                 return Err("the index's table is not the one that was made".into());
             }
         }
         let note = |node, block| self.note(node, block, found);
-        let census = verify(&nodes, trie, index, true, note)?;
+        let census = verify(&nodes, trie, index, true, note).map_err(text)?;
         self.check_counts(found, &census)?;
         Ok(ProgramMapShape {
             entries: census.entries,
@@ -124,9 +125,9 @@ impl Owner {
     pub(super) fn given_up(&self, cell: u32, found: &mut Found) -> Result<(), String> {
         let nodes = self.nodes();
         let (node, block) = match cell & KIND {
-            LEAF => (Node::Leaf, nodes.leaf(cell)?.block()),
-            CLUSTER => (Node::Cluster, nodes.cluster(cell)?.block()),
-            _ => (Node::Branch, nodes.branch(cell, 0)?.block()),
+            LEAF => (Node::Leaf, nodes.leaf(cell).map_err(text)?.block()),
+            CLUSTER => (Node::Cluster, nodes.cluster(cell).map_err(text)?.block()),
+            _ => (Node::Branch, nodes.branch(cell, 0).map_err(text)?.block()),
         };
         Ok(self.note(node, block, found)?)
     }

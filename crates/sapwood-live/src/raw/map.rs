@@ -60,7 +60,17 @@ impl Drop for Mapping {
     }
 }
 
-/// A page of words.
+/// Checks that a file has a page.
+pub(crate) fn is_page(file: &File) -> io::Result<()> {
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() < Page::BYTES as u64 {
+        let why = "it is no file of a live map";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(())
+}
+
+/// A page of words, which is mapped.
 #[derive(Debug)]
 pub(crate) struct Page(Mapping);
 
@@ -69,11 +79,7 @@ impl Page {
 
     /// Maps a file of at least one page.
     pub(crate) fn map(file: File, write: bool) -> io::Result<Page> {
-        let meta = file.metadata()?;
-        if !meta.is_file() || meta.len() < Page::BYTES as u64 {
-            let why = "it is no file of a live map";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
+        is_page(&file)?;
         Mapping::new(file, Page::BYTES, write).map(Page)
     }
 

@@ -1,23 +1,32 @@
 //! The structures that can be live: how a writer makes and inherits them, and how readers in other
 //! processes see them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use ipnet::IpNet;
 use sapwood::Builder;
 use sapwood::lpm::{Family, Fib, FibView, IpFib, IpFibView, NextHop, V4, V6};
+use sapwood::maple::{MapleMap, MaplePublished, MapleView, PlainValue};
 use sapwood::qp::{
-    AttachedMap, AttachedView, Order, Ordered, PointMap, QpFile, QpStore, QpView, SharedMap,
-    Unordered, Value,
+    Accepts, AttachedMap, AttachedView, IntoValue, Order, Ordered, PointMap, QpFile, QpStore,
+    QpView, SharedMap, Unordered, Value,
 };
+use sapwood::route::PackedGroup;
 use sapwood_arena::Arena;
+use sapwood_checked::lpm::CheckedFib;
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue};
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::window::{LiveSource, LiveWindow};
+use crate::checked::{CheckedIp, CheckedRanges, CheckedRoutes};
 use crate::error::Error;
 use crate::routes::{Routes, RoutesBuilder, RoutesView};
 
 /// The memory of the parts of a map, each a file.
+#[doc(hidden)]
 pub trait Memory {
     /// New memory for a part with this layout.
     ///
@@ -28,6 +37,7 @@ pub trait Memory {
 
 /// The files that a dead writer left.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Left {
     pub(crate) folder: PathBuf,
     pub(crate) parts: Vec<PathBuf>,
@@ -42,18 +52,30 @@ impl Left {
             why: format!("{}: {why}", Path::new(name).display()),
         }
     }
+
+    /// A part, to be read with checks. Nobody writes it any more.
+    fn source(&self, part: usize) -> Result<LiveSource, Error> {
+        let path = &self.parts[part];
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(LiveSource {
+            window: LiveWindow::open(path, true)?,
+            name: name.into_owned(),
+            folder: self.folder.clone(),
+            slot: None,
+        })
+    }
 }
 
 /// A structure that one process can write and others can read in place: [`QpStore`],
 /// [`QpShared`](sapwood::qp::QpShared), [`PointMap`](sapwood::qp::PointMap),
-/// [`Fib`](sapwood::lpm::Fib), [`IpFib`]. Its values are plain bytes.
+/// [`Fib`](sapwood::lpm::Fib), [`IpFib`], [`Routes`], [`MapleMap`]. Its values are plain bytes.
 ///
 /// # Safety
 /// The reader's half reads what the writer's half publishes, and nothing else; the kind of the
 /// structure and the layouts of its parts tell apart what cannot be read as each other.
 pub unsafe trait LiveMap: Sized + 'static {
     /// The structure as a [`LiveReader`](crate::LiveReader) shows it.
-    type View<'r>;
+    type View<'r>: Copy;
 
     /// The choices that only this structure has; those of [`sapwood::Builder`].
     type Builder: Send;
@@ -99,13 +121,63 @@ pub unsafe trait LiveMap: Sized + 'static {
     /// # Safety
     /// At each base lies the header page of a published part of such a structure. The memory stays
     /// mapped as long as the result is used, and only the structure's writer changes it.
+    /// # Errors
+    /// A text that says what is wrong with a header page.
     #[doc(hidden)]
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Self::Attached;
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Self::Attached, String>;
 
     /// # Safety
     /// Until the end of `'r`, the writer frees nothing that is in the structure now or later.
     #[doc(hidden)]
     unsafe fn view<'r>(attached: &'r Self::Attached) -> Self::View<'r>;
+}
+
+/// A structure that a [`CheckedLiveReader`](crate::CheckedLiveReader) can read.
+pub trait CheckedMap: LiveMap {
+    /// The structure as such a reader shows it.
+    type Checked<'r>;
+
+    #[doc(hidden)]
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error>;
+}
+
+/// A value of a live map over byte strings: plain bytes of a fixed size that is a multiple of 8, or
+/// byte strings (`[u8]`). The crate implements it for all such types.
+pub trait LiveValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {
+    /// The type that a checked reader returns for such a value.
+    type Read: CheckedValue;
+
+    #[doc(hidden)]
+    fn restore<O: SharedKind>(
+        builder: Builder<SharedMap<O, Self>>,
+        arena: Arena,
+        entries: Vec<(Vec<u8>, Self::Read)>,
+    ) -> Result<SharedMap<O, Self>, sapwood::Error>;
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveValue for V {
+    type Read = V;
+
+    fn restore<O: SharedKind>(
+        builder: Builder<SharedMap<O, V>>,
+        arena: Arena,
+        entries: Vec<(Vec<u8>, V)>,
+    ) -> Result<SharedMap<O, V>, sapwood::Error> {
+        O::build_from(builder, arena, entries.into_iter())
+    }
+}
+
+impl LiveValue for [u8] {
+    type Read = Bytes;
+
+    fn restore<O: SharedKind>(
+        builder: Builder<SharedMap<O, [u8]>>,
+        arena: Arena,
+        entries: Vec<(Vec<u8>, Bytes)>,
+    ) -> Result<SharedMap<O, [u8]>, sapwood::Error> {
+        let entries = entries.iter().map(|(key, Bytes(value))| (key, &value[..]));
+        O::build_from(builder, arena, entries)
+    }
 }
 
 /// The base of a part, which stays mapped and readable.
@@ -119,7 +191,7 @@ unsafe impl Send for Base {}
 // SAFETY: a store publishes a version by one store, and a view reads one version.
 unsafe impl<V> LiveMap for QpStore<V>
 where
-    V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+    V: ?Sized + LiveValue,
 {
     type View<'r> = QpView<'r, V>;
     type Builder = Builder<Self>;
@@ -157,8 +229,8 @@ where
         store.map_err(|cause| damaged(cause.to_string()))
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Base {
-        Base(bases[0])
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Base, String> {
+        Ok(Base(bases[0]))
     }
 
     #[inline]
@@ -178,7 +250,18 @@ pub trait SharedKind: Order {
         arena: Arena,
     ) -> Result<SharedMap<Self, V>, sapwood::Error>
     where
-        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static;
+        V: ?Sized + LiveValue;
+
+    /// A map of these entries; in a map with an order they come in it.
+    fn build_from<V, K, N>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+        entries: impl Iterator<Item = (K, N)>,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + LiveValue + Accepts<N>,
+        K: AsRef<[u8]>,
+        N: IntoValue<V>;
 }
 
 impl SharedKind for Ordered {
@@ -189,9 +272,22 @@ impl SharedKind for Ordered {
         arena: Arena,
     ) -> Result<SharedMap<Self, V>, sapwood::Error>
     where
-        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+        V: ?Sized + LiveValue,
     {
         builder.build_in(arena)
+    }
+
+    fn build_from<V, K, N>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+        entries: impl Iterator<Item = (K, N)>,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + LiveValue + Accepts<N>,
+        K: AsRef<[u8]>,
+        N: IntoValue<V>,
+    {
+        builder.build_sorted_in(arena, entries)
     }
 }
 
@@ -203,9 +299,26 @@ impl SharedKind for Unordered {
         arena: Arena,
     ) -> Result<SharedMap<Self, V>, sapwood::Error>
     where
-        V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+        V: ?Sized + LiveValue,
     {
         builder.build_in(arena)
+    }
+
+    fn build_from<V, K, N>(
+        builder: Builder<SharedMap<Self, V>>,
+        arena: Arena,
+        entries: impl Iterator<Item = (K, N)>,
+    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    where
+        V: ?Sized + LiveValue + Accepts<N>,
+        K: AsRef<[u8]>,
+        N: IntoValue<V>,
+    {
+        let map = builder.build_in(arena)?;
+        for (key, value) in entries {
+            map.insert(key, value).map_err(|rejected| rejected.error)?;
+        }
+        Ok(map)
     }
 }
 
@@ -213,7 +326,7 @@ impl SharedKind for Unordered {
 unsafe impl<O, V> LiveMap for SharedMap<O, V>
 where
     O: SharedKind,
-    V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static,
+    V: ?Sized + LiveValue,
 {
     type View<'r> = AttachedView<'r, O, V>;
     type Builder = Builder<Self>;
@@ -243,18 +356,38 @@ where
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        let reader = CheckedReader::<_, V::Read>::new(left.source(0)?)?;
+        reader.verify()?;
+        let entries = reader.unordered().collect::<Result<Vec<_>, _>>()?;
+        let arena = memory.arena(0, Self::layout_hash())?;
+        Ok(V::restore(builder.domain(domain), arena, entries)?)
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> AttachedMap<O, V> {
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<AttachedMap<O, V>, String> {
         // SAFETY: the caller's promise.
-        unsafe { AttachedMap::attach(bases[0]) }
+        Ok(unsafe { AttachedMap::attach(bases[0]) })
     }
 
     #[inline]
     unsafe fn view<'r>(attached: &'r AttachedMap<O, V>) -> AttachedView<'r, O, V> {
         // SAFETY: the caller's promise.
         unsafe { attached.view() }
+    }
+}
+
+impl<V: ?Sized + LiveValue> CheckedMap for QpStore<V> {
+    type Checked<'r> = CheckedReader<&'r LiveSource, V::Read>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedReader::new(&sources[0])
+    }
+}
+
+impl<O: SharedKind, V: ?Sized + LiveValue> CheckedMap for SharedMap<O, V> {
+    type Checked<'r> = CheckedReader<&'r LiveSource, V::Read>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedReader::new(&sources[0])
     }
 }
 
@@ -295,11 +428,11 @@ where
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        inherit_fib(builder.domain(domain), memory, left, 0)
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Base {
-        Base(bases[0])
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Base, String> {
+        Ok(Base(bases[0]))
     }
 
     #[inline]
@@ -341,11 +474,14 @@ unsafe impl<V: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for IpFib<V>
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        let (v4, v6) = builder.domain(domain).families();
+        let v4 = inherit_fib(v4, memory, left, 0)?;
+        let v6 = inherit_fib(v6, memory, left, 1)?;
+        Ok(IpFib::from_tables(v4, v6))
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> [Base; 2] {
-        [Base(bases[0]), Base(bases[1])]
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<[Base; 2], String> {
+        Ok([Base(bases[0]), Base(bases[1])])
     }
 
     #[inline]
@@ -355,8 +491,100 @@ unsafe impl<V: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for IpFib<V>
     }
 }
 
-fn todo_inherit<B, M>(_: B, _: &Domain, _: &mut dyn Memory, left: &Left) -> Result<M, Error> {
-    Err(left.damaged(0, "no heirs yet"))
+/// A table of one family with the prefixes that a dead writer left in this part.
+fn inherit_fib<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable>(
+    builder: Builder<Fib<F, V>>,
+    memory: &mut dyn Memory,
+    left: &Left,
+    part: usize,
+) -> Result<Fib<F, V>, Error> {
+    let table = CheckedFib::<_, V>::new(left.source(part)?)?;
+    table.check_layout(Fib::<F, V>::layout_hash())?;
+    table.verify()?;
+    let net = |prefix: Result<(IpNet, V), Error>| {
+        let (net, value) = prefix?;
+        let net = F::from_net(net).ok_or_else(|| left.damaged(part, "another family"))?;
+        Ok((net, value))
+    };
+    let prefixes = table.iter().map(net).collect::<Result<Vec<_>, Error>>()?;
+    let arena = memory.arena(part, Fib::<F, V>::layout_hash())?;
+    Ok(builder.build_from_in(arena, prefixes)?)
+}
+
+impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> CheckedMap for Fib<F, V> {
+    type Checked<'r> = CheckedFib<&'r LiveSource, V>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedFib::new(&sources[0])
+    }
+}
+
+impl<V: NextHop + FromBytes + IntoBytes + Immutable> CheckedMap for IpFib<V> {
+    type Checked<'r> = CheckedIp<'r, V>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        Ok(CheckedIp {
+            v4: CheckedFib::new(&sources[0])?,
+            v6: CheckedFib::new(&sources[1])?,
+        })
+    }
+}
+
+// SAFETY: a change of a range map becomes visible by one store, and readers of other processes read
+// as those of this process do.
+unsafe impl<V: PlainValue> LiveMap for MapleMap<V> {
+    type View<'r> = MapleView<'r, V>;
+    type Builder = Builder<Self>;
+    type Attached = MaplePublished<V>;
+    const KIND: (u64, &'static str) = (8, "range map");
+
+    fn layouts() -> Vec<u64> {
+        vec![MapleMap::<V>::layout_hash()]
+    }
+
+    fn builder() -> Builder<Self> {
+        MapleMap::builder()
+    }
+
+    fn create(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+    ) -> Result<Self, Error> {
+        let arena = memory.arena(0, MapleMap::<V>::layout_hash())?;
+        Ok(builder.domain(domain).build_in(arena)?)
+    }
+
+    fn inherit(
+        builder: Builder<Self>,
+        domain: &Domain,
+        memory: &mut dyn Memory,
+        left: &Left,
+    ) -> Result<Self, Error> {
+        let old = left.source(0)?.window;
+        let arena = memory.arena(0, MapleMap::<V>::layout_hash())?;
+        let map = builder.domain(domain).restore_in(arena, old);
+        map.map_err(|cause| left.damaged(0, cause))
+    }
+
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<MaplePublished<V>, String> {
+        // SAFETY: the caller's promise.
+        unsafe { MaplePublished::new(bases[0]) }.map_err(|cause| cause.to_string())
+    }
+
+    #[inline]
+    unsafe fn view<'r>(attached: &'r MaplePublished<V>) -> MapleView<'r, V> {
+        // SAFETY: the callers' promises.
+        unsafe { attached.view() }
+    }
+}
+
+impl<V: PlainValue> CheckedMap for MapleMap<V> {
+    type Checked<'r> = CheckedRanges<'r, V>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        CheckedRanges::new(&sources[0])
+    }
 }
 
 // SAFETY: as for its parts. A number that a reader finds has its group until a grace period later.
@@ -401,13 +629,36 @@ unsafe impl<H: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for Routes<H
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        todo_inherit(builder, domain, memory, left)
+        let groups = CheckedReader::<_, Bytes>::new(left.source(2)?)?;
+        groups.verify()?;
+        let mut all = HashMap::new();
+        for entry in groups.unordered() {
+            let (key, Bytes(bytes)) = entry?;
+            let number = <[u8; 4]>::try_from(&key[..]);
+            let number = number.map_err(|_| left.damaged(2, "a key that is no number"))?;
+            all.insert(u32::from_be_bytes(number), bytes);
+        }
+        let no_group = |net: IpNet| left.damaged(2, format_args!("{net} has no group"));
+        let mut routes = Vec::new();
+        for part in 0..2 {
+            let table = CheckedFib::<_, u32>::new(left.source(part)?)?;
+            table.verify()?;
+            for prefix in table.iter() {
+                let (net, number) = prefix?;
+                let bytes = all.get(&number).ok_or_else(|| no_group(net))?;
+                let group = PackedGroup::<H>::new(bytes).and_then(|packed| packed.to_group());
+                routes.push((net, Some(group.ok_or_else(|| no_group(net))?)));
+            }
+        }
+        let table = Self::create(builder, domain, memory)?;
+        table.apply(routes)?;
+        Ok(table)
     }
 
-    unsafe fn attach(bases: &[NonNull<u8>]) -> Self::Attached {
+    unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Self::Attached, String> {
         // SAFETY: the caller's promise.
         let groups = unsafe { AttachedMap::attach(bases[2]) };
-        ([Base(bases[0]), Base(bases[1])], groups)
+        Ok(([Base(bases[0]), Base(bases[1])], groups))
     }
 
     #[inline]
@@ -420,5 +671,17 @@ unsafe impl<H: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for Routes<H
                 hops: std::marker::PhantomData,
             }
         }
+    }
+}
+
+impl<H: NextHop + FromBytes + IntoBytes + Immutable> CheckedMap for Routes<H> {
+    type Checked<'r> = CheckedRoutes<'r, H>;
+
+    fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {
+        Ok(CheckedRoutes {
+            fib: IpFib::<u32>::check(&sources[..2])?,
+            groups: CheckedReader::new(&sources[2])?,
+            hops: std::marker::PhantomData,
+        })
     }
 }

@@ -4,3 +4,4 @@
 pub(crate) mod map;
 pub(crate) mod maps;
 pub(crate) mod reader;
+pub(crate) mod window;

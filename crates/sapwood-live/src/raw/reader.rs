@@ -5,10 +5,12 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::map::{Mapping, Page};
 use super::maps::LiveMap;
+use super::window::Announced;
 use crate::error::Error;
 use crate::place::{Control, Place, try_lock};
 use crate::slots::{PID_AT, PREFIX, SEEN_AT};
@@ -95,12 +97,12 @@ impl<M: LiveMap> LiveReader<M> {
     /// # Safety
     /// As for `open_foreign`.
     unsafe fn foreign(place: Place) -> Result<Self, Error> {
-        let slot = Slot::open::<M>(place, false)?;
-        let (data, number) = slot.open_data(M::parts())?;
+        let slot = Slot::open::<M>(place, false, true)?;
+        let (data, number) = slot.open_data(M::parts(), map)?;
         Ok(LiveReader {
             // SAFETY: the data are those of such a map: the caller's promise. They stay mapped as
             // long as `self` has them, and the reader is online.
-            attached: unsafe { M::attach(&bases(&data)) },
+            attached: unsafe { M::attach(&bases(&data)) }.map_err(|why| slot.place.no_map(why))?,
             data,
             number,
             slot,
@@ -133,7 +135,7 @@ impl<M: LiveMap> LiveReader<M> {
     #[inline]
     pub fn quiescent(&mut self) -> Result<(), Error> {
         self.slot.announce();
-        match self.slot.control.data() == self.number {
+        match self.slot.data() == self.number {
             true => Ok(()),
             false => self.move_on(),
         }
@@ -141,9 +143,10 @@ impl<M: LiveMap> LiveReader<M> {
 
     #[cold]
     fn move_on(&mut self) -> Result<(), Error> {
-        let (data, number) = self.slot.open_data(M::parts())?;
+        let (data, number) = self.slot.open_data(M::parts(), map)?;
         // SAFETY: as in `foreign`; no view is left of the old data.
-        self.attached = unsafe { M::attach(&bases(&data)) };
+        let attached = unsafe { M::attach(&bases(&data)) };
+        self.attached = attached.map_err(|why| self.slot.place.no_map(why))?;
         self.data = data;
         self.number = number;
         Ok(())
@@ -185,47 +188,68 @@ fn bases(data: &[Mapping]) -> Vec<std::ptr::NonNull<u8>> {
 /// A reader's own file, and the control page: how it takes part in grace periods.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    place: Place,
-    control: Control,
+    pub(crate) place: Place,
+    announced: Arc<Announced>,
     page: Page,
     file: PathBuf,
 }
 
 impl Slot {
-    /// Makes a reader's file, and comes online.
-    pub(crate) fn open<M: LiveMap>(place: Place, checked: bool) -> Result<Slot, Error> {
-        let control = Control::read(&place, M::KIND, &M::layouts())?;
+    /// Makes a reader's file, and comes online. `ours`: nobody but this user and root can write the
+    /// map.
+    pub(crate) fn open<M: LiveMap>(place: Place, checked: bool, ours: bool) -> Result<Slot, Error> {
+        let control = Control::read(&place, M::KIND, &M::layouts(), ours)?;
         let (page, file) = register(&place, checked)?;
         let slot = Slot {
             place,
-            control,
+            announced: Arc::new(Announced {
+                control,
+                seen: AtomicU64::new(0),
+            }),
             page,
             file,
         };
-        come_online(slot.seen(), &slot.control);
+        slot.come_online();
         Ok(slot)
     }
 
+    pub(crate) fn announced(&self) -> &Arc<Announced> {
+        &self.announced
+    }
+
+    /// Announces a period, or that the reader is offline.
     #[inline(always)]
-    fn seen(&self) -> &AtomicU64 {
-        self.page.word(SEEN_AT)
+    fn say(&self, period: u64) {
+        self.page.word(SEEN_AT).store(period, Ordering::Release);
+        self.announced.seen.store(period, Ordering::Relaxed);
     }
 
     /// Announces the newest grace period: this reader has nothing of before.
     #[inline(always)]
     pub(crate) fn announce(&self) {
-        self.seen().store(self.control.grace(), Ordering::Release);
+        self.say(self.announced.control.grace());
     }
 
-    fn offline(&self) -> LiveOffline<'_> {
-        self.seen().store(0, Ordering::Release);
-        LiveOffline {
-            announced: self.seen(),
-            control: &self.control,
-        }
+    /// The number of the present data.
+    #[inline(always)]
+    pub(crate) fn data(&self) -> u64 {
+        self.announced.control.data()
     }
 
-    fn has_writer(&self) -> Result<bool, Error> {
+    /// Announces the newest grace period, before any later read.
+    fn come_online(&self) {
+        self.announce();
+        // Pairs with the fence of the writer, between its commit and its look at this word: either
+        // the writer sees the announcement, or this reader reads what was committed.
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn offline(&self) -> LiveOffline<'_> {
+        self.say(0);
+        LiveOffline { slot: self }
+    }
+
+    pub(crate) fn has_writer(&self) -> Result<bool, Error> {
         let path = self.place.control();
         let file = File::open(&path).map_err(Error::io("opening", &path))?;
         let locked = try_lock(&file).map_err(Error::io("locking", &path))?;
@@ -233,18 +257,18 @@ impl Slot {
     }
 
     /// Opens the present data, of this many parts. The reader is online.
-    fn open_data(&self, parts: usize) -> Result<(Vec<Mapping>, u64), Error> {
+    pub(crate) fn open_data<P>(
+        &self,
+        parts: usize,
+        open: impl Fn(&Path) -> Result<P, Error>,
+    ) -> Result<(Vec<P>, u64), Error> {
         let mut last = None;
         for _ in 0..TRIES {
-            let number = self.control.data();
+            let number = self.data();
             if number == 0 {
                 return Err(self.place.no_map("its writer has not built it yet"));
             }
-            let all = (0..parts).map(|part| {
-                let path = self.place.data(number, part);
-                let file = File::open(&path).map_err(Error::io("opening", &path))?;
-                Mapping::new(file, RESERVE, false).map_err(Error::io("mapping", &path))
-            });
+            let all = (0..parts).map(|part| open(&self.place.data(number, part)));
             match all.collect() {
                 Ok(data) => return Ok((data, number)),
                 // Perhaps an heir has replaced them.
@@ -257,7 +281,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.seen().store(0, Ordering::Release);
+        self.say(0);
         let _ = std::fs::remove_file(&self.file);
     }
 }
@@ -265,22 +289,19 @@ impl Drop for Slot {
 /// A reader that is offline. The drop brings it online again.
 #[derive(Debug)]
 pub struct LiveOffline<'r> {
-    announced: &'r AtomicU64,
-    control: &'r Control,
+    slot: &'r Slot,
 }
 
 impl Drop for LiveOffline<'_> {
     fn drop(&mut self) {
-        come_online(self.announced, self.control);
+        self.slot.come_online();
     }
 }
 
-/// Announces the newest grace period, before any later read.
-fn come_online(announced: &AtomicU64, control: &Control) {
-    announced.store(control.grace(), Ordering::Release);
-    // Pairs with the fence of the writer, between its commit and its look at this word: either the
-    // writer sees the announcement, or this reader reads what was committed.
-    fence(Ordering::SeqCst);
+/// Maps a part of the data.
+fn map(path: &Path) -> Result<Mapping, Error> {
+    let file = File::open(path).map_err(Error::io("opening", path))?;
+    Mapping::new(file, RESERVE, false).map_err(Error::io("mapping", path))
 }
 
 /// Makes a file for a reader, which is offline.

@@ -15,9 +15,9 @@ const FANOUT: usize = 36;
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct MapleChoices {
-    values: Values,
-    leaf: usize,
-    fanout: usize,
+    pub(super) values: Values,
+    pub(super) leaf: usize,
+    pub(super) fanout: usize,
 }
 
 impl<V: Clone + Send + Sync + 'static> Buildable for MapleMap<V> {
@@ -35,7 +35,12 @@ pub(super) fn begin<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> 
         leaf: LEAF,
         fanout: FANOUT,
     };
-    Builder::begin(MemoryOptions::reserve(RESERVE), choices)
+    Builder::begin(memory(), choices)
+}
+
+/// The memory of a map whose builder was told nothing about it.
+pub(super) fn memory() -> MemoryOptions {
+    MemoryOptions::reserve(RESERVE)
 }
 
 impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {

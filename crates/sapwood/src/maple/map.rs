@@ -71,8 +71,12 @@ impl<V: Clone + Send + Sync + 'static> Default for MapleMap<V> {
 
 impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     pub(super) fn with(config: Config, domain: Domain) -> Self {
+        MapleMap::from_shared(MapleShared::new(config, domain))
+    }
+
+    pub(super) fn from_shared(shared: MapleShared<V>) -> Self {
         MapleMap {
-            shared: Arc::new(MapleShared::new(config, domain)),
+            shared: Arc::new(shared),
         }
     }
 

@@ -41,13 +41,16 @@
 #[cfg(test)]
 mod allocations;
 mod builder;
+mod checked;
 mod cursor;
 mod file;
 mod gap;
+mod header;
 mod iter;
 mod map;
 mod memory;
 mod plan;
+mod published;
 mod raw;
 mod snapshot;
 mod unknown;
@@ -55,12 +58,15 @@ mod view;
 mod window;
 mod writer;
 
+pub use checked::{CheckedIter, CheckedMaple, Trouble};
 pub use cursor::{Cursor, PausedCursor, Position};
 pub use file::MapleFile;
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
+pub use published::PlainValue;
+pub use raw::published::MaplePublished;
 pub use snapshot::MapleSnapshot;
 pub use unknown::UnknownReservation;
 pub use view::MapleView;

@@ -8,7 +8,7 @@ use super::Range;
 use super::iter::{Gaps, Iter};
 use super::raw::finger::Entry;
 use super::raw::search::Fit;
-use super::raw::table::View;
+use super::raw::view::View;
 use super::window::Window;
 
 /// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer makes no change. It

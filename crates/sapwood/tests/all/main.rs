@@ -34,6 +34,9 @@ mod unwinding;
 #[allow(dead_code)] // Each program uses only a part of it.
 #[path = "../support"]
 mod support {
+    #[cfg(all(unix, not(miri)))]
+    #[path = "raw/attached.rs"]
+    pub mod attached;
     pub mod bitfile;
     pub mod bits;
     pub mod folder;
@@ -48,5 +51,6 @@ mod support {
     pub mod shared;
     pub mod steps;
     pub mod values;
+    pub mod words;
     pub mod writers;
 }

@@ -6,7 +6,9 @@
 mod drops;
 mod faults;
 mod files;
+mod kills;
 mod lists;
+mod published;
 mod reservations;
 mod snapshots;
 

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use sapwood::maple::{MapleMap, MapleView, Window};
+use sapwood::maple::{CheckedMaple, MapleMap, MapleView, PlainValue, Trouble, Window};
 
 use sapwood_model::oracle::RangeMap;
 
@@ -219,6 +219,41 @@ impl Script {
             oracle,
         }
         .agree();
+    }
+
+    /// Makes one query of a reader that checks every node, and checks its answer.
+    pub fn ask_checked<V: Payload + PlainValue, W: sapwood_format::Window>(
+        &self,
+        reader: &CheckedMaple<V, W>,
+        progress: &Progress,
+        rng: &mut fastrand::Rng,
+    ) -> Result<(), Trouble> {
+        let i = self.units.index(rng);
+        let from = progress.done();
+        match rng.u8(0..8) {
+            0 => {
+                let mut next = Some(0);
+                for found in reader.iter() {
+                    let (range, v) = found?;
+                    assert!(next.is_some_and(|next| next <= *range.start()), "{range:?}");
+                    next = range.end().checked_add(1);
+                    let v = whole(&v);
+                    self.one(from, progress, |m| holds(m, &range, v), &(&range, v));
+                }
+            }
+            1..3 => {
+                let size = self.units.size;
+                if let Some(gap) = reader.find_gap(size, i..=u64::MAX)? {
+                    assert!(*gap.start() >= i && gap.end() - gap.start() == size - 1);
+                    self.one(from, progress, |m| is_free(m, &gap), &gap);
+                }
+            }
+            _ => {
+                let found = reader.get(i)?.map(|(range, v)| (range, whole(&v)));
+                self.one(from, progress, |m| copied(m.get_entry(i)) == found, &found);
+            }
+        }
+        Ok(())
     }
 
     /// Makes one query of a reader beside the writer, and checks its answer.

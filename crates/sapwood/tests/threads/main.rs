@@ -7,6 +7,7 @@ mod garbage;
 mod hard_limit;
 mod histories;
 mod lpm_threads;
+mod maple_published;
 mod maple_threads;
 mod route_table;
 mod route_threads;
@@ -18,6 +19,11 @@ mod versions;
 #[allow(dead_code)] // Each program uses only a part of it.
 #[path = "../support"]
 mod support {
+    #[cfg(all(unix, not(miri)))]
+    #[path = "raw/attached.rs"]
+    pub mod attached;
+    #[cfg(all(unix, not(miri)))]
+    pub mod folder;
     pub mod lpm;
     pub mod progress;
     pub mod ranges;

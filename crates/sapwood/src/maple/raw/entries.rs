@@ -121,7 +121,8 @@ impl Entries {
         self.slots.rotate_left(count);
     }
 
-    fn part(&self, from: usize, to: usize, limits: &Limits) -> Option<Part> {
+    /// The leaf that these entries make, if one has room for them.
+    pub(crate) fn part(&self, from: usize, to: usize, limits: &Limits) -> Option<Part> {
         let encoding = Encoding::new(&self.starts[from..to], &self.ends[from..to]);
         if to - from > u8::MAX as usize || encoding.places(to - from, limits.slot).2 > limits.leaf {
             return None;

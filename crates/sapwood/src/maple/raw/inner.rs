@@ -9,15 +9,14 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use super::node::LINE;
+use sapwood_format::maple::{INNER_HEAD, InnerHead, LINE, inner_bytes};
+
 use super::rank;
 use crate::sync;
 
-const INNER_HEAD: usize = 8;
-
 /// Bytes of an inner node with `n` children, in a map whose nodes have up to `fanout`.
 pub(crate) fn inner_size(n: usize, fanout: usize) -> usize {
-    (INNER_HEAD + filled(fanout) * 8 + n * 6).next_multiple_of(LINE)
+    inner_bytes(n, filled(fanout))
 }
 
 /// The number of pivots of `fanout` children, filled up to whole vectors.
@@ -96,7 +95,7 @@ impl Inner {
 
     /// Replaces a child. Readers that come later find the new one.
     pub(crate) fn set_child(self, i: usize, child: u32) {
-        sync::point();
+        sync::store_point();
         self.cell(i).store(child, Ordering::Release);
     }
 
@@ -108,7 +107,7 @@ impl Inner {
     }
 
     pub(crate) fn set_gap(self, i: usize, gap: u16) {
-        sync::point();
+        sync::store_point();
         self.word(i).store(gap, Ordering::Release);
     }
 
@@ -134,7 +133,7 @@ impl Inner {
     }
 
     pub(crate) fn set_replaced(self) {
-        sync::point();
+        sync::store_point();
         self.replaced().store(1, Ordering::Release);
     }
 
@@ -163,9 +162,12 @@ impl Inner {
         // SAFETY: the caller's promise.
         unsafe {
             let filled = filled(fanout);
-            let lines = (inner_size(n, fanout) / LINE) as u64;
-            let head = n as u64 | (filled as u64) << 8 | lines << 24;
-            p.cast::<u64>().write(head.to_le());
+            let head = InnerHead {
+                n,
+                filled,
+                lines: inner_size(n, fanout) / LINE,
+            };
+            p.cast::<u64>().write(head.word().to_le());
             let pivots = p.add(INNER_HEAD).cast::<u64>();
             let cells = pivots.add(filled).cast::<u32>();
             let gaps = cells.add(n).cast::<u16>();

@@ -7,10 +7,9 @@
 //! 16 ends; starts; values, aligned to 8
 //! ```
 
-use super::node::LINE;
-use super::rank;
+use sapwood_format::maple::{LEAF_HEAD, LINE, LeafHead, leaf_bytes, leaf_places};
 
-const LEAF_HEAD: usize = 16;
+use super::rank;
 
 /// How the borders in a leaf are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +40,12 @@ impl Encoding {
 
     /// The offsets of starts and of values in a leaf of `n` entries, and its end.
     pub(crate) fn places(self, n: usize, slot: usize) -> (usize, usize, usize) {
-        let bytes = n << self.width;
-        let starts = LEAF_HEAD + bytes;
-        let values = (starts + bytes).next_multiple_of(8);
-        (starts, values, values + n * slot)
+        leaf_places(n, self.width, slot)
     }
 
     /// Bytes of a leaf.
     pub(crate) fn size(self, n: usize, slot: usize) -> usize {
-        let least = LEAF_HEAD + rank::READ[self.width as usize];
-        self.places(n, slot).2.max(least).next_multiple_of(LINE)
+        leaf_bytes(n, self.width, slot)
     }
 }
 
@@ -88,18 +83,18 @@ impl Leaf {
     pub(crate) unsafe fn at(p: *const u8) -> Leaf {
         // SAFETY: the caller's promise; a leaf begins with 16 bytes of head, aligned to 8.
         let [head, base] = unsafe { p.cast::<[u64; 2]>().read() };
-        let head = head.to_le();
+        let head = LeafHead::from_word(head.to_le());
         Leaf {
             p,
-            n: head as usize & 0xFF,
+            n: head.n,
             encoding: Encoding {
                 base,
-                shift: (head >> 16) as u32 & 63,
-                width: (head >> 8) as u32 & 3,
+                shift: head.shift & 63,
+                width: head.width & 3,
             },
-            lines: (head >> 24) as usize & 0xFF,
-            starts: (head >> 32) as usize & 0xFFFF,
-            values: (head >> 48) as usize,
+            lines: head.lines,
+            starts: head.starts,
+            values: head.values,
         }
     }
 
@@ -129,6 +124,11 @@ impl Leaf {
                 _ => p.cast::<u64>().add(k).read(),
             }
         }
+    }
+
+    /// The borders of an entry as they are written: its first unit and its last one.
+    pub(crate) fn units(self, k: usize) -> (u64, u64) {
+        (self.border(self.starts, k), self.border(LEAF_HEAD, k))
     }
 
     /// The first index of an entry.
@@ -364,14 +364,19 @@ impl Leaf {
     /// As for [`write`](Self::write).
     pub(crate) unsafe fn head(p: *mut u8, encoding: Encoding, n: usize, slot: usize) {
         let (starts, values, _) = encoding.places(n, slot);
-        let head = n as u64
-            | u64::from(encoding.width) << 8
-            | u64::from(encoding.shift) << 16
-            | ((encoding.size(n, slot) / LINE) as u64) << 24
-            | (starts as u64) << 32
-            | (values as u64) << 48;
+        let head = LeafHead {
+            n,
+            width: encoding.width,
+            shift: encoding.shift,
+            lines: encoding.size(n, slot) / LINE,
+            starts,
+            values,
+        };
         // SAFETY: the caller's promise.
-        unsafe { p.cast::<[u64; 2]>().write([head.to_le(), encoding.base]) };
+        unsafe {
+            p.cast::<[u64; 2]>()
+                .write([head.word().to_le(), encoding.base]);
+        };
     }
 }
 

@@ -15,7 +15,11 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod bulk;
+pub(crate) mod copies;
 pub(crate) mod copy;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod crashes;
 pub(crate) mod draft;
 pub(crate) mod entries;
 pub(crate) mod finger;
@@ -23,6 +27,7 @@ mod inner;
 mod leaf;
 pub(crate) mod node;
 pub(crate) mod path;
+pub(crate) mod published;
 mod rank;
 pub(crate) mod read;
 pub(crate) mod search;
@@ -31,4 +36,5 @@ pub(crate) mod splice;
 pub(crate) mod table;
 pub(crate) mod unknown;
 pub(crate) mod verify;
+pub(crate) mod view;
 pub(crate) mod write;

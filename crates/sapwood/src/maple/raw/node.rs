@@ -3,6 +3,8 @@
 
 use sapwood_arena::Kind;
 
+pub(crate) use sapwood_format::maple::LEVELS;
+
 pub(crate) use super::inner::{Inner, inner_size};
 pub(crate) use super::leaf::{Encoding, LEAF_LEAST, Leaf, copy_slot, leaf_holds};
 
@@ -16,12 +18,6 @@ pub(crate) const VALUE: Kind = Kind(2);
 pub(crate) const RESERVED: Kind = Kind(3);
 /// Free blocks that the writer keeps.
 pub(crate) const POOLED: Kind = Kind(4);
-
-/// Bytes of a cache line. Nodes take whole lines, so that each begins with one.
-pub(crate) const LINE: usize = 64;
-
-/// The most levels of inner nodes.
-pub(crate) const LEVELS: usize = 20;
 
 /// The arena's memory, which makes addresses of references.
 #[derive(Clone, Copy, Debug)]

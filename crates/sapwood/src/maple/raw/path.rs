@@ -1,5 +1,7 @@
 //! The path from the root to a leaf, as the writer walks it.
 
+use sapwood_format::maple::{root_of, root_word};
+
 use super::node::{Inner, LEVELS, Mem};
 
 /// A tree: its root and its number of levels of inner nodes. There is no tree if `root` is 0.
@@ -13,15 +15,13 @@ impl Root {
     pub(crate) const EMPTY: Root = Root { node: 0, height: 0 };
 
     pub(crate) fn word(self) -> u64 {
-        u64::from(self.node) | (self.height as u64) << 32
+        root_word(self.node, self.height)
     }
 
     #[inline(always)]
     pub(crate) fn from_word(word: u64) -> Root {
-        Root {
-            node: word as u32,
-            height: (word >> 32) as usize,
-        }
+        let (node, height) = root_of(word);
+        Root { node, height }
     }
 }
 

@@ -5,12 +5,9 @@
 //! Pivots are filled up with the highest number, which is below none. Bytes behind a leaf's ends
 //! are compared as well, and then not counted.
 
-/// Bytes behind a leaf's head that are read however few entries it has, by width.
-pub(super) const READ: [usize; 4] = [0, 96, 128, 160];
-
 /// # Safety
-/// `p` points at `n` sorted numbers, at least one; `READ` bytes can be read for each 48 of them or
-/// less.
+/// `p` points at `n` sorted numbers, at least one; `LEAF_READ` bytes can be read for each 48 of
+/// them or less.
 #[inline(always)]
 pub(super) unsafe fn below16(p: *const u16, n: usize, x: u16) -> usize {
     // SAFETY: the caller's promise.

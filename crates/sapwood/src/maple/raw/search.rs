@@ -34,7 +34,7 @@ impl Fit {
 
     /// The lowest first index in a gap.
     #[inline(always)]
-    fn lowest(&self, start: u64, end: u64) -> Option<u64> {
+    pub(crate) fn lowest(&self, start: u64, end: u64) -> Option<u64> {
         let (start, end) = (start.max(self.from), end.min(self.to));
         let start = start.checked_add(self.align - 1)? & !(self.align - 1);
         (start <= end && end - start >= self.size - 1).then_some(start)
@@ -42,7 +42,7 @@ impl Fit {
 
     /// The highest first index in a gap.
     #[inline(always)]
-    fn highest(&self, start: u64, end: u64) -> Option<u64> {
+    pub(crate) fn highest(&self, start: u64, end: u64) -> Option<u64> {
         let (start, end) = (start.max(self.from), end.min(self.to));
         let last = end.checked_sub(self.size - 1)? & !(self.align - 1);
         (start <= end && last >= start).then_some(last)
@@ -124,7 +124,9 @@ impl Tree {
     }
 }
 
-fn lowest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
+/// The lowest place in a leaf with these bounds.
+#[inline(always)]
+pub(crate) fn lowest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
     let first = leaf.rank::<false>(fit.from);
     let mut next = match first {
         0 => lower,
@@ -151,7 +153,9 @@ fn lowest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
     }
 }
 
-fn highest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
+/// The highest place in a leaf with these bounds.
+#[inline(always)]
+pub(crate) fn highest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
     if leaf.last() < upper {
         let found = fit.highest(leaf.last() + 1, upper);
         if found.is_some() {

@@ -2,7 +2,7 @@
 
 use core::any::TypeId;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
@@ -11,16 +11,16 @@ use sapwood_qsbr::{Domain, GarbageLimit, Guard};
 
 use super::draft::Draft;
 use super::entries::Limits;
-use super::finger::{Entry, Finger, Source};
 use super::node::{Inner, LEAF, LEAF_LEAST, Leaf, Mem, VALUE, inner_size, leaf_holds};
 use super::path::Root;
-use super::read::{Found, Tree, has_native};
-use super::search::Fit;
+use super::published::Published;
+use super::read::has_native;
 use super::space::Space;
 use super::unknown::Unknown;
+use super::view::View;
 use crate::garbage::{self, Block, SEAL};
 use crate::kept::{KeptVersion, Versions};
-use crate::sync::{self, WriterGuard, WriterLock};
+use crate::sync::{WriterGuard, WriterLock};
 
 /// Where values lie: in the leaves' slots, or in blocks of their own that slots refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,33 +75,6 @@ impl<V> Apart<V> {
     #[inline(always)]
     pub(crate) fn place(p: *mut u8) -> *mut V {
         p.wrapping_add(p.align_offset(align_of::<V>())).cast()
-    }
-}
-
-/// A tree as readers see it: the map's newest one, or the one of a snapshot.
-pub(crate) struct Published {
-    root: CachePadded<AtomicU64>,
-    /// The arena's base, once there is a root.
-    base: AtomicPtr<u8>,
-    len: AtomicUsize,
-    pub(super) values: Values,
-    pub(super) slot: usize,
-    pub(super) native: bool,
-    /// Whether the nodes of the tree stay as they are.
-    frozen: bool,
-}
-
-impl Published {
-    /// The tree as it is now, for a snapshot. The writer publishes nothing meanwhile.
-    fn freeze(&self) -> Published {
-        let root = self.root.load(Ordering::Relaxed);
-        Published {
-            root: AtomicU64::new(root).into(),
-            base: AtomicPtr::new(self.base.load(Ordering::Relaxed)),
-            len: AtomicUsize::new(self.len.load(Ordering::Relaxed)),
-            frozen: true,
-            ..*self
-        }
     }
 }
 
@@ -161,6 +134,18 @@ pub(crate) struct Config {
 
 impl<V> MapleShared<V> {
     pub(crate) fn new(config: Config, domain: Domain) -> Self {
+        let arena = Arena::new(config.options.clone());
+        MapleShared::new_in(arena, config, domain, None)
+    }
+
+    /// A map in an arena. With `header`, others find it by the words at that offset of the arena's
+    /// header page, which is there.
+    pub(crate) fn new_in(
+        arena: Arena,
+        config: Config,
+        domain: Domain,
+        header: Option<usize>,
+    ) -> Self {
         let (values, slot) = match config.values {
             Values::InSlots => (Values::InSlots, size_of::<V>()),
             Values::Apart => (Values::Apart, size_of::<u32>()),
@@ -182,16 +167,19 @@ impl<V> MapleShared<V> {
             limits.fanout
         );
         let largest = limits.largest();
-        let arena = Arena::new(config.options);
         MapleShared {
             published: Published {
                 root: CachePadded::default(),
-                base: AtomicPtr::new(core::ptr::null_mut()),
+                base: AtomicPtr::new(match header {
+                    Some(_) => arena.base(),
+                    None => core::ptr::null_mut(),
+                }),
                 len: AtomicUsize::new(0),
                 values,
                 slot,
                 native: has_native(),
                 frozen: false,
+                header,
             },
             versions: Versions::new(&domain),
             writer: WriterLock::new(Writer {
@@ -213,9 +201,15 @@ impl<V> MapleShared<V> {
     }
 
     /// The configuration of another map like this one.
+    ///
+    /// A copy of a published map is not published: two maps cannot be in one file.
     pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
+        let options = match self.published.header {
+            Some(_) => crate::maple::builder::memory().stable(),
+            None => writer.space.arena.options().clone(),
+        };
         Config {
-            options: writer.space.arena.options().clone(),
+            options,
             values: self.published.values,
             leaf: writer.limits.leaf,
             fanout: writer.limits.fanout,
@@ -293,16 +287,13 @@ impl<V> MapleShared<V> {
 
     /// Makes the tree of the writer the one that readers see.
     pub(super) fn publish_root(&self, writer: &Writer<V>) {
-        self.published
-            .base
-            .store(writer.space.mem().0, Ordering::Relaxed);
-        sync::point();
-        let root = &self.published.root;
-        root.store(writer.root.word(), Ordering::Release);
+        let base = writer.space.mem().0;
+        self.published.base.store(base, Ordering::Relaxed);
+        self.published.publish_root(writer.root);
     }
 
     pub(super) fn publish_len(&self, writer: &Writer<V>) {
-        self.published.len.store(writer.len, Ordering::Release);
+        self.published.publish_len(writer.len);
     }
 
     /// Reserves room for `bytes` more garbage, by the domain's policy.
@@ -374,111 +365,6 @@ impl<V> Writer<V> {
     /// The number of leaves.
     pub(crate) fn leaves(&self) -> usize {
         self.space.arena.memory().kinds[LEAF.0 as usize].count
-    }
-}
-
-/// A map, for reading.
-pub(crate) struct View<'g, V> {
-    tree: &'g Published,
-    values: PhantomData<&'g V>,
-}
-
-impl<V> Clone for View<'_, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<V> Copy for View<'_, V> {}
-
-impl<'g, V> View<'g, V> {
-    /// # Safety
-    /// For `'g`, no node is freed that the root reaches, or has reached since this was made. Slots
-    /// hold values of this type, or references of their blocks.
-    pub(super) unsafe fn new(tree: &'g Published) -> Self {
-        View {
-            tree,
-            values: PhantomData,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn source(self) -> Source<'g> {
-        Source {
-            base: &self.tree.base,
-            root: &self.tree.root,
-            native: self.tree.native,
-            slot: self.tree.slot,
-            frozen: self.tree.frozen,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn tree(self) -> Tree {
-        self.source().tree()
-    }
-
-    /// Steps through entries.
-    pub(crate) fn finger(self) -> Finger<'g> {
-        // SAFETY: the promise of `new`.
-        unsafe { Finger::new(self.source()) }
-    }
-
-    /// The leaf whose bounds hold `x`.
-    pub(crate) fn find(self, x: u64) -> Option<Found> {
-        // SAFETY: the promise of `new`.
-        unsafe { self.tree().find(x) }
-    }
-
-    /// The first index of the place that a search finds.
-    pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
-        let nearest = fit.nearest();
-        // SAFETY: the promise of `new`.
-        let found = nearest.and_then(|fit| unsafe { self.tree().place(&fit) });
-        // SAFETY: as above.
-        found.or_else(|| unsafe { self.tree().place(fit) })
-    }
-
-    pub(crate) fn len(self) -> usize {
-        self.tree.len.load(Ordering::Acquire)
-    }
-
-    /// The value of an entry, by its slot, which is one of the map's.
-    #[inline(always)]
-    pub(crate) fn value(self, slot: *const u8) -> &'g V {
-        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or
-        // changed for `'g`.
-        unsafe {
-            match self.tree.values {
-                Values::InSlots => &*slot.cast::<V>(),
-                Values::Apart => {
-                    let base = Mem(self.tree.base.load(Ordering::Relaxed));
-                    let r = slot.cast::<u32>().read();
-                    &*Apart::<V>::place(base.at(r))
-                }
-            }
-        }
-    }
-
-    /// The entry that holds `x`.
-    #[inline(always)]
-    pub(crate) fn entry(self, x: u64) -> Option<Entry> {
-        // SAFETY: the promise of `new`.
-        let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(Entry::new(&leaf, k, self.tree.slot))
-    }
-
-    /// An entry of a leaf that was found here.
-    pub(crate) fn entry_of(self, leaf: &Leaf, k: usize) -> Entry {
-        Entry::new(leaf, k, self.tree.slot)
-    }
-
-    /// The value of the entry that holds `x`.
-    #[inline(always)]
-    pub(crate) fn get(self, x: u64) -> Option<&'g V> {
-        // SAFETY: the promise of `new`.
-        let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(self.value(leaf.slot(k, self.tree.slot)))
     }
 }
 

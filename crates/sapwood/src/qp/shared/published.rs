@@ -1,6 +1,6 @@
 //! Published maps: programs in other languages read them in place.
 
-use sapwood_arena::{Arena, HeaderMode};
+use sapwood_arena::{Arena, HEADER_LEN, HeaderMode};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -13,6 +13,13 @@ use crate::qp::raw::tree::Tree;
 use crate::qp::{Accepts, IntoValue, OpenCause, QpFile, QpStore, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
+
+// The arena and the format, which do not know each other, agree on the header page.
+const _: () = assert!(
+    header::PAGE == HEADER_LEN
+        && header::ROOTS_AT == sapwood_arena::ROOTS_AT
+        && header::EXTRA_AT == sapwood_arena::EXTRA_AT
+);
 
 impl<O: Order, V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
     SharedMap<O, V>

@@ -1,12 +1,14 @@
 //! The check of every invariant of a map that another process or programs wrote.
 
 use sapwood_format::bucket::{Home, STICKY, WINDOW, Words, tag_of};
-use sapwood_format::header;
+use sapwood_format::{Window, header};
 use std::collections::{HashMap, HashSet};
 
-use super::index::{Bucket, Index, Slot, Table};
-use super::nodes::{Nodes, Trouble, Window};
-use super::path::Path;
+use crate::Trouble;
+use crate::bytes::Met;
+use crate::index::{Bucket, Index, Slot, Table};
+use crate::nodes::Nodes;
+use crate::path::Path;
 
 /// The maximum number of entries that may differ between trie and index. Each is from a writer that
 /// was interrupted when its process died.
@@ -14,9 +16,12 @@ const UNDER_WAY: u32 = 128;
 
 /// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Node {
+pub enum Node {
+    /// A branch.
     Branch,
+    /// A cluster.
     Cluster,
+    /// A leaf.
     Leaf,
     /// A table of the index, or a chunk of its buckets.
     Table,
@@ -24,39 +29,24 @@ pub(crate) enum Node {
 
 /// The counts of a walk over a map.
 #[derive(Default)]
-pub(crate) struct Census {
-    pub(crate) entries: usize,
-    pub(crate) branches: usize,
-    pub(crate) clusters: usize,
+pub struct Census {
+    /// The number of entries.
+    pub entries: usize,
+    /// The number of branches.
+    pub branches: usize,
+    /// The number of clusters.
+    pub clusters: usize,
     /// The maximum number of branches above a leaf.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// Entries that do not lie in their home bucket.
-    pub(crate) displaced: usize,
+    pub displaced: usize,
     /// Entries for which the index has no slot.
-    pub(crate) spilled: usize,
-}
-
-/// The units of 8 bytes that nodes occupy, by page.
-#[derive(Default)]
-struct Met(HashMap<usize, [u64; 8]>);
-
-impl Met {
-    /// Marks a block. Returns whether none of it was marked before.
-    fn mark(&mut self, (from, to): (usize, usize)) -> bool {
-        let mut new = true;
-        for unit in from / 8..to / 8 {
-            let page = self.0.entry(unit / 512).or_default();
-            let (word, bit) = (unit % 512 / 64, 1 << (unit % 64));
-            new &= page[word] & bit == 0;
-            page[word] |= bit;
-        }
-        new
-    }
+    pub spilled: usize,
 }
 
 /// The number of entries, if all invariants hold and no two nodes share a byte. Changes that a
 /// process's death interrupted are allowed.
-pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble> {
+pub(crate) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble> {
     let has_index = nodes.has_index();
     let trie = has_index != header::ONLY_INDEX;
     if has_index > 2 || (!trie && nodes.root() != 0) {
@@ -75,7 +65,10 @@ pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble>
 /// error if the node cannot lie there. It must refuse the second of two nodes in one place. With
 /// `exact`, no writer has died: nothing is locked, and the trie and the index have the same
 /// entries.
-pub(crate) fn verify<W: Window>(
+///
+/// # Errors
+/// [`Trouble::Damaged`], with the first invariant that does not hold, and its place.
+pub fn verify<W: Window>(
     nodes: &Nodes<W>,
     trie: bool,
     index: Option<Index<'_, W>>,

@@ -6,96 +6,111 @@
 //! reused meanwhile.
 
 use sapwood_format::bucket::{self, LINE, NOTHING, Words, tag_of};
-use sapwood_format::hash;
+use sapwood_format::{Window, hash};
 
-use super::nodes::{Copied, Nodes, Trouble, Window};
+use crate::Trouble;
+use crate::nodes::{Copied, Nodes};
 
 /// The secrets of one map's hash.
-pub(crate) type Secrets = [u64; hash::SECRETS];
+pub type Secrets = [u64; hash::SECRETS];
 /// The maximum length of a chain of tables. A walk follows no longer one.
 const CHAIN: usize = 16;
 
 /// An index, for one operation.
-pub(crate) struct Index<'a, W> {
-    pub(super) nodes: &'a Nodes<W>,
-    pub(super) secrets: Secrets,
+pub struct Index<'a, W> {
+    pub(crate) nodes: &'a Nodes<W>,
+    pub(crate) secrets: Secrets,
 }
 
 /// A table whose header and directory lie inside the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub(crate) at: usize,
-    pub(crate) homes: u32,
-    pub(crate) total: u32,
-    pub(crate) shift: u32,
+pub struct Table {
+    /// Its place.
+    pub at: usize,
+    /// The number of buckets that are homes.
+    pub homes: u32,
+    /// The number of buckets.
+    pub total: u32,
+    /// The base-2 logarithm of the buckets in a chunk.
+    pub shift: u32,
 }
 
 impl Table {
     /// The places at which its block begins and ends.
-    pub(crate) fn block(&self) -> (usize, usize) {
+    pub fn block(&self) -> (usize, usize) {
         (self.at, self.at + bucket::head_bytes(self.chunks()))
     }
 
-    pub(crate) fn chunks(&self) -> u32 {
+    /// The number of its chunks.
+    pub fn chunks(&self) -> u32 {
         bucket::chunks(self.total, self.shift)
     }
 
     /// The bytes of a chunk's buckets.
-    pub(crate) fn bytes_of(&self, chunk: u32) -> usize {
+    pub fn bytes_of(&self, chunk: u32) -> usize {
         bucket::buckets_of(self.total, self.shift, chunk) as usize * LINE
     }
 
-    pub(super) fn home(&self, hash: u64) -> u32 {
+    pub(crate) fn home(&self, hash: u64) -> u32 {
         bucket::home(hash, self.homes)
     }
 }
 
 /// A bucket, as its words were read.
 #[derive(Clone, Copy)]
-pub(crate) struct Bucket {
-    pub(super) at: usize,
-    pub(super) words: Words,
+pub struct Bucket {
+    pub(crate) at: usize,
+    pub(crate) words: Words,
 }
 
 /// A slot in use, as it was read.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot {
-    pub(super) bucket: usize,
+pub struct Slot {
+    pub(crate) bucket: usize,
     number: usize,
-    pub(super) tag: u8,
-    pub(crate) cell: u32,
+    pub(crate) tag: u8,
+    /// The cell of the leaf.
+    pub cell: u32,
 }
 
 /// The result of a lookup in one table.
-pub(crate) enum Look {
+pub enum Look {
+    /// The bytes of the key's value.
     Found(Vec<u8>),
     /// The flag: whether every key of the home bucket has a slot, so that a trie has no others.
     Absent(bool),
+    /// The home was moved to the next table.
     Moved,
 }
 
 /// The home bucket and the slot that a lookup read, so that it can check them again.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub struct Seen {
     home: Option<(Table, u32)>,
     slot: Option<Slot>,
 }
 
 impl<'a, W: Window> Index<'a, W> {
     /// An index whose hash uses the secrets of the header page.
-    pub(super) fn new(nodes: &'a Nodes<W>) -> Self {
+    pub(crate) fn new(nodes: &'a Nodes<W>) -> Self {
         Index::with_secrets(nodes, nodes.secrets())
     }
 
-    pub(crate) fn with_secrets(nodes: &'a Nodes<W>, secrets: Secrets) -> Self {
+    /// An index whose hash has these secrets.
+    pub fn with_secrets(nodes: &'a Nodes<W>, secrets: Secrets) -> Self {
         Index { nodes, secrets }
     }
 
-    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+    /// The hash of a key.
+    pub fn hash(&self, key: &[u8]) -> u64 {
         hash::hash(&self.secrets, key)
     }
 
-    pub(crate) fn table(&self, reference: u32) -> Result<Table, Trouble> {
+    /// The table at a reference.
+    ///
+    /// # Errors
+    /// [`Trouble::Damaged`] when the table does not lie inside the window as a whole.
+    pub fn table(&self, reference: u32) -> Result<Table, Trouble> {
         let (nodes, at) = (self.nodes, reference as usize * 8);
         if !nodes.inside(at, bucket::HEAD) {
             return Err(Trouble::Damaged("a table outside the window", at));
@@ -124,7 +139,7 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     /// The tables in which keys have their home, from the one where lookups begin.
-    pub(crate) fn tables(&self) -> Result<Vec<Table>, Trouble> {
+    pub fn tables(&self) -> Result<Vec<Table>, Trouble> {
         self.chain(self.start()).collect()
     }
 
@@ -145,7 +160,7 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     /// The place of a chunk's buckets, if the chunk is there.
-    pub(crate) fn chunk(&self, table: Table, chunk: u32) -> Result<Option<usize>, Trouble> {
+    pub fn chunk(&self, table: Table, chunk: u32) -> Result<Option<usize>, Trouble> {
         let word = table.at + bucket::HEAD + 4 * chunk as usize;
         let entry = self.nodes.window.u32(word);
         let at = bucket::chunk_at(entry);
@@ -157,7 +172,7 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     /// A bucket, if its chunk is there.
-    pub(crate) fn bucket(&self, table: Table, number: u32) -> Result<Option<Bucket>, Trouble> {
+    pub fn bucket(&self, table: Table, number: u32) -> Result<Option<Bucket>, Trouble> {
         if number >= table.total {
             return Err(Trouble::Damaged("keys behind the last bucket", table.at));
         }
@@ -166,7 +181,7 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     /// The bucket of a home, unless it was moved.
-    pub(super) fn first(&self, table: Table, home: u32) -> Result<Option<Bucket>, Trouble> {
+    pub(crate) fn first(&self, table: Table, home: u32) -> Result<Option<Bucket>, Trouble> {
         let first = self.bucket(table, home)?;
         Ok(first.filter(|first| !first.words.is_moved()))
     }
@@ -186,7 +201,7 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     /// The slots of a bucket that are in use.
-    pub(crate) fn slots(&self, bucket: Bucket) -> impl Iterator<Item = Slot> + '_ {
+    pub fn slots(&self, bucket: Bucket) -> impl Iterator<Item = Slot> + '_ {
         let tags = (0..bucket::SLOTS).map(move |slot| (slot, bucket.words.tag(slot)));
         tags.filter(|(_, tag)| *tag != 0)
             .map(move |(number, tag)| Slot {
@@ -209,7 +224,7 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     /// The value of a key.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
         let (start, mut seen) = (self.start(), Seen::default());
         let found = self.follow(start, key, &mut seen);
         // A writer may be changing the bytes that look damaged.
@@ -230,7 +245,7 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     /// Looks a key up in one table.
-    pub(crate) fn look(
+    pub fn look(
         &self,
         table: Table,
         hash: u64,
@@ -276,7 +291,7 @@ impl<'a, W: Window> Index<'a, W> {
 
     /// The entries of the next hash prefixes, from `from` on, and the prefix from which to go on,
     /// unless these were the last.
-    pub(super) fn some(&self, from: u32) -> Result<(Vec<Copied>, Option<u32>), Trouble> {
+    pub(crate) fn some(&self, from: u32) -> Result<(Vec<Copied>, Option<u32>), Trouble> {
         let start = self.start();
         let mut slots = Vec::new();
         let read = self.collect(start, from, &mut slots);

@@ -1,87 +1,21 @@
-//! Live maps in several processes, which are killed at random points.
-#![cfg(target_os = "linux")]
+//! Live stores in several processes, which are killed at random points.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use sapwood::qp::QpStore;
 use sapwood_live::{Error, Live, LiveReader};
 
+use crate::beside::{Beside, folder, last};
+
 /// Keys of a test are numbers below this.
 const KEYS: u64 = 3000;
 /// Changes of a commit.
 const CHANGES: u64 = 50;
-
-/// A folder for a map, in memory where the system has such a file system.
-fn folder() -> (tempfile::TempDir, PathBuf) {
-    let shm = Path::new("/dev/shm");
-    let temp = match shm.is_dir() {
-        true => tempfile::tempdir_in(shm).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    };
-    let path = temp.path().join("map");
-    (temp, path)
-}
-
-/// This test program as another process, which runs the test `child_process`. The drop kills it.
-struct Beside {
-    child: Child,
-    out: BufReader<ChildStdout>,
-}
-
-impl Beside {
-    fn start(task: &str, folder: &Path) -> Beside {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child_process", "--exact", "--ignored", "--nocapture"])
-            .env("SAPWOOD_TASK", task)
-            .env("SAPWOOD_FOLDER", folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Beside { child, out }
-    }
-
-    /// Waits for a line that begins so, and returns the rest.
-    fn line(&mut self, start: &str) -> String {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(
-                self.out.read_line(&mut line).unwrap() > 0,
-                "it ended: {said}"
-            );
-            // The harness prints before the first line of a test.
-            if let Some(at) = line.find(start) {
-                return line[at + start.len()..].trim().to_owned();
-            }
-            said += &line;
-        }
-    }
-
-    /// Kills it, and returns all that it has printed since.
-    fn kill(mut self) -> String {
-        let ended = self.child.try_wait().unwrap();
-        assert!(ended.is_none(), "it ended by itself: {ended:?}");
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        let mut said = String::new();
-        self.out.read_to_string(&mut said).unwrap();
-        said
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn key(number: u64) -> String {
     format!("key {:05} {}", number, "x".repeat(number as usize % 40))
@@ -128,7 +62,7 @@ fn oracle(n: u64) -> BTreeMap<String, u64> {
 }
 
 /// A writer that makes a map, or takes it over, and commits without a pause.
-fn write(folder: &Path, new: bool) {
+pub fn write(folder: &Path, new: bool) {
     let domain = sapwood_qsbr::Domain::builder().hard_limit(8 << 20);
     let builder = Live::<QpStore<u64>>::builder()
         .domain(domain)
@@ -156,7 +90,7 @@ fn write(folder: &Path, new: bool) {
 }
 
 /// A reader that checks whole versions without a pause.
-fn read(folder: &Path) {
+pub fn read(folder: &Path) {
     let mut reader = LiveReader::<QpStore<u64>>::open(folder).unwrap();
     let (mut last, mut oracle) = (0, BTreeMap::new());
     let mut rounds = 0u64;
@@ -189,32 +123,6 @@ fn read(folder: &Path) {
         }
         println!("read {n}");
     }
-}
-
-#[test]
-#[ignore = "a part of other tests, in a process of its own"]
-fn child_process() {
-    let (Ok(task), Some(folder)) = (
-        std::env::var("SAPWOOD_TASK"),
-        std::env::var_os("SAPWOOD_FOLDER"),
-    ) else {
-        return;
-    };
-    let folder = PathBuf::from(folder);
-    match task.as_str() {
-        "create" => write(&folder, true),
-        "open" => write(&folder, false),
-        _ => read(&folder),
-    }
-}
-
-/// The number in the last whole line of this kind.
-fn last(said: &str, start: &str) -> Option<u64> {
-    let whole = &said[..said.rfind('\n').map_or(0, |at| at + 1)];
-    let numbers = whole.lines().filter_map(|line| line.strip_prefix(start));
-    numbers
-        .filter_map(|number| number.trim().parse().ok())
-        .max()
 }
 
 /// Writers and readers are killed at random points: no version is torn, no commit that had returned

@@ -1,0 +1,313 @@
+//! Readers of maps that another process, or programs in the kernel, write: those of
+//! `sapwood-checked`, over windows of an arena.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sapwood_checked::{Publisher, Source, Trouble, Window};
+
+use crate::arena::{BpfArena, WindowInfo};
+use crate::error::Error;
+use crate::layout::Kind;
+use crate::raw::arena::{Memory, PAGE};
+
+pub use sapwood_checked::{Bytes, CheckedValue};
+
+/// The memory of a window, as a checked reader reads it.
+#[derive(Clone)]
+pub struct WindowMemory {
+    memory: Arc<Memory>,
+    at: usize,
+    len: usize,
+}
+
+impl WindowMemory {
+    /// The window of `len` bytes at `at`, a page's beginning.
+    pub(crate) fn new(memory: &Arc<Memory>, at: usize, len: usize) -> WindowMemory {
+        debug_assert!(at % PAGE == 0 && len % 8 == 0 && len >= PAGE && at + len <= memory.len());
+        WindowMemory {
+            memory: Arc::clone(memory),
+            at,
+            len,
+        }
+    }
+}
+
+impl fmt::Debug for WindowMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowMemory")
+            .field("at", &self.at)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Window for WindowMemory {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        self.memory.u32(self.at + at).load(Ordering::Acquire)
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        self.memory.u64(self.at + at).load(Ordering::Acquire)
+    }
+}
+
+/// The map of one name in an arena, as a [`CheckedReader`] finds it.
+pub struct WindowSource {
+    arena: BpfArena,
+    window: WindowInfo,
+}
+
+impl Source for WindowSource {
+    type Window = WindowMemory;
+    type Error = Error;
+
+    fn open(&self) -> Result<(WindowMemory, Publisher), Error> {
+        let WindowInfo {
+            number, kind, name, ..
+        } = &self.window;
+        let Some((at, len)) = self.arena.window_place(*number, *kind)? else {
+            return Err(Error::NoWindow {
+                name: name.clone(),
+                kind: kind.name(),
+                there: "it was closed".to_owned(),
+            });
+        };
+        let publisher = match kind {
+            Kind::Qp => Publisher::Process,
+            _ => Publisher::Programs,
+        };
+        Ok((WindowMemory::new(self.arena.memory(), at, len), publisher))
+    }
+
+    fn error(&self, trouble: Trouble) -> Error {
+        error_of(trouble, &self.window.name)
+    }
+}
+
+impl fmt::Debug for WindowSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.window.fmt(f)
+    }
+}
+
+/// The error of an operation on the map of this name.
+pub(crate) fn error_of(trouble: Trouble, name: &str) -> Error {
+    match trouble {
+        Trouble::Changed => Error::Busy(name.to_owned()),
+        Trouble::Values(values) => Error::Value {
+            name: name.to_owned(),
+            why: values.to_string(),
+        },
+        Trouble::NoOrder => Error::Setting {
+            what: "order",
+            why: format!("{name} has only an index, and so no order"),
+        },
+        Trouble::Damaged(why, at) => Error::Damaged(format!("{name}, byte {at}: {why}")),
+        trouble => Error::Damaged(format!("{name}: {trouble}")),
+    }
+}
+
+/// The value of the bytes of an entry.
+pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Error> {
+    V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
+}
+
+/// The reader of `sapwood-checked` over a window.
+type Inner<V> = sapwood_checked::CheckedReader<WindowSource, V>;
+/// Entries of a [`CheckedReader`], in order if its map has one. The iterator ends after an error.
+pub type CheckedEntries<'a, V> = sapwood_checked::CheckedEntries<'a, WindowSource, V>;
+/// Entries of a [`CheckedReader`] in ascending order of keys. The iterator ends after an error.
+pub type CheckedIter<'a, V> = sapwood_checked::CheckedIter<'a, WindowSource, V>;
+
+/// A reader of a map over byte strings in an arena. Another process or programs may write the map
+/// meanwhile, or its owner may be dead. The reader returns copies, and checks every word before it
+/// relies on it.
+///
+/// # What is promised
+///
+/// - Whatever bytes the window holds, and whatever is written meanwhile, the reader reads nothing
+///   outside the window, and every operation ends. It returns a result, [`Error::Damaged`] or
+///   [`Error::Busy`].
+/// - While nobody writes, answers are exact, and [`verify`](Self::verify) checks that the map is
+///   intact.
+/// - While a process or a program writes, each returned entry was in the map at some time during
+///   the operation. Walks ascend strictly, and find every key that is there throughout. This holds
+///   as long as freed memory is not reused during the operation.
+/// - The owner's grace periods do not wait for a reader, so the owner may reuse such memory. The
+///   reader therefore checks the path from the root again after each read, and begins anew if the
+///   path has changed. This detects nearly all such cases, but not all. For exact answers, read in
+///   the owner's process or in a program.
+///
+/// A damaged map may refer to unused pages of its window. A read of such a page takes memory.
+///
+/// The process that owns the map should read the map itself.
+///
+/// ```no_run
+/// use sapwood_bpf::BpfArena;
+/// let arena = BpfArena::open("/sys/fs/bpf/names")?;
+/// let blocked = arena.reader::<u64>("blocked")?;
+/// println!("{:?}", blocked.get("example.org")?);
+/// for entry in blocked.prefix("example.") {
+///     let (key, value) = entry?;
+///     println!("{} {value}", String::from_utf8_lossy(&key));
+/// }
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+pub struct CheckedReader<V> {
+    inner: Inner<V>,
+}
+
+impl BpfArena {
+    /// Opens a reader of the map with this name. The map is of [`Kind::Qp`] or [`Kind::KernelQp`].
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size, or its owner made
+    /// it with another type; [`Error::Damaged`].
+    pub fn reader<V: CheckedValue>(&self, name: &str) -> Result<CheckedReader<V>, Error> {
+        let window = match self.window(name, Kind::KernelQp) {
+            Ok(window) => window,
+            Err(_) => self.window(name, Kind::Qp)?,
+        };
+        self.reader_of(window)
+    }
+
+    /// Opens a reader as [`reader`](Self::reader) does, of the map in this window.
+    pub(crate) fn reader_of<V: CheckedValue>(
+        &self,
+        window: WindowInfo,
+    ) -> Result<CheckedReader<V>, Error> {
+        let arena = self.clone();
+        let inner = Inner::new(WindowSource { arena, window })?;
+        Ok(CheckedReader { inner })
+    }
+}
+
+impl<V: CheckedValue> CheckedReader<V> {
+    /// The map's window at the time when the reader was made. A process that takes the map over
+    /// moves it, and readers follow.
+    pub fn window(&self) -> &WindowInfo {
+        &self.inner.source().window
+    }
+
+    /// The bytes of a value; `None` when values are byte strings, which have different lengths.
+    ///
+    /// # Errors
+    /// As [`BpfArena::reader`].
+    pub fn value_bytes(&self) -> Result<Option<usize>, Error> {
+        self.inner.value_bytes()
+    }
+
+    /// Checks that the map has this layout: values of the same type, or byte strings.
+    pub(crate) fn verify_layout(&self, expected: u64) -> Result<(), Error> {
+        self.inner.check_layout(expected)
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; [`Error::Busy`] when changes disturbed every attempt;
+    /// [`Error::NoWindow`] when the map was closed.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
+        self.inner.get(key)
+    }
+
+    /// Whether the map has a key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.inner.contains(key)
+    }
+
+    /// The entry whose key is the longest prefix of `query`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`Error::Setting`] when the map has only an index.
+    pub fn longest_prefix(&self, query: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, V)>, Error> {
+        self.inner.longest_prefix(query)
+    }
+
+    /// Whether the map has an order, which is that of a trie. Without one, [`iter`](Self::iter) and
+    /// the other ordered methods return an error.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn has_order(&self) -> Result<bool, Error> {
+        self.inner.has_order()
+    }
+
+    /// All entries, in order of their keys if the map has an order.
+    ///
+    /// While the map is written or resized, no key comes twice, and every key that is there
+    /// throughout is found.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::open("/sys/fs/bpf/names")?;
+    /// for entry in arena.reader::<u64>("hosts")?.unordered() {
+    ///     let (key, value) = entry?;
+    ///     println!("{} {value}", String::from_utf8_lossy(&key));
+    /// }
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    pub fn unordered(&self) -> CheckedEntries<'_, V> {
+        self.inner.unordered()
+    }
+
+    /// All entries, in order of their keys. The first item is [`Error::Setting`] when the map has
+    /// only an index.
+    pub fn iter(&self) -> CheckedIter<'_, V> {
+        self.inner.iter()
+    }
+
+    /// The entries whose keys are not less than `key`.
+    pub fn from_key(&self, key: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
+        self.inner.from_key(key)
+    }
+
+    /// The entries whose keys begin with `prefix`.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
+        self.inner.prefix(prefix)
+    }
+
+    /// The number of entries: of a store, the number that its newest version states; of other maps,
+    /// by a walk over all entries.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn len(&self) -> Result<usize, Error> {
+        self.inner.len()
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        self.inner.is_empty()
+    }
+
+    /// Checks every invariant of the trie and the index (`docs/qp.md`, `docs/shared.md`), that both
+    /// have the same entries, and that no two nodes share a byte. Returns the number of entries.
+    /// Nobody may write the map meanwhile, because a change may look like damage.
+    ///
+    /// Changes that the owner's death interrupted do not count as damage: the counts of a locked
+    /// bucket, and up to 128 entries that only one of trie and index has.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], with the first invariant that does not hold, and its place.
+    pub fn verify(&self) -> Result<usize, Error> {
+        self.inner.verify()
+    }
+}
+
+impl<V> fmt::Debug for CheckedReader<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

@@ -1,0 +1,465 @@
+//! The path from the root to a leaf. A key finds it, a walk moves it to the next leaf, and it can
+//! be checked again.
+
+use sapwood_format::cluster::tag;
+use sapwood_format::{LEAF, Window, is_branch};
+
+use crate::Trouble;
+use crate::nodes::{Borders, Branch, Cluster, Copied, Nodes, mismatch};
+
+#[derive(Clone, Copy)]
+struct Frame {
+    cell: u32,
+    branch: Branch,
+    index: usize,
+}
+
+/// A path in a trie, which ends at a leaf or is empty.
+#[derive(Default)]
+pub(crate) struct Path {
+    pub(crate) root: u32,
+    frames: Vec<Frame>,
+    /// The root, or the cell to which the last branch leads. It is the cell of a cluster or of the
+    /// leaf.
+    pub(crate) end: u32,
+    /// The cluster of `end`, if it is one, and the cells that were read in it: slot and cell.
+    cluster: Option<Cluster>,
+    slots: Vec<(usize, u32)>,
+    /// The borders of its leaves, and the slot of the leaf.
+    within: Option<(Borders, usize)>,
+    /// The cell of the leaf, or 0.
+    pub(crate) leaf: u32,
+    /// The first frame that does not lead to the leaf before as well: in this frame the walk turned
+    /// to another child. If it is behind the last one, the leaf before is in the same cluster.
+    turned: Option<usize>,
+    /// The number of branches and clusters that were read.
+    pub(crate) steps: u64,
+}
+
+impl Path {
+    /// Descends from a cell to one that is not a branch's, by the children that `pick` returns.
+    /// Returns whether it arrived.
+    fn down(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        mut cell: u32,
+        pick: impl Fn(&Branch) -> Option<usize>,
+    ) -> Result<bool, Trouble> {
+        self.leave_cluster();
+        loop {
+            // This is kept also when the cell is damaged, because a change may be the cause.
+            self.end = cell;
+            self.leaf = cell;
+            if !is_branch(cell) {
+                return Ok(true);
+            }
+            let min = self.frames.last().map_or(0, |top| top.branch.offset() + 1);
+            let branch = nodes.branch(cell, min)?;
+            self.steps += 1;
+            let picked = pick(&branch);
+            let index = picked.unwrap_or(0);
+            self.frames.push(Frame {
+                cell,
+                branch,
+                index,
+            });
+            cell = nodes.cell(&branch, index);
+            if picked.is_none() {
+                // This is kept so that the path can be checked again.
+                self.end = cell;
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The cluster at the end of the path, unless that is a leaf.
+    fn cluster_there(&mut self, nodes: &Nodes<impl Window>) -> Result<Option<Cluster>, Trouble> {
+        if self.end & LEAF == 0 {
+            self.cluster = Some(nodes.cluster(self.end)?);
+            self.steps += 1;
+        }
+        Ok(self.cluster)
+    }
+
+    fn leave_cluster(&mut self) {
+        self.cluster = None;
+        self.slots.clear();
+        self.within = None;
+    }
+
+    /// The cell in a slot of the cluster, which is recorded for a second check.
+    fn slot(&mut self, nodes: &Nodes<impl Window>, cluster: &Cluster, slot: usize) -> u32 {
+        let cell = nodes.slot(cluster, slot);
+        self.slots.push((slot, cell));
+        cell
+    }
+
+    /// Moves from the path's end to a leaf. In a cluster, `pick` chooses the leaf.
+    fn enter(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        pick: impl Fn(&Borders) -> usize,
+    ) -> Result<(), Trouble> {
+        let Some(cluster) = self.cluster_there(nodes)? else {
+            return Ok(());
+        };
+        let min = self.frames.last().map_or(0, |top| top.branch.offset());
+        let borders = nodes.borders(&cluster, min)?;
+        self.turn(nodes, &cluster, borders, pick(&borders))
+    }
+
+    /// Moves to the leaf in a slot of the cluster.
+    fn turn(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        cluster: &Cluster,
+        borders: Borders,
+        slot: usize,
+    ) -> Result<(), Trouble> {
+        self.slots.clear();
+        self.leaf = self.slot(nodes, cluster, slot);
+        self.within = Some((borders, slot));
+        // An empty cell is not the end of the walk.
+        nodes.leaf(self.leaf).map(|_| ())
+    }
+
+    /// Moves to the first leaf below a cell.
+    fn down_first(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
+        self.down(nodes, cell, |_| Some(0))?;
+        self.enter(nodes, |_| 0)
+    }
+
+    fn begin(&mut self, nodes: &Nodes<impl Window>) -> bool {
+        self.frames.clear();
+        self.leave_cluster();
+        self.leaf = 0;
+        self.turned = None;
+        self.root = nodes.root();
+        self.root != 0
+    }
+
+    /// The value of a key, if the path is unchanged after the read.
+    pub(crate) fn get(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        let found = self.find(nodes, key);
+        // A writer may be changing the bytes that look damaged.
+        self.look_again(nodes, true)?;
+        found
+    }
+
+    pub(crate) fn find(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        let is_long = |branch: &Branch| branch.offset() <= key.len();
+        let pick = |branch: &Branch| is_long(branch).then(|| branch.child(key));
+        if !self.begin(nodes) || !self.down(nodes, self.root, pick)? {
+            return Ok(None);
+        }
+        let value = |cell| -> Result<Option<Vec<u8>>, Trouble> {
+            let leaf = nodes.leaf(cell)?;
+            Ok((nodes.key(&leaf) == key).then(|| nodes.value(&leaf)))
+        };
+        let Some(cluster) = self.cluster_there(nodes)? else {
+            return value(self.end);
+        };
+        let wanted = tag(key);
+        for (slot, tag) in nodes.tags(&cluster).into_iter().enumerate() {
+            if tag == wanted {
+                if let Some(value) = value(self.slot(nodes, &cluster, slot))? {
+                    return Ok(Some(value));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The entry whose key is the longest prefix of `query`.
+    pub(crate) fn longest_prefix(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        query: &[u8],
+    ) -> Result<Option<Copied>, Trouble> {
+        let near = self.longest_at_end(nodes, query);
+        self.look_again(nodes, true)?;
+        if let Some(found) = near? {
+            return Ok(Some(found));
+        }
+        // All keys below a branch agree up to its offset. So a prefix that is not at the path's end
+        // is as long as the offset of a branch on the path.
+        let offsets = self.frames.iter().map(|frame| frame.branch.offset());
+        let offsets: Vec<usize> = offsets.filter(|offset| *offset <= query.len()).collect();
+        for offset in offsets.into_iter().rev() {
+            let prefix = &query[..offset];
+            if let Some(value) = self.get(nodes, prefix)? {
+                return Ok(Some((prefix.to_vec(), value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The entry in the leaf or the cluster at the end of a key's path whose key is the key's
+    /// longest prefix.
+    fn longest_at_end(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        query: &[u8],
+    ) -> Result<Option<Copied>, Trouble> {
+        let is_long = |branch: &Branch| branch.offset() <= query.len();
+        let pick = |branch: &Branch| is_long(branch).then(|| branch.child(query));
+        if !self.begin(nodes) || !self.down(nodes, self.root, pick)? {
+            return Ok(None);
+        }
+        let cells = match self.cluster_there(nodes)? {
+            None => vec![self.end],
+            Some(cluster) => (0..cluster.leaves())
+                .map(|slot| self.slot(nodes, &cluster, slot))
+                .collect(),
+        };
+        let mut longest: Option<Copied> = None;
+        for cell in cells {
+            let leaf = nodes.leaf(cell)?;
+            let key = nodes.key(&leaf);
+            let longer = longest
+                .as_ref()
+                .is_none_or(|(old, _)| old.len() < key.len());
+            if longer && query.starts_with(&key) {
+                longest = Some((key, nodes.value(&leaf)));
+            }
+        }
+        Ok(longest)
+    }
+
+    /// Moves to the first leaf.
+    pub(crate) fn first(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
+        match self.begin(nodes) {
+            true => self.down_first(nodes, self.root),
+            false => Ok(()),
+        }
+    }
+
+    /// Moves to the least leaf whose key is not less than `key`, or is greater when `strict`.
+    fn seek(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: &[u8],
+        strict: bool,
+    ) -> Result<(), Trouble> {
+        if !self.begin(nodes) {
+            return Ok(());
+        }
+        // Off the key's path, any leaf below shows where the key would leave the path.
+        self.down(nodes, self.root, |branch| Some(branch.child(key)))?;
+        self.enter(nodes, |borders| borders.search(key))?;
+        let found = nodes.key(&nodes.leaf(self.leaf)?);
+        // All later steps depend on this path.
+        self.look_again(nodes, true)?;
+        let Some(at) = mismatch(key, &found) else {
+            return match strict {
+                true => self.step_apart(nodes),
+                false => Ok(()),
+            };
+        };
+        let less = key.get(at) < found.get(at);
+        let mut below = None;
+        while self
+            .frames
+            .last()
+            .is_some_and(|top| top.branch.offset() > at)
+        {
+            below = self.frames.pop().map(|top| top.cell);
+        }
+        match (below, self.cluster, self.within) {
+            // All leaves below this cell share the bytes in which the key differs.
+            (Some(cell), _, _) if less => self.down_first(nodes, cell),
+            (Some(_), _, _) => {
+                self.leave_cluster();
+                self.step_apart(nodes)
+            }
+            (None, Some(cluster), Some((borders, slot))) => match borders.place(slot, at, less) {
+                place if place < cluster.leaves() => self.turn(nodes, &cluster, borders, place),
+                _ => {
+                    self.leave_cluster();
+                    self.step_apart(nodes)
+                }
+            },
+            _ if less => Ok(()),
+            _ => self.step_apart(nodes),
+        }
+    }
+
+    /// Moves to the next leaf.
+    pub(crate) fn step(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
+        if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
+            if slot + 1 < cluster.leaves() {
+                self.turned = Some(self.frames.len());
+                return self.turn(nodes, &cluster, borders, slot + 1);
+            }
+        }
+        while let Some(top) = self.frames.last_mut() {
+            if top.index + 1 < top.branch.children() {
+                top.index += 1;
+                let cell = nodes.cell(&top.branch, top.index);
+                self.turned = Some(self.frames.len() - 1);
+                return self.down_first(nodes, cell);
+            }
+            self.frames.pop();
+        }
+        self.leave_cluster();
+        self.leaf = 0;
+        self.turned = None;
+        Ok(())
+    }
+
+    /// Moves to the next leaf when the key of the leaf before is not known.
+    fn step_apart(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
+        self.step(nodes)?;
+        self.turned = None;
+        Ok(())
+    }
+
+    /// The entry with the least key that is not less than `from`, or is greater when `strict`;
+    /// `None` when there is none. It is an error when the path has changed. If `stands`, the path
+    /// leads to `from`.
+    pub(crate) fn entry(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        from: &[u8],
+        strict: bool,
+        stands: bool,
+    ) -> Result<Option<Copied>, Trouble> {
+        let read = self.read(nodes, from, strict, stands);
+        match read {
+            Ok(None) => self.is_over(nodes),
+            _ => self.look_again(nodes, false),
+        }?;
+        read
+    }
+
+    fn read(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        from: &[u8],
+        strict: bool,
+        stands: bool,
+    ) -> Result<Option<Copied>, Trouble> {
+        self.go(nodes, from, strict, stands)?;
+        if self.leaf == 0 {
+            return Ok(None);
+        }
+        let leaf = nodes.leaf(self.leaf)?;
+        let (key, value) = nodes.entry(&leaf);
+        let before = strict.then_some(from);
+        let ascends = match before {
+            Some(before) => key.as_slice() > before,
+            None => key.as_slice() >= from,
+        };
+        if !ascends || !self.leads_to(&key, before) {
+            let at = leaf.block().0;
+            return Err(Trouble::Damaged("a key that does not fit its place", at));
+        }
+        Ok(Some((key, value)))
+    }
+
+    /// Moves to the next leaf, from the one before or from the root.
+    fn go(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        from: &[u8],
+        strict: bool,
+        stands: bool,
+    ) -> Result<(), Trouble> {
+        if stands {
+            self.step(nodes)?;
+            if self.leaf != 0 {
+                return Ok(());
+            }
+            // The end counts only if a walk from the root confirms it.
+        }
+        match from.is_empty() && !strict {
+            true => self.first(nodes),
+            false => self.seek(nodes, from, strict),
+        }
+    }
+
+    /// Whether this path leads to a key, and the key may come right after the one before.
+    pub(crate) fn leads_to(&self, key: &[u8], before: Option<&[u8]>) -> bool {
+        let turned = self.turned.unwrap_or(0);
+        // The leaves of a cluster may part at the offset of the branch above it.
+        let from = turned.min(self.frames.len().saturating_sub(1));
+        let runs = self.frames[from..].iter().all(|frame| {
+            frame.branch.offset() <= key.len() && frame.branch.child(key) == frame.index
+        });
+        let search = |(borders, slot): (Borders, usize)| borders.search(key) == slot;
+        runs && self.within.is_none_or(search)
+            && match (self.turned, before) {
+                // The paths of neighbours part exactly where their keys do.
+                (Some(turned), Some(before)) => match (self.frames.get(turned), self.within) {
+                    (Some(frame), _) => mismatch(before, key) == Some(frame.branch.offset()),
+                    (None, Some((borders, slot))) => borders.part(slot, before, key),
+                    (None, None) => false,
+                },
+                _ => true,
+            }
+    }
+
+    /// The branches that are not on the path of the leaf before.
+    pub(crate) fn new_branches(&self) -> impl Iterator<Item = &Branch> {
+        let before = self.turned.map_or(0, |turned| turned + 1);
+        self.frames.iter().skip(before).map(|frame| &frame.branch)
+    }
+
+    /// The cluster of the leaf, unless the leaf before is in it, too.
+    pub(crate) fn new_cluster(&self) -> Option<&Cluster> {
+        let same = self.turned == Some(self.frames.len());
+        self.cluster.as_ref().filter(|_| !same)
+    }
+
+    /// The number of branches above the leaf.
+    pub(crate) fn depth(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether the leaf's tag in its cluster is the tag of this key.
+    pub(crate) fn has_tag(&self, nodes: &Nodes<impl Window>, key: &[u8]) -> bool {
+        match (&self.cluster, &self.within) {
+            (Some(cluster), Some((_, slot))) => nodes.tags(cluster).get(*slot) == Some(&tag(key)),
+            _ => true,
+        }
+    }
+
+    /// Checks an empty path again: the map must still have the same root.
+    fn is_over(&self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
+        let same = nodes.root() == self.root;
+        same.then_some(()).ok_or(Trouble::Changed)
+    }
+
+    /// Checks the path again. The cluster, and the root or the last branches of a long path, must
+    /// still lead to the same cells.
+    pub(crate) fn look_again(
+        &self,
+        nodes: &Nodes<impl Window>,
+        whole: bool,
+    ) -> Result<(), Trouble> {
+        const DEEPEST: usize = 16;
+        let from = match whole {
+            true => 0,
+            false => self.frames.len().saturating_sub(DEEPEST),
+        };
+        let mut same = from > 0 || nodes.root() == self.root;
+        for (i, frame) in self.frames.iter().enumerate().skip(from) {
+            let next = self.frames.get(i + 1).map_or(self.end, |next| next.cell);
+            same &= nodes.cell(&frame.branch, frame.index) == next && nodes.is_still(&frame.branch);
+        }
+        if let Some(cluster) = &self.cluster {
+            let mut slots = self.slots.iter();
+            same &= slots.all(|(slot, cell)| nodes.slot(cluster, *slot) == *cell)
+                && nodes.is_still_cluster(cluster);
+        }
+        same.then_some(()).ok_or(Trouble::Changed)
+    }
+}

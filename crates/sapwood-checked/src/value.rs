@@ -1,0 +1,73 @@
+//! Values that a checked reader returns.
+
+use sapwood_format::header;
+use zerocopy::FromBytes;
+
+use crate::Trouble;
+
+/// A value that a checked reader returns: plain bytes, copied.
+pub trait CheckedValue: Sized {
+    /// Whether a value of this type can have this many bytes.
+    fn fits(bytes: usize) -> bool;
+
+    /// The value of these bytes, whose number satisfies [`fits`](Self::fits); `None` when no value
+    /// has these bytes.
+    fn of(bytes: &[u8]) -> Option<Self>;
+
+    /// The layout hash that a map with such values has, if the map must have been made with this
+    /// type.
+    fn layout_hash() -> Option<u64>;
+
+    /// The layout hash that a table of prefixes with such values has, of addresses of this many
+    /// bits, if the table must have been made with this type.
+    fn prefix_layout_hash(width: u8) -> Option<u64> {
+        let _ = width;
+        None
+    }
+}
+
+impl<V: FromBytes> CheckedValue for V {
+    fn fits(bytes: usize) -> bool {
+        bytes == size_of::<V>()
+    }
+
+    fn of(bytes: &[u8]) -> Option<V> {
+        V::read_from_bytes(bytes).ok()
+    }
+
+    fn layout_hash() -> Option<u64> {
+        Some(header::layout_hash(
+            size_of::<V>(),
+            align_of::<V>(),
+            header::FORMAT,
+        ))
+    }
+
+    fn prefix_layout_hash(width: u8) -> Option<u64> {
+        let (size, align) = (size_of::<V>(), align_of::<V>());
+        Some(sapwood_format::lpm::header::layout_hash(width, size, align))
+    }
+}
+
+/// A value of any size: a byte string, or the bytes of a value whose type the reader does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Bytes(pub Vec<u8>);
+
+impl CheckedValue for Bytes {
+    fn fits(_: usize) -> bool {
+        true
+    }
+
+    fn of(bytes: &[u8]) -> Option<Bytes> {
+        Some(Bytes(bytes.to_vec()))
+    }
+
+    fn layout_hash() -> Option<u64> {
+        None
+    }
+}
+
+/// The value of the bytes of an entry.
+pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Trouble> {
+    V::of(bytes).ok_or(Trouble::Damaged("a value that its type does not have", 0))
+}

@@ -1,0 +1,216 @@
+//! Every published map over byte strings, read through a copy and compared with an ordered map.
+
+use std::collections::BTreeMap;
+
+use sapwood::qp::QpShared;
+use sapwood_checked::{Bytes, CheckedReader, Source, Trouble, Values};
+use sapwood_model::keys::{KeyPool, near};
+
+use crate::support::{ALL, Copy, Entries, Error, Folder, Map, filled, reader};
+
+type Reader<S> = CheckedReader<S, Bytes>;
+
+fn owned<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>) -> Vec<(Vec<u8>, Bytes)> {
+    let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), Bytes(value.clone()));
+    entries.map(entry).collect()
+}
+
+/// Compares all methods with the entries.
+fn compare<S: Source<Error = Error>>(
+    reader: &Reader<S>,
+    has_order: bool,
+    entries: &Entries,
+    seed: u64,
+) {
+    let mut keys = KeyPool::new(seed, entries.len() / 4 + 20);
+    assert_eq!(reader.verify(), Ok(entries.len()));
+    assert_eq!(reader.len(), Ok(entries.len()));
+    assert_eq!(reader.is_empty(), Ok(entries.is_empty()));
+    assert_eq!(reader.has_order(), Ok(has_order));
+    let found: Result<BTreeMap<_, _>, _> = reader.unordered().collect();
+    assert_eq!(found.unwrap().len(), entries.len());
+    assert_eq!(reader.unordered().count(), entries.len());
+    let mut asked: Vec<Vec<u8>> = (0..60).map(|_| keys.key()).collect();
+    for key in entries.keys() {
+        asked.push(key.clone());
+        asked.push(near(key, keys.rng()));
+        asked.push([key, &b"."[..]].concat());
+    }
+    let most = 400;
+    if asked.len() > most {
+        keys.rng().shuffle(&mut asked);
+        asked.truncate(most);
+    }
+    for key in &asked {
+        let value = entries.get(key);
+        assert_eq!(reader.get(key), Ok(value.cloned().map(Bytes)), "{key:?}");
+        assert_eq!(reader.contains(key), Ok(value.is_some()));
+    }
+    if !has_order {
+        let refused = Err(Error::Trouble(Trouble::NoOrder));
+        assert_eq!(reader.longest_prefix("a").map(drop), refused);
+        for mut walk in [reader.iter(), reader.from_key("a"), reader.prefix("a")] {
+            assert_eq!(walk.next().unwrap().map(drop), refused);
+            assert!(walk.next().is_none());
+        }
+        return;
+    }
+    let all: Result<Vec<_>, _> = reader.iter().collect();
+    assert_eq!(all.unwrap(), owned(entries.iter()));
+    for key in &asked {
+        let from: Result<Vec<_>, _> = reader.from_key(key).take(9).collect();
+        assert_eq!(from.unwrap(), owned(entries.range(key.clone()..).take(9)));
+        let prefix = &key[..key.len().min(2)];
+        let below: Result<Vec<_>, _> = reader.prefix(prefix).take(9).collect();
+        let range = entries.range(prefix.to_vec()..);
+        let range = range.take_while(|(key, _)| key.starts_with(prefix)).take(9);
+        assert_eq!(below.unwrap(), owned(range));
+        let longest = (0..=key.len()).rev().find_map(|len| {
+            let entry = entries.get_key_value(&key[..len])?;
+            owned(std::iter::once(entry)).pop()
+        });
+        assert_eq!(reader.longest_prefix(key), Ok(longest), "{key:?}");
+    }
+}
+
+#[test]
+fn as_an_ordered_map() {
+    let folder = Folder::new();
+    for (i, name) in ALL.into_iter().enumerate() {
+        for (round, ops) in [0, 1, 2, 5, 40, 400, 3000].into_iter().enumerate() {
+            let map = Map::new(&folder, name);
+            let seed = (i * 10 + round) as u64;
+            let entries = filled(&map, seed, ops);
+            let copy = map.copy(&folder, name);
+            compare(&reader(&copy), map.has_order(), &entries, seed);
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_store() {
+    let folder = Folder::new();
+    for name in ["store", "text store"] {
+        let map = Map::new(&folder, name);
+        let entries = filled(&map, 77, 500);
+        let copy = map.copy(&folder, name);
+        let reader = reader(&copy);
+        compare(&reader.snapshot().unwrap(), true, &entries, 78);
+    }
+}
+
+/// A snapshot reads the version that it was made of, although the source has a newer one.
+#[test]
+fn a_snapshot_stays_as_it_was() {
+    let folder = Folder::new();
+    let map = Map::new(&folder, "store");
+    map.put(b"larch", &[1; 8]);
+    let old = map.copy(&folder, "store").words[8];
+    // A reader of the older version keeps its nodes.
+    let Map::Store(store) = &map else {
+        unreachable!("the map is a store")
+    };
+    let kept = store.snapshot();
+    map.put(b"larch", &[2; 8]);
+    map.put(b"beech", &[3; 8]);
+    let mut copy = map.copy(&folder, "store");
+    let newer = std::mem::replace(&mut copy.words[8], old);
+    let changing = Changing {
+        copy: &copy,
+        newer,
+        opened: 0.into(),
+    };
+    let reader = CheckedReader::<_, Bytes>::new(&changing).unwrap();
+    let snapshot = reader.snapshot().unwrap();
+    changing.opened.set(usize::MAX);
+    assert_eq!(reader.len(), Ok(2));
+    assert_eq!(reader.get("larch"), Ok(Some(Bytes(vec![2; 8]))));
+    assert_eq!(snapshot.len(), Ok(1));
+    assert_eq!(snapshot.get("larch"), Ok(Some(Bytes(vec![1; 8]))));
+    assert_eq!(snapshot.get("beech"), Ok(None));
+    assert_eq!(snapshot.iter().count(), 1);
+    assert_eq!(kept.len(), 1);
+}
+
+/// A source whose root word changes.
+struct Changing<'a> {
+    copy: &'a Copy,
+    newer: u64,
+    opened: std::cell::Cell<usize>,
+}
+
+#[derive(Clone)]
+struct Changed<'a>(&'a Changing<'a>);
+
+impl sapwood_checked::Window for Changed<'_> {
+    fn len(&self) -> usize {
+        size_of_val(&self.0.copy.words[..])
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        sapwood_checked::Window::u32(&self.0.copy.words[..], at)
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        match at / 8 {
+            8 if self.0.opened.get() == usize::MAX => self.0.newer,
+            word => self.0.copy.words[word],
+        }
+    }
+}
+
+impl<'a> Source for &'a Changing<'a> {
+    type Window = Changed<'a>;
+    type Error = Error;
+
+    fn open(&self) -> Result<(Changed<'a>, sapwood_checked::Publisher), Error> {
+        Ok((Changed(self), sapwood_checked::Publisher::Process))
+    }
+
+    fn error(&self, trouble: Trouble) -> Error {
+        Error::Trouble(trouble)
+    }
+}
+
+#[test]
+fn values_of_another_type() {
+    let folder = Folder::new();
+    let map = Map::new(&folder, "store");
+    map.put(b"larch", &[1; 8]);
+    let numbers = map.copy(&folder, "store");
+    let values = |values| Some(Error::Trouble(Trouble::Values(values)));
+    assert_eq!(
+        CheckedReader::<_, u64>::new(&numbers).unwrap().get("larch"),
+        Ok(Some(0x0101_0101_0101_0101))
+    );
+    assert_eq!(
+        CheckedReader::<_, [u64; 2]>::new(&numbers).err(),
+        values(Values::Bytes(8))
+    );
+    let hash = QpShared::<u64>::layout_hash();
+    let layout = Values::Layout { bytes: 8, hash };
+    assert_eq!(
+        CheckedReader::<_, [u32; 2]>::new(&numbers).err(),
+        values(layout)
+    );
+    assert_eq!(
+        layout.to_string(),
+        format!("they have 8 bytes, but another alignment or layout ({hash:#018x})")
+    );
+    let bytes = reader(&numbers);
+    assert_eq!(bytes.value_bytes(), Ok(Some(8)));
+    assert_eq!(bytes.check_layout(hash), Ok(()));
+    assert_eq!(bytes.check_layout(hash + 1).err(), values(Values::Bytes(8)));
+    let map = Map::new(&folder, "texts");
+    map.put(b"larch", b"needles");
+    let texts = map.copy(&folder, "texts");
+    assert_eq!(
+        CheckedReader::<_, u64>::new(&texts).err(),
+        values(Values::Strings)
+    );
+    assert_eq!(reader(&texts).value_bytes(), Ok(None));
+    assert_eq!(
+        reader(&texts).check_layout(hash).err(),
+        values(Values::Strings)
+    );
+}

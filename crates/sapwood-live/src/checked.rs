@@ -1,0 +1,339 @@
+//! Readers that check what they read.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use ipnet::IpNet;
+use sapwood::lpm::NextHop;
+use sapwood::maple::{self, CheckedMaple, PlainValue};
+use sapwood::route::{Group, PackedGroup};
+use sapwood_checked::lpm::CheckedFib;
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue, Source, Trouble};
+use zerocopy::FromBytes;
+
+use crate::error::Error;
+use crate::place::Place;
+use crate::raw::maps::CheckedMap;
+use crate::raw::reader::{LiveOffline, Slot};
+use crate::raw::window::{LiveSource, LiveWindow};
+
+/// A reader of a live map that checks every word before it relies on it, and returns copies. It may
+/// read a map that anybody can write, and it can be evicted.
+///
+/// - Whatever lies in the memory, and whatever is written there meanwhile, it reads nothing outside
+///   the map's files, and every operation ends.
+/// - A writer that was built with [`evict_after`](crate::LiveBuilder::evict_after) does not wait
+///   for it any longer than that. From then on its answers are [`Error::Evicted`], until it calls
+///   [`quiescent`](Self::quiescent): so no answer comes from memory that the writer has used again.
+/// - Files that other users can write are read by system calls, because a file that becomes shorter
+///   would be a fault in mapped memory. That is slow. Files of this user and of root are mapped.
+///
+/// Lookups take longer than those of a [`LiveReader`](crate::LiveReader), which trusts the memory.
+///
+/// ```
+/// use sapwood::qp::QpShared;
+/// use sapwood_live::{CheckedLiveReader, Live};
+/// # let folder = std::env::temp_dir().join(format!("sapwood-live-check-{}", std::process::id()));
+/// let map = Live::<QpShared<u64>>::create(&folder)?;
+/// map.insert("example.org", 7)?;
+///
+/// // In another process:
+/// let mut reader = CheckedLiveReader::<QpShared<u64>>::open(&folder)?;
+/// assert_eq!(reader.view()?.get("example.org")?, Some(7));
+/// reader.quiescent()?;
+/// # drop(reader);
+/// # map.remove_map()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct CheckedLiveReader<M: CheckedMap> {
+    sources: Vec<LiveSource>,
+    /// The number of the data.
+    number: u64,
+    ours: bool,
+    slot: Slot,
+    map: PhantomData<fn() -> M>,
+}
+
+impl<M: CheckedMap> CheckedLiveReader<M> {
+    /// Opens the live map in a folder.
+    ///
+    /// # Errors
+    /// [`Error::NoMap`], also when its writer has not built it yet; [`Error::Kind`];
+    /// [`Error::Layout`]; [`Error::Damaged`]; the system's error: the reader needs the right to
+    /// make a file in the folder `readers`.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_place(Place::new(folder.as_ref()))
+    }
+
+    /// As [`open`](Self::open), with a descriptor of the folder.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_at(folder: OwnedFd) -> Result<Self, Error> {
+        Self::open_place(Place::at(folder))
+    }
+
+    fn open_place(place: Place) -> Result<Self, Error> {
+        let ours = match place.belongs_to_us() {
+            Ok(()) => true,
+            Err(Error::Foreign { .. }) => false,
+            Err(error) => return Err(error),
+        };
+        let slot = Slot::open::<M>(place, true, ours)?;
+        let (sources, number) = sources(&slot, M::parts(), ours)?;
+        let reader = CheckedLiveReader {
+            sources,
+            number,
+            ours,
+            slot,
+            map: PhantomData,
+        };
+        reader.view()?;
+        Ok(reader)
+    }
+
+    /// The map, for reading. Each call of its methods sees the newest map.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Evicted`].
+    pub fn view(&self) -> Result<M::Checked<'_>, Error> {
+        M::check(&self.sources)
+    }
+
+    /// Announces that the reader holds nothing. A reader that was evicted is back. If another
+    /// process has taken the map over, the reader moves to its data.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), for the data of the heir. Then the reader stays where it is.
+    pub fn quiescent(&mut self) -> Result<(), Error> {
+        self.slot.announce();
+        if self.slot.data() != self.number {
+            let (sources, number) = sources(&self.slot, M::parts(), self.ours)?;
+            M::check(&sources)?;
+            (self.sources, self.number) = (sources, number);
+        }
+        Ok(())
+    }
+
+    /// Takes the reader offline, until the result is dropped. It then holds nothing back.
+    pub fn offline(&mut self) -> LiveOffline<'_> {
+        self.slot.offline()
+    }
+
+    /// How many times other processes have taken the map over.
+    pub fn generation(&self) -> u64 {
+        self.number.saturating_sub(1)
+    }
+
+    /// Whether the map's writer lives: see [`LiveReader::has_writer`](crate::LiveReader::has_writer).
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn has_writer(&self) -> Result<bool, Error> {
+        self.slot.has_writer()
+    }
+}
+
+fn sources(slot: &Slot, parts: usize, ours: bool) -> Result<(Vec<LiveSource>, u64), Error> {
+    let (windows, number) = slot.open_data(parts, |path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok((LiveWindow::open(path, ours)?, name.into_owned()))
+    })?;
+    let source = |(window, name)| LiveSource {
+        window,
+        name,
+        folder: slot.place.path().to_owned(),
+        slot: Some(slot.announced().clone()),
+    };
+    Ok((windows.into_iter().map(source).collect(), number))
+}
+
+impl<M: CheckedMap> fmt::Debug for CheckedLiveReader<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckedLiveReader")
+            .field("folder", &self.slot.place.path())
+            .field("data", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A live table of both families of addresses, as a checked reader shows it.
+#[derive(Debug)]
+pub struct CheckedIp<'r, V> {
+    pub(crate) v4: CheckedFib<&'r LiveSource, V>,
+    pub(crate) v6: CheckedFib<&'r LiveSource, V>,
+}
+
+impl<'r, V: CheckedValue> CheckedIp<'r, V> {
+    /// The longest prefix of an address: its length, and its value.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Busy`], [`Error::Evicted`].
+    pub fn lookup(&self, addr: IpAddr) -> Result<Option<(u8, V)>, Error> {
+        match addr {
+            IpAddr::V4(_) => self.v4.lookup(addr),
+            IpAddr::V6(_) => self.v6.lookup(addr),
+        }
+    }
+
+    /// All prefixes with their values, IPv4 first. The iterator of a family ends after an error.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(IpNet, V), Error>> {
+        self.v4.iter().chain(self.v6.iter())
+    }
+
+    /// The table of IPv4 prefixes.
+    pub fn v4(&self) -> &CheckedFib<&'r LiveSource, V> {
+        &self.v4
+    }
+
+    /// The table of IPv6 prefixes.
+    pub fn v6(&self) -> &CheckedFib<&'r LiveSource, V> {
+        &self.v6
+    }
+}
+
+/// Live [`Routes`](crate::Routes), as a checked reader shows them.
+#[derive(Debug)]
+pub struct CheckedRoutes<'r, H> {
+    pub(crate) fib: CheckedIp<'r, u32>,
+    pub(crate) groups: CheckedReader<&'r LiveSource, Bytes>,
+    pub(crate) hops: PhantomData<fn() -> H>,
+}
+
+impl<H: NextHop + FromBytes> CheckedRoutes<'_, H> {
+    /// The next hop of a flow to an address. `None` where there is no prefix, or the group has no
+    /// member with any weight.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Busy`], [`Error::Evicted`].
+    pub fn lookup(&self, addr: IpAddr, flow: u64) -> Result<Option<H>, Error> {
+        let found = self.fib.lookup(addr)?;
+        let of = |(_, number)| self.numbered(number, |group| group.member(flow));
+        Ok(found.map(of).transpose()?.flatten())
+    }
+
+    /// The longest prefix of an address: its length, and its group.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn route(&self, addr: IpAddr) -> Result<Option<(u8, Group<H>)>, Error> {
+        let Some((len, number)) = self.fib.lookup(addr)? else {
+            return Ok(None);
+        };
+        match self.numbered(number, |group| group.to_group())? {
+            Some(group) => Ok(Some((len, group))),
+            None => Err(self.groups.source().damaged("a group with equal members")),
+        }
+    }
+
+    fn numbered<R>(
+        &self,
+        number: u32,
+        of: impl FnOnce(PackedGroup<'_, H>) -> R,
+    ) -> Result<R, Error> {
+        let bytes = self.groups.get(number.to_be_bytes())?;
+        let group = bytes
+            .as_ref()
+            .and_then(|Bytes(bytes)| PackedGroup::new(bytes));
+        let why = || format!("group {number} is missing or no group");
+        group
+            .map(of)
+            .ok_or_else(|| self.groups.source().damaged(why()))
+    }
+}
+
+/// A live range map, as a checked reader shows it.
+#[derive(Debug)]
+pub struct CheckedRanges<'r, V> {
+    source: &'r LiveSource,
+    map: CheckedMaple<V, LiveWindow>,
+}
+
+/// The attempts of an operation that changes disturb, or that meets what looks damaged.
+const TRIES: usize = 64;
+const TRIES_DAMAGED: usize = 4;
+
+impl<'r, V: PlainValue> CheckedRanges<'r, V> {
+    pub(crate) fn new(source: &'r LiveSource) -> Result<Self, Error> {
+        let map = CheckedMaple::new(source.window.clone());
+        Ok(CheckedRanges {
+            map: map.map_err(|cause| source.damaged(cause))?,
+            source,
+        })
+    }
+
+    fn undisturbed<R>(&self, read: impl Fn() -> Result<R, maple::Trouble>) -> Result<R, Error> {
+        let (mut damaged, mut last) = (0, maple::Trouble::Changed);
+        for _ in 0..TRIES {
+            let result = read();
+            self.source.still_valid()?;
+            match result {
+                Ok(result) => return Ok(result),
+                Err(trouble) => last = trouble,
+            }
+            self.source.refresh();
+            damaged += usize::from(last != maple::Trouble::Changed);
+            if damaged == TRIES_DAMAGED {
+                break;
+            }
+        }
+        Err(match last {
+            maple::Trouble::Changed => self.source.error(Trouble::Changed),
+            damaged => self.source.damaged(damaged),
+        })
+    }
+
+    /// The entry that holds an index.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Busy`], [`Error::Evicted`].
+    pub fn get(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+        self.undisturbed(|| self.map.get(index))
+    }
+
+    /// The lowest gap of this many indexes within a range.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn find_gap(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+    ) -> Result<Option<RangeInclusive<u64>>, Error> {
+        self.undisturbed(|| self.map.find_gap(size, within.clone()))
+    }
+
+    /// The first entry that ends at this index or later.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn at_or_after(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+        self.undisturbed(|| self.map.range(index..=u64::MAX).next().transpose())
+    }
+
+    /// All entries in order. Beside a writer each was there at some time.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(RangeInclusive<u64>, V), Error>> {
+        let mut next = Some(0);
+        std::iter::from_fn(move || {
+            let entry = self.at_or_after(next?).transpose();
+            next = match &entry {
+                Some(Ok((range, _))) => range.end().checked_add(1),
+                _ => None,
+            };
+            entry
+        })
+    }
+
+    /// Checks every invariant of the tree; returns the number of entries. Nobody may write the map
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn verify(&self) -> Result<usize, Error> {
+        self.undisturbed(|| self.map.verify())
+    }
+}

@@ -1,0 +1,160 @@
+//! The tree as readers find it: in this process, and, where the map is published in an arena, in
+//! others.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam_utils::CachePadded;
+use sapwood_arena::{HEADER_LEN, ROOTS_AT};
+use sapwood_format::maple::header;
+use zerocopy::{FromBytes, Immutable};
+
+use super::path::Root;
+use super::read::has_native;
+use super::table::Values;
+use super::view::View;
+use crate::maple::header::{Facts, read_header};
+use crate::maple::view::MapleView;
+use crate::qp::OpenCause;
+use crate::sync;
+
+/// A tree as readers see it: the map's newest one, or the one of a snapshot.
+pub(crate) struct Published {
+    pub(super) root: CachePadded<AtomicU64>,
+    /// The arena's base, once there is a root.
+    pub(super) base: AtomicPtr<u8>,
+    pub(super) len: AtomicUsize,
+    pub(super) values: Values,
+    pub(super) slot: usize,
+    pub(super) native: bool,
+    /// Whether the nodes of the tree stay as they are.
+    pub(super) frozen: bool,
+    /// The offset from the base of the root words in the arena's header page, by which other
+    /// processes read the tree.
+    pub(super) header: Option<usize>,
+}
+
+impl Published {
+    /// A word of the header page, if the map is published.
+    #[inline]
+    pub(super) fn word(&self, index: usize) -> Option<&AtomicU64> {
+        let at = self.header? + 8 * index;
+        let base = self.base.load(Ordering::Relaxed);
+        // SAFETY: a word of the header page, aligned, which is accessed only as an atomic. The page
+        // is mapped as long as the tree is: the arena of a published map has a header page from the
+        // beginning, and so has what `MaplePublished` reads.
+        Some(unsafe { AtomicU64::from_ptr(base.add(at).cast()) })
+    }
+
+    /// Makes this the root that readers find.
+    pub(super) fn publish_root(&self, root: Root) {
+        sync::store_point();
+        self.root.store(root.word(), Ordering::Release);
+        if let Some(word) = self.word(header::ROOT) {
+            sync::store_point();
+            word.store(root.word(), Ordering::Release);
+        }
+    }
+
+    /// Makes this the number of entries.
+    #[inline]
+    pub(super) fn publish_len(&self, len: usize) {
+        self.len.store(len, Ordering::Release);
+        if let Some(word) = self.word(header::LEN) {
+            #[cfg(test)]
+            sync::store_point();
+            word.store(len as u64, Ordering::Release);
+        }
+    }
+
+    /// The tree as it is now, for a snapshot. The writer publishes nothing meanwhile.
+    pub(super) fn freeze(&self) -> Published {
+        let root = self.root.load(Ordering::Relaxed);
+        Published {
+            root: AtomicU64::new(root).into(),
+            base: AtomicPtr::new(self.base.load(Ordering::Relaxed)),
+            len: AtomicUsize::new(self.len.load(Ordering::Relaxed)),
+            frozen: true,
+            header: None,
+            ..*self
+        }
+    }
+}
+
+/// A published map ([`Builder::build_in`](crate::Builder::build_in)) in memory that this process
+/// maps, for reading. The writer may be another process, and may change the map meanwhile.
+///
+/// This trusts the memory. It is for a crate that makes the writer's grace periods wait for readers
+/// in other processes, as `sapwood-live` does. [`CheckedMaple`](crate::maple::CheckedMaple) trusts
+/// nothing.
+pub struct MaplePublished<V> {
+    tree: Published,
+    values: PhantomData<fn() -> V>,
+}
+
+impl<V: FromBytes + Immutable + Send + Sync + 'static> MaplePublished<V> {
+    /// Reads the header page at `base`.
+    ///
+    /// # Errors
+    /// [`OpenCause::Image`] when there is no header page of a range map, [`OpenCause::Values`] when
+    /// the map has values of another size or alignment, [`OpenCause::Corrupt`] when the page's
+    /// numbers contradict each other.
+    ///
+    /// # Safety
+    /// At `base`, which is aligned to a page, a page is mapped as long as this is used. Others
+    /// write its words only atomically.
+    pub unsafe fn new(base: NonNull<u8>) -> Result<Self, OpenCause> {
+        const { assert!(align_of::<V>() <= 8, "{}", ALIGNED) };
+        let mut page = [0; HEADER_LEN];
+        for (i, bytes) in page.chunks_exact_mut(8).enumerate() {
+            // SAFETY: inside the page, aligned, and accessed only as an atomic.
+            let word = unsafe { AtomicU64::from_ptr(base.as_ptr().cast::<u64>().add(i)) };
+            bytes.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+        }
+        let Facts { values, slot } = read_header::<V>(&page, u64::MAX)?;
+        Ok(MaplePublished {
+            tree: Published {
+                root: CachePadded::default(),
+                base: AtomicPtr::new(base.as_ptr()),
+                len: AtomicUsize::new(0),
+                values,
+                slot,
+                native: has_native(),
+                frozen: false,
+                header: Some(ROOTS_AT),
+            },
+            values: PhantomData,
+        })
+    }
+
+    /// The map. Each call of a method of the view sees the newest map, as under a guard in the
+    /// writer's process.
+    ///
+    /// # Safety
+    /// The memory begins with the header page of a map that was published with these values. All of
+    /// it stays mapped for `'g`, also what the map grows into meanwhile. For as long, the writer
+    /// frees nothing that its root reaches now or later.
+    #[inline]
+    pub unsafe fn view<'g>(&'g self) -> MapleView<'g, V> {
+        let base = self.tree.base.load(Ordering::Relaxed);
+        // SAFETY: a word of the header page, which is accessed only as an atomic.
+        let root: &'g AtomicU64 =
+            unsafe { AtomicU64::from_ptr(base.add(ROOTS_AT + 8 * header::ROOT).cast()) };
+        // SAFETY: the caller's promise.
+        MapleView::new(unsafe { View::with_root(&self.tree, root) })
+    }
+}
+
+/// What is wrong with values that other processes cannot find at the same places.
+pub(crate) const ALIGNED: &str = "a published value has an alignment of 8 at most";
+
+impl<V> fmt::Debug for MaplePublished<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MaplePublished")
+            .field("values", &self.tree.values)
+            .field("slot", &self.tree.slot)
+            .finish_non_exhaustive()
+    }
+}

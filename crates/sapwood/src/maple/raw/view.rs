@@ -1,0 +1,137 @@
+//! Views of a tree: what readers ask.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use sapwood_format::maple::header;
+
+use super::finger::{Entry, Finger, Source};
+use super::node::{Leaf, Mem};
+use super::published::Published;
+use super::read::{Found, Tree};
+use super::search::Fit;
+use super::table::{Apart, Values};
+
+/// A map, for reading.
+pub(crate) struct View<'g, V> {
+    tree: &'g Published,
+    /// The word of the root, which is not `tree`'s in other processes.
+    root: &'g AtomicU64,
+    values: PhantomData<&'g V>,
+}
+
+impl<V> Clone for View<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for View<'_, V> {}
+
+impl<'g, V> View<'g, V> {
+    /// # Safety
+    /// For `'g`, no node is freed that the root reaches, or has reached since this was made. Slots
+    /// hold values of this type, or references of their blocks.
+    pub(super) unsafe fn new(tree: &'g Published) -> Self {
+        View {
+            tree,
+            root: &tree.root,
+            values: PhantomData,
+        }
+    }
+
+    /// A view of the tree whose root word is this one.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    #[inline]
+    pub(super) unsafe fn with_root(tree: &'g Published, root: &'g AtomicU64) -> Self {
+        View {
+            tree,
+            root,
+            values: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn source(self) -> Source<'g> {
+        Source {
+            base: &self.tree.base,
+            root: self.root,
+            native: self.tree.native,
+            slot: self.tree.slot,
+            frozen: self.tree.frozen,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn tree(self) -> Tree {
+        self.source().tree()
+    }
+
+    /// Steps through entries.
+    pub(crate) fn finger(self) -> Finger<'g> {
+        // SAFETY: the promise of `new`.
+        unsafe { Finger::new(self.source()) }
+    }
+
+    /// The leaf whose bounds hold `x`.
+    pub(crate) fn find(self, x: u64) -> Option<Found> {
+        // SAFETY: the promise of `new`.
+        unsafe { self.tree().find(x) }
+    }
+
+    /// The first index of the place that a search finds.
+    pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
+        let nearest = fit.nearest();
+        // SAFETY: the promise of `new`.
+        let found = nearest.and_then(|fit| unsafe { self.tree().place(&fit) });
+        // SAFETY: as above.
+        found.or_else(|| unsafe { self.tree().place(fit) })
+    }
+
+    pub(crate) fn len(self) -> usize {
+        match self.tree.word(header::LEN) {
+            Some(word) => word.load(Ordering::Acquire) as usize,
+            None => self.tree.len.load(Ordering::Acquire),
+        }
+    }
+
+    /// The value of an entry, by its slot, which is one of the map's.
+    #[inline(always)]
+    pub(crate) fn value(self, slot: *const u8) -> &'g V {
+        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or
+        // changed for `'g`.
+        unsafe {
+            match self.tree.values {
+                Values::InSlots => &*slot.cast::<V>(),
+                Values::Apart => {
+                    let base = Mem(self.tree.base.load(Ordering::Relaxed));
+                    let r = slot.cast::<u32>().read();
+                    &*Apart::<V>::place(base.at(r))
+                }
+            }
+        }
+    }
+
+    /// The entry that holds `x`.
+    #[inline(always)]
+    pub(crate) fn entry(self, x: u64) -> Option<Entry> {
+        // SAFETY: the promise of `new`.
+        let (leaf, k) = unsafe { self.tree().entry(x) }?;
+        Some(Entry::new(&leaf, k, self.tree.slot))
+    }
+
+    /// An entry of a leaf that was found here.
+    pub(crate) fn entry_of(self, leaf: &Leaf, k: usize) -> Entry {
+        Entry::new(leaf, k, self.tree.slot)
+    }
+
+    /// The value of the entry that holds `x`.
+    #[inline(always)]
+    pub(crate) fn get(self, x: u64) -> Option<&'g V> {
+        // SAFETY: the promise of `new`.
+        let (leaf, k) = unsafe { self.tree().entry(x) }?;
+        Some(self.value(leaf.slot(k, self.tree.slot)))
+    }
+}
