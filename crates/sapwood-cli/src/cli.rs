@@ -177,6 +177,7 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
     #[command(
         long_about = crate::serve_help!(
             "Keeps a live map of a list, which other processes read in place, without locks.",
+            "as one change",
             "Then the map is what LIST says, and changes by commands that LIST does not have are \
 gone. LIST has the form that \"names build\" takes.",
             "  add KEY VALUE       adds or replaces an entry; a tab or a space is between
@@ -524,24 +525,14 @@ pub struct CountArgs {
     pub query: Query,
 }
 
-/// The arguments of the commands on a whole map of names.
+/// The arguments of the commands on a whole map.
 #[derive(Debug, Args)]
 pub struct MapArgs {
     /// The map.
     pub map: PathBuf,
-    /// The map is the folder of a live map, which "names serve" keeps, instead of a file.
+    /// The map is the folder of a live map, which "serve" keeps, instead of a file.
     #[arg(long)]
     pub live: bool,
-    /// Print one JSON document.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The arguments of the commands on a whole map.
-#[derive(Debug, Args)]
-pub struct FileArgs {
-    /// The map.
-    pub map: PathBuf,
     /// Print one JSON document.
     #[arg(long)]
     pub json: bool,

@@ -27,19 +27,21 @@ Examples:
     Status(StatusArgs),
 }
 
-/// What all commands that serve a live map do; `$list` is the list, `$changes` the commands on stdin
-/// that change it.
+/// What all commands that serve a live map do: how readers see many changes, what the list is, and
+/// which commands on stdin change the map.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! serve_help {
-    ($what:literal, $list:literal, $changes:literal) => {
+    ($what:literal, $atomic:literal, $list:literal, $changes:literal) => {
         concat!(
             $what,
             "
 
 The map is a folder, best in /dev/shm. The command creates it. If the folder has the map of a \
-process that has ended, the command takes that map over: readers go on reading meanwhile, and see \
-the difference to LIST as one change. If another process serves the map, that is an error.
+process that has ended, the command takes that map over: readers go on reading meanwhile. They \
+see a difference to LIST ",
+            $atomic,
+            ". If another process serves the map, that is an error.
 
 The command runs until SIGTERM, SIGINT or the command \"quit\". Then the map stays for its readers \
 and for the next \"serve\"; with --remove it is deleted. SIGHUP reads LIST again, and with --watch \
@@ -52,7 +54,9 @@ It reads commands from stdin, one in each line; the end of stdin ends nothing:
             $changes,
             "
   begin               gathers the changes that follow
-  commit              makes the gathered changes as one change
+  commit              makes the gathered changes ",
+            $atomic,
+            "
   rollback            forgets the gathered changes
   reload              reads LIST again
   stats               prints figures: name, tab, number

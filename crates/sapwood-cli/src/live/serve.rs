@@ -1,5 +1,6 @@
 //! Serves a live map until a signal comes: commands, readings of its list, figures.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,6 +82,17 @@ pub struct Difference {
     pub changed: u64,
 }
 
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference {
+            added,
+            removed,
+            changed,
+        } = self;
+        write!(f, "{added} added, {removed} removed, {changed} changed")
+    }
+}
+
 impl Difference {
     /// Whether the map already was what the list says.
     pub fn is_empty(self) -> bool {
@@ -115,7 +127,7 @@ pub trait Served {
     fn state(&self) -> State;
 
     /// Frees what no reader can reach any more.
-    fn reclaim(&self);
+    fn reclaim(&mut self);
 
     /// Deletes the map.
     fn remove(self) -> Result<(), Error>;
@@ -168,6 +180,22 @@ pub fn check(list: &Path, args: &KeepArgs) -> Result<(), Error> {
         return Err(Error::Usage(what.into()));
     }
     Ok(())
+}
+
+/// Prints the summary of a map that was made or taken over.
+pub fn report(folder: &Path, summary: &str, is_new: bool, difference: Difference, quiet: bool) {
+    if quiet {
+        return;
+    }
+    let place = folder.display();
+    if !summary.is_empty() {
+        complain(&format!("{place}: {summary}"));
+    }
+    if !is_new {
+        complain(&format!(
+            "{place}: taken over from a process that has ended; {difference}"
+        ));
+    }
 }
 
 /// A command that serves a map.
@@ -319,13 +347,7 @@ impl<S: Served> Server<'_, S> {
 
     fn reload_or_complain(&mut self) {
         match self.reload() {
-            Ok(difference) => complain(&format!(
-                "{}: {} added, {} removed, {} changed",
-                shown(self.map.list()),
-                difference.added,
-                difference.removed,
-                difference.changed
-            )),
+            Ok(difference) => complain(&format!("{}: {difference}", shown(self.map.list()))),
             Err(error) => {
                 let what = format!("{error}; the map stays as it was");
                 self.fault(RELOAD, what);

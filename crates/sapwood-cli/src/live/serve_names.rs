@@ -12,7 +12,7 @@ use super::metrics::State;
 use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
 use super::watch::Watch;
 use crate::cli::{NamesServeArgs, ValueKind};
-use crate::errors::{Error, Outcome, complain};
+use crate::errors::{Error, Outcome};
 use crate::names::list::{self, ListedValue};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -55,12 +55,7 @@ fn run_with<V: ?Sized + ListedValue>(args: &NamesServeArgs) -> Outcome {
     let place = folder.display().to_string();
     list::report(&args.list, &counts, map.len(), &place, &summary);
     drop(map);
-    if !is_new && !args.list.quiet {
-        complain(&format!(
-            "{place}: taken over from a process that has ended; {} added, {} removed, {} changed",
-            difference.added, difference.removed, difference.changed
-        ));
-    }
+    serve::report(folder, "", is_new, difference, args.list.quiet);
     let mut out = Output::lines(args.keep.json);
     out.form = args.list.form();
     serve::serve(names, &args.keep, out, (signals, watch), difference)
@@ -164,7 +159,7 @@ impl<V: ?Sized + ListedValue> Served for Names<'_, V> {
         }
     }
 
-    fn reclaim(&self) {
+    fn reclaim(&mut self) {
         self.store.reclaim(BUDGET);
     }
 

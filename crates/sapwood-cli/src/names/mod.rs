@@ -12,6 +12,7 @@ use std::path::Path;
 
 use sapwood::arena;
 use sapwood::qp::{OpenCause, OpenError, QpFile, QpShape, Value};
+use sapwood_live::LiveValue;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::cli::{NamesCommand, Query};
@@ -22,9 +23,7 @@ use crate::saved;
 use view::Source;
 
 /// The type of the values of a saved map.
-pub trait SavedValue:
-    Value + FromBytes + IntoBytes + Immutable + PartialEq + Send + Sync + 'static
-{
+pub trait SavedValue: Value + FromBytes + IntoBytes + Immutable + PartialEq + LiveValue {
     /// The value as a field of a line.
     fn text(&self) -> Cow<'_, [u8]>;
 

@@ -302,7 +302,7 @@ fn each_key<V: ?Sized + SavedValue>(
         loop {
             let mut ended = false;
             map.pause(&mut || {
-                if args.query.live && records.is_waiting() {
+                if args.query.live && records.will_wait() {
                     out.flush()?;
                 }
                 given.clear();

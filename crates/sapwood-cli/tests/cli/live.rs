@@ -1,125 +1,14 @@
 //! Live maps: served by one process, read by others.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sapwood::qp::QpStore;
 use sapwood_live::LiveReader;
 use serde_json::{Value, json};
 
-use crate::common::{PROGRAM, Scratch};
-
-/// The longest time that anything takes.
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// A process that serves a live map. It is killed when dropped.
-struct Server {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    out: Receiver<String>,
-    errors: Receiver<String>,
-}
-
-fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
-    let (send, receive) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(from).lines() {
-            if line.is_err() || send.send(line.unwrap()).is_err() {
-                return;
-            }
-        }
-    });
-    receive
-}
-
-impl Server {
-    /// Starts a server in the folder, and waits until it serves.
-    #[track_caller]
-    fn start(s: &Scratch, args: &[&str]) -> Server {
-        let server = Server::spawn(s, args);
-        server.complains(", live");
-        server
-    }
-
-    fn spawn(s: &Scratch, args: &[&str]) -> Server {
-        let mut child = Command::new(PROGRAM)
-            .args(args)
-            .current_dir(s.path("."))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Server {
-            stdin: child.stdin.take(),
-            out: lines(child.stdout.take().unwrap()),
-            errors: lines(child.stderr.take().unwrap()),
-            child,
-        }
-    }
-
-    /// Sends commands, and expects these lines.
-    #[track_caller]
-    fn answers(&mut self, commands: &str, lines: &[&str]) {
-        let stdin = self.stdin.as_mut().unwrap();
-        stdin.write_all(commands.as_bytes()).unwrap();
-        for line in lines {
-            assert_eq!(self.out.recv_timeout(LIMIT).as_deref(), Ok(*line));
-        }
-    }
-
-    /// Waits for a line on stderr that has this text.
-    #[track_caller]
-    fn complains(&self, text: &str) -> String {
-        let mut seen = String::new();
-        loop {
-            match self.errors.recv_timeout(LIMIT) {
-                Ok(line) if line.contains(text) => return line,
-                Ok(line) => seen = seen + &line + "\n",
-                Err(_) => panic!("no \"{text}\" in:\n{seen}"),
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap();
-    }
-
-    /// Waits for the end, and returns the exit code.
-    #[track_caller]
-    fn ends(&mut self) -> Option<i32> {
-        let until = Instant::now() + LIMIT;
-        while Instant::now() < until {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("the server does not end");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Waits until something holds.
-#[track_caller]
-fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + LIMIT;
-    while !holds() {
-        assert!(Instant::now() < until, "not yet: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::common::Scratch;
+use crate::common::server::{LIMIT, Server, figure, metric, wait_for};
 
 const TREES: &str = "oak\t1\nelm\t2\nash\t3\n";
 
@@ -291,20 +180,6 @@ fn gathered_changes_are_one_change() {
     assert!(figure(&mut server, "commits_total") == 2);
 }
 
-/// A figure of the command `stats`.
-fn figure(server: &mut Server, name: &str) -> u64 {
-    server.answers("stats\n", &[]);
-    let mut found = None;
-    for _ in 0..10 {
-        let line = server.out.recv_timeout(LIMIT).unwrap();
-        let (what, value) = line.split_once('\t').unwrap();
-        if what == name {
-            found = Some(value.parse().unwrap());
-        }
-    }
-    found.unwrap()
-}
-
 #[test]
 fn the_list_is_read_again() {
     let s = Scratch::new();
@@ -464,18 +339,6 @@ fn the_list_may_come_from_stdin() {
         .code(2)
         .complains("--watch needs a file");
     assert_eq!(s.names(), ["map"]);
-}
-
-/// The value of a figure in the file for Prometheus.
-fn metric(path: &PathBuf, name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let line = text.lines().find(|line| {
-        let rest = line
-            .strip_prefix("sapwood_live_")
-            .and_then(|l| l.strip_prefix(name));
-        rest.is_some_and(|rest| rest.starts_with("{map="))
-    })?;
-    line.rsplit(' ').next()?.parse().ok()
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod build;
 mod common;
 mod damage;
 mod live;
+mod live_kinds;
 mod maps;
 mod program;
 mod queries;
