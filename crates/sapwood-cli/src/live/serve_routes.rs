@@ -57,7 +57,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     };
     let summary = format!("{} routes, live", routes.len());
     serve::report(folder, &summary, is_new, difference, args.quiet);
-    if routes.len() == 0 {
+    if routes.is_empty() {
         complain(&format!("{}: warning: no routes", folder.display()));
     }
     drop(routes);

@@ -86,7 +86,7 @@ impl Finds {
 /// The map of a command.
 enum Source {
     Saved(Ranges),
-    Live(LiveRanges),
+    Live(Box<LiveRanges>),
 }
 
 impl Source {
@@ -117,7 +117,7 @@ pub fn whole(path: &Path, live: bool) -> Result<Ranges, Error> {
 pub fn get(args: &GetArgs) -> Outcome {
     let mut finds = Finds {
         ranges: match args.live {
-            true => Source::Live(LiveRanges::open(&args.map)?),
+            true => Source::Live(Box::new(LiveRanges::open(&args.map)?)),
             false => Source::Saved(Ranges::open(&args.map)?.0),
         },
         out: Output::lines(args.form.json),

@@ -79,6 +79,11 @@ impl Routes {
         self.v4.len() + self.v6.len()
     }
 
+    /// Whether there are no routes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// All routes with the numbers of their next hops, IPv4 first.
     pub fn iter(&self) -> impl Iterator<Item = (IpNet, u32)> {
         let v4 = self.v4.iter().map(|(net, hop)| (IpNet::V4(*net), *hop));
@@ -89,7 +94,7 @@ impl Routes {
     /// As [`load`](Self::load); a file without routes is an error.
     pub fn load_some(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         let routes = Self::load(path, args)?;
-        if routes.v4.is_empty() && routes.v6.is_empty() {
+        if routes.is_empty() {
             let what = format!("{}: it has no routes to measure", shown(path));
             return Err(Error::Usage(what));
         }

@@ -20,7 +20,7 @@ use crate::records::{Answers, each_given, is_single};
 /// Prints the routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
     let table = match args.live {
-        true => Source::Live(LiveTable::open(&args.table)?),
+        true => Source::Live(Box::new(LiveTable::open(&args.table)?)),
         false => Source::Saved(Table::open(&args.table, !args.no_verify)?),
     };
     let out = Output::lines(args.json);
@@ -101,7 +101,7 @@ impl Lookups {
 /// The table of a lookup.
 enum Source {
     Saved(Table),
-    Live(LiveTable),
+    Live(Box<LiveTable>),
 }
 
 impl Source {
