@@ -40,6 +40,8 @@ macro_rules! exit_codes {
   sapwood names prefix words.qp under           the entries whose keys start with \"under\"
   sapwood names longest --dns zones.qp www.example.org
                                                 the closest enclosing zone
+  sapwood names serve words.txt --live /dev/shm/words
+                                                a map that other processes read while it changes
   sapwood routes build --kernel -o routes.lpm   a table of this machine's routes
   sapwood routes lookup routes.lpm 192.0.2.77   the longest prefix that covers an address
   sapwood ranges build ports.txt -o ports.ranges
@@ -177,12 +179,11 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
     #[command(
         long_about = crate::serve_help!(
             "Keeps a live map of a list, which other processes read in place, without locks.",
-            "as one change",
-            "Then the map is what LIST says, and changes by commands that LIST does not have are \
-gone. LIST has the form that \"names build\" takes.",
+            "LIST has the form that \"names build\" takes.",
             "  add KEY VALUE       adds or replaces an entry; a tab or a space is between
   remove KEY          removes an entry
-  get KEY             prints found, key and value, or absent and key"
+  get KEY             prints found, key and value, or absent and key",
+            "A failed one changes nothing. Readers see a commit, and a reading of LIST, as one change."
         ),
         after_help = "Examples:
   sapwood names serve words.txt --live /dev/shm/words --watch
@@ -199,6 +200,7 @@ key, tab, value in each line. Absent keys are named on stderr; then the exit cod
 Examples:
   sapwood names get words.qp oak
   sapwood names get words.qp oak elm ash --json
+  sapwood names get --live /dev/shm/words oak
   cut -f1 log.tsv | sapwood names get words.qp -
   sapwood names get words.qp -- -key-with-a-dash"
     )]

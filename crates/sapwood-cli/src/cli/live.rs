@@ -27,25 +27,24 @@ Examples:
     Status(StatusArgs),
 }
 
-/// What all commands that serve a live map do: how readers see many changes, what the list is, and
-/// which commands on stdin change the map.
+/// The help of a command that serves a live map: what it keeps, what its list is, which commands on
+/// stdin change the map, and how readers see many changes.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! serve_help {
-    ($what:literal, $atomic:literal, $list:literal, $changes:literal) => {
+    ($what:literal, $list:literal, $changes:literal, $together:literal) => {
         concat!(
             $what,
             "
 
 The map is a folder, best in /dev/shm. The command creates it. If the folder has the map of a \
-process that has ended, the command takes that map over: readers go on reading meanwhile. They \
-see a difference to LIST ",
-            $atomic,
-            ". If another process serves the map, that is an error.
+process that has ended, the command takes that map over, and makes it what LIST says; readers go \
+on reading meanwhile. If another process serves the map, that is an error.
 
 The command runs until SIGTERM, SIGINT or the command \"quit\". Then the map stays for its readers \
 and for the next \"serve\"; with --remove it is deleted. SIGHUP reads LIST again, and with --watch \
-every change of LIST does. ",
+every change of LIST does. Then the map is what LIST says, and changes by commands that LIST does \
+not have are gone. ",
             $list,
             "
 
@@ -54,15 +53,14 @@ It reads commands from stdin, one in each line; the end of stdin ends nothing:
             $changes,
             "
   begin               gathers the changes that follow
-  commit              makes the gathered changes ",
-            $atomic,
-            "
+  commit              makes the gathered changes
   rollback            forgets the gathered changes
   reload              reads LIST again
   stats               prints figures: name, tab, number
   quit                ends the program
-For each command one line is printed: added, replaced, removed or absent, and what it is about. A \
-command that fails is reported on stderr, and changes nothing."
+Every other command prints one line: what it did (added, replaced, removed, gathered and so on, or \
+absent), and what it is about. A command that fails is reported on stderr. ",
+            $together
         )
     };
 }

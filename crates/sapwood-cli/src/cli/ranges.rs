@@ -35,13 +35,13 @@ is the old file or the whole new one at any time.",
         long_about = crate::serve_help!(
             "Keeps a live map of a list of ranges, which other processes read in place, without \
 locks.",
-            "range by range",
-            "Then the map is what LIST says, and changes by commands that LIST does not have are \
-gone. LIST has the form that \"ranges build\" takes.",
+            "LIST has the form that \"ranges build\" takes.",
             "  add START END VALUE adds or replaces a range; with --overwrite it replaces what it \
 overlaps
   remove N            removes the range that has a number
-  get N               prints found, the number, and the range and its value; or absent and the number"
+  get N               prints found, the number, and the range and its value; or absent and the number",
+            "Changes are made one after the other: readers may see a part of a commit, or of a reading of \
+LIST, for a moment. When a change of a commit fails, those before it stay."
         ),
         after_help = "Examples:
   sapwood ranges serve ports.txt --live /dev/shm/ports --watch
@@ -58,6 +58,7 @@ stderr names the gap, and the exit code is 1.
 Examples:
   sapwood ranges get memory.ranges 0x1234
   sapwood ranges get ports.ranges 22 80 443 --json
+  sapwood ranges get --live /dev/shm/ports 443
   cut -f1 log.tsv | sapwood ranges get ports.ranges -"
     )]
     Get(GetArgs),

@@ -41,12 +41,12 @@ then renamed to OUT: OUT is the old file or the whole new one at any time.",
     #[command(
         long_about = crate::serve_help!(
             "Keeps a live table of routes, which other processes read in place, without locks.",
-            "in parts, prefix by prefix at most, for a moment",
-            "Then the table is what LIST says, and changes by commands that LIST does not have are \
-gone. LIST is a text or a dump as \"routes build\" takes it, or a table that it has built.",
+            "LIST is a text or a dump as \"routes build\" takes it, or a table that it has built.",
             "  add PREFIX NEXT-HOP adds or replaces a route
   remove PREFIX       removes a route
-  get PREFIX          prints found, the prefix and its next hop, or absent and the prefix"
+  get PREFIX          prints found, the prefix and its next hop, or absent and the prefix",
+            "A failed one changes nothing. Readers may see a part of a commit, or of a reading of LIST, for a \
+moment."
         ),
         after_help = "Examples:
   sapwood routes serve routes.txt --live /dev/shm/routes --watch
@@ -63,6 +63,7 @@ exit code is 1.
 Examples:
   sapwood routes lookup routes.lpm 192.0.2.77
   sapwood routes lookup routes.lpm 2001:db8::1 --all
+  sapwood routes lookup --live /dev/shm/routes 192.0.2.77
   sapwood routes lookup routes.lpm - --json < addresses.txt"
     )]
     Lookup(LookupArgs),

@@ -113,6 +113,19 @@ pub fn write(file: &Path, map: &Path, figures: &[Figure]) -> Result<(), Error> {
     write().map_err(Error::write(file))
 }
 
+/// Checks that figures can be written beside a file.
+pub fn check(file: &Path) -> Result<(), Error> {
+    let check = || -> io::Result<()> {
+        if file.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let beside = beside(file)?;
+        fs::write(&beside, "")?;
+        fs::remove_file(beside)
+    };
+    check().map_err(Error::write(file))
+}
+
 /// The path of the new file: a hidden one, which collectors of metrics leave alone.
 fn beside(file: &Path) -> io::Result<PathBuf> {
     let name = file.file_name().ok_or(io::ErrorKind::IsADirectory)?;

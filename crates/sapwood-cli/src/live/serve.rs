@@ -173,13 +173,13 @@ pub fn keep<M: sapwood_live::LiveMap>(
     }
 }
 
-/// Checks that the options fit the list.
+/// Checks that the options fit the list, and that the figures can be written.
 pub fn check(list: &Path, args: &KeepArgs) -> Result<(), Error> {
     if args.watch && list == Path::new("-") {
         let what = "--watch needs a file: standard input cannot be read again";
         return Err(Error::Usage(what.into()));
     }
-    Ok(())
+    args.metrics.as_deref().map_or(Ok(()), metrics::check)
 }
 
 /// Prints the summary of a map that was made or taken over.

@@ -1,9 +1,9 @@
 //! The texts of a live map whose values are numbers: next hops of routes, values of ranges.
 //!
-//! They lie in a live store of their own, in a folder inside that of the map, under their numbers as
-//! four bytes, most significant first. The server stores a text before it uses its number, and
-//! removes it some time after the last use. It never uses a number for another text, so a reader
-//! finds the text of a number, or finds that it has to look the number up again.
+//! They lie in a live store of their own, in a folder inside that of the map. Its keys are the
+//! numbers as four bytes, most significant first. The server stores a text before it uses its
+//! number, and removes it some time after the last use. It never uses a number for another text. So
+//! a reader finds the text of a number, or finds that it has to look the number up again.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

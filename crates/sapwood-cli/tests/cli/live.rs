@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use sapwood::qp::QpStore;
-use sapwood_live::LiveReader;
+use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveReader};
 use serde_json::{Value, json};
 
 use crate::common::Scratch;
@@ -402,6 +402,7 @@ fn metrics_are_right() {
     ])
     .code(2)
     .complains("cannot write no/file: ");
+    assert_eq!(s.names(), ["list", "map", "map.prom"]);
 }
 
 #[test]
@@ -455,6 +456,40 @@ fn limits() {
         reader.view().get("key number 00000002") == Some(&2)
     });
     server.complains("list: 0 added, 0 removed, 2 changed");
+}
+
+#[test]
+fn checked_readers_that_stand_still_are_evicted() {
+    let s = Scratch::new();
+    s.file("list", TREES);
+    let args = [
+        "names",
+        "serve",
+        "list",
+        "--live",
+        "map",
+        "--evict-after",
+        "200",
+    ];
+    let mut server = Server::start(&s, &args);
+    let trusting = LiveReader::<QpStore<u64>>::open(s.path("map")).unwrap();
+    let mut checked = CheckedLiveReader::<QpStore<u64>>::open(s.path("map")).unwrap();
+    server.answers("add oak 5\n", &["replaced\toak"]);
+    wait_for("eviction", || {
+        let asked = checked.view().and_then(|view| view.get("oak"));
+        asked.is_err_and(|error| matches!(error, LiveError::Evicted { .. }))
+    });
+    wait_for("the status", || {
+        let status = s
+            .run(&["live", "status", "map", "--json"])
+            .documents()
+            .remove(0);
+        status["evicted"] == 1 && status["holding_back"] == 1
+    });
+    assert_eq!(figure(&mut server, "readers_evicted"), 1);
+    assert_eq!(trusting.view().get("oak"), Some(&5));
+    checked.quiescent().unwrap();
+    assert_eq!(checked.view().unwrap().get("oak").unwrap(), Some(5));
 }
 
 #[test]
