@@ -12,8 +12,18 @@ prove:
 tour:
 	@ci/tour.sh
 
-CHECKS = setup house fmt clippy doc unit bpf msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
+# Installs the C library and the program: DESTDIR, PREFIX (/usr/local), LIBDIR.
+install:
+	@cargo build --release -p sapwood-capi -p sapwood-cli
+	@packaging/install.sh
+
+# The Debian packages, into target/debian.
+deb:
+	@cargo build --release -p sapwood-capi -p sapwood-cli
+	@packaging/deb.sh $${TARGET:-target}/debian
+
+CHECKS = setup house fmt clippy doc unit bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
 $(CHECKS):
 	@ci/$@.sh
 
-.PHONY: test prove tour $(CHECKS)
+.PHONY: test prove tour install deb $(CHECKS)

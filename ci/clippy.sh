@@ -13,3 +13,5 @@ run cargo clippy --locked "${packages[@]}" --lib --features sapwood/tokio,sapwoo
 for crate in $LIBRARIES; do
     run cargo clippy --locked -p "$crate" --no-default-features --lib -- -D warnings
 done
+# The Python module, which is a workspace of its own.
+run cargo clippy --locked --manifest-path crates/sapwood-python/Cargo.toml --target-dir "$TARGET" -- -D warnings

@@ -34,6 +34,7 @@ one() {
 other() {
     miri -p sapwood-qsbr --lib --test all --test threads
     structures --lib -- route::raw:: --skip nothing_is_allocated
+    structures --lib -- maple::raw::crashes::attached maple::raw::crashes::a_page_of
     structures --lib -- index::tests::owned::removal index::tests::owned::no_memory \
         slots::tests::leaves_go_in_and_out change::tests::borders_out_of_reach
     structures --test all -- shared::a_panic_in shared::a_comparison shared::a_test_may

@@ -5,7 +5,8 @@
 need=() # without these nothing works
 has cc && has c++ || need+=(build-essential)
 has git || need+=(git)
-more=() # without these the tests of BPF are skipped
+more=() # without these tests of BPF, of the C library or of the Python module are skipped
+has valgrind || more+=(valgrind)
 if [ "$(uname -s)" = Linux ]; then
     if ! bpf_tools; then
         # shellcheck disable=SC2206 # one word each
@@ -17,10 +18,18 @@ if [ "$(uname -s)" = Linux ]; then
     has iperf3 || more+=(iperf3)
     has ethtool || more+=(ethtool)
     has sysctl || more+=(procps)
+    # What is built with the C library, and what looks at its packages.
+    has pkg-config || more+=(pkg-config)
+    [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
+    ! has dpkg-deb || has lintian || more+=(lintian)
+    has dnsdist || more+=(dnsdist)
+    # The Python module is tested in an environment of its own.
+    python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
 fi
 [ ${#need[@]} -gt 0 ] || [ ${#more[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" = 0 ] && has apt-get; then
-    export DEBIAN_FRONTEND=noninteractive
+    # RUNLEVEL: no service is started.
+    export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
     install() { run apt-get install -y -q --no-install-recommends "$@"; }
     # An existing package list may be old. An interrupted installation is resumed.
     run apt-get update -q
@@ -29,11 +38,11 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     fi
     if [ ${#more[@]} -gt 0 ]; then
         install "${more[@]}" || { run dpkg --configure -a && install "${more[@]}"; } ||
-            say "Not all of these can be installed here, so the tests of BPF are skipped: ${more[*]}"
+            say "Not all of these can be installed here, so the tests that need them are skipped: ${more[*]}"
     fi
     exit 0
 fi
-[ ${#more[@]} = 0 ] || say "For the maps in the kernel, on Debian and Ubuntu (else their tests are skipped):
+[ ${#more[@]} = 0 ] || say "For the maps in the kernel, C and Python, on Debian and Ubuntu (else tests are skipped):
     sudo apt-get update && sudo apt-get install -y ${more[*]}"
 [ ${#need[@]} = 0 ] || fail "Missing: ${need[*]}. Install them first, on Debian and Ubuntu with:
     sudo apt-get update && sudo apt-get install -y ${need[*]}"

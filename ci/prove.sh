@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers soak histories versions heirs program-heirs live windows shuttle loom asan tsan miri fuzz bench-quick"
+all="differential writers capi soak histories versions heirs program-heirs live python windows shuttle loom asan tsan miri fuzz bench-quick"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -18,12 +18,14 @@ shows() {
     case $1 in
     differential) echo "all kinds of maps and stores answer as the naive oracles do" ;;
     writers) echo "the maps for many writers, trie and index, answer as the naive oracles do" ;;
+    capi) echo "the maps answer as the naive oracles do through the C functions, and retire each pointer once" ;;
     soak) echo "random operations of four threads on a shared map leave what they must" ;;
     histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
     versions) echo "programs see whole commits of a store, and one version a run, beside a writer, and memory stays within its bounds all the time" ;;
     heirs) echo "what an owner had written when it was killed is there for its heir, and programs find it all the time" ;;
     program-heirs) echo "programs on all processors, in interrupts too, and user space change maps whose owners are killed every few seconds and have heirs: every value is right, every count is exact, and memory adds up" ;;
     live) echo "writers and readers of a live map are killed at random points: no version is torn, no commit that had returned is lost, and memory stays within its bounds" ;;
+    python) echo "maps of Python keep what they hold, no more, and answer as a dict, ipaddress and a list of cells do" ;;
     windows) echo "the checked reader answers or says why not, and ends, in any damaged window of any kind" ;;
     shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
     loom) echo "the protocols of quiescent states and of branch locks hold in every execution within the preemptions" ;;
@@ -40,12 +42,14 @@ command_of() {
     case $1 in
     differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
     writers) echo "SAPWOOD_OPS=${WRITERS_OPS:-34000000} ci/diff.sh all differential::shared_map differential::point_map" ;;
+    capi) echo "SAPWOOD_OPS=${CAPI_OPS:-1000000} cargo test --locked --release -p sapwood-capi --test capi oracle -- --show-output" ;;
     soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
     histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
     versions) echo "SAPWOOD_SOAK=${VERSIONS_SECONDS:-600} ci/kernel.sh store programs_see_whole_commits" ;;
     heirs) echo "SAPWOOD_ROUNDS=${HEIRS_ROUNDS:-20} ci/kernel.sh attach owners_killed_while_they_write" ;;
     program-heirs) echo "SAPWOOD_SOAK=${PROGRAM_HEIRS_SECONDS:-600} ci/kernel.sh program_map the_owner_is_killed" ;;
     live) echo "SAPWOOD_ROUNDS=${LIVE_ROUNDS:-10000} cargo test --locked --release -p sapwood-live --test processes killed_at_random_points -- --show-output" ;;
+    python) echo "SAPWOOD_OPS=${PYTHON_OPS:-10000000} ci/python.sh" ;;
     windows) echo "SAPWOOD_OPS=${WINDOWS_OPS:-150000} ci/kernel.sh checked damaged_maps" ;;
     shuttle) echo "SHUTTLE_RUNS=${SHUTTLE_RUNS:-600} ci/shuttle.sh" ;;
     loom) echo "LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3} ci/loom.sh" ;;
@@ -60,7 +64,7 @@ command_of() {
 # The amount of work, read from the output of the proof.
 counts() { # name, output
     case $1 in
-    differential | writers | soak) sum "$2" '[0-9]+ operations' operations ;;
+    differential | writers | capi | soak | python) sum "$2" '[0-9]+ operations' operations ;;
     histories) sum "$2" '[0-9]+ histories' histories ;;
     versions) sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ runs of programs' 'runs of programs' ;;
     heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ lookups by programs' lookups ;;

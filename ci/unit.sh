@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# All tests and all examples in the documentation, except the test programs of sapwood-bpf (see
-# bpf.sh); then the tests of the core alone. The program and the benchmarks have their feature for
-# BPF, if it can be built here.
+# All tests and all examples in the documentation, except the test programs of sapwood-bpf and
+# sapwood-capi (see bpf.sh and capi.sh); then the tests of the core alone. The program and the
+# benchmarks have their feature for BPF, if it can be built here.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
 folders=()
 for folder in crates/* bench; do
-    case " sapwood-bpf ${CI_ONCE:+$LIBRARIES} " in
+    case " sapwood-bpf sapwood-capi ${CI_ONCE:+$LIBRARIES} " in
     # In a run of all checks, asan.sh runs the libraries' test programs with the address sanitizer.
     *" ${folder#crates/} "*) ;;
     *) folders+=("$folder") ;;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use sapwood_format::{Window, header};
+use zerocopy::IntoBytes;
 
 /// Whether this many bytes from `at` on lie inside the window, behind the header page.
 pub(crate) fn inside(window: &impl Window, at: usize, bytes: usize) -> bool {
@@ -20,6 +21,44 @@ pub(crate) fn copy(window: &impl Window, from: usize, len: usize) -> Vec<u8> {
     bytes.truncate(from - first + len);
     bytes.drain(..from - first);
     bytes
+}
+
+/// The most bytes that are copied to the stack.
+const STACK: usize = 64;
+
+/// Calls `take` with a copy of bytes that lie inside the window.
+pub(crate) fn with_copy<R>(
+    window: &impl Window,
+    from: usize,
+    len: usize,
+    take: impl Fn(&[u8]) -> R,
+) -> R {
+    if len > STACK {
+        return take(&copy(window, from, len));
+    }
+    let first = from / 8 * 8;
+    let mut words = [0_u64; STACK / 8 + 1];
+    for (word, at) in words.iter_mut().zip((first..from + len).step_by(8)) {
+        *word = window.u64(at);
+    }
+    take(&words.as_bytes()[from - first..][..len])
+}
+
+/// Whether the bytes from `from` on, which lie inside the window, are these.
+pub(crate) fn are(window: &impl Window, from: usize, bytes: &[u8]) -> bool {
+    let first = from / 8 * 8;
+    let (head, rest) = bytes.split_at(bytes.len().min((8 - from % 8) % 8));
+    let starts =
+        head.is_empty() || window.u64(first).to_ne_bytes()[from - first..].starts_with(head);
+    let first = from.next_multiple_of(8);
+    starts
+        && (first..).step_by(8).zip(rest.chunks(8)).all(|(at, chunk)| {
+            let word = window.u64(at).to_ne_bytes();
+            match <[u8; 8]>::try_from(chunk) {
+                Ok(chunk) => chunk == word,
+                Err(_) => word.starts_with(chunk),
+            }
+        })
 }
 
 /// The units of 8 bytes that nodes occupy, by page.

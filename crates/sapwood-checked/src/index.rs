@@ -9,7 +9,7 @@ use sapwood_format::bucket::{self, LINE, NOTHING, Words, tag_of};
 use sapwood_format::{Window, hash};
 
 use crate::Trouble;
-use crate::nodes::{Copied, Nodes};
+use crate::nodes::{Copied, Leaf, Nodes};
 
 /// The secrets of one map's hash.
 pub type Secrets = [u64; hash::SECRETS];
@@ -75,8 +75,8 @@ pub struct Slot {
 
 /// The result of a lookup in one table.
 pub enum Look {
-    /// The bytes of the key's value.
-    Found(Vec<u8>),
+    /// The key's leaf.
+    Found(Leaf),
     /// The flag: whether every key of the home bucket has a slot, so that a trie has no others.
     Absent(bool),
     /// The home was moved to the next table.
@@ -223,20 +223,25 @@ impl<'a, W: Window> Index<'a, W> {
         self.nodes.table()
     }
 
-    /// The value of a key.
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    /// The value of a key, which `take` makes of its bytes.
+    pub(crate) fn get<R>(
+        &self,
+        key: &[u8],
+        take: impl Fn(&[u8]) -> R,
+    ) -> Result<Option<R>, Trouble> {
         let (start, mut seen) = (self.start(), Seen::default());
         let found = self.follow(start, key, &mut seen);
+        let found = found.map(|leaf| leaf.map(|leaf| self.nodes.with_value(&leaf, take)));
         // A writer may be changing the bytes that look damaged.
         self.look_again(start, &seen)?;
         found
     }
 
-    fn follow(&self, start: u32, key: &[u8], seen: &mut Seen) -> Result<Option<Vec<u8>>, Trouble> {
+    fn follow(&self, start: u32, key: &[u8], seen: &mut Seen) -> Result<Option<Leaf>, Trouble> {
         let hash = self.hash(key);
         for table in self.chain(start) {
             match self.look(table?, hash, key, seen)? {
-                Look::Found(value) => return Ok(Some(value)),
+                Look::Found(leaf) => return Ok(Some(leaf)),
                 Look::Absent(_) => return Ok(None),
                 Look::Moved => {}
             }
@@ -271,8 +276,8 @@ impl<'a, W: Window> Index<'a, W> {
             for slot in self.slots(bucket).filter(|slot| slot.tag == tag) {
                 seen.slot = Some(slot);
                 let leaf = self.nodes.leaf(slot.cell)?;
-                if self.nodes.key(&leaf) == key {
-                    return Ok(Look::Found(self.nodes.value(&leaf)));
+                if self.nodes.has_key(&leaf, key) {
+                    return Ok(Look::Found(leaf));
                 }
             }
         }

@@ -47,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod find;
 mod index;
 pub mod lpm;
 mod nodes;

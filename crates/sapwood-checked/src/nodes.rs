@@ -113,6 +113,20 @@ impl Cluster {
     pub(crate) fn leaves(&self) -> usize {
         cluster::leaves_of(self.header)
     }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) fn header(&self) -> u32 {
+        self.header
+    }
+
+    /// The place of the cell in a slot.
+    pub(crate) fn cell_at(&self, slot: usize) -> usize {
+        debug_assert!(slot < self.leaves());
+        self.at + cluster::cells_at(self.header) + 4 * slot
+    }
 }
 
 impl Borders {
@@ -167,6 +181,10 @@ impl Borders {
 }
 
 impl Leaf {
+    pub(crate) fn key_len(&self) -> usize {
+        self.key_len
+    }
+
     /// The places at which its block begins and ends.
     pub fn block(&self) -> (usize, usize) {
         (self.at, self.end.next_multiple_of(8))
@@ -229,24 +247,33 @@ impl<W: Window> Nodes<W> {
         bytes::inside(&self.window, at, bytes)
     }
 
-    /// The branch of a cell. Its offset must be at least `min`.
-    pub fn branch(&self, cell: u32, min: usize) -> Result<Branch, Trouble> {
+    /// The place and the header of a cell's branch, which lies inside the window. Its offset must
+    /// be at least `min`.
+    pub(crate) fn branch_header(&self, cell: u32, min: usize) -> Result<(usize, u32), Trouble> {
         let at = byte_of(cell);
         let damaged = |why| Err(Trouble::Damaged(why, at));
         if !is_branch(cell) || !self.inside(at, 16) {
             return damaged("a branch outside the window");
         }
-        let mut branch = Branch {
-            at,
-            header: self.window.u32(at) & !LOCKS,
-            labels: [0; 4],
-        };
-        if !branch::is_sound(branch.header, min) {
+        let header = self.window.u32(at) & !LOCKS;
+        if !branch::is_sound(header, min) {
             return damaged("no branch has such a header here");
         }
-        if !self.inside(at, branch::block_of(branch.header)) {
-            return damaged("a branch that ends outside the window");
+        match self.inside(at, branch::block_of(header)) {
+            true => Ok((at, header)),
+            false => damaged("a branch that ends outside the window"),
         }
+    }
+
+    /// The branch of a cell. Its offset must be at least `min`.
+    pub fn branch(&self, cell: u32, min: usize) -> Result<Branch, Trouble> {
+        let (at, header) = self.branch_header(cell, min)?;
+        let damaged = |why| Err(Trouble::Damaged(why, at));
+        let mut branch = Branch {
+            at,
+            header,
+            labels: [0; 4],
+        };
         if branch.header & BIG != 0 {
             let mut before = 0;
             for at_byte in (0..256).step_by(4) {
@@ -391,9 +418,7 @@ impl<W: Window> Nodes<W> {
 
     /// The cell of the leaf in a slot of a cluster.
     pub(crate) fn slot(&self, cluster: &Cluster, slot: usize) -> u32 {
-        debug_assert!(slot < cluster.leaves());
-        let cells = cluster.at + cluster::cells_at(cluster.header);
-        self.window.u32(cells + 4 * slot)
+        self.window.u32(cluster.cell_at(slot))
     }
 
     /// Whether a cluster still has the header that was read, as [`is_still`](Self::is_still).
@@ -463,6 +488,16 @@ impl<W: Window> Nodes<W> {
 
     pub(crate) fn key(&self, leaf: &Leaf) -> Vec<u8> {
         self.copy(leaf.key_at, leaf.key_len)
+    }
+
+    /// Whether a leaf has this key.
+    pub(crate) fn has_key(&self, leaf: &Leaf, key: &[u8]) -> bool {
+        leaf.key_len == key.len() && bytes::are(&self.window, leaf.key_at, key)
+    }
+
+    /// Calls `take` with the bytes of a leaf's value.
+    pub(crate) fn with_value<R>(&self, leaf: &Leaf, take: impl Fn(&[u8]) -> R) -> R {
+        bytes::with_copy(&self.window, leaf.value_at, leaf.value_len, take)
     }
 
     /// The bytes of a leaf's value.

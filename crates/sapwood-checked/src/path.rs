@@ -17,11 +17,11 @@ struct Frame {
 /// A path in a trie, which ends at a leaf or is empty.
 #[derive(Default)]
 pub(crate) struct Path {
-    pub(crate) root: u32,
+    root: u32,
     frames: Vec<Frame>,
     /// The root, or the cell to which the last branch leads. It is the cell of a cluster or of the
     /// leaf.
-    pub(crate) end: u32,
+    end: u32,
     /// The cluster of `end`, if it is one, and the cells that were read in it: slot and cell.
     cluster: Option<Cluster>,
     slots: Vec<(usize, u32)>,
@@ -38,37 +38,30 @@ pub(crate) struct Path {
 
 impl Path {
     /// Descends from a cell to one that is not a branch's, by the children that `pick` returns.
-    /// Returns whether it arrived.
     fn down(
         &mut self,
         nodes: &Nodes<impl Window>,
         mut cell: u32,
-        pick: impl Fn(&Branch) -> Option<usize>,
-    ) -> Result<bool, Trouble> {
+        pick: impl Fn(&Branch) -> usize,
+    ) -> Result<(), Trouble> {
         self.leave_cluster();
         loop {
             // This is kept also when the cell is damaged, because a change may be the cause.
             self.end = cell;
             self.leaf = cell;
             if !is_branch(cell) {
-                return Ok(true);
+                return Ok(());
             }
             let min = self.frames.last().map_or(0, |top| top.branch.offset() + 1);
             let branch = nodes.branch(cell, min)?;
             self.steps += 1;
-            let picked = pick(&branch);
-            let index = picked.unwrap_or(0);
+            let index = pick(&branch);
             self.frames.push(Frame {
                 cell,
                 branch,
                 index,
             });
             cell = nodes.cell(&branch, index);
-            if picked.is_none() {
-                // This is kept so that the path can be checked again.
-                self.end = cell;
-                return Ok(false);
-            }
         }
     }
 
@@ -125,7 +118,7 @@ impl Path {
 
     /// Moves to the first leaf below a cell.
     fn down_first(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
-        self.down(nodes, cell, |_| Some(0))?;
+        self.down(nodes, cell, |_| 0)?;
         self.enter(nodes, |_| 0)
     }
 
@@ -136,102 +129,6 @@ impl Path {
         self.turned = None;
         self.root = nodes.root();
         self.root != 0
-    }
-
-    /// The value of a key, if the path is unchanged after the read.
-    pub(crate) fn get(
-        &mut self,
-        nodes: &Nodes<impl Window>,
-        key: &[u8],
-    ) -> Result<Option<Vec<u8>>, Trouble> {
-        let found = self.find(nodes, key);
-        // A writer may be changing the bytes that look damaged.
-        self.look_again(nodes, true)?;
-        found
-    }
-
-    pub(crate) fn find(
-        &mut self,
-        nodes: &Nodes<impl Window>,
-        key: &[u8],
-    ) -> Result<Option<Vec<u8>>, Trouble> {
-        let is_long = |branch: &Branch| branch.offset() <= key.len();
-        let pick = |branch: &Branch| is_long(branch).then(|| branch.child(key));
-        if !self.begin(nodes) || !self.down(nodes, self.root, pick)? {
-            return Ok(None);
-        }
-        let value = |cell| -> Result<Option<Vec<u8>>, Trouble> {
-            let leaf = nodes.leaf(cell)?;
-            Ok((nodes.key(&leaf) == key).then(|| nodes.value(&leaf)))
-        };
-        let Some(cluster) = self.cluster_there(nodes)? else {
-            return value(self.end);
-        };
-        let wanted = tag(key);
-        for (slot, tag) in nodes.tags(&cluster).into_iter().enumerate() {
-            if tag == wanted {
-                if let Some(value) = value(self.slot(nodes, &cluster, slot))? {
-                    return Ok(Some(value));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// The entry whose key is the longest prefix of `query`.
-    pub(crate) fn longest_prefix(
-        &mut self,
-        nodes: &Nodes<impl Window>,
-        query: &[u8],
-    ) -> Result<Option<Copied>, Trouble> {
-        let near = self.longest_at_end(nodes, query);
-        self.look_again(nodes, true)?;
-        if let Some(found) = near? {
-            return Ok(Some(found));
-        }
-        // All keys below a branch agree up to its offset. So a prefix that is not at the path's end
-        // is as long as the offset of a branch on the path.
-        let offsets = self.frames.iter().map(|frame| frame.branch.offset());
-        let offsets: Vec<usize> = offsets.filter(|offset| *offset <= query.len()).collect();
-        for offset in offsets.into_iter().rev() {
-            let prefix = &query[..offset];
-            if let Some(value) = self.get(nodes, prefix)? {
-                return Ok(Some((prefix.to_vec(), value)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The entry in the leaf or the cluster at the end of a key's path whose key is the key's
-    /// longest prefix.
-    fn longest_at_end(
-        &mut self,
-        nodes: &Nodes<impl Window>,
-        query: &[u8],
-    ) -> Result<Option<Copied>, Trouble> {
-        let is_long = |branch: &Branch| branch.offset() <= query.len();
-        let pick = |branch: &Branch| is_long(branch).then(|| branch.child(query));
-        if !self.begin(nodes) || !self.down(nodes, self.root, pick)? {
-            return Ok(None);
-        }
-        let cells = match self.cluster_there(nodes)? {
-            None => vec![self.end],
-            Some(cluster) => (0..cluster.leaves())
-                .map(|slot| self.slot(nodes, &cluster, slot))
-                .collect(),
-        };
-        let mut longest: Option<Copied> = None;
-        for cell in cells {
-            let leaf = nodes.leaf(cell)?;
-            let key = nodes.key(&leaf);
-            let longer = longest
-                .as_ref()
-                .is_none_or(|(old, _)| old.len() < key.len());
-            if longer && query.starts_with(&key) {
-                longest = Some((key, nodes.value(&leaf)));
-            }
-        }
-        Ok(longest)
     }
 
     /// Moves to the first leaf.
@@ -253,7 +150,7 @@ impl Path {
             return Ok(());
         }
         // Off the key's path, any leaf below shows where the key would leave the path.
-        self.down(nodes, self.root, |branch| Some(branch.child(key)))?;
+        self.down(nodes, self.root, |branch| branch.child(key))?;
         self.enter(nodes, |borders| borders.search(key))?;
         let found = nodes.key(&nodes.leaf(self.leaf)?);
         // All later steps depend on this path.
@@ -440,11 +337,7 @@ impl Path {
 
     /// Checks the path again. The cluster, and the root or the last branches of a long path, must
     /// still lead to the same cells.
-    pub(crate) fn look_again(
-        &self,
-        nodes: &Nodes<impl Window>,
-        whole: bool,
-    ) -> Result<(), Trouble> {
+    fn look_again(&self, nodes: &Nodes<impl Window>, whole: bool) -> Result<(), Trouble> {
         const DEEPEST: usize = 16;
         let from = match whole {
             true => 0,

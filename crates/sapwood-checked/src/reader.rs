@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 
 use sapwood_format::{Window, header};
 
+use crate::find::Lookup;
 use crate::index::Index;
-use crate::nodes::{Copied, Nodes};
-use crate::path::Path;
+use crate::nodes::Nodes;
 use crate::source::attempts;
-use crate::value::value_of;
+use crate::value::NO_VALUE;
 use crate::version::Version;
 use crate::walks::{CheckedEntries, CheckedIter};
 use crate::{CheckedValue, Publisher, Source, Trouble, Values, verify};
@@ -111,7 +111,12 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
 
     /// The value of these bytes of an entry.
     pub(crate) fn value(&self, bytes: &[u8]) -> Result<V, S::Error> {
-        value_of(bytes).map_err(|trouble| self.error(trouble))
+        self.some(V::of(bytes))
+    }
+
+    /// A value, unless its type does not have it.
+    fn some(&self, value: Option<V>) -> Result<V, S::Error> {
+        value.ok_or_else(|| self.error(NO_VALUE))
     }
 
     /// The value of a key.
@@ -121,14 +126,12 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
     /// the source.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, S::Error> {
         let key = key.as_ref();
-        let mut path = Path::default();
-        let found = self.undisturbed(|nodes| {
-            if nodes.has_only_index() {
-                return Index::new(nodes).get(key);
-            }
-            path.get(nodes, key)
+        let mut lookup = Lookup::default();
+        let found = self.undisturbed(|nodes| match nodes.has_only_index() {
+            true => Index::new(nodes).get(key, V::of),
+            false => lookup.get(nodes, key, V::of),
         })?;
-        found.map(|bytes| self.value(&bytes)).transpose()
+        found.map(|value| self.some(value)).transpose()
     }
 
     /// Whether the map has a key.
@@ -148,13 +151,13 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
         query: impl AsRef<[u8]>,
     ) -> Result<Option<(Vec<u8>, V)>, S::Error> {
         let query = query.as_ref();
-        let mut path = Path::default();
+        let mut lookup = Lookup::default();
         let found = self.undisturbed(|nodes| match nodes.has_only_index() {
             true => Err(Trouble::NoOrder),
-            false => path.longest_prefix(nodes, query),
+            false => lookup.longest_prefix(nodes, query, V::of),
         })?;
-        let entry = |(key, value): Copied| Ok((key, self.value(&value)?));
-        found.map(entry).transpose()
+        let found = found.map(|(len, value)| Ok((query[..len].to_vec(), self.some(value)?)));
+        found.transpose()
     }
 
     /// Whether the map has an order, which is that of a trie. Without one, [`iter`](Self::iter) and
@@ -224,10 +227,11 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
 
     /// A reader of the version that a store has now.
     ///
-    /// All its answers are of this version. For this, the writer frees nothing that the version
-    /// reaches as long as the snapshot is used: its grace periods wait for this reader, or it is
-    /// dead. Otherwise the snapshot's operations may end with [`Trouble::Damaged`], or with wrong
-    /// answers. In maps other than stores, nodes change in place, and so do the answers.
+    /// All its answers are of this version, and no commit disturbs its operations. For this, the
+    /// writer frees nothing that the version reaches as long as the snapshot is used: its grace
+    /// periods wait for this reader, or it is dead. Otherwise the snapshot's operations may end
+    /// with [`Trouble::Damaged`], or with wrong answers. In maps other than stores, nodes change in
+    /// place, and so do the answers.
     ///
     /// # Errors
     /// As [`new`](Self::new).

@@ -67,7 +67,5 @@ impl CheckedValue for Bytes {
     }
 }
 
-/// The value of the bytes of an entry.
-pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Trouble> {
-    V::of(bytes).ok_or(Trouble::Damaged("a value that its type does not have", 0))
-}
+/// What is wrong when a type has no value of an entry's bytes.
+pub(crate) const NO_VALUE: Trouble = Trouble::Damaged("a value that its type does not have", 0);

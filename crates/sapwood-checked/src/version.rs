@@ -72,14 +72,17 @@ pub struct VersionWindow<W> {
 }
 
 impl<W: Window> Window for VersionWindow<W> {
+    #[inline]
     fn len(&self) -> usize {
         self.window.len()
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
         self.window.u32(at)
     }
 
+    #[inline]
     fn u64(&self, at: usize) -> u64 {
         match at {
             ROOT => self.root,

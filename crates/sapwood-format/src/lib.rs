@@ -1,5 +1,5 @@
 //! The published byte format: the bits of cells, branches, clusters, leaves, index buckets and the
-//! hash.
+//! hash; the words of tables ([`lpm`]) and of range maps ([`maple`]).
 //!
 //! This module, `docs/qp.md` and `docs/shared.md` suffice to write another implementation: programs
 //! in C use the numbers of [`LAYOUT`], checked readers these functions. The maps of the crate

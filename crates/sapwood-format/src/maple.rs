@@ -14,8 +14,8 @@ pub const INNER_HEAD: usize = 8;
 
 /// The root words of the arena's header page, by which other processes find a published map.
 ///
-/// The words that changes store lie in different cache lines: readers load only [`ROOT`](Self::ROOT),
-/// and most changes store only [`LEN`](Self::LEN).
+/// The words that changes store lie in different cache lines: readers load only `ROOT`, and most
+/// changes store only `LEN`.
 pub mod header {
     /// Bytes of a value.
     pub const VALUE_BYTES: usize = 0;

@@ -29,14 +29,17 @@ pub trait Window {
 }
 
 impl<W: Window + ?Sized> Window for &W {
+    #[inline]
     fn len(&self) -> usize {
         (**self).len()
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
         (**self).u32(at)
     }
 
+    #[inline]
     fn u64(&self, at: usize) -> u64 {
         (**self).u64(at)
     }
@@ -44,10 +47,12 @@ impl<W: Window + ?Sized> Window for &W {
 
 /// Words that nobody writes, such as a copy of a window.
 impl Window for [u64] {
+    #[inline]
     fn len(&self) -> usize {
         size_of_val(self)
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
         debug_assert!(at % 4 == 0);
         let word = self[at / 8].to_ne_bytes();
@@ -56,6 +61,7 @@ impl Window for [u64] {
         u32::from_ne_bytes(half)
     }
 
+    #[inline]
     fn u64(&self, at: usize) -> u64 {
         debug_assert!(at % 8 == 0);
         self[at / 8]

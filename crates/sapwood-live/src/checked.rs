@@ -312,19 +312,24 @@ impl<'r, V: PlainValue> CheckedRanges<'r, V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn at_or_after(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
-        self.undisturbed(|| self.map.range(index..=u64::MAX).next().transpose())
+        self.undisturbed(|| self.map.at_or_after(index))
     }
 
     /// All entries in order. Beside a writer each was there at some time.
     pub fn iter(&self) -> impl Iterator<Item = Result<(RangeInclusive<u64>, V), Error>> {
         let mut next = Some(0);
+        let mut entries = Vec::new().into_iter();
         std::iter::from_fn(move || {
-            let entry = self.at_or_after(next?).transpose();
-            next = match &entry {
-                Some(Ok((range, _))) => range.end().checked_add(1),
-                _ => None,
-            };
-            entry
+            if entries.len() == 0 {
+                let from = next.take()?;
+                match self.undisturbed(|| self.map.some_from(from)) {
+                    Ok(some) => entries = some.into_iter(),
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+            let entry: (RangeInclusive<u64>, V) = entries.next()?;
+            next = entry.0.end().checked_add(1);
+            Some(Ok(entry))
         })
     }
 

@@ -44,6 +44,7 @@ pub struct MrtRoutes<R> {
     /// Where the current record ends.
     to: u64,
     next_hop: String,
+    origin: Option<u32>,
     prefixes: u64,
     foreign: u64,
     others: u64,
@@ -60,10 +61,17 @@ impl<R: Read> MrtRoutes<R> {
             from: 0,
             to: 0,
             next_hop: String::new(),
+            origin: None,
             prefixes: 0,
             foreign: 0,
             others: 0,
         }
+    }
+
+    /// The autonomous system that originates the last route that was read: the last one of its
+    /// path. `None` if the path is empty or ends with a set of several.
+    pub fn origin(&self) -> Option<u32> {
+        self.origin
     }
 
     /// Reads the next record without parsing its body; `None` at the end.
@@ -191,6 +199,8 @@ impl<R: Read> MrtRoutes<R> {
             false => announced().or_else(|| attributes.next_hop()),
         };
         let next_hop = next_hop.ok_or_else(|| format!("{net} has no next hop"))?;
+        let path = attributes.as_path();
+        self.origin = path.and_then(|path| path.get_origin_opt()).map(u32::from);
         self.next_hop.clear();
         let _ = write!(self.next_hop, "{next_hop}");
         Ok(Some(net))

@@ -42,7 +42,7 @@ impl Owner {
         let index = Index::with_secrets(&nodes, self.secrets);
         let look = index.look(table, index.hash(key), key, &mut Seen::default());
         match look.map_err(|trouble| error_of(trouble, &self.window.name))? {
-            Look::Found(value) => Ok(Found::Value(value)),
+            Look::Found(leaf) => Ok(Found::Value(nodes.value(&leaf))),
             Look::Absent(known) if known || self.plan.parts & k::TRIE == 0 => Ok(Found::Absent),
             _ => Ok(Found::AskTrie),
         }

@@ -15,7 +15,7 @@ use sapwood_format::{Window, header as page};
 use self::table::Table;
 use self::walk::{Prefix, Walk};
 use crate::source::attempts;
-use crate::value::value_of;
+use crate::value::NO_VALUE;
 use crate::{CheckedValue, Source, Trouble, Values};
 
 /// A reader of a table of IPv4 or IPv6 prefixes that a process publishes (`build_in` of
@@ -125,7 +125,7 @@ impl<S: Source, V: CheckedValue> CheckedFib<S, V> {
 
     /// The value of these bytes.
     fn value(&self, bytes: &[u8]) -> Result<V, S::Error> {
-        value_of(bytes).map_err(|trouble| self.source.error(trouble))
+        V::of(bytes).ok_or_else(|| self.source.error(NO_VALUE))
     }
 
     /// Checks that the table has this layout hash: addresses of the same family, and values of the

@@ -6,9 +6,9 @@ use fastrand::Rng;
 use sapwood_format::header::{self, PAGE};
 use sapwood_format::{self as format, branch, cluster};
 
-use super::Words;
 use super::build::{Builder, Map, any_key, entries_of, some_trie};
 use super::tries::{as_it_is, compare, walk};
+use super::{Words, get};
 use crate::nodes::Nodes;
 use crate::path::Path;
 use crate::verify::verify_alone;
@@ -39,7 +39,7 @@ fn damaged_tries() {
             let verified = verify_alone(&Nodes::new(&words, 8));
             let (entries, _) = walk(&words, &[]);
             for _ in 0..5 {
-                let _ = Path::default().get(&Nodes::new(&words, 8), &any_key(&mut rng, 6));
+                let _ = get(&Nodes::new(&words, 8), &any_key(&mut rng, 6));
                 let _ = walk(&words, &any_key(&mut rng, 6));
             }
             match verified {
@@ -162,7 +162,7 @@ fn leaves_in_a_wrong_place() {
     words.write(third, &other.to_ne_bytes());
     assert!(matches!(entry(b"abx", true), Err(Trouble::Damaged(..))));
     assert!(matches!(verify_alone(&nodes), Err(Trouble::Damaged(..))));
-    assert_eq!(Path::default().get(&nodes, b"b"), Ok(None));
+    assert_eq!(get(&nodes, b"b"), Ok(None));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn noise() {
             &u64::from(cell).to_ne_bytes(),
         );
         let _ = walk(&words, &any_key(&mut rng, 6));
-        let _ = Path::default().get(&Nodes::new(&words, 8), &any_key(&mut rng, 6));
+        let _ = get(&Nodes::new(&words, 8), &any_key(&mut rng, 6));
         let _ = verify_alone(&Nodes::new(&words, 8));
     }
 }

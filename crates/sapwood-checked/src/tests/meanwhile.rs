@@ -7,8 +7,9 @@ use fastrand::Rng;
 use sapwood_format::header::{self, PAGE};
 use sapwood_format::{self as format, branch, cluster};
 
-use super::Words;
 use super::build::{Builder, any_key, entries_of, some_trie};
+use super::{Words, get};
+use crate::find::Lookup;
 use crate::nodes::Nodes;
 use crate::path::Path;
 use crate::verify::verify_alone;
@@ -110,19 +111,19 @@ fn changed(what: usize) -> (Words, [Write; 2]) {
 fn headers_are_looked_at_again() {
     let (words, _) = changed(0);
     let nodes = Nodes::new(&words, 8);
-    let mut path = Path::default();
+    let mut lookup = Lookup::default();
     for key in [&b"ab"[..], b"abx", b"b"] {
-        path.find(&nodes, key).unwrap();
-        path.look_again(&nodes, true).unwrap();
-        let (top, cluster) = (path.root, path.end);
+        lookup.find(&nodes, key).unwrap();
+        lookup.look_again(&nodes).unwrap();
+        let (top, cluster) = (nodes.root(), lookup.end);
         for at in [top, cluster].map(format::byte_of) {
             let old = words.byte(at);
             words.write(at, &[old ^ 1]);
-            assert_eq!(path.look_again(&nodes, true), Err(Trouble::Changed));
+            assert_eq!(lookup.look_again(&nodes), Err(Trouble::Changed));
             // The state of a lock may be either.
             words.write(at, &[old]);
             words.write(at + 3, &[words.byte(at + 3) ^ 4]);
-            path.look_again(&nodes, true).unwrap();
+            lookup.look_again(&nodes).unwrap();
         }
     }
 }
@@ -148,7 +149,7 @@ fn written_meanwhile() {
             let nodes = Nodes::new(&words, 8);
             for _ in 0..50 {
                 let key = any_key(&mut rng, 6);
-                let _ = Path::default().get(&nodes, &key);
+                let _ = get(&nodes, &key);
                 let _ = verify_alone(&nodes);
                 let (mut path, mut from, mut stands) = (Path::default(), key, false);
                 let mut left = words.0.len() * 2;
@@ -185,7 +186,7 @@ fn memory_that_is_used_again() {
                 let mut path = Path::default();
                 if let Some(key) = [&b"ab"[..], b"bb", b"aa"].get(ask) {
                     let found = loop {
-                        match path.get(&nodes, key) {
+                        match get(&nodes, key) {
                             Ok(found) => break found,
                             Err(trouble) => again(trouble),
                         }

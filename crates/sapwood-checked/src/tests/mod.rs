@@ -8,7 +8,14 @@ mod tries;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Window;
+use crate::find::Lookup;
+use crate::nodes::Nodes;
+use crate::{Trouble, Window};
+
+/// The bytes of a key's value.
+fn get(nodes: &Nodes<impl Window>, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+    Lookup::default().get(nodes, key, <[u8]>::to_vec)
+}
 
 /// A window in plain memory.
 pub(super) struct Words(pub(super) Vec<AtomicU64>);

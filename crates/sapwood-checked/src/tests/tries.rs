@@ -3,8 +3,8 @@
 use fastrand::Rng;
 use sapwood_format::header::PAGE;
 
-use super::Words;
 use super::build::{Builder, Map, any_key, some_trie};
+use super::{Words, get};
 use crate::Trouble;
 use crate::nodes::{Copied, Nodes};
 use crate::path::Path;
@@ -67,7 +67,7 @@ pub(super) fn compare(words: &Words, map: &Map, rng: &mut Rng) {
     }
     let mut path = Path::default();
     for key in asked {
-        let found = path.get(&nodes, &key).unwrap();
+        let found = get(&nodes, &key).unwrap();
         assert_eq!(
             found,
             map.get(&key).map(|value| value.to_ne_bytes().to_vec())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sapwood::qp::QpShared;
+use sapwood::qp::{PointMap, QpShared};
 use sapwood_checked::{Bytes, CheckedReader, Source, Trouble, Values};
 use sapwood_model::keys::{KeyPool, near};
 
@@ -169,6 +169,38 @@ impl<'a> Source for &'a Changing<'a> {
 
     fn error(&self, trouble: Trouble) -> Error {
         Error::Trouble(trouble)
+    }
+}
+
+/// Any map can be built of what a process left of any other.
+#[test]
+fn an_heir_has_the_same_entries() {
+    let folder = Folder::new();
+    for (i, name) in ["store", "shared", "both", "points"]
+        .into_iter()
+        .enumerate()
+    {
+        let map = Map::new(&folder, name);
+        let entries = filled(&map, 60 + i as u64, 700);
+        let copy = map.copy(&folder, name);
+        drop(map);
+        let left = CheckedReader::<_, u64>::new(&copy).unwrap();
+        let layout = QpShared::<u64>::layout_hash();
+        assert_eq!(left.check_layout(layout), Ok(()));
+        assert_eq!(left.verify(), Ok(entries.len()));
+        let found: Result<BTreeMap<_, _>, _> = left.unordered().collect();
+        let found = found.unwrap();
+        let builder = QpShared::<u64>::builder().with_index();
+        let heir = builder.build_sorted_in(folder.arena("heir", layout), found.clone());
+        let points = PointMap::<u64>::builder().build_in(folder.arena("points heir", layout));
+        let points = points.unwrap();
+        for (key, value) in &found {
+            points.insert(key, *value).unwrap();
+        }
+        drop((heir.unwrap(), points));
+        for (heir, has_order) in [("heir", true), ("points heir", false)] {
+            compare(&reader(&folder.copy(heir)), has_order, &entries, 60);
+        }
     }
 }
 

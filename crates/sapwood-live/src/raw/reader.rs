@@ -157,6 +157,12 @@ impl<M: LiveMap> LiveReader<M> {
         self.slot.offline()
     }
 
+    /// Takes the reader offline for as long as it is not asked.
+    pub fn idle(self) -> LiveIdle<M> {
+        self.slot.say(0);
+        LiveIdle { reader: self }
+    }
+
     /// How many times other processes have taken the map over.
     pub fn generation(&self) -> u64 {
         self.number - 1
@@ -178,6 +184,89 @@ impl<M: LiveMap> fmt::Debug for LiveReader<M> {
             .field("folder", &self.slot.place.path())
             .field("data", &self.number)
             .finish_non_exhaustive()
+    }
+}
+
+/// A reader that is offline but for the time of a [`read`](Self::read), so that it never holds
+/// memory back for long. For callers without a loop of their own. [`LiveReader::idle`] makes one.
+///
+/// ```
+/// use sapwood::qp::QpStore;
+/// use sapwood_live::{Live, LiveReader};
+/// # let folder = std::env::temp_dir().join(format!("sapwood-live-idle-{}", std::process::id()));
+/// let store = Live::<QpStore<u64>>::create(&folder)?;
+/// let mut reader = LiveReader::<QpStore<u64>>::open(&folder)?.idle();
+/// let mut txn = store.begin();
+/// txn.insert("example.org", 7)?;
+/// txn.commit();
+/// assert_eq!(reader.read(|view| view.get("example.org").copied())?, Some(7));
+/// # drop(reader);
+/// # store.remove_map()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LiveIdle<M: LiveMap> {
+    /// It is offline.
+    reader: LiveReader<M>,
+}
+
+impl<M: LiveMap> LiveIdle<M> {
+    /// Calls `f` with the newest map. If another process has taken the map over, the reader moves to
+    /// its data first. It costs a fence, some ten nanoseconds.
+    ///
+    /// # Errors
+    /// As [`LiveReader::quiescent`]; then `f` was not called.
+    pub fn read<R>(&mut self, f: impl FnOnce(M::View<'_>) -> R) -> Result<R, Error> {
+        self.reader.slot.come_online();
+        if self.reader.slot.data() != self.reader.number {
+            let moved = self.reader.move_on();
+            if let Err(error) = moved {
+                self.reader.slot.say(0);
+                return Err(error);
+            }
+        }
+        let online = Online(&self.reader);
+        Ok(f(online.0.view()))
+    }
+
+    /// Brings the reader online.
+    ///
+    /// # Errors
+    /// As [`LiveReader::quiescent`].
+    pub fn online(self) -> Result<LiveReader<M>, Error> {
+        let mut reader = self.reader;
+        reader.slot.come_online();
+        if reader.slot.data() != reader.number {
+            reader.move_on()?;
+        }
+        Ok(reader)
+    }
+
+    /// As [`LiveReader::generation`], of the data that were read last.
+    pub fn generation(&self) -> u64 {
+        self.reader.generation()
+    }
+
+    /// As [`LiveReader::has_writer`].
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn has_writer(&self) -> Result<bool, Error> {
+        self.reader.has_writer()
+    }
+}
+
+impl<M: LiveMap> fmt::Debug for LiveIdle<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LiveIdle").field(&self.reader).finish()
+    }
+}
+
+/// The reader is offline again when this is dropped.
+struct Online<'r, M: LiveMap>(&'r LiveReader<M>);
+
+impl<M: LiveMap> Drop for Online<'_, M> {
+    fn drop(&mut self) {
+        self.0.slot.say(0);
     }
 }
 

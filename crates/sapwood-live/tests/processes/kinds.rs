@@ -314,7 +314,7 @@ impl Subject for MapleMap<u64> {
     fn set(&self, key: u64, value: Option<u64>) -> Result<(), sapwood::Error> {
         match value {
             Some(value) => self.store(range(key), value).map_err(|no| no.error)?,
-            None => drop(self.remove(*range(key).start())?),
+            None => self.remove(*range(key).start()).map(|_| ())?,
         }
         Ok(())
     }

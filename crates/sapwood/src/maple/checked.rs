@@ -102,6 +102,9 @@ struct Seen {
 /// A node to look at: its place, and its level.
 type Node = (usize, usize);
 
+/// Entries of a leaf, and the first index behind the leaf.
+type Found<V> = (Vec<(u64, u64, V)>, Option<u64>);
+
 impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
     /// Reads the header page of the map.
     ///
@@ -206,6 +209,29 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
         Ok(found.map(|start| start..=start + (fit.size - 1)))
     }
 
+    /// The first entry that ends at or after an index.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn at_or_after(&self, index: u64) -> Result<Option<(Range, V)>, Trouble> {
+        let (mut entries, _) = self.nodes().entries(index, 1)?;
+        Ok(entries
+            .pop()
+            .map(|(start, end, value)| (start..=end, value)))
+    }
+
+    /// Some entries in order, from the first one that ends at or after an index on: all that one
+    /// leaf has, as they were at one moment. There are none if there is no such entry. For walks
+    /// that begin anew after a [`Trouble`].
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    pub fn some_from(&self, index: u64) -> Result<Vec<(Range, V)>, Trouble> {
+        let (entries, _) = self.nodes().entries(index, usize::MAX)?;
+        let entries = entries.into_iter();
+        Ok(entries.map(|(start, end, v)| (start..=end, v)).collect())
+    }
+
     /// All entries in order.
     pub fn iter(&self) -> CheckedIter<'_, V, W> {
         self.range(0..=u64::MAX)
@@ -288,23 +314,33 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
         Ok(Some((path, (at, height))))
     }
 
-    fn read_leaf(&self, path: &Path, at: usize, bounds: (u64, u64)) -> Result<LeafCopy, Trouble> {
-        let leaf = LeafCopy::read(self.memory, at, self.facts.slot, bounds);
+    fn read_leaf(
+        &self,
+        path: &Path,
+        at: usize,
+        bounds: (u64, u64),
+        spare: Vec<u64>,
+    ) -> Result<LeafCopy, Trouble> {
+        let leaf = LeafCopy::read(self.memory, at, self.facts.slot, bounds, spare);
         path.verdict(self.memory, leaf)
     }
 
-    fn read_inner(&self, path: &Path, at: usize, bounds: (u64, u64)) -> Result<InnerCopy, Trouble> {
-        let inner = InnerCopy::read(self.memory, at, bounds);
+    fn read_inner(
+        &self,
+        path: &Path,
+        at: usize,
+        bounds: (u64, u64),
+        spare: Vec<u64>,
+    ) -> Result<InnerCopy, Trouble> {
+        let inner = InnerCopy::read(self.memory, at, bounds, spare);
         path.verdict(self.memory, inner)
     }
 
-    /// The path to a child, and its place.
-    fn child(&self, path: &Path, inner: &InnerCopy, i: usize) -> Result<(Path, usize), Trouble> {
+    /// Goes on to a child; returns its place.
+    fn down(&self, path: &mut Path, inner: &InnerCopy, i: usize) -> Result<usize, Trouble> {
         let (cell, child) = inner.child(i);
-        let mut path = path.clone();
         path.push((cell, child));
-        let at = path.verdict(self.memory, place_of(self.memory, cell, child))?;
-        Ok((path, at))
+        path.verdict(self.memory, place_of(self.memory, cell, child))
     }
 
     /// The leaf whose bounds hold `x`.
@@ -313,18 +349,44 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
             return Ok(None);
         };
         let mut bounds = (0, u64::MAX);
+        let mut spare = Vec::new();
         for _ in 0..height {
-            let inner = self.read_inner(&path, at, bounds)?;
+            let inner = self.read_inner(&path, at, bounds, spare)?;
             let i = inner.find(x);
-            (path, at) = self.child(&path, &inner, i)?;
+            at = self.down(&mut path, &inner, i)?;
             bounds = inner.bounds(i, bounds);
+            spare = inner.into_spare();
         }
         Ok(Some(Seen {
-            leaf: self.read_leaf(&path, at, bounds)?,
+            leaf: self.read_leaf(&path, at, bounds, spare)?,
             at,
             upper: bounds.1,
             path,
         }))
+    }
+
+    /// The first entries that end at or after `x`, up to `most` of them: those of one leaf, which
+    /// are of one moment. And the first index behind that leaf.
+    fn entries(&self, mut x: u64, most: usize) -> Result<Found<V>, Trouble> {
+        loop {
+            let Some(seen) = self.leaf(x)? else {
+                return Ok((Vec::new(), None));
+            };
+            let next = seen.upper.checked_add(1);
+            let first = seen.leaf.rank(x);
+            let last = seen.leaf.len().min(first.saturating_add(most));
+            let mut entries = Vec::with_capacity(last - first);
+            for k in first..last {
+                let (start, end, slot) = seen.leaf.entry(k);
+                let value = seen.path.verdict(self.memory, self.value(seen.at, slot))?;
+                entries.push((start, end, value));
+            }
+            match next {
+                // Only beside a writer is there a leaf behind one that ends before `x`.
+                Some(next) if entries.is_empty() => x = next,
+                next => return Ok((entries, next)),
+            }
+        }
     }
 
     /// The value of an entry of the leaf at `leaf`, by its slot.
@@ -368,14 +430,17 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
         fit: &Fit,
     ) -> Result<Option<u64>, Trouble> {
         if level == 0 {
-            return Ok(self.read_leaf(path, at, bounds)?.place(bounds, fit));
+            return Ok(self
+                .read_leaf(path, at, bounds, Vec::new())?
+                .place(bounds, fit));
         }
-        let inner = self.read_inner(path, at, bounds)?;
+        let inner = self.read_inner(path, at, bounds, Vec::new())?;
         let mut i = inner.find(if fit.highest { fit.to } else { fit.from });
         loop {
             let (from, to) = inner.bounds(i, bounds);
             if inner.gap(i) >= code(fit.size) {
-                let (path, at) = self.child(path, &inner, i)?;
+                let mut path = path.clone();
+                let at = self.down(&mut path, &inner, i)?;
                 let found = self.place_below(&path, (at, level - 1), (from, to), fit)?;
                 if found.is_some() {
                     return Ok(found);
@@ -399,7 +464,7 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
         count: &mut usize,
     ) -> Result<u16, Trouble> {
         if level == 0 {
-            let leaf = self.read_leaf(path, at, bounds)?;
+            let leaf = self.read_leaf(path, at, bounds, Vec::new())?;
             for k in 0..leaf.len() {
                 let value = self.value(at, leaf.entry(k).2);
                 path.verdict(self.memory, value)?;
@@ -407,10 +472,11 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
             *count += leaf.len();
             return Ok(leaf.largest_gap(bounds));
         }
-        let inner = self.read_inner(path, at, bounds)?;
+        let inner = self.read_inner(path, at, bounds, Vec::new())?;
         let mut largest = 0;
         for i in 0..inner.len() {
-            let (path, child) = self.child(path, &inner, i)?;
+            let mut path = path.clone();
+            let child = self.down(&mut path, &inner, i)?;
             let gap = self.walk(&path, (child, level - 1), inner.bounds(i, bounds), count)?;
             if gap > inner.gap(i) {
                 let what = "a gap word says less than there is";
@@ -451,28 +517,16 @@ impl<'w, V, W> CheckedIter<'w, V, W> {
 impl<V: FromBytes, W: Memory> CheckedIter<'_, V, W> {
     /// Copies the entries of the next leaf that has some.
     fn next_leaf(&mut self, from: u64, to: u64) -> Result<(), Trouble> {
-        while let Some(x) = self.next.filter(|&x| x <= to) {
-            let Some(seen) = self.nodes.leaf(x)? else {
-                self.next = None;
-                return Ok(());
-            };
-            self.next = seen.upper.checked_add(1);
-            let first = seen.leaf.rank(x);
-            let mut entries = Vec::with_capacity(seen.leaf.len() - first);
-            for k in first..seen.leaf.len() {
-                let (start, end, slot) = seen.leaf.entry(k);
-                let value = self.nodes.value(seen.at, slot);
-                entries.push((start, end, seen.path.verdict(self.nodes.memory, value)?));
-            }
-            if let Some(&(start, ..)) = entries.first() {
-                // An entry was stored across the place of the walk, which has passed others.
-                if self.passed && start < from {
-                    return Err(Trouble::Changed);
-                }
-                self.entries = entries.into_iter();
-                return Ok(());
-            }
+        let Some(x) = self.next.filter(|&x| x <= to) else {
+            return Ok(());
+        };
+        let (entries, next) = self.nodes.entries(x, usize::MAX)?;
+        // An entry was stored across the place of the walk, which has passed others.
+        if self.passed && entries.first().is_some_and(|&(start, ..)| start < from) {
+            return Err(Trouble::Changed);
         }
+        self.entries = entries.into_iter();
+        self.next = next;
         Ok(())
     }
 }

@@ -50,7 +50,7 @@ impl<V: ?Sized + Value> QpMap<V> {
         self.tree.as_ref().is_some_and(|tree| tree.points.is_some())
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, key: &[u8]) -> Option<(View<'_, V>, u32)> {
         let tree = self.tree.as_deref()?;
         Some((tree.view(), tree.find(key)?))

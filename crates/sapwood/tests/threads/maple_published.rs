@@ -1,6 +1,9 @@
 //! Readers of a published map beside its writer: by a second mapping of its file, as another
-//! process reads it, and by checked copies of its nodes.
+//! process reads it, and by checked copies of its nodes. `SAPWOOD_SOAK` sets the seconds that each
+//! test runs.
 #![cfg(all(unix, not(miri)))]
+
+use std::time::{Duration, Instant};
 
 use sapwood::maple::{CheckedMaple, MapleMap, PlainValue, Trouble};
 
@@ -31,6 +34,22 @@ fn beside<V: Payload + PlainValue>(
     seed: u64,
     reader: impl Fn(&Attached<V>, &Script, &Progress, &mut fastrand::Rng) + Sync,
 ) {
+    let soak = std::env::var("SAPWOOD_SOAK").ok();
+    let soak = soak.and_then(|seconds| seconds.parse().ok());
+    let end = Instant::now() + Duration::from_secs(soak.unwrap_or(0));
+    for round in 0.. {
+        once(&format!("{name}-{round}"), seed + 1000 * round, &reader);
+        if round >= 2 && Instant::now() > end {
+            break;
+        }
+    }
+}
+
+fn once<V: Payload + PlainValue>(
+    name: &str,
+    seed: u64,
+    reader: &(impl Fn(&Attached<V>, &Script, &Progress, &mut fastrand::Rng) + Sync),
+) {
     let folder = Folder::quick(name);
     let script = Script::random(seed, PAGES, false, steps(4_000));
     let builder = MapleMap::<V>::builder().nodes(128, 4);
@@ -39,7 +58,7 @@ fn beside<V: Payload + PlainValue>(
     let progress = Progress::default();
     std::thread::scope(|scope| {
         for number in 0..2 {
-            let (attached, script, progress, reader) = (&attached, &script, &progress, &reader);
+            let (attached, script, progress) = (&attached, &script, &progress);
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(seed + number);
                 let mut asked = 0;

@@ -28,14 +28,21 @@ pub(crate) fn place_of<W: Window>(window: &W, from: usize, node: u32) -> Result<
     Ok(at)
 }
 
-/// The words of a node, of which the first was read already.
-fn copy<W: Window>(window: &W, at: usize, head: u64, bytes: usize) -> Result<Vec<u64>, Trouble> {
+/// The words of a node, of which the first was read already, in the memory of an earlier copy.
+fn copy<W: Window>(
+    window: &W,
+    at: usize,
+    head: u64,
+    bytes: usize,
+    mut words: Vec<u64>,
+) -> Result<Vec<u64>, Trouble> {
     if at + bytes > window.len() {
         return Err(damaged(at, "a node reaches out of the memory"));
     }
-    let mut words = Vec::with_capacity(bytes / 8);
+    words.clear();
+    words.reserve(bytes / 8);
     words.push(head);
-    words.extend((8..bytes).step_by(8).map(|word| window.u64(at + word)));
+    words.extend((1..bytes / 8).map(|word| window.u64(at + 8 * word)));
     Ok(words)
 }
 
@@ -48,11 +55,13 @@ pub(crate) struct LeafCopy {
 
 impl LeafCopy {
     /// Copies and checks the leaf at `at`, a multiple of 8 whose line lies inside the window.
+    /// `spare` is memory for the copy.
     pub(crate) fn read<W: Window>(
         window: &W,
         at: usize,
         slot: usize,
         (lower, upper): (u64, u64),
+        spare: Vec<u64>,
     ) -> Result<LeafCopy, Trouble> {
         let word = window.u64(at).to_le();
         let head = LeafHead::from_word(word);
@@ -71,7 +80,7 @@ impl LeafCopy {
         if head.lines * LINE != bytes {
             return Err(damaged(at, "a leaf does not have the bytes of its entries"));
         }
-        let words = copy(window, at, word.to_le(), bytes)?;
+        let words = copy(window, at, word.to_le(), bytes, spare)?;
         let copied = LeafCopy { words, slot };
         copied
             .check(lower, upper)
@@ -155,10 +164,12 @@ pub(crate) struct InnerCopy {
 
 impl InnerCopy {
     /// Copies and checks the inner node at `at`, a multiple of 8 whose line lies inside the window.
+    /// `spare` is memory for the copy.
     pub(crate) fn read<W: Window>(
         window: &W,
         at: usize,
         (lower, upper): (u64, u64),
+        spare: Vec<u64>,
     ) -> Result<InnerCopy, Trouble> {
         let word = window.u64(at).to_le();
         let head = InnerHead::from_word(word);
@@ -177,7 +188,7 @@ impl InnerCopy {
                 "an inner node does not have the bytes of its children",
             ));
         }
-        let words = copy(window, at, word.to_le(), bytes)?;
+        let words = copy(window, at, word.to_le(), bytes, spare)?;
         let pivots = &words[1..=filled];
         let (pivots, fill) = pivots.split_at(n - 1);
         let ascending = pivots.windows(2).all(|pair| pair[0] < pair[1]);
@@ -200,6 +211,11 @@ impl InnerCopy {
     fn inner(&self) -> Inner {
         // SAFETY: the words are a whole inner node, as `read` has checked: its arrays lie inside.
         unsafe { Inner::at(self.words.as_ptr().cast()) }
+    }
+
+    /// The memory, for another copy.
+    pub(crate) fn into_spare(self) -> Vec<u64> {
+        self.words
     }
 
     /// Number of children.

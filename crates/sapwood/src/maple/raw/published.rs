@@ -89,6 +89,37 @@ impl Published {
 /// This trusts the memory. It is for a crate that makes the writer's grace periods wait for readers
 /// in other processes, as `sapwood-live` does. [`CheckedMaple`](crate::maple::CheckedMaple) trusts
 /// nothing.
+///
+/// ```
+/// use rustix::mm::{MapFlags, ProtFlags, mmap};
+/// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
+/// use sapwood::maple::{MapleMap, MaplePublished};
+/// use std::ptr::{NonNull, null_mut};
+///
+/// const BYTES: usize = 1 << 20;
+/// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.attached", std::process::id()));
+/// let options = ArenaOptions::default()
+///     .backing(Backing::File(path.clone()))
+///     .header(HeaderMode::Page)
+///     .layout_hash(MapleMap::<u64>::layout_hash())
+///     .limit(BYTES);
+/// let map = MapleMap::builder().build_in(Arena::create(options)?)?;
+///
+/// // In another process, whose address space has room for all that the file may grow to.
+/// let file = std::fs::File::open(&path)?;
+/// // SAFETY: a mapping at an address of the system's choice disturbs nothing.
+/// let base = unsafe { mmap(null_mut(), BYTES, ProtFlags::READ, MapFlags::SHARED, &file, 0)? };
+/// let base = NonNull::new(base.cast()).unwrap();
+/// // SAFETY: the file has a header page, and stays mapped.
+/// let attached = unsafe { MaplePublished::<u64>::new(base)? };
+///
+/// map.store(5..=9, 7_u64)?;
+/// // SAFETY: as above; the writer frees nothing meanwhile, as it does nothing.
+/// let view = unsafe { attached.view() };
+/// assert_eq!((view.get(6), view.len()), (Some(&7), 1));
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct MaplePublished<V> {
     tree: Published,
     values: PhantomData<fn() -> V>,
@@ -103,7 +134,7 @@ impl<V: FromBytes + Immutable + Send + Sync + 'static> MaplePublished<V> {
     /// numbers contradict each other.
     ///
     /// # Safety
-    /// At `base`, which is aligned to a page, a page is mapped as long as this is used. Others
+    /// At `base`, which is aligned to 8 bytes, a page is mapped as long as this is used. Others
     /// write its words only atomically.
     pub unsafe fn new(base: NonNull<u8>) -> Result<Self, OpenCause> {
         const { assert!(align_of::<V>() <= 8, "{}", ALIGNED) };

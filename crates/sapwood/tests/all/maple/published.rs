@@ -76,6 +76,16 @@ fn checked_agrees<V: Number + PlainValue, W: sapwood_format::Window>(
     for at in places(model).into_iter().step_by(5) {
         let there = model.get_entry(at).map(|(range, &value)| (range, value));
         assert_eq!(seen.get(at).unwrap().map(owned), there);
+        let behind = model
+            .range(at..=u64::MAX)
+            .map(|(range, &value)| (range, value));
+        let behind: Vec<_> = behind.collect();
+        assert_eq!(
+            seen.at_or_after(at).unwrap().map(owned).as_ref(),
+            behind.first()
+        );
+        let some: Vec<_> = seen.some_from(at).unwrap().into_iter().map(owned).collect();
+        assert!(behind.starts_with(&some) && some.is_empty() == behind.is_empty());
         let few: Result<Vec<_>, Trouble> = seen.range(at..=at.saturating_add(999)).collect();
         let few: Vec<_> = few.unwrap().into_iter().map(owned).collect();
         let expected = model.range(at..=at.saturating_add(999));

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# What users of C get: `make install` into a folder, programs compiled by pkg-config and run, Debian
+# packages without an error of lintian, and the map of blocked names in the workers of dnsdist.
+# NAMES is the number of blocked names.
+. "$(dirname "$0")/lib.sh"
+[ "$(uname -s)" = Linux ] || skip "the C library is tested on Linux"
+has pkg-config || skip "pkg-config is not installed (ci/packages.sh says how)"
+run cargo build --locked --release -p sapwood-capi -p sapwood-cli
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+say "== make install"
+run make -s install "DESTDIR=$work/tree" PREFIX=/usr "TARGET=$TARGET"
+root=$work/tree/usr
+export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/tree LD_LIBRARY_PATH=$root/lib
+for file in include/sapwood.h lib/libsapwood.so lib/libsapwood.so.0 lib/libsapwood.a lib/pkgconfig/sapwood.pc \
+    share/man/man3/sapwood.3 share/man/man1/sapwood.1 share/bash-completion/completions/sapwood bin/sapwood; do
+    [ -e "$root/$file" ] || fail "make install did not install $file"
+done
+[ "$(pkg-config --modversion sapwood)" = "$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)" ] || fail "sapwood.pc has another version"
+
+# Compiles a program by pkg-config and runs it.
+program() { # source, packages, arguments...
+    local source=$1 packages=$2 name
+    shift 2
+    name=$work/$(basename "$source" .c)
+    # shellcheck disable=SC2046,SC2086 # words
+    run cc -O2 -Wall -Wextra -Werror -o "$name" "$source" $(pkg-config --cflags --libs $packages) -lpthread
+    run "$name" "$@"
+}
+say "== programs by pkg-config"
+# The manual page's example, linked with the shared library, and with the static one.
+sed -n '/^\.EX/,/^\.EE/{/^\.E[XE]/d;s/\\e/\\/g;p}' "$root/share/man/man3/sapwood.3" >"$work/example.c"
+[ "$(program "$work/example.c" sapwood | tail -n 1)" = 7 ] || fail "the manual page's example does not print 7"
+# shellcheck disable=SC2046
+run cc -o "$work/static" "$work/example.c" $(pkg-config --cflags sapwood) "$root/lib/libsapwood.a" $(pkg-config --static --libs-only-l sapwood | sed 's/-lsapwood//')
+[ "$(LD_LIBRARY_PATH='' "$work/static")" = 7 ] || fail "the example with the static library does not print 7"
+program examples/c/packets.c sapwood 65536 0.5
+if pkg-config --exists libuv; then
+    program examples/c/uv-loop.c "sapwood libuv"
+else
+    say "skipped: libuv1-dev is not installed"
+fi
+
+say "== Debian packages"
+if has dpkg-deb && has dpkg-shlibdeps; then
+    TARGET=$TARGET packaging/deb.sh "$work/debs"
+    if has lintian; then
+        # Warnings are shown; errors fail. Packages that users make for themselves have nobody's
+        # address.
+        lintian --allow-root --fail-on error --suppress-tags initial-upload-closes-no-bugs,bogus-mail-host,bogus-mail-host-in-debian-changelog "$work"/debs/*.deb
+    else
+        say "skipped: lintian is not installed"
+    fi
+else
+    say "skipped: this is no Debian"
+fi
+
+say "== blocked names in dnsdist"
+ci/blocked.sh "$root"
+say "The C library can be installed and used."

@@ -1,0 +1,507 @@
+//! `sapwood_fib`: tables of prefixes of both families, with numbers as values.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use sapwood::lpm::IpFib;
+use sapwood::qsbr::Guard;
+use sapwood::{Buildable, Builder};
+
+use crate::call::{call, call_void};
+use crate::domain::{CHECKED, known_flags, or_new, sapwood_domain};
+use crate::error::{Failure, Outcome};
+use crate::handle::{Body, Handle, free};
+use crate::input::{self, Extensible};
+use crate::prefix::{self, sapwood_prefix};
+use crate::reader::{read, sapwood_reader};
+use crate::turn::Turns;
+
+/// What a table has inside.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) fib: IpFib<u64>,
+    pub(crate) turns: Turns,
+    pub(crate) checked: bool,
+}
+
+impl Body for Table {
+    const MAGIC: u32 = u32::from_be_bytes(*b"swFi");
+    const NAME: &'static str = "fib";
+}
+
+/// `struct sapwood_fib`.
+pub type sapwood_fib = Handle<Table>;
+
+/// The choices for a table of routes.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct sapwood_fib_options {
+    /// `sizeof` this structure.
+    pub size: usize,
+    /// `SAPWOOD_CHECKED`.
+    pub flags: c_uint,
+    /// Bits that the root resolves with one load: 6, 12, 18, 24; 0: 18.
+    pub root_bits: c_uint,
+    /// The most bytes for the prefixes of each family; 0: as much as there is.
+    pub memory_limit: usize,
+}
+
+// SAFETY: integers, of which the first is the size.
+unsafe impl Extensible for sapwood_fib_options {
+    const NAME: &'static str = "sapwood_fib_options";
+}
+
+impl sapwood_fib_options {
+    /// The bits of the root, or `None` for the default.
+    fn root(&self) -> Outcome<Option<u8>> {
+        match self.root_bits {
+            0 => Ok(None),
+            bits @ (6 | 12 | 18 | 24) => Ok(Some(bits as u8)),
+            other => Err(Failure::invalid(format!(
+                "root_bits is {other}; it may be 6, 12, 18 or 24, or 0 for the default"
+            ))),
+        }
+    }
+
+    /// Sets up the builder of a table. Also returns whether its handles are checked.
+    ///
+    /// # Safety
+    /// `domain` is NULL, or a domain that may be used.
+    pub unsafe fn configure<M: Buildable>(
+        &self,
+        mut builder: Builder<M>,
+        root_bits: impl FnOnce(Builder<M>, u8) -> Builder<M>,
+        domain: *const sapwood_domain,
+    ) -> Outcome<(Builder<M>, bool)> {
+        known_flags(self.flags, CHECKED)?;
+        // SAFETY: the caller's promise.
+        let (domain, checked) = unsafe { or_new(domain, self.flags & CHECKED != 0) }?;
+        builder = builder.domain(&domain);
+        if self.memory_limit > 0 {
+            builder = builder.memory_limit(self.memory_limit);
+        }
+        if let Some(bits) = self.root()? {
+            builder = root_bits(builder, bits);
+        }
+        Ok((builder, checked))
+    }
+}
+
+/// Makes a table by C's options.
+///
+/// # Safety
+/// C.
+unsafe fn make(
+    domain: *const sapwood_domain,
+    options: *const sapwood_fib_options,
+    out: *mut *mut sapwood_fib,
+    build: impl FnOnce(Builder<IpFib<u64>>) -> Outcome<IpFib<u64>>,
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let options: sapwood_fib_options = unsafe { input::extensible(options) }?;
+    // SAFETY: C.
+    let (builder, checked) =
+        unsafe { options.configure(IpFib::builder(), |b, bits| b.root_bits(bits), domain) }?;
+    let table = Table {
+        fib: build(builder)?,
+        turns: Turns::default(),
+        checked,
+    };
+    // SAFETY: C.
+    unsafe { *out = Handle::into_c(table, checked) };
+    Ok(0)
+}
+
+/// Makes an empty table.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_new(
+    domain: *const sapwood_domain,
+    options: *const sapwood_fib_options,
+    out: *mut *mut sapwood_fib,
+) -> c_int {
+    call("sapwood_fib_new", || {
+        // SAFETY: C.
+        unsafe { make(domain, options, out, |builder| Ok(builder.build()?)) }
+    })
+}
+
+/// Makes a table of prefixes in any order.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_build(
+    domain: *const sapwood_domain,
+    options: *const sapwood_fib_options,
+    prefixes: *const sapwood_prefix,
+    values: *const u64,
+    count: usize,
+    out: *mut *mut sapwood_fib,
+) -> c_int {
+    call("sapwood_fib_build", || {
+        // SAFETY: C.
+        let prefixes = unsafe { input::items(prefixes, count, "the list of prefixes") }?;
+        // SAFETY: C.
+        let values = unsafe { input::items(values, count, "the list of values") }?;
+        let all = prefixes
+            .iter()
+            .zip(values)
+            .map(|(prefix, value)| Ok((prefix.net()?, *value)))
+            .collect::<Outcome<Vec<_>>>()?;
+        // SAFETY: C.
+        unsafe { make(domain, options, out, |builder| Ok(builder.build_from(all)?)) }
+    })
+}
+
+/// Loads a table from a file.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_open(
+    domain: *const sapwood_domain,
+    options: *const sapwood_fib_options,
+    path: *const c_char,
+    out: *mut *mut sapwood_fib,
+) -> c_int {
+    call("sapwood_fib_open", || {
+        // SAFETY: C.
+        let path = unsafe { input::path(path) }?;
+        // SAFETY: C.
+        unsafe { make(domain, options, out, |builder| Ok(builder.load(path)?)) }
+    })
+}
+
+/// Frees a table.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_free(fib: *mut sapwood_fib) {
+    // SAFETY: C.
+    call_void("sapwood_fib_free", || unsafe { free(fib) });
+}
+
+/// Writes an old value, if there was one and the caller wants it; returns whether there was one.
+///
+/// # Safety
+/// `to` is NULL, or there is room for a number.
+pub unsafe fn put_old(old: Option<u64>, to: *mut u64) -> c_int {
+    if let (Some(old), false) = (old, to.is_null()) {
+        // SAFETY: the caller's promise.
+        unsafe { to.write(old) };
+    }
+    old.is_some().into()
+}
+
+/// Inserts a prefix, or replaces its value.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_insert(
+    fib: *mut sapwood_fib,
+    of: *const sapwood_prefix,
+    value: u64,
+    old: *mut u64,
+) -> c_int {
+    call("sapwood_fib_insert", || {
+        // SAFETY: C.
+        let table = unsafe { Handle::shared(fib) }?;
+        // SAFETY: C.
+        let net = unsafe { prefix::prefix(of) }?;
+        table.turns.check()?;
+        let before = table.fib.insert(net, value)?;
+        // SAFETY: C.
+        Ok((unsafe { put_old(before, old) } == 0).into())
+    })
+}
+
+/// Removes a prefix.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_remove(
+    fib: *mut sapwood_fib,
+    of: *const sapwood_prefix,
+    old: *mut u64,
+) -> c_int {
+    call("sapwood_fib_remove", || {
+        // SAFETY: C.
+        let table = unsafe { Handle::shared(fib) }?;
+        // SAFETY: C.
+        let net = unsafe { prefix::prefix(of) }?;
+        table.turns.check()?;
+        let before = table.fib.remove(net)?;
+        // SAFETY: C.
+        let found = unsafe { put_old(before, old) };
+        Ok(if found == 1 { 0 } else { -libc::ENOENT })
+    })
+}
+
+/// The value of exactly this prefix.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_get(
+    fib: *const sapwood_fib,
+    of: *const sapwood_prefix,
+    value: *mut u64,
+) -> c_int {
+    call("sapwood_fib_get", || {
+        // SAFETY: C.
+        let table = unsafe { Handle::shared(fib) }?;
+        // SAFETY: C.
+        let net = unsafe { prefix::prefix(of) }?;
+        let found = table.fib.get(net);
+        // SAFETY: C.
+        let found = unsafe { put_old(found, value) };
+        Ok(if found == 1 { 0 } else { -libc::ENOENT })
+    })
+}
+
+/// The longest prefix of an address.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_lookup(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    addr: *const c_void,
+    addr_len: usize,
+    matched: *mut sapwood_prefix,
+    value: *mut u64,
+) -> c_int {
+    call("sapwood_fib_lookup", || {
+        // SAFETY: C.
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        // SAFETY: C.
+        let addr = unsafe { prefix::address(addr, addr_len) }?;
+        let answer = |guard: Guard<'_>| {
+            fib.view(guard)
+                .lookup(addr)
+                .map(|(net, value)| (net, *value))
+        };
+        // SAFETY: C.
+        let Some((net, found)) = unsafe { read(reader, fib.domain(), answer) }? else {
+            return Ok(-libc::ENOENT);
+        };
+        if !matched.is_null() {
+            // SAFETY: C.
+            unsafe { matched.write(net.into()) };
+        }
+        // SAFETY: C.
+        unsafe { put_old(Some(found), value) };
+        Ok(0)
+    })
+}
+
+/// The value of the longest prefix of an IPv4 address.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_lookup4(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    addr: u32,
+    value: *mut u64,
+) -> c_int {
+    call("sapwood_fib_lookup4", || {
+        // SAFETY: C.
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        let value = input::place(value, "the place for the value")?;
+        let answer = |guard: Guard<'_>| {
+            fib.v4()
+                .view(guard)
+                .lookup_value(Ipv4Addr::from(addr))
+                .copied()
+        };
+        // SAFETY: C.
+        let Some(found) = unsafe { read(reader, fib.domain(), answer) }? else {
+            return Ok(-libc::ENOENT);
+        };
+        // SAFETY: C.
+        unsafe { *value = found };
+        Ok(0)
+    })
+}
+
+/// The value of the longest prefix of an IPv6 address.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_lookup6(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    addr: *const u8,
+    value: *mut u64,
+) -> c_int {
+    call("sapwood_fib_lookup6", || {
+        // SAFETY: C.
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        let value = input::place(value, "the place for the value")?;
+        let addr = input::place(addr.cast_mut(), "the address")?;
+        // SAFETY: C.
+        let addr = Ipv6Addr::from(unsafe { *addr.cast::<[u8; 16]>() });
+        let answer = |guard: Guard<'_>| fib.v6().view(guard).lookup_value(addr).copied();
+        // SAFETY: C.
+        let Some(found) = unsafe { read(reader, fib.domain(), answer) }? else {
+            return Ok(-libc::ENOENT);
+        };
+        // SAFETY: C.
+        unsafe { *value = found };
+        Ok(0)
+    })
+}
+
+/// How many addresses a part of a batch has. Their answers lie on the stack.
+pub(crate) const PART: usize = 64;
+
+/// Looks up addresses in parts: one body for both families.
+macro_rules! in_parts {
+    ($view:expr, $addrs:expr, $values:expr, $none:expr, $addr:ty) => {{
+        let (view, none) = ($view, $none);
+        for (addrs, values) in $addrs.chunks(PART).zip($values.chunks_mut(PART)) {
+            let mut keys = [<$addr>::UNSPECIFIED; PART];
+            for (key, addr) in keys.iter_mut().zip(addrs) {
+                *key = <$addr>::from(*addr);
+            }
+            let mut found = [&none; PART];
+            view.lookup_batch_or(&keys[..addrs.len()], &none, &mut found[..addrs.len()]);
+            for (value, found) in values.iter_mut().zip(found) {
+                *value = *found;
+            }
+        }
+    }};
+}
+
+/// The values of many IPv4 addresses.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_lookup4_bulk(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    addrs: *const u32,
+    count: usize,
+    none: u64,
+    values: *mut u64,
+) -> c_int {
+    call("sapwood_fib_lookup4_bulk", || {
+        // SAFETY: C.
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        // SAFETY: C.
+        let addrs = unsafe { input::items(addrs, count, "the list of addresses") }?;
+        // SAFETY: C.
+        let values = unsafe { input::items_mut(values, count, "the list of values") }?;
+        let answer =
+            |guard: Guard<'_>| in_parts!(fib.v4().view(guard), addrs, values, none, Ipv4Addr);
+        // SAFETY: C.
+        unsafe { read(reader, fib.domain(), answer) }?;
+        Ok(0)
+    })
+}
+
+/// The values of many IPv6 addresses.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_lookup6_bulk(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    addrs: *const u8,
+    count: usize,
+    none: u64,
+    values: *mut u64,
+) -> c_int {
+    call("sapwood_fib_lookup6_bulk", || {
+        // SAFETY: C.
+        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        // SAFETY: C.
+        let addrs =
+            unsafe { input::items(addrs.cast::<[u8; 16]>(), count, "the list of addresses") }?;
+        // SAFETY: C.
+        let values = unsafe { input::items_mut(values, count, "the list of values") }?;
+        let answer =
+            |guard: Guard<'_>| in_parts!(fib.v6().view(guard), addrs, values, none, Ipv6Addr);
+        // SAFETY: C.
+        unsafe { read(reader, fib.domain(), answer) }?;
+        Ok(0)
+    })
+}
+
+/// The number of prefixes.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_len(fib: *const sapwood_fib, len: *mut usize) -> c_int {
+    call("sapwood_fib_len", || {
+        // SAFETY: C.
+        let table = unsafe { Handle::shared(fib) }?;
+        let len = input::place(len, "the place for the number")?;
+        // SAFETY: C.
+        unsafe { len.write(table.fib.len()) };
+        Ok(0)
+    })
+}
+
+/// The bytes that the table takes from the system.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_memory(fib: *const sapwood_fib, bytes: *mut usize) -> c_int {
+    call("sapwood_fib_memory", || {
+        // SAFETY: C.
+        let table = unsafe { Handle::shared(fib) }?;
+        let bytes = input::place(bytes, "the place for the number")?;
+        table.turns.check()?;
+        // SAFETY: C.
+        unsafe { bytes.write(table.fib.memory().total()) };
+        Ok(0)
+    })
+}
+
+/// Frees nodes that no reader can reach any more; returns how many, up to the largest `int`.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_reclaim(fib: *mut sapwood_fib, budget: usize) -> c_int {
+    call("sapwood_fib_reclaim", || {
+        // SAFETY: C.
+        let table = unsafe { Handle::shared(fib) }?;
+        table.turns.check()?;
+        let freed = table.fib.v4().reclaim(budget) + table.fib.v6().reclaim(budget);
+        Ok(c_int::try_from(freed).unwrap_or(c_int::MAX))
+    })
+}
+
+/// Checks every invariant of the table.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_fib_verify(fib: *const sapwood_fib) -> c_int {
+    call("sapwood_fib_verify", || {
+        // SAFETY: C.
+        let table = unsafe { Handle::shared(fib) }?;
+        table.turns.check()?;
+        match table.fib.verify() {
+            Ok(()) => Ok(0),
+            Err(wrong) => Err(Failure::new(libc::EUCLEAN, wrong)),
+        }
+    })
+}

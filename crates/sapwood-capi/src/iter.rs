@@ -1,0 +1,437 @@
+//! Iterators: walks over the entries of a view, in both directions.
+//!
+//! An iterator stands at the entry that it gave last, or between two entries.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Bound;
+
+use crate::call::{call, call_void};
+use crate::error::{Failure, Outcome};
+use crate::handle::{Body, Handle, free};
+use crate::input::{bytes, place};
+use crate::ordered::{Bounds, Entry, Source, Walk};
+use crate::retire::Pointer;
+use crate::value::{CValue, Kinds, each, map_kinds, sapwood_entry};
+use crate::view::{Anchor, sapwood_view};
+
+/// The place of an iterator that does not walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the first entry.
+    Start,
+    /// Behind the last entry.
+    End,
+    /// Before the key that lies in `Walker::seek`.
+    Before,
+    /// At that key, which may be gone.
+    At,
+}
+
+/// The direction of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Forward,
+    Backward,
+}
+
+/// A walk over one kind of values.
+pub struct Walker<V: ?Sized + CValue> {
+    source: Source<V>,
+    /// The keys that the iterator is limited to: from `low` on, and below `high`.
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
+    place: Place,
+    seek: Vec<u8>,
+    /// The walk under way, its direction, and the entry that it gave last.
+    walk: Option<(Walk<'static, V>, Way)>,
+    last: Option<&'static [u8]>,
+}
+
+impl<V: ?Sized + CValue> Walker<V> {
+    fn new(source: Source<V>) -> Self {
+        Walker {
+            source,
+            low: None,
+            high: None,
+            place: Place::Start,
+            seek: Vec::new(),
+            walk: None,
+            last: None,
+        }
+    }
+
+    fn stand(&mut self, place: Place) {
+        self.place = place;
+        self.walk = None;
+        self.last = None;
+    }
+
+    /// Keeps its place in memory of its own, so that it can go on in another view.
+    fn pause(&mut self) {
+        if let Some(key) = self.last {
+            self.seek.clear();
+            self.seek.extend_from_slice(key);
+            self.stand(Place::At);
+        }
+        self.walk = None;
+    }
+
+    fn limit(&mut self, low: Option<&[u8]>, high: Option<Vec<u8>>) {
+        self.low = low.map(<[u8]>::to_vec);
+        self.high = high;
+        self.stand(Place::Start);
+    }
+
+    fn seek(&mut self, key: &[u8]) {
+        self.seek.clear();
+        self.seek.extend_from_slice(key);
+        self.stand(Place::Before);
+    }
+
+    /// Begins a walk at the iterator's place.
+    ///
+    /// # Safety
+    /// The source may be used.
+    unsafe fn begin(&mut self, way: Way) {
+        let low = self
+            .low
+            .as_deref()
+            .map_or(Bound::Unbounded, Bound::Included);
+        let high = self
+            .high
+            .as_deref()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        // A place outside the limits is one at a limit.
+        let from = |key| match low {
+            Bound::Included(low) if low > key => Bound::Included(low),
+            _ => Bound::Included(key),
+        };
+        let below = |key| match high {
+            Bound::Excluded(high) if high < key => Bound::Excluded(high),
+            _ => Bound::Excluded(key),
+        };
+        let at = Bound::Excluded(&self.seek[..]);
+        let bounds: Option<Bounds<'_>> = match (way, self.last, &self.place) {
+            (Way::Forward, Some(key), _) => Some((Bound::Excluded(key), high)),
+            (Way::Backward, Some(key), _) => Some((low, Bound::Excluded(key))),
+            (Way::Forward, None, Place::Start) | (Way::Backward, None, Place::End) => {
+                Some((low, high))
+            }
+            (Way::Forward, None, Place::Before) => Some((from(&self.seek), high)),
+            (Way::Backward, None, Place::Before) => Some((low, below(&self.seek))),
+            (Way::Forward, None, Place::At) => Some((at, high)),
+            (Way::Backward, None, Place::At) => Some((low, at)),
+            (Way::Forward, None, Place::End) | (Way::Backward, None, Place::Start) => None,
+        };
+        // SAFETY: the caller's promise.
+        let reading = unsafe { self.source.reading() };
+        self.walk = bounds
+            .filter(|b| !crossed(b))
+            .map(|bounds| (reading.range(bounds), way));
+    }
+
+    /// The next entry in a direction.
+    ///
+    /// # Safety
+    /// The source may be used.
+    #[inline]
+    unsafe fn step(&mut self, way: Way) -> Option<Entry<'static, V>> {
+        if !matches!(&self.walk, Some((_, going)) if *going == way) {
+            // SAFETY: the caller's promise.
+            unsafe { self.begin(way) };
+        }
+        let entry = self.walk.as_mut().and_then(|(walk, way)| match way {
+            Way::Forward => walk.step(),
+            Way::Backward => walk.step_back(),
+        });
+        match entry {
+            Some((key, _)) => self.last = Some(key),
+            None => self.stand(match way {
+                Way::Forward => Place::End,
+                Way::Backward => Place::Start,
+            }),
+        }
+        entry
+    }
+}
+
+/// Whether the bounds leave nothing between them.
+fn crossed((low, high): &Bounds<'_>) -> bool {
+    match (low, high) {
+        (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high)) => low >= high,
+        _ => false,
+    }
+}
+
+/// The least key that is greater than all keys with this prefix; `None` if there is none.
+fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|&byte| byte != 0xFF)?;
+    let mut key = prefix[..=keep].to_vec();
+    key[keep] += 1;
+    Some(key)
+}
+
+/// The inside of an iterator's handle.
+pub struct IterBody {
+    /// What its view depends on; nothing while it is paused.
+    anchor: Option<Anchor>,
+    walker: Kinds<Walker<u64>, Walker<Pointer>, Walker<[u8]>>,
+}
+
+impl Body for IterBody {
+    const MAGIC: u32 = u32::from_be_bytes(*b"swIt");
+    const NAME: &'static str = "iterator";
+}
+
+/// C's `sapwood_iter`.
+pub type sapwood_iter = Handle<IterBody>;
+
+/// Makes an iterator before the first entry of a view.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_new(
+    view: *const sapwood_view,
+    out: *mut *mut sapwood_iter,
+) -> c_int {
+    call("sapwood_iter_new", || {
+        // SAFETY: C.
+        unsafe {
+            let view = sapwood_view::body(view)?;
+            let out = place(out, "out")?;
+            let body = IterBody {
+                anchor: Some(view.anchor),
+                walker: map_kinds!(&view.source, source => Walker::<V>::new(*source)),
+            };
+            *out = Handle::into_c(body, view.anchor.is_checked());
+        }
+        Ok(0)
+    })
+}
+
+/// Frees an iterator.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_free(iter: *mut sapwood_iter) {
+    // SAFETY: C.
+    call_void("sapwood_iter_free", || unsafe { free(iter) });
+}
+
+#[cold]
+#[inline(never)]
+fn paused() -> Failure {
+    Failure::misuse("the iterator is paused".to_owned(), false)
+}
+
+/// The body of an iterator whose view may be used.
+#[inline(always)]
+unsafe fn open<'a>(iter: *mut sapwood_iter) -> Outcome<&'a mut IterBody> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let body = Handle::exclusive(iter)?;
+        match &body.anchor {
+            Some(anchor) => anchor.check("iterator")?,
+            None => return Err(paused()),
+        }
+        Ok(body)
+    }
+}
+
+#[inline(always)]
+unsafe fn step(
+    name: &'static str,
+    iter: *mut sapwood_iter,
+    entry: *mut sapwood_entry,
+    way: Way,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = open(iter)?;
+            let entry = place(entry, "entry")?;
+            each!(&mut body.walker, walker => match walker.step(way) {
+                Some(found) => {
+                    *entry = sapwood_entry::new(found);
+                    Ok(0)
+                }
+                None => Ok(-libc::ENOENT),
+            })
+        }
+    })
+}
+
+/// Steps to the next entry.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_next(
+    iter: *mut sapwood_iter,
+    entry: *mut sapwood_entry,
+) -> c_int {
+    // SAFETY: C.
+    unsafe { step("sapwood_iter_next", iter, entry, Way::Forward) }
+}
+
+/// Steps to the entry before.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_prev(
+    iter: *mut sapwood_iter,
+    entry: *mut sapwood_entry,
+) -> c_int {
+    // SAFETY: C.
+    unsafe { step("sapwood_iter_prev", iter, entry, Way::Backward) }
+}
+
+/// Moves to the place before a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_seek(
+    iter: *mut sapwood_iter,
+    key: *const c_void,
+    key_len: usize,
+) -> c_int {
+    call("sapwood_iter_seek", || {
+        // SAFETY: C.
+        unsafe {
+            let body = open(iter)?;
+            let key = bytes(key, key_len, "the key")?;
+            each!(&mut body.walker, walker => walker.seek(key));
+        }
+        Ok(0)
+    })
+}
+
+/// Moves behind the last entry.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_to_end(iter: *mut sapwood_iter) -> c_int {
+    call("sapwood_iter_to_end", || {
+        // SAFETY: C.
+        let body = unsafe { open(iter) }?;
+        each!(&mut body.walker, walker => walker.stand(Place::End));
+        Ok(0)
+    })
+}
+
+/// Limits the iterator to a range, and moves before its first entry.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_range(
+    iter: *mut sapwood_iter,
+    low: *const c_void,
+    low_len: usize,
+    high: *const c_void,
+    high_len: usize,
+) -> c_int {
+    call("sapwood_iter_range", || {
+        // SAFETY: C.
+        unsafe {
+            let body = open(iter)?;
+            let low_key = bytes(low, low_len, "low")?;
+            let high_key = bytes(high, high_len, "high")?;
+            let low = (!low.is_null()).then_some(low_key);
+            let high = (!high.is_null()).then(|| high_key.to_vec());
+            each!(&mut body.walker, walker => walker.limit(low, high));
+        }
+        Ok(0)
+    })
+}
+
+/// Limits the iterator to keys with a prefix, and moves before the first.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_prefix(
+    iter: *mut sapwood_iter,
+    prefix: *const c_void,
+    prefix_len: usize,
+) -> c_int {
+    call("sapwood_iter_prefix", || {
+        // SAFETY: C.
+        unsafe {
+            let body = open(iter)?;
+            let prefix = bytes(prefix, prefix_len, "the prefix")?;
+            each!(&mut body.walker, walker => walker.limit(Some(prefix), behind(prefix)));
+        }
+        Ok(0)
+    })
+}
+
+/// Moves behind all keys with a prefix.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_skip(
+    iter: *mut sapwood_iter,
+    prefix: *const c_void,
+    prefix_len: usize,
+) -> c_int {
+    call("sapwood_iter_skip", || {
+        // SAFETY: C.
+        unsafe {
+            let body = open(iter)?;
+            let prefix = bytes(prefix, prefix_len, "the prefix")?;
+            match behind(prefix) {
+                Some(key) => each!(&mut body.walker, walker => walker.seek(&key)),
+                None => each!(&mut body.walker, walker => walker.stand(Place::End)),
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Keeps the place of an iterator beyond the life of its view.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_pause(iter: *mut sapwood_iter) -> c_int {
+    call("sapwood_iter_pause", || {
+        // SAFETY: C.
+        let body = unsafe { open(iter) }?;
+        each!(&mut body.walker, walker => walker.pause());
+        body.anchor = None;
+        Ok(0)
+    })
+}
+
+/// Goes on in another view.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_iter_resume(
+    iter: *mut sapwood_iter,
+    view: *const sapwood_view,
+) -> c_int {
+    call("sapwood_iter_resume", || {
+        // SAFETY: C.
+        let (body, view) = unsafe { (Handle::exclusive(iter)?, sapwood_view::body(view)?) };
+        if body.anchor.is_some() {
+            return Err(Failure::invalid("the iterator is not paused"));
+        }
+        match (&mut body.walker, &view.source) {
+            (Kinds::Numbers(walker), Kinds::Numbers(source)) => walker.source = *source,
+            (Kinds::Pointers(walker), Kinds::Pointers(source)) => walker.source = *source,
+            (Kinds::Bytes(walker), Kinds::Bytes(source)) => walker.source = *source,
+            _ => return Err(Failure::invalid("the view has another kind of values")),
+        }
+        body.anchor = Some(view.anchor);
+        Ok(0)
+    })
+}

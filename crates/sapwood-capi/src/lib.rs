@@ -1,0 +1,52 @@
+//! Sapwood for C: the functions of `libsapwood`, which `include/sapwood.h` declares.
+//!
+//! The header is the documentation: it says for each function who owns what, from which thread it
+//! may be called, and which errors it returns. A test compares the header with this crate. Rust
+//! programs use the crate `sapwood`.
+//!
+//! The whole crate is a border: each function takes pointers from C. What all functions share:
+//!
+//! - [`call::call`] runs the body, catches panics and records the message of a failure.
+//! - [`handle`] makes, checks and frees what C holds pointers to.
+//! - [`input`] makes slices and structures of C's arguments.
+//!
+//! `// SAFETY: C.` refers to this contract, which the header states: each pointer is NULL, or it
+//! points to what its type says, for as many items as its length says, until the call returns; a
+//! handle is one that this library made and that was not freed; it is used from the threads that
+//! the header allows; and what a function hands out is used only as long as the header says.
+
+// The names are C's.
+#![allow(non_camel_case_types)]
+
+pub mod cache;
+pub mod call;
+pub mod domain;
+pub mod error;
+pub mod fib;
+pub mod fib_versions;
+pub mod file;
+pub mod flow;
+pub mod handle;
+pub mod input;
+pub mod iter;
+pub mod key;
+pub mod map;
+pub mod memory;
+pub mod ordered;
+pub mod point_map;
+pub mod prefix;
+pub mod ranges;
+pub mod ranges_plans;
+pub mod ranges_read;
+pub mod reader;
+pub mod retire;
+pub mod routes;
+pub mod routes_versions;
+pub mod shared;
+pub mod shared_map;
+pub mod snapshot;
+pub mod store;
+pub mod turn;
+pub mod txn;
+pub mod value;
+pub mod view;

@@ -1,0 +1,159 @@
+//! Addresses and prefixes, as C gives them: bytes in network order.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::call::call;
+use crate::error::{Failure, Outcome};
+use crate::input;
+
+/// `struct sapwood_prefix`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct sapwood_prefix {
+    /// The address in network order; bytes after `addr_len` are not looked at.
+    pub addr: [u8; 16],
+    /// 4 or 16.
+    pub addr_len: u8,
+    /// The length of the prefix.
+    pub bits: u8,
+}
+
+impl sapwood_prefix {
+    /// The prefix as Rust has it. Bits after its length stay.
+    pub fn net(&self) -> Outcome<IpNet> {
+        let net = match self.addr_len {
+            4 => {
+                let [a, b, c, d, ..] = self.addr;
+                Ipv4Net::new(Ipv4Addr::new(a, b, c, d), self.bits).map(IpNet::V4)
+            }
+            16 => Ipv6Net::new(Ipv6Addr::from(self.addr), self.bits).map(IpNet::V6),
+            other => return Err(no_family(other.into())),
+        };
+        net.map_err(|_| {
+            Failure::invalid(format!(
+                "a prefix of {} bits does not fit an address of {} bytes",
+                self.bits, self.addr_len
+            ))
+        })
+    }
+}
+
+#[cold]
+fn no_family(len: usize) -> Failure {
+    Failure::invalid(format!(
+        "an address has 4 or 16 bytes, and this one has {len}"
+    ))
+}
+
+impl From<IpNet> for sapwood_prefix {
+    fn from(net: IpNet) -> Self {
+        let mut addr = [0; 16];
+        let addr_len = match net.addr() {
+            IpAddr::V4(v4) => {
+                addr[..4].copy_from_slice(&v4.octets());
+                4
+            }
+            IpAddr::V6(v6) => {
+                addr = v6.octets();
+                16
+            }
+        };
+        sapwood_prefix {
+            addr,
+            addr_len,
+            bits: net.prefix_len(),
+        }
+    }
+}
+
+/// The prefix that C points to.
+///
+/// # Safety
+/// `at` is NULL, or it points to a prefix.
+pub unsafe fn prefix(at: *const sapwood_prefix) -> Outcome<IpNet> {
+    if at.is_null() {
+        return Err(Failure::null("the prefix"));
+    }
+    // SAFETY: the caller's promise. All its fields are bytes, so it is aligned.
+    unsafe { &*at }.net()
+}
+
+/// The address that C points to.
+///
+/// # Safety
+/// `at` is NULL, or it points to `len` bytes.
+#[inline]
+pub unsafe fn address(at: *const c_void, len: usize) -> Outcome<IpAddr> {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { input::bytes(at, len, "the address") }?;
+    if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
+        return Ok(IpAddr::from(v4));
+    }
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(v6) => Ok(IpAddr::from(v6)),
+        Err(_) => Err(no_family(len)),
+    }
+}
+
+/// Reads a prefix, or an address, which is a prefix of all its bits.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_prefix_parse(
+    text: *const c_char,
+    out: *mut sapwood_prefix,
+) -> c_int {
+    call("sapwood_prefix_parse", || {
+        let out = input::place(out, "the prefix")?;
+        // SAFETY: C.
+        let text = unsafe { input::text(text, "the text") }?.to_string_lossy();
+        let net = match text.parse::<IpNet>() {
+            Ok(net) => net,
+            Err(_) => match text.parse::<IpAddr>() {
+                Ok(addr) => IpNet::from(addr),
+                Err(_) => {
+                    return Err(Failure::invalid(format!(
+                        "{text:?} is not a prefix such as 10.0.0.0/8 or 2001:db8::/32"
+                    )));
+                }
+            },
+        };
+        if net.trunc() != net {
+            return Err(sapwood::Error::HostBitsSet { prefix: net }.into());
+        }
+        // SAFETY: C.
+        unsafe { out.write(net.into()) };
+        Ok(0)
+    })
+}
+
+/// Writes a prefix as text; returns the length of the text without the zero.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_prefix_format(
+    of: *const sapwood_prefix,
+    buf: *mut c_char,
+    len: usize,
+) -> c_int {
+    call("sapwood_prefix_format", || {
+        // SAFETY: C.
+        let text = unsafe { prefix(of) }?.to_string();
+        if !buf.is_null() && len > 0 {
+            let bytes = text.len().min(len - 1);
+            // SAFETY: C. At most `len - 1` bytes and a zero are written.
+            unsafe {
+                buf.cast::<u8>()
+                    .copy_from_nonoverlapping(text.as_ptr(), bytes);
+                *buf.add(bytes) = 0;
+            }
+        }
+        // A prefix has some fifty characters at most.
+        Ok(text.len() as c_int)
+    })
+}

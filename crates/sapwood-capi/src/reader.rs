@@ -1,0 +1,247 @@
+//! Readers: threads that are registered with a domain.
+
+use std::ffi::{c_char, c_int};
+
+use sapwood::qsbr::{Domain, Guard, Reader};
+
+use crate::call::{call, call_void};
+use crate::domain::sapwood_domain;
+use crate::error::{Failure, Outcome};
+use crate::handle::{Body, Handle, Thread};
+use crate::input::{place, text};
+
+/// The inside of a reader's handle.
+pub struct ReaderBody {
+    registration: Reader,
+    thread: Thread,
+    checked: bool,
+    /// Counts the ends of what the reader may use: what was read under another number is stale.
+    epoch: u64,
+}
+
+impl Body for ReaderBody {
+    const MAGIC: u32 = u32::from_be_bytes(*b"swRe");
+    const NAME: &'static str = "reader";
+}
+
+/// C's `sapwood_reader`.
+pub type sapwood_reader = Handle<ReaderBody>;
+
+impl ReaderBody {
+    /// A guard for a structure of `domain`. A checked reader looks at the thread as well.
+    ///
+    /// # Safety
+    /// C uses what is read under the guard only until the reader's next `quiescent`.
+    #[inline(always)]
+    pub unsafe fn guard(&self, domain: &Domain) -> Outcome<Guard<'_>> {
+        if self.checked {
+            self.thread.check("reader", true)?;
+        }
+        if !self.registration.is_online() {
+            return Err(self.offline());
+        }
+        let guard = self.registration.guard();
+        if !guard.belongs_to(domain) {
+            return Err(self.foreign());
+        }
+        Ok(guard)
+    }
+
+    /// The same, for lookups: nothing if there is something to say about the reader.
+    ///
+    /// # Safety
+    /// As for [`guard`](Self::guard).
+    #[inline(always)]
+    pub unsafe fn quick_guard(&self, domain: &Domain) -> Option<Guard<'_>> {
+        if self.checked || !self.registration.is_online() {
+            return None;
+        }
+        let guard = self.registration.guard();
+        guard.belongs_to(domain).then_some(guard)
+    }
+
+    /// The number under which things are read now.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether the reader is checked.
+    pub fn checked(&self) -> bool {
+        self.checked
+    }
+
+    /// A failure if what was read under this number may be gone, or if this is another thread.
+    #[inline]
+    pub fn still(&self, epoch: u64, what: &str) -> Outcome<()> {
+        if self.checked {
+            self.thread.check("reader", true)?;
+        }
+        if epoch == self.epoch {
+            return Ok(());
+        }
+        Err(self.stale(what))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stale(&self, what: &str) -> Failure {
+        Failure::misuse(
+            format!("the {what} was made before the reader's last quiescent state"),
+            self.checked,
+        )
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn offline(&self) -> Failure {
+        Failure::misuse("the reader is offline".to_owned(), self.checked)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn foreign(&self) -> Failure {
+        Failure::misuse(
+            "the reader is of another domain than the structure".to_owned(),
+            self.checked,
+        )
+    }
+}
+
+/// Registers this thread with a domain.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_reader_new(
+    domain: *const sapwood_domain,
+    name: *const c_char,
+    out: *mut *mut sapwood_reader,
+) -> c_int {
+    call("sapwood_reader_new", || {
+        let out = place(out, "out")?;
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(domain) }?;
+        // SAFETY: C.
+        let name = unsafe { text(name, "the name") }?.to_string_lossy();
+        let checked = body.checked;
+        let reader = ReaderBody {
+            registration: body.domain.register(name)?,
+            thread: Thread::here(),
+            checked,
+            epoch: 1,
+        };
+        // SAFETY: C.
+        unsafe { *out = Handle::into_c(reader, checked) };
+        Ok(0)
+    })
+}
+
+/// Ends a registration.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_reader_free(reader: *mut sapwood_reader) {
+    call_void("sapwood_reader_free", || {
+        if reader.is_null() {
+            return Ok(());
+        }
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(reader) }?;
+        body.thread.check("reader", body.checked)?;
+        // SAFETY: C.
+        drop(unsafe { Handle::take(reader) }?);
+        Ok(())
+    });
+}
+
+/// Runs `f` on a reader that belongs to this thread.
+unsafe fn on(
+    name: &'static str,
+    reader: *mut sapwood_reader,
+    f: impl FnOnce(&mut ReaderBody),
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        let body = unsafe { Handle::exclusive(reader) }?;
+        body.thread.check("reader", body.checked)?;
+        f(body);
+        Ok(0)
+    })
+}
+
+/// Declares a quiescent state.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_reader_quiescent(reader: *mut sapwood_reader) -> c_int {
+    let pass = |body: &mut ReaderBody| {
+        body.epoch += 1;
+        body.registration.quiescent();
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_reader_quiescent", reader, pass) }
+}
+
+/// Takes the reader offline.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_reader_offline(reader: *mut sapwood_reader) -> c_int {
+    let pass = |body: &mut ReaderBody| {
+        body.epoch += 1;
+        body.registration.set_offline();
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_reader_offline", reader, pass) }
+}
+
+/// Takes the reader online.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_reader_online(reader: *mut sapwood_reader) -> c_int {
+    let pass = |body: &mut ReaderBody| {
+        body.epoch += 1;
+        body.registration.set_online();
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_reader_online", reader, pass) }
+}
+
+/// Waits for a grace period, offline meanwhile.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_reader_synchronize(reader: *mut sapwood_reader) -> c_int {
+    let pass = |body: &mut ReaderBody| {
+        body.epoch += 1;
+        body.registration.synchronize();
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_reader_synchronize", reader, pass) }
+}
+
+/// Reads a structure of `domain` under a guard of the reader or, where that is NULL, of a pin for
+/// the moment. Nothing that `f` returns may be used after that.
+///
+/// # Safety
+/// `reader` is NULL, or a reader that C may use now on this thread.
+#[inline(always)]
+pub unsafe fn read<R>(
+    reader: *const sapwood_reader,
+    domain: &Domain,
+    f: impl FnOnce(Guard<'_>) -> R,
+) -> Outcome<R> {
+    if reader.is_null() {
+        let pin = domain.pin();
+        return Ok(f(pin.guard()));
+    }
+    // SAFETY: the caller's promise; `f` is done with the guard when it returns.
+    Ok(f(unsafe { Handle::shared(reader)?.guard(domain) }?))
+}

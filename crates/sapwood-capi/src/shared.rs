@@ -1,0 +1,424 @@
+//! What shared maps and point maps have in common: many readers and many writers.
+
+use std::ffi::{c_int, c_void};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use sapwood::qp::{Exchange, Order, Ordered, PointMap, QpShared, SharedMap, Unordered};
+use sapwood::qsbr::Domain;
+
+use crate::call::{call, quick};
+use crate::domain::{CHECKED, known_flags, or_new};
+use crate::error::{Failure, Outcome};
+use crate::handle::{Body, Handle};
+use crate::input::{bytes, extensible, items, place, quick_bytes};
+use crate::memory::{sapwood_memory, store_memory};
+use crate::reader::sapwood_reader;
+use crate::retire::{Owner, Pointer};
+use crate::value::{
+    CValue, INDEX, Key, Kinds, Lent, Mode, each, get_many, not_inserted, of_kind, refused,
+    sapwood_bytes, sapwood_entry, sapwood_options, sapwood_value,
+};
+use crate::view::{Changes, Viewed, answer, found};
+
+/// Shared maps and point maps: what differs in their handles.
+pub trait Named: Order + Sized + 'static {
+    /// See [`Body::MAGIC`].
+    const MAGIC: u32;
+    /// See [`Body::NAME`].
+    const NAME: &'static str;
+    /// The flags that its options may have.
+    const FLAGS: u32;
+
+    /// An empty map.
+    fn make<V: ?Sized + CValue>(
+        options: &sapwood_options,
+        domain: &Domain,
+    ) -> Outcome<SharedMap<Self, V>>;
+}
+
+impl Named for Ordered {
+    const MAGIC: u32 = u32::from_be_bytes(*b"swSh");
+    const NAME: &'static str = "shared map";
+    const FLAGS: u32 = CHECKED | INDEX;
+
+    fn make<V: ?Sized + CValue>(
+        options: &sapwood_options,
+        domain: &Domain,
+    ) -> Outcome<QpShared<V>> {
+        let mut builder = QpShared::builder().domain(domain);
+        if options.memory_limit != 0 {
+            builder = builder.memory_limit(options.memory_limit);
+        }
+        if options.max_entries != 0 {
+            builder = builder.max_entries(options.max_entries);
+        }
+        if options.flags & INDEX != 0 {
+            builder = builder.with_index();
+        }
+        Ok(builder.build()?)
+    }
+}
+
+impl Named for Unordered {
+    const MAGIC: u32 = u32::from_be_bytes(*b"swPo");
+    const NAME: &'static str = "point map";
+    const FLAGS: u32 = CHECKED;
+
+    fn make<V: ?Sized + CValue>(
+        options: &sapwood_options,
+        domain: &Domain,
+    ) -> Outcome<PointMap<V>> {
+        let mut builder = PointMap::builder().domain(domain);
+        if options.memory_limit != 0 {
+            builder = builder.memory_limit(options.memory_limit);
+        }
+        if options.max_entries != 0 {
+            builder = builder.max_entries(options.max_entries);
+        }
+        Ok(builder.build()?)
+    }
+}
+
+/// A map with any kind of values.
+type AnyMap<O> = Kinds<SharedMap<O, u64>, SharedMap<O, Pointer>, SharedMap<O, [u8]>>;
+
+/// The inside of the handle of a shared map or a point map.
+pub struct SharedBody<O: Named> {
+    /// The map.
+    pub map: AnyMap<O>,
+    owner: Option<Arc<Owner>>,
+}
+
+impl<O: Named> Body for SharedBody<O> {
+    const MAGIC: u32 = O::MAGIC;
+    const NAME: &'static str = O::NAME;
+}
+
+impl<O: Named> Viewed for SharedBody<O> {
+    fn changes(&self) -> Option<&Changes> {
+        None
+    }
+}
+
+/// A key of C.
+pub type RawKey = (*const c_void, usize);
+
+/// Makes an empty map.
+///
+/// # Safety
+/// As `sapwood.h` says, like everything below.
+pub unsafe fn new<O: Named>(
+    name: &'static str,
+    options: *const sapwood_options,
+    out: *mut *mut Handle<SharedBody<O>>,
+) -> c_int {
+    call(name, || {
+        let out = place(out, "out")?;
+        // SAFETY: C.
+        unsafe {
+            let options = extensible(options)?;
+            known_flags(options.flags, O::FLAGS)?;
+            let (kind, owner) = options.kind()?;
+            let (domain, checked) = or_new(options.domain, options.flags & CHECKED != 0)?;
+            let map = of_kind!(kind, O::make::<V>(&options, &domain)?);
+            *out = Handle::into_c(SharedBody { map, owner }, checked);
+        }
+        Ok(0)
+    })
+}
+
+/// The value of a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[inline(always)]
+pub unsafe fn get<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    reader: *const sapwood_reader,
+    key: RawKey,
+    value: *mut sapwood_value,
+) -> c_int {
+    let handles = (map, reader);
+    // SAFETY: C.
+    unsafe {
+        if let (Some(body), Some(through)) = (Handle::quick(map), Handle::quick(reader)) {
+            if let Some(bytes) = quick_bytes(key.0, key.1) {
+                return quick(name, || {
+                    each!(&body.map, map => match through.quick_guard(map.domain()) {
+                        Some(guard) => answer(map.view(guard).get(bytes), value),
+                        None => get_slowly(name, handles, key, value),
+                    })
+                });
+            }
+        }
+        get_slowly(name, handles, key, value)
+    }
+}
+
+/// The same lookup where there is something to say about its arguments.
+#[cold]
+#[inline(never)]
+unsafe fn get_slowly<O: Named>(
+    name: &'static str,
+    (map, reader): (*const Handle<SharedBody<O>>, *const sapwood_reader),
+    (key, key_len): RawKey,
+    value: *mut sapwood_value,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
+            let key = bytes(key, key_len, "the key")?;
+            each!(&body.map, map => {
+                found(map.view(reader.guard(map.domain())?).get(key), value)
+            })
+        }
+    })
+}
+
+/// Looks up many keys.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn many<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    reader: *const sapwood_reader,
+    (keys, count): (*const sapwood_bytes, usize),
+    values: *mut sapwood_value,
+    found: *mut u8,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
+            let keys = Key::all(items(keys, count, "keys")?)?;
+            each!(&body.map, map => {
+                let view = map.view(reader.guard(map.domain())?);
+                get_many(keys, values, found, |keys, out| view.get_many(keys, out))
+            })
+        }
+    })
+}
+
+/// The number of entries.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn len<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    len: *mut usize,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = Handle::shared(map)?;
+            *place(len, "len")? = each!(&body.map, map => map.len());
+        }
+        Ok(0)
+    })
+}
+
+/// Inserts or replaces.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn insert<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    (key, key_len): RawKey,
+    value: *const sapwood_value,
+    mode: Mode,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = Handle::shared(map)?;
+            let key = bytes(key, key_len, "the key")?;
+            let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
+            each!(&body.map, map => {
+                let value = V::input(value, &body.owner)?;
+                let result = match mode {
+                    Mode::Put => map.insert(key, value).map(c_int::from),
+                    Mode::New => map.insert_new(key, value).map(|()| 1),
+                    Mode::Replace => map.replace(key, value).map(|()| 0),
+                };
+                match result {
+                    Ok(new) => Ok(new),
+                    Err(rejected) => not_inserted::<V>(rejected),
+                }
+            })
+        }
+    })
+}
+
+/// Replaces a value if it is the expected one.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn compare_exchange<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    (key, key_len): RawKey,
+    current: *const sapwood_value,
+    value: *const sapwood_value,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = Handle::shared(map)?;
+            let key = bytes(key, key_len, "the key")?;
+            let current = current.as_ref().ok_or_else(|| Failure::null("current"))?;
+            let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
+            each!(&body.map, map => {
+                <V as Lent>::with(current, |current| {
+                    let value = V::input(value, &body.owner)?;
+                    let pin = map.pin();
+                    match pin.view().compare_exchange(key, current, value) {
+                        Ok(Exchange::Done(_)) => Ok(0),
+                        Ok(Exchange::Refused { found, value }) => {
+                            V::leave(value);
+                            Ok(-found.map_or(libc::ENOENT, |_| libc::ESTALE))
+                        }
+                        Err(rejected) => not_inserted::<V>(rejected),
+                    }
+                })
+            })
+        }
+    })
+}
+
+/// Adds to a number, which is inserted if it is absent.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn add<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    (key, key_len): RawKey,
+    delta: u64,
+    sum: *mut u64,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = Handle::shared(map)?;
+            let key = bytes(key, key_len, "the key")?;
+            let Kinds::Numbers(map) = &body.map else {
+                let text = "the values of the map are not numbers";
+                return Err(Failure::new(libc::ENOTSUP, text));
+            };
+            let (new, number) = loop {
+                let pin = map.pin();
+                if let Some(old) = pin.view().update(key, |old| old.wrapping_add(delta))? {
+                    break (0, old.wrapping_add(delta));
+                }
+                match pin.view().insert_new(key, delta) {
+                    Ok(_) => break (1, delta),
+                    Err(rejected) if rejected.error == sapwood::Error::Exists => {}
+                    Err(rejected) => return Err(refused::<u64>(rejected)),
+                }
+            };
+            if let Some(sum) = sum.as_mut() {
+                *sum = number;
+            }
+            Ok(new)
+        }
+    })
+}
+
+/// Removes a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn remove<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    (key, key_len): RawKey,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = Handle::shared(map)?;
+            let key = bytes(key, key_len, "the key")?;
+            let there = each!(&body.map, map => map.remove(key)?);
+            Ok(if there { 0 } else { -libc::ENOENT })
+        }
+    })
+}
+
+/// Frees what waits for readers and is no longer used.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn reclaim<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    most: usize,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(map) }?;
+        let most = most.min(c_int::MAX as usize);
+        Ok(each!(&body.map, map => map.reclaim(most)) as c_int)
+    })
+}
+
+/// What the map's memory holds.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn memory<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    memory: *mut sapwood_memory,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = Handle::shared(map)?;
+            let report = each!(&body.map, map => sapwood_memory::from_shared(&map.memory()));
+            store_memory(memory, report)
+        }
+    })
+}
+
+/// C's function that is told of an entry.
+pub type sapwood_entry_fn =
+    Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>;
+
+/// Calls a function with all entries.
+///
+/// # Safety
+/// As `sapwood.h` says.
+pub unsafe fn for_each<O: Named>(
+    name: &'static str,
+    map: *const Handle<SharedBody<O>>,
+    reader: *const sapwood_reader,
+    tell: sapwood_entry_fn,
+    ctx: *mut c_void,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
+            let tell = tell.ok_or_else(|| Failure::null("the function"))?;
+            let ended = each!(&body.map, map => {
+                map.view(reader.guard(map.domain())?).for_each(|key, value: &V| {
+                    let entry = sapwood_entry::new((key, value));
+                    match tell(&raw const entry, ctx) {
+                        0 => ControlFlow::Continue(()),
+                        answer => ControlFlow::Break(answer),
+                    }
+                })
+            });
+            match ended {
+                ControlFlow::Break(answer) => Ok(answer),
+                ControlFlow::Continue(()) => Ok(0),
+            }
+        }
+    })
+}

@@ -1,0 +1,541 @@
+//! Views: what a map shows to a reader, for everything that needs order.
+
+use std::ffi::{c_int, c_uchar, c_uint, c_void};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::call::call;
+use crate::error::{Failure, Outcome};
+use crate::handle::{Body, Handle};
+use crate::input::{bytes, items, place};
+use crate::ordered::{Entry, Source};
+use crate::reader::{ReaderBody, sapwood_reader};
+use crate::retire::Pointer;
+use crate::value::{
+    CValue, Key, Kinds, each, get_many, sapwood_bytes, sapwood_entry, sapwood_value,
+};
+
+/// Changes of an owned map or a transaction: what was read under another number is stale.
+#[derive(Debug, Default)]
+pub struct Changes(AtomicU64);
+
+impl Changes {
+    /// Counts a change.
+    pub fn count(&mut self) {
+        *self.0.get_mut() += 1;
+    }
+
+    fn now(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A body whose handle a view can read.
+pub trait Viewed: Body {
+    /// The number of changes, if changes end views.
+    fn changes(&self) -> Option<&Changes>;
+    /// A failure if this thread may not use it.
+    fn check_thread(&self, _checked: bool) -> Outcome<()> {
+        Ok(())
+    }
+}
+
+/// What a view depends on, which is looked at before each use.
+#[derive(Clone, Copy)]
+pub struct Anchor {
+    reader: *const sapwood_reader,
+    epoch: u64,
+    handle: *const c_void,
+    /// Looks at the handle.
+    look: unsafe fn(handle: *const c_void, epoch: u64, through_reader: bool) -> Outcome<()>,
+}
+
+impl Anchor {
+    /// A view of a handle, read through a reader.
+    pub fn reader<T: Viewed>(
+        at: *const Handle<T>,
+        reader: *const sapwood_reader,
+        epoch: u64,
+    ) -> Self {
+        Anchor {
+            reader,
+            epoch,
+            handle: at.cast(),
+            look: look::<T>,
+        }
+    }
+
+    /// A view of a handle.
+    pub fn handle<T: Viewed>(at: *const Handle<T>, body: &T) -> Self {
+        Anchor {
+            reader: std::ptr::null(),
+            epoch: body.changes().map_or(0, Changes::now),
+            handle: at.cast(),
+            look: look::<T>,
+        }
+    }
+
+    /// Whether what is made of the view is checked.
+    ///
+    /// # Safety
+    /// As for [`check`](Self::check).
+    pub unsafe fn is_checked(&self) -> bool {
+        // SAFETY: the caller's promise. All handles begin in the same way.
+        unsafe { Handle::<ReaderBody>::flag(self.handle.cast()) }
+    }
+
+    /// A failure if what the view reads may be gone.
+    ///
+    /// # Safety
+    /// The reader and the handle may be used, or one of them is checked.
+    #[inline]
+    pub unsafe fn check(&self, what: &str) -> Outcome<()> {
+        if !self.reader.is_null() {
+            // SAFETY: the caller's promise.
+            let reader = unsafe { Handle::shared(self.reader) }?;
+            reader.still(self.epoch, what)?;
+            if !reader.checked() {
+                return Ok(());
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { (self.look)(self.handle, self.epoch, !self.reader.is_null()) }
+    }
+}
+
+unsafe fn look<T: Viewed>(handle: *const c_void, epoch: u64, through_reader: bool) -> Outcome<()> {
+    let handle = handle.cast::<Handle<T>>();
+    // SAFETY: the caller's promise.
+    let body = unsafe { Handle::shared(handle) }?;
+    if through_reader {
+        return Ok(());
+    }
+    // SAFETY: the same.
+    let checked = unsafe { Handle::is_checked(handle) };
+    body.check_thread(checked)?;
+    match body.changes() {
+        Some(changes) if changes.now() != epoch => Err(Failure::misuse(
+            format!("the {} was changed after the view was made", T::NAME),
+            checked,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Any source.
+pub type AnySource = Kinds<Source<u64>, Source<Pointer>, Source<[u8]>>;
+
+/// The inside of a view.
+pub struct ViewBody {
+    magic: u64,
+    /// What it depends on.
+    pub anchor: Anchor,
+    /// What it reads.
+    pub source: AnySource,
+}
+
+const MAGIC: u64 = u64::from_be_bytes(*b"sw view!");
+
+/// A view, which lies in the caller's memory.
+#[repr(C, align(8))]
+pub struct sapwood_view {
+    opaque: [MaybeUninit<u64>; 16],
+}
+
+const _: () = assert!(size_of::<ViewBody>() <= size_of::<sapwood_view>());
+const _: () = assert!(align_of::<ViewBody>() <= align_of::<sapwood_view>());
+const _: () = assert!(!std::mem::needs_drop::<ViewBody>());
+
+impl sapwood_view {
+    /// Writes a view into the caller's memory.
+    ///
+    /// # Safety
+    /// `at` points to room for a view.
+    pub unsafe fn write(at: *mut Self, anchor: Anchor, source: AnySource) {
+        let body = ViewBody {
+            magic: MAGIC,
+            anchor,
+            source,
+        };
+        // SAFETY: the caller's promise, and it fits.
+        unsafe { at.cast::<ViewBody>().write(body) };
+    }
+
+    /// The inside of a view that may be used.
+    ///
+    /// # Safety
+    /// `at` is NULL, or a view that C may use now.
+    #[inline]
+    pub unsafe fn body<'a>(at: *const Self) -> Outcome<&'a ViewBody> {
+        if at.is_null() || !at.is_aligned() {
+            return Err(Failure::null("view"));
+        }
+        // SAFETY: the caller's promise; the word can be read.
+        if unsafe { (&raw const (*at.cast::<ViewBody>()).magic).read() } != MAGIC {
+            return Err(Failure::invalid("the pointer is not to a view"));
+        }
+        // SAFETY: the word says that `write` wrote it.
+        let body = unsafe { &*at.cast::<ViewBody>() };
+        // SAFETY: the caller's promise.
+        unsafe { body.anchor.check("view") }?;
+        Ok(body)
+    }
+}
+
+/// The number of entries.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_len(view: *const sapwood_view, len: *mut usize) -> c_int {
+    call("sapwood_view_len", || {
+        // SAFETY: C.
+        let body = unsafe { sapwood_view::body(view) }?;
+        let len = place(len, "len")?;
+        // SAFETY: C.
+        unsafe { *len = each!(&body.source, source => source.reading().entries()) };
+        Ok(0)
+    })
+}
+
+/// The value of a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_get(
+    view: *const sapwood_view,
+    key: *const c_void,
+    key_len: usize,
+    value: *mut sapwood_value,
+) -> c_int {
+    call("sapwood_view_get", || {
+        // SAFETY: C.
+        let (body, key) = unsafe { (sapwood_view::body(view)?, bytes(key, key_len, "the key")?) };
+        // SAFETY: C.
+        unsafe { each!(&body.source, source => found(source.reading().get(key), value)) }
+    })
+}
+
+/// Stores what a lookup found, if the caller wants it.
+///
+/// # Safety
+/// `value` is NULL, or a place for a value.
+#[inline(always)]
+pub unsafe fn found<V: ?Sized + CValue>(result: Option<&V>, value: *mut sapwood_value) -> Outcome {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { answer(result, value) })
+}
+
+/// The same, for lookups that cannot fail.
+///
+/// # Safety
+/// As for [`found`].
+#[inline(always)]
+pub unsafe fn answer<V: ?Sized + CValue>(result: Option<&V>, value: *mut sapwood_value) -> c_int {
+    match result {
+        Some(stored) => {
+            if !value.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { *value = stored.output() };
+            }
+            0
+        }
+        None => -libc::ENOENT,
+    }
+}
+
+/// Looks up many keys.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_get_many(
+    view: *const sapwood_view,
+    keys: *const sapwood_bytes,
+    count: usize,
+    values: *mut sapwood_value,
+    found: *mut c_uchar,
+) -> c_int {
+    call("sapwood_view_get_many", || {
+        // SAFETY: C.
+        unsafe {
+            let body = sapwood_view::body(view)?;
+            let keys = Key::all(items(keys, count, "keys")?)?;
+            each!(&body.source, source => {
+                let reading = source.reading();
+                get_many(keys, values, found, |keys, out| reading.get_many(keys, out))
+            })
+        }
+    })
+}
+
+/// Looks for one entry, and stores it.
+unsafe fn one(
+    name: &'static str,
+    view: *const sapwood_view,
+    (key, key_len): (*const c_void, usize),
+    entry: *mut sapwood_entry,
+    search: Search,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        unsafe {
+            let body = sapwood_view::body(view)?;
+            let key = bytes(key, key_len, "the key")?;
+            let entry = place(entry, "entry")?;
+            each!(&body.source, source => {
+                let reading = source.reading();
+                let result: Option<Entry<V>> = match search {
+                    Search::First => reading.end(false),
+                    Search::Last => reading.end(true),
+                    Search::After => reading.after(key),
+                    Search::Before => reading.before(key),
+                    Search::LongestPrefix => reading.longest_prefix(key),
+                };
+                match result {
+                    Some(result) => *entry = sapwood_entry::new(result),
+                    None => return Ok(-libc::ENOENT),
+                }
+            });
+        }
+        Ok(0)
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Search {
+    First,
+    Last,
+    After,
+    Before,
+    LongestPrefix,
+}
+
+const NO_KEY: (*const c_void, usize) = (std::ptr::null(), 0);
+
+/// The entry with the least key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_first(
+    view: *const sapwood_view,
+    entry: *mut sapwood_entry,
+) -> c_int {
+    // SAFETY: C.
+    unsafe { one("sapwood_view_first", view, NO_KEY, entry, Search::First) }
+}
+
+/// The entry with the greatest key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_last(
+    view: *const sapwood_view,
+    entry: *mut sapwood_entry,
+) -> c_int {
+    // SAFETY: C.
+    unsafe { one("sapwood_view_last", view, NO_KEY, entry, Search::Last) }
+}
+
+/// The entry with the least key greater than a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_after(
+    view: *const sapwood_view,
+    key: *const c_void,
+    key_len: usize,
+    entry: *mut sapwood_entry,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        one(
+            "sapwood_view_after",
+            view,
+            (key, key_len),
+            entry,
+            Search::After,
+        )
+    }
+}
+
+/// The entry with the greatest key less than a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_before(
+    view: *const sapwood_view,
+    key: *const c_void,
+    key_len: usize,
+    entry: *mut sapwood_entry,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        one(
+            "sapwood_view_before",
+            view,
+            (key, key_len),
+            entry,
+            Search::Before,
+        )
+    }
+}
+
+/// The entry with the longest key that is a prefix of a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_longest_prefix(
+    view: *const sapwood_view,
+    key: *const c_void,
+    key_len: usize,
+    entry: *mut sapwood_entry,
+) -> c_int {
+    let search = Search::LongestPrefix;
+    // SAFETY: C.
+    unsafe {
+        one(
+            "sapwood_view_longest_prefix",
+            view,
+            (key, key_len),
+            entry,
+            search,
+        )
+    }
+}
+
+/// The entries whose keys are prefixes of a key.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_prefixes(
+    view: *const sapwood_view,
+    key: *const c_void,
+    key_len: usize,
+    entries: *mut sapwood_entry,
+    room: usize,
+) -> c_int {
+    call("sapwood_view_prefixes", || {
+        // SAFETY: C. No more than `room` entries are written.
+        unsafe {
+            let body = sapwood_view::body(view)?;
+            let key = bytes(key, key_len, "the key")?;
+            if room > 0 {
+                place(entries, "entries")?;
+            }
+            each!(&body.source, source => {
+                let all = source.reading().ancestors(key);
+                for (i, &entry) in all.iter().take(room).enumerate() {
+                    *entries.add(i) = sapwood_entry::new(entry);
+                }
+                Ok(c_int::try_from(all.len()).unwrap_or(c_int::MAX))
+            })
+        }
+    })
+}
+
+/// Whether a name is a zone cut.
+pub type sapwood_cut_fn =
+    Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>;
+
+/// The answer for a name.
+#[repr(C)]
+pub struct sapwood_closest {
+    /// `sizeof` this structure.
+    pub size: usize,
+    /// Room for the entries at or above the name, topmost first; may be NULL.
+    pub chain: *mut sapwood_entry,
+    /// How many entries there is room for.
+    pub chain_room: usize,
+    /// The number of entries at or above the name.
+    pub chain_len: usize,
+    /// The length of the closest encloser.
+    pub encloser: usize,
+    /// Whether the name exists.
+    pub exists: c_int,
+    /// Always 0.
+    pub reserved: c_uint,
+    /// The entry of the name.
+    pub exact: sapwood_entry,
+    /// The entry of the longest name at or above it.
+    pub ancestor: sapwood_entry,
+    /// The entry of the wildcard below the closest encloser.
+    pub wildcard: sapwood_entry,
+    /// The entry with the greatest key less than the name.
+    pub predecessor: sapwood_entry,
+    /// The topmost entry for which the caller's function returned something else than 0.
+    pub cut: sapwood_entry,
+}
+
+/// What a name server needs to answer for a name.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_view_closest(
+    view: *const sapwood_view,
+    name: *const c_void,
+    name_len: usize,
+    is_cut: sapwood_cut_fn,
+    ctx: *mut c_void,
+    out: *mut sapwood_closest,
+) -> c_int {
+    call("sapwood_view_closest", || {
+        // SAFETY: C. No more than `chain_room` entries are written.
+        unsafe {
+            let body = sapwood_view::body(view)?;
+            let name = bytes(name, name_len, "the name")?;
+            let out = place(out, "out")?;
+            if (*out).size != size_of::<sapwood_closest>() {
+                return Err(Failure::invalid(
+                    "the field size of sapwood_closest is not its size",
+                ));
+            }
+            let (chain, room) = ((*out).chain, (*out).chain_room);
+            if room > 0 {
+                place(chain, "chain")?;
+            }
+            let (mut count, mut cut) = (0usize, sapwood_entry::NONE);
+            each!(&body.source, source => {
+                let reading = source.reading();
+                // The search offers each entry above the name, topmost first, until one is a cut.
+                // Here all are wanted, so none is; the first cut is remembered.
+                let closest = reading.closest(name, 0, &mut |key, value: &V| {
+                    let entry = sapwood_entry::new((key, value));
+                    if count < room {
+                        *chain.add(count) = entry;
+                    }
+                    count += 1;
+                    if let Some(is_cut) = is_cut {
+                        if cut.key.data.is_null() && is_cut(&raw const entry, ctx) != 0 {
+                            cut = entry;
+                        }
+                    }
+                    false
+                });
+                *out = sapwood_closest {
+                    size: size_of::<sapwood_closest>(),
+                    chain,
+                    chain_room: room,
+                    chain_len: count,
+                    encloser: closest.encloser,
+                    exists: c_int::from(closest.exists),
+                    reserved: 0,
+                    exact: sapwood_entry::maybe(closest.exact),
+                    ancestor: sapwood_entry::maybe(closest.ancestor),
+                    wildcard: sapwood_entry::maybe(closest.wildcard),
+                    predecessor: sapwood_entry::maybe(closest.predecessor),
+                    cut,
+                };
+                Ok(if closest.exact.is_some() { 0 } else { -libc::ENOENT })
+            })
+        }
+    })
+}

@@ -1,0 +1,28 @@
+/* sapwood_store_get: the reader was freed before */
+#include "check.h"
+
+static sapwood_domain *domain;
+static sapwood_reader *reader;
+static sapwood_store *store;
+
+static void prepare(void)
+{
+	sapwood_domain_options checked = {sizeof checked, SAPWOOD_CHECKED, 0, 0, 0, 0};
+	sapwood_options options = {sizeof options, 0, 0, NULL, NULL, 0, 0, NULL};
+	sapwood_value value;
+
+	value.number = 1;
+	IS(sapwood_domain_new(&checked, &domain), 0);
+	IS(sapwood_reader_new(domain, "main", &reader), 0);
+	options.domain = domain;
+	IS(sapwood_store_new(&options, &store), 0);
+	IS(sapwood_store_insert(store, "elm", 3, &value), 1);
+}
+
+int main(void)
+{
+	prepare();
+	sapwood_reader_free(reader);
+	sapwood_store_get(store, reader, "elm", 3, NULL);
+	return 0;
+}

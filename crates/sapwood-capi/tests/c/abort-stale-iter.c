@@ -1,0 +1,35 @@
+/* sapwood_iter_next: the iterator was made before the reader's last quiescent state */
+#include "check.h"
+
+static sapwood_domain *domain;
+static sapwood_reader *reader;
+static sapwood_store *store;
+
+static void prepare(void)
+{
+	sapwood_domain_options checked = {sizeof checked, SAPWOOD_CHECKED, 0, 0, 0, 0};
+	sapwood_options options = {sizeof options, 0, 0, NULL, NULL, 0, 0, NULL};
+	sapwood_value value;
+
+	value.number = 1;
+	IS(sapwood_domain_new(&checked, &domain), 0);
+	IS(sapwood_reader_new(domain, "main", &reader), 0);
+	options.domain = domain;
+	IS(sapwood_store_new(&options, &store), 0);
+	IS(sapwood_store_insert(store, "elm", 3, &value), 1);
+}
+
+int main(void)
+{
+	sapwood_view view;
+	sapwood_entry entry;
+	sapwood_iter *iter = NULL;
+	prepare();
+	IS(sapwood_store_view(store, reader, &view), 0);
+	IS(sapwood_iter_new(&view, &iter), 0);
+	IS(sapwood_iter_next(iter, &entry), 0);
+	IS(sapwood_reader_offline(reader), 0);
+	IS(sapwood_reader_online(reader), 0);
+	sapwood_iter_next(iter, &entry);
+	return 0;
+}

@@ -1,0 +1,30 @@
+/* sapwood_view_get: the store was freed before */
+#include "check.h"
+
+static sapwood_domain *domain;
+static sapwood_reader *reader;
+static sapwood_store *store;
+
+static void prepare(void)
+{
+	sapwood_domain_options checked = {sizeof checked, SAPWOOD_CHECKED, 0, 0, 0, 0};
+	sapwood_options options = {sizeof options, 0, 0, NULL, NULL, 0, 0, NULL};
+	sapwood_value value;
+
+	value.number = 1;
+	IS(sapwood_domain_new(&checked, &domain), 0);
+	IS(sapwood_reader_new(domain, "main", &reader), 0);
+	options.domain = domain;
+	IS(sapwood_store_new(&options, &store), 0);
+	IS(sapwood_store_insert(store, "elm", 3, &value), 1);
+}
+
+int main(void)
+{
+	sapwood_view view;
+	prepare();
+	IS(sapwood_store_view(store, reader, &view), 0);
+	sapwood_store_free(store);
+	sapwood_view_get(&view, "elm", 3, NULL);
+	return 0;
+}

@@ -1,0 +1,9 @@
+//! Tests of the C library, and of its header.
+
+mod border;
+mod door;
+mod header;
+mod oracle;
+mod programs;
+mod support;
+mod tables;

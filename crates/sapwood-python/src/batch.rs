@@ -1,0 +1,330 @@
+//! Many addresses at once: arrays in, arrays out, and lookups without the interpreter's lock.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::buffer::{Element, ElementType, PyUntypedBuffer};
+use pyo3::exceptions::{PyImportError, PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+use sapwood::lpm::IpFib;
+
+use crate::address::{address_of, kind};
+
+/// Addresses that one thread looks up before it takes the next ones.
+const PART: usize = 1 << 13;
+/// Lookups whose waits for memory overlap.
+const LANE: usize = 64;
+
+/// Addresses that were read from an array or from an iterable.
+pub enum Addresses {
+    V4(Vec<u32>),
+    V6(Vec<[u8; 16]>),
+    Mixed(Vec<Option<IpAddr>>),
+}
+
+/// Some of the addresses, one after the other.
+#[derive(Clone, Copy)]
+pub enum Part<'a> {
+    V4(&'a [u32]),
+    V6(&'a [[u8; 16]]),
+    Mixed(&'a [Option<IpAddr>]),
+}
+
+impl Addresses {
+    /// The addresses of an array, of what has one, or of an iterable.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
+            return Err(PyTypeError::new_err(format!(
+                "many addresses are an array or an iterable, not {}; [] looks up one",
+                kind(object)
+            )));
+        }
+        if let Ok(buffer) = PyUntypedBuffer::get(object) {
+            return Self::of_buffer(object, buffer);
+        }
+        if let Some(array) = object.getattr_opt("__array__")? {
+            let array = array.call0()?;
+            return match PyUntypedBuffer::get(&array) {
+                Ok(buffer) => Self::of_buffer(&array, buffer),
+                Err(_) => Self::of_iterable(&array),
+            };
+        }
+        Self::of_iterable(object)
+    }
+
+    fn of_iterable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let items = object.try_iter().map_err(|_| {
+            PyTypeError::new_err(format!(
+                "many addresses are an array or an iterable, not {}",
+                kind(object)
+            ))
+        })?;
+        let mut all = Vec::with_capacity(object.len().unwrap_or(0));
+        for (index, item) in items.enumerate() {
+            let item = item?;
+            all.push(match item.is_none() {
+                true => None,
+                false => Some(address_of(&item).map_err(|error| at(&item, index, &error))?),
+            });
+        }
+        Ok(Addresses::Mixed(all))
+    }
+
+    fn of_buffer(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> PyResult<Self> {
+        use ElementType::{SignedInteger, UnsignedInteger};
+        let format = buffer.format().to_string_lossy().into_owned();
+        let shape = buffer.shape().to_vec();
+        match (element(&buffer), &shape[..]) {
+            (UnsignedInteger { bytes: 4 }, [_]) => {
+                Ok(Addresses::V4(copied(object, buffer, u32::from_ne_bytes)?))
+            }
+            (UnsignedInteger { bytes: 8 }, [_]) => narrow(
+                copied(object, buffer, u64::from_ne_bytes)?
+                    .into_iter()
+                    .map(i128::from),
+            ),
+            (SignedInteger { bytes: 8 }, [_]) => narrow(
+                copied(object, buffer, i64::from_ne_bytes)?
+                    .into_iter()
+                    .map(i128::from),
+            ),
+            (UnsignedInteger { bytes: 1 }, [_, 4]) => {
+                let octets = copied(object, buffer, u8::from_ne_bytes)?;
+                let octets = octets.as_chunks().0.iter();
+                Ok(Addresses::V4(
+                    octets.map(|o| u32::from_be_bytes(*o)).collect(),
+                ))
+            }
+            (UnsignedInteger { bytes: 1 }, [_, 16]) => {
+                let octets = copied(object, buffer, u8::from_ne_bytes)?;
+                Ok(Addresses::V6(octets.as_chunks().0.to_vec()))
+            }
+            // Objects and texts of numpy.
+            _ if shape.len() == 1 && (format == "O" || format.ends_with('w')) => {
+                drop(buffer);
+                Self::of_iterable(object)
+            }
+            _ => Err(PyTypeError::new_err(format!(
+                "an array of addresses has the dtype uint32 (or uint64 or int64) and one dimension, \
+                 or uint8 and the shape (n, 4) or (n, 16); this one has the format {format:?} and \
+                 the shape {shape:?}"
+            ))),
+        }
+    }
+
+    /// Number of addresses.
+    pub fn len(&self) -> usize {
+        match self {
+            Addresses::V4(all) => all.len(),
+            Addresses::V6(all) => all.len(),
+            Addresses::Mixed(all) => all.len(),
+        }
+    }
+
+    /// All addresses in parts.
+    fn parts(&self) -> Box<dyn Iterator<Item = Part<'_>> + Send + '_> {
+        match self {
+            Addresses::V4(all) => Box::new(all.chunks(PART).map(Part::V4)),
+            Addresses::V6(all) => Box::new(all.chunks(PART).map(Part::V6)),
+            Addresses::Mixed(all) => Box::new(all.chunks(PART).map(Part::Mixed)),
+        }
+    }
+}
+
+/// Adds the position to an error; what it was is kept.
+fn at(item: &Bound<'_, PyAny>, index: usize, error: &PyErr) -> PyErr {
+    let py = item.py();
+    let text = format!("address {index}: {}", error.value(py));
+    match error.is_instance_of::<PyTypeError>(py) {
+        true => PyTypeError::new_err(text),
+        false => PyValueError::new_err(text),
+    }
+}
+
+/// The type of an array's numbers; unknown if their bytes are in the order of another machine.
+fn element(buffer: &PyUntypedBuffer) -> ElementType {
+    let foreign: &[u8] = match cfg!(target_endian = "little") {
+        true => b">!",
+        false => b"<",
+    };
+    match buffer.format().to_bytes().first() {
+        Some(first) if foreign.contains(first) => ElementType::Unknown,
+        _ => ElementType::from_format(buffer.format()),
+    }
+}
+
+/// The numbers of an array, also of one with strides.
+fn copied<T: Element, const BYTES: usize>(
+    object: &Bound<'_, PyAny>,
+    buffer: PyUntypedBuffer,
+    number: fn([u8; BYTES]) -> T,
+) -> PyResult<Vec<T>> {
+    match buffer.as_typed::<T>() {
+        Ok(buffer) => buffer.to_vec(object.py()),
+        // The array does not begin where such a number may lie.
+        Err(_) => {
+            let bytes = PyMemoryView::from(object)?.call_method0("tobytes")?;
+            let numbers = bytes.cast::<PyBytes>()?.as_bytes().as_chunks().0.iter();
+            Ok(numbers.map(|bytes| number(*bytes)).collect())
+        }
+    }
+}
+
+/// IPv4 addresses of wider numbers.
+fn narrow(numbers: impl Iterator<Item = i128>) -> PyResult<Addresses> {
+    let numbers = numbers.enumerate().map(|(index, number)| {
+        u32::try_from(number).map_err(|_| {
+            PyValueError::new_err(format!(
+                "address {index}: {number} is not an IPv4 address, a number from 0 to 2**32 - 1"
+            ))
+        })
+    });
+    numbers.collect::<PyResult<_>>().map(Addresses::V4)
+}
+
+/// Looks up addresses: `out` gets the number of each, or -1.
+pub fn numbers(table: &IpFib<u32>, addresses: Part<'_>, out: &mut [[u8; 4]]) {
+    const NONE: u32 = u32::MAX;
+    table.read(|view| match addresses {
+        Part::V4(addresses) => {
+            let view = view.v4();
+            let mut lane = [Ipv4Addr::UNSPECIFIED; LANE];
+            let mut found = [&NONE; LANE];
+            for (addresses, out) in addresses.chunks(LANE).zip(out.chunks_mut(LANE)) {
+                let many = addresses.len();
+                for (to, from) in lane.iter_mut().zip(addresses) {
+                    *to = Ipv4Addr::from_bits(*from);
+                }
+                view.lookup_batch_or(&lane[..many], &NONE, &mut found[..many]);
+                for (to, from) in out.iter_mut().zip(found) {
+                    *to = from.to_ne_bytes();
+                }
+            }
+        }
+        Part::V6(addresses) => {
+            let view = view.v6();
+            for (address, out) in addresses.iter().zip(out) {
+                let found = view.lookup_value(Ipv6Addr::from_octets(*address));
+                *out = found.unwrap_or(&NONE).to_ne_bytes();
+            }
+        }
+        Part::Mixed(addresses) => {
+            for (address, out) in addresses.iter().zip(out) {
+                let found = address.and_then(|address| view.lookup_value(address));
+                *out = found.unwrap_or(&NONE).to_ne_bytes();
+            }
+        }
+    });
+}
+
+/// Calls `f` for all parts of the addresses, each with its part of `out`, on up to `threads`
+/// threads, this one among them. `out` has the same number of elements for each address.
+pub fn shared<T: Send>(
+    addresses: &Addresses,
+    out: &mut [T],
+    threads: usize,
+    f: impl Fn(Part<'_>, &mut [T]) + Sync,
+) {
+    let Some(each) = out.len().checked_div(addresses.len()) else {
+        return;
+    };
+    let parts = addresses.len().div_ceil(PART);
+    let work = Mutex::new(addresses.parts().zip(out.chunks_mut(each * PART)));
+    let run = || {
+        loop {
+            let next = work.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((part, out)) = next else { return };
+            f(part, out);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(parts) {
+            // A thread that cannot be had is missed by nobody: the others do the work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
+        }
+        run();
+    });
+}
+
+/// The numbers of an array: the code of `memoryview.cast`, numpy's name, and the bytes of one.
+#[derive(Clone, Copy)]
+pub struct Format {
+    code: &'static str,
+    dtype: &'static str,
+    bytes: usize,
+}
+
+pub const I32: Format = Format {
+    code: "i",
+    dtype: "int32",
+    bytes: 4,
+};
+pub const I64: Format = Format {
+    code: "q",
+    dtype: "int64",
+    bytes: 8,
+};
+
+/// An array of the answers for addresses, which `find` finds without the interpreter's lock.
+pub fn array<'py>(
+    py: Python<'py>,
+    addresses: &Addresses,
+    format: Format,
+    threads: usize,
+    find: impl Fn(Part<'_>, &mut [u8]) + Sync,
+) -> PyResult<Bound<'py, PyAny>> {
+    filled(py, addresses.len(), format, |out| {
+        shared(addresses, out, threads, &find);
+    })
+}
+
+/// An array that `fill` fills, without the interpreter's lock.
+pub fn filled<'py>(
+    py: Python<'py>,
+    len: usize,
+    format: Format,
+    fill: impl FnOnce(&mut [u8]) + Send,
+) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyByteArray::new_with(py, len * format.bytes, |out| {
+        py.detach(|| fill(out));
+        Ok(())
+    })?;
+    match py.import("numpy") {
+        Ok(numpy) => numpy.call_method1("frombuffer", (bytes, format.dtype)),
+        Err(error) if error.is_instance_of::<PyImportError>(py) => {
+            PyMemoryView::from(&bytes.into_any())?.call_method1("cast", (format.code,))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The numbers of an array of one dimension, if the object is one of uint64, uint32 or int64.
+pub fn unsigned(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
+    use ElementType::{SignedInteger, UnsignedInteger};
+    let Ok(buffer) = PyUntypedBuffer::get(object) else {
+        return Ok(None);
+    };
+    if buffer.shape().len() != 1 {
+        return Ok(None);
+    }
+    let numbers = match element(&buffer) {
+        UnsignedInteger { bytes: 8 } => copied(object, buffer, u64::from_ne_bytes)?,
+        UnsignedInteger { bytes: 4 } => {
+            let numbers = copied(object, buffer, u32::from_ne_bytes)?;
+            numbers.into_iter().map(u64::from).collect()
+        }
+        SignedInteger { bytes: 8 } => {
+            let numbers = copied(object, buffer, i64::from_ne_bytes)?.into_iter();
+            let number = |number| {
+                u64::try_from(number).map_err(|_| {
+                    let text = format!("index {number} is not from 0 to 2**64 - 1");
+                    PyIndexError::new_err(text)
+                })
+            };
+            numbers.map(number).collect::<PyResult<_>>()?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(numbers))
+}

@@ -1,0 +1,75 @@
+//! The library's errors as Python's exceptions.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
+use pyo3::{PyErr, create_exception};
+use sapwood::Error;
+use sapwood::arena;
+use sapwood::qp::{OpenCause, OpenError, SaveCause, SaveError};
+
+create_exception!(
+    sapwood,
+    NoGapError,
+    PyValueError,
+    "No gap of a RangeMap has room for what was asked for."
+);
+create_exception!(
+    sapwood,
+    OccupiedError,
+    PyValueError,
+    "An entry of a RangeMap is in the way of an insertion."
+);
+
+/// `MemoryError` when there is no room, otherwise `ValueError`.
+pub fn refused(error: Error) -> PyErr {
+    match error {
+        Error::ArenaFull(_) | Error::GarbageLimit(_) | Error::Full { .. } => {
+            PyMemoryError::new_err(error.to_string())
+        }
+        Error::NoGap { .. } => NoGapError::new_err(error.to_string()),
+        Error::Occupied { .. } => OccupiedError::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// The exception of an error of the system, with a text of ours: `FileNotFoundError` and so on.
+fn system(error: &io::Error, text: String) -> PyErr {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => PyValueError::new_err(text),
+        kind => match io::Error::new(kind, text) {
+            error if kind == io::ErrorKind::Other => PyOSError::new_err(error.to_string()),
+            error => error.into(),
+        },
+    }
+}
+
+/// The exception for a file that cannot be opened: `OSError` when the system refused, `ValueError`
+/// when the file is not what was asked for.
+pub fn not_opened(error: &OpenError) -> PyErr {
+    match &error.cause {
+        OpenCause::Image(arena::OpenError::Io(cause)) => system(cause, error.to_string()),
+        OpenCause::Table(_) => PyMemoryError::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// The exception for a file that cannot be written.
+pub fn not_saved(error: &SaveError) -> PyErr {
+    match &error.cause {
+        SaveCause::Io(cause) => system(cause, error.to_string()),
+        _ => PyMemoryError::new_err(error.to_string()),
+    }
+}
+
+/// The exception for a file that cannot be read.
+pub fn not_read(path: &Path, error: &io::Error) -> PyErr {
+    system(error, format!("cannot read {}: {error}", path.display()))
+}
+
+/// The exception for a fault in a file.
+pub fn wrong_file(path: &Path, what: impl Display) -> PyErr {
+    PyValueError::new_err(format!("{}: {what}", path.display()))
+}

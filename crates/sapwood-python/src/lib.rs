@@ -1,0 +1,52 @@
+//! The Python module `sapwood`: tables of routes, maps of names, and maps of ranges.
+//!
+//! The classes are thin: keys are read ([`address`]), a map of the library is asked, and objects
+//! are numbers in it ([`objects`]).
+
+mod address;
+mod batch;
+mod closest;
+mod errors;
+mod fib;
+mod fib_file;
+mod fib_saved;
+mod fib_table;
+mod name_file;
+mod name_iter;
+mod name_keys;
+mod names;
+mod objects;
+mod pairs;
+mod range_keys;
+mod ranges;
+mod snapshot_iter;
+
+use pyo3::prelude::*;
+
+/// Ordered maps for routes, names and ranges.
+///
+/// Fib: IPv4 and IPv6 prefixes, looked up by longest prefix, one by one or in arrays.
+/// NameMap: an ordered dict of texts, bytes or domain names.
+/// RangeMap: ranges of integers, and the gaps between them.
+/// FibFile, NameFile: saved maps, read where they lie.
+#[pymodule(gil_used = true)]
+mod sapwood {
+    #[pymodule_export]
+    use super::closest::Closest;
+    #[pymodule_export]
+    use super::errors::{NoGapError, OccupiedError};
+    #[pymodule_export]
+    use super::fib::Fib;
+    #[pymodule_export]
+    use super::fib_file::FibFile;
+    #[pymodule_export]
+    use super::name_file::NameFile;
+    #[pymodule_export]
+    use super::name_iter::NameIter;
+    #[pymodule_export]
+    use super::names::NameMap;
+    #[pymodule_export]
+    use super::ranges::RangeMap;
+    #[pymodule_export]
+    use super::snapshot_iter::SnapshotIter;
+}

@@ -1,0 +1,577 @@
+//! `NameMap`: an ordered map of texts, bytes or domain names to any objects.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple, PyType};
+use sapwood::qp::QpMap;
+
+use crate::address::shown;
+use crate::closest::{Closest, closest, needs_dns};
+use crate::errors::{not_saved, refused};
+use crate::name_iter::{Chunk, Entry, NameIter, Source};
+use crate::name_keys::{Edges, Keys};
+use crate::pairs::{at_most_one, pairs};
+use crate::snapshot_iter::Kind;
+
+/// An ordered map of names to any objects: a dict whose keys are in order, with prefixes, ranges
+/// and neighbours.
+///
+/// Keys are str (key=str, the default) or bytes (key=bytes), which do not mix. The order is that of
+/// code points or bytes. With dns=True, keys are domain names: they are compared without regard to
+/// ASCII case and to a trailing dot, ordered as DNSSEC orders them (a zone before the names below
+/// it), and prefix(), longest_prefix() and ancestors() go by labels. A key has at most 65,535
+/// bytes.
+///
+/// An iterator raises RuntimeError when keys were inserted or removed since it was made, as a
+/// dict's does.
+///
+/// >>> from sapwood import NameMap
+/// >>> trees = NameMap({"elm": 1, "ash": 2, "oak": 3, "elder": 4})
+/// >>> list(trees), trees.first(), trees.successor("f")
+/// (['ash', 'elder', 'elm', 'oak'], ('ash', 2), ('oak', 3))
+/// >>> list(trees.prefix("el")), list(trees.range("b", "elm"))
+/// ([('elder', 4), ('elm', 1)], [('elder', 4)])
+/// >>> zones = NameMap({"org": 1, "example.org": 2}, dns=True)
+/// >>> zones.longest_prefix("www.Example.ORG")
+/// ('example.org', 2)
+/// >>> list(zones)
+/// ['org', 'example.org']
+#[pyclass(frozen, generic, weakref, module = "sapwood")]
+pub struct NameMap {
+    names: Mutex<Names>,
+    pub(crate) keys: Keys,
+}
+
+#[derive(Default)]
+struct Names {
+    map: QpMap<Py<PyAny>>,
+    changes: u64,
+    writes: u64,
+}
+
+impl Names {
+    fn put(&mut self, key: &[u8], value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        let old = match self.map.insert(key, value) {
+            Ok(old) => old,
+            Err(rejected) => return Err(refused(rejected.error)),
+        };
+        match old {
+            None => self.changes += 1,
+            Some(_) => self.writes += 1,
+        }
+        Ok(old)
+    }
+
+    fn take(&mut self, key: &[u8]) -> Option<Py<PyAny>> {
+        let old = self.map.remove(key);
+        self.changes += u64::from(old.is_some());
+        old
+    }
+}
+
+fn absent(key: &Bound<'_, PyAny>) -> PyErr {
+    PyKeyError::new_err(key.clone().unbind())
+}
+
+/// The values of a map that is saved.
+enum Saved {
+    Numbers(Vec<(Box<[u8]>, u64)>),
+    Bytes(Vec<(Box<[u8]>, Vec<u8>)>),
+}
+
+impl NameMap {
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Names> {
+        self.names
+            .lock_py_attached(py)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn empty(keys: Keys) -> Self {
+        NameMap {
+            names: Mutex::default(),
+            keys,
+        }
+    }
+
+    /// How often keys, and how often values were changed.
+    pub(crate) fn counts(&self, py: Python<'_>) -> (u64, u64) {
+        let names = self.lock(py);
+        (names.changes, names.writes)
+    }
+
+    /// Up to `most` entries between the edges, from the end with `back`.
+    pub(crate) fn chunk(&self, py: Python<'_>, edges: &Edges, back: bool, most: usize) -> Chunk {
+        let names = self.lock(py);
+        let range = names.map.range::<[u8], _>(edges.as_bounds());
+        let entry = |(key, value): (&[u8], &Py<PyAny>)| (key.into(), value.clone_ref(py));
+        let entries = match back {
+            true => range.rev().take(most).map(entry).collect(),
+            false => range.take(most).map(entry).collect(),
+        };
+        Chunk {
+            entries,
+            changes: names.changes,
+            writes: names.writes,
+        }
+    }
+
+    fn all(&self, py: Python<'_>) -> Vec<Entry> {
+        self.chunk(py, &Edges::all(), false, usize::MAX)
+            .entries
+            .into()
+    }
+
+    fn find(&self, py: Python<'_>, key: &[u8]) -> Option<Py<PyAny>> {
+        let names = self.lock(py);
+        names.map.get(key).map(|value| value.clone_ref(py))
+    }
+
+    fn put(&self, key: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        let bytes = self.keys.bytes(key)?;
+        self.lock(key.py()).put(&bytes, value)
+    }
+
+    /// The entry that `f` finds, as objects.
+    fn entry<'py>(
+        &self,
+        py: Python<'py>,
+        f: impl for<'m> FnOnce(&'m QpMap<Py<PyAny>>) -> Option<(&'m [u8], &'m Py<PyAny>)>,
+    ) -> Option<(Bound<'py, PyAny>, Py<PyAny>)> {
+        let names = self.lock(py);
+        let (key, value) = f(&names.map)?;
+        let (key, value) = (key.to_vec(), value.clone_ref(py));
+        drop(names);
+        Some((self.keys.object(py, &key), value))
+    }
+
+    fn iter(slf: &Bound<'_, Self>, edges: Edges, kind: Kind) -> NameIter {
+        let source = Source::Map(slf.clone().unbind());
+        NameIter::new(slf.py(), source, edges, kind, false)
+    }
+
+    fn saved(&self, py: Python<'_>) -> PyResult<Saved> {
+        let entries = self.all(py);
+        let refuse = |value: &Bound<'_, PyAny>| {
+            PyValueError::new_err(format!(
+                "{} cannot be saved: a file has values that are all int from 0 to 2**64 - 1, all \
+                 bytes, or all str",
+                shown(value)
+            ))
+        };
+        let is_number = |(_, value): &Entry| value.bind(py).is_instance_of::<PyInt>();
+        if entries.first().is_none_or(is_number) {
+            let number = |(key, value): Entry| {
+                let value = value.into_bound(py);
+                let number = value.cast::<PyInt>().map_err(|_| refuse(&value))?;
+                Ok((key, number.extract().map_err(|_| refuse(&value))?))
+            };
+            let all = entries.into_iter().map(number);
+            return Ok(Saved::Numbers(all.collect::<PyResult<_>>()?));
+        }
+        let texts = entries[0].1.bind(py).is_instance_of::<PyString>();
+        let bytes = |(key, value): Entry| {
+            let value = value.into_bound(py);
+            let bytes = match (value.cast::<PyString>(), value.cast::<PyBytes>()) {
+                (Ok(text), _) if texts => text.to_str()?.as_bytes().to_vec(),
+                (_, Ok(bytes)) if !texts => bytes.as_bytes().to_vec(),
+                _ => return Err(refuse(&value)),
+            };
+            Ok((key, bytes))
+        };
+        let all = entries.into_iter().map(bytes);
+        Ok(Saved::Bytes(all.collect::<PyResult<_>>()?))
+    }
+}
+
+#[pymethods]
+impl NameMap {
+    #[new]
+    #[pyo3(signature = (items=None, *, key=None, dns=false))]
+    fn new(
+        items: Option<&Bound<'_, PyAny>>,
+        key: Option<&Bound<'_, PyAny>>,
+        dns: bool,
+    ) -> PyResult<Self> {
+        let map = Self::empty(Keys::of(key, dns)?);
+        if let Some(items) = items {
+            map.update(items)?;
+        }
+        Ok(map)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.lock(py).map.len()
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let bytes = self.keys.bytes(key)?;
+        self.find(key.py(), &bytes).ok_or_else(|| absent(key))
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<()> {
+        self.put(key, value).map(drop)
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = self.keys.bytes(key)?;
+        let old = self.lock(key.py()).take(&bytes);
+        old.map(drop).ok_or_else(|| absent(key))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let bytes = self.keys.bytes(key)?;
+        Ok(self.lock(key.py()).map.contains_key(&bytes))
+    }
+
+    /// The value of a key, or `default`.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get(
+        &self,
+        key: &Bound<'_, PyAny>,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let bytes = self.keys.bytes(key)?;
+        Ok(self.find(key.py(), &bytes).or(default))
+    }
+
+    /// Inserts a key or replaces its value; returns the old value, or None.
+    #[pyo3(signature = (key, value, /))]
+    fn insert(&self, key: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        self.put(key, value)
+    }
+
+    /// Removes a key and returns its value. When it is not there, returns `default` or raises
+    /// KeyError.
+    #[pyo3(signature = (key, /, *default))]
+    fn pop(&self, key: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        let default = at_most_one("pop", default)?;
+        let bytes = self.keys.bytes(key)?;
+        let old = self.lock(key.py()).take(&bytes);
+        old.or(default).ok_or_else(|| absent(key))
+    }
+
+    /// Removes the entry with the least key and returns it; KeyError when there is none.
+    fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
+        let mut names = self.lock(py);
+        let entry = names.map.pop_first();
+        names.changes += 1;
+        drop(names);
+        let (key, value) = entry.ok_or_else(|| PyKeyError::new_err("the map is empty"))?;
+        Ok((self.keys.object(py, &key), value))
+    }
+
+    /// Removes the entry with the greatest key and returns it; KeyError when there is none.
+    fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
+        let mut names = self.lock(py);
+        let entry = names.map.pop_last();
+        names.changes += 1;
+        drop(names);
+        let (key, value) = entry.ok_or_else(|| PyKeyError::new_err("the map is empty"))?;
+        Ok((self.keys.object(py, &key), value))
+    }
+
+    /// As pop_last().
+    fn popitem<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
+        self.pop_last(py)
+    }
+
+    /// The value of a key; inserts `default` when the key is not there.
+    #[pyo3(signature = (key, default=None, /))]
+    fn setdefault(
+        &self,
+        key: &Bound<'_, PyAny>,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let py = key.py();
+        let bytes = self.keys.bytes(key)?;
+        let default = default.unwrap_or_else(|| py.None());
+        let mut names = self.lock(py);
+        if let Some(value) = names.map.get(&bytes) {
+            return Ok(value.clone_ref(py));
+        }
+        names.put(&bytes, default.clone_ref(py))?;
+        Ok(default)
+    }
+
+    /// Inserts all items of a mapping or of an iterable of pairs. An error leaves the items before
+    /// it inserted.
+    #[pyo3(signature = (items, /))]
+    fn update(&self, items: &Bound<'_, PyAny>) -> PyResult<()> {
+        for pair in pairs(items)? {
+            let (key, value) = pair?;
+            drop(self.put(&key, value.unbind())?);
+        }
+        Ok(())
+    }
+
+    /// Removes all entries.
+    fn clear(&self, py: Python<'_>) {
+        let mut names = self.lock(py);
+        names.changes += 1;
+        let all = std::mem::take(&mut names.map);
+        drop(names);
+        drop(all);
+    }
+
+    /// Removes the entries whose keys start with a prefix; with dns=True, those at and below a
+    /// name. Returns their number.
+    #[pyo3(signature = (prefix, /))]
+    fn remove_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let bytes = self.keys.bytes(prefix)?;
+        let mut names = self.lock(prefix.py());
+        let keys: Vec<Box<[u8]>> = (names.map.prefix(&bytes).map(|(key, _)| key.into())).collect();
+        let gone: Vec<_> = keys.iter().map(|key| names.take(key)).collect();
+        drop(names);
+        Ok(gone.len())
+    }
+
+    /// The entry with the least key, or None.
+    fn first<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, Py<PyAny>)> {
+        self.entry(py, |map| map.first_key_value())
+    }
+
+    /// The entry with the greatest key, or None.
+    fn last<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, Py<PyAny>)> {
+        self.entry(py, |map| map.last_key_value())
+    }
+
+    /// The entry with the greatest key less than this one, or None.
+    #[pyo3(signature = (key, /))]
+    fn predecessor<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let bytes = self.keys.bytes(key)?;
+        Ok(self.entry(key.py(), |map| map.predecessor(&bytes)))
+    }
+
+    /// The entry with the least key greater than this one, or None.
+    #[pyo3(signature = (key, /))]
+    fn successor<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let bytes = self.keys.bytes(key)?;
+        Ok(self.entry(key.py(), |map| map.successor(&bytes)))
+    }
+
+    /// The entry with the longest key that is a prefix of this one (itself included), or None; with
+    /// dns=True, the closest name at or above this one that has an entry.
+    #[pyo3(signature = (key, /))]
+    fn longest_prefix<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let bytes = self.keys.bytes(key)?;
+        Ok(self.entry(key.py(), |map| map.longest_prefix(&bytes)))
+    }
+
+    /// A list of all entries whose keys are prefixes of this one (itself included), shortest first.
+    #[pyo3(signature = (key, /))]
+    fn ancestors<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let py = key.py();
+        let bytes = self.keys.bytes(key)?;
+        let names = self.lock(py);
+        let found = names.map.ancestors(&bytes).into_iter();
+        let found: Vec<Entry> =
+            (found.map(|(key, value)| (key.into(), value.clone_ref(py)))).collect();
+        drop(names);
+        let object = |(key, value): Entry| (self.keys.object(py, &key), value);
+        PyList::new(py, found.into_iter().map(object).collect::<Vec<_>>())
+    }
+
+    /// An iterator over the entries whose keys start with a prefix (itself included), in order;
+    /// with dns=True, over those at and below a name.
+    #[pyo3(signature = (prefix, /))]
+    fn prefix(slf: &Bound<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<NameIter> {
+        let edges = Edges::below(&slf.get().keys.bytes(prefix)?);
+        Ok(Self::iter(slf, edges, Kind::Items))
+    }
+
+    /// An iterator over the entries with keys from `start` to before `stop`, in order. None is no
+    /// limit.
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn range(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<NameIter> {
+        let edges = slf.get().keys.range(start, stop)?;
+        Ok(Self::iter(slf, edges, Kind::Items))
+    }
+
+    /// What a name server needs to answer for a name, in one descent: its own entry, its closest
+    /// encloser, the wildcard there, and the entry before it. For maps with dns=True.
+    ///
+    /// >>> zone = NameMap({"org": 1, "*.org": 2, "www.example.org": 3}, dns=True)
+    /// >>> found = zone.closest("mail.org")
+    /// >>> found.exact, found.encloser, found.wildcard
+    /// (None, 'org', ('*.org', 2))
+    /// >>> zone.closest("example.org").exists  # a name lies below it
+    /// True
+    #[pyo3(signature = (name, /))]
+    fn closest(&self, name: &Bound<'_, PyAny>) -> PyResult<Closest> {
+        needs_dns(self.keys)?;
+        let py = name.py();
+        let bytes = self.keys.bytes(name)?;
+        let names = self.lock(py);
+        let found = names.map.closest(&bytes, 0, |_, _| false);
+        Ok(closest(py, self.keys, &bytes, found, |value| {
+            value.clone_ref(py)
+        }))
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Keys)
+    }
+
+    fn __reversed__(slf: &Bound<'_, Self>) -> NameIter {
+        let source = Source::Map(slf.clone().unbind());
+        NameIter::new(slf.py(), source, Edges::all(), Kind::Keys, true)
+    }
+
+    /// An iterator over all keys, in order. reversed() reverses it.
+    fn keys(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Keys)
+    }
+
+    /// An iterator over all values, in the order of their keys. reversed() reverses it.
+    fn values(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Values)
+    }
+
+    /// An iterator over pairs of key and value, in order. reversed() reverses it.
+    fn items(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Items)
+    }
+
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let Ok(other) = other.cast::<NameMap>() else {
+            return Ok(py.NotImplemented());
+        };
+        let (ours, theirs) = (self.all(py), other.get().all(py));
+        let mut equal = self.keys == other.get().keys && ours.len() == theirs.len();
+        for ((key, value), (other_key, other)) in ours.iter().zip(&theirs) {
+            equal = equal && key == other_key && value.bind(py).eq(other)?;
+        }
+        Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())
+    }
+
+    /// Another map with the same keys and the same objects.
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        let copy = Self::empty(self.keys);
+        copy.lock(py).map = QpMap::from_sorted_iter(self.all(py)).map_err(refused)?;
+        Ok(copy)
+    }
+
+    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
+        self.copy(py)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let map = slf.get();
+        let (keys, values): (Vec<_>, Vec<_>) = map.all(py).into_iter().unzip();
+        let keys: Vec<_> = keys.iter().map(|key| PyBytes::new(py, key)).collect();
+        let state = (PyList::new(py, keys)?, PyList::new(py, values)?);
+        let make = slf.get_type().getattr("_empty")?;
+        (make, (map.keys.word(),), state).into_pyobject(py)
+    }
+
+    #[classmethod]
+    fn _empty(_class: &Bound<'_, PyType>, keys: &str) -> PyResult<Self> {
+        Ok(Self::empty(Keys::of_word(keys)?))
+    }
+
+    fn __setstate__(&self, py: Python<'_>, state: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let wrong = |_| PyValueError::new_err("this is not the state of a pickled NameMap");
+        let (keys, values): (Vec<Bound<'_, PyBytes>>, Vec<Py<PyAny>>) =
+            state.extract().map_err(wrong)?;
+        let keys = keys.iter().map(|key| key.as_bytes());
+        let map = QpMap::from_sorted_iter(keys.zip(values)).map_err(refused)?;
+        let mut names = self.lock(py);
+        names.changes += 1;
+        let old = std::mem::replace(&mut names.map, map);
+        drop(names);
+        drop(old);
+        Ok(())
+    }
+
+    /// What the map takes, in bytes, without the values themselves: a dict with "total", "keys" and
+    /// "entries", the number of entries.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let names = self.lock(py);
+        let (memory, keys) = (
+            names.map.memory(),
+            names.map.keys().map(<[u8]>::len).sum::<usize>(),
+        );
+        drop(names);
+        let dict = PyDict::new(py);
+        dict.set_item("total", memory.total())?;
+        dict.set_item("keys", keys)?;
+        dict.set_item("entries", memory.entries)?;
+        Ok(dict)
+    }
+
+    fn __sizeof__(&self, py: Python<'_>) -> usize {
+        self.lock(py).map.memory().total() + size_of::<Self>()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let word = self.keys.word();
+        let entries = self.lock(py).map.len();
+        format!("<sapwood.NameMap of {word} keys: {entries} entries>")
+    }
+
+    /// Checks every invariant of the map; ValueError says what is wrong. For tests.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock(py).map.verify().map_err(PyValueError::new_err)
+    }
+
+    /// Copies the map into fresh memory in order: scans are quicker afterwards, and free memory is
+    /// given back.
+    fn compact(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock(py).map.compact().map_err(refused)
+    }
+
+    /// Saves the map for NameFile.open(). All values are int from 0 to 2**64 - 1, or all are bytes,
+    /// or all are str, which are saved as UTF-8. The file is written beside `path` and then
+    /// renamed. The program `sapwood` reads it, too.
+    #[pyo3(signature = (path, /))]
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let saved = self.saved(py)?;
+        py.detach(|| match saved {
+            Saved::Numbers(all) => {
+                let map = QpMap::<u64>::from_sorted_iter(all).map_err(refused)?;
+                map.save(&path).map_err(|error| not_saved(&error))
+            }
+            Saved::Bytes(all) => {
+                let all = all.iter().map(|(key, value)| (key, value.as_slice()));
+                let map = QpMap::<[u8]>::from_sorted_iter(all).map_err(refused)?;
+                map.save(&path).map_err(|error| not_saved(&error))
+            }
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let names = match self.names.try_lock() {
+            Ok(names) => names,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // This thread has it: what the map holds is then not collected.
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        for value in names.map.values() {
+            visit.call(value)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.clear(py);
+    }
+}

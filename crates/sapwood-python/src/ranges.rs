@@ -1,0 +1,599 @@
+//! `RangeMap`: ranges of indices to any objects, and the gaps between them.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyList, PyTuple, PyType};
+use sapwood::maple::{MapleFile, MapleMap};
+
+use crate::address::shown;
+use crate::batch;
+use crate::errors::{not_opened, not_saved, refused};
+use crate::objects::{Objects, SharedObjects};
+use crate::pairs::pairs;
+use crate::range_keys;
+use crate::range_keys::{Range, between, index, range_if, range_or_index, window};
+use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
+
+/// A map of ranges of indices, which do not overlap, to any objects.
+///
+/// An index is an int from 0 to 2**64 - 1. A range is a slice or a `range` with the step 1; None is
+/// the beginning or the end of all indices, and a stop of 2**64 is allowed. `items` is a mapping,
+/// or an iterable of pairs of a range and a value, stored one after the other. Ranges are returned
+/// as `range`.
+///
+/// >>> from sapwood import RangeMap
+/// >>> memory = RangeMap()
+/// >>> memory[0x1000:0x2000] = "text"
+/// >>> memory[0x3000:0x5000] = "heap"
+/// >>> memory[0x1234], 0x2000 in memory
+/// ('text', False)
+/// >>> memory[0x4000:0x4800] = "guard"  # cuts the entry
+/// >>> list(memory.items(0x3000))
+/// [(range(12288, 16384), 'heap'), (range(16384, 18432), 'guard'), (range(18432, 20480), 'heap')]
+/// >>> memory.alloc(0x800, "stack", start=0x1000)
+/// range(8192, 10240)
+/// >>> memory.gaps(0x1000, 0x6000)
+/// [range(10240, 12288), range(20480, 24576)]
+#[pyclass(frozen, generic, weakref, module = "sapwood")]
+pub struct RangeMap {
+    map: MapleMap<u32>,
+    pub(crate) objects: SharedObjects,
+}
+
+impl AsRef<SharedObjects> for &RangeMap {
+    fn as_ref(&self) -> &SharedObjects {
+        &self.objects
+    }
+}
+
+fn absent(index: u64) -> PyErr {
+    PyKeyError::new_err(index)
+}
+
+impl RangeMap {
+    fn empty() -> Self {
+        RangeMap {
+            map: MapleMap::new(),
+            objects: SharedObjects::default(),
+        }
+    }
+
+    /// The numbers of the entries that a change within a range may touch: also those beside it.
+    fn touched(&self, range: &Range) -> Vec<u32> {
+        let wider = range.start().saturating_sub(1)..=range.end().saturating_add(1);
+        self.map.range(wider).map(|(_, number)| number).collect()
+    }
+
+    /// Changes entries within a range, and counts how often each number is there before and after.
+    fn change<R>(
+        &self,
+        objects: &mut Objects,
+        range: &Range,
+        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::Error>,
+    ) -> PyResult<R> {
+        let before = self.touched(range);
+        let result = f(&self.map).map_err(refused)?;
+        for number in self.touched(range) {
+            objects.again(number);
+        }
+        for number in before {
+            objects.give_back(number);
+        }
+        Ok(result)
+    }
+
+    /// Makes a range one entry; returns its range.
+    fn put(&self, range: Range, value: &Bound<'_, PyAny>, coalesce: bool) -> PyResult<Range> {
+        self.objects.with(value.py(), |objects| {
+            let number = objects.take(value)?;
+            let stored = self.change(objects, &range, |map| match coalesce {
+                true => Ok(map.store_coalescing(range.clone(), number)?),
+                false => {
+                    map.store(range.clone(), number)?;
+                    Ok(range.clone())
+                }
+            });
+            // The entry has been counted, too.
+            objects.give_back(number);
+            stored
+        })
+    }
+
+    /// Stores a value where nothing else is changed.
+    fn add(
+        &self,
+        value: &Bound<'_, PyAny>,
+        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::Error>,
+    ) -> PyResult<Range> {
+        self.objects.with(value.py(), |objects| {
+            let number = objects.take(value)?;
+            f(&self.map, number).map_err(|error| {
+                objects.give_back(number);
+                refused(error)
+            })
+        })
+    }
+
+    fn erase(&self, py: Python<'_>, range: &Range) -> PyResult<()> {
+        self.objects.with(py, |objects| {
+            self.change(objects, range, |map| map.clear_range(range.clone()))
+        })
+    }
+
+    fn entries(&self, range: Range) -> Vec<(Place, u32)> {
+        let entries = self.map.range(range);
+        let place = |range: Range| Place::Range(*range.start(), *range.end());
+        entries
+            .map(|(range, number)| (place(range), number))
+            .collect()
+    }
+
+    fn iter(slf: &Bound<'_, Self>, range: Range, kind: Kind) -> SnapshotIter {
+        let map = Numbered::Ranges(slf.clone().unbind());
+        SnapshotIter::new(slf.py(), map, kind, || slf.get().entries(range))
+    }
+
+    /// An entry as objects.
+    fn entry<'py>(
+        &self,
+        py: Python<'py>,
+        f: impl FnOnce(&MapleMap<u32>) -> Option<(Range, u32)>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let found = self.objects.with(py, |objects| {
+            let (range, number) = f(&self.map)?;
+            Some((range, objects.get(number)?.clone_ref(py)))
+        });
+        found
+            .map(|(range, value)| Ok((place(&range).object(py)?, value)))
+            .transpose()
+    }
+
+    fn find(&self, py: Python<'_>, index: u64) -> Option<Py<PyAny>> {
+        self.objects.with(py, |objects| {
+            let number = self.map.get(index)?;
+            objects.get(number).map(|value| value.clone_ref(py))
+        })
+    }
+}
+
+fn place(range: &Range) -> Place {
+    Place::Range(*range.start(), *range.end())
+}
+
+#[pymethods]
+impl RangeMap {
+    #[new]
+    #[pyo3(signature = (items=None))]
+    fn new(items: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let map = Self::empty();
+        if let Some(items) = items {
+            map.update(items)?;
+        }
+        Ok(map)
+    }
+
+    /// Stores all items of a mapping or of an iterable of pairs of a range and a value, one after
+    /// the other.
+    #[pyo3(signature = (items, /))]
+    fn update(&self, items: &Bound<'_, PyAny>) -> PyResult<()> {
+        for pair in pairs(items)? {
+            let (range, value) = pair?;
+            self.put(range_or_index(&range)?, &value, false)?;
+        }
+        Ok(())
+    }
+
+    fn __len__(&self) -> usize {
+        self.map.len()
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        if range_if(key)?.is_some() {
+            let text = "[] looks up one index; items(start, stop) has the entries of a range";
+            return Err(PyTypeError::new_err(text));
+        }
+        let index = index(key)?;
+        self.find(key.py(), index).ok_or_else(|| absent(index))
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.put(range_or_index(key)?, value, false).map(drop)
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        if range_if(key)?.is_none() {
+            let index = index(key)?;
+            if !self.map.contains(index) {
+                return Err(absent(index));
+            }
+        }
+        self.erase(key.py(), &range_or_index(key)?)
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.map.contains(index(key)?))
+    }
+
+    /// The value at an index, or `default`.
+    #[pyo3(signature = (index, default=None, /))]
+    fn get(
+        &self,
+        index: &Bound<'_, PyAny>,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let py = index.py();
+        Ok(self.find(py, range_keys::index(index)?).or(default))
+    }
+
+    /// The range of the entry that holds an index, and its value; None in a gap.
+    #[pyo3(name = "entry", signature = (index, /))]
+    fn entry_at<'py>(
+        &self,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let at = range_keys::index(index)?;
+        self.entry(index.py(), |map| map.get_entry(at))
+    }
+
+    /// The range and the value of the first entry, or None.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        self.entry(py, |map| map.first())
+    }
+
+    /// The range and the value of the last entry, or None.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        self.entry(py, |map| map.last())
+    }
+
+    /// The first entry that starts after an index, or None.
+    #[pyo3(signature = (index, /))]
+    fn next_after<'py>(
+        &self,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let at = range_keys::index(index)?;
+        self.entry(index.py(), |map| map.next_after(at))
+    }
+
+    /// The last entry that ends before an index, or None.
+    #[pyo3(signature = (index, /))]
+    fn prev_before<'py>(
+        &self,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let at = range_keys::index(index)?;
+        self.entry(index.py(), |map| map.prev_before(at))
+    }
+
+    /// Makes a range one entry, as [] does; entries that it overlaps keep the indices outside it.
+    /// With coalesce=True, joins it with neighbours that touch it and have the same value: equal
+    /// str, bytes or int, or the same object. Returns the range of the entry.
+    ///
+    /// >>> free = RangeMap([(range(0, 10), "free"), (range(20, 30), "free")])
+    /// >>> free.store(range(10, 20), "free", coalesce=True)
+    /// range(0, 30)
+    #[pyo3(signature = (range, value, /, *, coalesce=false))]
+    fn store<'py>(
+        &self,
+        range: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
+        coalesce: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let stored = self.put(range_or_index(range)?, value, coalesce)?;
+        place(&stored).object(range.py())
+    }
+
+    /// As store(), if no entry has an index of the range; otherwise OccupiedError.
+    #[pyo3(signature = (range, value, /))]
+    fn insert(&self, range: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let range = range_or_index(range)?;
+        let added = self.add(value, |map, number| {
+            map.insert_new(range.clone(), number)?;
+            Ok(range)
+        });
+        added.map(drop)
+    }
+
+    /// Removes the whole entry that holds an index; returns its range and its value. KeyError in a
+    /// gap.
+    #[pyo3(signature = (index, /))]
+    fn remove<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
+        let py = index.py();
+        let at = range_keys::index(index)?;
+        let (range, value) = self.objects.with(py, |objects| {
+            let removed = self.map.remove(at).map_err(refused)?;
+            let (range, number) = removed.ok_or_else(|| absent(at))?;
+            let value = objects.get(number).map(|value| value.clone_ref(py));
+            objects.give_back(number);
+            Ok::<_, PyErr>((range, value.unwrap_or_else(|| py.None())))
+        })?;
+        Ok((place(&range).object(py)?, value))
+    }
+
+    /// Removes all entries.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.erase(py, &(0..=u64::MAX))
+    }
+
+    /// A list of the gaps from `start` to before `stop`, clipped to it.
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn gaps<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let gaps = self.map.gaps(between(start, stop)?);
+        let gaps = gaps.map(|gap| place(&gap).object(py));
+        PyList::new(py, gaps.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The lowest `size` indices in a window that no entry has and that begin at a multiple of
+    /// `align`, a power of two; with from_end=True the highest. With `near`, places at or after
+    /// that index come first. None when there is no such place.
+    #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn find_gap<'py>(
+        &self,
+        py: Python<'py>,
+        size: u64,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+        align: u64,
+        from_end: bool,
+        near: Option<u64>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let window = window(start, stop, align, from_end, near)?;
+        if size == 0 || !align.is_power_of_two() {
+            let error = match size {
+                0 => sapwood::Error::ZeroSize,
+                _ => sapwood::Error::Alignment { align },
+            };
+            return Err(refused(error));
+        }
+        let found = self.map.find_gap(size, window);
+        found.map(|range| place(&range).object(py)).transpose()
+    }
+
+    /// Stores at the place that find_gap() finds, and returns its range; NoGapError when there is
+    /// none.
+    #[pyo3(signature = (size, value, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn alloc<'py>(
+        &self,
+        size: u64,
+        value: &Bound<'py, PyAny>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+        align: u64,
+        from_end: bool,
+        near: Option<u64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let window = window(start, stop, align, from_end, near)?;
+        let range = self.add(value, |map, number| {
+            Ok(map.alloc_range(size, window, number)?)
+        })?;
+        place(&range).object(value.py())
+    }
+
+    /// Looks up many indices, without the interpreter's lock: an array of uint64, uint32 or int64,
+    /// or any iterable. Returns the numbers of the values as an array of int32, -1 in gaps;
+    /// values_by_number()[number] is the value as long as an entry has it.
+    #[pyo3(signature = (indices, /))]
+    fn lookup_many<'py>(&self, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = indices.py();
+        let indices = range_keys::indices(indices)?;
+        batch::filled(py, indices.len(), batch::I32, |out| {
+            let out = out.as_chunks_mut().0;
+            for (indices, out) in indices.chunks(1 << 13).zip(out.chunks_mut(1 << 13)) {
+                self.map.read(|view| {
+                    for (index, out) in indices.iter().zip(out) {
+                        *out = view.get(*index).unwrap_or(&u32::MAX).to_ne_bytes();
+                    }
+                });
+            }
+        })
+    }
+
+    /// The different values by number; None for a number that no entry has.
+    fn values_by_number<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let all: Vec<Option<Py<PyAny>>> = self.objects.with(py, |objects| {
+            let all = objects.all();
+            all.map(|object| object.map(|object| object.clone_ref(py)))
+                .collect()
+        });
+        PyList::new(py, all)
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> SnapshotIter {
+        Self::iter(slf, 0..=u64::MAX, Kind::Keys)
+    }
+
+    /// An iterator over the ranges of the entries that have an index from `start` to before `stop`,
+    /// each whole, in order. It is a snapshot: changes that come after it do not show.
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn keys(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<SnapshotIter> {
+        Ok(Self::iter(slf, between(start, stop)?, Kind::Keys))
+    }
+
+    /// An iterator over the values of the entries of keys().
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn values(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<SnapshotIter> {
+        Ok(Self::iter(slf, between(start, stop)?, Kind::Values))
+    }
+
+    /// An iterator over pairs of range and value of the entries of keys().
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn items(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<SnapshotIter> {
+        Ok(Self::iter(slf, between(start, stop)?, Kind::Items))
+    }
+
+    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let Ok(other) = other.cast::<RangeMap>() else {
+            return Ok(py.NotImplemented());
+        };
+        let all = |map| Self::iter(map, 0..=u64::MAX, Kind::Items);
+        let equal =
+            slf.get().map.len() == other.get().map.len() && all(slf).equal(py, all(other))?;
+        Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())
+    }
+
+    /// Another map with the same ranges and the same objects.
+    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
+        let copy = Self::empty();
+        self.objects.with(py, |from| {
+            copy.objects.with(py, |to| {
+                let mut writer = copy.map.write();
+                for (range, number) in &self.map {
+                    let none = py.None();
+                    let number = to.take(from.get(number).unwrap_or(&none).bind(py))?;
+                    writer
+                        .store(range, number)
+                        .map_err(|rejected| refused(rejected.error))?;
+                }
+                Ok::<_, PyErr>(())
+            })
+        })?;
+        Ok(copy)
+    }
+
+    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
+        self.copy(py)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let (mut bytes, mut values) = (Vec::new(), Vec::new());
+        let mut all = Self::iter(slf, 0..=u64::MAX, Kind::Items);
+        while let Some((place, value)) = all.next_pair(py) {
+            if let Place::Range(start, end) = place {
+                bytes.push(start);
+                bytes.push(end);
+                values.push(value);
+            }
+        }
+        let state = (PyList::new(py, bytes)?, PyList::new(py, values)?);
+        (slf.get_type(), PyTuple::empty(py), state).into_pyobject(py)
+    }
+
+    fn __setstate__(&self, state: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let wrong = || PyValueError::new_err("this is not the state of a pickled RangeMap");
+        let (ends, values): (Vec<u64>, Vec<Bound<'_, PyAny>>) =
+            state.extract().map_err(|_| wrong())?;
+        let (ranges, rest) = ends.as_chunks::<2>();
+        if ranges.len() != values.len() || !rest.is_empty() {
+            return Err(wrong());
+        }
+        for ([start, end], value) in ranges.iter().zip(values) {
+            self.put(*start..=*end, &value, false)?;
+        }
+        Ok(())
+    }
+
+    /// What the map takes, in bytes: a dict with "total", "map" and "objects", the table of values
+    /// without the values themselves.
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (map, objects) = self
+            .objects
+            .with(py, |objects| (self.map.memory().total(), objects.bytes()));
+        let dict = PyDict::new(py);
+        dict.set_item("total", map + objects)?;
+        dict.set_item("map", map)?;
+        dict.set_item("objects", objects)?;
+        Ok(dict)
+    }
+
+    fn __sizeof__(&self, py: Python<'_>) -> usize {
+        self.objects.with(py, |objects| {
+            self.map.memory().total() + objects.bytes() + size_of::<Self>()
+        })
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let values = self.objects.with(py, |objects| objects.len());
+        let entries = self.map.len();
+        format!("<sapwood.RangeMap: {entries} entries, {values} different values>")
+    }
+
+    /// Checks every invariant of the map and the counts of its values; ValueError says what is
+    /// wrong. For tests.
+    fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        self.objects.with(py, |objects| {
+            self.map.verify().map_err(PyValueError::new_err)?;
+            let mut found = vec![0; objects.uses().count()];
+            for (_, number) in &self.map {
+                found[number as usize] += 1;
+            }
+            match objects.uses().eq(found) {
+                true => Ok(()),
+                false => Err(PyValueError::new_err("the counts of the values are wrong")),
+            }
+        })
+    }
+
+    /// Saves the map for load(), and for the program `sapwood`. All values are int from 0 to
+    /// 2**64 - 1. The file is written beside `path` and then renamed.
+    #[pyo3(signature = (path, /))]
+    fn save(slf: &Bound<'_, Self>, path: PathBuf) -> PyResult<()> {
+        let py = slf.py();
+        let saved = MapleMap::<u64>::new();
+        let mut all = Self::iter(slf, 0..=u64::MAX, Kind::Items);
+        while let Some((place, value)) = all.next_pair(py) {
+            let value = value.bind(py);
+            let number = value
+                .cast::<PyInt>()
+                .ok()
+                .and_then(|value| value.extract().ok());
+            let number: u64 = number.ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "{} cannot be saved: a file has values that are int from 0 to 2**64 - 1",
+                    shown(value)
+                ))
+            })?;
+            if let Place::Range(start, end) = place {
+                let stored = saved.store(start..=end, number);
+                stored.map_err(|rejected| refused(rejected.error))?;
+            }
+        }
+        py.detach(|| saved.snapshot().save(&path))
+            .map_err(|error| not_saved(&error))
+    }
+
+    /// A map of the entries of a file that save() wrote, or that the program `sapwood` did. The
+    /// whole file is checked.
+    #[classmethod]
+    #[pyo3(signature = (path, /))]
+    fn load(_class: &Bound<'_, PyType>, py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let file = py.detach(|| MapleFile::<u64>::open(&path));
+        let file = file.map_err(|error| not_opened(&error))?;
+        let map = Self::empty();
+        for (range, value) in file.view() {
+            map.put(range, value.into_pyobject(py)?.as_any(), false)?;
+        }
+        Ok(map)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.objects.traverse(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.objects.clear(py);
+    }
+}

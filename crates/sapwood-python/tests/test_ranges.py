@@ -1,0 +1,273 @@
+"""RangeMap against a list of cells, one for each index."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapwood import NoGapError, OccupiedError, RangeMap
+
+SIZE = 40
+TOP = 2**64
+# Small indices, or those at the very end.
+bases = st.sampled_from([0, TOP - SIZE])
+ends = st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)).map(
+    lambda ends: (min(ends[0], ends[1] - 1), max(ends[0] + 1, ends[1]))
+)
+values = st.integers(0, 2) | st.sampled_from(["a", (1,), None])
+
+
+class Oracle:
+    """What each index has: an entry (an object of its own) with a value, or None."""
+
+    def __init__(self, base):
+        self.base, self.cells = base, [None] * SIZE
+
+    def store(self, lo, hi, value):
+        # An entry that is cut in two becomes two.
+        after = self.cells[hi - 1] if hi < SIZE and self.cells[hi - 1] else None
+        if after and lo and self.cells[lo - 1] is after:
+            for index in range(hi, SIZE):
+                if self.cells[index] is not after:
+                    break
+                self.cells[index] = other = self.cells[index - 1] if index > hi else [after[0]]
+        self.cells[lo:hi] = [value if value is None else [value[0]]] * (hi - lo)
+
+    def entries(self):
+        found, at = [], 0
+        while at < SIZE:
+            stop = at + 1
+            while stop < SIZE and self.cells[stop] is self.cells[at]:
+                stop += 1
+            found.append((range(self.base + at, self.base + stop), self.cells[at]))
+            at = stop
+        return found
+
+    def items(self):
+        return [(r, cell[0]) for r, cell in self.entries() if cell]
+
+    def gaps(self):
+        return [r for r, cell in self.entries() if cell is None]
+
+
+@given(bases, st.lists(st.tuples(st.sampled_from("sSidDrac"), ends, values), max_size=30))
+def test_answers_are_those_of_cells(base, steps):
+    map, oracle = RangeMap(), Oracle(base)
+    for what, (lo, hi), value in steps:
+        start, stop = base + lo, base + hi
+        match what:
+            case "s":
+                map[start:stop] = value
+                oracle.store(lo, hi, [value])
+            case "S":
+                assert map.store(range(start, stop), value) == range(start, stop)
+                oracle.store(lo, hi, [value])
+            case "i" if all(cell is None for cell in oracle.cells[lo:hi]):
+                map.insert(range(start, stop), value)
+                oracle.store(lo, hi, [value])
+            case "i":
+                with pytest.raises(OccupiedError, match=r"the entry \d+..=\d+ is in the way"):
+                    map.insert(range(start, stop), value)
+            case "d":
+                del map[start:stop]
+                oracle.store(lo, hi, None)
+            case "D" if oracle.cells[lo]:
+                del map[start]
+                oracle.store(lo, lo + 1, None)
+            case "r" if oracle.cells[lo]:
+                (found,) = [(r, v) for r, v in oracle.items() if start in r]
+                assert map.remove(start) == found
+                oracle.store(found[0].start - base, found[0].stop - base, None)
+            case "D" | "r":
+                with pytest.raises(KeyError, match=str(start)):
+                    map.remove(start) if what == "r" else map.__delitem__(start)
+            case "a":
+                room = [g for g in oracle.gaps() if len(range(g.start, g.stop)) >= hi - lo]
+                window = {"start": base, "stop": base + SIZE}
+                if room:
+                    expected = range(room[0].start, room[0].start + hi - lo)
+                    assert map.find_gap(hi - lo, **window) == expected
+                    assert map.alloc(hi - lo, value, **window) == expected
+                    oracle.store(expected.start - base, expected.stop - base, [value])
+                else:
+                    assert map.find_gap(hi - lo, **window) is None
+                    with pytest.raises(NoGapError, match="no gap has room for"):
+                        map.alloc(hi - lo, value, **window)
+            case "c" if len(map) > 6:
+                map.clear()
+                oracle = Oracle(base)
+        map.verify()
+    items = oracle.items()
+    assert list(map.items()) == items and len(map) == len(items)
+    assert list(map) == [r for r, _ in items] and list(map.values()) == [v for _, v in items]
+    assert map.gaps(base, base + SIZE) == oracle.gaps()
+    assert map.first() == (items[0] if items else None)
+    assert map.last() == (items[-1] if items else None)
+    indices = range(base, base + SIZE)
+    expected = [cell[0] if cell else "none" for cell in oracle.cells]
+    assert [map.get(index, "none") for index in indices] == expected
+    assert [index in map for index in indices] == [cell is not None for cell in oracle.cells]
+    numbers, known = map.lookup_many(np.array(indices, np.uint64)).tolist(), map.values_by_number()
+    assert [known[n] if n >= 0 else "none" for n in numbers] == expected
+    assert map.lookup_many(indices).tolist() == numbers
+    for index in indices:
+        entry = [(r, v) for r, v in items if index in r]
+        assert map.entry(index) == (entry[0] if entry else None)
+        assert map.next_after(index) == next((e for e in items if e[0].start > index), None)
+        before = [e for e in items if e[0].stop <= index]
+        assert map.prev_before(index) == (before[-1] if before else None)
+        assert list(map.items(index, index + 1)) == entry
+    for again in (map.copy(), copy.copy(map), pickle.loads(pickle.dumps(map)), RangeMap(items)):
+        assert again == map and list(again.items()) == items
+        again.verify()
+    assert (map == RangeMap()) == (items == [])
+
+
+@given(st.lists(st.tuples(ends, st.integers(0, 1))))
+def test_coalescing_counts_what_it_joins(steps):
+    map, cells = RangeMap(), [None] * SIZE
+    for (lo, hi), value in steps:
+        cells[lo:hi] = [value] * (hi - lo)
+        found = map.store(slice(lo, hi), value, coalesce=True)
+        assert found.start <= lo and found.stop >= hi
+        assert all(cells[index] == value for index in found)
+        map.verify()
+    assert [map.get(index) for index in range(SIZE)] == cells
+    assert all(a.stop < b.start or map[a.start] != map[b.start] for a, b in zip(map, list(map)[1:]))
+
+
+@given(st.lists(st.tuples(ends, st.integers(0, 2**64 - 1))))
+def test_files(tmp_path_factory, steps):
+    path = tmp_path_factory.mktemp("ranges") / "map"
+    map = RangeMap()
+    for (lo, hi), value in steps:
+        map[lo:hi] = value
+    map.save(path)
+    again = RangeMap.load(path)
+    assert again == map
+    again.verify()
+
+
+ERRORS = [
+    (lambda: RangeMap()[5], KeyError, "5"),
+    (lambda: RangeMap()[-1], IndexError, "index -1 is not from 0 to 2**64 - 1"),
+    (lambda: RangeMap()[TOP], IndexError, "index 18446744073709551616 is not from 0 to 2**64 - 1"),
+    (lambda: RangeMap()["a"], TypeError, "an index is an int, not str"),
+    (lambda: RangeMap()[1.5], TypeError, "an index is an int, not float"),
+    (lambda: RangeMap()[1:2], TypeError, "[] looks up one index; items(start, stop) has the"),
+    (lambda: RangeMap().__setitem__(slice(5, 5), 1), ValueError, "the range 5:5 is empty"),
+    (lambda: RangeMap().__setitem__(slice(5, 0), 1), ValueError, "the range 5:0 is empty"),
+    (lambda: RangeMap().__setitem__(slice(TOP, None), 1), ValueError, "the range 18446744073709"),
+    (lambda: RangeMap().__setitem__(slice(0, 5, 2), 1), ValueError, "has the step 1, not 2"),
+    (lambda: RangeMap().__setitem__(slice(-5, 5), 1), IndexError, "index -5 is not from 0"),
+    (lambda: RangeMap().__setitem__("x", 1), TypeError, "an index is an int, not str"),
+    (lambda: RangeMap().items(5, 5), ValueError, "the range 5:5 is empty"),
+    (lambda: RangeMap().alloc(0, 1), ValueError, "a size of 0 was asked for"),
+    (lambda: RangeMap().alloc(1, 1, align=3), ValueError, "the alignment 3 is not a power of two"),
+    (lambda: RangeMap().find_gap(0), ValueError, "a size of 0 was asked for"),
+    (lambda: RangeMap().find_gap(1, align=3), ValueError, "the alignment 3 is not a power of two"),
+    (
+        lambda: RangeMap().alloc(10, 1, start=0, stop=5),
+        ValueError,
+        "10 indices do not fit into the window 0..=4",
+    ),
+    (lambda: RangeMap(5), TypeError, "items are a mapping or an iterable of pairs, not int"),
+    (lambda: RangeMap().lookup_many(5), TypeError, "many indices are an array or an iterable, not"),
+    (lambda: RangeMap().lookup_many(np.array([-1])), IndexError, "index -1 is not from 0"),
+    (lambda: RangeMap().lookup_many([1, -1]), IndexError, "index -1 is not from 0"),
+    (lambda: RangeMap().lookup_many(np.zeros(2)), TypeError, "an index is an int, not float"),
+    (lambda: RangeMap().__setstate__(([1], [])), ValueError, "not the state of a pickled RangeMap"),
+    (lambda: RangeMap({range(5): "x"}).save("none"), ValueError, "'x' cannot be saved: a file has"),
+    (lambda: RangeMap.load("no/such/file"), FileNotFoundError, "cannot open no/such/file"),
+    (lambda: RangeMap.load(__file__), ValueError, "cannot open "),
+    (lambda: hash(RangeMap()), TypeError, "unhashable"),
+]
+
+
+@pytest.mark.parametrize("ask, error, text", ERRORS, ids=range(len(ERRORS)))
+def test_errors_say_why(ask, error, text):
+    with pytest.raises(error) as caught:
+        ask()
+    assert text in str(caught.value)
+
+
+def test_windows():
+    map = RangeMap({range(0, 10): "a", range(15, 100): "b"})
+    assert map.find_gap(6, stop=200) == range(100, 106)
+    assert map.find_gap(6, stop=200, from_end=True) == range(194, 200)
+    assert map.find_gap(4, stop=200, align=64) == range(128, 132)
+    assert map.find_gap(4, stop=200, near=150) == range(150, 154)
+    assert map.alloc(1, "c") == range(10, 11)
+    map[:] = "all"
+    assert list(map.items()) == [(range(TOP), "all")] and map.find_gap(1) is None
+    del map[TOP - 1]
+    assert map.gaps() == [range(TOP - 1, TOP)]
+
+
+class Thing:
+    pass
+
+
+def test_objects_are_let_go():
+    map, thing = RangeMap(), Thing()
+    known = weakref.ref(thing)
+    map[0:100] = thing
+    del thing
+    map[40:60] = 1  # the object now has two entries
+    del map[0:40]
+    assert known() is not None
+    items = map.items()
+    del map[60:100]
+    assert known() is not None  # the iterator will yield it
+    assert list(items)[1][1] is known()
+    del items
+    map[0] = 1
+    assert known() is None
+    thing = Thing()
+    thing.map = RangeMap({range(5): thing})
+    known = weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert known() is None
+
+
+def test_values_that_meddle_when_they_are_dropped():
+    map = RangeMap()
+
+    class Meddler:
+        def __del__(self):
+            map[1000:1010] = "dropped"
+
+    for drop in (
+        lambda: map.__setitem__(slice(0, 50), 1),
+        lambda: map.__delitem__(slice(0, 50)),
+        lambda: map.remove(5),
+        lambda: map.clear(),
+    ):
+        map[0:50] = Meddler()
+        drop()
+        assert map[1005] == "dropped"
+        del map[1000:1010]
+        map.verify()
+
+
+def test_nothing_leaks(operations):
+    map = RangeMap()
+    for turn in range(max(operations // 100, 100)):
+        for number in range(30):
+            at = number * 7919 % 5000
+            map[at : at + 40] = (turn, number)
+            map.get(at)
+            if number % 3 == 0:
+                del map[at + 10 : at + 20]
+        if turn == 60:
+            before = map.memory()["total"]
+    map.verify()
+    assert map.memory()["total"] <= 2 * before
+    assert len([v for v in map.values_by_number() if v is not None]) <= len(map)
+    print(f"{max(operations // 100, 100) * 70} operations")

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Installs what `cargo build --release -p sapwood-capi -p sapwood-cli` built: the header, the shared
+# and the static library, the file for pkg-config, the manual page of the library, and the program
+# with its completions and manual pages.
+#
+# Variables: DESTDIR (a folder that stands for the root), PREFIX (/usr/local), LIBDIR
+# (PREFIX/lib), INCLUDEDIR (PREFIX/include), TARGET (the folder of cargo's results, target).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+prefix=${PREFIX:-/usr/local}
+libdir=${LIBDIR:-$prefix/lib}
+includedir=${INCLUDEDIR:-$prefix/include}
+share=$prefix/share
+built=${TARGET:-target}/release
+root=${DESTDIR:-}
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+
+case $prefix:$libdir:$includedir in
+/*:/*:/*) ;;
+*) printf 'PREFIX, LIBDIR and INCLUDEDIR must begin with a slash: %s, %s, %s\n' "$prefix" "$libdir" "$includedir" >&2 && exit 1 ;;
+esac
+for file in libsapwood_capi.a sapwood; do
+    [ -e "$built/$file" ] || { printf '%s is not built: run cargo build --release -p sapwood-capi -p sapwood-cli\n' "$built/$file" >&2 && exit 1; }
+done
+
+put() { # mode, source, place
+    install -D -m "$1" "$2" "$root$3"
+}
+
+put 644 crates/sapwood-capi/include/sapwood.h "$includedir/sapwood.h"
+# The shared library, with its versions of symbols, and the two links to it.
+mkdir -p "$root$libdir"
+crates/sapwood-capi/link.sh "$built/libsapwood_capi.a" "$root$libdir"
+chmod 644 "$root$libdir"/libsapwood.so.*.*
+put 644 "$built/libsapwood_capi.a" "$libdir/libsapwood.a"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# The system's libraries that the static library needs, as the compiler of Rust names them.
+sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@includedir@|$includedir|" \
+    -e "s|@version@|$version|" packaging/sapwood.pc.in >"$work/sapwood.pc"
+put 644 "$work/sapwood.pc" "$libdir/pkgconfig/sapwood.pc"
+put 644 packaging/sapwood.3 "$share/man/man3/sapwood.3"
+
+put 755 "$built/sapwood" "$prefix/bin/sapwood"
+"$built/sapwood" man --out "$work/man"
+for page in "$work"/man/*.1; do
+    put 644 "$page" "$share/man/man1/$(basename "$page")"
+done
+"$built/sapwood" completions bash >"$work/bash"
+"$built/sapwood" completions zsh >"$work/zsh"
+"$built/sapwood" completions fish >"$work/fish"
+put 644 "$work/bash" "$share/bash-completion/completions/sapwood"
+put 644 "$work/zsh" "${ZSHDIR:-$share/zsh/site-functions}/_sapwood"
+put 644 "$work/fish" "$share/fish/vendor_completions.d/sapwood.fish"
