@@ -53,54 +53,34 @@ pub fn is_single(given: &[impl AsRef<OsStr>]) -> bool {
     given.len() == 1 && given[0].as_ref() != "-"
 }
 
-/// What answers the questions of a command.
-pub trait Answers {
-    /// Runs `read`, which reads the next question from stdin.
-    fn wait(&mut self, read: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error>;
-}
-
 /// Parses each argument, and for `-` each line of stdin that is not blank, and calls `each` with
 /// the result.
-pub fn each_given<T, A: Answers>(
-    answers: &mut A,
+pub fn each_given<T>(
     given: &[String],
     parse: impl Fn(&str) -> Result<T, String>,
     too_long: impl Fn(u64) -> String,
-    mut each: impl FnMut(&mut A, T) -> Result<(), Error>,
+    mut each: impl FnMut(T) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for given in given {
         if given != "-" {
-            each(answers, parse(given).map_err(Error::Usage)?)?;
+            each(parse(given).map_err(Error::Usage)?)?;
             continue;
         }
         let input = Path::new("-");
         let mut records = Records::open(input, false)?;
         let unit = records.unit();
-        loop {
-            let mut next = None;
-            answers.wait(&mut || {
-                next = records.read()?.map(|(number, record)| match record {
-                    Record::Whole(text) if text.trim_ascii().is_empty() => (number, Ok(None)),
-                    Record::Whole(text) => {
-                        let text = String::from_utf8_lossy(text.trim_ascii());
-                        (number, parse(&text).map(Some))
-                    }
-                    Record::TooLong(bytes) => (number, Err(too_long(bytes))),
-                });
-                Ok(())
-            })?;
-            let Some((number, parsed)) = next else {
-                break;
+        while let Some((number, record)) = records.read()? {
+            let parsed = match record {
+                Record::Whole(text) if text.trim_ascii().is_empty() => continue,
+                Record::Whole(text) => parse(&String::from_utf8_lossy(text.trim_ascii())),
+                Record::TooLong(bytes) => Err(too_long(bytes)),
             };
-            let parsed = parsed.map_err(|what| Error::Record {
+            each(parsed.map_err(|what| Error::Record {
                 path: input.into(),
                 unit,
                 number,
                 what,
-            })?;
-            if let Some(question) = parsed {
-                each(answers, question)?;
-            }
+            })?)?;
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sapwood::maple::MapleMap;
 use sapwood::qp::OpenCause;
-use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveReader};
+use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader};
 
 use super::data_bytes;
 use super::texts::TextReader;
@@ -17,7 +17,7 @@ const TRIES: usize = 100;
 
 /// A reader of a live map, whose values are the numbers of its texts.
 pub struct LiveRanges {
-    map: LiveReader<MapleMap<u32>>,
+    map: LiveIdle<MapleMap<u32>>,
     texts: TextReader,
 }
 
@@ -25,7 +25,7 @@ impl LiveRanges {
     /// Opens the live map in a folder.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(LiveRanges {
-            map: LiveReader::open(path)?,
+            map: LiveReader::open(path)?.idle(),
             texts: TextReader::open(path)?,
         })
     }
@@ -34,18 +34,15 @@ impl LiveRanges {
     pub fn locate(&mut self, index: u64) -> Result<(RangeInclusive<u64>, Option<String>), Error> {
         let map = &mut self.map;
         self.texts.find(|text| {
-            map.quiescent()?;
-            Ok(match map.view().locate(index) {
-                (gap, None) => Some((gap, None)),
-                (range, Some(number)) => text(*number).map(|text| (range, Some(text))),
+            let (range, number) = map.read(|view| {
+                let (range, number) = view.locate(index);
+                (range, number.copied())
+            })?;
+            Ok(match number {
+                None => Some((range, None)),
+                Some(number) => text(number).map(|text| (range, Some(text))),
             })
         })
-    }
-
-    /// Holds nothing back while `work` runs.
-    pub fn pause<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        let _offline = self.map.offline();
-        self.texts.pause(work)
     }
 }
 
@@ -54,10 +51,13 @@ pub fn whole(path: &Path) -> Result<Ranges, Error> {
     let mut live = LiveRanges::open(path)?;
     let map = &mut live.map;
     live.texts.find(|text| {
-        map.quiescent()?;
+        let all: Vec<_> = map.read(|view| {
+            let all = view.iter();
+            all.map(|(range, number)| (range, *number)).collect()
+        })?;
         let mut ranges = Ranges::default();
-        for (range, number) in map.view().iter() {
-            let Some(text) = text(*number) else {
+        for (range, number) in all {
+            let Some(text) = text(number) else {
                 return Ok(None);
             };
             let number = ranges.push(&text)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use ipnet::IpNet;
 use sapwood::lpm::IpFib;
 use sapwood::qp::OpenCause;
-use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveReader};
+use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader};
 
 use super::data_bytes;
 use super::texts::TextReader;
@@ -18,7 +18,7 @@ const TRIES: usize = 100;
 
 /// A reader of a live table, whose values are the numbers of its next hops.
 pub struct LiveTable {
-    table: LiveReader<IpFib<u32>>,
+    table: LiveIdle<IpFib<u32>>,
     next_hops: TextReader,
 }
 
@@ -26,7 +26,7 @@ impl LiveTable {
     /// Opens the live table in a folder.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(LiveTable {
-            table: LiveReader::open(path)?,
+            table: LiveReader::open(path)?.idle(),
             next_hops: TextReader::open(path)?,
         })
     }
@@ -35,10 +35,13 @@ impl LiveTable {
     pub fn lookup(&mut self, address: IpAddr) -> Result<Option<(IpNet, String)>, Error> {
         let table = &mut self.table;
         self.next_hops.find(|text| {
-            table.quiescent()?;
-            Ok(match table.view().lookup(address) {
+            let found = table.read(|view| {
+                let found = view.lookup(address);
+                found.map(|(net, number)| (net, *number))
+            })?;
+            Ok(match found {
                 None => Some(None),
-                Some((net, number)) => text(*number).map(|hop| Some((net, hop))),
+                Some((net, number)) => text(number).map(|hop| Some((net, hop))),
             })
         })
     }
@@ -47,9 +50,7 @@ impl LiveTable {
     pub fn matches(&mut self, address: IpAddr) -> Result<Vec<(IpNet, String)>, Error> {
         let table = &mut self.table;
         self.next_hops.find(|text| {
-            table.quiescent()?;
-            let view = table.view();
-            let found: Vec<(IpNet, u32)> = match address {
+            let found: Vec<(IpNet, u32)> = table.read(|view| match address {
                 IpAddr::V4(address) => {
                     let found = view.v4().matches(address);
                     found.map(|(net, number)| (net.into(), *number)).collect()
@@ -58,18 +59,12 @@ impl LiveTable {
                     let found = view.v6().matches(address);
                     found.map(|(net, number)| (net.into(), *number)).collect()
                 }
-            };
+            })?;
             let found = found.into_iter();
             Ok(found
                 .map(|(net, number)| Some((net, text(number)?)))
                 .collect())
         })
-    }
-
-    /// Holds nothing back while `work` runs.
-    pub fn pause<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        let _offline = self.table.offline();
-        self.next_hops.pause(work)
     }
 }
 

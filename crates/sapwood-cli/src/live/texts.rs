@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sapwood::qp::QpStore;
-use sapwood_live::{Live, LiveReader};
+use sapwood_live::{Live, LiveIdle, LiveReader};
 
 use super::serve;
 use crate::cli::live::KeepArgs;
@@ -192,12 +192,12 @@ impl Texts {
 }
 
 /// The texts, as a reader in another process finds them.
-pub struct TextReader(LiveReader<QpStore<[u8]>>);
+pub struct TextReader(LiveIdle<QpStore<[u8]>>);
 
 impl TextReader {
     /// Opens the texts of a live map.
     pub fn open(map: &Path) -> Result<Self, Error> {
-        Ok(TextReader(LiveReader::open(folder(map))?))
+        Ok(TextReader(LiveReader::open(folder(map))?.idle()))
     }
 
     /// Calls `find` until there is a text for each number that it finds. `find` gets a function
@@ -207,24 +207,18 @@ impl TextReader {
         mut find: impl FnMut(&dyn Fn(u32) -> Option<String>) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
         for _ in 0..TRIES {
-            self.0.quiescent()?;
-            let view = self.0.view();
-            let text = |number: u32| {
-                let text = view.get(number.to_be_bytes())?;
-                Some(String::from_utf8_lossy(text).into_owned())
-            };
-            if let Some(found) = find(&text)? {
+            let found = self.0.read(|view| {
+                find(&|number| {
+                    let text = view.get(number.to_be_bytes())?;
+                    Some(String::from_utf8_lossy(text).into_owned())
+                })
+            })?;
+            if let Some(found) = found? {
                 return Ok(found);
             }
         }
         Err(Error::Usage(
             "the live map changed during each attempt to read it".into(),
         ))
-    }
-
-    /// Holds nothing back while `work` runs.
-    pub fn pause<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        let _offline = self.0.offline();
-        work()
     }
 }

@@ -298,40 +298,27 @@ fn each_key<V: ?Sized + SavedValue>(
         let input = Path::new("-");
         let mut records = Records::open(input, args.query.null)?;
         let unit = records.unit();
-        let (mut given, mut key) = (Vec::new(), Some(Vec::new()));
         loop {
-            let mut ended = false;
-            map.pause(&mut || {
-                if args.query.live && records.will_wait() {
-                    out.flush()?;
-                }
-                given.clear();
-                key = match records.read()? {
-                    None => {
-                        ended = true;
-                        None
-                    }
-                    Some((number, Record::TooLong(bytes))) => {
-                        given.extend(format!("({unit} {number}, of {bytes} bytes)").as_bytes());
-                        None
-                    }
-                    Some((number, Record::Whole(text))) => {
-                        given.extend(text);
-                        let key: Cow<[u8]> = form.parse(text).map_err(|what| Error::Record {
-                            path: input.into(),
-                            unit,
-                            number,
-                            what,
-                        })?;
-                        Some(key.into_owned())
-                    }
-                };
-                Ok(())
-            })?;
-            if ended {
-                break;
+            // Whoever waits for the answer may ask again only then.
+            if args.query.live && records.will_wait() {
+                out.flush()?;
             }
-            map.read(&mut |map| each(out, map, &given, key.as_deref()))?;
+            match records.read()? {
+                None => break,
+                Some((number, Record::TooLong(bytes))) => {
+                    let text = format!("({unit} {number}, of {bytes} bytes)");
+                    map.read(&mut |map| each(out, map, text.as_bytes(), None))?;
+                }
+                Some((number, Record::Whole(given))) => {
+                    let key: Cow<[u8]> = form.parse(given).map_err(|what| Error::Record {
+                        path: input.into(),
+                        unit,
+                        number,
+                        what,
+                    })?;
+                    map.read(&mut |map| each(out, map, given, Some(&key)))?;
+                }
+            }
         }
     }
     Ok(())

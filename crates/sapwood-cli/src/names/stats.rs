@@ -3,7 +3,7 @@
 use sapwood::qp::OpenCause;
 use serde_json::json;
 
-use super::{Map, Opened, open_error};
+use super::{Map, open_error};
 use crate::cli::MapArgs;
 use crate::errors::{Error, Outcome};
 use crate::live;
@@ -12,7 +12,7 @@ use crate::saved::{Sound, report_soundness};
 
 /// Opens a map after checking all of it. A live map stays as it is as long as the second part of
 /// the result lives.
-fn whole(args: &MapArgs) -> Result<(Result<Map, OpenCause>, Option<Opened>), Error> {
+fn whole(args: &MapArgs) -> Result<(Result<Map, OpenCause>, Option<live::names::Online>), Error> {
     let (map, held) = match args.live {
         true => {
             let (map, held) = live::names::whole(&args.map)?;

@@ -96,11 +96,6 @@ pub trait Source<V: ?Sized> {
         &mut self,
         work: &mut dyn FnMut(&dyn Names<V>) -> Result<(), Error>,
     ) -> Result<(), Error>;
-
-    /// Calls `work`, which may take long. A live map holds nothing back meanwhile.
-    fn pause(&mut self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
-        work()
-    }
 }
 
 impl<V: ?Sized + SavedValue> Source<V> for QpFile<V> {

@@ -13,7 +13,7 @@ use crate::live;
 use crate::live::ranges::LiveRanges;
 use crate::numbers::{Base, count_json, length, number};
 use crate::output::Output;
-use crate::records::{Answers, each_given, is_single};
+use crate::records::{each_given, is_single};
 
 /// A range with its value as a document. An empty value is null.
 pub fn entry_json(range: &RangeInclusive<u64>, text: &str) -> Value {
@@ -39,48 +39,6 @@ fn entry(
     let fields = [index.as_deref(), Some(&start), Some(&end), Some(text)];
     let fields = fields.iter().flatten().filter(|field| !field.is_empty());
     out.fields(&fields.map(|field| field.as_bytes()).collect::<Vec<_>>())
-}
-
-/// A command that finds ranges.
-struct Finds {
-    ranges: Source,
-    out: Output,
-    base: Base,
-    json: bool,
-    /// Whether there is one question only.
-    single: bool,
-}
-
-impl Answers for Finds {
-    fn wait(&mut self, read: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
-        match &mut self.ranges {
-            Source::Saved(_) => read(),
-            Source::Live(ranges) => {
-                self.out.flush()?;
-                ranges.pause(read)
-            }
-        }
-    }
-}
-
-impl Finds {
-    /// Prints the range that has a number; returns whether there is one.
-    fn print(&mut self, index: u64) -> Result<bool, Error> {
-        let (range, found) = self.ranges.locate(index)?;
-        if self.json {
-            let entry = found.as_ref().map(|text| entry_json(&range, text));
-            let gap = found.is_none().then(|| gap_json(&range));
-            let document = json!({ "query": index, "found": entry, "gap": gap });
-            self.out.document(&document)?;
-        } else if let Some(text) = &found {
-            let index = (!self.single).then_some(index);
-            entry(&mut self.out, self.base, index, &range, text)?;
-        } else {
-            let (index, gap) = (self.base.show(index), self.base.span(&range));
-            complain(&format!("no range has {index}: it is in the gap {gap}"));
-        }
-        Ok(found.is_some())
-    }
 }
 
 /// The map of a command.
@@ -115,29 +73,32 @@ pub fn whole(path: &Path, live: bool) -> Result<Ranges, Error> {
 
 /// Prints the ranges that have the given numbers.
 pub fn get(args: &GetArgs) -> Outcome {
-    let mut finds = Finds {
-        ranges: match args.live {
-            true => Source::Live(Box::new(LiveRanges::open(&args.map)?)),
-            false => Source::Saved(Ranges::open(&args.map)?.0),
-        },
-        out: Output::lines(args.form.json),
-        base: Base::new(args.form.hex),
-        json: args.form.json,
-        single: is_single(&args.indices),
+    let mut ranges = match args.live {
+        true => Source::Live(Box::new(LiveRanges::open(&args.map)?)),
+        false => Source::Saved(Ranges::open(&args.map)?.0),
     };
+    let mut out = Output::lines(args.form.json);
+    let base = Base::new(args.form.hex);
+    let single = is_single(&args.indices);
     let mut all = true;
     let too_long = |bytes| format!("{bytes} bytes are not a number");
-    each_given(
-        &mut finds,
-        &args.indices,
-        number,
-        too_long,
-        |finds, index| {
-            all &= finds.print(index)?;
-            Ok(())
-        },
-    )?;
-    finds.out.flush()?;
+    each_given(&args.indices, number, too_long, |index| {
+        let (range, found) = ranges.locate(index)?;
+        all &= found.is_some();
+        if args.form.json {
+            let entry = found.as_ref().map(|text| entry_json(&range, text));
+            let gap = found.is_none().then(|| gap_json(&range));
+            out.document(&json!({ "query": index, "found": entry, "gap": gap }))?;
+        } else if let Some(text) = &found {
+            entry(&mut out, base, (!single).then_some(index), &range, text)?;
+        } else {
+            let (index, gap) = (base.show(index), base.span(&range));
+            complain(&format!("no range has {index}: it is in the gap {gap}"));
+        }
+        // Whoever waits for the answer of a live map may ask again only then.
+        if args.live { out.flush() } else { Ok(()) }
+    })?;
+    out.flush()?;
     Ok(Answer::from_bool(all))
 }
 

@@ -15,87 +15,60 @@ use crate::errors::{Answer, Error, Outcome, complain};
 use crate::live;
 use crate::live::routes::LiveTable;
 use crate::output::Output;
-use crate::records::{Answers, each_given, is_single};
+use crate::records::{each_given, is_single};
 
 /// Prints the routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
-    let table = match args.live {
+    let mut table = match args.live {
         true => Source::Live(Box::new(LiveTable::open(&args.table)?)),
         false => Source::Saved(Table::open(&args.table, !args.no_verify)?),
     };
-    let out = Output::lines(args.json);
-    let mut lookups = Lookups { table, out };
+    let mut out = Output::lines(args.json);
     let single = is_single(&args.addresses);
-    let mut any = true;
+    let mut all = true;
     let too_long = |bytes| format!("a line of {bytes} bytes is not an address");
-    let given = &args.addresses;
-    each_given(
-        &mut lookups,
-        given,
-        address,
-        too_long,
-        |lookups, address| {
-            let found = lookups.table.find(address, args.all)?;
-            any &= !found.is_empty();
-            lookups.print(address, found, args, single)
-        },
-    )?;
-    lookups.out.flush()?;
-    Ok(Answer::from_bool(any))
+    each_given(&args.addresses, address, too_long, |address| {
+        let found = table.find(address, args.all)?;
+        all &= !found.is_empty();
+        print(&mut out, address, found, args, single)?;
+        // Whoever waits for the answer of a live table may ask again only then.
+        if args.live { out.flush() } else { Ok(()) }
+    })?;
+    out.flush()?;
+    Ok(Answer::from_bool(all))
 }
 
-/// A command that looks addresses up.
-struct Lookups {
-    table: Source,
-    out: Output,
-}
-
-impl Answers for Lookups {
-    fn wait(&mut self, read: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
-        match &mut self.table {
-            Source::Saved(_) => read(),
-            Source::Live(table) => {
-                self.out.flush()?;
-                table.pause(read)
-            }
-        }
+/// Prints the routes of an address.
+fn print(
+    out: &mut Output,
+    address: IpAddr,
+    found: Vec<(IpNet, String)>,
+    args: &LookupArgs,
+    single: bool,
+) -> Result<(), Error> {
+    if args.json {
+        let mut found: Vec<Value> = found.iter().map(document).collect();
+        let found = match args.all {
+            true => json!(found),
+            false => json!(found.pop()),
+        };
+        return out.document(&json!({ "query": address.to_string(), "found": found }));
     }
-}
-
-impl Lookups {
-    /// Prints the routes of an address.
-    fn print(
-        &mut self,
-        address: IpAddr,
-        found: Vec<(IpNet, String)>,
-        args: &LookupArgs,
-        single: bool,
-    ) -> Result<(), Error> {
-        if args.json {
-            let mut found: Vec<Value> = found.iter().map(document).collect();
-            let found = match args.all {
-                true => json!(found),
-                false => json!(found.pop()),
-            };
-            let document = json!({ "query": address.to_string(), "found": found });
-            return self.out.document(&document);
-        }
-        if found.is_empty() {
-            complain(&format!("no route to {address}"));
-        }
-        for (net, next_hop) in found {
-            let [address, net] = [address.to_string(), net.to_string()];
-            let mut fields = vec![net.as_bytes()];
-            if !single {
-                fields.insert(0, address.as_bytes());
-            }
-            if !next_hop.is_empty() {
-                fields.push(next_hop.as_bytes());
-            }
-            self.out.fields(&fields)?;
-        }
-        Ok(())
+    if found.is_empty() {
+        complain(&format!("no route to {address}"));
     }
+    for (net, next_hop) in found {
+        let [address, net] = [address.to_string(), net.to_string()];
+        let mut fields = vec![net.as_bytes()];
+        if !single {
+            fields.insert(0, address.as_bytes());
+        }
+        if !next_hop.is_empty() {
+            fields.push(next_hop.as_bytes());
+        }
+        out.fields(&fields)?;
+    }
+    Ok(())
 }
 
 /// The table of a lookup.
