@@ -54,6 +54,7 @@ mod place;
 mod raw;
 mod routes;
 mod slots;
+mod status;
 mod writer;
 
 pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
@@ -63,4 +64,5 @@ pub use raw::reader::{LiveIdle, LiveOffline, LiveReader};
 pub use raw::window::{LiveSource, LiveWindow};
 pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
+pub use status::LiveStatus;
 pub use writer::{Live, LiveBuilder};
