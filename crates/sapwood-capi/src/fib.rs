@@ -25,7 +25,7 @@ pub struct Table {
 }
 
 impl Body for Table {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swFi");
+    const MAGIC: u32 = u32::from_be_bytes(*b"swFb");
     const NAME: &'static str = "fib";
 }
 
