@@ -26,7 +26,8 @@
  *            each, then stays until the process ends.
  * fork.      A child may read, and change owned maps, if no other thread was inside the library at
  *            the time of fork. It has only the forking thread's readers: those of other threads
- *            stay registered and hold garbage back. Memory is copied, not shared.
+ *            stay registered and hold garbage back. Memory is copied, not shared. It uses no
+ *            live map of its parent.
  * dlclose.   Is allowed, and leaves the library in memory.
  */
 #ifndef SAPWOOD_H

@@ -512,6 +512,100 @@ static void range_maps(void)
 	IS(sapwood_live_remove(live), 0);
 }
 
+/* Memory that is damaged: readers that check, and heirs, say so. */
+static void damage(void)
+{
+	sapwood_options options = options_of(SAPWOOD_NUMBERS);
+	sapwood_live *live = NULL;
+	sapwood_store *store = NULL;
+	sapwood_live_reader *reader;
+	sapwood_value value;
+	struct room r;
+	unsigned char noise[4096];
+	char file[420], key[8];
+	int i, fd, result, damaged = 0;
+
+	IS(sapwood_store_live_create(at("damaged"), NULL, &options, &live, &store), 0);
+	for (i = 0; i < 500; i++) {
+		value = number((uint64_t)i);
+		CHECK(snprintf(key, sizeof key, "%d", i) > 0);
+		IS(sapwood_store_insert(store, key, strlen(key), &value), 1);
+	}
+	reader = reader_of(SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, SAPWOOD_LIVE_CHECKED);
+	sapwood_store_free(store);
+	sapwood_live_free(live);
+	CHECK((size_t)snprintf(file, sizeof file, "%s/data-1-0", folder) < sizeof file);
+	fd = open(file, O_WRONLY);
+	CHECK(fd >= 0);
+	for (i = 0; i < (int)sizeof noise; i++)
+		noise[i] = (unsigned char)(i * 37 + i / 7);
+	for (i = 1; i < 8; i++)
+		CHECK(pwrite(fd, noise, sizeof noise, i * 4096) == (ssize_t)sizeof noise);
+	close(fd);
+	for (i = 0; i < 500; i++) {
+		CHECK(snprintf(key, sizeof key, "%d", i) > 0);
+		result = sapwood_live_copy(reader, key, strlen(key), room(&r));
+		CHECK(result == 0 || result == -ENOENT || result == -EPROTO);
+		damaged += result == -EPROTO;
+		result = sapwood_live_copy_after(reader, key, strlen(key), room(&r));
+		CHECK(result == 0 || result == -ENOENT || result == -EPROTO || result == -E2BIG);
+	}
+	CHECK(damaged > 0);
+	sapwood_live_reader_free(reader);
+	IS(sapwood_store_live_open(folder, NULL, &options, &live, &store), -EPROTO);
+	said("data-1-0");
+	CHECK(access(file, F_OK) == 0);
+}
+
+/* Limits of memory and of garbage. */
+static void limits(void)
+{
+	sapwood_options options = options_of(SAPWOOD_BYTES);
+	sapwood_domain_options garbage;
+	sapwood_live_options live_options;
+	sapwood_live *live = NULL;
+	sapwood_store *store = NULL;
+	sapwood_live_reader *reader;
+	sapwood_value value;
+	char key[8];
+	int i, result = 1;
+
+	memset(&garbage, 0, sizeof garbage);
+	garbage.size = sizeof garbage;
+	garbage.hard_limit = 100000;
+	memset(&live_options, 0, sizeof live_options);
+	live_options.size = sizeof live_options;
+	live_options.domain = &garbage;
+	options.memory_limit = 4 << 20;
+	IS(sapwood_store_live_create(at("limits"), &live_options, &options, &live, &store), 0);
+	value = bytes("some bytes that take some memory, so that the limit is reached soon enough");
+	IS(sapwood_store_insert(store, "a", 1, &value), 1);
+	/* What a reader holds back stays under the limit of garbage. */
+	reader = reader_of(SAPWOOD_LIVE_STORE, SAPWOOD_BYTES, 0);
+	for (i = 0; i < 100000 && result >= 0; i++)
+		result = sapwood_store_insert(store, "a", 1, &value);
+	IS(result, -EAGAIN);
+	IS(sapwood_live_reader_offline(reader), 0);
+	IS(sapwood_store_insert(store, "a", 1, &value), 0);
+	sapwood_live_reader_free(reader);
+	for (i = 0; i < 1000000 && result != -ENOMEM; i++) {
+		CHECK(snprintf(key, sizeof key, "%d", i) > 0);
+		result = sapwood_store_insert(store, key, strlen(key), &value);
+		CHECK(result == 1 || result == -ENOMEM);
+	}
+	IS(result, -ENOMEM);
+	live_options.size = 3;
+	IS(sapwood_store_live_create(at("none"), &live_options, &options, &live, &store), -EINVAL);
+	said("the field size of sapwood_live_options is 3");
+	live_options.size = sizeof live_options;
+	garbage.flags = 64;
+	IS(sapwood_store_live_create(at("none"), &live_options, &options, &live, &store), -EINVAL);
+	sapwood_store_free(store);
+	(void)at("limits");
+	IS(sapwood_live_remove(live), 0);
+	CHECK(access(folder, F_OK) != 0);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
@@ -521,6 +615,8 @@ int main(int argc, char **argv)
 	points();
 	fibs();
 	range_maps();
+	damage();
+	limits();
 	sapwood_live_free(NULL);
 	sapwood_live_reader_free(NULL);
 	IS(sapwood_live_remove(NULL), -EINVAL);
