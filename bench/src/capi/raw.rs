@@ -38,10 +38,8 @@ impl Names {
         };
         let mut map = null_mut();
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { sapwood_map_new(&raw const options, &raw mut map) },
-            0
-        );
+        let made = unsafe { sapwood_map_new(&raw const options, &raw mut map) };
+        assert_eq!(made, 0);
         for (key, number) in pairs.iter() {
             let value = sapwood_value { number };
             // SAFETY: as above.

@@ -25,7 +25,7 @@ pub struct Table {
 }
 
 impl Body for Table {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swFi");
+    const MAGIC: u32 = u32::from_be_bytes(*b"swFb");
     const NAME: &'static str = "fib";
 }
 
@@ -53,7 +53,7 @@ unsafe impl Extensible for sapwood_fib_options {
 
 impl sapwood_fib_options {
     /// The bits of the root, or `None` for the default.
-    fn root(&self) -> Outcome<Option<u8>> {
+    pub(crate) fn root(&self) -> Outcome<Option<u8>> {
         match self.root_bits {
             0 => Ok(None),
             bits @ (6 | 12 | 18 | 24) => Ok(Some(bits as u8)),

@@ -47,15 +47,30 @@ impl WriterThread {
     }
 }
 
+/// A store with any kind of values.
+pub type AnyStore = Kinds<QpStore<u64>, QpStore<Pointer>, QpStore<[u8]>>;
+
 /// The inside of a store's handle.
 pub struct StoreBody {
     /// The store.
-    pub store: Kinds<QpStore<u64>, QpStore<Pointer>, QpStore<[u8]>>,
+    pub store: AnyStore,
     /// Who takes pointers back.
     pub owner: Option<Arc<Owner>>,
     /// Who has a transaction open.
     pub writer: Arc<WriterThread>,
     checked: bool,
+}
+
+impl StoreBody {
+    /// A store whose values nobody takes back.
+    pub fn plain(store: AnyStore, checked: bool) -> Self {
+        StoreBody {
+            store,
+            owner: None,
+            writer: Arc::default(),
+            checked,
+        }
+    }
 }
 
 impl Body for StoreBody {

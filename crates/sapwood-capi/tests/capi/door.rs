@@ -17,6 +17,8 @@ use sapwood_capi::value::*;
 use sapwood_capi::view::*;
 use sapwood_model::oracle::ByteMap;
 
+use crate::live::LiveEnds;
+
 /// How often each pointer was retired.
 #[derive(Default)]
 pub struct Ledger(pub Mutex<HashMap<u64, u32>>);
@@ -87,6 +89,8 @@ pub struct Driver {
     pub reader: *mut sapwood_reader,
     pub ledger: Arc<Ledger>,
     pub made: u64,
+    /// The readers in other processes, if the map is live.
+    pub live: Option<LiveEnds>,
 }
 
 pub type Insert<M> = unsafe extern "C" fn(M, *const c_void, usize, *const sapwood_value) -> c_int;
@@ -125,6 +129,7 @@ impl Driver {
             reader,
             ledger,
             made: 0,
+            live: None,
         }
     }
 
