@@ -8,6 +8,12 @@
 
 #include "check.h"
 
+#ifdef VALGRIND
+enum { LIMIT = 1 << 19 };
+#else
+enum { LIMIT = 4 << 20 };
+#endif
+
 static char folder[400];
 static const char *base;
 
@@ -582,7 +588,7 @@ static void limits(void)
 	CHECK(live == NULL && store == NULL);
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_STORE, SAPWOOD_BYTES, 0, &reader),
 	   -ENOENT);
-	options.memory_limit = 4 << 20;
+	options.memory_limit = LIMIT;
 	IS(sapwood_store_live_create(folder, &live_options, &options, &live, &store), -EEXIST);
 	IS(sapwood_store_live_open(folder, &live_options, &options, &live, &store), 0);
 	value = bytes("some bytes that take some memory, so that the limit is reached soon enough");
