@@ -1258,7 +1258,9 @@ typedef struct sapwood_live_options {
  * functions of its type work. Readers of this process belong to the domain of sapwood_live_domain,
  * so options->domain is NULL. Values are numbers or bytes: -EINVAL for pointers. memory_limit is
  * that of each part, at most 8 GiB; a fib has two. Tables of routes with groups (sapwood_routes)
- * cannot be live: the library for Rust has another type for these. O(1).
+ * cannot be live: the library for Rust has another type for these. After -ENOMEM, or an error of
+ * the system, the folder may be there: sapwood_store_live_open and its likes then make the empty
+ * map. O(1).
  *
  * This process is the writer until its last handle is freed that belongs to the map: *live, *out,
  * and domains, readers, transactions, reservations and snapshots. Then readers go on with what was

@@ -1,6 +1,7 @@
 //! The folders of live maps, for their writers: options, readers in other processes, the end.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -157,7 +158,12 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         let code = match error {
-            Error::Io { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+            Error::Io { error, .. } => match (error.raw_os_error(), error.kind()) {
+                (Some(number), _) => number,
+                (None, ErrorKind::OutOfMemory) => libc::ENOMEM,
+                (None, ErrorKind::InvalidData) => libc::EPROTO,
+                (None, _) => libc::EIO,
+            },
             Error::Exists { .. } => libc::EEXIST,
             Error::Owned { .. } => libc::EBUSY,
             Error::NoMap { .. } => libc::ENOENT,

@@ -8,6 +8,12 @@
 
 #include "check.h"
 
+#ifdef VALGRIND
+enum { LIMIT = 1 << 19 };
+#else
+enum { LIMIT = 4 << 20 };
+#endif
+
 static char folder[400];
 static const char *base;
 
@@ -565,7 +571,7 @@ static void limits(void)
 	sapwood_live_options live_options;
 	sapwood_live *live = NULL;
 	sapwood_store *store = NULL;
-	sapwood_live_reader *reader;
+	sapwood_live_reader *reader = NULL;
 	sapwood_value value;
 	char key[8];
 	int i, result = 1;
@@ -576,8 +582,15 @@ static void limits(void)
 	memset(&live_options, 0, sizeof live_options);
 	live_options.size = sizeof live_options;
 	live_options.domain = &garbage;
-	options.memory_limit = 4 << 20;
-	IS(sapwood_store_live_create(at("limits"), &live_options, &options, &live, &store), 0);
+	/* What is made without memory is empty, and can be opened. */
+	options.memory_limit = 1;
+	IS(sapwood_store_live_create(at("limits"), NULL, &options, &live, &store), -ENOMEM);
+	CHECK(live == NULL && store == NULL);
+	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_STORE, SAPWOOD_BYTES, 0, &reader),
+	   -ENOENT);
+	options.memory_limit = LIMIT;
+	IS(sapwood_store_live_create(folder, &live_options, &options, &live, &store), -EEXIST);
+	IS(sapwood_store_live_open(folder, &live_options, &options, &live, &store), 0);
 	value = bytes("some bytes that take some memory, so that the limit is reached soon enough");
 	IS(sapwood_store_insert(store, "a", 1, &value), 1);
 	/* What a reader holds back stays under the limit of garbage. */
