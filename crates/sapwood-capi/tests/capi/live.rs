@@ -96,7 +96,7 @@ fn driver(structure: c_int, kind: Kind, index: u32) -> Driver {
         kind,
         domain,
         reader,
-        ledger: Box::<Ledger>::default(),
+        ledger: std::sync::Arc::default(),
         made: 0,
         live: Some(LiveEnds {
             structure,
