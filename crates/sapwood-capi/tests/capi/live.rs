@@ -17,7 +17,7 @@ use sapwood_capi::view::*;
 use sapwood_model::keys::KeyPool;
 use sapwood_model::oracle::ByteMap;
 
-use crate::door::{Door, Driver, Kind, Ledger, NOTHING, raw};
+use crate::door::{Door, Driver, Kind, NOTHING, raw};
 
 /// `SAPWOOD_LIVE_CHECKED`.
 const CHECKS: u32 = 32;

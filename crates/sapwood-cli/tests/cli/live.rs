@@ -8,7 +8,7 @@ use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveReader};
 use serde_json::{Value, json};
 
 use crate::common::Scratch;
-use crate::common::server::{LIMIT, Server, figure, metric, wait_for};
+use crate::server::{LIMIT, Server, figure, metric, wait_for};
 
 const TREES: &str = "oak\t1\nelm\t2\nash\t3\n";
 

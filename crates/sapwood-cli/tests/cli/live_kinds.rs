@@ -5,7 +5,7 @@ use sapwood::lpm::IpFib;
 use sapwood_live::LiveReader;
 
 use crate::common::Scratch;
-use crate::common::server::{LIMIT, Server, figure, wait_for};
+use crate::server::{LIMIT, Server, figure, wait_for};
 
 const ROUTES: &str = "10.0.0.0/8 192.0.2.1\n10.1.0.0/16 192.0.2.2\n2001:db8::/32 dev eth0\n";
 

@@ -14,6 +14,7 @@ mod program;
 mod queries;
 mod ranges;
 mod routes;
+mod server;
 
 #[cfg(feature = "bpf")]
 #[path = "../../../sapwood-bpf/tests/common/netns.rs"]

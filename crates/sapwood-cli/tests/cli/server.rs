@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{PROGRAM, Scratch};
+use crate::common::{PROGRAM, Scratch};
 
 /// The longest time that anything takes.
 pub const LIMIT: Duration = Duration::from_secs(20);
