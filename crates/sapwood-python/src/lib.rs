@@ -14,7 +14,11 @@ mod fib_table;
 #[cfg(target_os = "linux")]
 mod live;
 #[cfg(target_os = "linux")]
+mod live_fib;
+#[cfg(target_os = "linux")]
 mod live_names;
+#[cfg(target_os = "linux")]
+mod live_ranges;
 mod name_file;
 mod name_iter;
 mod name_keys;
@@ -34,7 +38,7 @@ use pyo3::prelude::*;
 /// NameMap: an ordered dict of texts, bytes or domain names.
 /// RangeMap: ranges of integers, and the gaps between them.
 /// FibFile, NameFile: saved maps, read where they lie.
-/// LiveNames: a map of names that one process writes while others read it.
+/// LiveFib, LiveNames, LiveRanges: maps that one process writes while others read them.
 #[pymodule(gil_used = true)]
 mod sapwood {
     #[pymodule_export]
@@ -47,7 +51,13 @@ mod sapwood {
     use super::fib_file::FibFile;
     #[cfg(target_os = "linux")]
     #[pymodule_export]
+    use super::live_fib::{LiveFib, LiveFibWriter};
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
     use super::live_names::{LiveNames, LiveNamesWriter};
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use super::live_ranges::{LiveRanges, LiveRangesWriter};
     #[pymodule_export]
     use super::name_file::NameFile;
     #[pymodule_export]

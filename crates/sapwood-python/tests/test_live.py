@@ -15,7 +15,20 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("live maps are for Linux", allow_module_level=True)
 
-from sapwood import LiveNames, LiveNamesWriter, NameMap, NameReader
+import numpy as np
+
+from sapwood import (
+    Fib,
+    LiveFib,
+    LiveNames,
+    LiveNamesWriter,
+    LiveRanges,
+    NameMap,
+    NameReader,
+    NoGapError,
+    OccupiedError,
+    RangeMap,
+)
 
 NAMES = {"org": 1, "example.org": 2, "www.example.org": 2**64 - 1, "*.example.org": 4, "net": 5}
 
@@ -346,3 +359,268 @@ def test_a_dropped_writer_ends(tmp_path):
     del writer
     gc.collect()
     assert not reader.has_writer() and len(reader) == 0
+
+
+def test_shared_maps_of_other_programs_are_read(tmp_path):
+    program = os.environ.get("SAPWOOD_LIVE_WRITER")
+    if not program:
+        pytest.skip("SAPWOOD_LIVE_WRITER names no program; see ci/python.sh")
+    numbers = {"ash": 1, "elder": 2, "elm": 3, "oak": 2**64 - 1}
+    for kind, text, items in (
+        ("shared-numbers", False, numbers),
+        ("shared-bytes", True, {name: str(number) for name, number in numbers.items()}),
+    ):
+        writer = subprocess.Popen(
+            [program, kind, tmp_path / kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert writer.stdout.readline() == "ready\n"
+        live, expected = LiveNames.open(tmp_path / kind, text=text), NameMap(items)
+        assert dict(live.items()) == items and list(reversed(live)) == list(reversed(expected))
+        for name in (*items, "", "e", "elms", "zz"):
+            assert live.get(name) == expected.get(name) and (name in live) == (name in expected)
+            for method in ("predecessor", "successor", "longest_prefix", "ancestors"):
+                assert getattr(live, method)(name) == getattr(expected, method)(name)
+            assert list(live.prefix(name)) == list(expected.prefix(name))
+        assert (live.first(), live.last()) == (expected.first(), expected.last())
+        assert live and live.has_writer() and live.generation == 0
+        assert repr(live).endswith("of str keys>")
+        with pytest.raises(TypeError, match=r"has many writers and no len\(\)"):
+            len(live)
+        writer.kill()
+        writer.communicate()
+        assert live["oak"] == items["oak"] and not live.has_writer()
+        with pytest.raises(ValueError, match="is no store, but of kind 2"):
+            LiveNames.take_over(tmp_path / kind)
+    folder = tmp_path / "ranges"
+    writer = subprocess.Popen(
+        [program, "ranges-of-texts", folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout.readline() == "ready\n"
+    ranges = LiveRanges.open(folder)
+    assert ranges.items() == [(range(10, 20), "free"), (range(30, 2**64), "used")]
+    assert ranges[10] == "free" and ranges.get(20) is None and ranges.gaps() == [range(10), range(20, 30)]
+    writer.kill()
+    writer.communicate()
+    with pytest.raises(ValueError, match="has other values"):
+        LiveRanges.take_over(folder)
+    assert ranges[2**64 - 1] == "used"
+
+
+# Replaces routes as fast as it can: 10.0.0.0/8 always has a value, and a longer prefix sometimes.
+ROUTES_WRITER = """
+import sys
+from sapwood import LiveFib
+routes = getattr(LiveFib, sys.argv[2])(sys.argv[1], root_bits=12)
+routes.update({"10.0.0.0/8": 1, "2001:db8::/32": 2})
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    routes["10.1.0.0/16"] = 1000 + number % 1000
+    routes.update({f"10.2.{n}.0/24": number for n in range(20)})
+    routes.update(remove=["10.1.0.0/16"])
+"""
+
+
+def test_lookups_beside_a_writer_that_is_killed(tmp_path):
+    path = tmp_path / "routes"
+    writer = process(ROUTES_WRITER, path, "create")
+    routes = LiveFib.open(path)
+    addresses = np.full(100_000, 0x0A010203, np.uint32)
+    for turn in range(3):
+        for threads in (1, 3):
+            found = routes.lookup_many(addresses, threads=threads)
+            assert found.dtype == np.int64
+            assert ((found == 1) | ((found >= 1000) & (found < 2000))).all()
+        assert routes["10.0.0.0/8"] == 1 and routes.lookup("2001:db8::1") == ("2001:db8::/32", 2)
+        assert {"10.0.0.0/8", "2001:db8::/32"} <= set(routes)
+        writer.kill()
+        writer.communicate()
+        assert not routes.has_writer()
+        before = routes.items()
+        if turn == 2:
+            break
+        writer = process(ROUTES_WRITER, path, "take_over")
+        assert routes.generation == turn + 1 and routes.has_writer()
+    heir = LiveFib.take_over(path, root_bits=12)
+    heir.verify()
+    assert heir.items() == before and routes.items() == before and routes.generation == 3
+    heir.remove_map()
+    for look in (lambda: routes["10.0.0.1"], lambda: routes.lookup_many(addresses)):
+        with pytest.raises(FileNotFoundError, match="has removed it"):
+            look()
+
+
+def test_lookups_are_those_of_a_fib(tmp_path):
+    items = {"0.0.0.0/0": 0, "10.0.0.0/8": 2**32 - 1, "10.1.0.0/16": 5, "10.1.2.3/32": 6, "2001:db8::/32": 7}
+    expected = Fib(items)
+    writer = LiveFib.create(tmp_path / "routes", root_bits=6)
+    reader = LiveFib.open(tmp_path / "routes")
+    assert len(reader) == 0 and reader.items() == []
+    writer.update(items)
+    for live in (writer, reader, pickle.loads(pickle.dumps(reader))):
+        assert len(live) == len(expected) and list(live) == list(expected)
+        assert live.items() == list(expected.items())
+        keys = [*items, "10.1.2.3", "10.1.2.4", "10.2.0.0", "10.1.0.0/17", "1.1.1.1", "::1", "2001:db8::9"]
+        for key in keys:
+            assert live.get(key, "none") == expected.get(key, "none") and (key in live) == (key in expected)
+            assert live.lookup(key) == expected.lookup(key)
+            assert live.exact(key) == expected.exact(key)
+        addresses = [key for key in keys if "/" not in key] + [None]
+        found = [expected.get(key, -1) if key else -1 for key in addresses]
+        assert live.lookup_many(addresses).tolist() == found
+    with pytest.raises(KeyError, match="::1"):
+        reader["::1"]
+    assert writer.insert("10.1.0.0/16", 8) == 5 and reader["10.1.9.9"] == 8
+    del writer["10.1.0.0/16"]
+    with pytest.raises(KeyError):
+        del writer["10.1.0.0/16"]
+    assert writer.pop("10.1.0.0/16", None) is None and writer.pop("10.1.2.3/32") == 6
+    for value in (-1, 2**32, "a", None):
+        with pytest.raises(ValueError, match="is no value of this table: they are int from 0"):
+            writer.update({"11.0.0.0/8": 1, "12.0.0.0/8": value})
+    with pytest.raises(ValueError, match="has bits set after its length"):
+        writer.update(remove=["0.0.0.0/0", "10.0.0.1/8"])
+    assert reader["11.1.1.1"] == 0 and len(reader) == 3
+    with pytest.raises(ValueError, match="root_bits is 6, 12, 18 or 24, not 7"):
+        LiveFib.create(tmp_path / "other", root_bits=7)
+    with pytest.raises(ValueError, match="is no table of routes, but of kind 1"):
+        LiveNames.create(tmp_path / "names")
+        LiveFib.open(tmp_path / "names")
+    with pytest.raises(TypeError, match="a writer cannot be pickled"):
+        pickle.dumps(writer)
+
+
+def test_values_that_are_texts(tmp_path):
+    """As the program `sapwood` keeps them: a store inside the folder has the texts of numbers."""
+    writer = LiveFib.create(tmp_path / "routes")
+    texts = LiveNames.create(tmp_path / "routes" / "texts", key=bytes, values=str)
+    texts.update({(7).to_bytes(4, "big"): "core", (9).to_bytes(4, "big"): "lab"})
+    writer.update({"10.0.0.0/8": 7, "10.1.0.0/16": 9})
+    routes = LiveFib.open(tmp_path / "routes")
+    assert routes["10.1.2.3"] == "lab" and routes.lookup("10.2.2.2") == ("10.0.0.0/8", "core")
+    assert routes.items() == [("10.0.0.0/8", "core"), ("10.1.0.0/16", "lab")]
+    assert routes.names() == {7: "core", 9: "lab"}
+    assert routes.lookup_many(["10.1.2.3", "1.1.1.1"]).tolist() == [9, -1]
+    writer["10.1.0.0/16"] = 10  # which never gets a text
+    with pytest.raises(RuntimeError, match="changed during each attempt"):
+        routes["10.1.2.3"]
+    assert routes["10.2.2.2"] == "core"
+    writer.close()
+    with pytest.raises(ValueError, match="whose values are str"):
+        LiveFib.take_over(tmp_path / "routes")
+
+
+def test_other_threads_run_during_a_batch(tmp_path):
+    writer = LiveFib.create(tmp_path / "routes")
+    writer["10.0.0.0/8"] = 1
+    routes = LiveFib.open(tmp_path / "routes")
+    addresses = np.full(2_000_000, 0x0A000001, np.uint32)
+    times, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            times.append(time.perf_counter())
+
+    ticking = threading.Thread(target=tick)
+    ticking.start()
+    best = 0
+    for _ in range(10):
+        began = time.perf_counter()
+        assert (routes.lookup_many(addresses) == 1).all()
+        quarter = (time.perf_counter() - began) / 4
+        best = max(best, sum(began + quarter < t < began + 3 * quarter for t in times))
+        times.clear()
+    done.set()
+    ticking.join()
+    assert best > 100, f"the other thread ticked {best} times during a batch"
+
+
+RANGES_WRITER = """
+import sys
+from sapwood import LiveRanges
+ranges = getattr(LiveRanges, sys.argv[2])(sys.argv[1])
+ranges[1000:2000] = 5
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    ranges[0:100] = number
+    ranges[20:60] = number + 1
+    ranges.alloc(50, number, start=3000, stop=10**6)
+    del ranges[3000:10**6]
+"""
+
+
+def test_ranges_beside_a_writer_that_is_killed(tmp_path):
+    path = tmp_path / "ranges"
+    writer = process(RANGES_WRITER, path, "create")
+    ranges = LiveRanges.open(path)
+    for turn in range(2):
+        for _ in range(300):
+            assert ranges[1500] == 5 and 2500 not in ranges
+            low = ranges.items(0, 100)
+            assert [place.start for place, _ in low] in ([], [0], [0, 20, 60])
+            assert ranges.entry(1000) == (range(1000, 2000), 5)
+        writer.kill()
+        writer.communicate()
+        assert not ranges.has_writer()
+        if turn == 0:
+            writer = process(RANGES_WRITER, path, "take_over")
+            assert ranges.generation == 1 and ranges.has_writer()
+    with LiveRanges.take_over(path) as heir:
+        heir.verify()
+        assert heir.items() == ranges.items()
+        heir.remove_map()
+    with pytest.raises(FileNotFoundError, match="has removed it"):
+        ranges[5]
+
+
+def test_ranges_are_those_of_a_map(tmp_path):
+    items = [(range(0, 10), 1), (range(10, 20), 2**64 - 1), (slice(100, None), 3), (150, 4)]
+    expected = RangeMap(items)
+    writer = LiveRanges.create(tmp_path / "ranges")
+    reader = LiveRanges.open(tmp_path / "ranges")
+    assert len(reader) == 0 and reader.first() is None and reader.gaps() == [range(0, 2**64)]
+    writer.update(items)
+    for live in (writer, reader, pickle.loads(pickle.dumps(reader))):
+        assert len(live) == len(expected) and list(live) == list(expected)
+        assert live.items() == list(expected.items())
+        assert live.items(5, 120) == list(expected.items(5, 120))
+        assert (live.first(), live.last()) == (expected.first(), expected.last())
+        assert live.gaps(5, 200) == expected.gaps(5, 200)
+        assert live.find_gap(16, align=16) == expected.find_gap(16, align=16)
+        assert live.find_gap(81) is None
+        for index in (0, 9, 10, 20, 99, 100, 149, 150, 151, 2**64 - 1):
+            assert live.get(index, "none") == expected.get(index, "none")
+            assert (index in live) == (index in expected)
+            for method in ("entry", "next_after", "prev_before"):
+                assert getattr(live, method)(index) == getattr(expected, method)(index)
+    with pytest.raises(KeyError, match="20"):
+        reader[20]
+    with pytest.raises(KeyError, match="20"):
+        del writer[20]
+    with pytest.raises(KeyError, match="20"):
+        writer.remove(20)
+    with pytest.raises(TypeError, match=r"items\(start, stop\) has the entries"):
+        reader[1:2]
+    with pytest.raises(OccupiedError):
+        writer.insert(range(5, 30), 1)
+    with pytest.raises(NoGapError):
+        writer.alloc(81, 1)
+    for value in (-1, 2**64, "a"):
+        with pytest.raises(ValueError, match="is no value of this map: they are int from 0"):
+            writer.update([(range(30, 40), 1), (range(40, 50), value)])
+    with pytest.raises(ValueError, match="size|0"):
+        reader.find_gap(0)
+    assert writer.store(range(20, 30), 2**64 - 1, coalesce=True) == range(10, 30)
+    assert writer.remove(150) == (range(150, 151), 4) and reader.get(150) is None
+    writer.insert(40, 9)
+    del writer[0:10]
+    assert reader.items(0, 100) == [(range(10, 30), 2**64 - 1), (range(40, 41), 9)]
+    writer.clear()
+    assert reader.items() == []
+    writer.verify()
+    with pytest.raises(ValueError, match="is no range map, but of kind 1"):
+        LiveNames.create(tmp_path / "names")
+        LiveRanges.open(tmp_path / "names")
