@@ -17,6 +17,8 @@ from typing import (
     overload,
 )
 
+from typing_extensions import disjoint_base
+
 __all__ = [
     "Closest",
     "Fib",
@@ -263,6 +265,7 @@ class NameMap(Generic[_K, _V]):
     def compact(self) -> None: ...
     def save(self, path: _Path, /) -> None: ...
 
+@disjoint_base
 class NameReader(Generic[_K]):
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
@@ -460,6 +463,7 @@ class RangeMap(Generic[_V]):
     @classmethod
     def load(cls, path: _Path, /) -> RangeMap[int]: ...
 
+@disjoint_base
 class LiveFib:
     @classmethod
     def open(cls, path: _Path, /) -> LiveFib: ...
@@ -512,6 +516,7 @@ class LiveFibWriter(LiveFib):
     def __enter__(self) -> Self: ...
     def __exit__(self, *_error: object) -> None: ...
 
+@disjoint_base
 class LiveRanges:
     @classmethod
     def open(cls, path: _Path, /) -> LiveRanges: ...

@@ -226,7 +226,7 @@ fn lookup<const N: usize>(
         Part::V6(addresses) => {
             let view = view.v6();
             for (address, out) in addresses.iter().zip(out) {
-                let found = view.lookup_value(Ipv6Addr::from_octets(*address));
+                let found = view.lookup_value(Ipv6Addr::from(*address));
                 *out = bytes(found.unwrap_or(&NONE));
             }
         }

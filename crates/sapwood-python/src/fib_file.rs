@@ -13,6 +13,9 @@ use crate::address::{Key, key_of};
 use crate::batch::{self, Addresses, Part};
 use crate::errors::not_opened;
 
+/// Prefixes with their numbers.
+type Routes = Vec<(IpNet, u32)>;
+
 /// Bits before the address: a byte that names the family.
 const FAMILY: usize = 8;
 
@@ -91,7 +94,7 @@ impl FibFile {
     }
 
     /// All prefixes with their numbers, or with the positions of their names; and the names.
-    pub fn all(&self) -> Result<(Vec<(IpNet, u32)>, Vec<String>), String> {
+    pub fn all(&self) -> Result<(Routes, Vec<String>), String> {
         let mut entries = Vec::with_capacity(self.file.len());
         for (bits, value) in self.file.iter() {
             let net = net_of(&bits);
@@ -136,8 +139,9 @@ impl FibFile {
         match addresses {
             Part::V4(all) => (all.iter().zip(out))
                 .for_each(|(a, out)| put(out, Some(Ipv4Addr::from_bits(*a).into()))),
-            Part::V6(all) => (all.iter().zip(out))
-                .for_each(|(a, out)| put(out, Some(Ipv6Addr::from_octets(*a).into()))),
+            Part::V6(all) => {
+                (all.iter().zip(out)).for_each(|(a, out)| put(out, Some(Ipv6Addr::from(*a).into())))
+            }
             Part::Mixed(all) => all.iter().zip(out).for_each(|(a, out)| put(out, *a)),
         }
     }

@@ -271,8 +271,7 @@ impl LiveFib {
         failed.map_or(Ok(found), Err)
     }
 
-    /// The values that are str, by number, as a dict; empty when the values are int. A number is
-    /// never that of another str later.
+    /// The values that are str, by number, as a dict; empty when the values are int.
     fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let Some(texts) = &self.texts else {

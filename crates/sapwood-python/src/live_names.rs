@@ -1,4 +1,5 @@
-//! `LiveNames`: a map of names that another process writes, and `LiveNamesWriter`, which writes one.
+//! `LiveNames`: a map of names that another process writes, and `LiveNamesWriter`, which writes
+//! one.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::address::shown;
 use crate::errors::refused;
 use crate::live::{Pool, Writer, not_live};
 use crate::name_keys::Keys;
-use crate::name_reader::{Either, NameReader, Names, Shown};
+use crate::name_reader::{Either, NameReader, Names, Pickled, Shown};
 use crate::pairs::{at_most_one, pairs};
 
 /// A map of names that another process writes, read in place: readers take no lock, and each call
@@ -67,8 +68,8 @@ impl LiveNames {
 
 #[pymethods]
 impl LiveNames {
-    /// Opens the live map in a folder; `key`, `dns` and `text` are as for NameFile.open(). Only maps
-    /// are read that no other user than root can write.
+    /// Opens the live map in a folder; `key`, `dns` and `text` are as for NameFile.open(). Only
+    /// maps are read that no other user than root can write.
     #[classmethod]
     #[pyo3(signature = (path, /, *, key=None, dns=false, text=false))]
     fn open(
@@ -117,7 +118,8 @@ impl LiveNames {
 
     /// Takes over the live map of a writer that has ended, however it ended, and returns a writer.
     /// Everything that was committed is there. Readers go on meanwhile, and then move to the new
-    /// writer's data. BlockingIOError when the map has a writer; ValueError when the map is damaged.
+    /// writer's data. BlockingIOError when the map has a writer; ValueError when the map is
+    /// damaged.
     #[classmethod]
     #[pyo3(signature = (path, /, *, key=None, dns=false, text=false))]
     fn take_over(
@@ -164,9 +166,7 @@ impl LiveNames {
         has_writer.map_err(not_live)
     }
 
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (PathBuf, &'static str, bool))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
         let map = slf.as_super().get();
         let again = slf.get_type().getattr("_again")?;
         Ok((again, (map.path.clone(), map.keys.word(), map.text)))
@@ -344,7 +344,8 @@ fn change<V: ?Sized + Storable>(
 ///
 /// LiveNames.create() and LiveNames.take_over() make it. It is also a reader. Each change is one
 /// commit: readers see all of it, or nothing yet. The map has a writer until close(), or until the
-/// process ends; it stays in its folder until remove_map(). A child of a fork cannot write it.
+/// process ends; it stays in its folder until remove_map(). A child of a fork cannot write it, but
+/// the map has a writer as long as the child lives.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveNames

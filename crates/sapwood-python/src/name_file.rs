@@ -8,7 +8,7 @@ use sapwood::qp::{OpenCause, QpFile};
 
 use crate::errors::not_opened;
 use crate::name_keys::Keys;
-use crate::name_reader::{Either, NameReader, Names};
+use crate::name_reader::{Either, NameReader, Names, Pickled};
 
 /// A map of names in a file, read where it lies: it opens at once, and processes that open the same
 /// file share its memory.
@@ -85,9 +85,7 @@ impl NameFile {
         Self::of(class.py(), path, Keys::of(key, dns)?, text, verify)
     }
 
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (PathBuf, &'static str, bool))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
         let file = slf.as_super().get();
         let again = slf.get_type().getattr("_again")?;
         Ok((again, (file.path.clone(), file.keys.word(), file.text)))

@@ -53,8 +53,8 @@ pub enum Either {
     Bytes(Names<[u8]>),
 }
 
-/// Evaluates an expression for names, wherever they lie: in one read, so for one version of a store.
-/// Python runs no code of users in it, since it makes only int, str and bytes.
+/// Evaluates an expression for names, wherever they lie: in one read, so for one version of a
+/// store. Python runs no code of users in it, since it makes only int, str and bytes.
 macro_rules! on {
     ($this:expr, $names:ident => $answer:expr) => {
         match &$this.names {
@@ -107,6 +107,10 @@ pub struct NameReader {
     pub(crate) text: bool,
     pub(crate) path: PathBuf,
 }
+
+/// What makes the object again from a pickle, with its arguments: path, keys, and whether values
+/// are texts.
+pub type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, bool));
 
 type Pair<'py> = Option<(Bound<'py, PyAny>, Py<PyAny>)>;
 

@@ -265,26 +265,41 @@ def test_children_of_a_fork_read_and_do_not_write(tmp_path):
     reader = LiveNames.open(tmp_path / "map")
     writer["a"] = 1
     assert reader["a"] == 1
+    iterator = iter(reader)
 
     def child(out):
+        nonlocal writer, reader
         try:
             writer["a"] = 3
         except RuntimeError as error:
             out.send(str(error))
-        values = [reader["a"], len(reader)]
-        out.send(values)
+        out.send([reader["a"], len(reader), list(iterator)])
+        writer = reader = None
+        gc.collect()
+        out.send("dropped")
+        out.recv()
 
-    get, put = multiprocessing.Pipe(False)
-    forked = multiprocessing.get_context("fork").Process(target=child, args=(put,))
+    ours, theirs = multiprocessing.Pipe()
+    forked = multiprocessing.get_context("fork").Process(target=child, args=(theirs,))
     forked.start()
-    assert get.recv() == "a child of a fork cannot write the live map of its parent"
-    assert get.recv() == [1, 1]
-    forked.join()
-    assert forked.exitcode == 0
-    # The child has neither removed the parent's reader nor taken it offline while it reads.
-    assert [entry["pid"] for entry in writer.readers()] == [os.getpid()]
+    for expected in (
+        "a child of a fork cannot write the live map of its parent",
+        [1, 1, ["a"]],
+        "dropped",
+    ):
+        assert ours.poll(60) and ours.recv() == expected
+    # The child has dropped its copies, and with them neither the parent's reader nor its map.
+    assert os.getpid() in [entry["pid"] for entry in writer.readers()]
     writer["a"] = 2
     assert reader["a"] == 2
+    # The child has the writer's lock as long as it lives.
+    writer.close()
+    assert reader.has_writer()
+    ours.send("end")
+    forked.join()
+    assert forked.exitcode == 0 and not reader.has_writer()
+    with LiveNames.take_over(tmp_path / "map") as heir:
+        assert [entry["pid"] for entry in heir.readers()] == [os.getpid()]
 
 
 def test_threads_share_a_reader(tmp_path):
