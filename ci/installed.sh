@@ -5,6 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 [ "$(uname -s)" = Linux ] || skip "the C library is tested on Linux"
 has pkg-config || skip "pkg-config is not installed (ci/packages.sh says how)"
+# The build of readme.sh, so that the libraries of others are compiled once.
+TARGET=$TARGET/readme-build
+export CARGO_TARGET_DIR=$TARGET CARGO_PROFILE_RELEASE_DEBUG=0
 run cargo build --locked --release -p sapwood-capi -p sapwood-cli
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

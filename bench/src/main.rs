@@ -11,7 +11,8 @@
 //! - [`suite`]: the measurements, one module per suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
 //!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
-//!   those of the suites of these names. [`live`]: those of the suite `live`. [`bpf`], with the
+//!   those of the suites of these names. [`live`]: those of the suite `live`. [`capi`]:
+//!   the C library in the suite `c`. [`bpf`], with the
 //!   feature `bpf`: maps inside the kernel.
 //! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
 //!   `figures`.
@@ -22,6 +23,7 @@ mod answer;
 #[cfg(feature = "bpf")]
 mod bpf;
 mod cache;
+mod capi;
 mod clock;
 mod concurrent;
 mod engines;

@@ -230,22 +230,23 @@ def targets(rows: list[dict]) -> list[str]:
     ]
 
 
-def machine() -> str:
+def machine(load: float) -> str:
+    """The machine, and how busy it was before: an idle one has a load of about 0."""
     model = next(
         (line.split(":")[1].split() for line in open("/proc/cpuinfo") if "model name" in line), ["?"]
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
-    return f"{' '.join(model[:2])}, {os.cpu_count()} cores, {system}, {memory:.0f} GiB, Python {platform.python_version()}"
+    return f"{' '.join(model[:2])}, {os.cpu_count()} cores, {system}, {memory:.0f} GiB, Python {platform.python_version()}, load {load:.1f} before"
 
 
-def write_csv(path: str, rows: list[dict]) -> None:
+def write_csv(path: str, rows: list[dict], load: float) -> None:
     git = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
     with open(path, "w") as out:
         print(f"# date: {datetime.date.today()}", file=out)
         print(f"# commit: {git.stdout.strip() or '?'}", file=out)
         print("# command: python crates/sapwood-python/bench.py PREFIXES --csv FILE", file=out)
-        print(f"# machine: {machine()}", file=out)
+        print(f"# machine: {machine(load)}", file=out)
         print(*rows[0], sep=",", file=out)
         for row in rows:
             print(*row.values(), sep=",", file=out)
@@ -263,13 +264,14 @@ def main() -> None:
     if options.engine:
         build(options.engine, options.prefixes)
         return
+    load = os.getloadavg()[0]
     rows = measure(options.prefixes, options.rounds, options.addresses)
     for row in rows:
         unit = "bytes/prefix" if row["unit"] == "bytes" else row["unit"]
         print(f"{row['engine']:<13} {row['metric']:<28} {row['value']:>10.1f} {unit}  ({row['min']:.1f} to {row['max']:.1f})")
     print(*targets(rows), sep="\n")
     if options.csv:
-        write_csv(options.csv, rows)
+        write_csv(options.csv, rows, load)
     if options.json:
         with open(options.json, "w") as out:
             json.dump(rows, out, indent=1)

@@ -1,6 +1,7 @@
 //! The suites, and their common parts: options, rounds and time limits.
 
 mod bpf;
+mod c;
 mod cache;
 mod closest;
 pub mod live;
@@ -37,6 +38,8 @@ pub enum Suite {
     /// One map that many processes read: reads, changes, the time until another process sees a
     /// change, and memory, beside embedded stores and a server.
     Live,
+    /// The C library: what its border costs, beside maps and tables in C.
+    C,
     /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory,
     /// and forwarded packets. Needs the feature `bpf`, and root.
     Bpf,
@@ -52,6 +55,7 @@ impl Suite {
             Suite::Cache => cache::run(options),
             Suite::Ranges => ranges::run(options),
             Suite::Live => live::run(options),
+            Suite::C => c::run(options),
             Suite::Bpf => bpf::run(options),
         }
     }

@@ -26,7 +26,8 @@
  *            each, then stays until the process ends.
  * fork.      A child may read, and change owned maps, if no other thread was inside the library at
  *            the time of fork. It has only the forking thread's readers: those of other threads
- *            stay registered and hold garbage back. Memory is copied, not shared.
+ *            stay registered and hold garbage back. Memory is copied, not shared. It uses no
+ *            live map of its parent.
  * dlclose.   Is allowed, and leaves the library in memory.
  */
 #ifndef SAPWOOD_H
@@ -355,9 +356,13 @@ int sapwood_store_version(const sapwood_store *store, uint64_t *version);
 int sapwood_store_view(const sapwood_store *store, const sapwood_reader *reader,
 		       sapwood_view *view);
 
-/* Insert and remove in a transaction of their own; they wait for an open one. */
+/* Single changes, each in a transaction of its own; they wait for an open one. */
 int sapwood_store_insert(const sapwood_store *store, const void *key, size_t key_len,
 			 const sapwood_value *value);
+int sapwood_store_insert_new(const sapwood_store *store, const void *key, size_t key_len,
+			     const sapwood_value *value);
+int sapwood_store_replace(const sapwood_store *store, const void *key, size_t key_len,
+			  const sapwood_value *value);
 int sapwood_store_remove(const sapwood_store *store, const void *key, size_t key_len);
 
 /*
@@ -1225,6 +1230,229 @@ int sapwood_ranges_snapshot_next(const sapwood_ranges_snapshot *snapshot, uint64
 int sapwood_ranges_snapshot_each(const sapwood_ranges_snapshot *snapshot, uint64_t start,
 				 uint64_t end, sapwood_range_fn each, void *ctx);
 int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const char *path);
+
+/* ---- Live maps ------------------------------------------------------------------------------- */
+
+/*
+ * A live map is a folder, for example in /dev/shm: one process writes it, and any number of others
+ * read it in place, without locks and without system calls. Linux. docs/live.md has the protocol.
+ *
+ * Failures of the functions that make or open:
+ *   -EEXIST  the folder has a live map already    -EBUSY   another process writes it
+ *   -ENOENT  there is no live map, or not yet     -EACCES  others can write it, see below
+ *   -EPROTO  it is damaged, another structure, or has other values
+ * and those of the system. The message names the file.
+ */
+
+/* Writers. A live map in the folder of this process, beside the handle of its structure. */
+typedef struct sapwood_live sapwood_live;
+
+typedef struct sapwood_live_options {
+	size_t size; /* sizeof(struct sapwood_live_options) */
+	const sapwood_domain_options *domain; /* of the domain that it gets; NULL: the defaults */
+	uint64_t evict_after_ms; /* how long it waits for readers that check; 0: for ever */
+} sapwood_live_options;
+
+/*
+ * Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle: all
+ * functions of its type work. Readers of this process belong to the domain of sapwood_live_domain,
+ * so options->domain is NULL. Values are numbers or bytes: -EINVAL for pointers. memory_limit is
+ * that of each part, at most 8 GiB; a fib has two. Tables of routes with groups (sapwood_routes)
+ * cannot be live: the library for Rust has another type for these. After -ENOMEM, or an error of
+ * the system, the folder may be there: sapwood_store_live_open and its likes then make the empty
+ * map. O(1).
+ *
+ * This process is the writer until its last handle is freed that belongs to the map: *live, *out,
+ * and domains, readers, transactions, reservations and snapshots. Then readers go on with what was
+ * written last.
+ */
+int sapwood_store_live_create(const char *folder, const sapwood_live_options *live_options,
+			      const sapwood_options *options, sapwood_live **live,
+			      sapwood_store **out);
+int sapwood_shared_live_create(const char *folder, const sapwood_live_options *live_options,
+			       const sapwood_options *options, sapwood_live **live,
+			       sapwood_shared **out);
+int sapwood_point_live_create(const char *folder, const sapwood_live_options *live_options,
+			      const sapwood_options *options, sapwood_live **live,
+			      sapwood_point **out);
+int sapwood_fib_live_create(const char *folder, const sapwood_live_options *live_options,
+			    const sapwood_fib_options *options, sapwood_live **live,
+			    sapwood_fib **out);
+int sapwood_ranges_live_create(const char *folder, const sapwood_live_options *live_options,
+			       const sapwood_ranges_options *options, sapwood_live **live,
+			       sapwood_ranges **out);
+
+/*
+ * Takes over the map of a writer that has ended. It checks every node of what the writer left,
+ * copies it, and points readers there. A change that had returned is there; one that the writer's
+ * death interrupted is there as a whole or not at all, except that a transaction of a fib may be
+ * there in part. After a failure the map is as it was. O(bytes of the map).
+ */
+int sapwood_store_live_open(const char *folder, const sapwood_live_options *live_options,
+			    const sapwood_options *options, sapwood_live **live,
+			    sapwood_store **out);
+int sapwood_shared_live_open(const char *folder, const sapwood_live_options *live_options,
+			     const sapwood_options *options, sapwood_live **live,
+			     sapwood_shared **out);
+int sapwood_point_live_open(const char *folder, const sapwood_live_options *live_options,
+			    const sapwood_options *options, sapwood_live **live,
+			    sapwood_point **out);
+int sapwood_fib_live_open(const char *folder, const sapwood_live_options *live_options,
+			  const sapwood_fib_options *options, sapwood_live **live,
+			  sapwood_fib **out);
+int sapwood_ranges_live_open(const char *folder, const sapwood_live_options *live_options,
+			     const sapwood_ranges_options *options, sapwood_live **live,
+			     sapwood_ranges **out);
+
+/* Frees the handle; the structure's own stays. One thread at a time. */
+void sapwood_live_free(sapwood_live *live);
+
+/* Makes a handle of the map's domain, for readers of this process and for stalls. Any thread. */
+int sapwood_live_domain(const sapwood_live *live, sapwood_domain **out);
+
+/* Stores how many times processes have taken the map over. Any thread. O(1). */
+int sapwood_live_generation(const sapwood_live *live, uint64_t *generation);
+
+/* Flags of readers, as the writer sees them; SAPWOOD_LIVE_CHECKED is one of them. */
+#define SAPWOOD_LIVE_HOLDS_BACK 1u /* it has not announced the newest grace period */
+#define SAPWOOD_LIVE_EVICTED 2u    /* the writer does not wait for it; quiescent brings it back */
+
+typedef struct sapwood_live_reader_info {
+	size_t size;
+	const char *name;   /* of its file; valid until the callback returns */
+	uint64_t seen;      /* the newest grace period that it has announced; 0: it is offline */
+	uint32_t pid;       /* its process, as it says */
+	unsigned int flags; /* SAPWOOD_LIVE_* */
+} sapwood_live_reader_info;
+
+typedef void (*sapwood_live_reader_fn)(const sapwood_live_reader_info *info, void *ctx);
+
+/*
+ * Calls each(info, ctx) for each living reader in all processes, and returns their number. each may
+ * be NULL. Any thread. O(readers).
+ */
+int sapwood_live_readers(const sapwood_live *live, sapwood_live_reader_fn each, void *ctx);
+
+/*
+ * Deletes the folder, and frees the handle, also on failure. Nobody opens the map any more; readers
+ * that have it open go on with what was written last. The structure's own handle is freed before or
+ * after. One thread at a time.
+ */
+int sapwood_live_remove(sapwood_live *live);
+
+/*
+ * Readers, in any process. A reader belongs to the thread that opened it. A child of fork must use
+ * neither the parent's live maps nor its readers; it holds the lock of a writer until it ends or
+ * calls exec.
+ */
+typedef struct sapwood_live_reader sapwood_live_reader;
+
+/* The structures that can be live. */
+enum sapwood_live_kind {
+	SAPWOOD_LIVE_STORE = 1,
+	SAPWOOD_LIVE_SHARED = 2,
+	SAPWOOD_LIVE_POINT = 3,
+	SAPWOOD_LIVE_FIB = 6,
+	SAPWOOD_LIVE_RANGES = 8
+};
+
+#define SAPWOOD_LIVE_CHECKED 32u /* the reader relies on nothing that lies in the memory */
+
+/*
+ * Opens a live map of a structure (enum sapwood_live_kind) with values (enum sapwood_values;
+ * SAPWOOD_NUMBERS for tables and ranges). The reader is online. Flags: SAPWOOD_CHECKED, as for
+ * sapwood_reader, and SAPWOOD_LIVE_CHECKED:
+ *
+ *   Without it, the reader trusts the memory, and opens only a map that no other user than root can
+ *   write: otherwise -EACCES. It gives out what lies in the map.
+ *   With it, the reader checks every word and copies what it gives out, so it may read a map that
+ *   anybody can write. It has no views, and not the functions of which that is said. It can be
+ *   evicted. Its lookups also return -EPROTO: the memory is damaged; -EAGAIN: changes disturbed
+ *   each attempt; -ESTALE: it was evicted, and sapwood_live_reader_quiescent brings it back.
+ */
+int sapwood_live_reader_open(const char *folder, int kind, int values, unsigned int flags,
+			     sapwood_live_reader **out);
+
+/* The same with a descriptor of the folder, which stays the caller's. */
+int sapwood_live_reader_open_at(int folder, int kind, int values, unsigned int flags,
+				sapwood_live_reader **out);
+
+/* Ends the reader. Its thread. Nothing that was read with it may be used any more. */
+void sapwood_live_reader_free(sapwood_live_reader *reader);
+
+/*
+ * As the functions of sapwood_reader. When another process has taken the map over, the reader moves
+ * to its data; a failure of that is returned, and the reader stays where it was. Its thread. O(1),
+ * without a system call, unless it moves.
+ */
+int sapwood_live_reader_quiescent(sapwood_live_reader *reader);
+int sapwood_live_reader_offline(sapwood_live_reader *reader);
+int sapwood_live_reader_online(sapwood_live_reader *reader);
+
+/* Stores how many times processes had taken over the data that it reads. Its thread. */
+int sapwood_live_reader_generation(const sapwood_live_reader *reader, uint64_t *generation);
+
+/* Returns whether the map's writer lives: 1 or 0. Its thread. A few system calls. */
+int sapwood_live_reader_has_writer(const sapwood_live_reader *reader);
+
+/*
+ * Lookups. Its thread, while it is online. What a structure does not have is -ENOTSUP.
+ *
+ * Makes a view of a store (of its newest version), or of a shared map, for all functions of
+ * sapwood_view. It is valid until the next quiescent state. sapwood_view_len of a shared map counts
+ * its entries. -ENOTSUP: a reader that checks.
+ */
+int sapwood_live_view(const sapwood_live_reader *reader, sapwood_view *view);
+
+/* As the functions of stores, shared maps and point maps. -ENOTSUP: a reader that checks. */
+int sapwood_live_get(const sapwood_live_reader *reader, const void *key, size_t key_len,
+		     sapwood_value *value);
+int sapwood_live_get_many(const sapwood_live_reader *reader, const sapwood_bytes *keys,
+			  size_t count, sapwood_value *values, unsigned char *found);
+
+/* Room for a copy of an entry. A number has the 8 bytes of a uint64_t. */
+typedef struct sapwood_copy {
+	size_t size;     /* sizeof(struct sapwood_copy), set by the caller */
+	void *key;       /* room for the key; NULL: it is not wanted */
+	size_t key_room; /* in bytes, set by the caller */
+	size_t key_len;
+	void *value;       /* room for the value; NULL: it is not wanted */
+	size_t value_room; /* in bytes, set by the caller */
+	size_t value_len;
+} sapwood_copy;
+
+/*
+ * Copies the entry of a key, the one with the least greater key, or the one with the longest key
+ * that is a prefix of `key`. The lengths are stored also where there is no room: -E2BIG. Readers of
+ * both kinds. A point map has no order.
+ */
+int sapwood_live_copy(const sapwood_live_reader *reader, const void *key, size_t key_len,
+		      sapwood_copy *out);
+int sapwood_live_copy_after(const sapwood_live_reader *reader, const void *key, size_t key_len,
+			    sapwood_copy *out);
+int sapwood_live_copy_longest_prefix(const sapwood_live_reader *reader, const void *key,
+				     size_t key_len, sapwood_copy *out);
+
+/*
+ * Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. Those of a reader that
+ * checks are copies, which are valid until the callback returns.
+ */
+int sapwood_live_each(const sapwood_live_reader *reader, sapwood_entry_fn each, void *ctx);
+
+/* As the functions of sapwood_fib. A reader that checks looks up many one after the other. */
+int sapwood_live_lookup(const sapwood_live_reader *reader, const void *addr, size_t addr_len,
+			sapwood_prefix *matched, uint64_t *value);
+int sapwood_live_lookup4(const sapwood_live_reader *reader, uint32_t addr, uint64_t *value);
+int sapwood_live_lookup6(const sapwood_live_reader *reader, const uint8_t *addr, uint64_t *value);
+int sapwood_live_lookup4_bulk(const sapwood_live_reader *reader, const uint32_t *addrs,
+			      size_t count, uint64_t none, uint64_t *values);
+int sapwood_live_lookup6_bulk(const sapwood_live_reader *reader, const uint8_t *addrs,
+			      size_t count, uint64_t none, uint64_t *values);
+
+/* As sapwood_ranges_get_entry and sapwood_ranges_next. */
+int sapwood_live_range(const sapwood_live_reader *reader, uint64_t index, sapwood_range *entry);
+int sapwood_live_range_next(const sapwood_live_reader *reader, uint64_t from,
+			    sapwood_range *entry);
 
 #ifdef __cplusplus
 }

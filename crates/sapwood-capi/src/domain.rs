@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::time::Duration;
 
-use sapwood::qsbr::{Domain, LimitPolicy};
+use sapwood::qsbr::{Domain, DomainBuilder, LimitPolicy};
 
 use crate::call::{call, call_void};
 use crate::error::{Failure, Outcome};
@@ -52,6 +52,30 @@ pub struct sapwood_domain_options {
 // SAFETY: integers, of which the first is the size.
 unsafe impl Extensible for sapwood_domain_options {
     const NAME: &'static str = "sapwood_domain_options";
+}
+
+impl sapwood_domain_options {
+    /// A builder with these choices.
+    pub fn builder(&self) -> Outcome<DomainBuilder> {
+        known_flags(self.flags, CHECKED | BLOCK)?;
+        let mut builder = Domain::builder();
+        if self.max_readers != 0 {
+            builder = builder.max_readers(self.max_readers as usize);
+        }
+        if self.soft_limit != 0 {
+            builder = builder.soft_limit(self.soft_limit);
+        }
+        if self.hard_limit != 0 {
+            builder = builder.hard_limit(self.hard_limit);
+        }
+        if self.stall_after_ms != 0 {
+            builder = builder.stall_after(Duration::from_millis(self.stall_after_ms));
+        }
+        if self.flags & BLOCK != 0 {
+            builder = builder.policy(LimitPolicy::Block);
+        }
+        Ok(builder)
+    }
 }
 
 /// A reader or a snapshot that holds garbage back.
@@ -114,24 +138,8 @@ pub unsafe extern "C" fn sapwood_domain_new(
     call("sapwood_domain_new", || {
         let out = place(out, "out")?;
         // SAFETY: C.
-        let options = unsafe { extensible(options) }?;
-        known_flags(options.flags, CHECKED | BLOCK)?;
-        let mut builder = Domain::builder();
-        if options.max_readers != 0 {
-            builder = builder.max_readers(options.max_readers as usize);
-        }
-        if options.soft_limit != 0 {
-            builder = builder.soft_limit(options.soft_limit);
-        }
-        if options.hard_limit != 0 {
-            builder = builder.hard_limit(options.hard_limit);
-        }
-        if options.stall_after_ms != 0 {
-            builder = builder.stall_after(Duration::from_millis(options.stall_after_ms));
-        }
-        if options.flags & BLOCK != 0 {
-            builder = builder.policy(LimitPolicy::Block);
-        }
+        let options: sapwood_domain_options = unsafe { extensible(options) }?;
+        let builder = options.builder()?;
         let checked = options.flags & CHECKED != 0;
         let body = DomainBody {
             domain: builder.build(),

@@ -7,7 +7,7 @@ use sapwood::lpm::IpFib;
 use sapwood::qsbr::Guard;
 use sapwood::{Buildable, Builder};
 
-use crate::call::{call, call_void};
+use crate::call::{call, call_void, quick};
 use crate::domain::{CHECKED, known_flags, or_new, sapwood_domain};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
@@ -25,7 +25,7 @@ pub struct Table {
 }
 
 impl Body for Table {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swFi");
+    const MAGIC: u32 = u32::from_be_bytes(*b"swFb");
     const NAME: &'static str = "fib";
 }
 
@@ -53,7 +53,7 @@ unsafe impl Extensible for sapwood_fib_options {
 
 impl sapwood_fib_options {
     /// The bits of the root, or `None` for the default.
-    fn root(&self) -> Outcome<Option<u8>> {
+    pub(crate) fn root(&self) -> Outcome<Option<u8>> {
         match self.root_bits {
             0 => Ok(None),
             bits @ (6 | 12 | 18 | 24) => Ok(Some(bits as u8)),
@@ -314,6 +314,36 @@ pub unsafe extern "C" fn sapwood_fib_lookup4(
     addr: u32,
     value: *mut u64,
 ) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        if let (Some(table), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
+            if let (Some(guard), false) = (through.quick_guard(table.fib.domain()), value.is_null())
+            {
+                return quick("sapwood_fib_lookup4", || {
+                    let view = table.fib.v4().view(guard);
+                    match view.lookup_value(Ipv4Addr::from(addr)) {
+                        Some(found) => {
+                            *value = *found;
+                            0
+                        }
+                        None => -libc::ENOENT,
+                    }
+                });
+            }
+        }
+        lookup4_slowly(fib, reader, addr, value)
+    }
+}
+
+/// The same lookup without a reader, or where there is something to say about the arguments.
+#[cold]
+#[inline(never)]
+unsafe fn lookup4_slowly(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    addr: u32,
+    value: *mut u64,
+) -> c_int {
     call("sapwood_fib_lookup4", || {
         // SAFETY: C.
         let fib = &unsafe { Handle::shared(fib) }?.fib;
@@ -340,6 +370,38 @@ pub unsafe extern "C" fn sapwood_fib_lookup4(
 /// As `sapwood.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sapwood_fib_lookup6(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    addr: *const u8,
+    value: *mut u64,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        if let (Some(table), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
+            if let (Some(guard), false) = (
+                through.quick_guard(table.fib.domain()),
+                value.is_null() || addr.is_null(),
+            ) {
+                return quick("sapwood_fib_lookup6", || {
+                    let view = table.fib.v6().view(guard);
+                    match view.lookup_value(Ipv6Addr::from(*addr.cast::<[u8; 16]>())) {
+                        Some(found) => {
+                            *value = *found;
+                            0
+                        }
+                        None => -libc::ENOENT,
+                    }
+                });
+            }
+        }
+        lookup6_slowly(fib, reader, addr, value)
+    }
+}
+
+/// The same lookup without a reader, or where there is something to say about the arguments.
+#[cold]
+#[inline(never)]
+unsafe fn lookup6_slowly(
     fib: *const sapwood_fib,
     reader: *const sapwood_reader,
     addr: *const u8,

@@ -30,6 +30,16 @@ pub mod handle;
 pub mod input;
 pub mod iter;
 pub mod key;
+#[cfg(target_os = "linux")]
+pub mod live;
+#[cfg(target_os = "linux")]
+pub mod live_lookups;
+#[cfg(target_os = "linux")]
+pub mod live_read;
+#[cfg(target_os = "linux")]
+pub mod live_reader;
+#[cfg(target_os = "linux")]
+pub mod live_writers;
 pub mod map;
 pub mod memory;
 pub mod ordered;

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use sapwood::qp::{
-    Checked, Closest, QpFile, QpMap, QpSharedRange, QpSharedView, QpSnapshot, QpTxn, QpView, Range,
-    Trusted,
+    AttachedView, Checked, Closest, Ordered as InOrder, QpFile, QpMap, QpSharedRange, QpSharedView,
+    QpSnapshot, QpTxn, QpView, Range, Trusted,
 };
 use zerocopy::{FromBytes, Immutable};
 
@@ -79,9 +79,12 @@ impl<'a, V: ?Sized + CValue> Walk<'a, V> {
 
 macro_rules! ordered {
     ([$($generics:tt)*] $type:ty as $short:ty, $walk:ident) => {
+        ordered!([$($generics)*] $type as $short, $walk, <$short>::len);
+    };
+    ([$($generics:tt)*] $type:ty as $short:ty, $walk:ident, $entries:expr) => {
         impl<$($generics)*> Ordered<V> for $type {
             fn entries(&self) -> usize {
-                <$short>::len(self)
+                ($entries)(self)
             }
             fn get(&self, key: &[u8]) -> Option<&V> {
                 <$short>::get(self, key)
@@ -125,6 +128,9 @@ ordered!([V: ?Sized + CValue] QpSnapshot<V> as QpSnapshot<V>, Trusted);
 ordered!([V: ?Sized + CValue] QpTxn<'static, V> as QpTxn<'_, V>, Trusted);
 ordered!([V: ?Sized + CValue + FromBytes + Immutable] QpFile<V> as QpFile<V>, Checked);
 ordered!([V: ?Sized + CValue] QpSharedView<'static, V> as QpSharedView<'_, V>, Shared);
+// Readers in other processes do not know the number of entries.
+ordered!([V: ?Sized + CValue] AttachedView<'static, InOrder, V> as AttachedView<'_, InOrder, V>,
+    Shared, |view: &AttachedView<'_, InOrder, V>| view.iter().count());
 
 /// What a view reads. The views of stores and shared maps lie in it; the rest lies in its handle.
 pub enum Source<V: ?Sized + CValue> {
@@ -132,6 +138,8 @@ pub enum Source<V: ?Sized + CValue> {
     Store(QpView<'static, V>),
     /// A shared map.
     Shared(QpSharedView<'static, V>),
+    /// A shared map of another process.
+    Attached(AttachedView<'static, InOrder, V>),
     /// An owned map, a snapshot, a transaction or a file.
     Handle(&'static dyn Ordered<V>),
 }
@@ -154,6 +162,7 @@ impl<V: ?Sized + CValue> Source<V> {
         let borrowed: &dyn Ordered<V> = match self {
             Source::Store(view) => view,
             Source::Shared(view) => view,
+            Source::Attached(view) => view,
             Source::Handle(handle) => *handle,
         };
         // SAFETY: the caller's promise. What is read lies in the structure, not in the source.

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use sapwood::Builder;
 use sapwood::qp::{Exchange, Order, Ordered, PointMap, QpShared, SharedMap, Unordered};
 use sapwood::qsbr::Domain;
 
@@ -30,6 +31,12 @@ pub trait Named: Order + Sized + 'static {
     /// The flags that its options may have.
     const FLAGS: u32;
 
+    /// Sets the choices for entries and the index.
+    fn choose<V: ?Sized + CValue>(
+        options: &sapwood_options,
+        builder: Builder<SharedMap<Self, V>>,
+    ) -> Builder<SharedMap<Self, V>>;
+
     /// An empty map.
     fn make<V: ?Sized + CValue>(
         options: &sapwood_options,
@@ -42,19 +49,26 @@ impl Named for Ordered {
     const NAME: &'static str = "shared map";
     const FLAGS: u32 = CHECKED | INDEX;
 
-    fn make<V: ?Sized + CValue>(
+    fn choose<V: ?Sized + CValue>(
         options: &sapwood_options,
-        domain: &Domain,
-    ) -> Outcome<QpShared<V>> {
-        let mut builder = QpShared::builder().domain(domain);
-        if options.memory_limit != 0 {
-            builder = builder.memory_limit(options.memory_limit);
-        }
+        mut builder: Builder<QpShared<V>>,
+    ) -> Builder<QpShared<V>> {
         if options.max_entries != 0 {
             builder = builder.max_entries(options.max_entries);
         }
         if options.flags & INDEX != 0 {
             builder = builder.with_index();
+        }
+        builder
+    }
+
+    fn make<V: ?Sized + CValue>(
+        options: &sapwood_options,
+        domain: &Domain,
+    ) -> Outcome<QpShared<V>> {
+        let mut builder = Self::choose(options, QpShared::builder().domain(domain));
+        if options.memory_limit != 0 {
+            builder = builder.memory_limit(options.memory_limit);
         }
         Ok(builder.build()?)
     }
@@ -65,16 +79,23 @@ impl Named for Unordered {
     const NAME: &'static str = "point map";
     const FLAGS: u32 = CHECKED;
 
+    fn choose<V: ?Sized + CValue>(
+        options: &sapwood_options,
+        builder: Builder<PointMap<V>>,
+    ) -> Builder<PointMap<V>> {
+        match options.max_entries {
+            0 => builder,
+            most => builder.max_entries(most),
+        }
+    }
+
     fn make<V: ?Sized + CValue>(
         options: &sapwood_options,
         domain: &Domain,
     ) -> Outcome<PointMap<V>> {
-        let mut builder = PointMap::builder().domain(domain);
+        let mut builder = Self::choose(options, PointMap::builder().domain(domain));
         if options.memory_limit != 0 {
             builder = builder.memory_limit(options.memory_limit);
-        }
-        if options.max_entries != 0 {
-            builder = builder.max_entries(options.max_entries);
         }
         Ok(builder.build()?)
     }
@@ -88,6 +109,13 @@ pub struct SharedBody<O: Named> {
     /// The map.
     pub map: AnyMap<O>,
     owner: Option<Arc<Owner>>,
+}
+
+impl<O: Named> SharedBody<O> {
+    /// A map whose values nobody takes back.
+    pub fn plain(map: AnyMap<O>) -> Self {
+        SharedBody { map, owner: None }
+    }
 }
 
 impl<O: Named> Body for SharedBody<O> {

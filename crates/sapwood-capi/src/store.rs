@@ -47,15 +47,30 @@ impl WriterThread {
     }
 }
 
+/// A store with any kind of values.
+pub type AnyStore = Kinds<QpStore<u64>, QpStore<Pointer>, QpStore<[u8]>>;
+
 /// The inside of a store's handle.
 pub struct StoreBody {
     /// The store.
-    pub store: Kinds<QpStore<u64>, QpStore<Pointer>, QpStore<[u8]>>,
+    pub store: AnyStore,
     /// Who takes pointers back.
     pub owner: Option<Arc<Owner>>,
     /// Who has a transaction open.
     pub writer: Arc<WriterThread>,
     checked: bool,
+}
+
+impl StoreBody {
+    /// A store whose values nobody takes back.
+    pub fn plain(store: AnyStore, checked: bool) -> Self {
+        StoreBody {
+            store,
+            owner: None,
+            writer: Arc::default(),
+            checked,
+        }
+    }
 }
 
 impl Body for StoreBody {
@@ -397,6 +412,52 @@ pub unsafe extern "C" fn sapwood_store_insert(
             (key, key_len),
             value,
             Mode::Put,
+        )
+    }
+}
+
+/// Inserts an absent key, in a transaction of its own.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_store_insert_new(
+    store: *const sapwood_store,
+    key: *const c_void,
+    key_len: usize,
+    value: *const sapwood_value,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        insert(
+            "sapwood_store_insert_new",
+            store,
+            (key, key_len),
+            value,
+            Mode::New,
+        )
+    }
+}
+
+/// Replaces the value of a key that is there, in a transaction of its own.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_store_replace(
+    store: *const sapwood_store,
+    key: *const c_void,
+    key_len: usize,
+    value: *const sapwood_value,
+) -> c_int {
+    // SAFETY: C.
+    unsafe {
+        insert(
+            "sapwood_store_replace",
+            store,
+            (key, key_len),
+            value,
+            Mode::Replace,
         )
     }
 }

@@ -34,6 +34,10 @@ impl Changes {
 pub trait Viewed: Body {
     /// The number of changes, if changes end views.
     fn changes(&self) -> Option<&Changes>;
+    /// What is wrong with a view that such a change has ended.
+    fn stale() -> String {
+        format!("the {} was changed after the view was made", Self::NAME)
+    }
     /// A failure if this thread may not use it.
     fn check_thread(&self, _checked: bool) -> Outcome<()> {
         Ok(())
@@ -114,10 +118,7 @@ unsafe fn look<T: Viewed>(handle: *const c_void, epoch: u64, through_reader: boo
     let checked = unsafe { Handle::is_checked(handle) };
     body.check_thread(checked)?;
     match body.changes() {
-        Some(changes) if changes.now() != epoch => Err(Failure::misuse(
-            format!("the {} was changed after the view was made", T::NAME),
-            checked,
-        )),
+        Some(changes) if changes.now() != epoch => Err(Failure::misuse(T::stale(), checked)),
         _ => Ok(()),
     }
 }

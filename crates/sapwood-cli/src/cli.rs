@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
+pub mod live;
 pub mod ranges;
 pub mod routes;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::keys::KeyForm;
+use live::{KeepArgs, LiveCommand};
 use ranges::{MapsArgs, RangesCommand};
 use routes::RoutesCommand;
 
@@ -38,6 +40,8 @@ macro_rules! exit_codes {
   sapwood names prefix words.qp under           the entries whose keys start with \"under\"
   sapwood names longest --dns zones.qp www.example.org
                                                 the closest enclosing zone
+  sapwood names serve words.txt --live /dev/shm/words
+                                                a map that other processes read while it changes
   sapwood routes build --kernel -o routes.lpm   a table of this machine's routes
   sapwood routes lookup routes.lpm 192.0.2.77   the longest prefix that covers an address
   sapwood ranges build ports.txt -o ports.ranges
@@ -91,6 +95,15 @@ pub enum Command {
         /// What to do with the maps.
         #[command(subcommand)]
         command: RangesCommand,
+    },
+    /// Shows live maps: maps that one process keeps and others read
+    #[command(after_help = "Examples:
+  sapwood names serve words.txt --live /dev/shm/words
+  sapwood live status /dev/shm/words")]
+    Live {
+        /// What to do with the maps.
+        #[command(subcommand)]
+        command: LiveCommand,
     },
     /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
     #[command(long_about = ranges::MAPS)]
@@ -162,6 +175,23 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
   sapwood names build --strict ids.tsv -o ids.qp       (writes nothing if any line is bad)"
     )]
     Build(BuildArgs),
+    /// Keeps a live map of a list, which other processes read in place
+    #[command(
+        long_about = crate::serve_help!(
+            "Keeps a live map of a list, which other processes read in place, without locks.",
+            "LIST has the form that \"names build\" takes.",
+            "  add KEY VALUE       adds or replaces an entry; a tab or a space is between
+  remove KEY          removes an entry
+  get KEY             prints found, key and value, or absent and key",
+            "A failed one changes nothing. Readers see a commit, and a reading of LIST, as one change."
+        ),
+        after_help = "Examples:
+  sapwood names serve words.txt --live /dev/shm/words --watch
+  sapwood names get --live /dev/shm/words oak
+  sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics zones.prom
+  echo 'add larch 7' | sapwood names serve words.txt --live /dev/shm/words"
+    )]
+    Serve(NamesServeArgs),
     /// Prints the values of keys
     #[command(
         after_help = "For one key, prints its value. For several keys, or keys from stdin, prints \
@@ -170,6 +200,7 @@ key, tab, value in each line. Absent keys are named on stderr; then the exit cod
 Examples:
   sapwood names get words.qp oak
   sapwood names get words.qp oak elm ash --json
+  sapwood names get --live /dev/shm/words oak
   cut -f1 log.tsv | sapwood names get words.qp -
   sapwood names get words.qp -- -key-with-a-dash"
     )]
@@ -240,7 +271,7 @@ Examples:
     /// Shows how many entries a map has, its depth in branches, and its parts in bytes
     #[command(after_help = "Example:
   sapwood names stats words.qp --json")]
-    Stats(FileArgs),
+    Stats(MapArgs),
     /// Checks a file: header, checksums, and every invariant of the structure
     #[command(
         after_help = "The exit code is 1 when the file is damaged or not a map, and 2 when it \
@@ -249,7 +280,7 @@ cannot be read.
 Example:
   sapwood names verify words.qp"
     )]
-    Verify(FileArgs),
+    Verify(MapArgs),
     /// Shows the entries that differ between two maps
     #[command(
         after_help = "Prints one line for each key that differs, in order of keys, with tabs \
@@ -275,15 +306,12 @@ pub enum ValueKind {
     Text,
 }
 
-/// `names build`.
+/// A list of names, and how it is read.
 #[derive(Debug, Args)]
-pub struct BuildArgs {
+pub struct ListArgs {
     /// The text to read; "-" for stdin.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "LIST")]
     pub input: PathBuf,
-    /// The file to write.
-    #[arg(short, long, value_name = "OUT")]
-    pub output: PathBuf,
     /// Keys are domain names. They are stored in lower case and in the canonical order of DNSSEC.
     /// Queries on the map need --dns, too.
     #[arg(long)]
@@ -313,6 +341,40 @@ pub struct BuildArgs {
     pub quiet: bool,
 }
 
+impl ListArgs {
+    /// The form of the keys.
+    pub fn form(&self) -> KeyForm {
+        KeyForm::new(self.dns, false)
+    }
+
+    /// The word for its records in messages.
+    pub fn units(&self) -> &'static str {
+        if self.null { "records" } else { "lines" }
+    }
+}
+
+/// `names serve`.
+#[derive(Debug, Args)]
+pub struct NamesServeArgs {
+    /// The list.
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// How the map is kept.
+    #[command(flatten)]
+    pub keep: KeepArgs,
+}
+
+/// `names build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The list.
+    #[command(flatten)]
+    pub list: ListArgs,
+    /// The file to write.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+}
+
 /// The options that all queries share.
 #[derive(Debug, Args)]
 pub struct Query {
@@ -332,6 +394,9 @@ pub struct Query {
     /// answers, but it cannot crash the program.
     #[arg(long)]
     pub no_verify: bool,
+    /// The map is the folder of a live map, which "names serve" keeps, instead of a file.
+    #[arg(long, conflicts_with = "no_verify")]
+    pub live: bool,
 }
 
 impl Query {
@@ -464,9 +529,12 @@ pub struct CountArgs {
 
 /// The arguments of the commands on a whole map.
 #[derive(Debug, Args)]
-pub struct FileArgs {
+pub struct MapArgs {
     /// The map.
     pub map: PathBuf,
+    /// The map is the folder of a live map, which "serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
     /// Print one JSON document.
     #[arg(long)]
     pub json: bool,

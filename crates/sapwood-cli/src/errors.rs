@@ -64,6 +64,9 @@ pub enum Error {
     /// A map or table has no memory left for its entries.
     #[error("cannot build the map: {0}")]
     Map(#[from] sapwood::Error),
+    /// A live map cannot be made, read or changed.
+    #[error(transparent)]
+    Live(#[from] sapwood_live::Error),
     /// A step inside the kernel failed.
     #[cfg(feature = "bpf")]
     #[error(transparent)]

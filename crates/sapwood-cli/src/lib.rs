@@ -6,10 +6,12 @@
 #[cfg(feature = "bpf")]
 mod bpf;
 pub mod cli;
+mod commands;
 mod diff;
 pub mod errors;
 pub mod figures;
 mod keys;
+mod live;
 mod manual;
 pub mod maps;
 mod names;
@@ -35,6 +37,9 @@ pub fn run(command: Command) -> Outcome {
         Command::Names { command } => names::run(command),
         Command::Routes { command } => routes::run(&command),
         Command::Ranges { command } => ranges::run(&command),
+        Command::Live { command } => match command {
+            cli::live::LiveCommand::Status(args) => live::status(&args),
+        },
         Command::Maps(args) => maps::run(&args),
         #[cfg(feature = "bpf")]
         Command::Bpf { command } => bpf::run(&command),

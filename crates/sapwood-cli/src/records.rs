@@ -148,6 +148,11 @@ impl Records {
         Ok(Some((self.number, Record::Whole(&self.buffer))))
     }
 
+    /// Whether the next record has to be read from the system.
+    pub fn will_wait(&self) -> bool {
+        self.reader.buffer().is_empty()
+    }
+
     /// How many bytes were read so far.
     pub fn bytes(&self) -> u64 {
         self.bytes

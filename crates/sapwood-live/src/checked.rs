@@ -129,7 +129,8 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         self.number.saturating_sub(1)
     }
 
-    /// Whether the map's writer lives: see [`LiveReader::has_writer`](crate::LiveReader::has_writer).
+    /// Whether the map's writer lives: see
+    /// [`LiveReader::has_writer`](crate::LiveReader::has_writer).
     ///
     /// # Errors
     /// The system's error.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::status::kind_name;
+
 /// The error of a live map.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,7 +40,7 @@ pub enum Error {
         why: String,
     },
     /// The map is another structure than the one that was asked for.
-    #[error("the live map in {} is no {wanted}, but of kind {found}", .path.display())]
+    #[error("the live map in {} is no {wanted}, but a {}", .path.display(), kind_name(*.found))]
     Kind {
         /// The folder.
         path: PathBuf,

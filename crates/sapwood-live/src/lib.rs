@@ -5,7 +5,8 @@
 //! methods of the structure that it is: of a [`QpStore`](sapwood::qp::QpStore), a
 //! [`QpShared`](sapwood::qp::QpShared), a [`PointMap`](sapwood::qp::PointMap), a
 //! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib), a [`Routes`], or a
-//! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as soon as it asks again, and each commit of a store as a whole.
+//! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as
+//! soon as it asks again, and each commit of a store as a whole.
 //!
 //! ```
 //! use sapwood::qp::QpStore;
@@ -53,6 +54,7 @@ mod place;
 mod raw;
 mod routes;
 mod slots;
+mod status;
 mod writer;
 
 pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
@@ -62,4 +64,5 @@ pub use raw::reader::{LiveIdle, LiveOffline, LiveReader};
 pub use raw::window::{LiveSource, LiveWindow};
 pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
+pub use status::LiveStatus;
 pub use writer::{Live, LiveBuilder};

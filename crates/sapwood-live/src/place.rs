@@ -126,6 +126,16 @@ pub(crate) fn try_lock(file: &File) -> std::io::Result<bool> {
     }
 }
 
+/// Whether another descriptor has the lock of a file. If none has it, this one takes it for a
+/// moment, together with others that look.
+pub(crate) fn is_locked(file: &File) -> bool {
+    let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_err();
+    if !locked {
+        let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    }
+    locked
+}
+
 /// The control page.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -205,6 +215,13 @@ impl Control {
         layouts: &[u64],
         ours: bool,
     ) -> Result<Control, Error> {
+        let control = Self::of_any_kind(place, ours)?;
+        control.check(place, kind, layouts)?;
+        Ok(control)
+    }
+
+    /// As [`read`](Self::read), whatever the structure of the map is.
+    pub(crate) fn of_any_kind(place: &Place, ours: bool) -> Result<Control, Error> {
         let path = place.control();
         let file = match File::open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -218,8 +235,19 @@ impl Control {
         };
         let page = page.map_err(Error::io("mapping", &path))?;
         let control = Control { page };
-        control.check(place, kind, layouts)?;
+        control.check_version(place)?;
         Ok(control)
+    }
+
+    fn check_version(&self, place: &Place) -> Result<(), Error> {
+        if self.load(MAGIC_AT) != MAGIC {
+            return Err(place.no_map("control is not that of a live map"));
+        }
+        let version = self.load(VERSION_AT);
+        if version != VERSION {
+            return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
+        }
+        Ok(())
     }
 
     fn check(
@@ -228,13 +256,7 @@ impl Control {
         (kind, wanted): (u64, &'static str),
         layouts: &[u64],
     ) -> Result<(), Error> {
-        if self.load(MAGIC_AT) != MAGIC {
-            return Err(place.no_map("control is not that of a live map"));
-        }
-        let version = self.load(VERSION_AT);
-        if version != VERSION {
-            return Err(place.no_map(format!("version {version}; this library has {VERSION}")));
-        }
+        self.check_version(place)?;
         let found = self.load(KIND_AT);
         let path = place.path();
         if found != kind {
@@ -255,6 +277,11 @@ impl Control {
             }
         }
         Ok(())
+    }
+
+    /// The number of the kind of structure.
+    pub(crate) fn kind(&self) -> u64 {
+        self.load(KIND_AT)
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Readers in other processes as a source of grace periods.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,7 +14,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use sapwood_qsbr::GraceSource;
 
-use crate::place::{Control, Place, try_lock};
+use crate::place::{Control, Place, is_locked, try_lock};
 
 /// Words of a reader's file.
 pub(crate) const SEEN_AT: usize = 0;
@@ -122,59 +122,14 @@ impl Readers {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the files of new readers. When this process has no descriptors or memory for one, that
-    /// is an error: the reader may be reading.
-    fn look(&self, files: &mut HashMap<OsString, File>) -> std::io::Result<()> {
-        for entry in std::fs::read_dir(self.place.readers())? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let is_reader = name.to_str().is_some_and(|name| name.starts_with(PREFIX));
-            if !is_reader || files.contains_key(&name) {
-                continue;
-            }
-            // The folder may hold anything: no pipe is waited for, and no link followed.
-            let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-            let opened = std::fs::OpenOptions::new()
-                .read(true)
-                .custom_flags(flags.bits() as i32)
-                .open(entry.path());
-            match opened {
-                Ok(file) if file.metadata()?.is_file() => {
-                    files.insert(name, file);
-                }
-                Ok(_) => (),
-                // Of the others, one has just ended, one is no file, and one shows its file to
-                // nobody: that one harms only itself.
-                Err(error) if ours(&error) => return Err(error),
-                Err(_) => (),
-            }
-        }
-        Ok(())
-    }
-
     /// All readers that live.
     pub(crate) fn all(&self) -> Vec<LiveReaderInfo> {
         let mut known = self.known();
         let files = &mut known.files;
-        let _ = self.look(files);
+        let _ = look(&self.place, files);
         files.retain(|name, file| self.lives(name, file));
-        let (now, evicted) = (self.control.grace(), self.control.evicted());
-        let info = |(name, file): (&OsString, &File)| {
-            let (seen, who) = (word(file, SEEN_AT), word(file, PID_AT));
-            let checked = who & CHECKED != 0;
-            let evicted = checked && (1..evicted).contains(&seen);
-            LiveReaderInfo {
-                name: name.to_string_lossy().into_owned(),
-                pid: who as u32,
-                seen,
-                holds_back: seen != 0 && seen < now && !evicted,
-                checked,
-                evicted,
-            }
-        };
-        let mut all: Vec<_> = files.iter().map(info).collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+        let all = files.iter();
+        in_order(all.map(|(name, file)| LiveReaderInfo::new(name, file, &self.control)))
     }
 
     /// Whether a reader lives. Removes the file of a dead one.
@@ -186,6 +141,75 @@ impl Readers {
         }
         !dead
     }
+}
+
+impl LiveReaderInfo {
+    /// What a reader's file says.
+    fn new(name: &OsStr, file: &File, control: &Control) -> Self {
+        let (now, evicted) = (control.grace(), control.evicted());
+        let (seen, who) = (word(file, SEEN_AT), word(file, PID_AT));
+        let checked = who & CHECKED != 0;
+        let evicted = checked && (1..evicted).contains(&seen);
+        LiveReaderInfo {
+            name: name.to_string_lossy().into_owned(),
+            pid: who as u32,
+            seen,
+            holds_back: seen != 0 && seen < now && !evicted,
+            checked,
+            evicted,
+        }
+    }
+}
+
+/// Sorts readers by name.
+fn in_order(all: impl Iterator<Item = LiveReaderInfo>) -> Vec<LiveReaderInfo> {
+    let mut all: Vec<_> = all.collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// The readers that live, for a process that is not the writer. It changes nothing in the folder.
+pub(crate) fn seen_from_outside(
+    place: &Place,
+    control: &Control,
+) -> std::io::Result<Vec<LiveReaderInfo>> {
+    let mut files = HashMap::new();
+    look(place, &mut files)?;
+    files.retain(|_, file| is_locked(file));
+    let all = files.iter();
+    Ok(in_order(all.map(|(name, file)| {
+        LiveReaderInfo::new(name, file, control)
+    })))
+}
+
+/// Opens the files of readers that are not among `files`. When this process has no descriptors or
+/// memory for one, that is an error: the reader may be reading.
+fn look(place: &Place, files: &mut HashMap<OsString, File>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(place.readers())? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_reader = name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if !is_reader || files.contains_key(&name) {
+            continue;
+        }
+        // The folder may hold anything: no pipe is waited for, and no link followed.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let opened = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits() as i32)
+            .open(entry.path());
+        match opened {
+            Ok(file) if file.metadata()?.is_file() => {
+                files.insert(name, file);
+            }
+            Ok(_) => (),
+            // Of the others, one has just ended, one is no file, and one shows its file to
+            // nobody: that one harms only itself.
+            Err(error) if ours(&error) => return Err(error),
+            Err(_) => (),
+        }
+    }
+    Ok(())
 }
 
 /// Whether this process is to blame for an error: it has no descriptors or no memory.
@@ -235,7 +259,7 @@ impl Known {
         if self.looked < period && self.is_unchanged() {
             self.looked = period;
         }
-        if self.looked < period && readers.look(&mut self.files).is_ok() {
+        if self.looked < period && look(&readers.place, &mut self.files).is_ok() {
             // Of readers that are offline, the dead ones: the others are asked when they wait.
             self.files
                 .retain(|name, file| word(file, SEEN_AT) != 0 || readers.lives(name, file));

@@ -168,8 +168,9 @@ pub fn key_of(object: &Bound<'_, PyAny>) -> PyResult<Key> {
         return key_of_other(object);
     };
     let text = text.to_str()?;
-    // An address is the usual case, and "/" is in none.
-    if let Ok(address) = text.parse() {
+    // Most prefixes end with "/" and one to three digits; no address does.
+    let is_prefix = text.bytes().rev().take(4).any(|byte| byte == b'/');
+    if !is_prefix && let Ok(address) = text.parse() {
         return Ok(Key::Address(address));
     }
     match text.contains('/') {

@@ -13,9 +13,6 @@ use crate::address::{Key, key_of};
 use crate::batch::{self, Addresses, Part};
 use crate::errors::not_opened;
 
-/// Prefixes with their numbers.
-type Routes = Vec<(IpNet, u32)>;
-
 /// Bits before the address: a byte that names the family.
 const FAMILY: usize = 8;
 
@@ -59,6 +56,9 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
     }
 }
 
+/// The prefixes of a file with their values, or with the positions of their names; and the names.
+type Content = (Vec<(IpNet, u32)>, Vec<String>);
+
 /// A table of routes in a file, read where it lies: it opens at once, and processes that open the
 /// same file share its memory.
 ///
@@ -93,8 +93,8 @@ impl FibFile {
         })
     }
 
-    /// All prefixes with their numbers, or with the positions of their names; and the names.
-    pub fn all(&self) -> Result<(Routes, Vec<String>), String> {
+    /// All that the file has, or what is wrong.
+    pub fn all(&self) -> Result<Content, String> {
         let mut entries = Vec::with_capacity(self.file.len());
         for (bits, value) in self.file.iter() {
             let net = net_of(&bits);

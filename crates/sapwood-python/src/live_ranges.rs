@@ -40,7 +40,7 @@ macro_rules! on {
 }
 
 /// A map of ranges of indices that another process writes, read in place: readers take no lock, and
-/// each call sees the map between two changes.
+/// each lookup sees the map before a change or after it.
 ///
 /// The map is a folder, which LiveRanges.create() makes, or the program `sapwood` (`ranges serve`).
 /// Values are int, or str in maps of the program. The reader holds nothing back between two calls.
@@ -235,7 +235,8 @@ impl LiveRanges {
     }
 
     /// A list of the entries that have an index from `start` to before `stop`, each whole, in
-    /// order: pairs of range and value.
+    /// order: pairs of range and value. Beside a writer, each was there at some time, so one may
+    /// reach back over others that it has replaced.
     #[pyo3(signature = (start=None, stop=None, /))]
     fn items<'py>(
         &self,

@@ -12,7 +12,7 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("long", max_examples=2000, deadline=None)
+settings.register_profile("long", max_examples=500, deadline=None)
 settings.load_profile("long" if "SAPWOOD_OPS" in os.environ else "ci")
 
 

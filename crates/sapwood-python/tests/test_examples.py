@@ -62,3 +62,22 @@ def test_columns(capsys):
     assert fib.lookup_many(packed).tolist() == [0, -1, -1]
     with pytest.raises(TypeError, match='this one has the format "d"'):
         fib.lookup_many(pl.Series([0x0A000001, None], dtype=pl.UInt32))
+
+
+def test_the_benchmark_compares_its_answers(tmp_path, capsys, monkeypatch):
+    spec = importlib.util.spec_from_file_location("bench", EXAMPLES.parent / "bench.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    path, table = tmp_path / "table", tmp_path / "record.csv"
+    path.write_text("\n".join(bench.synthetic(3000)))
+    options = ["bench.py", str(path), "--rounds", "1", "--addresses", "2000", "--csv", str(table)]
+    monkeypatch.setattr("sys.argv", options)
+    bench.main()
+    assert "lookup_many_u32_ns" in capsys.readouterr().out
+    lines = table.read_text().splitlines()
+    assert lines[4] == "suite,case,engine,metric,value,unit,rounds,min,max"
+    assert any(line.startswith("python,bgp,sapwood,memory,") for line in lines)
+    # Wrong answers are an error.
+    monkeypatch.setattr(bench.Sapwood, "single", lambda self, texts: [None] * len(texts))
+    with pytest.raises(AssertionError):
+        bench.measure(str(path), 1, 2000)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_fib import nets
 
-from sapwood import Fib, FibFile
+from sapwood import Fib, FibFile, NameFile, NameMap
 
 ROUTES = {"10.0.0.0/8": 64500, "10.1.2.0/24": 2**32 - 1, "0.0.0.0/0": 0, "2001:db8::/32": 7}
 
@@ -67,6 +67,17 @@ def test_batches_of_a_file_take_all_kinds_of_arrays(tmp_path):
     assert repr(file) == f'<sapwood.FibFile "{path}": 4 prefixes>'
     with pytest.raises(KeyError, match="::1"):
         file["::1"]
+
+
+def test_saving_again_replaces_the_file(tmp_path):
+    fib, names = tmp_path / "fib", tmp_path / "names"
+    Fib({"10.0.0.0/8": 1}).save(fib)
+    NameMap({"a": 1}).save(names)
+    open_fib, open_names = FibFile.open(fib), NameFile.open(names)
+    Fib({"10.0.0.0/8": 2}).save(fib)
+    NameMap({"a": 2}).save(names)
+    assert (open_fib["10.0.0.1"], open_names["a"]) == (1, 1)
+    assert (FibFile.open(fib)["10.0.0.1"], NameFile.open(names)["a"]) == (2, 2)
 
 
 def test_what_cannot_be_saved(tmp_path):

@@ -1,6 +1,7 @@
 """Threads: batches run without the interpreter's lock, beside writers, and nothing leaks."""
 
 import gc
+import os
 import resource
 import threading
 import time
@@ -8,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from sapwood import Fib
+from sapwood import Fib, NameMap, RangeMap
 
 
 def a_table(many=100_000):
@@ -84,6 +85,21 @@ def test_batches_beside_writers_see_old_or_new_values(objects):
     threads[3].join()
     assert errors == []
     fib.verify()
+
+
+def test_a_child_has_a_copy():
+    fib, names, ranges = Fib({"10.0.0.0/8": 1}), NameMap({"a": 1}), RangeMap({range(5): 1})
+    fib.lookup_many(["10.0.0.1"])
+    child = os.fork()
+    if child == 0:
+        try:
+            fib["10.1.0.0/16"] = names["b"] = ranges[2] = 2
+            found = (fib.lookup_many(["10.0.0.1", "10.1.0.1"], objects=True), names["b"], ranges[2])
+            os._exit(0 if found == ([1, 2], 2, 2) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (fib["10.1.0.1"], "b" in names, ranges[2]) == (1, False, 1)
 
 
 def peak():

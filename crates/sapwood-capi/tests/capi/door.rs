@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::ptr::{from_ref, null, null_mut};
-use std::sync::Mutex;
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use sapwood_capi::domain::{sapwood_domain, sapwood_domain_new};
@@ -16,6 +16,8 @@ use sapwood_capi::txn::*;
 use sapwood_capi::value::*;
 use sapwood_capi::view::*;
 use sapwood_model::oracle::ByteMap;
+
+use crate::live::LiveEnds;
 
 /// How often each pointer was retired.
 #[derive(Default)]
@@ -85,8 +87,10 @@ pub struct Driver {
     pub kind: Kind,
     pub domain: *mut sapwood_domain,
     pub reader: *mut sapwood_reader,
-    pub ledger: Box<Ledger>,
+    pub ledger: Arc<Ledger>,
     pub made: u64,
+    /// The readers in other processes, if the map is live.
+    pub live: Option<LiveEnds>,
 }
 
 pub type Insert<M> = unsafe extern "C" fn(M, *const c_void, usize, *const sapwood_value) -> c_int;
@@ -100,7 +104,7 @@ pub const NOTHING: sapwood_entry = sapwood_entry::NONE;
 
 impl Driver {
     pub fn new(kind: Kind, make: impl FnOnce(&mut sapwood_options) -> Door) -> Self {
-        let ledger = Box::<Ledger>::default();
+        let ledger = Arc::<Ledger>::default();
         let (mut domain, mut reader) = (null_mut(), null_mut());
         let mut options = sapwood_options {
             values: kind as c_int,
@@ -108,7 +112,7 @@ impl Driver {
         };
         if kind == Kind::Pointers {
             options.retire = Some(retire);
-            options.ctx = from_ref(&*ledger).cast_mut().cast();
+            options.ctx = Arc::as_ptr(&ledger).cast_mut().cast();
         }
         // SAFETY: the arguments are as the header asks for.
         unsafe {
@@ -125,6 +129,7 @@ impl Driver {
             reader,
             ledger,
             made: 0,
+            live: None,
         }
     }
 
@@ -157,11 +162,14 @@ impl Driver {
                     verb,
                 )(map, data, len, value),
                 Door::Store(store, txn) if txn.is_null() => {
-                    // Without a transaction a store has only the first verb.
-                    if verb != 0 {
-                        return;
-                    }
-                    sapwood_store_insert(store, data, len, value)
+                    of(
+                        [
+                            sapwood_store_insert,
+                            sapwood_store_insert_new,
+                            sapwood_store_replace,
+                        ],
+                        verb,
+                    )(store, data, len, value)
                 }
                 Door::Store(_, txn) => of(
                     [

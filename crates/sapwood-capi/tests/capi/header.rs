@@ -166,6 +166,9 @@ fn structures_lie_in_memory_as_the_header_says() {
         ranges::sapwood_ranges_options { size, flags, reserved, memory_limit }
         ranges::sapwood_range { start, end, value }
         ranges::sapwood_window { start, end, align, near, flags, reserved }
+        live::sapwood_live_options { size, domain, evict_after_ms }
+        live::sapwood_live_reader_info { size, name, seen, pid, flags }
+        live_read::sapwood_copy { size, key, key_room, key_len, value, value_room, value_len }
         memory::sapwood_memory { size, entries, total, nodes, leaves, index, waiting, snapshots }
         snapshot::sapwood_change { size, kind, reserved, key, old_value, new_value }
         value::sapwood_bytes { data, len }

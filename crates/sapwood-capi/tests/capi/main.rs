@@ -3,6 +3,7 @@
 mod border;
 mod door;
 mod header;
+mod live;
 mod oracle;
 mod programs;
 mod support;

@@ -36,7 +36,7 @@ impl Driver {
         Some((key, self.kind.read(&entry.value)))
     }
 
-    fn neighbours(&self, oracle: &ByteMap<u64>, key: &[u8], view: &sapwood_view) {
+    pub fn neighbours(&self, oracle: &ByteMap<u64>, key: &[u8], view: &sapwood_view) {
         let (data, len) = raw(key);
         let find = |f: &dyn Fn(*mut sapwood_entry) -> c_int| {
             let mut entry = NOTHING;
@@ -79,7 +79,7 @@ impl Driver {
         }
     }
 
-    fn closest(&self, oracle: &ByteMap<u64>, name: &[u8], view: &sapwood_view) {
+    pub fn closest(&self, oracle: &ByteMap<u64>, name: &[u8], view: &sapwood_view) {
         unsafe extern "C" fn is_cut(entry: *const sapwood_entry, kind: *mut c_void) -> c_int {
             // SAFETY: both are what `sapwood_view_closest` was given or gives.
             let (entry, kind) = unsafe { (&*entry, *kind.cast::<Kind>()) };
@@ -132,7 +132,7 @@ impl Driver {
     }
 
     /// A walk with random turns, against a list of keys and a place in it.
-    fn walk(&self, oracle: &ByteMap<u64>, pool: &mut KeyPool, view: &sapwood_view) {
+    pub fn walk(&self, oracle: &ByteMap<u64>, pool: &mut KeyPool, view: &sapwood_view) {
         let mut iter = null_mut();
         // SAFETY: as above.
         unsafe { assert_eq!(sapwood_iter_new(view, &raw mut iter), 0) };
@@ -218,7 +218,7 @@ impl Driver {
         unsafe { sapwood_iter_free(iter) };
     }
 
-    fn drive(mut self, seed: u64, size: usize) {
+    pub fn drive(mut self, seed: u64, size: usize) {
         let mut oracle = ByteMap::new();
         let mut pool = KeyPool::new(seed, size);
         let mut before_txn = None;
@@ -231,7 +231,10 @@ impl Driver {
                     self.insert(&mut oracle, &key, verb);
                 }
                 40..60 => self.remove(&mut oracle, &key),
-                60..80 => self.get(&oracle, &key),
+                60..80 => {
+                    self.get(&oracle, &key);
+                    self.look_through_readers(before_txn.as_ref().unwrap_or(&oracle), &mut pool);
+                }
                 80..82 if before_txn.is_none() => {
                     let keys: Vec<_> = (0..pool.rng().usize(..150)).map(|_| pool.key()).collect();
                     self.get_many(&oracle, &keys);
@@ -252,6 +255,9 @@ impl Driver {
                 93..96 => {
                     // SAFETY: as above.
                     unsafe { assert_eq!(sapwood_reader_quiescent(self.reader), 0) };
+                    if let Some(live) = &self.live {
+                        live.quiescent();
+                    }
                 }
                 _ => self.look_at_ledger(&oracle),
             }
@@ -320,6 +326,9 @@ impl Driver {
             }
             sapwood_reader_free(self.reader);
             sapwood_domain_free(self.domain);
+        }
+        if let Some(live) = self.live.take() {
+            live.inherit(self.kind, &oracle);
         }
         if self.kind == Kind::Pointers {
             let ledger = self.ledger.0.lock().unwrap();

@@ -3,8 +3,7 @@
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
 
 use sapwood::key::{dns_name, dns_name_to_text};
 use sapwood_bpf::{
@@ -15,14 +14,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::list::read;
 use crate::cli::bpf::{ChangeArgs, FilterArgs, LoadArgs, PinArgs, RunArgs};
+use crate::commands::{Lines, PAUSE, lines};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
 
 /// The name of the list's window.
 const WINDOW: &str = "blocked";
-
-/// The longest time until a signal takes effect.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads the list and attaches the filter to its interfaces.
 fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
@@ -210,23 +207,10 @@ pub fn run(args: &RunArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// The lines of stdin. A thread reads them, because a signal cannot interrupt a blocking read.
-fn lines() -> Receiver<io::Result<Vec<u8>>> {
-    let (send, receive) = sync_channel(64);
-    std::thread::spawn(move || {
-        for line in io::stdin().lock().split(b'\n') {
-            if send.send(line).is_err() {
-                break;
-            }
-        }
-    });
-    receive
-}
-
 /// Runs the commands of stdin until they end or a signal comes.
 fn commands_until(
     filter: &XdpNames,
-    commands: Option<&Receiver<io::Result<Vec<u8>>>>,
+    commands: Option<&Lines>,
     stop: &AtomicBool,
     out: &mut Output,
 ) -> Result<(), Error> {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{FileArgs, Listing};
+use super::live::KeepArgs;
+use super::{Listing, MapArgs};
 use crate::numbers::{number, size};
 
 /// The commands on maps of ranges.
@@ -29,6 +30,25 @@ is the old file or the whole new one at any time.",
   printf '0x1000 0x1fff boot\\n' | sapwood ranges build - -o memory.ranges"
     )]
     Build(BuildArgs),
+    /// Keeps a live map of a list, which other processes read in place
+    #[command(
+        long_about = crate::serve_help!(
+            "Keeps a live map of a list of ranges, which other processes read in place, without \
+locks.",
+            "LIST has the form that \"ranges build\" takes.",
+            "  add START END VALUE adds or replaces a range; with --overwrite it replaces what it \
+overlaps
+  remove N            removes the range that has a number
+  get N               prints found, the number, and the range and its value; or absent and the number",
+            "Changes are made one after the other: readers may see a part of a commit, or of a reading of \
+LIST, for a moment. When a change of a commit fails, those before it stay."
+        ),
+        after_help = "Examples:
+  sapwood ranges serve ports.txt --live /dev/shm/ports --watch
+  sapwood ranges get --live /dev/shm/ports 443
+  echo 'add 8000 8099 test' | sapwood ranges serve ports.txt --live /dev/shm/ports"
+    )]
+    Serve(ServeArgs),
     /// Finds the range that has a number
     #[command(
         after_help = "Prints start, end and value of the range, with tabs between; for several \
@@ -38,6 +58,7 @@ stderr names the gap, and the exit code is 1.
 Examples:
   sapwood ranges get memory.ranges 0x1234
   sapwood ranges get ports.ranges 22 80 443 --json
+  sapwood ranges get --live /dev/shm/ports 443
   cut -f1 log.tsv | sapwood ranges get ports.ranges -"
     )]
     Get(GetArgs),
@@ -81,7 +102,7 @@ numbers.",
     /// bytes
     #[command(after_help = "Example:
   sapwood ranges stats memory.ranges --json")]
-    Stats(FileArgs),
+    Stats(MapArgs),
     /// Checks a file: header, checksums, structure, and that ranges are in order and do not overlap
     #[command(
         after_help = "The exit code is 1 when the file is damaged or not a map of ranges, and 2 \
@@ -90,22 +111,19 @@ when it cannot be read.
 Example:
   sapwood ranges verify memory.ranges"
     )]
-    Verify(FileArgs),
+    Verify(MapArgs),
     /// Prints a text from which "ranges build" makes the same map
     #[command(after_help = "Example:
   sapwood ranges export memory.ranges > memory.txt")]
     Export(ExportArgs),
 }
 
-/// The arguments of `ranges build`.
+/// A list of ranges, and how it is read.
 #[derive(Debug, Args)]
-pub struct BuildArgs {
+pub struct TextArgs {
     /// The text to read; "-" for stdin.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "LIST")]
     pub input: PathBuf,
-    /// The file to write.
-    #[arg(short, long, value_name = "OUT")]
-    pub output: PathBuf,
     /// Let a later range replace what it overlaps of earlier ones.
     #[arg(long)]
     pub overwrite: bool,
@@ -116,6 +134,28 @@ pub struct BuildArgs {
     /// Print no summary.
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// The arguments of `ranges build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The list.
+    #[command(flatten)]
+    pub list: TextArgs,
+    /// The file to write.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+}
+
+/// The arguments of `ranges serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The list.
+    #[command(flatten)]
+    pub list: TextArgs,
+    /// How the map is kept.
+    #[command(flatten)]
+    pub keep: KeepArgs,
 }
 
 /// The form of the answers.
@@ -145,6 +185,9 @@ pub struct Window {
 pub struct GetArgs {
     /// The map.
     pub map: PathBuf,
+    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
     /// The numbers, decimal or after 0x; "-" stands for the numbers on stdin, one in each line.
     #[arg(value_name = "INDEX", required = true)]
     pub indices: Vec<String>,
@@ -158,6 +201,9 @@ pub struct GetArgs {
 pub struct ListArgs {
     /// The map.
     pub map: PathBuf,
+    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
     /// The numbers to look at.
     #[command(flatten)]
     pub window: Window,
@@ -174,6 +220,9 @@ pub struct ListArgs {
 pub struct GapsArgs {
     /// The map.
     pub map: PathBuf,
+    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
     /// The numbers to look at.
     #[command(flatten)]
     pub window: Window,
@@ -219,6 +268,9 @@ pub struct AllocArgs {
 pub struct ExportArgs {
     /// The map.
     pub map: PathBuf,
+    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
     /// Print numbers in hexadecimal digits after 0x.
     #[arg(long)]
     pub hex: bool,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::live::KeepArgs;
+
 /// The commands on tables of routes.
 #[derive(Debug, Subcommand)]
 pub enum RoutesCommand {
@@ -35,6 +37,23 @@ then renamed to OUT: OUT is the old file or the whole new one at any time.",
   zcat prefixes.gz | sapwood routes build - -o routes.lpm"
     )]
     Build(BuildArgs),
+    /// Keeps a live table of a list of routes, which other processes read in place
+    #[command(
+        long_about = crate::serve_help!(
+            "Keeps a live table of routes, which other processes read in place, without locks.",
+            "LIST is a text or a dump as \"routes build\" takes it, or a table that it has built.",
+            "  add PREFIX NEXT-HOP adds or replaces a route
+  remove PREFIX       removes a route
+  get PREFIX          prints found, the prefix and its next hop, or absent and the prefix",
+            "A failed one changes nothing. Readers may see a part of a commit, or of a reading of LIST, for a \
+moment."
+        ),
+        after_help = "Examples:
+  sapwood routes serve routes.txt --live /dev/shm/routes --watch
+  sapwood routes lookup --live /dev/shm/routes 192.0.2.77
+  echo 'add 10.0.0.0/8 192.0.2.1' | sapwood routes serve routes.txt --live /dev/shm/routes"
+    )]
+    Serve(ServeArgs),
     /// Finds the routes of addresses: the longest prefix that covers each of them
     #[command(
         after_help = "Prints prefix, tab, next hop; for several addresses, or addresses from \
@@ -44,6 +63,7 @@ exit code is 1.
 Examples:
   sapwood routes lookup routes.lpm 192.0.2.77
   sapwood routes lookup routes.lpm 2001:db8::1 --all
+  sapwood routes lookup --live /dev/shm/routes 192.0.2.77
   sapwood routes lookup routes.lpm - --json < addresses.txt"
     )]
     Lookup(LookupArgs),
@@ -139,11 +159,31 @@ pub struct BuildArgs {
     pub quiet: bool,
 }
 
+/// The arguments of `routes serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The text, the dump or the table to read; "-" for stdin.
+    #[arg(value_name = "LIST")]
+    pub input: PathBuf,
+    /// How the list is read.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Print no summary.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// How the table is kept.
+    #[command(flatten)]
+    pub keep: KeepArgs,
+}
+
 /// The arguments of `routes lookup`.
 #[derive(Debug, Args)]
 pub struct LookupArgs {
     /// The table.
     pub table: PathBuf,
+    /// The table is the folder of a live table, which "routes serve" keeps, instead of a file.
+    #[arg(long, conflicts_with = "no_verify")]
+    pub live: bool,
     /// The addresses; "-" stands for the addresses on stdin, one in each line.
     #[arg(value_name = "ADDR", required = true)]
     pub addresses: Vec<String>,
@@ -164,6 +204,9 @@ pub struct LookupArgs {
 pub struct TableArgs {
     /// The table.
     pub table: PathBuf,
+    /// The table is the folder of a live table, which "routes serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
     /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
@@ -176,6 +219,9 @@ pub struct DiffArgs {
     pub old: PathBuf,
     /// The new table.
     pub new: PathBuf,
+    /// Tables that are folders are live tables, which "routes serve" keeps.
+    #[arg(long)]
+    pub live: bool,
     /// Print only how many routes were added, removed and changed.
     #[arg(short, long)]
     pub summary: bool,
@@ -189,6 +235,9 @@ pub struct DiffArgs {
 pub struct ExportArgs {
     /// The table.
     pub table: PathBuf,
+    /// The table is the folder of a live table, which "routes serve" keeps, instead of a file.
+    #[arg(long)]
+    pub live: bool,
 }
 
 /// The arguments of `routes bench`.

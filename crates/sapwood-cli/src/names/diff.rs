@@ -1,22 +1,27 @@
 //! `names diff`: shows the entries that differ between two maps.
 
-use sapwood::qp::QpFile;
+use std::path::Path;
+
 use serde_json::json;
 
-use super::{Map, SavedValue, open};
+use super::view::Source;
+use super::{Opened, SavedValue, open, open_file};
 use crate::cli::DiffArgs;
 use crate::diff::{self, Change};
-use crate::errors::{Error, Outcome};
+use crate::errors::{Answer, Error, Outcome};
 use crate::output::Output;
 
 /// Compares two maps and prints the differences.
 pub fn run(args: &DiffArgs) -> Outcome {
-    let verify = !args.query.no_verify;
-    let (old, new) = (open(&args.old, verify)?, open(&args.new, verify)?);
-    match (&old, &new) {
-        (Map::Numbers(old), Map::Numbers(new)) => compare(args, [old, new]),
-        (Map::Texts(old), Map::Texts(new)) => compare(args, [old, new]),
-        _ => Err(Error::Usage(format!(
+    let open = |path: &Path| match args.query.live && !path.is_dir() {
+        true => open_file(path, &args.query),
+        false => open(path, &args.query),
+    };
+    let (old, new) = (open(&args.old)?, open(&args.new)?);
+    match (old, new) {
+        (Opened::Numbers(mut old), Opened::Numbers(mut new)) => compare(args, &mut *old, &mut *new),
+        (Opened::Texts(mut old), Opened::Texts(mut new)) => compare(args, &mut *old, &mut *new),
+        (old, new) => Err(Error::Usage(format!(
             "the values of {} are {}, those of {} are {}",
             args.old.display(),
             old.values(),
@@ -26,15 +31,21 @@ pub fn run(args: &DiffArgs) -> Outcome {
     }
 }
 
-fn compare<V: ?Sized + SavedValue>(args: &DiffArgs, maps: [&QpFile<V>; 2]) -> Outcome {
-    let out = Output::new(&args.query);
-    diff::run(
-        out,
-        args.summary,
-        maps.map(QpFile::iter),
-        |a, b| a.cmp(b),
-        line,
-    )
+fn compare<V: ?Sized + SavedValue>(
+    args: &DiffArgs,
+    old: &mut dyn Source<V>,
+    new: &mut dyn Source<V>,
+) -> Outcome {
+    let mut answer = Answer::No;
+    old.read(&mut |old| {
+        new.read(&mut |new| {
+            let out = Output::new(&args.query);
+            let maps = [old.iter(), new.iter()];
+            answer = diff::run(out, args.summary, maps, |a, b| a.cmp(b), line)?;
+            Ok(())
+        })
+    })?;
+    Ok(answer)
 }
 
 fn line<V: ?Sized + SavedValue>(out: &mut Output, change: &Change<&[u8], &V>) -> Result<(), Error> {

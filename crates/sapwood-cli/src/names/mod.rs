@@ -2,23 +2,28 @@
 
 mod build;
 mod diff;
+pub mod list;
 mod query;
 mod stats;
+pub mod view;
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use sapwood::arena;
 use sapwood::qp::{OpenCause, OpenError, QpFile, QpShape, Value};
-use zerocopy::{FromBytes, Immutable};
+use sapwood_live::LiveValue;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::cli::NamesCommand;
+use crate::cli::{NamesCommand, Query};
 use crate::errors::{Error, Outcome};
 use crate::keys::KeyForm;
+use crate::live;
 use crate::saved;
+use view::Source;
 
 /// The type of the values of a saved map.
-pub trait SavedValue: Value + FromBytes + Immutable + PartialEq {
+pub trait SavedValue: Value + FromBytes + IntoBytes + Immutable + PartialEq + LiveValue {
     /// The value as a field of a line.
     fn text(&self) -> Cow<'_, [u8]>;
 
@@ -54,16 +59,53 @@ pub enum Map {
     Texts(QpFile<[u8]>),
 }
 
-/// Evaluates an expression with the map inside a [`Map`].
+/// A map of either kind that is open for queries: a saved map, or a live one.
+pub enum Opened {
+    /// A map of names to numbers.
+    Numbers(Box<dyn Source<u64>>),
+    /// A map of names to texts.
+    Texts(Box<dyn Source<[u8]>>),
+}
+
+/// Evaluates an expression with the map inside an [`Opened`].
 macro_rules! either {
+    ($map:expr, mut $it:ident => $done:expr) => {
+        match $map {
+            $crate::names::Opened::Numbers(mut $it) => $done,
+            $crate::names::Opened::Texts(mut $it) => $done,
+        }
+    };
     ($map:expr, $it:ident => $done:expr) => {
         match $map {
-            $crate::names::Map::Numbers($it) => $done,
-            $crate::names::Map::Texts($it) => $done,
+            $crate::names::Opened::Numbers($it) => $done,
+            $crate::names::Opened::Texts($it) => $done,
         }
     };
 }
 use either;
+
+impl From<Map> for Opened {
+    fn from(map: Map) -> Self {
+        match map {
+            Map::Numbers(map) => Opened::Numbers(Box::new(map)),
+            Map::Texts(map) => Opened::Texts(Box::new(map)),
+        }
+    }
+}
+
+impl Opened {
+    /// The word for the values.
+    pub fn values(&self) -> &'static str {
+        match self {
+            Opened::Numbers(_) => NUMBERS,
+            Opened::Texts(_) => TEXTS,
+        }
+    }
+}
+
+/// The words for values.
+const NUMBERS: &str = "numbers";
+const TEXTS: &str = "texts";
 
 impl Map {
     /// Opens a map of either kind, after checking all of it.
@@ -79,7 +121,7 @@ impl Map {
     }
 
     /// The map of numbers; if the file has another layout than such a map, the map of texts.
-    fn either_kind(
+    pub fn either_kind(
         numbers: Result<QpFile<u64>, OpenError>,
         texts: impl FnOnce() -> Result<QpFile<[u8]>, OpenError>,
     ) -> Result<Map, OpenError> {
@@ -98,24 +140,33 @@ impl Map {
     /// The word for the values.
     pub fn values(&self) -> &'static str {
         match self {
-            Map::Numbers(_) => "numbers",
-            Map::Texts(_) => "texts",
+            Map::Numbers(_) => NUMBERS,
+            Map::Texts(_) => TEXTS,
         }
     }
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        either!(self, map => map.len())
+        match self {
+            Map::Numbers(map) => map.len(),
+            Map::Texts(map) => map.len(),
+        }
     }
 
     /// The length of the file in bytes.
     pub fn file_bytes(&self) -> usize {
-        either!(self, map => map.file_bytes())
+        match self {
+            Map::Numbers(map) => map.file_bytes(),
+            Map::Texts(map) => map.file_bytes(),
+        }
     }
 
     /// The shape of the trie.
     pub fn shape(&self) -> Result<QpShape, String> {
-        either!(self, map => map.shape())
+        match self {
+            Map::Numbers(map) => map.shape(),
+            Map::Texts(map) => map.shape(),
+        }
     }
 }
 
@@ -123,6 +174,7 @@ impl Map {
 pub fn run(command: NamesCommand) -> Outcome {
     match command {
         NamesCommand::Build(args) => build::run(&args),
+        NamesCommand::Serve(args) => live::serve_names::run(&args),
         NamesCommand::Get(args) => query::get(&args),
         NamesCommand::Has(args) => query::has(&args),
         NamesCommand::Prefix(args) => query::prefix(&args),
@@ -137,14 +189,23 @@ pub fn run(command: NamesCommand) -> Outcome {
     }
 }
 
-/// Opens a map, after checking all of it or only its header.
-pub fn open(path: &Path, verify: bool) -> Result<Map, Error> {
-    let opened = if verify {
-        Map::open(path)
-    } else {
-        Map::open_unverified(path)
+/// Opens a map for queries: a file, after checking all of it or only its header, or a live map.
+pub fn open(path: &Path, query: &Query) -> Result<Opened, Error> {
+    match query.live {
+        true => live::names::open(path),
+        false => open_file(path, query),
+    }
+}
+
+/// Opens a file for queries.
+pub fn open_file(path: &Path, query: &Query) -> Result<Opened, Error> {
+    let opened = match query.no_verify {
+        true => Map::open_unverified(path),
+        false => Map::open(path),
     };
-    opened.map_err(|error| open_error(path, "map", error.cause))
+    opened
+        .map(Opened::from)
+        .map_err(|error| open_error(path, "map", error.cause))
 }
 
 /// Whether the cause is another layout: the file is sound, but of another kind or with other
@@ -164,6 +225,9 @@ pub fn is_other_layout(cause: &OpenCause) -> bool {
 pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
     let what = match error {
         OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
+        OpenCause::Image(arena::OpenError::NotAFile) if live::is_live(path) => {
+            "it is a folder with a live map; --live reads it".to_owned()
+        }
         OpenCause::Image(arena::OpenError::NotAFile) if path.is_dir() => {
             return Error::read(path)(std::io::ErrorKind::IsADirectory.into());
         }

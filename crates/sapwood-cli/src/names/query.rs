@@ -6,10 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use sapwood::qp::QpFile;
 use serde_json::json;
 
-use super::{Map, SavedValue, either, open};
+use super::view::{Entries, Entry, Names, Source};
+use super::{Opened, SavedValue, either, open};
 use crate::cli::{
     CountArgs, HasArgs, KeyArgs, KeysArgs, Listing, LongestArgs, PrefixArgs, Query, RangeArgs,
 };
@@ -20,19 +20,19 @@ use crate::records::{Record, Records, is_single};
 
 /// Prints the values of keys.
 pub fn get(args: &KeysArgs) -> Outcome {
-    either!(open_for(&args.map, &args.query)?, map => values(&map, args))
+    either!(open_for(&args.map, &args.query)?, mut map => values(&mut *map, args))
 }
 
-fn values<V: ?Sized + SavedValue>(map: &QpFile<V>, args: &KeysArgs) -> Outcome {
+fn values<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &KeysArgs) -> Outcome {
     let mut out = Output::new(&args.query);
     let single = is_single(&args.keys);
     let mut all = true;
-    each_key(args, |given, key| {
+    each_key(map, args, &mut out, |out, map, given, key| {
         let value = key.and_then(|key| map.get(key));
         all &= value.is_some();
         if out.json {
             let value = value.map(V::json);
-            return out.document(&json!({ "key": given_json(&out, given, key)?, "value": value }));
+            return out.document(&json!({ "key": given_json(out, given, key)?, "value": value }));
         }
         match value {
             Some(value) if single => out.fields(&[&value.text()]),
@@ -49,17 +49,20 @@ fn values<V: ?Sized + SavedValue>(map: &QpFile<V>, args: &KeysArgs) -> Outcome {
 
 /// Answers whether the map has all keys.
 pub fn has(args: &HasArgs) -> Outcome {
-    let map = open_for(&args.keys.map, &args.keys.query)?;
+    either!(open_for(&args.keys.map, &args.keys.query)?, mut map => presence(&mut *map, args))
+}
+
+fn presence<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &HasArgs) -> Outcome {
     let mut out = Output::new(&args.keys.query);
     let single = is_single(&args.keys.keys);
     let mut all = true;
-    each_key(&args.keys, |given, key| {
-        let present = key.is_some_and(|key| either!(&map, map => map.contains_key(key)));
+    each_key(map, &args.keys, &mut out, |out, map, given, key| {
+        let present = key.is_some_and(|key| map.get(key).is_some());
         all &= present;
         let word: &[u8] = if present { b"yes" } else { b"no" };
         match (out.json, args.verbose, single) {
             (true, ..) => {
-                out.document(&json!({ "key": given_json(&out, given, key)?, "present": present }))
+                out.document(&json!({ "key": given_json(out, given, key)?, "present": present }))
             }
             (_, true, true) => out.fields(&[word]),
             (_, true, false) => out.fields(&[given, word]),
@@ -74,7 +77,10 @@ pub fn has(args: &HasArgs) -> Outcome {
 pub fn prefix(args: &PrefixArgs) -> Outcome {
     let map = open_for(&args.map, &args.query)?;
     let prefix = parse(&args.query, &args.prefix)?;
-    either!(map, map => list(&args.query, &args.listing, map.prefix(&*prefix)))
+    either!(map, mut map => map.read(&mut |map| {
+        list(&args.query, &args.listing, map.prefix(&prefix))
+    }))?;
+    Ok(Answer::Yes)
 }
 
 /// Prints the entries between two keys.
@@ -101,14 +107,17 @@ pub fn range(args: &RangeArgs) -> Outcome {
         Some(key) => Bound::Excluded(&**key),
         None => Bound::Unbounded,
     };
-    either!(map, map => list(&args.query, &args.listing, map.range::<[u8], _>((from, to))))
+    either!(map, mut map => map.read(&mut |map| {
+        list(&args.query, &args.listing, map.range((from, to)))
+    }))?;
+    Ok(Answer::Yes)
 }
 
 fn list<'a, V: ?Sized + SavedValue + 'a>(
     query: &Query,
     listing: &Listing,
-    entries: impl DoubleEndedIterator<Item = (&'a [u8], &'a V)>,
-) -> Outcome {
+    entries: Entries<'a, V>,
+) -> Result<(), Error> {
     let mut out = Output::new(query);
     let limit = listing.limit.unwrap_or(usize::MAX);
     let mut write = |(key, value): (&[u8], &V)| out.entry(key, value);
@@ -117,47 +126,55 @@ fn list<'a, V: ?Sized + SavedValue + 'a>(
     } else {
         entries.take(limit).try_for_each(&mut write)?;
     }
-    out.flush()?;
-    Ok(Answer::Yes)
+    out.flush()
 }
 
 /// Prints the entry after a key.
 pub fn next(args: &KeyArgs) -> Outcome {
-    either!(open_for(&args.map, &args.query)?, map => neighbour(args, |key| map.successor(key)))
+    either!(open_for(&args.map, &args.query)?, mut map => {
+        neighbour(&mut *map, args, |map, key| map.successor(key))
+    })
 }
 
 /// Prints the entry before a key.
 pub fn prev(args: &KeyArgs) -> Outcome {
-    either!(open_for(&args.map, &args.query)?, map => neighbour(args, |key| map.predecessor(key)))
+    either!(open_for(&args.map, &args.query)?, mut map => {
+        neighbour(&mut *map, args, |map, key| map.predecessor(key))
+    })
 }
 
-fn neighbour<'m, V: ?Sized + SavedValue + 'm>(
+fn neighbour<V: ?Sized + SavedValue>(
+    map: &mut dyn Source<V>,
     args: &KeyArgs,
-    find: impl FnOnce(&[u8]) -> Option<(&'m [u8], &'m V)>,
+    find: impl for<'m> Fn(&'m dyn Names<V>, &[u8]) -> Option<Entry<'m, V>>,
 ) -> Outcome {
     let key = parse(&args.query, &args.key)?;
     let mut out = Output::new(&args.query);
-    let found = find(&key);
-    if out.json {
-        let entry = found.map(|(k, v)| out.entry_json(k, v)).transpose()?;
-        out.document(&json!({ "query": out.key_json(&key)?, "found": entry }))?;
-    } else if let Some((key, value)) = found {
-        out.entry(key, value)?;
-    }
-    out.flush()?;
-    Ok(Answer::from_bool(found.is_some()))
+    let mut answer = Answer::No;
+    map.read(&mut |map| {
+        let found = find(map, &key);
+        answer = Answer::from_bool(found.is_some());
+        if out.json {
+            let entry = found.map(|(k, v)| out.entry_json(k, v)).transpose()?;
+            out.document(&json!({ "query": out.key_json(&key)?, "found": entry }))?;
+        } else if let Some((key, value)) = found {
+            out.entry(key, value)?;
+        }
+        out.flush()
+    })?;
+    Ok(answer)
 }
 
 /// Prints the stored prefixes of keys.
 pub fn longest(args: &LongestArgs) -> Outcome {
-    either!(open_for(&args.keys.map, &args.keys.query)?, map => prefixes(&map, args))
+    either!(open_for(&args.keys.map, &args.keys.query)?, mut map => prefixes(&mut *map, args))
 }
 
-fn prefixes<V: ?Sized + SavedValue>(map: &QpFile<V>, args: &LongestArgs) -> Outcome {
+fn prefixes<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &LongestArgs) -> Outcome {
     let mut out = Output::new(&args.keys.query);
     let single = is_single(&args.keys.keys);
     let mut all = true;
-    each_key(&args.keys, |given, key| {
+    each_key(map, &args.keys, &mut out, |out, map, given, key| {
         // Prefixes of this key may be stored, but its bytes were skipped.
         let whole = key.ok_or_else(|| {
             Error::Usage(format!(
@@ -177,7 +194,7 @@ fn prefixes<V: ?Sized + SavedValue>(map: &QpFile<V>, args: &LongestArgs) -> Outc
                 .iter()
                 .map(|(k, v)| out.entry_json(k, *v))
                 .collect::<Result<Vec<_>, _>>()?;
-            let query = given_json(&out, given, key)?;
+            let query = given_json(out, given, key)?;
             let found = if args.all {
                 json!(entries)
             } else {
@@ -208,10 +225,14 @@ pub fn count(args: &CountArgs) -> Outcome {
         .as_deref()
         .map(|prefix| parse(&args.query, prefix))
         .transpose()?;
-    let count = match &prefix {
-        Some(prefix) => either!(&map, map => map.prefix(prefix).count()),
-        None => map.len(),
-    };
+    let mut count = 0;
+    either!(map, mut map => map.read(&mut |map| {
+        count = match &prefix {
+            Some(prefix) => map.prefix(prefix).count(),
+            None => map.len(),
+        };
+        Ok(())
+    }))?;
     if out.json {
         let prefix = prefix.map(|prefix| out.key_json(&prefix)).transpose()?;
         out.document(&json!({ "prefix": prefix, "count": count }))?;
@@ -223,24 +244,33 @@ pub fn count(args: &CountArgs) -> Outcome {
 }
 
 /// Opens a map, and prints a note if its keys look like domain names and `--dns` is not given.
-fn open_for(path: &Path, query: &Query) -> Result<Map, Error> {
-    let map = open(path, !query.no_verify)?;
+fn open_for(path: &Path, query: &Query) -> Result<Opened, Error> {
+    let mut map = open(path, query)?;
     if query.form() == KeyForm::Bytes {
-        let ends = either!(&map, map => [map.keys().next(), map.keys().next_back()]);
-        let mut ends = ends.into_iter().flatten();
-        if ends.next_back().is_some_and(looks_like_dns)
-            && ends
-                .next_back()
-                .is_none_or(|k| k.is_empty() || looks_like_dns(k))
-        {
-            complain(&format!(
-                "note: the keys of {} look like domain names; use --dns to give and print them \
-                 as names",
-                path.display()
-            ));
-        }
+        either!(&mut map, map => map.read(&mut |map| {
+            note_names(path, map);
+            Ok(())
+        }))?;
     }
     Ok(map)
+}
+
+/// Prints the note if the first and the last key look like domain names.
+fn note_names<V: ?Sized>(path: &Path, map: &dyn Names<V>) {
+    let mut entries = map.iter();
+    let ends = [entries.next(), entries.next_back()];
+    let mut ends = ends.into_iter().flatten().map(|(key, _)| key);
+    if ends.next_back().is_some_and(looks_like_dns)
+        && ends
+            .next_back()
+            .is_none_or(|k| k.is_empty() || looks_like_dns(k))
+    {
+        complain(&format!(
+            "note: the keys of {} look like domain names; use --dns to give and print them \
+             as names",
+            path.display()
+        ));
+    }
 }
 
 /// The stored key of an argument.
@@ -250,35 +280,43 @@ fn parse(query: &Query, key: &OsStr) -> Result<Vec<u8>, Error> {
 }
 
 /// Calls `each` with each key as it was given and as it is stored; the latter is `None` if the key
-/// is too long to be stored.
-fn each_key(
+/// is too long to be stored. Each key finds the newest version of a live map, which holds nothing
+/// back while the command waits for stdin.
+fn each_key<V: ?Sized + SavedValue>(
+    map: &mut dyn Source<V>,
     args: &KeysArgs,
-    mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Error>,
+    out: &mut Output,
+    mut each: impl FnMut(&mut Output, &dyn Names<V>, &[u8], Option<&[u8]>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let form = args.query.form();
     for given in &args.keys {
         if given != "-" {
             let key = form.parse(given.as_bytes()).map_err(Error::Usage)?;
-            each(given.as_bytes(), Some(&key))?;
+            map.read(&mut |map| each(out, map, given.as_bytes(), Some(&key)))?;
             continue;
         }
         let input = Path::new("-");
         let mut records = Records::open(input, args.query.null)?;
         let unit = records.unit();
-        while let Some((number, record)) = records.read()? {
-            match record {
-                Record::TooLong(bytes) => {
+        loop {
+            // Whoever waits for the answer may ask again only then.
+            if args.query.live && records.will_wait() {
+                out.flush()?;
+            }
+            match records.read()? {
+                None => break,
+                Some((number, Record::TooLong(bytes))) => {
                     let text = format!("({unit} {number}, of {bytes} bytes)");
-                    each(text.as_bytes(), None)?;
+                    map.read(&mut |map| each(out, map, text.as_bytes(), None))?;
                 }
-                Record::Whole(given) => {
+                Some((number, Record::Whole(given))) => {
                     let key: Cow<[u8]> = form.parse(given).map_err(|what| Error::Record {
                         path: input.into(),
                         unit,
                         number,
                         what,
                     })?;
-                    each(given, Some(&key))?;
+                    map.read(&mut |map| each(out, map, given, Some(&key)))?;
                 }
             }
         }

@@ -1,16 +1,32 @@
 //! `names stats` and `names verify`: figures and checks of a whole map.
 
+use sapwood::qp::OpenCause;
 use serde_json::json;
 
-use super::{Map, open};
-use crate::cli::FileArgs;
+use super::{Map, open_error};
+use crate::cli::MapArgs;
 use crate::errors::{Error, Outcome};
+use crate::live;
 use crate::output::{document, figures};
 use crate::saved::{Sound, report_soundness};
 
+/// Opens a map after checking all of it. A live map stays as it is as long as the second part of
+/// the result lives.
+fn whole(args: &MapArgs) -> Result<(Result<Map, OpenCause>, Option<live::names::Online>), Error> {
+    let (map, held) = match args.live {
+        true => {
+            let (map, held) = live::names::whole(&args.map)?;
+            (map, Some(held))
+        }
+        false => (Map::open(&args.map), None),
+    };
+    Ok((map.map_err(|error| error.cause), held))
+}
+
 /// Prints the size and the shape of a map.
-pub fn stats(args: &FileArgs) -> Outcome {
-    let map = open(&args.map, true)?;
+pub fn stats(args: &MapArgs) -> Outcome {
+    let (map, _held) = whole(args)?;
+    let map = map.map_err(|cause| open_error(&args.map, "map", cause))?;
     let shape = map.shape().map_err(|what| Error::NotAMap {
         path: args.map.clone(),
         what,
@@ -85,19 +101,23 @@ pub fn stats(args: &FileArgs) -> Outcome {
 }
 
 /// Checks the file and prints whether it is sound.
-pub fn verify(args: &FileArgs) -> Outcome {
-    let opened = Map::open(&args.map).map_err(|error| error.cause);
+pub fn verify(args: &MapArgs) -> Outcome {
+    let (opened, _held) = whole(args)?;
     let opened = opened.map(|map| Sound {
         count: map.len(),
         what: "entries",
         file_bytes: map.file_bytes(),
-        checked: &[
-            "header",
-            "checksums",
-            "structure",
-            "order of keys",
-            "number of entries",
-        ],
+        // A live map has no checksums.
+        checked: match args.live {
+            true => &["header", "structure", "order of keys", "number of entries"],
+            false => &[
+                "header",
+                "checksums",
+                "structure",
+                "order of keys",
+                "number of entries",
+            ],
+        },
     });
     report_soundness(&args.map, "map", args.json, opened)
 }

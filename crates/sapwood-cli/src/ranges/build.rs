@@ -7,7 +7,7 @@ use sapwood::Error as MapError;
 
 use super::table::Ranges;
 use super::text::parse_line;
-use crate::cli::ranges::BuildArgs;
+use crate::cli::ranges::{BuildArgs, TextArgs};
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::numbers::Base;
 use crate::progress::Progress;
@@ -31,7 +31,20 @@ struct Builder {
 
 /// Builds the map and writes it.
 pub fn run(args: &BuildArgs) -> Outcome {
-    let target = target(&args.output, Some(&args.input))?;
+    let target = target(&args.output, Some(&args.list.input))?;
+    let (ranges, counts) = read(&args.list)?;
+    ranges.save(&target, &args.output)?;
+    report(args, &ranges, &counts);
+    Ok(Answer::Yes)
+}
+
+/// The ranges of a list.
+pub fn list(args: &TextArgs) -> Result<Ranges, Error> {
+    Ok(read(args)?.0)
+}
+
+/// Reads all lines.
+fn read(args: &TextArgs) -> Result<(Ranges, Counts), Error> {
     if is_saved(&args.input) {
         let (input, kind) = (
             args.input.display(),
@@ -42,14 +55,6 @@ pub fn run(args: &BuildArgs) -> Outcome {
         );
         return Err(Error::Usage(what));
     }
-    let (ranges, counts) = read(args)?;
-    ranges.save(&target, &args.output)?;
-    report(args, &ranges, &counts);
-    Ok(Answer::Yes)
-}
-
-/// Reads all lines.
-fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
     let mut records = Records::open(&args.input, false)?;
     let input = shown(&args.input);
     let unit = records.unit();
@@ -93,7 +98,7 @@ impl Builder {
     /// Stores the range of a line. The inner result has the fault of a bad line.
     fn take(
         &mut self,
-        args: &BuildArgs,
+        args: &TextArgs,
         counts: &mut Counts,
         line: u64,
         range: RangeInclusive<u64>,
@@ -132,12 +137,12 @@ fn report(args: &BuildArgs, ranges: &Ranges, counts: &Counts) {
     let output = args.output.display();
     let count = ranges.map().len();
     if count == 0 {
-        let input = shown(&args.input);
+        let input = shown(&args.list.input);
         complain(&format!(
             "{input}: warning: no ranges, {output} is an empty map"
         ));
     }
-    if args.quiet {
+    if args.list.quiet {
         return;
     }
     let mut summary = format!("{output}: {count} ranges");

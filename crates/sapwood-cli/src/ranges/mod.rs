@@ -1,21 +1,23 @@
 //! `sapwood ranges`: maps of ranges of numbers, in files.
 
 mod alloc;
-mod build;
+pub mod build;
 pub mod query;
 mod stats;
 pub mod table;
-mod text;
+pub mod text;
 
 use std::ops::RangeInclusive;
 
 use crate::cli::ranges::{RangesCommand, Window};
 use crate::errors::{Error, Outcome};
+use crate::live::serve_ranges;
 
 /// Runs a command.
 pub fn run(command: &RangesCommand) -> Outcome {
     match command {
         RangesCommand::Build(args) => build::run(args),
+        RangesCommand::Serve(args) => serve_ranges::run(args),
         RangesCommand::Get(args) => query::get(args),
         RangesCommand::List(args) => query::list(args),
         RangesCommand::Gaps(args) => query::gaps(args),

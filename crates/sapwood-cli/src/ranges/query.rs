@@ -1,6 +1,7 @@
 //! The queries: `ranges get`, `list`, `gaps`, `export`.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -8,6 +9,8 @@ use super::table::Ranges;
 use super::text::show_line;
 use crate::cli::ranges::{ExportArgs, Form, GapsArgs, GetArgs, ListArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
+use crate::live;
+use crate::live::ranges::LiveRanges;
 use crate::numbers::{Base, count_json, length, number};
 use crate::output::Output;
 use crate::records::{each_given, is_single};
@@ -38,34 +41,62 @@ fn entry(
     out.fields(&fields.map(|field| field.as_bytes()).collect::<Vec<_>>())
 }
 
+/// The map of a command.
+enum Source {
+    Saved(Ranges),
+    Live(Box<LiveRanges>),
+}
+
+impl Source {
+    /// The range that has a number, and its text; or the gap that has it.
+    fn locate(&mut self, index: u64) -> Result<(RangeInclusive<u64>, Option<String>), Error> {
+        match self {
+            Source::Live(ranges) => ranges.locate(index),
+            Source::Saved(ranges) => {
+                let (range, number) = ranges.map().read(|view| {
+                    let (range, number) = view.locate(index);
+                    (range, number.copied())
+                });
+                Ok((range, number.map(|number| ranges.text(number).to_owned())))
+            }
+        }
+    }
+}
+
+/// A whole map: of a file, or a copy of a live one.
+pub fn whole(path: &Path, live: bool) -> Result<Ranges, Error> {
+    match live {
+        true => live::ranges::whole(path),
+        false => Ok(Ranges::open(path)?.0),
+    }
+}
+
 /// Prints the ranges that have the given numbers.
 pub fn get(args: &GetArgs) -> Outcome {
-    let (ranges, _) = Ranges::open(&args.map)?;
+    let mut ranges = match args.live {
+        true => Source::Live(Box::new(LiveRanges::open(&args.map)?)),
+        false => Source::Saved(Ranges::open(&args.map)?.0),
+    };
     let mut out = Output::lines(args.form.json);
     let base = Base::new(args.form.hex);
     let single = is_single(&args.indices);
     let mut all = true;
     let too_long = |bytes| format!("{bytes} bytes are not a number");
     each_given(&args.indices, number, too_long, |index| {
-        let (range, number) = ranges.map().read(|view| {
-            let (range, number) = view.locate(index);
-            (range, number.copied())
-        });
-        let found = number.map(|number| ranges.text(number));
+        let (range, found) = ranges.locate(index)?;
         all &= found.is_some();
         if args.form.json {
-            let entry = found.map(|text| entry_json(&range, text));
+            let entry = found.as_ref().map(|text| entry_json(&range, text));
             let gap = found.is_none().then(|| gap_json(&range));
-            return out.document(&json!({ "query": index, "found": entry, "gap": gap }));
+            out.document(&json!({ "query": index, "found": entry, "gap": gap }))?;
+        } else if let Some(text) = &found {
+            entry(&mut out, base, (!single).then_some(index), &range, text)?;
+        } else {
+            let (index, gap) = (base.show(index), base.span(&range));
+            complain(&format!("no range has {index}: it is in the gap {gap}"));
         }
-        match found {
-            Some(text) => entry(&mut out, base, (!single).then_some(index), &range, text),
-            None => {
-                let (index, gap) = (base.show(index), base.span(&range));
-                complain(&format!("no range has {index}: it is in the gap {gap}"));
-                Ok(())
-            }
-        }
+        // Whoever waits for the answer of a live map may ask again only then.
+        if args.live { out.flush() } else { Ok(()) }
     })?;
     out.flush()?;
     Ok(Answer::from_bool(all))
@@ -74,7 +105,7 @@ pub fn get(args: &GetArgs) -> Outcome {
 /// Prints the ranges of a window.
 pub fn list(args: &ListArgs) -> Outcome {
     let window = args.window.range()?;
-    let (ranges, _) = Ranges::open(&args.map)?;
+    let ranges = whole(&args.map, args.live)?;
     let mut out = Output::lines(args.form.json);
     let base = Base::new(args.form.hex);
     let mut write = |(range, number): (RangeInclusive<u64>, &u32)| {
@@ -99,7 +130,7 @@ pub fn list(args: &ListArgs) -> Outcome {
 /// Prints the gaps of a window.
 pub fn gaps(args: &GapsArgs) -> Outcome {
     let window = args.window.range()?;
-    let (ranges, _) = Ranges::open(&args.map)?;
+    let ranges = whole(&args.map, args.live)?;
     let mut out = Output::lines(args.form.json);
     let least = u128::from(args.min.unwrap_or(0));
     ranges.map().read(|view| {
@@ -129,7 +160,7 @@ fn gap_line(out: &mut Output, form: &Form, gap: &RangeInclusive<u64>) -> Result<
 
 /// Prints the text from which the same map is built.
 pub fn export(args: &ExportArgs) -> Outcome {
-    let (ranges, _) = Ranges::open(&args.map)?;
+    let ranges = whole(&args.map, args.live)?;
     let mut out = Output::lines(false);
     let base = Base::new(args.hex);
     ranges.each(0..=u64::MAX, |range, text| {

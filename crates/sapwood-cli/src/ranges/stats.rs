@@ -5,15 +5,22 @@ use serde_json::{Value, json};
 
 use super::query::gap_json;
 use super::table::{KIND, Ranges};
-use crate::cli::FileArgs;
+use crate::cli::MapArgs;
 use crate::errors::Outcome;
+use crate::live;
 use crate::numbers::{Base, count_json, length};
 use crate::output::{document, figures};
 use crate::saved::{Sound, report_soundness};
 
 /// Prints the counts and sizes of a map.
-pub fn stats(args: &FileArgs) -> Outcome {
-    let (ranges, file_bytes) = Ranges::open(&args.map)?;
+pub fn stats(args: &MapArgs) -> Outcome {
+    let (ranges, file_bytes) = match args.live {
+        true => (
+            live::ranges::whole(&args.map)?,
+            live::data_bytes(&args.map)?,
+        ),
+        false => Ranges::open(&args.map)?,
+    };
     let map = ranges.map();
     let memory = map.memory();
     let ends = map.first().zip(map.last());
@@ -94,21 +101,29 @@ pub fn stats(args: &FileArgs) -> Outcome {
 }
 
 /// Checks the file and prints whether it is sound.
-pub fn verify(args: &FileArgs) -> Outcome {
-    let opened = Ranges::open_checked(&args.map).and_then(|(ranges, file_bytes)| {
-        ranges.map().verify().map_err(OpenCause::Corrupt)?;
-        Ok(Sound {
-            count: ranges.map().len(),
-            what: "ranges",
-            file_bytes,
-            checked: &[
+pub fn verify(args: &MapArgs) -> Outcome {
+    let opened = match args.live {
+        true => live::ranges::verified(&args.map)?,
+        false => Ranges::open_checked(&args.map).and_then(|(ranges, file_bytes)| {
+            ranges.map().verify().map_err(OpenCause::Corrupt)?;
+            Ok((ranges.map().len(), file_bytes))
+        }),
+    };
+    let opened = opened.map(|(count, file_bytes)| Sound {
+        count,
+        what: "ranges",
+        file_bytes,
+        // A live map has no checksums, and is no list in a trie.
+        checked: match args.live {
+            true => &["header", "structure", "order of ranges"],
+            false => &[
                 "header",
                 "checksums",
                 "structure",
                 "order of ranges",
                 "number of ranges",
             ],
-        })
+        },
     });
     report_soundness(&args.map, KIND, args.json, opened)
 }

@@ -1,12 +1,12 @@
 //! `routes diff`: shows the routes that differ between two tables.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use ipnet::IpNet;
 use serde_json::json;
 
-use super::query::hop_json;
-use super::table::Table;
+use super::query::{all, hop_json};
 use crate::cli::routes::DiffArgs;
 use crate::diff::{self, Change};
 use crate::errors::{Error, Outcome};
@@ -14,12 +14,11 @@ use crate::output::Output;
 
 /// Compares two tables by the names of next hops, as each table numbers its next hops anew.
 pub fn run(args: &DiffArgs) -> Outcome {
-    let (old, new) = (Table::open(&args.old, true)?, Table::open(&args.new, true)?);
-    let hops = [old.next_hops(), new.next_hops()];
-    let [before, after] = &hops;
-    let routes = [(&old, before), (&new, after)].map(|(table, hops)| {
+    let open = |path: &Path| all(path, args.live && path.is_dir());
+    let (old, new) = (open(&args.old)?, open(&args.new)?);
+    let routes = [&old, &new].map(|table| {
         let routes = table.iter();
-        routes.map(|(net, number)| (net, &*hops[number as usize]))
+        routes.map(|(net, number)| (net, &*table.names[number as usize]))
     });
     let order = |a, b| place(a).cmp(&place(b));
     diff::run(Output::lines(args.json), args.summary, routes, order, line)

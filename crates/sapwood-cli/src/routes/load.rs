@@ -26,40 +26,75 @@ pub struct Routes {
 impl Routes {
     /// Reads the routes of a file.
     pub fn load(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
-        let mut routes = Routes::default();
         if is_saved(path) {
-            let table = Table::open(path, true)?;
-            let names = table.next_hops();
-            routes.names = names.into_iter().map(String::from).collect();
-            table.iter().for_each(|(net, hop)| routes.add(net, hop));
-        } else {
-            let mut numbers: HashMap<String, u32> = HashMap::new();
-            let names = &mut routes.names;
-            let mut all = Vec::new();
-            Source::open(path, args)?.each(|route| {
-                let number = match numbers.get(route.next_hop) {
-                    Some(number) => *number,
-                    None => {
-                        let number = names.len() as u32;
-                        names.push(route.next_hop.into());
-                        numbers.insert(route.next_hop.into(), number);
-                        number
-                    }
-                };
-                all.push((route.net, number));
-                Ok(())
-            })?;
-            all.into_iter().for_each(|(net, hop)| routes.add(net, hop));
+            return Ok(Self::of_table(&Table::open(path, true)?));
         }
+        let mut routes = Routes::default();
+        let mut numbers: HashMap<String, u32> = HashMap::new();
+        let names = &mut routes.names;
+        let mut all = Vec::new();
+        Source::open(path, args)?.each(|route| {
+            let number = match numbers.get(route.next_hop) {
+                Some(number) => *number,
+                None => {
+                    let number = names.len() as u32;
+                    names.push(route.next_hop.into());
+                    numbers.insert(route.next_hop.into(), number);
+                    number
+                }
+            };
+            all.push((route.net, number));
+            Ok(())
+        })?;
+        all.into_iter().for_each(|(net, hop)| routes.add(net, hop));
         last_of_each(&mut routes.v4);
         last_of_each(&mut routes.v6);
         Ok(routes)
     }
 
+    /// The routes of a table.
+    pub fn of_table(table: &Table) -> Self {
+        let names = table.next_hops();
+        let mut routes = Routes {
+            names: names.into_iter().map(String::from).collect(),
+            ..Routes::default()
+        };
+        table.iter().for_each(|(net, hop)| routes.add(net, hop));
+        routes
+    }
+
+    /// These routes, without repetition and each family in order, with the numbers of their next
+    /// hops in `names`.
+    pub fn new(all: impl IntoIterator<Item = (IpNet, u32)>, names: Vec<String>) -> Self {
+        let mut routes = Routes {
+            names,
+            ..Routes::default()
+        };
+        all.into_iter().for_each(|(net, hop)| routes.add(net, hop));
+        routes
+    }
+
+    /// Number of routes.
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Whether there are no routes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All routes with the numbers of their next hops, IPv4 first.
+    pub fn iter(&self) -> impl Iterator<Item = (IpNet, u32)> {
+        let v4 = self.v4.iter().map(|(net, hop)| (IpNet::V4(*net), *hop));
+        let v6 = self.v6.iter().map(|(net, hop)| (IpNet::V6(*net), *hop));
+        v4.chain(v6)
+    }
+
     /// As [`load`](Self::load); a file without routes is an error.
     pub fn load_some(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         let routes = Self::load(path, args)?;
-        if routes.v4.is_empty() && routes.v6.is_empty() {
+        if routes.is_empty() {
             let what = format!("{}: it has no routes to measure", shown(path));
             return Err(Error::Usage(what));
         }

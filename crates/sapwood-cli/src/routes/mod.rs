@@ -3,19 +3,21 @@
 mod build;
 mod diff;
 pub mod load;
-mod query;
+pub mod query;
 mod source;
 mod stats;
 mod table;
 
 use crate::cli::routes::RoutesCommand;
 use crate::errors::Outcome;
+use crate::live::serve_routes;
 use crate::tour;
 
 /// Runs a command.
 pub fn run(command: &RoutesCommand) -> Outcome {
     match command {
         RoutesCommand::Build(args) => build::run(args),
+        RoutesCommand::Serve(args) => serve_routes::run(args),
         RoutesCommand::Lookup(args) => query::lookup(args),
         RoutesCommand::Stats(args) => stats::stats(args),
         RoutesCommand::Verify(args) => stats::verify(args),

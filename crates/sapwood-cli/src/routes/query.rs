@@ -2,60 +2,104 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood_routes::{Route, show_route};
 use serde_json::{Value, json};
 
+use super::load::Routes;
 use super::table::Table;
 use crate::cli::routes::{ExportArgs, LookupArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
+use crate::live;
+use crate::live::routes::LiveTable;
 use crate::output::Output;
 use crate::records::{each_given, is_single};
 
 /// Prints the routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
-    let table = Table::open(&args.table, !args.no_verify)?;
+    let mut table = match args.live {
+        true => Source::Live(Box::new(LiveTable::open(&args.table)?)),
+        false => Source::Saved(Table::open(&args.table, !args.no_verify)?),
+    };
     let mut out = Output::lines(args.json);
     let single = is_single(&args.addresses);
     let mut all = true;
     let too_long = |bytes| format!("a line of {bytes} bytes is not an address");
     each_given(&args.addresses, address, too_long, |address| {
-        let found = match args.all {
-            true => table.matches(address),
-            false => Vec::from_iter(table.lookup(address)),
-        };
+        let found = table.find(address, args.all)?;
         all &= !found.is_empty();
-        if args.json {
-            let mut found: Vec<Value> = found.iter().map(document).collect();
-            let found = match args.all {
-                true => json!(found),
-                false => json!(found.pop()),
-            };
-            return out.document(&json!({ "query": address.to_string(), "found": found }));
-        }
-        if found.is_empty() {
-            complain(&format!("no route to {address}"));
-        }
-        for (net, next_hop) in found {
-            let [address, net] = [address.to_string(), net.to_string()];
-            let mut fields = vec![net.as_bytes()];
-            if !single {
-                fields.insert(0, address.as_bytes());
-            }
-            if !next_hop.is_empty() {
-                fields.push(next_hop.as_bytes());
-            }
-            out.fields(&fields)?;
-        }
-        Ok(())
+        print(&mut out, address, found, args, single)?;
+        // Whoever waits for the answer of a live table may ask again only then.
+        if args.live { out.flush() } else { Ok(()) }
     })?;
     out.flush()?;
     Ok(Answer::from_bool(all))
 }
 
+/// Prints the routes of an address.
+fn print(
+    out: &mut Output,
+    address: IpAddr,
+    found: Vec<(IpNet, String)>,
+    args: &LookupArgs,
+    single: bool,
+) -> Result<(), Error> {
+    if args.json {
+        let mut found: Vec<Value> = found.iter().map(document).collect();
+        let found = match args.all {
+            true => json!(found),
+            false => json!(found.pop()),
+        };
+        return out.document(&json!({ "query": address.to_string(), "found": found }));
+    }
+    if found.is_empty() {
+        complain(&format!("no route to {address}"));
+    }
+    for (net, next_hop) in found {
+        let [address, net] = [address.to_string(), net.to_string()];
+        let mut fields = vec![net.as_bytes()];
+        if !single {
+            fields.insert(0, address.as_bytes());
+        }
+        if !next_hop.is_empty() {
+            fields.push(next_hop.as_bytes());
+        }
+        out.fields(&fields)?;
+    }
+    Ok(())
+}
+
+/// The table of a lookup.
+enum Source {
+    Saved(Table),
+    Live(Box<LiveTable>),
+}
+
+impl Source {
+    /// The longest prefix that covers an address, or all of them, shortest first.
+    fn find(&mut self, address: IpAddr, all: bool) -> Result<Vec<(IpNet, String)>, Error> {
+        let owned = |(net, next_hop): (IpNet, Cow<'_, str>)| (net, next_hop.into_owned());
+        Ok(match (self, all) {
+            (Source::Saved(table), true) => table.matches(address).into_iter().map(owned).collect(),
+            (Source::Saved(table), false) => table.lookup(address).into_iter().map(owned).collect(),
+            (Source::Live(table), true) => table.matches(address)?,
+            (Source::Live(table), false) => Vec::from_iter(table.lookup(address)?),
+        })
+    }
+}
+
+/// All routes of a table in a file, or of a live one.
+pub fn all(path: &Path, live: bool) -> Result<Routes, Error> {
+    match live {
+        true => live::routes::whole(path),
+        false => Ok(Routes::of_table(&Table::open(path, true)?)),
+    }
+}
+
 /// A route as a document. An empty next hop is null.
-pub fn document((net, next_hop): &(IpNet, Cow<'_, str>)) -> Value {
+fn document((net, next_hop): &(IpNet, String)) -> Value {
     json!({ "prefix": net.to_string(), "next_hop": hop_json(next_hop) })
 }
 
@@ -76,11 +120,10 @@ fn address(text: &str) -> Result<IpAddr, String> {
 
 /// Prints the text from which the same table is built.
 pub fn export(args: &ExportArgs) -> Outcome {
-    let table = Table::open(&args.table, true)?;
-    let next_hops = table.next_hops();
+    let table = all(&args.table, args.live)?;
     let mut out = Output::lines(false);
     for (net, number) in table.iter() {
-        let next_hop = &next_hops[number as usize];
+        let next_hop = &*table.names[number as usize];
         let line = show_route(&Route { net, next_hop }).ok_or_else(|| Error::NotAMap {
             path: args.table.clone(),
             what: format!(

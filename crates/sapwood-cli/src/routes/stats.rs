@@ -6,10 +6,12 @@ use std::io::Write;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::load::Routes;
 use super::query::hop_json;
 use super::table::Table;
 use crate::cli::routes::TableArgs;
 use crate::errors::{Answer, Outcome};
+use crate::live;
 use crate::output::{document, figures};
 use crate::saved::{Sound, report_soundness};
 
@@ -34,10 +36,18 @@ impl Family {
 
 /// Prints the counts of routes, by prefix length and by next hop.
 pub fn stats(args: &TableArgs) -> Outcome {
-    let table = Table::open(&args.table, true)?;
-    let names = table.next_hops();
+    let (table, bytes) = match args.live {
+        true => (
+            live::routes::whole(&args.table)?,
+            live::data_bytes(&args.table)?,
+        ),
+        false => {
+            let table = Table::open(&args.table, true)?;
+            (Routes::of_table(&table), table.file_bytes())
+        }
+    };
     let mut families = [Family::default(), Family::default()];
-    let mut by_hop = vec![0u64; names.len()];
+    let mut by_hop = vec![0u64; table.names.len()];
     for (net, number) in table.iter() {
         let family = &mut families[usize::from(matches!(net, IpNet::V6(_)))];
         family.routes += 1;
@@ -45,11 +55,10 @@ pub fn stats(args: &TableArgs) -> Outcome {
         by_hop[number as usize] += 1;
     }
     let [v4, v6] = &families;
-    let mut hops: Vec<(&str, u64)> = names.iter().map(|name| &**name).zip(by_hop).collect();
+    let mut hops: Vec<(&str, u64)> = table.names.iter().map(|name| &**name).zip(by_hop).collect();
     // A next hop whose routes were all replaced is still in the list of names.
     hops.retain(|(_, count)| *count > 0);
     hops.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    let bytes = table.file_bytes();
     let each = bytes as f64 / table.len().max(1) as f64;
     if args.json {
         let by_hop = hops.iter();
@@ -101,11 +110,19 @@ pub fn stats(args: &TableArgs) -> Outcome {
 
 /// Checks the file and prints whether it is sound.
 pub fn verify(args: &TableArgs) -> Outcome {
-    let opened = Table::open_checked(&args.table).map(|table| Sound {
-        count: table.len(),
+    let checked: &[&str] = match args.live {
+        true => &["structure", "prefixes", "next hops"],
+        false => &["header", "checksums", "structure", "prefixes", "next hops"],
+    };
+    let opened = match args.live {
+        true => live::routes::verified(&args.table)?,
+        false => Table::open_checked(&args.table).map(|table| (table.len(), table.file_bytes())),
+    };
+    let opened = opened.map(|(count, file_bytes)| Sound {
+        count,
         what: "routes",
-        file_bytes: table.file_bytes(),
-        checked: &["header", "checksums", "structure", "prefixes", "next hops"],
+        file_bytes,
+        checked,
     });
     report_soundness(&args.table, "table of routes", args.json, opened)
 }

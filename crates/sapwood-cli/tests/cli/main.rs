@@ -7,6 +7,8 @@ mod bpf_route;
 mod build;
 mod common;
 mod damage;
+mod live;
+mod live_kinds;
 mod maps;
 mod program;
 mod queries;

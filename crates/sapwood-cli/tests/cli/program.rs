@@ -15,6 +15,7 @@ fn version_and_help() {
     for command in [
         &["names"][..],
         &["names", "build"],
+        &["names", "serve"],
         &["names", "get"],
         &["names", "has"],
         &["names", "prefix"],
@@ -28,6 +29,7 @@ fn version_and_help() {
         &["names", "diff"],
         &["routes"],
         &["routes", "build"],
+        &["routes", "serve"],
         &["routes", "lookup"],
         &["routes", "stats"],
         &["routes", "verify"],
@@ -36,6 +38,7 @@ fn version_and_help() {
         &["routes", "bench"],
         &["ranges"],
         &["ranges", "build"],
+        &["ranges", "serve"],
         &["ranges", "get"],
         &["ranges", "list"],
         &["ranges", "gaps"],
@@ -43,6 +46,8 @@ fn version_and_help() {
         &["ranges", "stats"],
         &["ranges", "verify"],
         &["ranges", "export"],
+        &["live"],
+        &["live", "status"],
         &["maps"],
         &["tour"],
         &["completions"],
@@ -62,7 +67,11 @@ fn completions() {
     let s = Scratch::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = s.run(&["completions", shell]);
-        ran.code(0).says("longest").quiet();
+        ran.code(0)
+            .says("longest")
+            .says("serve")
+            .says("garbage-limit")
+            .quiet();
     }
     s.run(&["completions", "cobol"]).code(2);
 }
@@ -90,6 +99,8 @@ fn manual_pages() {
         "sapwood-names-longest.1",
         "sapwood-routes-build.1",
         "sapwood-ranges-alloc.1",
+        "sapwood-names-serve.1",
+        "sapwood-live-status.1",
         "sapwood-maps.1",
         "sapwood-tour.1",
     ] {

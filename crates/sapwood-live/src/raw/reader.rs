@@ -210,8 +210,8 @@ pub struct LiveIdle<M: LiveMap> {
 }
 
 impl<M: LiveMap> LiveIdle<M> {
-    /// Calls `f` with the newest map. If another process has taken the map over, the reader moves to
-    /// its data first. It costs a fence, some ten nanoseconds.
+    /// Calls `f` with the newest map. If another process has taken the map over, the reader moves
+    /// to its data first. It costs a fence, some ten nanoseconds.
     ///
     /// # Errors
     /// As [`LiveReader::quiescent`]; then `f` was not called.

@@ -183,7 +183,9 @@ mod tests {
                 let at = state as usize % damaged.len();
                 damaged[at] ^= 1 << (state >> 60 & 7);
                 if let Some(packed) = PackedGroup::<u64>::new(&damaged) {
-                    (0..50).for_each(|flow| drop(packed.member(flow)));
+                    for flow in 0..50 {
+                        let _ = packed.member(flow);
+                    }
                     packed.to_group();
                 }
             }

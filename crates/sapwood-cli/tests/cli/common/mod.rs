@@ -1,6 +1,8 @@
 //! Runs the program in a folder of its own.
 #![allow(dead_code)]
 
+pub mod server;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;

@@ -36,8 +36,8 @@ type Popped<'g, V> = (&'g [u8], &'g V, bool);
 /// `fn view(&self) -> View<'g, V, Live>` and `fn iter(&self)`.
 macro_rules! ordered_reads {
     () => {
-        /// The entries between two bounds, in order, from both ends. There are none if the bounds have
-        /// crossed.
+        /// The entries between two bounds, in order, from both ends. There are none if the bounds
+        /// have crossed.
         pub fn range<K, R>(&self, bounds: R) -> $crate::qp::QpSharedRange<'g, V>
         where
             K: AsRef<[u8]> + ?Sized,
@@ -89,24 +89,25 @@ macro_rules! ordered_reads {
 
         /// The entry with the longest key that is a prefix of `key` (`key` itself included).
         ///
-        /// The entry was there and its key is a prefix. Beside writers, it may have been the longest at
-        /// no moment, because the walk may see one change without an earlier one. See
+        /// The entry was there and its key is a prefix. Beside writers, it may have been the
+        /// longest at no moment, because the walk may see one change without an earlier one. See
         /// [`exact`]($crate::qp::SharedView::exact).
         pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
             self.ancestors(key).pop()
         }
 
-        /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first. Beside
-        /// writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
+        /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first.
+        /// Beside writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
         pub fn ancestors(&self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<(&'g [u8], &'g V)> {
             let key = key.as_ref();
-            // A branch that was inserted between the two walks down may hold a key that is no prefix.
+            // A branch that was inserted between the two walks down may hold a key that is no
+            // prefix.
             $crate::qp::read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
         }
 
-        /// The entries whose keys are prefixes of `key` and end where a component of `key` ends. Such a
-        /// prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole key. The
-        /// shortest comes first.
+        /// The entries whose keys are prefixes of `key` and end where a component of `key` ends.
+        /// Such a prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole
+        /// key. The shortest comes first.
         pub fn ancestors_at(
             &self,
             key: impl AsRef<[u8]>,
@@ -119,8 +120,9 @@ macro_rules! ordered_reads {
             })
         }
 
-        /// The answer of a zone for a name: see [`Closest`]($crate::qp::Closest). Beside writers, each part was right at
-        /// some moment of the call. With [`exact`]($crate::qp::SharedView::exact), all parts are right at one moment.
+        /// The answer of a zone for a name: see [`Closest`]($crate::qp::Closest). Beside writers,
+        /// each part was right at some moment of the call. With
+        /// [`exact`]($crate::qp::SharedView::exact), all parts are right at one moment.
         pub fn closest(
             &self,
             name: impl AsRef<[u8]>,
@@ -421,10 +423,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     ///
     /// ```
     /// # let map = sapwood::qp::QpShared::new()?;
-    /// map.insert("a", 1)?;
-    /// let pin = map.pin();
-    /// let (zone, first) = pin.view().exact(|view| (view.longest_prefix("ab"), view.first_key_value()));
-    /// assert_eq!(zone, first);
+    /// map.insert("a", 1)?; let pin = map.pin(); let (zone, first) = pin.view().exact(|view|
+    /// (view.longest_prefix("ab"), view.first_key_value())); assert_eq!(zone, first);
     /// # Ok::<(), sapwood::Error>(())
     /// ```
     pub fn exact<R>(&self, query: impl Fn(QpSharedView<'g, V>) -> R) -> R {

@@ -1,0 +1,409 @@
+//! What a reader of a live map can look up: one trait for all structures, for readers that trust
+//! the memory and for those that check it. What a structure does not have is a failure.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use sapwood::lpm::IpFib;
+use sapwood::maple::MapleMap;
+use sapwood::qp::{PointMap, QpShared, QpStore};
+use sapwood_checked::Bytes;
+use sapwood_live::{
+    CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, LiveReader, LiveValue,
+};
+
+use crate::error::{Failure, Outcome};
+use crate::fib::PART;
+use crate::ordered::Source;
+use crate::ranges::Found;
+use crate::value::{CValue, Key, Kinds, get_many, sapwood_entry, sapwood_value};
+use crate::view::AnySource;
+
+/// Which entry is to be copied.
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    /// That of the key.
+    Exact,
+    /// That with the least greater key.
+    After,
+    /// That with the longest key that is a prefix of the key.
+    LongestPrefix,
+}
+
+/// What an entry's key and value are given to.
+pub type Give<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Outcome;
+
+/// What is told of each entry until it returns another number than 0.
+pub type Tell<'a> = &'a mut dyn FnMut(sapwood_entry) -> i32;
+
+fn none<R>(what: &str) -> Outcome<R> {
+    Err(Failure::new(
+        libc::ENOTSUP,
+        format!("this reader of a live map has no {what}"),
+    ))
+}
+
+/// How a reader takes part in grace periods.
+pub trait Stands {
+    /// See [`LiveReader::offline`].
+    fn offline(&mut self) -> LiveOffline<'_>;
+    /// See [`LiveReader::quiescent`].
+    fn quiescent(&mut self) -> Result<(), Error>;
+    /// See [`LiveReader::generation`].
+    fn generation(&self) -> u64;
+    /// See [`LiveReader::has_writer`].
+    fn has_writer(&self) -> Result<bool, Error>;
+}
+
+macro_rules! stands {
+    ($reader:ident, $map:ident) => {
+        impl<M: $map> Stands for $reader<M> {
+            fn offline(&mut self) -> LiveOffline<'_> {
+                $reader::offline(self)
+            }
+            fn quiescent(&mut self) -> Result<(), Error> {
+                $reader::quiescent(self)
+            }
+            fn generation(&self) -> u64 {
+                $reader::generation(self)
+            }
+            fn has_writer(&self) -> Result<bool, Error> {
+                $reader::has_writer(self)
+            }
+        }
+    };
+}
+stands!(LiveReader, LiveMap);
+stands!(CheckedLiveReader, CheckedMap);
+
+/// The lookups of a reader.
+pub trait Lookups: Stands {
+    /// What a view reads.
+    ///
+    /// # Safety
+    /// The source is used only until the reader's next quiescent state.
+    unsafe fn source(&'static self) -> Outcome<AnySource> {
+        none("views")
+    }
+
+    /// The value of a key, which lies in the map.
+    fn get(&self, _key: &[u8]) -> Outcome<Option<sapwood_value>> {
+        none("values that lie in the map; see sapwood_live_copy")
+    }
+
+    /// The values of many keys.
+    ///
+    /// # Safety
+    /// As for [`get_many`].
+    unsafe fn get_many(
+        &self,
+        _keys: &[Key],
+        _values: *mut sapwood_value,
+        _found: *mut u8,
+    ) -> Outcome {
+        none("values that lie in the map; see sapwood_live_copy")
+    }
+
+    /// Gives an entry, and returns what that returns.
+    fn copy(&self, which: Which, _key: &[u8], _give: Give<'_>) -> Outcome<Option<i32>> {
+        let _ = which;
+        none("keys that are byte strings")
+    }
+
+    /// Tells of all entries.
+    fn each(&self, _tell: Tell<'_>) -> Outcome {
+        none("keys that are byte strings")
+    }
+
+    /// The longest prefix of an address.
+    fn prefix(&self, _addr: IpAddr) -> Outcome<Option<(IpNet, u64)>> {
+        none("prefixes")
+    }
+
+    /// The value of the longest prefix of an address.
+    fn route(&self, _addr: IpAddr) -> Outcome<Option<u64>> {
+        none("prefixes")
+    }
+
+    /// The values of many IPv4 addresses.
+    fn routes4(&self, _addrs: &[u32], _none: u64, _values: &mut [u64]) -> Outcome<()> {
+        none("prefixes")
+    }
+
+    /// The values of many IPv6 addresses.
+    fn routes6(&self, _addrs: &[[u8; 16]], _none: u64, _values: &mut [u64]) -> Outcome<()> {
+        none("prefixes")
+    }
+
+    /// The entry that holds an index; or the first that ends there or later.
+    fn range(&self, _index: u64, _or_later: bool) -> Outcome<Option<Found>> {
+        none("ranges")
+    }
+}
+
+/// A kind of values that a live map may have.
+pub trait Plain: CValue + LiveValue {
+    /// The source for a view.
+    fn wrap(source: Source<Self>) -> AnySource;
+    /// Calls `give` with the bytes of a copy.
+    fn with<R>(read: &Self::Read, give: impl FnOnce(&Self) -> R) -> R;
+}
+
+impl Plain for u64 {
+    fn wrap(source: Source<u64>) -> AnySource {
+        Kinds::Numbers(source)
+    }
+    fn with<R>(read: &u64, give: impl FnOnce(&u64) -> R) -> R {
+        give(read)
+    }
+}
+
+impl Plain for [u8] {
+    fn wrap(source: Source<[u8]>) -> AnySource {
+        Kinds::Bytes(source)
+    }
+    fn with<R>(Bytes(read): &Bytes, give: impl FnOnce(&[u8]) -> R) -> R {
+        give(read)
+    }
+}
+
+fn given<V: ?Sized + Plain>(found: Option<(&[u8], &V)>, give: Give<'_>) -> Outcome<Option<i32>> {
+    found
+        .map(|(key, value)| give(key, value.as_bytes()))
+        .transpose()
+}
+
+/// Tells of entries that lie in the map.
+fn told<'a, V: ?Sized + Plain>(
+    entries: impl Iterator<Item = (&'a [u8], &'a V)>,
+    tell: Tell<'_>,
+) -> Outcome {
+    for entry in entries {
+        let answer = tell(sapwood_entry::new(entry));
+        if answer != 0 {
+            return Ok(answer);
+        }
+    }
+    Ok(0)
+}
+
+/// The lookups by whole keys, which all trusting readers of names have.
+macro_rules! by_key {
+    () => {
+        fn get(&self, key: &[u8]) -> Outcome<Option<sapwood_value>> {
+            Ok(self.view().get(key).map(CValue::output))
+        }
+
+        unsafe fn get_many(
+            &self,
+            keys: &[Key],
+            values: *mut sapwood_value,
+            found: *mut u8,
+        ) -> Outcome {
+            let view = self.view();
+            // SAFETY: the caller's promise.
+            unsafe { get_many(keys, values, found, |keys, out| view.get_many(keys, out)) }
+        }
+
+        fn each(&self, tell: Tell<'_>) -> Outcome {
+            told(self.view().iter(), tell)
+        }
+    };
+}
+
+/// The lookups in order, which trusting readers of stores and shared maps have, too.
+macro_rules! in_order {
+    ($source:ident) => {
+        unsafe fn source(&'static self) -> Outcome<AnySource> {
+            Ok(V::wrap(Source::$source(self.view())))
+        }
+
+        fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
+            let view = self.view();
+            let found = match which {
+                Which::Exact => view.get_key_value(key),
+                Which::After => view.successor(key),
+                Which::LongestPrefix => view.longest_prefix(key),
+            };
+            given(found, give)
+        }
+    };
+}
+
+impl<V: ?Sized + Plain> Lookups for LiveReader<QpStore<V>> {
+    by_key!();
+    in_order!(Store);
+}
+
+impl<V: ?Sized + Plain> Lookups for LiveReader<QpShared<V>> {
+    by_key!();
+    in_order!(Attached);
+}
+
+const NO_ORDER: &str = "order, because a point map has none";
+
+impl<V: ?Sized + Plain> Lookups for LiveReader<PointMap<V>> {
+    by_key!();
+
+    fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
+        match which {
+            Which::Exact => given(self.view().get_key_value(key), give),
+            Which::After | Which::LongestPrefix => none(NO_ORDER),
+        }
+    }
+}
+
+/// The lookups of a reader of names that checks what it reads.
+macro_rules! checked_names {
+    ($order:expr) => {
+        fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
+            let view = self.view()?;
+            let mut give = |key: &[u8], read: &V::Read| V::with(read, |v| give(key, v.as_bytes()));
+            let found = match which {
+                Which::Exact => return view.get(key)?.map(|v| give(key, &v)).transpose(),
+                _ if !$order => return none(NO_ORDER),
+                Which::After => {
+                    // The key may be there, and then it comes first.
+                    let mut from = view.from_key(key);
+                    match from.next().transpose()? {
+                        Some((first, _)) if first == key => from.next().transpose()?,
+                        other => other,
+                    }
+                }
+                Which::LongestPrefix => view.longest_prefix(key)?,
+            };
+            found.map(|(key, value)| give(&key, &value)).transpose()
+        }
+
+        fn each(&self, tell: Tell<'_>) -> Outcome {
+            let view = self.view()?;
+            let mut tell = |(key, read): (Vec<u8>, V::Read)| {
+                V::with(&read, |value| tell(sapwood_entry::new((&key, value))))
+            };
+            let (ordered, unordered) = match $order {
+                true => (Some(view.iter()), None),
+                false => (None, Some(view.unordered())),
+            };
+            for entry in (ordered.into_iter().flatten()).chain(unordered.into_iter().flatten()) {
+                let answer = tell(entry?);
+                if answer != 0 {
+                    return Ok(answer);
+                }
+            }
+            Ok(0)
+        }
+    };
+}
+
+impl<V: ?Sized + Plain> Lookups for CheckedLiveReader<QpStore<V>> {
+    checked_names!(true);
+}
+
+impl<V: ?Sized + Plain> Lookups for CheckedLiveReader<QpShared<V>> {
+    checked_names!(true);
+}
+
+impl<V: ?Sized + Plain> Lookups for CheckedLiveReader<PointMap<V>> {
+    checked_names!(false);
+}
+
+/// Looks up addresses in parts, whose waits for memory overlap.
+macro_rules! in_parts {
+    ($view:expr, $addrs:expr, $none:expr, $values:expr, $addr:ty) => {{
+        let (view, none) = ($view, $none);
+        for (addrs, values) in $addrs.chunks(PART).zip($values.chunks_mut(PART)) {
+            let mut keys = [<$addr>::UNSPECIFIED; PART];
+            for (key, addr) in keys.iter_mut().zip(addrs) {
+                *key = <$addr>::from(*addr);
+            }
+            let mut found = [&none; PART];
+            view.lookup_batch_or(&keys[..addrs.len()], &none, &mut found[..addrs.len()]);
+            for (value, found) in values.iter_mut().zip(found) {
+                *value = *found;
+            }
+        }
+        Ok(())
+    }};
+}
+
+impl Lookups for LiveReader<IpFib<u64>> {
+    fn prefix(&self, addr: IpAddr) -> Outcome<Option<(IpNet, u64)>> {
+        let found = self.view().lookup(addr);
+        Ok(found.map(|(net, value)| (net, *value)))
+    }
+
+    fn route(&self, addr: IpAddr) -> Outcome<Option<u64>> {
+        Ok(self.view().lookup_value(addr).copied())
+    }
+
+    fn routes4(&self, addrs: &[u32], none: u64, values: &mut [u64]) -> Outcome<()> {
+        in_parts!(self.view().v4(), addrs, none, values, Ipv4Addr)
+    }
+
+    fn routes6(&self, addrs: &[[u8; 16]], none: u64, values: &mut [u64]) -> Outcome<()> {
+        in_parts!(self.view().v6(), addrs, none, values, Ipv6Addr)
+    }
+}
+
+impl CheckedRoutes for CheckedLiveReader<IpFib<u64>> {}
+
+/// Lookups one after the other.
+trait CheckedRoutes: Lookups {
+    fn one_by_one<A: Copy>(
+        &self,
+        addrs: &[A],
+        addr: impl Fn(A) -> IpAddr,
+        none: u64,
+        values: &mut [u64],
+    ) -> Outcome<()> {
+        for (at, value) in addrs.iter().zip(values) {
+            *value = self.route(addr(*at))?.unwrap_or(none);
+        }
+        Ok(())
+    }
+}
+
+impl Lookups for CheckedLiveReader<IpFib<u64>> {
+    fn prefix(&self, addr: IpAddr) -> Outcome<Option<(IpNet, u64)>> {
+        let Some((len, value)) = self.view()?.lookup(addr)? else {
+            return Ok(None);
+        };
+        let net = IpNet::new(addr, len).map_err(|error| {
+            Failure::new(libc::EPROTO, format!("a prefix of {len} bits: {error}"))
+        })?;
+        Ok(Some((net.trunc(), value)))
+    }
+
+    fn route(&self, addr: IpAddr) -> Outcome<Option<u64>> {
+        Ok(self.view()?.lookup(addr)?.map(|(_, value)| value))
+    }
+
+    fn routes4(&self, addrs: &[u32], none: u64, values: &mut [u64]) -> Outcome<()> {
+        self.one_by_one(addrs, |addr| Ipv4Addr::from(addr).into(), none, values)
+    }
+
+    fn routes6(&self, addrs: &[[u8; 16]], none: u64, values: &mut [u64]) -> Outcome<()> {
+        self.one_by_one(addrs, |addr| Ipv6Addr::from(addr).into(), none, values)
+    }
+}
+
+impl Lookups for LiveReader<MapleMap<u64>> {
+    fn range(&self, index: u64, or_later: bool) -> Outcome<Option<Found>> {
+        let view = self.view();
+        let found = match or_later {
+            false => view.get_entry(index),
+            true => view.range(index..=u64::MAX).next(),
+        };
+        Ok(found.map(|(range, value)| (range, *value)))
+    }
+}
+
+impl Lookups for CheckedLiveReader<MapleMap<u64>> {
+    fn range(&self, index: u64, or_later: bool) -> Outcome<Option<Found>> {
+        let view = self.view()?;
+        Ok(match or_later {
+            false => view.get(index)?,
+            true => view.at_or_after(index)?,
+        })
+    }
+}

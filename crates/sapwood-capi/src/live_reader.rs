@@ -1,0 +1,384 @@
+//! Readers of live maps: threads that read what another process writes.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use sapwood::lpm::IpFib;
+use sapwood::maple::MapleMap;
+use sapwood::qp::{PointMap, QpShared, QpStore};
+use sapwood_live::{CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, LiveReader};
+
+use crate::call::{call, call_void};
+use crate::domain::{CHECKED, known_flags};
+use crate::error::{Failure, Outcome};
+use crate::handle::{Body, Handle, Thread};
+use crate::input::{path, place};
+use crate::live::LIVE_CHECKED;
+use crate::live_lookups::Lookups;
+use crate::view::{Anchor, Changes, Viewed, sapwood_view};
+
+/// A reader and, while it is offline, what keeps it so.
+struct Held {
+    /// It borrows the reader, and is dropped first.
+    offline: Option<LiveOffline<'static>>,
+    /// Made by `Box::into_raw`, so that a move of this structure does not touch the reader.
+    reader: *mut dyn Lookups,
+}
+
+impl Held {
+    fn new(reader: impl Lookups + 'static) -> Held {
+        Held {
+            offline: None,
+            reader: Box::into_raw(Box::new(reader)),
+        }
+    }
+
+    fn go_offline(&mut self) {
+        // What is there is dropped first: it brings the reader online.
+        self.offline = None;
+        // SAFETY: the reader lives as long as `self`, which drops the borrow before it, and uses it
+        // exclusively only when there is no borrow. Shared uses beside the borrow are allowed.
+        self.offline = Some(unsafe { &mut *self.reader }.offline());
+    }
+
+    fn quiescent(&mut self) -> Result<(), Error> {
+        // A reader that was offline comes online.
+        self.offline = None;
+        // SAFETY: as above; there is no borrow.
+        unsafe { &mut *self.reader }.quiescent()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.offline = None;
+        // SAFETY: `new` made it, and nothing borrows it any more.
+        drop(unsafe { Box::from_raw(self.reader) });
+    }
+}
+
+/// The inside of the handle of a reader of a live map.
+pub struct LiveReaderBody {
+    held: Held,
+    thread: Thread,
+    checked: bool,
+    /// Counts the ends of what the reader may use.
+    changes: Changes,
+}
+
+impl Body for LiveReaderBody {
+    const MAGIC: u32 = u32::from_be_bytes(*b"swLr");
+    const NAME: &'static str = "reader of a live map";
+}
+
+impl Viewed for LiveReaderBody {
+    fn changes(&self) -> Option<&Changes> {
+        Some(&self.changes)
+    }
+
+    fn stale() -> String {
+        "the view was made before the reader's last quiescent state".to_owned()
+    }
+
+    fn check_thread(&self, checked: bool) -> Outcome<()> {
+        self.thread.check("reader", checked)
+    }
+}
+
+/// C's `sapwood_live_reader`.
+pub type sapwood_live_reader = Handle<LiveReaderBody>;
+
+impl LiveReaderBody {
+    /// The reader, for lookups on its thread.
+    ///
+    /// # Safety
+    /// C.
+    #[inline]
+    pub unsafe fn online<'a>(at: *const sapwood_live_reader) -> Outcome<&'a dyn Lookups> {
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(at) }?;
+        body.thread.check("reader", body.checked)?;
+        if body.held.offline.is_some() {
+            let text = "the reader is offline".to_owned();
+            return Err(Failure::misuse(text, body.checked));
+        }
+        // SAFETY: the reader lives as long as the handle, and nobody uses it exclusively now.
+        Ok(unsafe { &*body.held.reader })
+    }
+}
+
+/// Where a live map is.
+enum Where<'a> {
+    Path(&'a Path),
+    Folder(c_int),
+}
+
+impl Where<'_> {
+    fn trusting<M: LiveMap>(self) -> Outcome<Held>
+    where
+        LiveReader<M>: Lookups,
+    {
+        Ok(Held::new(match self {
+            Where::Path(path) => LiveReader::<M>::open(path)?,
+            Where::Folder(folder) => LiveReader::<M>::open_at(descriptor(folder)?)?,
+        }))
+    }
+
+    fn checking<M: CheckedMap>(self) -> Outcome<Held>
+    where
+        CheckedLiveReader<M>: Lookups,
+    {
+        Ok(Held::new(match self {
+            Where::Path(path) => CheckedLiveReader::<M>::open(path)?,
+            Where::Folder(folder) => CheckedLiveReader::<M>::open_at(descriptor(folder)?)?,
+        }))
+    }
+
+    fn open<M: CheckedMap>(self, checks: bool) -> Outcome<Held>
+    where
+        LiveReader<M>: Lookups,
+        CheckedLiveReader<M>: Lookups,
+    {
+        match checks {
+            true => self.checking::<M>(),
+            false => self.trusting::<M>(),
+        }
+    }
+}
+
+/// A descriptor of the library's own for the same folder.
+fn descriptor(folder: c_int) -> Outcome<OwnedFd> {
+    if folder < 0 {
+        return Err(Failure::invalid(format!("{folder} is no descriptor")));
+    }
+    // SAFETY: C: the caller's descriptor is open during the call.
+    let folder = unsafe { BorrowedFd::borrow_raw(folder) };
+    folder.try_clone_to_owned().map_err(|error| {
+        let code = error.raw_os_error().unwrap_or(libc::EIO);
+        Failure::new(code, format!("the descriptor of the folder: {error}"))
+    })
+}
+
+unsafe fn open(
+    place_of: Where<'_>,
+    (kind, values): (c_int, c_int),
+    flags: c_uint,
+    out: *mut *mut sapwood_live_reader,
+) -> Outcome {
+    let out = place(out, "out")?;
+    known_flags(flags, CHECKED | LIVE_CHECKED)?;
+    let checks = flags & LIVE_CHECKED != 0;
+    let held = match (kind, values) {
+        (_, 1) => return Err(crate::live_writers::no_pointers()),
+        (1, 0) => place_of.open::<QpStore<u64>>(checks)?,
+        (1, 2) => place_of.open::<QpStore<[u8]>>(checks)?,
+        (2, 0) => place_of.open::<QpShared<u64>>(checks)?,
+        (2, 2) => place_of.open::<QpShared<[u8]>>(checks)?,
+        (3, 0) => place_of.open::<PointMap<u64>>(checks)?,
+        (3, 2) => place_of.open::<PointMap<[u8]>>(checks)?,
+        (6, 0) => place_of.open::<IpFib<u64>>(checks)?,
+        (8, 0) => place_of.open::<MapleMap<u64>>(checks)?,
+        (6 | 8, 2) => {
+            let text = "tables of prefixes and range maps have numbers as values";
+            return Err(Failure::invalid(text));
+        }
+        (1 | 2 | 3 | 6 | 8, other) => {
+            let text = format!("{other} is no kind of values: see enum sapwood_values");
+            return Err(Failure::invalid(text));
+        }
+        (other, _) => {
+            let text = format!("{other} is no structure: see enum sapwood_live_kind");
+            return Err(Failure::invalid(text));
+        }
+    };
+    let checked = flags & CHECKED != 0;
+    let body = LiveReaderBody {
+        held,
+        thread: Thread::here(),
+        checked,
+        changes: Changes::default(),
+    };
+    // SAFETY: C.
+    unsafe { *out = Handle::into_c(body, checked) };
+    Ok(0)
+}
+
+/// Opens a live map for reading.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_open(
+    folder: *const c_char,
+    kind: c_int,
+    values: c_int,
+    flags: c_uint,
+    out: *mut *mut sapwood_live_reader,
+) -> c_int {
+    // SAFETY: C.
+    call("sapwood_live_reader_open", || unsafe {
+        open(Where::Path(path(folder)?), (kind, values), flags, out)
+    })
+}
+
+/// The same with a descriptor of the folder.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_open_at(
+    folder: c_int,
+    kind: c_int,
+    values: c_int,
+    flags: c_uint,
+    out: *mut *mut sapwood_live_reader,
+) -> c_int {
+    // SAFETY: C.
+    call("sapwood_live_reader_open_at", || unsafe {
+        open(Where::Folder(folder), (kind, values), flags, out)
+    })
+}
+
+/// Ends a reader.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_free(reader: *mut sapwood_live_reader) {
+    call_void("sapwood_live_reader_free", || {
+        if reader.is_null() {
+            return Ok(());
+        }
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(reader) }?;
+        body.thread.check("reader", body.checked)?;
+        // SAFETY: C.
+        drop(unsafe { Handle::take(reader) }?);
+        Ok(())
+    });
+}
+
+/// Changes a reader on its thread, after which nothing that was read may be used.
+unsafe fn on(
+    name: &'static str,
+    reader: *mut sapwood_live_reader,
+    f: impl FnOnce(&mut Held) -> Result<(), Error>,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        let body = unsafe { Handle::exclusive(reader) }?;
+        body.thread.check("reader", body.checked)?;
+        body.changes.count();
+        f(&mut body.held)?;
+        Ok(0)
+    })
+}
+
+/// Declares a quiescent state.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_quiescent(reader: *mut sapwood_live_reader) -> c_int {
+    let pass = |held: &mut Held| match held.offline {
+        // It stays offline.
+        Some(_) => Ok(()),
+        None => held.quiescent(),
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_live_reader_quiescent", reader, pass) }
+}
+
+/// Takes the reader offline.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_offline(reader: *mut sapwood_live_reader) -> c_int {
+    let pass = |held: &mut Held| {
+        if held.offline.is_none() {
+            held.go_offline();
+        }
+        Ok(())
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_live_reader_offline", reader, pass) }
+}
+
+/// Takes the reader online.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_online(reader: *mut sapwood_live_reader) -> c_int {
+    let pass = |held: &mut Held| {
+        let was_offline = held.offline.is_some();
+        let moved = held.quiescent();
+        if moved.is_err() && was_offline {
+            held.go_offline();
+        }
+        moved
+    };
+    // SAFETY: C.
+    unsafe { on("sapwood_live_reader_online", reader, pass) }
+}
+
+/// How many times other processes have taken the map over.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_generation(
+    reader: *const sapwood_live_reader,
+    generation: *mut u64,
+) -> c_int {
+    call("sapwood_live_reader_generation", || {
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(reader) }?;
+        body.thread.check("reader", body.checked)?;
+        let generation = place(generation, "generation")?;
+        // SAFETY: the reader lives as long as the handle. C.
+        unsafe { *generation = (*body.held.reader).generation() };
+        Ok(0)
+    })
+}
+
+/// Whether the map's writer lives.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_has_writer(
+    reader: *const sapwood_live_reader,
+) -> c_int {
+    call("sapwood_live_reader_has_writer", || {
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(reader) }?;
+        body.thread.check("reader", body.checked)?;
+        // SAFETY: the reader lives as long as the handle.
+        Ok(unsafe { &*body.held.reader }.has_writer()?.into())
+    })
+}
+
+/// A view of the map.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_view(
+    reader: *const sapwood_live_reader,
+    view: *mut sapwood_view,
+) -> c_int {
+    call("sapwood_live_view", || {
+        // SAFETY: C. The view's anchor says until when it may be used.
+        unsafe {
+            let lookups: &'static dyn Lookups = LiveReaderBody::online(reader)?;
+            let view = place(view, "view")?;
+            let source = lookups.source()?;
+            let anchor = Anchor::handle(reader, Handle::shared(reader)?);
+            sapwood_view::write(view, anchor, source);
+        }
+        Ok(0)
+    })
+}

@@ -1,0 +1,111 @@
+//! The arguments of `sapwood live` and of the commands that serve live maps, and their help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::numbers::size;
+
+/// The commands on live maps of any kind.
+#[derive(Debug, Subcommand)]
+pub enum LiveCommand {
+    /// Shows what a live map is, whether a process writes it, and who reads it
+    #[command(
+        after_help = "Prints one line for each figure, its name, a tab and its value: kind, writer \
+(lives or dead), generation (how many times processes have taken the map over), period (the number \
+of the newest grace period), data-bytes, readers, holding-back, evicted. Then comes one line for \
+each reader, with tabs between the fields: reader, its process, its state (reads, holds-back, \
+offline or evicted), and the newest period that it has announced.
+
+The exit code is 1 when no process writes the map. Then readers have its last version, and \
+\"serve\" takes the map over.
+
+Examples:
+  sapwood live status /dev/shm/words
+  sapwood live status /dev/shm/words --json"
+    )]
+    Status(StatusArgs),
+}
+
+/// The help of a command that serves a live map: what it keeps, what its list is, which commands on
+/// stdin change the map, and how readers see many changes.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! serve_help {
+    ($what:literal, $list:literal, $changes:literal, $together:literal) => {
+        concat!(
+            $what,
+            "
+
+The map is a folder, best in /dev/shm. The command creates it. If the folder has the map of a \
+process that has ended, the command takes that map over, and makes it what LIST says; readers go \
+on reading meanwhile. If another process serves the map, that is an error.
+
+The command runs until SIGTERM, SIGINT or the command \"quit\". Then the map stays for its readers \
+and for the next \"serve\"; with --remove it is deleted. SIGHUP reads LIST again, and with --watch \
+every change of LIST does. Then the map is what LIST says, and changes by commands that LIST does \
+not have are gone. ",
+            $list,
+            "
+
+It reads commands from stdin, one in each line; the end of stdin ends nothing:
+",
+            $changes,
+            "
+  begin               gathers the changes that follow
+  commit              makes the gathered changes
+  rollback            forgets the gathered changes
+  reload              reads LIST again
+  stats               prints figures: name, tab, number
+  quit                ends the program
+Every other command prints one line: what it did (added, replaced, removed, gathered and so on, or \
+absent), and what it is about. A command that fails is reported on stderr. ",
+            $together
+        )
+    };
+}
+
+/// How a live map is kept.
+#[derive(Debug, Args)]
+pub struct KeepArgs {
+    /// The folder of the live map.
+    #[arg(long, value_name = "DIR")]
+    pub live: PathBuf,
+    /// Read LIST again when the file changes, or when another file gets its name.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Read no commands from stdin.
+    #[arg(long)]
+    pub no_commands: bool,
+    /// Delete the map when the command ends.
+    #[arg(long)]
+    pub remove: bool,
+    /// Write figures for Prometheus into this file: now, every second, and at the end. The file is
+    /// the old one or the whole new one at any time.
+    #[arg(long, value_name = "FILE")]
+    pub metrics: Option<PathBuf>,
+    /// The most bytes of each part of the map, up to 8G.
+    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
+    pub limit: u64,
+    /// The most bytes of old versions that readers may hold back. A change that needs more fails; a
+    /// reload is tried again every second.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub garbage_limit: Option<u64>,
+    /// Evict readers that check what they read and that have held memory back for this many
+    /// milliseconds. Other readers cannot be evicted.
+    #[arg(long, value_name = "MS")]
+    pub evict_after: Option<u64>,
+    /// Print JSON documents, one in each line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `live status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The folder of the live map.
+    pub path: PathBuf,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,551 @@
+//! Serves a live map until a signal comes: commands, readings of its list, figures.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use sapwood_live::{Error as LiveError, Live, LiveBuilder};
+use serde_json::{Map, Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::metrics::{self, Done, State};
+use super::watch::Watch;
+use crate::cli::live::KeepArgs;
+use crate::commands::{Lines, PAUSE, lines};
+use crate::errors::{Answer, Error, Outcome, complain, shown};
+use crate::output::Output;
+
+/// The time between two writings of the figures, and between two attempts of a reload that failed.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How an entry changes.
+pub enum Change<E> {
+    /// The entry is added, or replaces one.
+    Add(E),
+    /// An entry is removed.
+    Remove,
+}
+
+/// A change of an entry that a command asks for.
+pub struct Asked<E> {
+    /// The key of the entry, as the map has it.
+    pub key: Vec<u8>,
+    /// What becomes of it.
+    pub change: Change<E>,
+}
+
+/// What came of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// A new entry.
+    Added,
+    /// An entry in place of another one.
+    Replaced,
+    /// The entry was there and is gone.
+    Removed,
+    /// The entry was not there.
+    Absent,
+}
+
+impl Made {
+    /// What came of an entry that was added, or of one that was removed.
+    pub fn new(adds: bool, was_there: bool) -> Self {
+        match (adds, was_there) {
+            (true, false) => Made::Added,
+            (true, true) => Made::Replaced,
+            (false, true) => Made::Removed,
+            (false, false) => Made::Absent,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Made::Added => "added",
+            Made::Replaced => "replaced",
+            Made::Removed => "removed",
+            Made::Absent => "absent",
+        }
+    }
+}
+
+/// How many entries a reading of the list changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Entries that only the list had.
+    pub added: u64,
+    /// Entries that only the map had.
+    pub removed: u64,
+    /// Entries whose values differed.
+    pub changed: u64,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference {
+            added,
+            removed,
+            changed,
+        } = self;
+        write!(f, "{added} added, {removed} removed, {changed} changed")
+    }
+}
+
+impl Difference {
+    /// Whether the map already was what the list says.
+    pub fn is_empty(self) -> bool {
+        self == Difference::default()
+    }
+}
+
+/// A live map and the list that it is made from.
+pub trait Served {
+    /// The value of an entry.
+    type Value;
+
+    /// The list.
+    fn list(&self) -> &Path;
+
+    /// Parses the entry of `add`.
+    fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, Self::Value), String>;
+
+    /// Parses the key of `remove` and `get`.
+    fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String>;
+
+    /// Makes changes as one; returns what came of each.
+    fn make(&mut self, changes: &[Asked<Self::Value>]) -> Result<Vec<Made>, Error>;
+
+    /// Reads the list, and makes the map what the list says, in one change.
+    fn reload(&mut self) -> Result<Difference, Error>;
+
+    /// The value of a key, for a line and for a document.
+    fn get(&self, key: &[u8]) -> Option<(Vec<u8>, Value)>;
+
+    /// The figures of the map.
+    fn state(&self) -> State;
+
+    /// Frees what no reader can reach any more.
+    fn reclaim(&mut self);
+
+    /// Deletes the map.
+    fn remove(self) -> Result<(), Error>;
+}
+
+/// Sets what the options say of a map.
+pub fn builder<M: sapwood_live::LiveMap>(args: &KeepArgs) -> Result<LiveBuilder<M>, Error> {
+    let size = |bytes: u64| {
+        usize::try_from(bytes).map_err(|_| Error::Usage(format!("{bytes} bytes are too many")))
+    };
+    let mut builder = Live::<M>::builder().bytes(size(args.limit)?);
+    if let Some(limit) = args.garbage_limit {
+        let domain = sapwood::qsbr::Domain::builder().hard_limit(size(limit)?);
+        builder = builder.domain(domain);
+    }
+    if let Some(age) = args.evict_after {
+        builder = builder.evict_after(Duration::from_millis(age));
+    }
+    Ok(builder)
+}
+
+/// Makes a map, or takes over the one that is there. Returns whether it is a new one.
+pub fn keep<M: sapwood_live::LiveMap>(
+    folder: &Path,
+    args: &KeepArgs,
+) -> Result<(Live<M>, bool), Error> {
+    match builder::<M>(args)?.create(folder) {
+        Ok(map) => return Ok((map, true)),
+        Err(LiveError::Exists { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match builder::<M>(args)?.open(folder) {
+        Ok(map) => Ok((map, false)),
+        Err(
+            error @ (LiveError::Damaged { .. }
+            | LiveError::NoMap { .. }
+            | LiveError::Kind { .. }
+            | LiveError::Layout { .. }),
+        ) => Err(Error::Usage(format!(
+            "{error}; remove the folder to begin with a new map"
+        ))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Checks that the options fit the list, and that the figures can be written.
+pub fn check(list: &Path, args: &KeepArgs) -> Result<(), Error> {
+    if args.watch && list == Path::new("-") {
+        let what = "--watch needs a file: standard input cannot be read again";
+        return Err(Error::Usage(what.into()));
+    }
+    args.metrics.as_deref().map_or(Ok(()), metrics::check)
+}
+
+/// Prints the summary of a map that was made or taken over.
+pub fn report(folder: &Path, summary: &str, is_new: bool, difference: Difference, quiet: bool) {
+    if quiet {
+        return;
+    }
+    let place = folder.display();
+    if !summary.is_empty() {
+        complain(&format!("{place}: {summary}"));
+    }
+    if !is_new {
+        complain(&format!(
+            "{place}: taken over from a process that has ended; {difference}"
+        ));
+    }
+}
+
+/// A command that serves a map.
+struct Server<'a, S: Served> {
+    map: S,
+    args: &'a KeepArgs,
+    done: Done,
+    watch: Option<Watch>,
+    /// The changes since `begin`.
+    gathered: Option<Vec<Asked<S::Value>>>,
+    /// When a reading of the list that failed is tried again.
+    again_at: Option<Instant>,
+    /// The last fault of a reading, and of a writing of the figures.
+    faults: [Option<String>; 2],
+    metrics_at: Instant,
+    out: Output,
+}
+
+/// The places of faults.
+const RELOAD: usize = 0;
+const METRICS: usize = 1;
+
+/// The signals that came.
+pub struct Signals {
+    stop: Arc<AtomicBool>,
+    hang_up: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Notes signals from now on, instead of ending the program.
+    pub fn begin() -> Result<Self, Error> {
+        let signals = Signals {
+            stop: Arc::default(),
+            hang_up: Arc::default(),
+        };
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&signals.stop))?;
+        }
+        signal_hook::flag::register(SIGHUP, Arc::clone(&signals.hang_up))?;
+        Ok(signals)
+    }
+}
+
+/// Serves a map until a signal or `quit`. `watch` was made before the list was read, and `first` is
+/// what that changed.
+pub fn serve<S: Served>(
+    map: S,
+    args: &KeepArgs,
+    out: Output,
+    (signals, watch): (Signals, Option<Watch>),
+    first: Difference,
+) -> Outcome {
+    let mut server = Server {
+        map,
+        args,
+        done: Done {
+            commits: u64::from(!first.is_empty()),
+            reloads: 1,
+            reload_errors: 0,
+        },
+        watch,
+        gathered: None,
+        again_at: None,
+        faults: [None, None],
+        metrics_at: Instant::now(),
+        out,
+    };
+    let served = server.write_metrics().and_then(|()| server.until(&signals));
+    if served.is_ok() {
+        server.metrics_or_complain();
+    }
+    if args.remove {
+        server.map.remove()?;
+    }
+    served?;
+    Ok(Answer::Yes)
+}
+
+impl<S: Served> Server<'_, S> {
+    /// Runs until a signal comes.
+    fn until(&mut self, signals: &Signals) -> Result<(), Error> {
+        let is_free = self.map.list() != Path::new("-") && !self.args.no_commands;
+        let mut commands: Option<Lines> = is_free.then(lines);
+        while !signals.stop.load(Ordering::Relaxed) {
+            let line = match &commands {
+                Some(commands) => commands.recv_timeout(PAUSE),
+                None => {
+                    std::thread::sleep(PAUSE);
+                    Err(RecvTimeoutError::Timeout)
+                }
+            };
+            match line {
+                Ok(Ok(line)) => {
+                    if line.trim_ascii() == b"quit" {
+                        return Ok(());
+                    }
+                    self.command(&line)?;
+                    self.out.flush()?;
+                }
+                Ok(Err(error)) => return Err(Error::read("-".as_ref())(error)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => commands = None,
+            }
+            self.tick(&signals.hang_up);
+        }
+        Ok(())
+    }
+
+    /// What is due between two commands.
+    fn tick(&mut self, hang_up: &AtomicBool) {
+        let hung_up = hang_up.swap(false, Ordering::Relaxed);
+        if hung_up && self.map.list() == Path::new("-") {
+            complain("standard input cannot be read again");
+        } else {
+            let changed = self.watch.as_mut().is_some_and(Watch::has_changed);
+            let again = self.again_at.is_some_and(|at| Instant::now() >= at);
+            if hung_up || changed || again {
+                self.reload_or_complain();
+            }
+        }
+        self.map.reclaim();
+        if Instant::now() >= self.metrics_at {
+            self.metrics_or_complain();
+        }
+    }
+
+    /// Reads the list again.
+    fn reload(&mut self) -> Result<Difference, Error> {
+        if let Some(watch) = &mut self.watch {
+            watch.will_read();
+        }
+        self.again_at = None;
+        self.done.reloads += 1;
+        match self.map.reload() {
+            Ok(difference) => {
+                self.done.commits += u64::from(!difference.is_empty());
+                self.faults[RELOAD] = None;
+                Ok(difference)
+            }
+            Err(error) => {
+                self.done.reload_errors += 1;
+                // There may be room later, when readers have moved on.
+                let later = matches!(error, Error::Map(_) | Error::Live(_));
+                self.again_at = later.then(|| Instant::now() + EVERY);
+                Err(error)
+            }
+        }
+    }
+
+    fn reload_or_complain(&mut self) {
+        match self.reload() {
+            Ok(difference) => complain(&format!("{}: {difference}", shown(self.map.list()))),
+            Err(error) => {
+                let what = format!("{error}; the map stays as it was");
+                self.fault(RELOAD, what);
+            }
+        }
+    }
+
+    /// Reports a fault that was not the last one already.
+    fn fault(&mut self, place: usize, what: String) {
+        if self.faults[place].as_ref() != Some(&what) {
+            complain(&what);
+            self.faults[place] = Some(what);
+        }
+    }
+
+    fn write_metrics(&mut self) -> Result<(), Error> {
+        self.metrics_at = Instant::now() + EVERY;
+        match &self.args.metrics {
+            None => Ok(()),
+            Some(file) => {
+                let figures = metrics::figures(&self.map.state(), self.done);
+                metrics::write(file, &self.args.live, &figures)
+            }
+        }
+    }
+
+    fn metrics_or_complain(&mut self) {
+        match self.write_metrics() {
+            Ok(()) => self.faults[METRICS] = None,
+            Err(error) => self.fault(METRICS, error.to_string()),
+        }
+    }
+
+    /// Runs a command. The error of a bad command is printed, and the program goes on.
+    fn command(&mut self, line: &[u8]) -> Result<(), Error> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let end = line.iter().position(|byte| *byte == b' ');
+        let (word, rest) = match end {
+            Some(end) => (&line[..end], &line[end + 1..]),
+            None => (line, &b""[..]),
+        };
+        match (word, rest) {
+            (b"", _) => Ok(()),
+            (b"add", rest) if end.is_some() => match self.map.parse_entry(rest) {
+                Ok((key, value)) => self.asked(Asked {
+                    key,
+                    change: Change::Add(value),
+                }),
+                Err(what) => self.refuse(&what),
+            },
+            (b"remove", rest) if end.is_some() => match self.map.parse_key(rest) {
+                Ok(key) => self.asked(Asked {
+                    key,
+                    change: Change::Remove,
+                }),
+                Err(what) => self.refuse(&what),
+            },
+            (b"get", rest) if end.is_some() => match self.map.parse_key(rest) {
+                Ok(key) => self.get(&key),
+                Err(what) => self.refuse(&what),
+            },
+            (b"begin", b"") => match self.gathered {
+                Some(_) => self.refuse("changes are gathered already; commit or rollback first"),
+                None => {
+                    self.gathered = Some(Vec::new());
+                    self.count("begun", 0)
+                }
+            },
+            (b"commit", b"") => match self.gathered.take() {
+                Some(changes) => match self.make(&changes) {
+                    Ok(made) => {
+                        let changes = made.iter().filter(|made| **made != Made::Absent);
+                        self.count("committed", changes.count())
+                    }
+                    // They can be tried again.
+                    Err(error) => {
+                        self.gathered = Some(changes);
+                        self.refuse(&error.to_string())
+                    }
+                },
+                None => self.refuse("there is nothing to commit; begin gathers changes"),
+            },
+            (b"rollback", b"") => match self.gathered.take() {
+                Some(changes) => self.count("rolled-back", changes.len()),
+                None => self.refuse("there is nothing to roll back; begin gathers changes"),
+            },
+            (b"reload", b"") if self.map.list() == Path::new("-") => {
+                self.refuse("standard input cannot be read again")
+            }
+            (b"reload", b"") => match self.reload() {
+                Ok(difference) => self.reloaded(difference),
+                Err(error) => self.refuse(&format!("{error}; the map stays as it was")),
+            },
+            (b"stats", b"") => self.stats(),
+            _ => self.refuse(&format!(
+                "\"{}\" is not a command; the commands are add ENTRY, remove KEY, get KEY, begin, \
+                 commit, rollback, reload, stats, quit",
+                line[..line.len().min(60)].escape_ascii()
+            )),
+        }
+    }
+
+    /// Reports a command that failed.
+    fn refuse(&self, what: &str) -> Result<(), Error> {
+        complain(what);
+        Ok(())
+    }
+
+    fn make(&mut self, changes: &[Asked<S::Value>]) -> Result<Vec<Made>, Error> {
+        let made = self.map.make(changes)?;
+        let any = made.iter().any(|made| *made != Made::Absent);
+        self.done.commits += u64::from(any);
+        Ok(made)
+    }
+
+    /// Makes or gathers a change.
+    fn asked(&mut self, asked: Asked<S::Value>) -> Result<(), Error> {
+        if let Some(gathered) = &mut self.gathered {
+            let printed = print(&mut self.out, "gathered", &asked.key, None);
+            gathered.push(asked);
+            return printed;
+        }
+        match self.make(std::slice::from_ref(&asked)) {
+            Ok(made) => {
+                let word = made.first().map_or("absent", |made| made.word());
+                print(&mut self.out, word, &asked.key, None)
+            }
+            Err(error) => self.refuse(&error.to_string()),
+        }
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<(), Error> {
+        match self.map.get(key) {
+            None => print(&mut self.out, "absent", key, None),
+            found => print(&mut self.out, "found", key, found),
+        }
+    }
+
+    fn count(&mut self, word: &str, changes: usize) -> Result<(), Error> {
+        match self.out.json {
+            true => self
+                .out
+                .document(&json!({ "done": word, "changes": changes })),
+            false => self
+                .out
+                .fields(&[word.as_bytes(), changes.to_string().as_bytes()]),
+        }
+    }
+
+    fn reloaded(&mut self, difference: Difference) -> Result<(), Error> {
+        let Difference {
+            added,
+            removed,
+            changed,
+        } = difference;
+        if self.out.json {
+            return self.out.document(&json!({
+                "done": "reloaded", "added": added, "removed": removed, "changed": changed
+            }));
+        }
+        let counts = [added, removed, changed].map(|count| count.to_string());
+        let [added, removed, changed] = counts.each_ref().map(|count| count.as_bytes());
+        self.out.fields(&[b"reloaded", added, removed, changed])
+    }
+
+    fn stats(&mut self) -> Result<(), Error> {
+        let figures = metrics::figures(&self.map.state(), self.done);
+        if self.out.json {
+            let figures = figures.iter();
+            let figures = figures.map(|(name, .., value)| (name.to_string(), json!(value)));
+            return self
+                .out
+                .document(&Value::Object(figures.collect::<Map<_, _>>()));
+        }
+        for (name, .., value) in figures {
+            self.out
+                .fields(&[name.as_bytes(), value.to_string().as_bytes()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints a word about a key, and its value if it is asked for.
+fn print(
+    out: &mut Output,
+    word: &str,
+    key: &[u8],
+    value: Option<(Vec<u8>, Value)>,
+) -> Result<(), Error> {
+    if out.json {
+        let mut document = json!({ "done": word, "key": out.key_json(key)? });
+        if let Some((_, value)) = value {
+            document["value"] = value;
+        }
+        return out.document(&document);
+    }
+    let key = out.form.show(key).map_err(Error::Usage)?;
+    let mut fields = vec![word.as_bytes(), &key];
+    fields.extend(value.as_ref().map(|(text, _)| &**text));
+    out.fields(&fields)
+}

@@ -1,0 +1,169 @@
+//! `names serve`: keeps a live map of names.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::path::Path;
+
+use sapwood::qp::{QpMap, QpStore};
+use sapwood_live::Live;
+use serde_json::Value;
+
+use super::metrics::State;
+use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
+use super::watch::Watch;
+use crate::cli::{NamesServeArgs, ValueKind};
+use crate::errors::{Error, Outcome};
+use crate::names::list::{self, ListedValue};
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// About how many old nodes are freed between two commands.
+const BUDGET: usize = 1 << 16;
+
+/// A live map of names.
+struct Names<'a, V: ?Sized + ListedValue> {
+    store: Live<QpStore<V>>,
+    args: &'a NamesServeArgs,
+}
+
+/// Serves a map with values of the kind that the options say.
+pub fn run(args: &NamesServeArgs) -> Outcome {
+    match args.list.values {
+        ValueKind::Numbers => run_with::<u64>(args),
+        ValueKind::Text => run_with::<[u8]>(args),
+    }
+}
+
+fn run_with<V: ?Sized + ListedValue>(args: &NamesServeArgs) -> Outcome {
+    serve::check(&args.list.input, &args.keep)?;
+    let watch = args.keep.watch.then(|| Watch::begin(&args.list.input));
+    let (map, counts) = list::read::<V>(&args.list)?;
+    let signals = Signals::begin()?;
+    let folder = &args.keep.live;
+    let (store, is_new) = serve::keep(folder, &args.keep)?;
+    let names = Names { store, args };
+    let difference = match names.adopt(&map) {
+        Ok(difference) => difference,
+        Err(error) => {
+            if is_new {
+                names.store.remove_map()?;
+            }
+            return Err(error.into());
+        }
+    };
+    let summary = format!("{} keys of {} bytes, live", map.len(), counts.key_bytes);
+    let place = folder.display().to_string();
+    list::report(&args.list, &counts, map.len(), &place, &summary);
+    drop(map);
+    serve::report(folder, "", is_new, difference, args.list.quiet);
+    let mut out = Output::lines(args.keep.json);
+    out.form = args.list.form();
+    serve::serve(names, &args.keep, out, (signals, watch), difference)
+}
+
+impl<V: ?Sized + ListedValue> Names<'_, V> {
+    /// Makes the store what a map is, in one commit. If that fails, the store stays as it was.
+    fn adopt(&self, map: &QpMap<V>) -> Result<Difference, sapwood::Error> {
+        let old = self.store.snapshot();
+        let mut txn = self.store.begin();
+        let total = (old.len() + map.len()) as u64;
+        let mut progress = Progress::new("changing the live map", Some(total), false);
+        let mut difference = Difference::default();
+        let (mut before, mut after) = (old.iter().peekable(), map.iter().peekable());
+        for step in 0u64.. {
+            let order = match (before.peek(), after.peek()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((old, _)), Some((new, _))) => old.cmp(new),
+            };
+            let gone = before.next_if(|_| order.is_le());
+            let come = after.next_if(|_| order.is_ge());
+            match (gone, come) {
+                (Some((_, old)), Some((_, new))) if old == new => {}
+                (gone, Some((key, value))) => {
+                    V::put(&mut txn, key, value)?;
+                    match gone {
+                        Some(_) => difference.changed += 1,
+                        None => difference.added += 1,
+                    }
+                }
+                (Some((key, _)), None) => {
+                    txn.remove(key)?;
+                    difference.removed += 1;
+                }
+                (None, None) => {}
+            }
+            if step % 4096 == 0 {
+                progress.at(step);
+            }
+        }
+        match difference.is_empty() {
+            true => txn.rollback(),
+            false => drop(txn.commit()),
+        }
+        Ok(difference)
+    }
+}
+
+impl<V: ?Sized + ListedValue> Served for Names<'_, V> {
+    type Value = V::Parsed;
+
+    fn list(&self) -> &Path {
+        &self.args.list.input
+    }
+
+    fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, V::Parsed), String> {
+        let (key, value) = list::split_command::<V>(text);
+        let value = V::parsed(value.unwrap_or_default())?;
+        Ok((self.parse_key(key)?, value))
+    }
+
+    fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String> {
+        list::parse_key(text, self.args.list.form()).map(Cow::into_owned)
+    }
+
+    fn make(&mut self, changes: &[Asked<V::Parsed>]) -> Result<Vec<Made>, Error> {
+        let mut txn = self.store.begin();
+        let mut made = Vec::new();
+        for Asked { key, change } in changes {
+            made.push(match change {
+                Change::Add(value) => Made::new(true, V::put(&mut txn, key, V::borrow(value))?),
+                Change::Remove => Made::new(false, txn.remove(key)?.is_some()),
+            });
+        }
+        txn.commit();
+        Ok(made)
+    }
+
+    fn reload(&mut self) -> Result<Difference, Error> {
+        let (map, counts) = list::read::<V>(&self.args.list)?;
+        list::warn(&self.args.list, &counts);
+        Ok(self.adopt(&map)?)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<(Vec<u8>, Value)> {
+        let snapshot = self.store.snapshot();
+        let value = snapshot.get(key)?;
+        Some((value.text().into_owned(), value.json()))
+    }
+
+    fn state(&self) -> State {
+        let memory = self.store.memory();
+        State {
+            entries: self.store.len(),
+            bytes: memory.map.total(),
+            garbage: memory.waiting.1,
+            generation: self.store.generation(),
+            readers: self.store.readers(),
+        }
+    }
+
+    fn reclaim(&mut self) {
+        self.store.reclaim(BUDGET);
+    }
+
+    fn remove(self) -> Result<(), Error> {
+        Ok(self.store.remove_map()?)
+    }
+}
