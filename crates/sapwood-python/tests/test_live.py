@@ -404,7 +404,7 @@ def test_shared_maps_of_other_programs_are_read(tmp_path):
         writer.kill()
         writer.communicate()
         assert live["oak"] == items["oak"] and not live.has_writer()
-        with pytest.raises(ValueError, match="is no store, but of kind 2"):
+        with pytest.raises(ValueError, match="is no store, but a shared map"):
             LiveNames.take_over(tmp_path / kind)
     folder = tmp_path / "ranges"
     writer = subprocess.Popen(
@@ -499,7 +499,7 @@ def test_lookups_are_those_of_a_fib(tmp_path):
     assert reader["11.1.1.1"] == 0 and len(reader) == 3
     with pytest.raises(ValueError, match="root_bits is 6, 12, 18 or 24, not 7"):
         LiveFib.create(tmp_path / "other", root_bits=7)
-    with pytest.raises(ValueError, match="is no table of routes, but of kind 1"):
+    with pytest.raises(ValueError, match="is no table of routes, but a store"):
         LiveNames.create(tmp_path / "names")
         LiveFib.open(tmp_path / "names")
     with pytest.raises(TypeError, match="a writer cannot be pickled"):
@@ -637,6 +637,6 @@ def test_ranges_are_those_of_a_map(tmp_path):
     writer.clear()
     assert reader.items() == []
     writer.verify()
-    with pytest.raises(ValueError, match="is no range map, but of kind 1"):
+    with pytest.raises(ValueError, match="is no range map, but a store"):
         LiveNames.create(tmp_path / "names")
         LiveRanges.open(tmp_path / "names")
