@@ -16,5 +16,8 @@ run "$env/bin/pip" uninstall -q -y sapwood
 # The environment's maturin builds the wheel, with the profile for tests.
 PATH="$env/bin:$PATH" MATURIN_PEP517_ARGS="--profile dev --locked" \
     run "$env/bin/pip" install -q --no-build-isolation --no-deps ./$crate
+# What writes live maps of the kinds that the module only reads.
+run cargo build -q --profile test -p sapwood-live --example live_writer
+export SAPWOOD_LIVE_WRITER=$TARGET/debug/examples/live_writer
 cd $crate
 run "$env/bin/python" -m pytest -p no:cacheprovider --durations=5 ${SHOW:+-s} tests

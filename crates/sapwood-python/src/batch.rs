@@ -7,7 +7,7 @@ use pyo3::buffer::{Element, ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyImportError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
-use sapwood::lpm::IpFib;
+use sapwood::lpm::{IpFib, IpFibView};
 
 use crate::address::{address_of, kind};
 
@@ -183,10 +183,31 @@ fn narrow(numbers: impl Iterator<Item = i128>) -> PyResult<Addresses> {
     numbers.collect::<PyResult<_>>().map(Addresses::V4)
 }
 
+/// What an address without a prefix finds.
+static NONE: u32 = u32::MAX;
+
 /// Looks up addresses: `out` gets the number of each, or -1.
 pub fn numbers(table: &IpFib<u32>, addresses: Part<'_>, out: &mut [[u8; 4]]) {
-    const NONE: u32 = u32::MAX;
-    table.read(|view| match addresses {
+    table.read(|view| lookup(view, addresses, out, |number| number.to_ne_bytes()));
+}
+
+/// Looks up addresses: `out` gets the number of each as 64 bits, or -1.
+pub fn wide_numbers(view: IpFibView<'_, u32>, addresses: Part<'_>, out: &mut [[u8; 8]]) {
+    let wide = |number: &u32| match std::ptr::eq(number, &NONE) {
+        true => -1,
+        false => i64::from(*number),
+    };
+    lookup(view, addresses, out, |number| wide(number).to_ne_bytes());
+}
+
+/// Looks up addresses: `out` gets what `bytes` makes of the number of each, or of `NONE`.
+fn lookup<const N: usize>(
+    view: IpFibView<'_, u32>,
+    addresses: Part<'_>,
+    out: &mut [[u8; N]],
+    bytes: impl Fn(&u32) -> [u8; N],
+) {
+    match addresses {
         Part::V4(addresses) => {
             let view = view.v4();
             let mut lane = [Ipv4Addr::UNSPECIFIED; LANE];
@@ -198,7 +219,7 @@ pub fn numbers(table: &IpFib<u32>, addresses: Part<'_>, out: &mut [[u8; 4]]) {
                 }
                 view.lookup_batch_or(&lane[..many], &NONE, &mut found[..many]);
                 for (to, from) in out.iter_mut().zip(found) {
-                    *to = from.to_ne_bytes();
+                    *to = bytes(from);
                 }
             }
         }
@@ -206,16 +227,16 @@ pub fn numbers(table: &IpFib<u32>, addresses: Part<'_>, out: &mut [[u8; 4]]) {
             let view = view.v6();
             for (address, out) in addresses.iter().zip(out) {
                 let found = view.lookup_value(Ipv6Addr::from(*address));
-                *out = found.unwrap_or(&NONE).to_ne_bytes();
+                *out = bytes(found.unwrap_or(&NONE));
             }
         }
         Part::Mixed(addresses) => {
             for (address, out) in addresses.iter().zip(out) {
                 let found = address.and_then(|address| view.lookup_value(address));
-                *out = found.unwrap_or(&NONE).to_ne_bytes();
+                *out = bytes(found.unwrap_or(&NONE));
             }
         }
-    });
+    }
 }
 
 /// Calls `f` for all parts of the addresses, each with its part of `out`, on up to `threads`

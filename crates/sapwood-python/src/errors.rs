@@ -36,7 +36,7 @@ pub fn refused(error: Error) -> PyErr {
 }
 
 /// The exception of an error of the system, with a text of ours: `FileNotFoundError` and so on.
-fn system(error: &io::Error, text: String) -> PyErr {
+pub fn system(error: &io::Error, text: String) -> PyErr {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => PyValueError::new_err(text),
         kind => match io::Error::new(kind, text) {

@@ -11,9 +11,18 @@ mod fib;
 mod fib_file;
 mod fib_saved;
 mod fib_table;
+#[cfg(target_os = "linux")]
+mod live;
+#[cfg(target_os = "linux")]
+mod live_fib;
+#[cfg(target_os = "linux")]
+mod live_names;
+#[cfg(target_os = "linux")]
+mod live_ranges;
 mod name_file;
 mod name_iter;
 mod name_keys;
+mod name_reader;
 mod names;
 mod objects;
 mod pairs;
@@ -29,6 +38,7 @@ use pyo3::prelude::*;
 /// NameMap: an ordered dict of texts, bytes or domain names.
 /// RangeMap: ranges of integers, and the gaps between them.
 /// FibFile, NameFile: saved maps, read where they lie.
+/// LiveFib, LiveNames, LiveRanges: maps that one process writes while others read them.
 #[pymodule(gil_used = true)]
 mod sapwood {
     #[pymodule_export]
@@ -39,14 +49,31 @@ mod sapwood {
     use super::fib::Fib;
     #[pymodule_export]
     use super::fib_file::FibFile;
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use super::live_fib::{LiveFib, LiveFibWriter};
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use super::live_names::{LiveNames, LiveNamesWriter};
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use super::live_ranges::{LiveRanges, LiveRangesWriter};
     #[pymodule_export]
     use super::name_file::NameFile;
     #[pymodule_export]
     use super::name_iter::NameIter;
+    #[pymodule_export]
+    use super::name_reader::NameReader;
     #[pymodule_export]
     use super::names::NameMap;
     #[pymodule_export]
     use super::ranges::RangeMap;
     #[pymodule_export]
     use super::snapshot_iter::SnapshotIter;
+
+    #[cfg(target_os = "linux")]
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        super::live::count_forks(module.py())
+    }
 }

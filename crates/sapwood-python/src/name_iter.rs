@@ -1,4 +1,4 @@
-//! Iterators over maps and files of names.
+//! Iterators over names: in maps, in files, and in live maps.
 
 use std::collections::VecDeque;
 use std::ops::Bound as Edge;
@@ -7,8 +7,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::name_file::NameFile;
 use crate::name_keys::{Edges, Keys};
+use crate::name_reader::NameReader;
 use crate::names::NameMap;
 use crate::snapshot_iter::Kind;
 
@@ -30,14 +30,14 @@ pub struct Chunk {
 /// What an iterator reads.
 pub enum Source {
     Map(Py<NameMap>),
-    File(Py<NameFile>),
+    Reader(Py<NameReader>),
 }
 
 impl Source {
-    fn chunk(&self, py: Python<'_>, edges: &Edges, back: bool) -> Chunk {
+    fn chunk(&self, py: Python<'_>, edges: &Edges, back: bool) -> PyResult<Chunk> {
         match self {
-            Source::Map(map) => map.get().chunk(py, edges, back, CHUNK),
-            Source::File(file) => file.get().chunk(py, edges, back, CHUNK),
+            Source::Map(map) => Ok(map.get().chunk(py, edges, back, CHUNK)),
+            Source::Reader(reader) => reader.get().chunk(py, edges, back, CHUNK),
         }
     }
 
@@ -45,19 +45,19 @@ impl Source {
     fn counts(&self, py: Python<'_>) -> (u64, u64) {
         match self {
             Source::Map(map) => map.get().counts(py),
-            Source::File(_) => (0, 0),
+            Source::Reader(_) => (0, 0),
         }
     }
 
     fn keys(&self) -> Keys {
         match self {
             Source::Map(map) => map.get().keys,
-            Source::File(file) => file.get().keys,
+            Source::Reader(reader) => reader.get().keys,
         }
     }
 }
 
-/// An iterator over entries of a NameMap or a NameFile, in order.
+/// An iterator over entries of a NameMap, a NameFile or a live map, in order.
 #[pyclass(module = "sapwood")]
 pub struct NameIter {
     /// None at the end.
@@ -106,7 +106,7 @@ impl NameIter {
                     false => self.edges.start = edge,
                 }
             }
-            self.chunk = source.chunk(py, &self.edges, self.back);
+            self.chunk = source.chunk(py, &self.edges, self.back)?;
         }
         self.begun = true;
         match self.chunk.entries.pop_front() {
@@ -132,7 +132,7 @@ impl NameIter {
     fn __reversed__(&self, py: Python<'_>) -> PyResult<Self> {
         let source = match &self.source {
             Some(Source::Map(map)) if !self.begun => Source::Map(map.clone_ref(py)),
-            Some(Source::File(file)) if !self.begun => Source::File(file.clone_ref(py)),
+            Some(Source::Reader(reader)) if !self.begun => Source::Reader(reader.clone_ref(py)),
             _ => {
                 let text = "an iterator that has begun cannot be reversed";
                 return Err(PyRuntimeError::new_err(text));

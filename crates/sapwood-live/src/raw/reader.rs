@@ -355,7 +355,9 @@ impl Slot {
         for _ in 0..TRIES {
             let number = self.data();
             if number == 0 {
-                return Err(self.place.no_map("its writer has not built it yet"));
+                return Err(self
+                    .place
+                    .no_map("its writer has not built it yet, or has removed it"));
             }
             let all = (0..parts).map(|part| open(&self.place.data(number, part)));
             match all.collect() {

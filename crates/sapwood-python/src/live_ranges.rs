@@ -1,0 +1,525 @@
+//! `LiveRanges`: a map of ranges that another process writes, and `LiveRangesWriter`, which writes
+//! one.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyList, PyTuple, PyType};
+use sapwood::maple::MapleMap;
+use sapwood::qp::QpStore;
+use sapwood_live::{Error, Live};
+
+use crate::address::shown;
+use crate::errors::refused;
+use crate::live::{Pool, Writer, not_live};
+use crate::live_fib::{changed, text_of, texts_in};
+use crate::pairs::pairs;
+use crate::range_keys::{Range, between, index, range_if, range_or_index, window};
+use crate::snapshot_iter::Place;
+
+/// The attempts to find a number and its text while the writer changes both.
+const TRIES: usize = 1000;
+
+enum Map {
+    Reader(Pool<MapleMap<u64>>),
+    /// A map of the program `sapwood`, whose values are the numbers of texts.
+    Texts(Pool<MapleMap<u32>>, Pool<QpStore<[u8]>>),
+    Writer(Writer<MapleMap<u64>>),
+}
+
+/// Evaluates an expression for the newest map, in one read.
+macro_rules! on {
+    ($this:expr, $view:ident => $answer:expr) => {
+        match &$this.map {
+            Map::Reader(pool) => pool.read(|$view| $answer).map_err(not_live),
+            Map::Texts(pool, _) => pool.read(|$view| $answer).map_err(not_live),
+            Map::Writer(writer) => writer.with(|map| map.read(|$view| $answer)),
+        }
+    };
+}
+
+/// A map of ranges of indices that another process writes, read in place: readers take no lock, and
+/// each lookup sees the map before a change or after it.
+///
+/// The map is a folder, which LiveRanges.create() makes, or the program `sapwood` (`ranges serve`).
+/// Values are int, or str in maps of the program. The reader holds nothing back between two calls.
+/// Threads may share it, and children of a fork may go on reading.
+///
+/// >>> import os, tempfile
+/// >>> from sapwood import LiveRanges
+/// >>> path = os.path.join(tempfile.mkdtemp(), "owners")
+/// >>> writer = LiveRanges.create(path)
+/// >>> owners = LiveRanges.open(path)  # in any process
+/// >>> writer[100:200] = 7
+/// >>> owners[150], 200 in owners, owners.entry(150), owners.find_gap(50, start=100)
+/// (7, False, (range(100, 200), 7), range(200, 250))
+/// >>> writer.remove_map()
+#[pyclass(frozen, subclass, module = "sapwood")]
+pub struct LiveRanges {
+    map: Map,
+    path: PathBuf,
+}
+
+type Entry = (Range, u64);
+type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+fn place<'py>(py: Python<'py>, range: &Range) -> PyResult<Bound<'py, PyAny>> {
+    Place::Range(*range.start(), *range.end()).object(py)
+}
+
+impl LiveRanges {
+    /// The object of a value; none when its text has been removed meanwhile.
+    fn object<'py>(&self, py: Python<'py>, value: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Map::Texts(_, texts) = &self.map else {
+            return Ok(Some(value.into_pyobject(py)?.into_any()));
+        };
+        // The values of such a map have 32 bits.
+        match text_of(texts, value as u32)? {
+            Some(text) => Ok(Some(text.into_pyobject(py)?.into_any())),
+            None => Ok(None),
+        }
+    }
+
+    /// The entries that `find` finds in one read, as objects.
+    fn all<'py>(
+        &self,
+        py: Python<'py>,
+        find: impl Fn() -> PyResult<Vec<Entry>>,
+    ) -> PyResult<Vec<Pair<'py>>> {
+        'again: for _ in 0..TRIES {
+            let mut pairs = Vec::new();
+            for (range, value) in find()? {
+                let Some(value) = self.object(py, value)? else {
+                    continue 'again;
+                };
+                pairs.push((place(py, &range)?, value));
+            }
+            return Ok(pairs);
+        }
+        Err(changed())
+    }
+
+    fn one<'py>(
+        &self,
+        py: Python<'py>,
+        find: impl Fn() -> PyResult<Option<Entry>>,
+    ) -> PyResult<Option<Pair<'py>>> {
+        Ok(self.all(py, || Ok(Vec::from_iter(find()?)))?.pop())
+    }
+
+    fn within<'py>(&self, py: Python<'py>, range: Range) -> PyResult<Vec<Pair<'py>>> {
+        self.all(
+            py,
+            || on!(self, view => view.range(range.clone()).map(wide).collect()),
+        )
+    }
+
+    fn find<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.entry(index)?.map(|(_, value)| value))
+    }
+}
+
+/// An entry with its value in 64 bits.
+fn wide<V: Copy + Into<u64>>((range, value): (Range, &V)) -> Entry {
+    (range, (*value).into())
+}
+
+fn absent(key: &Bound<'_, PyAny>) -> PyErr {
+    PyKeyError::new_err(key.clone().unbind())
+}
+
+#[pymethods]
+impl LiveRanges {
+    /// Opens the live map in a folder. Only maps are read that no other user than root can write.
+    #[classmethod]
+    #[pyo3(signature = (path, /))]
+    fn open(class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Self> {
+        let opened = class.py().detach(|| match Pool::open(&path) {
+            Err(numbers @ Error::Layout { .. }) => match texts_in(&path)? {
+                Some(texts) => Ok(Map::Texts(Pool::open(&path)?, texts)),
+                None => Err(numbers),
+            },
+            numbers => numbers.map(Map::Reader),
+        });
+        let map = opened.map_err(not_live)?;
+        Ok(LiveRanges { map, path })
+    }
+
+    /// Makes an empty live map in a folder, which is made if it is not there, and returns its
+    /// writer. FileExistsError when the folder has a live map.
+    #[classmethod]
+    #[pyo3(signature = (path, /))]
+    fn create(class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Py<LiveRangesWriter>> {
+        let py = class.py();
+        let live = py.detach(|| Live::create(&path));
+        LiveRangesWriter::of(py, live.map_err(not_live)?, path)
+    }
+
+    /// Takes over the live map of a writer that has ended, however it ended, and returns a writer.
+    /// BlockingIOError when the map has a writer; ValueError when the map is damaged, or has other
+    /// values than int.
+    #[classmethod]
+    #[pyo3(signature = (path, /))]
+    fn take_over(class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Py<LiveRangesWriter>> {
+        let py = class.py();
+        let live = py.detach(|| Live::open(&path));
+        LiveRangesWriter::of(py, live.map_err(not_live)?, path)
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        on!(self, view => view.len())
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if range_if(key)?.is_some() {
+            let text = "[] looks up one index; items(start, stop) has the entries of a range";
+            return Err(PyTypeError::new_err(text));
+        }
+        self.find(key)?.ok_or_else(|| absent(key))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let at = index(key)?;
+        on!(self, view => view.contains(at))
+    }
+
+    /// The value at an index, or `default`.
+    #[pyo3(signature = (index, default=None, /))]
+    fn get<'py>(
+        &self,
+        index: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(self.find(index)?.or(default))
+    }
+
+    /// The entry that holds an index: its range and its value; None in a gap.
+    #[pyo3(signature = (index, /))]
+    fn entry<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
+        let at = crate::range_keys::index(index)?;
+        self.one(
+            index.py(),
+            || on!(self, view => view.get_entry(at).map(wide)),
+        )
+    }
+
+    /// The first entry, or None.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+        self.one(py, || on!(self, view => view.first().map(wide)))
+    }
+
+    /// The last entry, or None.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+        self.one(py, || on!(self, view => view.last().map(wide)))
+    }
+
+    /// The first entry that begins behind an index, or None.
+    #[pyo3(signature = (index, /))]
+    fn next_after<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
+        let at = crate::range_keys::index(index)?;
+        self.one(
+            index.py(),
+            || on!(self, view => view.next_after(at).map(wide)),
+        )
+    }
+
+    /// The last entry that ends before an index, or None.
+    #[pyo3(signature = (index, /))]
+    fn prev_before<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
+        let at = crate::range_keys::index(index)?;
+        self.one(
+            index.py(),
+            || on!(self, view => view.prev_before(at).map(wide)),
+        )
+    }
+
+    /// A list of the entries that have an index from `start` to before `stop`, each whole, in
+    /// order: pairs of range and value. Beside a writer, each was there at some time, so one may
+    /// reach back over others that it has replaced.
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn items<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.within(py, between(start, stop)?)?)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let ranges = self.within(py, 0..=u64::MAX)?.into_iter();
+        let ranges: Vec<_> = ranges.map(|(range, _)| range).collect();
+        Ok(PyList::new(py, ranges)?.try_iter()?.into_any())
+    }
+
+    /// A list of the gaps from `start` to before `stop`, clipped to it.
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn gaps<'py>(
+        &self,
+        py: Python<'py>,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let within = between(start, stop)?;
+        let gaps: Vec<Range> = on!(self, view => view.gaps(within).collect())?;
+        let gaps = gaps.iter().map(|gap| place(py, gap));
+        PyList::new(py, gaps.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The place that RangeMap.find_gap() finds; None when there is none.
+    #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn find_gap<'py>(
+        &self,
+        py: Python<'py>,
+        size: u64,
+        start: Option<&Bound<'py, PyAny>>,
+        stop: Option<&Bound<'py, PyAny>>,
+        align: u64,
+        from_end: bool,
+        near: Option<u64>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let window = window(start, stop, align, from_end, near)?;
+        if size == 0 || !align.is_power_of_two() {
+            return Err(refused(match size {
+                0 => sapwood::Error::ZeroSize,
+                _ => sapwood::Error::Alignment { align },
+            }));
+        }
+        let found = on!(self, view => view.find_gap(size, window))?;
+        found.map(|range| place(py, &range)).transpose()
+    }
+
+    /// How many times processes have taken the map over.
+    #[getter]
+    fn generation(&self) -> PyResult<u64> {
+        match &self.map {
+            Map::Reader(pool) => pool.generation().map_err(not_live),
+            Map::Texts(pool, _) => pool.generation().map_err(not_live),
+            Map::Writer(writer) => writer.with(|map| map.generation()),
+        }
+    }
+
+    /// Whether the map's writer lives. Without one, the map stays as it is until a process takes it
+    /// over.
+    fn has_writer(&self) -> PyResult<bool> {
+        match &self.map {
+            Map::Reader(pool) => pool.has_writer().map_err(not_live),
+            Map::Texts(pool, _) => pool.has_writer().map_err(not_live),
+            Map::Writer(writer) => writer.with(|_| true),
+        }
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (class, this) = (slf.get_type().name()?, slf.get());
+        let entries = this.__len__()?;
+        Ok(format!(
+            "<sapwood.{class} {:?}: {entries} entries>",
+            this.path
+        ))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
+        match &slf.get().map {
+            Map::Writer(_) => Err(PyTypeError::new_err("a writer cannot be pickled")),
+            _ => Ok((slf.get_type().getattr("open")?, (slf.get().path.clone(),))),
+        }
+    }
+}
+
+/// The writer of a live map of ranges, which other processes read with LiveRanges.open().
+///
+/// LiveRanges.create() and LiveRanges.take_over() make it. It is also a reader. Values are int from
+/// 0 to 2**64 - 1. Readers see each change as a whole, or nothing of it yet. The map has a writer
+/// until close(), or until the process ends; it stays in its folder until remove_map(). A child of
+/// a fork cannot write it.
+///
+/// >>> import os, tempfile
+/// >>> from sapwood import LiveRanges
+/// >>> path = os.path.join(tempfile.mkdtemp(), "memory")
+/// >>> with LiveRanges.create(path) as memory:
+/// ...     memory[0x1000:0x2000] = 1
+/// ...     memory.alloc(0x800, 2, start=0x1000)
+/// range(8192, 10240)
+/// >>> memory = LiveRanges.take_over(path)
+/// >>> memory.generation, memory.remove(0x2000), len(memory)
+/// (1, (range(8192, 10240), 2), 1)
+/// >>> memory.remove_map()
+#[pyclass(frozen, extends = LiveRanges, module = "sapwood")]
+pub struct LiveRangesWriter;
+
+fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let number = value.cast::<PyInt>().ok();
+    let number = number.and_then(|number| number.extract().ok());
+    number.ok_or_else(|| {
+        let shown = shown(value);
+        let text = format!("{shown} is no value of this map: they are int from 0 to 2**64 - 1");
+        PyValueError::new_err(text)
+    })
+}
+
+impl LiveRangesWriter {
+    fn of(py: Python<'_>, live: Live<MapleMap<u64>>, path: PathBuf) -> PyResult<Py<Self>> {
+        let map = Map::Writer(Writer::new(live));
+        let map = LiveRanges { map, path };
+        Py::new(
+            py,
+            PyClassInitializer::from(map).add_subclass(LiveRangesWriter),
+        )
+    }
+
+    fn writer<'a>(slf: &'a Bound<'_, Self>) -> PyResult<&'a Writer<MapleMap<u64>>> {
+        match &slf.as_super().get().map {
+            Map::Writer(writer) => Ok(writer),
+            _ => Err(PyTypeError::new_err("this map has no writer here")),
+        }
+    }
+
+    /// Changes the map, without the interpreter's lock.
+    fn change<R: Send>(
+        slf: &Bound<'_, Self>,
+        f: impl FnOnce(&MapleMap<u64>) -> Result<R, sapwood::Error> + Send,
+    ) -> PyResult<R> {
+        let changed = Self::writer(slf)?.with(|map| slf.py().detach(|| f(map)))?;
+        changed.map_err(refused)
+    }
+}
+
+#[pymethods]
+impl LiveRangesWriter {
+    fn __setitem__(
+        slf: &Bound<'_, Self>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Self::store(slf, key, value, false).map(drop)
+    }
+
+    fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        if range_if(key)?.is_none() && !slf.as_super().get().__contains__(key)? {
+            return Err(absent(key));
+        }
+        let range = range_or_index(key)?;
+        Self::change(slf, |map| map.clear_range(range))
+    }
+
+    /// Makes a range one entry, as RangeMap.store() does, and returns the range of the entry.
+    #[pyo3(signature = (range, value, /, *, coalesce=false))]
+    fn store<'py>(
+        slf: &Bound<'py, Self>,
+        range: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        coalesce: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (range, number) = (range_or_index(range)?, number_of(value)?);
+        let stored = Self::change(slf, |map| match coalesce {
+            true => Ok(map.store_coalescing(range, number)?),
+            false => {
+                map.store(range.clone(), number)?;
+                Ok(range)
+            }
+        })?;
+        place(slf.py(), &stored)
+    }
+
+    /// As store(), if no entry has an index of the range; otherwise OccupiedError.
+    #[pyo3(signature = (range, value, /))]
+    fn insert(
+        slf: &Bound<'_, Self>,
+        range: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (range, number) = (range_or_index(range)?, number_of(value)?);
+        Self::change(slf, |map| Ok(map.insert_new(range, number)?))
+    }
+
+    /// Stores all items of a mapping or of an iterable of pairs of a range and a value, one after
+    /// the other. All items are read first: a wrong one changes nothing.
+    #[pyo3(signature = (items, /))]
+    fn update(slf: &Bound<'_, Self>, items: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut all = Vec::new();
+        for pair in pairs(items)? {
+            let (range, value) = pair?;
+            all.push((range_or_index(&range)?, number_of(&value)?));
+        }
+        Self::change(slf, |map| {
+            let mut writer = map.write();
+            for (range, number) in all {
+                writer.store(range, number)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes the whole entry that holds an index; returns its range and its value. KeyError in a
+    /// gap.
+    #[pyo3(signature = (index, /))]
+    fn remove<'py>(
+        slf: &Bound<'py, Self>,
+        index: &Bound<'_, PyAny>,
+    ) -> PyResult<(Bound<'py, PyAny>, u64)> {
+        let at = crate::range_keys::index(index)?;
+        let removed = Self::change(slf, |map| map.remove(at))?;
+        let (range, number) = removed.ok_or_else(|| absent(index))?;
+        Ok((place(slf.py(), &range)?, number))
+    }
+
+    /// Removes all entries.
+    fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::change(slf, |map| map.clear())
+    }
+
+    /// Stores at the place that find_gap() finds, and returns its range; NoGapError when there is
+    /// none.
+    #[pyo3(signature = (size, value, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn alloc<'py>(
+        slf: &Bound<'py, Self>,
+        size: u64,
+        value: &Bound<'_, PyAny>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        align: u64,
+        from_end: bool,
+        near: Option<u64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let window = window(start, stop, align, from_end, near)?;
+        let number = number_of(value)?;
+        let range = Self::change(slf, |map| Ok(map.alloc_range(size, window, number)?))?;
+        place(slf.py(), &range)
+    }
+
+    /// The readers in all processes; see LiveNamesWriter.readers().
+    fn readers<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        Self::writer(slf)?.readers(slf.py())
+    }
+
+    /// Checks every invariant of the map; ValueError says what is wrong. For tests.
+    fn verify(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let result = Self::writer(slf)?.with(|map| py.detach(|| map.verify()))?;
+        result.map_err(PyValueError::new_err)
+    }
+
+    /// Ends writing, so that another process may take the map over. Every later call raises
+    /// ValueError.
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::writer(slf)?.close();
+        Ok(())
+    }
+
+    /// Deletes the map and its folder. From then on, readers raise FileNotFoundError.
+    fn remove_map(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::writer(slf)?.remove()
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(slf: &Bound<'_, Self>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        Self::close(slf)
+    }
+}

@@ -1,0 +1,314 @@
+//! `NameReader`: what classes have in common that read names in memory that others may write.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+use sapwood::qp::QpFile;
+
+use crate::closest::{Closest, closest, needs_dns};
+use crate::name_iter::{Chunk, NameIter, Source};
+use crate::name_keys::{Edges, Keys};
+use crate::snapshot_iter::Kind;
+
+#[cfg(target_os = "linux")]
+use crate::live::{Pool, Writer, not_live};
+#[cfg(not(target_os = "linux"))]
+use sapwood::qp::Value;
+#[cfg(target_os = "linux")]
+use sapwood::qp::{QpShared, QpStore};
+#[cfg(target_os = "linux")]
+use sapwood_live::LiveValue as Value;
+
+/// Where names lie, with values of one kind.
+pub enum Names<V: ?Sized + Value> {
+    File(QpFile<V>),
+    #[cfg(target_os = "linux")]
+    Store(Pool<QpStore<V>>),
+    #[cfg(target_os = "linux")]
+    Shared(Pool<QpShared<V>>),
+    #[cfg(target_os = "linux")]
+    Writer(Writer<QpStore<V>>),
+}
+
+impl<V: ?Sized + Value + Send + Sync + 'static> Names<V> {
+    /// Number of entries, if the map counts them.
+    fn count(&self) -> PyResult<Option<usize>> {
+        match self {
+            Names::File(file) => Ok(Some(file.len())),
+            #[cfg(target_os = "linux")]
+            Names::Store(pool) => pool.read(|view| Some(view.len())).map_err(not_live),
+            #[cfg(target_os = "linux")]
+            Names::Shared(_) => Ok(None),
+            #[cfg(target_os = "linux")]
+            Names::Writer(writer) => writer.with(|map| Some(map.len())),
+        }
+    }
+}
+
+/// Names with values of either kind.
+pub enum Either {
+    Numbers(Names<u64>),
+    Bytes(Names<[u8]>),
+}
+
+/// Evaluates an expression for names, wherever they lie: in one read, so for one version of a
+/// store. Python runs no code of users in it, since it makes only int, str and bytes.
+macro_rules! on {
+    ($this:expr, $names:ident => $answer:expr) => {
+        match &$this.names {
+            Either::Numbers(names) => on!(in names, $names => $answer),
+            Either::Bytes(names) => on!(in names, $names => $answer),
+        }
+    };
+    (in $all:expr, $names:ident => $answer:expr) => {
+        match $all {
+            Names::File($names) => Ok::<_, PyErr>($answer),
+            #[cfg(target_os = "linux")]
+            Names::Store(pool) => pool.read(|$names| $answer).map_err(not_live),
+            #[cfg(target_os = "linux")]
+            Names::Shared(pool) => pool.read(|$names| $answer).map_err(not_live),
+            #[cfg(target_os = "linux")]
+            Names::Writer(writer) => writer.with(|map| map.read(|$names| $answer)),
+        }
+    };
+}
+
+/// A value as an object.
+pub trait Shown {
+    fn object(&self, py: Python<'_>, text: bool) -> Py<PyAny>;
+}
+
+impl Shown for u64 {
+    fn object(&self, py: Python<'_>, _text: bool) -> Py<PyAny> {
+        let Ok(number) = self.into_pyobject(py);
+        number.into_any().unbind()
+    }
+}
+
+impl Shown for [u8] {
+    fn object(&self, py: Python<'_>, text: bool) -> Py<PyAny> {
+        match text {
+            true => PyString::new(py, &String::from_utf8_lossy(self))
+                .into_any()
+                .unbind(),
+            false => PyBytes::new(py, self).into_any().unbind(),
+        }
+    }
+}
+
+/// Names in a file or in a live map: what NameFile, LiveNames and LiveNamesWriter have in common.
+/// Each call reads the newest names; an iterator reads some dozens of entries at once.
+#[pyclass(frozen, subclass, module = "sapwood")]
+pub struct NameReader {
+    pub(crate) names: Either,
+    pub(crate) keys: Keys,
+    pub(crate) text: bool,
+    pub(crate) path: PathBuf,
+}
+
+/// What makes the object again from a pickle, with its arguments: path, keys, and whether values
+/// are texts.
+pub type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, bool));
+
+type Pair<'py> = Option<(Bound<'py, PyAny>, Py<PyAny>)>;
+
+impl NameReader {
+    /// Up to `most` entries between the edges, from the end with `back`.
+    pub(crate) fn chunk(
+        &self,
+        py: Python<'_>,
+        edges: &Edges,
+        back: bool,
+        most: usize,
+    ) -> PyResult<Chunk> {
+        let entries = on!(self, names => {
+            let range = names.range::<[u8], _>(edges.as_bounds());
+            let entry = |(key, value)| (Box::from(key), Shown::object(value, py, self.text));
+            match back {
+                true => range.rev().take(most).map(entry).collect(),
+                false => range.take(most).map(entry).collect(),
+            }
+        })?;
+        Ok(Chunk {
+            entries,
+            changes: 0,
+            writes: 0,
+        })
+    }
+
+    /// Number of entries, if the map counts them.
+    fn count(&self) -> PyResult<Option<usize>> {
+        match &self.names {
+            Either::Numbers(names) => names.count(),
+            Either::Bytes(names) => names.count(),
+        }
+    }
+
+    fn pair<'py, V: ?Sized + Shown>(
+        &self,
+        py: Python<'py>,
+        entry: Option<(&[u8], &V)>,
+    ) -> Pair<'py> {
+        let (key, value) = entry?;
+        Some((self.keys.object(py, key), value.object(py, self.text)))
+    }
+
+    pub(crate) fn find(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
+        on!(self, names => names.get(key).map(|value| Shown::object(value, py, self.text)))
+    }
+
+    fn iter(slf: &Bound<'_, Self>, edges: Edges, kind: Kind, back: bool) -> NameIter {
+        let source = Source::Reader(slf.clone().unbind());
+        NameIter::new(slf.py(), source, edges, kind, back)
+    }
+}
+
+#[pymethods]
+impl NameReader {
+    fn __len__(&self) -> PyResult<usize> {
+        self.count()?.ok_or_else(|| {
+            let text = "this live map has many writers and no len(); sum(1 for _ in it) counts";
+            PyTypeError::new_err(text)
+        })
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        on!(self, names => !names.is_empty())
+    }
+
+    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let bytes = self.keys.bytes(key)?;
+        let found = self.find(key.py(), &bytes)?;
+        found.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let bytes = self.keys.bytes(key)?;
+        on!(self, names => names.contains_key(&bytes))
+    }
+
+    /// The value of a key, or `default`.
+    #[pyo3(signature = (key, default=None, /))]
+    fn get(
+        &self,
+        key: &Bound<'_, PyAny>,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let bytes = self.keys.bytes(key)?;
+        Ok(self.find(key.py(), &bytes)?.or(default))
+    }
+
+    /// The entry with the least key, or None.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+        on!(self, names => self.pair(py, names.first_key_value()))
+    }
+
+    /// The entry with the greatest key, or None.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
+        on!(self, names => self.pair(py, names.last_key_value()))
+    }
+
+    /// The entry with the greatest key less than this one, or None.
+    #[pyo3(signature = (key, /))]
+    fn predecessor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Pair<'py>> {
+        let bytes = self.keys.bytes(key)?;
+        on!(self, names => self.pair(key.py(), names.predecessor(&bytes)))
+    }
+
+    /// The entry with the least key greater than this one, or None.
+    #[pyo3(signature = (key, /))]
+    fn successor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Pair<'py>> {
+        let bytes = self.keys.bytes(key)?;
+        on!(self, names => self.pair(key.py(), names.successor(&bytes)))
+    }
+
+    /// The entry with the longest key that is a prefix of this one (itself included), or None; with
+    /// dns=True, the closest name at or above this one that has an entry.
+    #[pyo3(signature = (key, /))]
+    fn longest_prefix<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Pair<'py>> {
+        let bytes = self.keys.bytes(key)?;
+        on!(self, names => self.pair(key.py(), names.longest_prefix(&bytes)))
+    }
+
+    /// A list of all entries whose keys are prefixes of this one (itself included), shortest first.
+    #[pyo3(signature = (key, /))]
+    fn ancestors<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let py = key.py();
+        let bytes = self.keys.bytes(key)?;
+        let found: Vec<_> = on!(self, names => {
+            let found = names.ancestors(&bytes).into_iter();
+            found.filter_map(|entry| self.pair(py, Some(entry))).collect()
+        })?;
+        PyList::new(py, found)
+    }
+
+    /// An iterator over the entries whose keys start with a prefix (itself included), in order;
+    /// with dns=True, over those at and below a name.
+    #[pyo3(signature = (prefix, /))]
+    fn prefix(slf: &Bound<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<NameIter> {
+        let edges = Edges::below(&slf.get().keys.bytes(prefix)?);
+        Ok(Self::iter(slf, edges, Kind::Items, false))
+    }
+
+    /// An iterator over the entries with keys from `start` to before `stop`, in order. None is no
+    /// limit.
+    #[pyo3(signature = (start=None, stop=None, /))]
+    fn range(
+        slf: &Bound<'_, Self>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<NameIter> {
+        let edges = slf.get().keys.range(start, stop)?;
+        Ok(Self::iter(slf, edges, Kind::Items, false))
+    }
+
+    /// What a name server needs to answer for a name; see NameMap.closest().
+    #[pyo3(signature = (name, /))]
+    fn closest(&self, name: &Bound<'_, PyAny>) -> PyResult<Closest> {
+        needs_dns(self.keys)?;
+        let py = name.py();
+        let bytes = self.keys.bytes(name)?;
+        on!(self, names => {
+            let found = names.closest(&bytes, 0, |_, _| false);
+            closest(py, self.keys, &bytes, found, |value| Shown::object(value, py, self.text))
+        })
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Keys, false)
+    }
+
+    fn __reversed__(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Keys, true)
+    }
+
+    /// An iterator over all keys, in order. reversed() reverses it.
+    fn keys(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Keys, false)
+    }
+
+    /// An iterator over all values, in the order of their keys. reversed() reverses it.
+    fn values(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Values, false)
+    }
+
+    /// An iterator over pairs of key and value, in order. reversed() reverses it.
+    fn items(slf: &Bound<'_, Self>) -> NameIter {
+        Self::iter(slf, Edges::all(), Kind::Items, false)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let this = slf.get();
+        let (class, word) = (slf.get_type().name()?, this.keys.word());
+        let entries = match this.count()? {
+            Some(entries) => format!(": {entries} entries"),
+            None => String::new(),
+        };
+        Ok(format!(
+            "<sapwood.{class} {:?} of {word} keys{entries}>",
+            this.path
+        ))
+    }
+}
