@@ -350,6 +350,8 @@ fn the_stall_report_names_the_reader() {
         ("pinner", StallKind::Pinned)
     );
     bad.quiescent();
+    // On a busy machine the good one may have stood still since.
+    good.quiescent();
     assert!(domain.stalls().is_empty());
     assert_eq!(domain.poll(), 1);
 }
