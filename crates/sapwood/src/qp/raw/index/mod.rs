@@ -266,7 +266,6 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// # Safety
     /// The index is attached, and the arena with its header page lies at `base`.
     #[inline(always)]
-    #[cfg(feature = "std")]
     pub(crate) unsafe fn refresh(&self, base: *mut u8) {
         debug_assert!(self.attached);
         // SAFETY: a word of the header page, which is accessed only as an atomic.
@@ -399,7 +398,6 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         if !self.alone {
             return Found::AskTrie;
         }
-        #[cfg(feature = "std")]
         if self.attached {
             // SAFETY: the caller's promise.
             return unsafe { self.find_attached(base, hash, key) };
@@ -421,7 +419,6 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     ///
     /// # Safety
     /// As for `find`.
-    #[cfg(feature = "std")]
     unsafe fn find_attached(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
         loop {
             // SAFETY: the caller's promise.
