@@ -464,13 +464,14 @@ impl Connection {
     }
 
     fn ask(&mut self, words: &[&[u8]]) -> Result<Option<Vec<u8>>, String> {
-        let mut question = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            question.extend(format!("${}\r\n", word.len()).into_bytes());
-            question.extend(*word);
-            question.extend(b"\r\n");
-        }
+        let mut question = Vec::new();
+        write_question(&mut question, words);
         self.to.write_all(&question).map_err(text)?;
+        self.answer()
+    }
+
+    /// The next answer.
+    fn answer(&mut self) -> Result<Option<Vec<u8>>, String> {
         self.line.clear();
         self.from.read_until(b'\n', &mut self.line).map_err(text)?;
         let line = self
@@ -493,17 +494,37 @@ impl Connection {
     }
 }
 
+/// Writes a question in Redis's protocol.
+fn write_question(to: &mut Vec<u8>, words: &[&[u8]]) {
+    to.extend(format!("*{}\r\n", words.len()).into_bytes());
+    for word in words {
+        to.extend(format!("${}\r\n", word.len()).into_bytes());
+        to.extend(*word);
+        to.extend(b"\r\n");
+    }
+}
+
+/// A number in an answer.
+fn number(answer: Option<Vec<u8>>) -> Option<u64> {
+    std::str::from_utf8(&answer?).ok()?.parse().ok()
+}
+
 impl Reads for Connection {
     fn turn(&mut self, keys: &[(&[u8], u64)]) -> Result<u64, String> {
+        // The questions of a turn are sent together.
+        let mut questions = Vec::new();
+        for (key, _) in keys {
+            write_question(&mut questions, &[b"GET", key]);
+        }
+        self.to.write_all(&questions).map_err(text)?;
         let mut wrong = 0;
-        for (key, value) in keys {
-            wrong += u64::from(self.get(key)? != Some(*value));
+        for (_, value) in keys {
+            wrong += u64::from(number(self.answer()?) != Some(*value));
         }
         Ok(wrong)
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Option<u64>, String> {
-        let found = self.ask(&[b"GET", key])?;
-        Ok(found.and_then(|found| std::str::from_utf8(&found).ok()?.parse().ok()))
+        Ok(number(self.ask(&[b"GET", key])?))
     }
 }
