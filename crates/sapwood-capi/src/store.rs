@@ -56,7 +56,7 @@ pub struct StoreBody {
     pub store: AnyStore,
     /// Who takes pointers back.
     pub owner: Option<Arc<Owner>>,
-    /// Who has a transaction open.
+    /// The thread that has a transaction open.
     pub writer: Arc<WriterThread>,
     checked: bool,
 }
