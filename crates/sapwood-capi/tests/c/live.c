@@ -249,7 +249,7 @@ static void stores(void)
 
 	/* Another structure, other values, pointers, what is unknown. */
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_SHARED, SAPWOOD_BYTES, 0, &far), -EPROTO);
-	said("is no shared map, but of kind 1");
+	said("is no shared map, but a store");
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, 0, &far), -EPROTO);
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_STORE, SAPWOOD_POINTERS, 0, &far),
 	   -EINVAL);
