@@ -1,0 +1,21 @@
+//! One writer's ordered maps on many machines.
+//!
+//! A publisher writes commits into a log, in etcd or in a folder. Each follower applies them, one
+//! commit at a time, to a map of its own, which its readers read without locks. So readers of all
+//! machines see the leader's versions, in order, and no others.
+
+#![forbid(unsafe_code)]
+
+mod changes;
+mod digest;
+mod error;
+mod frame;
+mod kind;
+mod log;
+
+pub use changes::{Change, Changes};
+pub use digest::Digest;
+pub use error::Error;
+pub use frame::{Assembler, Commit, Frame};
+pub use kind::Kind;
+pub use log::{Head, Leadership, Log, Report, Tail};
