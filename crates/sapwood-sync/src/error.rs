@@ -145,6 +145,11 @@ impl Error {
         }
     }
 
+    /// The error of the map that follows.
+    pub(crate) fn map(error: impl std::fmt::Display) -> Self {
+        Error::Map(error.to_string())
+    }
+
     /// Something that is not what was written.
     pub(crate) fn damaged(place: impl Into<String>, what: impl Into<String>) -> Self {
         Error::Damaged {

@@ -206,6 +206,11 @@ impl Frame {
         }
     }
 
+    /// Whether a map at a commit needs this frame no more.
+    pub fn is_old(&self, commit: u64) -> bool {
+        self.first.max(self.last()) <= commit
+    }
+
     /// The number of this piece of a commit; 0 for whole commits.
     pub fn piece(&self) -> u16 {
         match self.part {

@@ -6,16 +6,28 @@
 
 #![forbid(unsafe_code)]
 
+mod applied;
 mod changes;
 mod digest;
 mod error;
+mod folder;
+mod follower;
 mod frame;
 mod kind;
 mod log;
+mod publisher;
+mod restored;
+mod snapshots;
+mod target;
 
 pub use changes::{Change, Changes};
 pub use digest::Digest;
 pub use error::Error;
+pub use folder::FolderLog;
+pub use follower::{Follower, FollowerOptions, FollowerStatus};
 pub use frame::{Assembler, Commit, Frame};
 pub use kind::Kind;
 pub use log::{Head, Leadership, Log, Report, Tail};
+pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest};
+pub use snapshots::{Manifest, Snapshots};
+pub use target::{Each, StoreTarget, Target};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::frame::Frame;
+use crate::frame::{FORMAT, Frame};
 use crate::{Error, Kind};
 
 /// The newest commit of a log.
@@ -111,4 +111,43 @@ pub trait Tail: Send {
     /// [`Error::Gap`] when frames were deleted before they were read, [`Error::Damaged`],
     /// [`Error::Newer`], and those of the service. After an error, the tail is used no more.
     async fn next(&mut self) -> Result<Frame, Error>;
+}
+
+/// What a log says about itself, as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Meta {
+    format: u32,
+    kind: Kind,
+}
+
+impl Meta {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Meta {
+            format: FORMAT.into(),
+            kind,
+        }
+    }
+
+    /// The kind of the map, if this version knows the format.
+    pub(crate) fn kind(&self, place: &str) -> Result<Kind, Error> {
+        match self.format <= FORMAT.into() {
+            true => Ok(self.kind),
+            false => Err(Error::Newer {
+                place: place.into(),
+                found: self.format,
+                known: FORMAT.into(),
+            }),
+        }
+    }
+}
+
+/// Refuses names of maps and followers that could not be names of files or keys.
+pub(crate) fn checked_name(name: &str) -> Result<(), Error> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.len() > 100 || name.starts_with('.') || !name.chars().all(allowed) {
+        return Err(Error::Change(format!(
+            "{name:?} cannot be a name: 1 to 100 of a-z, A-Z, 0-9, '.', '_' and '-', no '.' first"
+        )));
+    }
+    Ok(())
 }

@@ -1,0 +1,5 @@
+//! Tests of logs, publishers and followers.
+
+mod broken;
+mod following;
+mod support;
