@@ -28,6 +28,6 @@ pub use follower::{Follower, FollowerOptions, FollowerStatus};
 pub use frame::{Assembler, Commit, Frame};
 pub use kind::Kind;
 pub use log::{Head, Leadership, Log, Report, Tail};
-pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest};
+pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest, Submitted};
 pub use snapshots::{Manifest, Snapshots};
 pub use target::{Each, StoreTarget, Target};
