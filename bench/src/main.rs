@@ -11,7 +11,7 @@
 //! - [`suite`]: the measurements, one module per suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
 //!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
-//!   those of the suites of these names. [`live`]: those of the suite `live`. [`capi`]:
+//!   those of the suites of these names. [`live`] and [`sync`]: those of these suites. [`capi`]:
 //!   the C library in the suite `c`. [`bpf`], with the
 //!   feature `bpf`: maps inside the kernel.
 //! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
@@ -37,6 +37,7 @@ mod shim;
 mod shown;
 mod stores;
 mod suite;
+mod sync;
 
 use std::fs;
 use std::path::{Path, PathBuf};
