@@ -10,6 +10,8 @@ mod applied;
 mod changes;
 mod digest;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod folder;
 mod follower;
 mod frame;
@@ -23,6 +25,8 @@ mod target;
 pub use changes::{Change, Changes};
 pub use digest::Digest;
 pub use error::Error;
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdLog, EtcdOptions};
 pub use folder::FolderLog;
 pub use follower::{Follower, FollowerOptions, FollowerStatus};
 pub use frame::{Assembler, Commit, Frame};
