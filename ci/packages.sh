@@ -18,6 +18,9 @@ if [ "$(uname -s)" = Linux ]; then
     has iperf3 || more+=(iperf3)
     has ethtool || more+=(ethtool)
     has sysctl || more+=(procps)
+    # Metrics, dashboards and units are checked by promtool and systemd-analyze.
+    has promtool || more+=(prometheus)
+    has systemd-analyze || more+=(systemd)
     # What is built with the C library, and what looks at its packages.
     has pkg-config || more+=(pkg-config)
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
@@ -44,9 +47,16 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
         install "${more[@]}" || { run dpkg --configure -a && install "${more[@]}"; } ||
             say "Not all of these can be installed here, so the tests that need them are skipped: ${more[*]}"
     fi
+    # Of this package only promtool is wanted. Debian enables the server, whatever RUNLEVEL says.
+    case " ${more[*]} " in
+    *" prometheus "*)
+        if has systemctl; then run systemctl disable --now prometheus || run systemctl disable prometheus || true; fi
+        ! has pgrep || ! pgrep -x prometheus >/dev/null || say "A Prometheus server runs, which ci/packages.sh did not want."
+        ;;
+    esac
     exit 0
 fi
-[ ${#more[@]} = 0 ] || say "For the maps in the kernel, C, Python and etcd, on Debian and Ubuntu (else tests are skipped):
+[ ${#more[@]} = 0 ] || say "For the maps in the kernel, C, Python, etcd and services, on Debian and Ubuntu (else tests are skipped):
     sudo apt-get update && sudo apt-get install -y ${more[*]}"
 [ ${#need[@]} = 0 ] || fail "Missing: ${need[*]}. Install them first, on Debian and Ubuntu with:
     sudo apt-get update && sudo apt-get install -y ${need[*]}"

@@ -5,6 +5,7 @@ pub mod bpf;
 pub mod live;
 pub mod ranges;
 pub mod routes;
+pub mod service;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::keys::KeyForm;
 use live::{KeepArgs, LiveCommand};
 use ranges::{MapsArgs, RangesCommand};
 use routes::RoutesCommand;
+use service::LogArgs;
 
 /// The exit codes, at the end of the program's help.
 macro_rules! exit_codes {
@@ -58,6 +60,9 @@ pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
+    /// What the program writes about its work.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// The commands of the program.
@@ -188,7 +193,7 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
         after_help = "Examples:
   sapwood names serve words.txt --live /dev/shm/words --watch
   sapwood names get --live /dev/shm/words oak
-  sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics zones.prom
+  sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics 127.0.0.1:9464
   echo 'add larch 7' | sapwood names serve words.txt --live /dev/shm/words"
     )]
     Serve(NamesServeArgs),

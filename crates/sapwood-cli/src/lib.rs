@@ -22,6 +22,7 @@ mod ranges;
 pub mod records;
 pub mod routes;
 mod saved;
+pub mod service;
 mod signals;
 mod target;
 mod tour;

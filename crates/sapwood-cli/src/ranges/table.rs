@@ -17,6 +17,7 @@ use crate::errors::Error;
 use crate::names::open_error;
 use crate::progress::Progress;
 use crate::signals::HeldSignals;
+use crate::span;
 
 /// The end of a range, most significant word first.
 type End = [u32; 2];
@@ -126,6 +127,7 @@ impl Ranges {
 
     /// Writes a new file and renames it to `target`. `output` is its name in errors.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
+        let _save = span!(INFO, "save", file = %output.display(), entries = self.map.len());
         let mut trie = self.map.read(|view| {
             let entries = view.iter().map(|(range, number)| {
                 let key = [&range.start().to_be_bytes(), self.text(*number).as_bytes()].concat();

@@ -16,6 +16,7 @@ use sapwood::qp::{OpenCause, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
+use crate::span;
 
 /// Bits of the family before an address.
 const FAMILY: usize = 4;
@@ -102,6 +103,7 @@ impl TableBuilder {
 
     /// Writes a new file and renames it to `target`. `output` is its name in errors.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
+        let _save = span!(INFO, "save", file = %output.display(), entries = self.len());
         self.table.save(target).map_err(|error| match error.cause {
             SaveCause::Io(source) => Error::write(output)(source),
             cause => Error::write(output)(io::Error::other(cause)),
