@@ -13,6 +13,8 @@ mod maps;
 mod program;
 mod queries;
 mod ranges;
+mod report;
+mod report_browser;
 mod routes;
 mod server;
 
