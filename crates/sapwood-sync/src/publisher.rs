@@ -401,24 +401,28 @@ impl Publish {
             is_torn = frame.last() < frame.first();
             let bytes = frame.bytes().len() as u64;
             self.since.1 += bytes;
-            for number in self.state.commit + 1..=frame.last() {
+            let before = self.state.commit;
+            for number in before + 1..=frame.last() {
                 let commit = commits
                     .next()
                     .expect("a frame has the commits it was made of");
                 // The leader's own map never differs from what was written.
                 self.state.apply(self.log.map(), number, &commit)?;
-                let reply = replies.next().expect("one for each commit");
-                drop(reply.send(Ok(number)));
-                self.since.0 += 1;
             }
+            let count = self.state.commit - before;
+            self.since.0 += count;
             self.status.send_modify(|status| {
-                status.commits += self.state.commit - status.commit;
+                status.commits += count;
                 status.commit = self.state.commit;
                 status.digest = self.state.digest;
                 status.entries = self.state.entries;
                 status.bytes += bytes;
                 status.trouble = None;
             });
+            // Who hears of a commit finds it in the status.
+            for (number, reply) in (before + 1..=self.state.commit).zip(replies.by_ref()) {
+                drop(reply.send(Ok(number)));
+            }
         }
         let (commits, bytes) = self.since;
         if commits >= self.options.snapshot_commits || bytes >= self.options.snapshot_bytes {

@@ -14,6 +14,8 @@ mod watch;
 
 use std::path::Path;
 
+#[cfg(feature = "bpf")]
+pub use metrics::set_stalls;
 use sapwood_live::LiveStatus;
 pub use status::status;
 
