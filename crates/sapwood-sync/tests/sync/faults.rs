@@ -305,7 +305,7 @@ impl Scene {
 fn seconds() -> u64 {
     match std::env::var("SAPWOOD_SOAK") {
         Ok(text) => text.parse().expect("SAPWOOD_SOAK: seconds"),
-        Err(_) => 10,
+        Err(_) => 5,
     }
 }
 
