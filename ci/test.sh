@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 # README.md has `make test` among its commands, and readme.sh runs them.
 [ -z "${SAPWOOD_INSIDE:-}" ] || { say "make test is running already"; exit 0; }
-[ $# -gt 0 ] || set -- setup house fmt clippy doc unit bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme
+[ $# -gt 0 ] || set -- setup house fmt clippy doc unit sync bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme
 
 # If both run, no test program of the libraries needs to run twice.
 case " $* " in *" unit "*" asan "*) ! x86_64_linux || export CI_ONCE=1 ;; esac

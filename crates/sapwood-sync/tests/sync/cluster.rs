@@ -9,6 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use sapwood_sync::{EtcdLog, EtcdOptions};
 use tempfile::TempDir;
 
+use crate::net::{self, Net};
+
 /// How many nodes, and what they want.
 #[derive(Clone, Copy)]
 pub struct Setup {
@@ -34,6 +36,8 @@ pub struct Cluster {
     nodes: Vec<Node>,
     pub folder: TempDir,
     tls: bool,
+    /// The words before a command that speaks to the nodes.
+    before: Vec<String>,
 }
 
 struct Node {
@@ -46,33 +50,40 @@ struct Node {
 impl Cluster {
     /// Starts nodes and waits until they answer; `None` if etcd is not installed.
     pub async fn start(setup: Setup) -> Option<Cluster> {
-        if Command::new("etcd")
-            .arg("--version")
-            .stdout(Stdio::null())
-            .status()
-            .is_err()
-        {
-            assert!(
-                std::env::var_os("SAPWOOD_ETCD_MUST_RUN").is_none(),
-                "etcd is not installed"
-            );
-            println!("skipped: etcd is not installed");
-            return None;
+        let cluster = Self::start_on(setup, None)?;
+        cluster.wait().await;
+        Some(cluster)
+    }
+
+    /// Starts nodes, each on a machine of a network, if there is one.
+    pub fn start_on(setup: Setup, net: Option<&Net>) -> Option<Cluster> {
+        for (program, version) in [("etcd", "--version"), ("etcdctl", "version")] {
+            if Command::new(program).arg(version).output().is_err() {
+                let must_run = std::env::var_os("SAPWOOD_ETCD_MUST_RUN").is_some();
+                assert!(!must_run, "{program} is not installed");
+                println!("skipped: {program} is not installed");
+                return None;
+            }
         }
         let folder = tempfile::tempdir().unwrap();
         if setup.tls {
             certificates(folder.path());
         }
         let mut cluster = Cluster {
-            nodes: plan(setup, folder.path()),
+            nodes: plan(setup, folder.path(), net),
             folder,
             tls: setup.tls,
+            before: net.map(|net| net.on(None)).unwrap_or_default(),
         };
         for node in 0..setup.nodes {
             cluster.run(node);
         }
-        cluster.wait().await;
         Some(cluster)
+    }
+
+    /// The addresses for clients.
+    pub fn addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.address.clone()).collect()
     }
 
     /// Options for all nodes, with short times.
@@ -146,8 +157,17 @@ impl Cluster {
 
     /// What `etcdctl` says through a node; the test fails when it fails.
     pub fn ctl(&self, node: usize, args: &[&str]) -> String {
-        let mut command = Command::new("etcdctl");
+        self.try_ctl(node, args)
+            .unwrap_or_else(|said| panic!("etcdctl {args:?}: {said}"))
+    }
+
+    /// The same, with the error as a text.
+    pub fn try_ctl(&self, node: usize, args: &[&str]) -> Result<String, String> {
+        let mut words = self.before.clone();
+        words.push("etcdctl".into());
+        let mut command = Command::new(&words[0]);
         command
+            .args(&words[1..])
             .env("ETCDCTL_API", "3")
             .arg("--endpoints")
             .arg(&self.nodes[node].address);
@@ -158,9 +178,10 @@ impl Cluster {
             command.arg("--key").arg(file("client.key"));
         }
         let output = command.args(args).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "etcdctl {args:?}: {said}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
     }
 
     /// Frees what was deleted, and ends the alarm for a full database.
@@ -194,35 +215,41 @@ impl Drop for Node {
     }
 }
 
+/// The words before a command whose process ends with this thread, also when this is killed.
+pub fn with_me() -> Vec<String> {
+    let words = ["setpriv", "--pdeathsig", "KILL"];
+    let mut command = Command::new(words[0]);
+    let tried = command.args(&words[1..]).arg("true").status();
+    match tried.is_ok_and(|status| status.success()) {
+        true => words.map(String::from).to_vec(),
+        false => Vec::new(),
+    }
+}
+
 /// The command lines of the nodes.
-fn plan(setup: Setup, folder: &Path) -> Vec<Node> {
+fn plan(setup: Setup, folder: &Path, net: Option<&Net>) -> Vec<Node> {
     // All ports are held until all are known, so that none is given twice.
     let sockets: Vec<_> = (0..2 * setup.nodes)
         .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
         .collect();
-    let ports: Vec<_> = sockets
-        .iter()
-        .map(|socket| socket.local_addr().unwrap().port())
-        .collect();
+    let host = |number: usize| match net {
+        Some(_) => format!("{}:{}", net::address(number / 2), 2379 + number % 2),
+        None => sockets[number].local_addr().unwrap().to_string(),
+    };
     let scheme = if setup.tls { "https" } else { "http" };
     let peers: Vec<_> = (0..setup.nodes)
-        .map(|node| format!("http://127.0.0.1:{}", ports[2 * node + 1]))
+        .map(|node| format!("http://{}", host(2 * node + 1)))
         .collect();
     let cluster: Vec<_> = (0..setup.nodes)
         .map(|node| format!("n{node}={}", peers[node]))
         .collect();
     let mut nodes = Vec::new();
     for (node, peer) in peers.iter().enumerate() {
-        let address = format!("{scheme}://127.0.0.1:{}", ports[2 * node]);
+        let address = format!("{scheme}://{}", host(2 * node));
         let data = folder.join(format!("n{node}"));
-        let mut command: Vec<String> = Vec::new();
-        // A killed test leaves no nodes behind.
-        if Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "true"])
-            .status()
-            .is_ok_and(|status| status.success())
-        {
-            command.extend(["setpriv", "--pdeathsig", "KILL"].map(String::from));
+        let mut command = with_me();
+        if let Some(net) = net {
+            command.extend(net.on(Some(node)));
         }
         let cluster = cluster.join(",");
         let data_text = data.display().to_string();

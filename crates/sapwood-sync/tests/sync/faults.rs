@@ -1,0 +1,430 @@
+//! Two publishers and four followers over three nodes of etcd, while processes and nodes are
+//! killed, paused and cut off at random, history is compacted and the database is full. Afterwards
+//! all histories must be explained by one log.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::cluster::{Cluster, Setup, with_me};
+use crate::history::Histories;
+use crate::net::Net;
+use crate::players::history_of;
+
+const NODES: usize = 3;
+const PUBLISHERS: usize = 2;
+const FOLLOWERS: usize = 4;
+
+/// A process of this test program.
+struct Player {
+    name: String,
+    command: Vec<String>,
+    envs: Vec<(&'static str, String)>,
+    child: Option<Child>,
+    /// The machine that it runs on, which can be cut off.
+    machine: Option<usize>,
+}
+
+impl Player {
+    fn new(
+        task: &str,
+        name: String,
+        machine: Option<usize>,
+        net: Option<&Net>,
+        cluster: &Cluster,
+    ) -> Self {
+        let mut command = with_me();
+        if let Some(net) = net {
+            command.extend(net.on(machine));
+        }
+        command.push(std::env::current_exe().unwrap().display().to_string());
+        command.extend(
+            [
+                "players::child_process",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+            ]
+            .map(String::from),
+        );
+        let envs = vec![
+            ("SAPWOOD_TASK", task.into()),
+            ("SAPWOOD_NAME", name.clone()),
+            (
+                "SAPWOOD_FOLDER",
+                cluster.folder.path().display().to_string(),
+            ),
+            ("SAPWOOD_ENDPOINTS", cluster.addresses().join(",")),
+        ];
+        Player {
+            name,
+            command,
+            envs,
+            child: None,
+            machine: machine.filter(|_| net.is_some()),
+        }
+    }
+
+    fn run(&mut self, folder: &Path) {
+        let said = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(folder.join(format!("{}.said", self.name)))
+            .unwrap();
+        let child = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            .envs(self.envs.clone())
+            .stdin(Stdio::null())
+            .stdout(said.try_clone().unwrap())
+            .stderr(said)
+            .spawn();
+        self.child = Some(child.unwrap());
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Fails when the process has ended by itself, but well.
+    fn assert_runs(&mut self, folder: &Path) {
+        let Some(child) = &mut self.child else { return };
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("{} ended, {status}: {}", self.name, self.said(folder));
+        }
+    }
+
+    fn said(&self, folder: &Path) -> String {
+        let read = |ending| {
+            let path = folder.join(format!("{}.{ending}", self.name));
+            std::fs::read_to_string(path).unwrap_or_default()
+        };
+        format!("{}\n{}", read("said"), read("trouble"))
+    }
+
+    /// Waits for its end.
+    fn end(&mut self, folder: &Path, limit: Duration) {
+        let begin = Instant::now();
+        let child = self.child.as_mut().unwrap();
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                assert!(status.success(), "{}: {}", self.name, self.said(folder));
+                return;
+            }
+            if begin.elapsed() > limit {
+                panic!("{} does not end: {}", self.name, self.said(folder));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// All that can be broken.
+struct Scene {
+    net: Option<Net>,
+    cluster: Cluster,
+    publishers: Vec<Player>,
+    followers: Vec<Player>,
+    rng: fastrand::Rng,
+    /// How often each fault was made.
+    faults: std::collections::BTreeMap<&'static str, u64>,
+}
+
+impl Scene {
+    fn folder(&self) -> std::path::PathBuf {
+        self.cluster.folder.path().to_owned()
+    }
+
+    fn a_while(&mut self, most_ms: u64) {
+        std::thread::sleep(Duration::from_millis(self.rng.u64(50..=most_ms)));
+    }
+
+    fn count(&mut self, fault: &'static str) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Makes a fault, and mends it.
+    fn break_something(&mut self) {
+        let folder = self.folder();
+        let node = self.rng.usize(0..NODES);
+        match self.rng.u32(0..12) {
+            0 => {
+                self.cluster.kill(node);
+                self.a_while(1_500);
+                self.cluster.run(node);
+                self.count("nodes killed");
+            }
+            1 => {
+                self.cluster.pause(node);
+                self.a_while(3_000);
+                self.cluster.resume(node);
+                self.count("nodes paused");
+            }
+            // Stopped half of the time.
+            2 => {
+                for _ in 0..self.rng.u32(5..25) {
+                    self.cluster.pause(node);
+                    std::thread::sleep(Duration::from_millis(40));
+                    self.cluster.resume(node);
+                    std::thread::sleep(Duration::from_millis(40));
+                }
+                self.count("nodes slowed down");
+            }
+            3 | 4 => self.cut(node, 3_000),
+            // No majority is left.
+            5 => {
+                let other = (node + 1) % NODES;
+                for node in [node, other] {
+                    self.cluster.kill(node);
+                }
+                self.a_while(1_000);
+                for node in [node, other] {
+                    self.cluster.run(node);
+                }
+                self.count("majorities killed");
+            }
+            6 => {
+                let one = self.rng.usize(0..PUBLISHERS);
+                self.publishers[one].kill();
+                self.publishers[one].run(&folder);
+                self.count("publishers killed");
+            }
+            // Longer than its lease, so that another one leads when it goes on.
+            7 => {
+                let one = self.rng.usize(0..PUBLISHERS);
+                self.publishers[one].signal(Signal::STOP);
+                let pause = self.rng.u64(500..5_000);
+                std::thread::sleep(Duration::from_millis(pause));
+                self.publishers[one].signal(Signal::CONT);
+                self.count("publishers paused");
+            }
+            8 => {
+                let one = self.rng.usize(0..FOLLOWERS);
+                self.followers[one].kill();
+                self.followers[one].run(&folder);
+                self.count("followers killed");
+            }
+            9 => {
+                let one = self.rng.usize(0..FOLLOWERS);
+                self.followers[one].signal(Signal::STOP);
+                self.a_while(3_000);
+                self.followers[one].signal(Signal::CONT);
+                self.count("followers paused");
+            }
+            10 => {
+                if self.compact(node).is_some() {
+                    self.count("histories compacted");
+                }
+            }
+            _ => {
+                let machine = self.publishers[0].machine;
+                match machine {
+                    Some(machine) if self.rng.bool() => self.cut(machine, 5_000),
+                    _ => self.fill(),
+                }
+            }
+        }
+    }
+
+    /// Cuts a machine off, or pauses its node where there are no namespaces.
+    fn cut(&mut self, machine: usize, most_ms: u64) {
+        let wait = Duration::from_millis(self.rng.u64(100..most_ms));
+        match &self.net {
+            Some(net) => {
+                net.cut(machine);
+                std::thread::sleep(wait);
+                net.mend(machine);
+                self.count("machines cut off");
+            }
+            None => {
+                self.cluster.pause(machine);
+                std::thread::sleep(wait);
+                self.cluster.resume(machine);
+                self.count("nodes paused");
+            }
+        }
+    }
+
+    /// Compacts etcd's history up to now.
+    fn compact(&self, node: usize) -> Option<()> {
+        let state = self
+            .cluster
+            .try_ctl(node, &["get", "x", "-w", "json"])
+            .ok()?;
+        let revision = state.split("\"revision\":").nth(1)?;
+        let revision: String = revision.chars().take_while(char::is_ascii_digit).collect();
+        self.cluster.try_ctl(node, &["compact", &revision]).ok()?;
+        Some(())
+    }
+
+    /// Lets etcd think for a while that its database is full.
+    fn fill(&mut self) {
+        let folder = self.folder();
+        let mut alarm = Player::new(
+            "alarm",
+            "alarm".into(),
+            None,
+            self.net.as_ref(),
+            &self.cluster,
+        );
+        alarm.run(&folder);
+        alarm.end(&folder, Duration::from_secs(20));
+        self.a_while(1_500);
+        self.disarm();
+        self.count("databases full");
+    }
+
+    fn disarm(&self) {
+        for attempt in 0.. {
+            match self.cluster.try_ctl(attempt % NODES, &["alarm", "disarm"]) {
+                Ok(_) => return,
+                Err(said) => assert!(attempt < 20, "{said}"),
+            }
+        }
+    }
+}
+
+/// How long faults are made.
+fn seconds() -> u64 {
+    match std::env::var("SAPWOOD_SOAK") {
+        Ok(text) => text.parse().expect("SAPWOOD_SOAK: seconds"),
+        Err(_) => 5,
+    }
+}
+
+#[test]
+fn followers_show_the_leaders_versions_whatever_breaks() {
+    let seed = match std::env::var("SAPWOOD_SEED") {
+        Ok(text) => text.parse().expect("SAPWOOD_SEED: a number"),
+        Err(_) => fastrand::u64(..),
+    };
+    println!("SAPWOOD_SEED={seed}");
+    let net = match Net::new(NODES + 1) {
+        Ok(net) => Some(net),
+        Err(why) => {
+            println!("without namespaces, so nodes are paused instead of cut off: {why}");
+            None
+        }
+    };
+    let setup = Setup {
+        nodes: NODES,
+        ..Setup::default()
+    };
+    let Some(cluster) = Cluster::start_on(setup, net.as_ref()) else {
+        return;
+    };
+    let begin = Instant::now();
+    while cluster.try_ctl(0, &["endpoint", "health"]).is_err() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "etcd does not start"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let player = |task: &str, name: String, machine| {
+        let mut player = Player::new(task, name, machine, net.as_ref(), &cluster);
+        player.run(cluster.folder.path());
+        player
+    };
+    let mut recorder = player("record", "recorder".into(), None);
+    let publishers = (0..PUBLISHERS)
+        // The first one can be cut off.
+        .map(|one| player("publish", format!("p{one}"), (one == 0).then_some(NODES)))
+        .collect();
+    let followers = (0..FOLLOWERS)
+        .map(|one| player("follow", format!("f{one}"), None))
+        .collect();
+    let mut scene = Scene {
+        net,
+        cluster,
+        publishers,
+        followers,
+        rng: fastrand::Rng::with_seed(seed),
+        faults: Default::default(),
+    };
+    let folder = scene.folder();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(seconds()) {
+        scene.a_while(400);
+        scene.break_something();
+        let Scene {
+            publishers,
+            followers,
+            ..
+        } = &mut scene;
+        for player in publishers
+            .iter_mut()
+            .chain(followers)
+            .chain([&mut recorder])
+        {
+            player.assert_runs(&folder);
+        }
+    }
+    // All is mended: the publishers end, then the recorder knows the last commit, then all have it.
+    scene.a_while(500);
+    std::fs::write(folder.join("stop"), "").unwrap();
+    let limit = Duration::from_secs(60);
+    for publisher in &mut scene.publishers {
+        publisher.end(&folder, limit);
+    }
+    std::fs::write(folder.join("stopped"), "").unwrap();
+    recorder.end(&folder, limit);
+    for follower in &mut scene.followers {
+        follower.end(&folder, limit);
+    }
+    let read =
+        |player: &Player| std::fs::read_to_string(history_of(&folder, &player.name)).unwrap();
+    let histories = Histories {
+        recorder: read(&recorder),
+        publishers: scene.publishers.iter().map(read).collect(),
+        followers: scene.followers.iter().map(read).collect(),
+    };
+    let checked = match histories.check() {
+        Ok(checked) => checked,
+        Err(error) => {
+            let kept = std::env::temp_dir().join(format!("sapwood-histories-{seed}"));
+            let _ = std::fs::create_dir_all(&kept);
+            for player in [&recorder]
+                .into_iter()
+                .chain(&scene.publishers)
+                .chain(&scene.followers)
+            {
+                let name = format!("{}.history", player.name);
+                let _ = std::fs::copy(folder.join(&name), kept.join(&name));
+            }
+            panic!("{error}; the histories are in {}", kept.display());
+        }
+    };
+    let faults: u64 = scene.faults.values().sum();
+    println!(
+        "{faults} faults ({:?}); {} commits, {} acknowledged, in {} terms; {} versions applied by \
+         {} followers' processes, {} seen by readers, {} starts from snapshots",
+        scene.faults,
+        checked.commits,
+        checked.acknowledged,
+        checked.terms,
+        checked.applied,
+        checked.runs,
+        checked.seen,
+        checked.jumps
+    );
+    assert!(faults > 0 && checked.acknowledged > 0 && checked.terms > 0);
+    assert!(checked.acknowledged <= checked.commits);
+}

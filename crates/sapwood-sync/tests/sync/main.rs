@@ -1,0 +1,22 @@
+//! Tests of logs, publishers and followers.
+
+mod broken;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod cluster;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod etcd;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod faults;
+mod following;
+mod history;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod net;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+#[path = "../../../sapwood-bpf/tests/common/netns.rs"]
+#[allow(dead_code)] // another crate's tests use the rest
+mod netns;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod players;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod refusals;
+mod support;

@@ -1,0 +1,330 @@
+//! The processes under faults: publishers, followers, and the recorder of the log. Each writes what
+//! it does and sees into a file (see `history`).
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sapwood::qp::QpStore;
+use sapwood_sync::{
+    Assembler, Change, Changes, Digest, Each, Error, EtcdLog, EtcdOptions, Follower,
+    FollowerOptions, Kind, Log, Publisher, PublisherOptions, Slowest, Snapshots, StoreTarget,
+    Target,
+};
+use tokio::time::sleep;
+
+use crate::support::{Oracle, Store, digest, entries, store};
+
+/// The map's name.
+pub const MAP: &str = "faults";
+/// The key whose value each commit changes.
+const TAG: &[u8] = b"tag";
+
+/// What a process is told by its environment.
+struct Told {
+    name: String,
+    folder: PathBuf,
+    endpoints: Vec<String>,
+}
+
+/// The file of a process's history.
+pub fn history_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.history"))
+}
+
+#[test]
+#[ignore = "a part of other tests, in a process of its own"]
+fn child_process() {
+    let told = |name: &str| std::env::var(format!("SAPWOOD_{name}"));
+    let (Ok(task), Ok(name), Ok(folder), Ok(endpoints)) = (
+        told("TASK"),
+        told("NAME"),
+        told("FOLDER"),
+        told("ENDPOINTS"),
+    ) else {
+        return;
+    };
+    let told = Told {
+        name,
+        folder: folder.into(),
+        endpoints: endpoints.split(',').map(String::from).collect(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        match task.as_str() {
+            "publish" => publish(&told).await,
+            "follow" => follow(&told).await,
+            "record" => record(&told).await,
+            "alarm" => alarm(&told).await,
+            _ => panic!("no task {task}"),
+        }
+    });
+    // Tasks that wait for etcd hold nothing up.
+    runtime.shutdown_timeout(Duration::ZERO);
+}
+
+impl Told {
+    fn history(&self) -> History {
+        let path = history_of(&self.folder, &self.name);
+        let file = File::options().append(true).create(true).open(path);
+        History(Arc::new(file.unwrap()))
+    }
+
+    fn is_there(&self, file: &str) -> bool {
+        self.folder.join(file).exists()
+    }
+
+    /// The log, as soon as etcd answers.
+    async fn log(&self) -> Arc<EtcdLog> {
+        let mut options = EtcdOptions::new(&self.endpoints);
+        options.timeout = Duration::from_millis(700);
+        options.lease = Duration::from_secs(3);
+        loop {
+            match EtcdLog::connect(options.clone(), MAP).await {
+                Ok(log) => return Arc::new(log),
+                Err(error) => assert!(error.may_pass(), "{error}"),
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn snapshots(&self) -> Snapshots {
+        Snapshots::in_folder(self.folder.join("snapshots"), MAP).unwrap()
+    }
+}
+
+/// A file of lines. Each is one write, so that a killed process leaves whole lines.
+#[derive(Clone)]
+struct History(Arc<File>);
+
+impl History {
+    fn line(&self, line: std::fmt::Arguments<'_>) {
+        (&*self.0)
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+    }
+}
+
+/// Publishes one random commit after another whenever it leads, until it is told to stop.
+async fn publish(told: &Told) {
+    let history = told.history();
+    let log = told.log().await;
+    let mut rng = fastrand::Rng::new();
+    while !told.is_there("stop") {
+        let mut options = PublisherOptions::new(&told.name);
+        options.snapshot_commits = 600;
+        options.slowest = Slowest::Evict;
+        let snapshots = told.snapshots();
+        // A wait for the other publisher's end must end with the test.
+        options.wait = false;
+        let publisher = match Publisher::lead(log.clone(), snapshots, Kind::Names, options).await {
+            Ok(publisher) => publisher,
+            Err(error) => {
+                let passes = error.may_pass()
+                    || matches!(
+                        error,
+                        Error::Led { .. } | Error::Deposed { .. } | Error::Gap { .. }
+                    );
+                assert!(passes, "{error}");
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let mut seq = 0;
+        while !told.is_there("stop") {
+            seq += 1;
+            let mut waiting = Vec::new();
+            for part in 0..rng.u32(1..4) {
+                let epoch = publisher.status().epoch;
+                let tag = format!("{}.{}.{epoch}.{seq}.{part}", told.name, std::process::id());
+                let mut changes = crate::support::random(&mut rng, 8, &mut Oracle::new());
+                changes.put(TAG, &tag).unwrap();
+                history.line(format_args!("I {tag}"));
+                if let Ok(submitted) = publisher.submit(changes).await {
+                    waiting.push((tag, submitted));
+                }
+            }
+            let mut is_over = waiting.is_empty();
+            for (tag, submitted) in waiting {
+                match submitted.stored().await {
+                    Ok(commit) => history.line(format_args!("A {commit} {tag}")),
+                    Err(error) => is_over |= !matches!(error, Error::NoSpace { .. }),
+                }
+            }
+            if is_over {
+                break;
+            }
+            sleep(Duration::from_millis(rng.u64(0..25))).await;
+        }
+        let _ = publisher.close().await;
+    }
+}
+
+/// A store that writes down each version that readers may see.
+struct Recorded {
+    target: StoreTarget<Store>,
+    history: History,
+}
+
+impl Target for Recorded {
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.target.get(key)
+    }
+
+    fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
+        self.target.for_each(each)
+    }
+
+    fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
+        self.target.commit(changes)?;
+        if let Some((tag, digest)) = version(&self.target.0) {
+            self.history.line(format_args!("V {tag} {digest}"));
+        }
+        Ok(())
+    }
+
+    fn reclaim(&mut self) {
+        self.target.reclaim();
+    }
+}
+
+/// What a reader sees: the tag and the digest of all entries. `None` before the first version.
+fn version(store: &QpStore<[u8]>) -> Option<(String, Digest)> {
+    let now = entries(store);
+    let tag = String::from_utf8(now.get(TAG)?.clone()).unwrap();
+    Some((tag, digest(&now)))
+}
+
+/// Follows until the commit in the file `final` is there.
+async fn follow(told: &Told) {
+    let history = told.history();
+    history.line(format_args!("start"));
+    let store = store();
+    {
+        let (store, history) = (store.clone(), history.clone());
+        std::thread::spawn(move || {
+            let mut last = String::new();
+            loop {
+                if let Some((tag, digest)) = version(&store).filter(|(tag, _)| *tag != last) {
+                    history.line(format_args!("S {tag} {digest}"));
+                    last = tag;
+                }
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+    }
+    let mut options = FollowerOptions::new(&told.name);
+    options.report_every = Duration::from_millis(300);
+    options.retry_at_most = Duration::from_millis(300);
+    let target = Recorded {
+        target: StoreTarget(store.clone()),
+        history: history.clone(),
+    };
+    let log = told.log().await;
+    let follower = Follower::start(log, told.snapshots(), Kind::Names, target, options);
+    let mut restored = 0;
+    loop {
+        let status = follower.status();
+        if status.restored > restored {
+            restored = status.restored;
+            history.line(format_args!("R {restored}"));
+        }
+        let last = std::fs::read_to_string(told.folder.join("final"));
+        let last: Option<u64> = last.ok().and_then(|last| last.trim().parse().ok());
+        if last.is_some_and(|last| status.commit == Some(last)) {
+            history.line(format_args!(
+                "E {} {}",
+                status.commit.unwrap(),
+                digest(&entries(&store))
+            ));
+            let _ = follower.stop().await;
+            return;
+        }
+        if let Some(trouble) = status.trouble {
+            std::fs::write(told.folder.join(format!("{}.trouble", told.name)), trouble).unwrap();
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Writes down the whole log: the truth that all others are compared with. After the file `stop` is
+/// there and everything is read, it writes the number of the newest commit to the file `final`.
+async fn record(told: &Told) {
+    let history = told.history();
+    let log = told.log().await;
+    let mut map = Oracle::new();
+    let mut now = Digest::default();
+    let mut last = 0;
+    'follow: loop {
+        let mut tail = match log.follow(last).await {
+            Ok(tail) => tail,
+            Err(error) => {
+                assert!(error.may_pass(), "the recorder: {error}");
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let mut assembler = Assembler::default();
+        loop {
+            let frame = tokio::select! {
+                frame = tail.next() => frame,
+                () = sleep(Duration::from_millis(300)) => {
+                    let is_last = told.is_there("stopped")
+                        && log.head().await.is_ok_and(|head| head.commit == last);
+                    if is_last {
+                        std::fs::write(told.folder.join("final.new"), last.to_string()).unwrap();
+                        let (from, to) = ("final.new", "final");
+                        std::fs::rename(told.folder.join(from), told.folder.join(to)).unwrap();
+                        return;
+                    }
+                    continue;
+                }
+            };
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    assert!(error.may_pass(), "the recorder: {error}");
+                    continue 'follow;
+                }
+            };
+            let (first, commits) = assembler.push(&frame, MAP).unwrap();
+            for (number, commit) in (first..).zip(commits) {
+                if number <= last {
+                    continue;
+                }
+                assert_eq!(number, last + 1, "a hole in the log");
+                last = number;
+                for Change { key, value } in commit.changes.iter() {
+                    let old = match value {
+                        Some(value) => {
+                            now.add(key, value);
+                            map.insert(key.to_vec(), value.to_vec())
+                        }
+                        None => map.remove(key),
+                    };
+                    if let Some(old) = old {
+                        now.remove(key, &old);
+                    }
+                }
+                assert_eq!(now, commit.digest, "the digest of commit {number}");
+                let tag = String::from_utf8_lossy(&map[TAG]);
+                history.line(format_args!("T {number} {} {tag} {now}", frame.epoch()));
+            }
+        }
+    }
+}
+
+/// Raises the alarm that etcd raises when its database is full.
+async fn alarm(told: &Told) {
+    use etcd_client::{AlarmAction, AlarmType, Client};
+    if let Ok(mut client) = Client::connect(&told.endpoints, None).await {
+        let raised = client.alarm(AlarmAction::Activate, AlarmType::Nospace, None);
+        let _ = tokio::time::timeout(Duration::from_secs(2), raised).await;
+    }
+}
