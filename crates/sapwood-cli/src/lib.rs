@@ -23,6 +23,7 @@ pub mod records;
 pub mod routes;
 mod saved;
 mod signals;
+mod sync;
 mod target;
 mod tour;
 
@@ -40,6 +41,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Live { command } => match command {
             cli::live::LiveCommand::Status(args) => live::status(&args),
         },
+        Command::Sync { command } => sync::run(&command),
         Command::Maps(args) => maps::run(&args),
         #[cfg(feature = "bpf")]
         Command::Bpf { command } => bpf::run(&command),

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sapwood::qp::QpSnapshot;
+use sapwood::qp::{QpSnapshot, QpStoreMemory};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::restored::{State, restore};
-use crate::target::difference;
+use crate::targets::difference;
 use crate::{
     Change, Changes, Commit, Digest, Error, Frame, Kind, Leadership, Log, Manifest, Snapshots,
     StoreTarget, Target,
@@ -96,6 +96,7 @@ pub struct Publisher {
     state: Arc<sapwood::qp::QpStore<[u8]>>,
     task: JoinHandle<Result<(), Error>>,
     map: String,
+    kind: Kind,
 }
 
 enum Request {
@@ -152,6 +153,7 @@ impl Publisher {
             state: store,
             task: tokio::spawn(publish.run(waiting)),
             map,
+            kind,
         })
     }
 
@@ -161,7 +163,9 @@ impl Publisher {
     /// # Errors
     /// [`Error::Deposed`] when this process leads no more; what was waiting is not in the log then,
     /// unless its answer was lost, which the text says. [`Error::NoSpace`]: nothing was written.
+    /// [`Error::Change`] for changes that a map of this kind cannot have ([`Kind::check`]).
     pub async fn commit(&self, changes: Changes) -> Result<u64, Error> {
+        self.kind.check(&changes)?;
         let (reply, answer) = oneshot::channel();
         let request = Request::Commit(changes, reply);
         if self.requests.send(request).await.is_err() {
@@ -201,6 +205,17 @@ impl Publisher {
             return Err(self.ended());
         }
         answer.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    /// The memory of the leader's own map.
+    pub fn memory(&self) -> QpStoreMemory {
+        self.state.memory()
+    }
+
+    /// Whether the term has ended, so that nothing can be published any more. The status has what
+    /// ended it.
+    pub fn has_ended(&self) -> bool {
+        self.task.is_finished()
     }
 
     /// How far it is.
@@ -297,7 +312,8 @@ impl Publish {
             if self.looked.elapsed() >= LOOK {
                 self.look_after().await?;
             }
-            while self.must_wait() {
+            // Whoever closes the publisher does not wait for the slowest.
+            while self.must_wait() && !requests.is_closed() {
                 tokio::time::sleep(LOOK / 5).await;
                 self.look_after().await?;
             }
@@ -360,14 +376,13 @@ impl Publish {
             is_torn = frame.last() < frame.first();
             let bytes = frame.bytes().len() as u64;
             self.since.1 += bytes;
-            for number in self.state.commit + 1..=frame.last() {
+            let first = self.state.commit + 1;
+            for number in first..=frame.last() {
                 let commit = commits
                     .next()
                     .expect("a frame has the commits it was made of");
                 // The leader's own map never differs from what was written.
                 self.state.apply(self.log.map(), number, &commit)?;
-                let reply = replies.next().expect("one for each commit");
-                drop(reply.send(Ok(number)));
                 self.since.0 += 1;
             }
             self.status.send_modify(|status| {
@@ -378,6 +393,11 @@ impl Publish {
                 status.bytes += bytes;
                 status.trouble = None;
             });
+            // Whoever has an answer finds the commit in the status.
+            for number in first..=frame.last() {
+                let reply = replies.next().expect("one for each commit");
+                drop(reply.send(Ok(number)));
+            }
         }
         let (commits, bytes) = self.since;
         if commits >= self.options.snapshot_commits || bytes >= self.options.snapshot_bytes {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use sapwood_live::{Error as LiveError, Live, LiveBuilder};
+use sapwood_live::{Error as LiveError, Live, LiveBuilder, LiveTexts};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -131,6 +131,11 @@ pub trait Served {
 
     /// Deletes the map.
     fn remove(self) -> Result<(), Error>;
+
+    /// What has ended the map, if it cannot go on.
+    fn ended(&self) -> Option<Error> {
+        None
+    }
 }
 
 /// Sets what the options say of a map.
@@ -171,6 +176,12 @@ pub fn keep<M: sapwood_live::LiveMap>(
         ))),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Makes or takes over the texts of a live map whose values are numbers.
+pub fn keep_texts(map: &Path, args: &KeepArgs) -> Result<LiveTexts, Error> {
+    let (store, _) = keep(&LiveTexts::folder(map), args)?;
+    Ok(LiveTexts::new(store)?)
 }
 
 /// Checks that the options fit the list, and that the figures can be written.
@@ -237,6 +248,11 @@ impl Signals {
         signal_hook::flag::register(SIGHUP, Arc::clone(&signals.hang_up))?;
         Ok(signals)
     }
+
+    /// Whether a signal has come that ends the program.
+    pub fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// Serves a map until a signal or `quit`. `watch` was made before the list was read, and `first` is
@@ -300,6 +316,9 @@ impl<S: Served> Server<'_, S> {
                 Err(RecvTimeoutError::Disconnected) => commands = None,
             }
             self.tick(&signals.hang_up);
+            if let Some(error) = self.map.ended() {
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood::lpm::IpFib;
-use sapwood_live::Live;
+use sapwood_live::{Live, LiveTexts};
 use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use serde_json::Value;
 
 use super::metrics::State;
 use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
-use super::texts::Texts;
 use super::watch::Watch;
 use crate::cli::routes::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
@@ -25,7 +24,7 @@ const BUDGET: usize = 1 << 16;
 /// A live table of routes.
 struct Table<'a> {
     table: Live<IpFib<u32>>,
-    next_hops: Texts,
+    next_hops: LiveTexts,
     args: &'a ServeArgs,
 }
 
@@ -37,7 +36,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
     let (table, is_new) = serve::keep(folder, &args.keep)?;
-    let next_hops = Texts::keep(folder, &args.keep)?;
+    let next_hops = serve::keep_texts(folder, &args.keep)?;
     let mut table = Table {
         table,
         next_hops,

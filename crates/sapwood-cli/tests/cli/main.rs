@@ -15,6 +15,7 @@ mod queries;
 mod ranges;
 mod routes;
 mod server;
+mod sync;
 
 #[cfg(feature = "bpf")]
 #[path = "../../../sapwood-bpf/tests/common/netns.rs"]

@@ -2,4 +2,5 @@
 
 mod broken;
 mod following;
+mod kinds;
 mod support;
