@@ -5,7 +5,7 @@
 need=() # without these nothing works
 has cc && has c++ || need+=(build-essential)
 has git || need+=(git)
-more=() # without these tests of BPF, of the C library or of the Python module are skipped
+more=() # without these, tests of BPF, C, Python, etcd, services or pages are skipped
 has valgrind || more+=(valgrind)
 if [ "$(uname -s)" = Linux ]; then
     if ! bpf_tools; then
@@ -18,11 +18,20 @@ if [ "$(uname -s)" = Linux ]; then
     has iperf3 || more+=(iperf3)
     has ethtool || more+=(ethtool)
     has sysctl || more+=(procps)
+    # Metrics, dashboards and units are checked by promtool and systemd-analyze.
+    has promtool || more+=(prometheus)
+    has systemd-analyze || more+=(systemd)
     # What is built with the C library, and what looks at its packages.
     has pkg-config || more+=(pkg-config)
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
     ! has dpkg-deb || has lintian || more+=(lintian)
     has dnsdist || more+=(dnsdist)
+    # Logs in etcd: its client is built with protoc, and tests start nodes of their own.
+    etcd_tools || more+=(protobuf-compiler libprotobuf-dev)
+    has etcd || more+=(etcd-server)
+    has etcdctl || more+=(etcd-client)
+    # The page of `sapwood report` is looked at by a browser.
+    has chromium || has chromium-browser || has google-chrome || more+=(chromium)
     # The Python module is tested in an environment of its own.
     python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
 fi
@@ -40,9 +49,16 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
         install "${more[@]}" || { run dpkg --configure -a && install "${more[@]}"; } ||
             say "Not all of these can be installed here, so the tests that need them are skipped: ${more[*]}"
     fi
+    # Of this package only promtool is wanted. Debian enables the server, whatever RUNLEVEL says.
+    case " ${more[*]} " in
+    *" prometheus "*)
+        if has systemctl; then run systemctl disable --now prometheus || run systemctl disable prometheus || true; fi
+        ! has pgrep || ! pgrep -x prometheus >/dev/null || say "A Prometheus server runs, which ci/packages.sh did not want."
+        ;;
+    esac
     exit 0
 fi
-[ ${#more[@]} = 0 ] || say "For the maps in the kernel, C and Python, on Debian and Ubuntu (else tests are skipped):
+[ ${#more[@]} = 0 ] || say "For the maps in the kernel, C, Python, etcd, services and pages, on Debian and Ubuntu (else tests are skipped):
     sudo apt-get update && sudo apt-get install -y ${more[*]}"
 [ ${#need[@]} = 0 ] || fail "Missing: ${need[*]}. Install them first, on Debian and Ubuntu with:
     sudo apt-get update && sudo apt-get install -y ${need[*]}"

@@ -15,7 +15,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
 
-DESTDIR=$work/all PREFIX=/usr LIBDIR=/usr/lib/$multi ZSHDIR=/usr/share/zsh/vendor-completions packaging/install.sh
+units=lib/systemd/system
+DESTDIR=$work/all PREFIX=/usr LIBDIR=/usr/lib/$multi SYSTEMDDIR=/$units ZSHDIR=/usr/share/zsh/vendor-completions packaging/install.sh
 
 # Moves paths of the installation into a package.
 take() { # package, paths...
@@ -29,7 +30,7 @@ take() { # package, paths...
 lib=usr/lib/$multi
 for file in "$work/all/$lib"/libsapwood.so.*; do take libsapwood0 "$lib/$(basename "$file")"; done
 take libsapwood-dev "$lib/libsapwood.so" "$lib/libsapwood.a" "$lib/pkgconfig/sapwood.pc" usr/include/sapwood.h usr/share/man/man3/sapwood.3
-take sapwood usr/bin/sapwood usr/share/man/man1 usr/share/bash-completion usr/share/zsh usr/share/fish
+take sapwood usr/bin/sapwood usr/share/man/man1 usr/share/bash-completion usr/share/zsh usr/share/fish usr/share/sapwood usr/share/doc/sapwood "$units"
 left=$(find "$work/all" ! -type d)
 [ -z "$left" ] || { printf 'files of no package:\n%s\n' "$left" >&2 && exit 1; }
 
@@ -56,13 +57,13 @@ pack() { # package, section, multi-arch, depends, summary, description
     {
         printf 'Package: %s\nSource: sapwood\nVersion: %s\nArchitecture: %s\n' "$name" "$version" "$arch"
         printf 'Maintainer: %s\n' "$maintainer"
-        printf 'Installed-Size: %s\n' "$(du -k -s --apparent-size "$folder/usr" | cut -f1)"
+        printf 'Installed-Size: %s\n' "$(du -k -s --apparent-size "$folder" | cut -f1)"
         [ -z "$4" ] || printf 'Depends: %s\n' "$4"
         printf 'Section: %s\nPriority: optional\nMulti-Arch: %s\n' "$2" "$3"
         printf 'Homepage: https://crates.io/crates/sapwood\n'
         printf 'Description: %s\n%s\n' "$5" "$6"
     } >"$folder/DEBIAN/control"
-    (cd "$folder" && find usr -type f -printf '%P\0' | sort -z | sed -z 's|^|usr/|' | xargs -0 md5sum) >"$folder/DEBIAN/md5sums"
+    (cd "$folder" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z | xargs -0 md5sum) >"$folder/DEBIAN/md5sums"
     dpkg-deb --root-owner-group --build "$folder" "$out" >/dev/null
     printf '%s\n' "$out/${name}_${version}_$arch.deb"
 }
@@ -82,4 +83,5 @@ pack libsapwood-dev libdevel same "libsapwood0 (= $version)" \
 pack sapwood utils foreign "$(needs "$work/sapwood/usr/bin/sapwood")" \
     "program for ordered maps of names, routes and ranges" "$text
  .
- This package has the program, which builds such maps from texts and asks them."
+ This package has the program, which builds such maps from texts, asks them and
+ serves them, with units for systemd and dashboards for Grafana."

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Installs what `cargo build --release -p sapwood-capi -p sapwood-cli` built: the header, the shared
-# and the static library, the file for pkg-config, the manual page of the library, and the program
-# with its completions and manual pages.
+# and the static library, the file for pkg-config, the manual page of the library, the program with
+# its completions and manual pages, its units for systemd, and its dashboards and alerts.
 #
 # Variables: DESTDIR (a folder that stands for the root), PREFIX (/usr/local), LIBDIR
-# (PREFIX/lib), INCLUDEDIR (PREFIX/include), TARGET (the folder of cargo's results, target).
+# (PREFIX/lib), INCLUDEDIR (PREFIX/include), SYSTEMDDIR (PREFIX/lib/systemd/system), TARGET (the
+# folder of cargo's results, target).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,6 +45,19 @@ put 644 "$work/sapwood.pc" "$libdir/pkgconfig/sapwood.pc"
 put 644 packaging/sapwood.3 "$share/man/man3/sapwood.3"
 
 put 755 "$built/sapwood" "$prefix/bin/sapwood"
+# The units start the program where it is installed.
+for unit in packaging/systemd/*.service; do
+    sed -e "s|/usr/bin/sapwood|$prefix/bin/sapwood|" -e "s|docs/operations.md|$share/doc/sapwood/operations.md|" "$unit" >"$work/unit"
+    put 644 "$work/unit" "${SYSTEMDDIR:-$prefix/lib/systemd/system}/$(basename "$unit")"
+done
+for example in packaging/systemd/*.conf; do
+    put 644 "$example" "$share/doc/sapwood/examples/$(basename "$example")"
+done
+put 644 docs/operations.md "$share/doc/sapwood/operations.md"
+for board in packaging/grafana/*.json; do
+    put 644 "$board" "$share/sapwood/grafana/$(basename "$board")"
+done
+put 644 packaging/prometheus/sapwood.rules.yml "$share/sapwood/prometheus/sapwood.rules.yml"
 "$built/sapwood" man --out "$work/man"
 for page in "$work"/man/*.1; do
     put 644 "$page" "$share/man/man1/$(basename "$page")"

@@ -208,7 +208,7 @@ impl Loader {
         let (loaded, said) = collected(|| object.load());
         let object =
             loaded.map_err(|error| Error::Refused(format!("{error:#}\n{}", tail(&said))))?;
-        for program in object.progs_mut() {
+        for program in object.progs() {
             // The flag may be set even if the section's name does not show it.
             let name = program.name().to_string_lossy().into_owned();
             let flag = program.autoload() && program.flags() & SLEEPABLE != 0;
@@ -216,7 +216,7 @@ impl Loader {
                 return Err(Error::Sleepable(name));
             }
             if flag || sleeping.contains(&name) {
-                check_calls(name, program.as_fd())?;
+                check_calls(&object, name, program.as_fd())?;
             }
         }
         Ok(Programs {
@@ -229,8 +229,8 @@ impl Loader {
 /// Refuses a sleepable program with a function of the headers that needs a processor for itself.
 /// The compiler does not inline these functions. A program without names of functions is refused,
 /// too.
-fn check_calls(program: String, fd: BorrowedFd<'_>) -> Result<(), Error> {
-    let functions = sleep::functions(fd)?;
+fn check_calls(object: &Object, program: String, fd: BorrowedFd<'_>) -> Result<(), Error> {
+    let functions = sleep::functions(object, fd)?;
     let refused = match functions.is_empty() {
         true => Some("functions without names".to_owned()),
         false => functions.into_iter().find(|name| {

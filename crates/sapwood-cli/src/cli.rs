@@ -4,7 +4,9 @@
 pub mod bpf;
 pub mod live;
 pub mod ranges;
+pub mod report;
 pub mod routes;
+pub mod service;
 pub mod sync;
 
 use std::ffi::OsString;
@@ -17,6 +19,7 @@ use crate::keys::KeyForm;
 use live::{KeepArgs, LiveCommand};
 use ranges::{MapsArgs, RangesCommand};
 use routes::RoutesCommand;
+use service::LogArgs;
 use sync::SyncCommand;
 
 /// The exit codes, at the end of the program's help.
@@ -50,6 +53,8 @@ macro_rules! exit_codes {
                                                 a map of ranges of numbers
   sapwood ranges alloc ports.ranges 8 'my own'  the lowest room for a new range
   sapwood maps --gap 1G                         the lowest gap among this process's mappings
+  sapwood report --records bench/record --map words.qp -o report.html
+                                                a page about benchmarks and the shape of a map
   sapwood tour --quick                          what the library does, on data of this machine
 
 ",
@@ -60,6 +65,9 @@ pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
+    /// What the program writes about its work.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// The commands of the program.
@@ -120,6 +128,9 @@ pub enum Command {
     /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
     #[command(long_about = ranges::MAPS)]
     Maps(MapsArgs),
+    /// Makes one HTML page of records of benchmarks and of saved maps
+    #[command(long_about = report::ABOUT)]
+    Report(report::ReportArgs),
     /// Runs packet filters and routers inside the kernel, and shows their maps (needs root)
     #[cfg(feature = "bpf")]
     #[command(after_help = "Examples:
@@ -200,7 +211,7 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
         after_help = "Examples:
   sapwood names serve words.txt --live /dev/shm/words --watch
   sapwood names get --live /dev/shm/words oak
-  sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics zones.prom
+  sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics 127.0.0.1:9464
   echo 'add larch 7' | sapwood names serve words.txt --live /dev/shm/words"
     )]
     Serve(NamesServeArgs),

@@ -80,6 +80,9 @@ pub enum Error {
     /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Stdout(#[from] io::Error),
+    /// A figure cannot be registered or written as text.
+    #[error("cannot export metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// The tour or the bench met a wrong answer.
     #[error("wrong answer: {0}")]
     Wrong(String),

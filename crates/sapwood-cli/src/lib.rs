@@ -20,8 +20,10 @@ pub mod output;
 pub mod progress;
 mod ranges;
 pub mod records;
+mod report;
 pub mod routes;
 mod saved;
+pub mod service;
 mod signals;
 mod sync;
 mod target;
@@ -43,6 +45,7 @@ pub fn run(command: Command) -> Outcome {
         },
         Command::Sync { command } => sync::run(&command),
         Command::Maps(args) => maps::run(&args),
+        Command::Report(args) => report::run(&args),
         #[cfg(feature = "bpf")]
         Command::Bpf { command } => bpf::run(&command),
         Command::Tour(_) => tour::start(),

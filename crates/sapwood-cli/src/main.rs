@@ -10,7 +10,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sapwood_cli::cli::Cli;
+use sapwood_cli::service::log;
 
 fn main() -> ExitCode {
-    sapwood_cli::exit(sapwood_cli::run(Cli::parse().command))
+    let cli = Cli::parse();
+    let begun = log::begin(&cli.log);
+    sapwood_cli::exit(begun.and_then(|()| sapwood_cli::run(cli.command)))
 }

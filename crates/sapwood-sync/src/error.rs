@@ -122,6 +122,9 @@ pub enum Error {
     /// The map that follows could not be changed.
     #[error("the following map: {0}")]
     Map(String),
+    /// Options that do not fit together, or do not fit the service.
+    #[error("{0}")]
+    Options(String),
     /// The publisher or the follower has been closed.
     #[error("{0}: closed")]
     Closed(String),

@@ -219,6 +219,12 @@ impl Frame {
         }
     }
 
+    /// Whether this is a piece of a commit.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn is_piece(&self) -> bool {
+        matches!(self.part, Part::Piece(..))
+    }
+
     fn body(&self) -> &[u8] {
         &self.bytes[HEAD..self.bytes.len() - SUM]
     }

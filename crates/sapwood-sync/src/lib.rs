@@ -10,6 +10,8 @@ mod applied;
 mod changes;
 mod digest;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod folder;
 mod follower;
 mod frame;
@@ -26,12 +28,14 @@ mod targets;
 pub use changes::{Change, Changes};
 pub use digest::Digest;
 pub use error::Error;
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdLog, EtcdOptions};
 pub use folder::FolderLog;
 pub use follower::{Follower, FollowerOptions, FollowerStatus};
 pub use frame::{Assembler, Commit, Frame};
 pub use kind::Kind;
 pub use log::{Head, Leadership, Log, Report, Tail};
-pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest};
+pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest, Submitted};
 pub use snapshots::{Manifest, Snapshots};
 pub use targets::{
     Each, FibTarget, GroupTarget, Hop, LiveFibTarget, LiveGroupTarget, LiveRangesTarget,

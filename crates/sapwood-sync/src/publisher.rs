@@ -157,21 +157,35 @@ impl Publisher {
         })
     }
 
-    /// Publishes changes as one commit; returns its number when it is stored for good. Commits are
-    /// numbered in the order of these calls. Many may wait at once: they travel together.
+    /// Publishes changes as one commit; returns its number when it is stored for good.
     ///
     /// # Errors
     /// [`Error::Deposed`] when this process leads no more; what was waiting is not in the log then,
     /// unless its answer was lost, which the text says. [`Error::NoSpace`]: nothing was written.
     /// [`Error::Change`] for changes that a map of this kind cannot have ([`Kind::check`]).
     pub async fn commit(&self, changes: Changes) -> Result<u64, Error> {
+        self.submit(changes).await?.stored().await
+    }
+
+    /// Puts changes into the queue as one commit, without waiting until it is stored. Commits are
+    /// numbered in the order of these calls. What waits at once travels together, so this is the
+    /// way to many commits a second. It waits only while the queue is full.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when this process leads no more; [`Error::Change`] for changes that a map
+    /// of this kind cannot have ([`Kind::check`]).
+    pub async fn submit(&self, changes: Changes) -> Result<Submitted, Error> {
         self.kind.check(&changes)?;
         let (reply, answer) = oneshot::channel();
         let request = Request::Commit(changes, reply);
         if self.requests.send(request).await.is_err() {
             return Err(self.ended());
         }
-        answer.await.unwrap_or_else(|_| Err(self.ended()))
+        Ok(Submitted {
+            answer,
+            status: self.status.clone(),
+            map: self.map.clone(),
+        })
     }
 
     /// Makes the map what a sorted list of entries says, by one commit of the differences. Returns
@@ -244,10 +258,38 @@ impl Publisher {
     }
 
     fn ended(&self) -> Error {
-        Error::Deposed {
-            map: self.map.clone(),
-            what: self.status.borrow().trouble.clone(),
-        }
+        ended(&self.map, &self.status)
+    }
+}
+
+/// The error of a publisher whose term has ended.
+fn ended(map: &str, status: &watch::Receiver<PublisherStatus>) -> Error {
+    Error::Deposed {
+        map: map.into(),
+        what: status.borrow().trouble.clone(),
+    }
+}
+
+/// A commit that waits for the log; from [`Publisher::submit`].
+#[must_use = "the commit may fail"]
+pub struct Submitted {
+    answer: oneshot::Receiver<Result<u64, Error>>,
+    status: watch::Receiver<PublisherStatus>,
+    map: String,
+}
+
+impl Submitted {
+    /// Waits until the commit is stored for good; returns its number.
+    ///
+    /// # Errors
+    /// As [`Publisher::commit`].
+    pub async fn stored(self) -> Result<u64, Error> {
+        let Submitted {
+            answer,
+            status,
+            map,
+        } = self;
+        answer.await.unwrap_or_else(|_| Err(ended(&map, &status)))
     }
 }
 
@@ -376,26 +418,26 @@ impl Publish {
             is_torn = frame.last() < frame.first();
             let bytes = frame.bytes().len() as u64;
             self.since.1 += bytes;
-            let first = self.state.commit + 1;
-            for number in first..=frame.last() {
+            let before = self.state.commit;
+            for number in before + 1..=frame.last() {
                 let commit = commits
                     .next()
                     .expect("a frame has the commits it was made of");
                 // The leader's own map never differs from what was written.
                 self.state.apply(self.log.map(), number, &commit)?;
-                self.since.0 += 1;
             }
+            let count = self.state.commit - before;
+            self.since.0 += count;
             self.status.send_modify(|status| {
-                status.commits += self.state.commit - status.commit;
+                status.commits += count;
                 status.commit = self.state.commit;
                 status.digest = self.state.digest;
                 status.entries = self.state.entries;
                 status.bytes += bytes;
                 status.trouble = None;
             });
-            // Whoever has an answer finds the commit in the status.
-            for number in first..=frame.last() {
-                let reply = replies.next().expect("one for each commit");
+            // Who hears of a commit finds it in the status.
+            for (number, reply) in (before + 1..=self.state.commit).zip(replies.by_ref()) {
                 drop(reply.send(Ok(number)));
             }
         }

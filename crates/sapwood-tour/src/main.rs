@@ -21,7 +21,11 @@ fn main() -> ExitCode {
     if let Some(args) = measure::asked() {
         return sapwood_cli::exit(measure::run(&args));
     }
-    sapwood_cli::exit(match Cli::parse().command {
+    let cli = Cli::parse();
+    if let Err(error) = sapwood_cli::service::log::begin(&cli.log) {
+        return sapwood_cli::exit(Err(error));
+    }
+    sapwood_cli::exit(match cli.command {
         Command::Tour(args) => tour::run(&args),
         Command::Routes {
             command: RoutesCommand::Bench(args),

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapCore, MapHandle, MapType};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapHandle, MapType, Object};
 
 use crate::error::Error;
 
@@ -99,8 +99,11 @@ fn load(map: BorrowedFd<'_>) -> Result<OwnedFd, Error> {
 }
 
 /// The names of the functions of a loaded program, of those that the compiler did not inline. Empty
-/// when the object was made without such names.
-pub(crate) fn functions(program: BorrowedFd<'_>) -> Result<Vec<String>, Error> {
+/// when the object, whose program it is, was made without such names.
+///
+/// The names come from the object and not from the kernel, which gives them to processes with
+/// `CAP_SYS_ADMIN` alone. Both number types in the same way.
+pub(crate) fn functions(object: &Object, program: BorrowedFd<'_>) -> Result<Vec<String>, Error> {
     let ask = |info: &mut sys::bpf_prog_info| {
         let mut size = size_of::<sys::bpf_prog_info>() as u32;
         // SAFETY: `info` has `size` bytes for the kernel to fill. Its pointers are null, or have
@@ -126,8 +129,14 @@ pub(crate) fn functions(program: BorrowedFd<'_>) -> Result<Vec<String>, Error> {
         ..Default::default()
     };
     ask(&mut second)?;
-    let types = Btf::from_prog_id(first.id)
-        .map_err(|error| Error::system("reading a program's types", error))?;
+    // SAFETY: libbpf made this object and closes it when `object` is dropped. Nobody changes it
+    // while it is borrowed here.
+    let raw = unsafe { object.as_libbpf_object().as_ref() };
+    let types = Btf::from_bpf_object(raw);
+    let types = types.map_err(|error| Error::system("reading a program's types", error))?;
+    let Some(types) = types else {
+        return Ok(Vec::new());
+    };
     let name = |info: &sys::bpf_func_info| {
         let function = types.type_by_id::<BtfType<'_>>(TypeId::from(info.type_id))?;
         function

@@ -2,6 +2,7 @@
 
 mod arenas;
 mod list;
+mod metrics;
 mod names;
 mod route;
 

@@ -13,10 +13,13 @@ use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::list::read;
+use super::metrics::NamesMetrics;
 use crate::cli::bpf::{ChangeArgs, FilterArgs, LoadArgs, PinArgs, RunArgs};
 use crate::commands::{Lines, PAUSE, lines};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
+use crate::service::Service;
+use crate::span;
 
 /// The name of the list's window.
 const WINDOW: &str = "blocked";
@@ -33,12 +36,16 @@ fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
         .iter()
         .map(|name| Ok((name, interface_index(name)?)))
         .collect::<Result<Vec<_>, Error>>()?;
-    let list = read(&args.list, args.strict)?;
+    let list = {
+        let _load = span!(INFO, "load", list = %args.list.display());
+        read(&args.list, args.strict)?
+    };
     let arena = BpfArena::create(bytes)?;
     let mut filter = XdpNames::load(&arena, WINDOW, list)?;
     let mode = args.generic.then_some(XdpMode::Generic);
     let count = filter.rules().map().len();
     for (name, index) in interfaces {
+        let _attach = span!(INFO, "attach", interface = %name, names = count);
         let link = filter.attach(index, mode)?;
         if let Some(why) = link.native_refused() {
             complain(&format!(
@@ -195,10 +202,27 @@ pub fn run(args: &RunArgs) -> Outcome {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let mut service = Service::begin(args.service.metrics.as_ref(), &[])?;
+    let metrics = NamesMetrics::new(service.metrics())?;
     let filter = start(&args.filter)?;
-    let mut out = Output::lines(args.json);
+    let status = format!("{} names", filter.rules().map().len());
+    service.ready(&status, || metrics.update(&filter))?;
+    let out = Output::lines(args.json);
     let commands = (!args.no_commands).then(lines);
-    let ended = commands_until(&filter, commands.as_ref(), &stop, &mut out);
+    let mut running = Running {
+        filter: &filter,
+        metrics,
+        service,
+        out,
+    };
+    let ended = running.until(commands.as_ref(), &stop);
+    let Running {
+        metrics,
+        mut service,
+        mut out,
+        ..
+    } = running;
+    service.stopping(|| metrics.update(&filter));
     let counts = filter.counts()?;
     drop(filter);
     ended?;
@@ -207,63 +231,75 @@ pub fn run(args: &RunArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Runs the commands of stdin until they end or a signal comes.
-fn commands_until(
-    filter: &XdpNames,
-    commands: Option<&Lines>,
-    stop: &AtomicBool,
-    out: &mut Output,
-) -> Result<(), Error> {
-    while !stop.load(Ordering::Relaxed) {
-        let Some(commands) = commands else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        match commands.recv_timeout(PAUSE) {
-            Ok(Ok(line)) => {
-                let line = String::from_utf8_lossy(&line).into_owned();
-                let words: Vec<&str> = line.split_whitespace().collect();
-                if words == ["quit"] {
-                    return Ok(());
-                }
-                command(filter, &words, out)?;
-                out.flush()?;
-            }
-            Ok(Err(error)) => return Err(Error::read("-".as_ref())(error)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-        }
-    }
-    Ok(())
+/// A filter that runs, and what shows what it does.
+struct Running<'f> {
+    filter: &'f XdpNames,
+    metrics: NamesMetrics,
+    service: Service,
+    out: Output,
 }
 
-/// Runs a command. The error of a bad command is printed, and the program goes on.
-fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Error> {
-    let done = match words {
-        [] => return Ok(()),
-        ["stats"] => return show(out, &filter.counts()?),
-        ["block", name] => (name, Change::Block.make(filter.rules(), name)),
-        ["allow", name] => (name, Change::Allow.make(filter.rules(), name)),
-        ["free", name] => (name, Change::Free.make(filter.rules(), name)),
-        ["rule", name] => match filter.rules().rule_for(name) {
-            Ok(rule) => return print_rule(name, rule, out),
-            Err(error) => (name, Err(error.into())),
-        },
-        _ => {
-            complain(&format!(
-                "\"{}\" is not a command; the commands are block NAME, allow NAME, free NAME, \
-                 rule NAME, stats, quit",
-                words.join(" ").escape_debug()
-            ));
-            return Ok(());
+impl Running<'_> {
+    /// Runs the commands of stdin until they end or a signal comes.
+    fn until(&mut self, commands: Option<&Lines>, stop: &AtomicBool) -> Result<(), Error> {
+        while !stop.load(Ordering::Relaxed) {
+            self.service.tick(|| self.metrics.update(self.filter));
+            let Some(commands) = commands else {
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            match commands.recv_timeout(PAUSE) {
+                Ok(Ok(line)) => {
+                    let line = String::from_utf8_lossy(&line).into_owned();
+                    let words: Vec<&str> = line.split_whitespace().collect();
+                    if words == ["quit"] {
+                        return Ok(());
+                    }
+                    self.command(&words)?;
+                    self.out.flush()?;
+                }
+                Ok(Err(error)) => return Err(Error::read("-".as_ref())(error)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
         }
-    };
-    match done {
-        // A failed change leaves the list as it was.
-        (_, Err(error)) => complain(&error.to_string()),
-        (name, Ok(done)) => print_change(out, name, done)?,
+        Ok(())
     }
-    Ok(())
+
+    /// Runs a command. The error of a bad command is printed, and the program goes on.
+    fn command(&mut self, words: &[&str]) -> Result<(), Error> {
+        let rules = self.filter.rules();
+        let done = match words {
+            [] => return Ok(()),
+            ["stats"] => return show(&mut self.out, &self.filter.counts()?),
+            ["block", name] => (name, Change::Block.make(rules, name)),
+            ["allow", name] => (name, Change::Allow.make(rules, name)),
+            ["free", name] => (name, Change::Free.make(rules, name)),
+            ["rule", name] => match rules.rule_for(name) {
+                Ok(rule) => return print_rule(name, rule, &mut self.out),
+                Err(error) => (name, Err(error.into())),
+            },
+            _ => {
+                complain(&format!(
+                    "\"{}\" is not a command; the commands are block NAME, allow NAME, free \
+                     NAME, rule NAME, stats, quit",
+                    words.join(" ").escape_debug()
+                ));
+                return Ok(());
+            }
+        };
+        match done {
+            // A failed change leaves the list as it was.
+            (_, Err(error)) => complain(&error.to_string()),
+            (name, Ok(done)) => {
+                if done != "absent" {
+                    self.metrics.changes.with_label_values(&[done]).inc();
+                }
+                print_change(&mut self.out, name, done)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Prints the outcome of a change, and the name.

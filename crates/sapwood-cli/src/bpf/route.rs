@@ -11,9 +11,12 @@ use sapwood_bpf::{
 use serde_json::{Map, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::metrics::RouteMetrics;
 use crate::cli::bpf::{Hops, RouteArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
+use crate::service::Service;
+use crate::span;
 
 /// The longest time until a signal takes effect.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,9 +37,12 @@ pub fn run(args: &RouteArgs) -> Outcome {
         numbers.collect::<Result<Vec<_>, Error>>()
     };
     let (interfaces, pass) = (numbers(&args.interfaces)?, numbers(&args.pass)?);
+    let mut service = Service::begin(args.service.metrics.as_ref(), &[])?;
     let mut router = start(args)?;
+    let metrics = RouteMetrics::new(service.metrics(), &router)?;
     let mode = args.generic.then_some(XdpMode::Generic);
     for (name, index) in interfaces {
+        let _attach = span!(INFO, "attach", interface = %name);
         let asked = router.mode();
         let link = router.attach(index, mode)?;
         if let Some(why) = link.native_refused() {
@@ -49,7 +55,11 @@ pub fn run(args: &RouteArgs) -> Outcome {
     for (_, index) in pass {
         router.attach_pass(index, mode)?;
     }
-    let ended = work(&router, args, &stop);
+    metrics.vlans(router.update_vlans()?);
+    let status = format!("{} interfaces", router.links().len());
+    service.ready(&status, || metrics.update(&router))?;
+    let ended = work(&router, args, &stop, &mut service, &metrics);
+    service.stopping(|| metrics.update(&router));
     let counts = router.counts()?;
     let stats = router.cache().map(ProgramRouteCache::stats);
     drop(router);
@@ -68,6 +78,7 @@ pub fn run(args: &RouteArgs) -> Outcome {
 
 /// Loads the program that finds next hops as the arguments ask.
 fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
+    let _start = span!(INFO, "start", by = ?args.by);
     Ok(match args.by {
         Hops::Resolver => XdpRoute::resolver(&BpfArena::create(1 << 20)?)?,
         Hops::Cache => {
@@ -92,7 +103,13 @@ fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
 }
 
 /// Sweeps the cache and reads the VLANs each [`SWEEP`] until a signal comes or the time has passed.
-fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Error> {
+fn work(
+    router: &XdpRoute,
+    args: &RouteArgs,
+    stop: &AtomicBool,
+    service: &mut Service,
+    metrics: &RouteMetrics,
+) -> Result<(), Error> {
     let began = Instant::now();
     let mut swept = began;
     while !stop.load(Ordering::Relaxed) {
@@ -104,11 +121,14 @@ fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Er
         }
         if swept.elapsed() >= SWEEP {
             if let Some(cache) = router.cache() {
-                cache.sweep(ProgramRouteCache::now(), cache.capacity())?;
+                let sweep = span!(DEBUG, "sweep", swept = tracing::field::Empty);
+                let count = cache.sweep(ProgramRouteCache::now(), cache.capacity())?;
+                sweep.record("swept", count);
             }
-            router.update_vlans()?;
+            metrics.vlans(router.update_vlans()?);
             swept = Instant::now();
         }
+        service.tick(|| metrics.update(router));
         std::thread::sleep(PAUSE);
     }
     Ok(())

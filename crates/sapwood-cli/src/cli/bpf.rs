@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::service::ServiceArgs;
 use crate::keys::KeyForm;
 use crate::numbers::size;
 
@@ -132,7 +133,8 @@ A change of a route or a neighbour in the kernel takes effect after --fresh mill
 (cache), after about a millisecond (table), or at once (resolver).",
         after_help = "Examples:
   sapwood bpf route run -i eth0 -i eth1
-  sapwood bpf route run -i eth0 -i eth1 --by table --seconds 60 --json"
+  sapwood bpf route run -i eth0 -i eth1 --by table --seconds 60 --json
+  sapwood bpf route run -i eth0 -i eth1 --metrics 127.0.0.1:9465"
     )]
     Run(RouteArgs),
 }
@@ -177,6 +179,9 @@ pub struct RouteArgs {
     /// Stop after this many seconds; without it, run until a signal comes.
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
+    /// How it shows what it does.
+    #[command(flatten)]
+    pub service: ServiceArgs,
     /// Run the program in the kernel's network stack instead of the driver: slower, but possible on
     /// every interface.
     #[arg(long)]
@@ -208,6 +213,7 @@ A change applies from the next packet on, and no packet is lost.
         after_help = "Examples:
   sapwood bpf names run blocked.txt -i eth0
   sapwood bpf names run blocked.txt -i eth0 -i eth1 --no-commands
+  sapwood bpf names run blocked.txt -i eth0 --metrics 127.0.0.1:9465
   echo 'block ads.example' | sapwood bpf names run /dev/null -i lo"
     )]
     Run(RunArgs),
@@ -308,6 +314,9 @@ pub struct RunArgs {
     /// Read no commands from stdin, and run until a signal comes.
     #[arg(long)]
     pub no_commands: bool,
+    /// How it shows what it does.
+    #[command(flatten)]
+    pub service: ServiceArgs,
     /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,

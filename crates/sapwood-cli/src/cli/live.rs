@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::service::ServiceArgs;
 use crate::numbers::size;
 
 /// The commands on live maps of any kind.
@@ -80,10 +81,9 @@ pub struct KeepArgs {
     /// Delete the map when the command ends.
     #[arg(long)]
     pub remove: bool,
-    /// Write figures for Prometheus into this file: now, every second, and at the end. The file is
-    /// the old one or the whole new one at any time.
-    #[arg(long, value_name = "FILE")]
-    pub metrics: Option<PathBuf>,
+    /// How it shows what it does.
+    #[command(flatten)]
+    pub service: ServiceArgs,
     /// The most bytes of each part of the map, up to 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
     pub limit: u64,

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::live::KeepArgs;
 use super::ranges::TextArgs;
 use super::routes::SourceArgs;
+use super::service::ServiceArgs;
 use super::{ListArgs, ValueKind};
 use crate::numbers::size;
 
@@ -33,7 +34,7 @@ log. A commit between \"begin\" and \"commit\" is one commit for followers too."
   sapwood sync publish names --dns --values text blocked.txt --map blocked --folder /srv/log --watch
   sapwood sync publish routes routes.txt --map edge --etcd http://127.0.0.1:2379 \\
       --snapshots /srv/snapshots --wait
-  sapwood sync publish ranges ports.txt --map ports --folder /srv/log --metrics ports.prom"
+  sapwood sync publish ranges ports.txt --map ports --folder /srv/log --metrics 127.0.0.1:9464"
     )]
     Publish {
         /// What is in the list.
@@ -201,10 +202,9 @@ pub struct PublishArgs {
     /// Read no commands from stdin.
     #[arg(long)]
     pub no_commands: bool,
-    /// Write figures for Prometheus into this file: now, every second, and at the end. The file is
-    /// the old one or the whole new one at any time.
-    #[arg(long, value_name = "FILE")]
-    pub metrics: Option<PathBuf>,
+    /// How it shows what it does.
+    #[command(flatten)]
+    pub service: ServiceArgs,
     /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
@@ -219,8 +219,10 @@ impl PublishArgs {
             no_commands: self.no_commands,
             // This ends the term.
             remove: true,
-            metrics: None,
-            limit: u64::MAX,
+            service: ServiceArgs {
+                metrics: self.service.metrics.clone(),
+            },
+            limit: 8 << 30,
             garbage_limit: None,
             evict_after: None,
             json: self.json,
@@ -295,10 +297,9 @@ pub struct FollowArgs {
     /// Delete the live map when the command ends.
     #[arg(long)]
     pub remove: bool,
-    /// Write figures for Prometheus into this file: now, every second, and at the end. The file is
-    /// the old one or the whole new one at any time.
-    #[arg(long, value_name = "FILE")]
-    pub metrics: Option<PathBuf>,
+    /// How it shows what it does.
+    #[command(flatten)]
+    pub service: ServiceArgs,
     /// The most bytes of each part of the live map, up to 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
     pub limit: u64,
@@ -322,7 +323,8 @@ impl FollowArgs {
             watch: false,
             no_commands: true,
             remove: self.remove,
-            metrics: None,
+            // The command shows figures itself.
+            service: ServiceArgs { metrics: None },
             limit: self.limit,
             garbage_limit: self.garbage_limit,
             evict_after: self.evict_after,

@@ -13,6 +13,8 @@ pub mod watch;
 
 use std::path::Path;
 
+#[cfg(feature = "bpf")]
+pub use metrics::set_stalls;
 use sapwood_live::LiveStatus;
 pub use status::status;
 

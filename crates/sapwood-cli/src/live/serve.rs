@@ -10,15 +10,19 @@ use std::time::{Duration, Instant};
 use sapwood_live::{Error as LiveError, Live, LiveBuilder, LiveTexts};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tracing::field::Empty;
 
-use super::metrics::{self, Done, State};
+use super::metrics::{self, Done, LiveMetrics, State};
 use super::watch::Watch;
 use crate::cli::live::KeepArgs;
 use crate::commands::{Lines, PAUSE, lines};
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::output::Output;
+use crate::service::Service;
+use crate::service::metrics::Metrics;
+use crate::span;
 
-/// The time between two writings of the figures, and between two attempts of a reload that failed.
+/// The time between two attempts of a reload that failed.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// How an entry changes.
@@ -98,6 +102,19 @@ impl Difference {
     pub fn is_empty(self) -> bool {
         self == Difference::default()
     }
+
+    /// Notes the counts in a span that has fields for them.
+    pub fn note_in(self, span: &tracing::Span) {
+        span.record("added", self.added);
+        span.record("removed", self.removed);
+        span.record("changed", self.changed);
+    }
+
+    fn add(&mut self, more: Difference) {
+        self.added += more.added;
+        self.removed += more.removed;
+        self.changed += more.changed;
+    }
 }
 
 /// A live map and the list that it is made from.
@@ -136,6 +153,9 @@ pub trait Served {
     fn ended(&self) -> Option<Error> {
         None
     }
+
+    /// Sets the figures that only this map has.
+    fn show(&self) {}
 }
 
 /// Sets what the options say of a map.
@@ -159,13 +179,27 @@ pub fn keep<M: sapwood_live::LiveMap>(
     folder: &Path,
     args: &KeepArgs,
 ) -> Result<(Live<M>, bool), Error> {
+    let inherit = span!(
+        INFO,
+        "inherit",
+        folder = %folder.display(),
+        new = Empty,
+        generation = Empty
+    );
     match builder::<M>(args)?.create(folder) {
-        Ok(map) => return Ok((map, true)),
+        Ok(map) => {
+            inherit.record("new", true);
+            return Ok((map, true));
+        }
         Err(LiveError::Exists { .. }) => {}
         Err(error) => return Err(error.into()),
     }
     match builder::<M>(args)?.open(folder) {
-        Ok(map) => Ok((map, false)),
+        Ok(map) => {
+            inherit.record("new", false);
+            inherit.record("generation", map.generation());
+            Ok((map, false))
+        }
         Err(
             error @ (LiveError::Damaged { .. }
             | LiveError::NoMap { .. }
@@ -184,13 +218,34 @@ pub fn keep_texts(map: &Path, args: &KeepArgs) -> Result<LiveTexts, Error> {
     Ok(LiveTexts::new(store)?)
 }
 
-/// Checks that the options fit the list, and that the figures can be written.
-pub fn check(list: &Path, args: &KeepArgs) -> Result<(), Error> {
+/// Begins a command, before it reads its list: checks that the options fit the list, and that the
+/// figures can be shown; begins to watch the list.
+pub fn begin(list: &Path, args: &KeepArgs) -> Result<Begun, Error> {
     if args.watch && list == Path::new("-") {
         let what = "--watch needs a file: standard input cannot be read again";
         return Err(Error::Usage(what.into()));
     }
-    args.metrics.as_deref().map_or(Ok(()), metrics::check)
+    let map = args.live.to_string_lossy();
+    let service = Service::begin(args.service.metrics.as_ref(), &[("map", &map)])?;
+    Ok(Begun {
+        metrics: LiveMetrics::new(service.metrics(), args)?,
+        service,
+        watch: args.watch.then(|| Watch::begin(list)),
+    })
+}
+
+/// A command that has begun.
+pub struct Begun {
+    service: Service,
+    metrics: LiveMetrics,
+    watch: Option<Watch>,
+}
+
+impl Begun {
+    /// The figures, for more of them.
+    pub fn figures(&self) -> &Metrics {
+        self.service.metrics()
+    }
 }
 
 /// Prints the summary of a map that was made or taken over.
@@ -209,25 +264,27 @@ pub fn report(folder: &Path, summary: &str, is_new: bool, difference: Difference
     }
 }
 
+/// What the service manager shows of a map.
+fn status(state: &State) -> String {
+    format!("{} entries, {} readers", state.entries, state.readers.len())
+}
+
 /// A command that serves a map.
 struct Server<'a, S: Served> {
     map: S,
     args: &'a KeepArgs,
     done: Done,
+    service: Service,
+    metrics: LiveMetrics,
     watch: Option<Watch>,
     /// The changes since `begin`.
     gathered: Option<Vec<Asked<S::Value>>>,
     /// When a reading of the list that failed is tried again.
     again_at: Option<Instant>,
-    /// The last fault of a reading, and of a writing of the figures.
-    faults: [Option<String>; 2],
-    metrics_at: Instant,
+    /// The last fault of a reading.
+    fault: Option<String>,
     out: Output,
 }
-
-/// The places of faults.
-const RELOAD: usize = 0;
-const METRICS: usize = 1;
 
 /// The signals that came.
 pub struct Signals {
@@ -255,34 +312,40 @@ impl Signals {
     }
 }
 
-/// Serves a map until a signal or `quit`. `watch` was made before the list was read, and `first` is
+/// Serves a map until a signal or `quit`. `begun` was made before the list was read, and `first` is
 /// what that changed.
 pub fn serve<S: Served>(
     map: S,
     args: &KeepArgs,
     out: Output,
-    (signals, watch): (Signals, Option<Watch>),
+    (signals, begun): (Signals, Begun),
     first: Difference,
 ) -> Outcome {
+    let Begun {
+        service,
+        metrics,
+        watch,
+    } = begun;
     let mut server = Server {
         map,
         args,
         done: Done {
             commits: u64::from(!first.is_empty()),
+            changes: first,
             reloads: 1,
-            reload_errors: 0,
+            ..Done::default()
         },
+        service,
+        metrics,
         watch,
         gathered: None,
         again_at: None,
-        faults: [None, None],
-        metrics_at: Instant::now(),
+        fault: None,
         out,
     };
-    let served = server.write_metrics().and_then(|()| server.until(&signals));
-    if served.is_ok() {
-        server.metrics_or_complain();
-    }
+    server.metrics.is_as_listed();
+    let served = server.ready().and_then(|()| server.until(&signals));
+    server.stopping();
     if args.remove {
         server.map.remove()?;
     }
@@ -336,9 +399,34 @@ impl<S: Served> Server<'_, S> {
             }
         }
         self.map.reclaim();
-        if Instant::now() >= self.metrics_at {
-            self.metrics_or_complain();
-        }
+        let Server {
+            service,
+            metrics,
+            map,
+            done,
+            ..
+        } = self;
+        service.tick(|| {
+            metrics.update(&map.state(), *done);
+            map.show();
+        });
+    }
+
+    /// Shows the figures for the first time: readers find the map.
+    fn ready(&mut self) -> Result<(), Error> {
+        let state = self.map.state();
+        let status = status(&state);
+        self.map.show();
+        self.service
+            .ready(&status, || self.metrics.update(&state, self.done))
+    }
+
+    /// Shows the last figures.
+    fn stopping(&mut self) {
+        let state = self.map.state();
+        self.map.show();
+        self.service
+            .stopping(|| self.metrics.update(&state, self.done));
     }
 
     /// Reads the list again.
@@ -348,14 +436,24 @@ impl<S: Served> Server<'_, S> {
         }
         self.again_at = None;
         self.done.reloads += 1;
-        match self.map.reload() {
+        self.service.reloading();
+        let _reload = span!(INFO, "reload", list = %shown(self.map.list()));
+        let timer = self.metrics.reload_time.start_timer();
+        let reloaded = self.map.reload();
+        timer.observe_duration();
+        match reloaded {
             Ok(difference) => {
                 self.done.commits += u64::from(!difference.is_empty());
-                self.faults[RELOAD] = None;
+                self.done.changes.add(difference);
+                self.metrics.is_as_listed();
+                self.fault = None;
+                self.service.reloaded(&status(&self.map.state()));
                 Ok(difference)
             }
             Err(error) => {
                 self.done.reload_errors += 1;
+                self.service
+                    .reloaded(&format!("{error}; the map stays as it was"));
                 // There may be room later, when readers have moved on.
                 let later = matches!(error, Error::Map(_) | Error::Live(_));
                 self.again_at = later.then(|| Instant::now() + EVERY);
@@ -369,34 +467,11 @@ impl<S: Served> Server<'_, S> {
             Ok(difference) => complain(&format!("{}: {difference}", shown(self.map.list()))),
             Err(error) => {
                 let what = format!("{error}; the map stays as it was");
-                self.fault(RELOAD, what);
+                if self.fault.as_ref() != Some(&what) {
+                    complain(&what);
+                    self.fault = Some(what);
+                }
             }
-        }
-    }
-
-    /// Reports a fault that was not the last one already.
-    fn fault(&mut self, place: usize, what: String) {
-        if self.faults[place].as_ref() != Some(&what) {
-            complain(&what);
-            self.faults[place] = Some(what);
-        }
-    }
-
-    fn write_metrics(&mut self) -> Result<(), Error> {
-        self.metrics_at = Instant::now() + EVERY;
-        match &self.args.metrics {
-            None => Ok(()),
-            Some(file) => {
-                let figures = metrics::figures(&self.map.state(), self.done);
-                metrics::write(file, &self.args.live, &figures)
-            }
-        }
-    }
-
-    fn metrics_or_complain(&mut self) {
-        match self.write_metrics() {
-            Ok(()) => self.faults[METRICS] = None,
-            Err(error) => self.fault(METRICS, error.to_string()),
         }
     }
 
@@ -476,9 +551,20 @@ impl<S: Served> Server<'_, S> {
     }
 
     fn make(&mut self, changes: &[Asked<S::Value>]) -> Result<Vec<Made>, Error> {
-        let made = self.map.make(changes)?;
-        let any = made.iter().any(|made| *made != Made::Absent);
-        self.done.commits += u64::from(any);
+        let _change = span!(DEBUG, "change", asked = changes.len());
+        let timer = self.metrics.commit_time.start_timer();
+        let made = self.map.make(changes);
+        timer.observe_duration();
+        self.done.refused += u64::from(made.is_err());
+        let made = made?;
+        let count = |what| made.iter().filter(|made| **made == what).count() as u64;
+        let difference = Difference {
+            added: count(Made::Added),
+            removed: count(Made::Removed),
+            changed: count(Made::Replaced),
+        };
+        self.done.commits += u64::from(!difference.is_empty());
+        self.done.changes.add(difference);
         Ok(made)
     }
 
@@ -536,12 +622,12 @@ impl<S: Served> Server<'_, S> {
         let figures = metrics::figures(&self.map.state(), self.done);
         if self.out.json {
             let figures = figures.iter();
-            let figures = figures.map(|(name, .., value)| (name.to_string(), json!(value)));
+            let figures = figures.map(|(name, value)| (name.to_string(), json!(value)));
             return self
                 .out
                 .document(&Value::Object(figures.collect::<Map<_, _>>()));
         }
-        for (name, .., value) in figures {
+        for (name, value) in figures {
             self.out
                 .fields(&[name.as_bytes(), value.to_string().as_bytes()])?;
         }

@@ -7,15 +7,16 @@ use std::path::Path;
 use sapwood::qp::{QpMap, QpStore};
 use sapwood_live::Live;
 use serde_json::Value;
+use tracing::field::Empty;
 
 use super::metrics::State;
 use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
-use super::watch::Watch;
 use crate::cli::{NamesServeArgs, ValueKind};
 use crate::errors::{Error, Outcome};
 use crate::names::list::{self, ListedValue};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::span;
 
 /// About how many old nodes are freed between two commands.
 const BUDGET: usize = 1 << 16;
@@ -35,8 +36,8 @@ pub fn run(args: &NamesServeArgs) -> Outcome {
 }
 
 fn run_with<V: ?Sized + ListedValue>(args: &NamesServeArgs) -> Outcome {
-    serve::check(&args.list.input, &args.keep)?;
-    let watch = args.keep.watch.then(|| Watch::begin(&args.list.input));
+    let _serve = span!(INFO, "serve", map = %args.keep.live.display());
+    let begun = serve::begin(&args.list.input, &args.keep)?;
     let (map, counts) = list::read::<V>(&args.list)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
@@ -58,12 +59,19 @@ fn run_with<V: ?Sized + ListedValue>(args: &NamesServeArgs) -> Outcome {
     serve::report(folder, "", is_new, difference, args.list.quiet);
     let mut out = Output::lines(args.keep.json);
     out.form = args.list.form();
-    serve::serve(names, &args.keep, out, (signals, watch), difference)
+    serve::serve(names, &args.keep, out, (signals, begun), difference)
 }
 
 impl<V: ?Sized + ListedValue> Names<'_, V> {
     /// Makes the store what a map is, in one commit. If that fails, the store stays as it was.
     fn adopt(&self, map: &QpMap<V>) -> Result<Difference, sapwood::Error> {
+        let span = span!(
+            INFO,
+            "difference",
+            added = Empty,
+            removed = Empty,
+            changed = Empty
+        );
         let old = self.store.snapshot();
         let mut txn = self.store.begin();
         let total = (old.len() + map.len()) as u64;
@@ -98,9 +106,13 @@ impl<V: ?Sized + ListedValue> Names<'_, V> {
                 progress.at(step);
             }
         }
+        difference.note_in(&span);
         match difference.is_empty() {
             true => txn.rollback(),
-            false => drop(txn.commit()),
+            false => {
+                let _commit = span!(INFO, "commit", map = %self.args.keep.live.display());
+                txn.commit();
+            }
         }
         Ok(difference)
     }
@@ -150,13 +162,22 @@ impl<V: ?Sized + ListedValue> Served for Names<'_, V> {
 
     fn state(&self) -> State {
         let memory = self.store.memory();
-        State {
+        let mut state = State {
             entries: self.store.len(),
             bytes: memory.map.total(),
+            memory: vec![
+                ("branches", memory.map.branches.1),
+                ("clusters", memory.map.clusters.1),
+                ("leaves", memory.map.leaves.1),
+                ("free", memory.map.arena.free),
+            ],
             garbage: memory.waiting.1,
             generation: self.store.generation(),
             readers: self.store.readers(),
-        }
+            ..State::default()
+        };
+        state.note(self.store.domain());
+        state
     }
 
     fn reclaim(&mut self) {

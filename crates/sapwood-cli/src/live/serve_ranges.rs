@@ -7,10 +7,10 @@ use std::path::Path;
 use sapwood::maple::MapleMap;
 use sapwood_live::{Live, LiveTexts};
 use serde_json::Value;
+use tracing::field::Empty;
 
 use super::metrics::State;
 use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
-use super::watch::Watch;
 use crate::cli::ranges::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::numbers::{Base, number};
@@ -19,6 +19,7 @@ use crate::ranges::build;
 use crate::ranges::query::entry_json;
 use crate::ranges::table::Ranges;
 use crate::ranges::text::parse_line;
+use crate::span;
 
 /// About how many old nodes are freed between two commands.
 const BUDGET: usize = 1 << 16;
@@ -32,8 +33,8 @@ struct Map<'a> {
 
 /// Serves a map.
 pub fn run(args: &ServeArgs) -> Outcome {
-    serve::check(&args.list.input, &args.keep)?;
-    let watch = args.keep.watch.then(|| Watch::begin(&args.list.input));
+    let _serve = span!(INFO, "serve", map = %args.keep.live.display());
+    let begun = serve::begin(&args.list.input, &args.keep)?;
     let ranges = build::list(&args.list)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
@@ -66,7 +67,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     }
     drop(ranges);
     let out = Output::lines(args.keep.json);
-    serve::serve(map, &args.keep, out, (signals, watch), difference)
+    serve::serve(map, &args.keep, out, (signals, begun), difference)
 }
 
 impl Map<'_> {
@@ -98,6 +99,13 @@ impl Map<'_> {
 
     /// Makes the map what the ranges say, range by range.
     fn adopt(&mut self, ranges: &Ranges) -> Result<Difference, Error> {
+        let span = span!(
+            INFO,
+            "difference",
+            added = Empty,
+            removed = Empty,
+            changed = Empty
+        );
         let mut wanted = Vec::new();
         ranges.each(0..=u64::MAX, |range, text| {
             wanted.push((range, text.to_owned()));
@@ -124,6 +132,8 @@ impl Map<'_> {
             }
         }
         difference.added = wanted.len() as u64 - difference.changed;
+        difference.note_in(&span);
+        let _commit = span!(INFO, "commit", map = %self.args.keep.live.display());
         for (range, number) in wanted {
             self.store(range, number)?;
         }
@@ -197,13 +207,25 @@ impl Served for Map<'_> {
 
     fn state(&self) -> State {
         let (memory, (text_bytes, text_garbage)) = (self.map.memory(), self.texts.bytes());
-        State {
+        let mut state = State {
             entries: self.map.len(),
             bytes: memory.total() + text_bytes,
+            memory: vec![
+                ("leaves", memory.leaves.1),
+                ("inner", memory.inner.1),
+                ("values", memory.values.1),
+                ("reserved", memory.reserved.1),
+                ("pooled", memory.pooled),
+                ("free", memory.arena.free),
+                ("texts", text_bytes),
+            ],
             garbage: memory.waiting.1 + text_garbage,
             generation: self.map.generation(),
             readers: self.map.readers(),
-        }
+            ..State::default()
+        };
+        state.note(self.map.domain());
+        state
     }
 
     fn reclaim(&mut self) {

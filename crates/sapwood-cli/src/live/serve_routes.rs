@@ -4,19 +4,20 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ipnet::IpNet;
-use sapwood::lpm::IpFib;
+use sapwood::lpm::{FibMemory, IpFib};
 use sapwood_live::{Live, LiveTexts};
 use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use serde_json::Value;
+use tracing::field::Empty;
 
 use super::metrics::State;
 use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
-use super::watch::Watch;
 use crate::cli::routes::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::output::Output;
 use crate::routes::load::Routes;
 use crate::routes::query::hop_json;
+use crate::span;
 
 /// About how many old nodes are freed between two commands.
 const BUDGET: usize = 1 << 16;
@@ -30,8 +31,8 @@ struct Table<'a> {
 
 /// Serves a table.
 pub fn run(args: &ServeArgs) -> Outcome {
-    serve::check(&args.input, &args.keep)?;
-    let watch = args.keep.watch.then(|| Watch::begin(&args.input));
+    let _serve = span!(INFO, "serve", map = %args.keep.live.display());
+    let begun = serve::begin(&args.input, &args.keep)?;
     let routes = Routes::load(&args.input, &args.source)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
@@ -61,7 +62,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     }
     drop(routes);
     let out = Output::lines(args.keep.json);
-    serve::serve(table, &args.keep, out, (signals, watch), difference)
+    serve::serve(table, &args.keep, out, (signals, begun), difference)
 }
 
 /// Parses the key of an entry, as a change has it.
@@ -97,6 +98,13 @@ impl Table<'_> {
 
     /// Makes the table what the routes say.
     fn adopt(&mut self, routes: &Routes) -> Result<Difference, sapwood::Error> {
+        let span = span!(
+            INFO,
+            "difference",
+            added = Empty,
+            removed = Empty,
+            changed = Empty
+        );
         let numbers = self
             .next_hops
             .numbers(routes.names.iter().map(|name| &**name))?;
@@ -121,7 +129,9 @@ impl Table<'_> {
         }
         difference.added = wanted.len() as u64;
         changes.extend(wanted.into_iter().map(|(net, number)| (net, Some(number))));
+        difference.note_in(&span);
         if !changes.is_empty() {
+            let _commit = span!(INFO, "commit", map = %self.args.keep.live.display());
             self.change(&changes)?;
         }
         Ok(difference)
@@ -191,13 +201,26 @@ impl Served for Table<'_> {
 
     fn state(&self) -> State {
         let (memory, (text_bytes, text_garbage)) = (self.table.memory(), self.next_hops.bytes());
-        State {
+        let both = |bytes: fn(&FibMemory) -> usize| bytes(&memory.v4) + bytes(&memory.v6);
+        let mut state = State {
             entries: self.table.len(),
             bytes: memory.total() + text_bytes,
-            garbage: memory.v4.waiting.1 + memory.v6.waiting.1 + text_garbage,
+            memory: vec![
+                ("roots", both(|of| of.root)),
+                ("root_prefixes", both(|of| of.shelves.1)),
+                ("nodes", both(|of| of.nodes.1)),
+                ("values", both(|of| of.values.1)),
+                ("pooled", both(|of| of.pooled)),
+                ("free", both(|of| of.arena.free)),
+                ("texts", text_bytes),
+            ],
+            garbage: both(|of| of.waiting.1) + text_garbage,
             generation: self.table.generation(),
             readers: self.table.readers(),
-        }
+            ..State::default()
+        };
+        state.note(self.table.domain());
+        state
     }
 
     fn reclaim(&mut self) {

@@ -8,6 +8,7 @@ use super::list::{self, ListedValue};
 use crate::cli::{BuildArgs, ValueKind};
 use crate::errors::{Answer, Error, Outcome};
 use crate::signals::HeldSignals;
+use crate::span;
 use crate::target::target;
 
 /// Builds the map and writes it.
@@ -22,6 +23,7 @@ fn build<V: ?Sized + ListedValue>(args: &BuildArgs) -> Outcome {
     let target = target(&args.output, Some(&args.list.input))?;
     let (map, counts) = list::read::<V>(&args.list)?;
     let saved = {
+        let _save = span!(INFO, "save", file = %args.output.display(), entries = map.len());
         let _held = HeldSignals::begin();
         map.save(&target)
     };

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use sapwood::qp::{MAX_KEY, QpMap, QpTxn};
+use tracing::field::Empty;
 
 use super::SavedValue;
 use crate::cli::{ListArgs, ValueKind};
@@ -10,6 +11,7 @@ use crate::errors::{Error, complain, shown};
 use crate::keys::KeyForm;
 use crate::progress::Progress;
 use crate::records::{LIMIT, Record, Records, leave_out, report_others, too_long};
+use crate::span;
 
 /// The counts of a reading.
 #[derive(Default)]
@@ -98,6 +100,7 @@ impl ListedValue for [u8] {
 
 /// Reads a list into a map.
 pub fn read<V: ?Sized + ListedValue>(args: &ListArgs) -> Result<(QpMap<V>, Counts), Error> {
+    let load = span!(INFO, "load", list = %shown(&args.input), entries = Empty);
     let mut records = Records::open(&args.input, args.null)?;
     let mut map = QpMap::new();
     let form = args.form();
@@ -155,6 +158,7 @@ pub fn read<V: ?Sized + ListedValue>(args: &ListArgs) -> Result<(QpMap<V>, Count
             progress.at(records.bytes());
         }
     }
+    load.record("entries", map.len());
     Ok((map, counts))
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::ops::RangeInclusive;
 
 use sapwood::Error as MapError;
+use tracing::field::Empty;
 
 use super::table::Ranges;
 use super::text::parse_line;
@@ -13,6 +14,7 @@ use crate::numbers::Base;
 use crate::progress::Progress;
 use crate::records::{Record, Records, leave_out, report_others};
 use crate::saved::{is_saved, kind};
+use crate::span;
 use crate::target::target;
 
 /// The counts of the summary.
@@ -55,6 +57,7 @@ fn read(args: &TextArgs) -> Result<(Ranges, Counts), Error> {
         );
         return Err(Error::Usage(what));
     }
+    let load = span!(INFO, "load", list = %shown(&args.input), entries = Empty);
     let mut records = Records::open(&args.input, false)?;
     let input = shown(&args.input);
     let unit = records.unit();
@@ -90,6 +93,7 @@ fn read(args: &TextArgs) -> Result<(Ranges, Counts), Error> {
         }
     }
     drop(progress);
+    load.record("entries", builder.ranges.map().len());
     report_others(counts.bad, &input, "");
     Ok((builder.ranges, counts))
 }

@@ -11,12 +11,13 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use sapwood::maple::MapleMap;
-use sapwood::qp::{OpenCause, QpFile, QpMap, SaveCause};
+use sapwood::qp::{OpenCause, QpFile, QpMap, QpShape, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
 use crate::progress::Progress;
 use crate::signals::HeldSignals;
+use crate::span;
 
 /// The end of a range, most significant word first.
 type End = [u32; 2];
@@ -76,6 +77,18 @@ impl Ranges {
         Ok((ranges, file.file_bytes()))
     }
 
+    /// As [`open`](Self::open), with the shape of the file's trie, in which the mark is an entry,
+    /// too.
+    pub fn open_with_shape(path: &Path) -> Result<(Self, QpShape, usize), Error> {
+        let open = || {
+            let file = QpFile::<End>::open(path).map_err(|error| error.cause)?;
+            let ranges = Self::read(&file).map_err(OpenCause::Corrupt)?;
+            let shape = file.shape().map_err(OpenCause::Corrupt)?;
+            Ok((ranges, shape, file.file_bytes()))
+        };
+        open().map_err(|error| open_error(path, KIND, error))
+    }
+
     fn read(file: &QpFile<End>) -> Result<Self, String> {
         let mark = file.get(MARK).copied().map(number_of);
         let mark = mark.ok_or("it does not have the mark of a map of ranges")?;
@@ -126,6 +139,7 @@ impl Ranges {
 
     /// Writes a new file and renames it to `target`. `output` is its name in errors.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
+        let _save = span!(INFO, "save", file = %output.display(), entries = self.map.len());
         let mut trie = self.map.read(|view| {
             let entries = view.iter().map(|(range, number)| {
                 let key = [&range.start().to_be_bytes(), self.text(*number).as_bytes()].concat();

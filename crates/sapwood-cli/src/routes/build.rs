@@ -2,12 +2,15 @@
 
 use std::fs;
 
+use tracing::field::Empty;
+
 use super::source::{Counts, Source};
 use super::table::TableBuilder;
 use crate::cli::routes::BuildArgs;
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::saved::{is_saved, kind};
 use crate::signals::HeldSignals;
+use crate::span;
 use crate::target::target;
 
 /// Builds the table and writes it.
@@ -33,10 +36,15 @@ pub fn run(args: &BuildArgs) -> Outcome {
     let name = source.name();
     let mut table = TableBuilder::default();
     let mut duplicates = 0;
-    let counts = source.each(|route| {
-        duplicates += u64::from(table.insert(route.net, route.next_hop)?);
-        Ok::<_, Error>(())
-    })?;
+    let counts = {
+        let load = span!(INFO, "load", list = %name, entries = Empty);
+        let counts = source.each(|route| {
+            duplicates += u64::from(table.insert(route.net, route.next_hop)?);
+            Ok::<_, Error>(())
+        })?;
+        load.record("entries", table.len());
+        counts
+    };
     {
         let _held = HeldSignals::begin();
         table.save(&target, &args.output)?;

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use tracing::field::Empty;
 
 use super::source::Source;
 use super::table::Table;
 use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
 use crate::saved::is_saved;
+use crate::span;
 
 /// Routes of both families, each sorted by prefix and without repetition. A next hop is a place in
 /// `names`.
@@ -26,6 +28,13 @@ pub struct Routes {
 impl Routes {
     /// Reads the routes of a file.
     pub fn load(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
+        let load = span!(INFO, "load", list = %shown(path), entries = Empty);
+        let routes = Self::read(path, args)?;
+        load.record("entries", routes.len());
+        Ok(routes)
+    }
+
+    fn read(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         if is_saved(path) {
             return Ok(Self::of_table(&Table::open(path, true)?));
         }

@@ -12,10 +12,11 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood::lpm::{BitFile, BitFileBuilder, BitPrefix, BitString};
-use sapwood::qp::{OpenCause, SaveCause};
+use sapwood::qp::{OpenCause, QpShape, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
+use crate::span;
 
 /// Bits of the family before an address.
 const FAMILY: usize = 4;
@@ -102,6 +103,7 @@ impl TableBuilder {
 
     /// Writes a new file and renames it to `target`. `output` is its name in errors.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
+        let _save = span!(INFO, "save", file = %output.display(), entries = self.len());
         self.table.save(target).map_err(|error| match error.cause {
             SaveCause::Io(source) => Error::write(output)(source),
             cause => Error::write(output)(io::Error::other(cause)),
@@ -122,6 +124,11 @@ impl Table {
                 .map_err(|error| error.cause),
         };
         opened.map_err(|error| open_error(path, "table of routes", error))
+    }
+
+    /// Whether the header of the file is that of a table.
+    pub fn is_one(path: &Path) -> bool {
+        BitFile::<u32>::open_unverified(path).is_ok()
     }
 
     /// Opens a table after checking all of it.
@@ -150,6 +157,11 @@ impl Table {
     /// The length of the file in bytes.
     pub fn file_bytes(&self) -> usize {
         self.0.file_bytes()
+    }
+
+    /// The shape of the file's trie, in which next hops are entries, too.
+    pub fn shape(&self) -> Result<QpShape, String> {
+        self.0.shape()
     }
 
     /// All next hops in order of their numbers, also those that no route has any more.

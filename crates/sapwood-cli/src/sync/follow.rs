@@ -13,7 +13,7 @@ use sapwood_sync::{
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use super::metrics::{self, Figures};
+use super::metrics::FollowerMetrics;
 use super::place::{self, Place};
 use crate::cli::ValueKind;
 use crate::cli::sync::FollowArgs;
@@ -21,6 +21,7 @@ use crate::commands::PAUSE;
 use crate::errors::{Answer, Error, Outcome};
 use crate::live::serve::{self, Signals};
 use crate::output::Output;
+use crate::service::Service;
 
 /// The time between two attempts to learn what is in the map.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -32,13 +33,18 @@ struct Following<'a> {
     signals: Signals,
     place: Place,
     out: Output,
+    service: Service,
+    metrics: FollowerMetrics,
     /// When `--once` gives up.
     until: Option<Instant>,
 }
 
 /// Follows until a signal comes.
 pub fn run(args: &FollowArgs) -> Outcome {
-    args.metrics.as_deref().map_or(Ok(()), metrics::check)?;
+    let live = args.live.to_string_lossy();
+    let labels = [("map", &*args.place.map), ("live", &*live)];
+    let service = Service::begin(args.service.metrics.as_ref(), &labels)?;
+    let metrics = FollowerMetrics::new(service.metrics())?;
     let signals = Signals::begin()?;
     let runtime = place::runtime()?;
     let place = match args.once {
@@ -51,6 +57,8 @@ pub fn run(args: &FollowArgs) -> Outcome {
         signals,
         place,
         out: Output::lines(args.json),
+        service,
+        metrics,
         until: args
             .once
             .then(|| Instant::now() + Duration::from_secs(args.timeout)),
@@ -153,18 +161,21 @@ impl Following<'_> {
         follower: &Follower<T>,
         goal: Option<u64>,
     ) -> Result<(), Error> {
-        let args = self.args;
-        let mut figures = args
-            .metrics
-            .as_ref()
-            .map(|file| Figures::new(file, &args.place.map));
+        let mut is_ready = false;
         let mut told = FollowerStatus::default();
         let mut watch = follower.watch();
         while !self.signals.stop() {
             let now = follower.status();
             self.tell(&told, &now)?;
-            if let Some(figures) = &mut figures {
-                figures.tick(|| metrics::of_follower(&now));
+            let metrics = &self.metrics;
+            match now.commit {
+                // Readers find what the leader has published.
+                Some(commit) if !is_ready => {
+                    let status = format!("{} entries, commit {commit}", now.entries);
+                    self.service.ready(&status, || metrics.update(&now))?;
+                    is_ready = true;
+                }
+                _ => self.service.tick(|| metrics.update(&now)),
             }
             if goal.is_some() && now.commit >= goal {
                 break;
@@ -179,9 +190,8 @@ impl Following<'_> {
                 break;
             }
         }
-        if let Some(figures) = figures {
-            figures.last(metrics::of_follower(&follower.status()));
-        }
+        let metrics = &self.metrics;
+        self.service.stopping(|| metrics.update(&follower.status()));
         Ok(())
     }
 

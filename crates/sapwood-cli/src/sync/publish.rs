@@ -14,14 +14,13 @@ use tokio::runtime::Runtime;
 
 use super::draft::Draft;
 use super::lists::{Entry, Listed};
-use super::metrics::{self, Figures};
+use super::metrics::PublisherMetrics;
 use super::place;
 use crate::cli::sync::{PublishArgs, Slowest};
 use crate::errors::{Error, Outcome, complain, shown};
 use crate::keys::KeyForm;
 use crate::live::metrics::State;
 use crate::live::serve::{self, Asked, Change, Difference, Made, Served, Signals};
-use crate::live::watch::Watch;
 use crate::output::Output;
 
 /// A map that this process leads.
@@ -34,7 +33,7 @@ struct Published<'a, L> {
     save: Arc<AtomicBool>,
     /// Whether a signal has come that ends the program.
     stop: Arc<AtomicBool>,
-    figures: Option<Figures>,
+    metrics: PublisherMetrics,
     /// The trouble that was told.
     trouble: RefCell<Option<String>>,
 }
@@ -42,9 +41,8 @@ struct Published<'a, L> {
 /// Leads and publishes.
 pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -> Outcome {
     let keep = args.keep();
-    serve::check(list.path(), &keep)?;
-    args.metrics.as_deref().map_or(Ok(()), metrics::check)?;
-    let watch = args.watch.then(|| Watch::begin(list.path()));
+    let begun = serve::begin(list.path(), &keep)?;
+    let metrics = PublisherMetrics::new(begun.figures())?;
     let mut entries = list.read()?;
     let signals = Signals::begin()?;
     let save = Arc::new(AtomicBool::new(false));
@@ -59,7 +57,6 @@ pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -
         return Ok(crate::errors::Answer::Yes);
     };
     let map = &*args.place.map;
-    let figures = args.metrics.as_ref().map(|file| Figures::new(file, map));
     let published = Published {
         list,
         publisher,
@@ -67,7 +64,7 @@ pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -
         map,
         save,
         stop,
-        figures,
+        metrics,
         trouble: RefCell::new(None),
     };
     if has_waited && published.list.path() != Path::new("-") {
@@ -93,7 +90,7 @@ pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -
     drop(entries);
     let mut out = Output::lines(args.json);
     out.form = form;
-    serve::serve(published, &keep, out, (signals, watch), difference)
+    serve::serve(published, &keep, out, (signals, begun), difference)
 }
 
 /// Becomes the leader; tells whether that took another one's end. `None` if a signal came first.
@@ -256,7 +253,7 @@ impl<L: Listed> Served for Published<'_, L> {
             bytes: self.publisher.memory().map.total(),
             garbage: self.publisher.memory().waiting.1,
             generation: status.epoch,
-            readers: Vec::new(),
+            ..State::default()
         }
     }
 
@@ -272,24 +269,21 @@ impl<L: Listed> Served for Published<'_, L> {
             }
             self.trouble.replace(status.trouble.clone());
         }
-        if let Some(figures) = &mut self.figures {
-            figures.tick(|| metrics::of_publisher(&status));
-        }
     }
 
     /// Ends the term, so that the next leader need not wait. The log keeps the map.
     fn remove(self) -> Result<(), Error> {
-        let status = self.publisher.status();
         let has_ended = self.publisher.has_ended();
         let closed = self.runtime.block_on(self.publisher.close());
-        if let Some(figures) = self.figures {
-            figures.last(metrics::of_publisher(&status));
-        }
         match has_ended {
             // It was told why.
             true => Ok(()),
             false => Ok(closed?),
         }
+    }
+
+    fn show(&self) {
+        self.metrics.update(&self.publisher.status());
     }
 
     fn ended(&self) -> Option<Error> {

@@ -16,7 +16,7 @@ use serde_json::json;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Whether the kernel part cannot be tested here; prints the reason.
-fn skipped() -> bool {
+pub fn skipped() -> bool {
     match sapwood_bpf::check() {
         Ok(()) => false,
         Err(why) => {
@@ -28,15 +28,17 @@ fn skipped() -> bool {
 }
 
 /// A client and a server in namespaces of their own, and a veth pair between them.
-struct Lab {
-    behind: Netns,
+pub struct Lab {
+    /// The namespace of the server.
+    pub behind: Netns,
     server: UdpSocket,
     client: UdpSocket,
     _before: Netns,
 }
 
 impl Lab {
-    fn new() -> Option<Lab> {
+    /// Makes them; `None` where the test cannot run.
+    pub fn new() -> Option<Lab> {
         if skipped() {
             return None;
         }
@@ -59,7 +61,7 @@ impl Lab {
 
     /// Whether a query for each of these names arrives.
     #[track_caller]
-    fn arrive(&self, names: &[&str]) -> Vec<bool> {
+    pub fn arrive(&self, names: &[&str]) -> Vec<bool> {
         let query = |name: &str| {
             let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
             for label in name.split('.') {

@@ -8,7 +8,7 @@ use crate::netns::Netns;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A client and a server with a router between them; `None` where the test cannot run.
-fn line() -> Option<[Netns; 3]> {
+pub fn line() -> Option<[Netns; 3]> {
     if let Err(why) = sapwood_bpf::check() {
         assert!(std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(), "{why}");
         println!("skipped: {why}");

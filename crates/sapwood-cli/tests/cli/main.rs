@@ -4,17 +4,25 @@
 mod bpf;
 #[cfg(feature = "bpf")]
 mod bpf_route;
+#[cfg(feature = "bpf")]
+mod bpf_service;
 mod build;
 mod common;
 mod damage;
 mod live;
 mod live_kinds;
+mod log;
 mod maps;
+mod notify;
+mod operations;
 mod program;
 mod queries;
 mod ranges;
+mod report;
+mod report_browser;
 mod routes;
 mod server;
+mod service;
 mod sync;
 
 #[cfg(feature = "bpf")]

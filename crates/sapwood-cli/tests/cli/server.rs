@@ -48,14 +48,24 @@ impl Server {
 
     /// Starts a program in the folder.
     pub fn spawn(s: &Scratch, args: &[&str]) -> Server {
-        let mut child = Command::new(PROGRAM)
+        Server::of(Server::command(s, args))
+    }
+
+    /// The program in the folder, with pipes.
+    pub fn command(s: &Scratch, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
             .args(args)
             .current_dir(s.path("."))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts a command whose input and output are pipes.
+    pub fn of(mut command: Command) -> Server {
+        let mut child = command.spawn().unwrap();
         Server {
             stdin: child.stdin.take(),
             out: lines(child.stdout.take().unwrap()),

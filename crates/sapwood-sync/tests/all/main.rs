@@ -1,6 +1,12 @@
 //! Tests of logs, publishers and followers.
 
 mod broken;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod cluster;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod etcd;
 mod following;
 mod kinds;
+#[cfg(all(feature = "etcd", target_os = "linux"))]
+mod refusals;
 mod support;

@@ -1,0 +1,158 @@
+//! What the commands that run until a signal tell the service manager: a socket of the test stands
+//! for it.
+
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::common::Scratch;
+use crate::server::{LIMIT, Server};
+
+/// A socket that stands for the service manager.
+pub struct Manager(UnixDatagram);
+
+impl Manager {
+    /// Binds the socket in a folder.
+    pub fn new(s: &Scratch) -> Self {
+        let socket = UnixDatagram::bind(s.path("notify")).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        Manager(socket)
+    }
+
+    /// The command, in the folder, under this manager. It wants to hear from it within this time.
+    pub fn command(s: &Scratch, args: &[&str], watchdog: Option<Duration>) -> Command {
+        let mut command = Server::command(s, args);
+        command.env("NOTIFY_SOCKET", s.path("notify"));
+        if let Some(time) = watchdog {
+            command.env("WATCHDOG_USEC", time.as_micros().to_string());
+        }
+        command
+    }
+
+    /// The next message, as lines.
+    #[track_caller]
+    pub fn message(&self) -> Vec<String> {
+        let mut bytes = [0; 4096];
+        let len = self.0.recv(&mut bytes).unwrap();
+        let text = std::str::from_utf8(&bytes[..len]).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The next message that is no sign of life.
+    #[track_caller]
+    pub fn other(&self) -> Vec<String> {
+        loop {
+            match self.message() {
+                alive if alive == ["WATCHDOG=1"] => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Expects some signs of life, one after another.
+    #[track_caller]
+    pub fn lives(&self) {
+        for _ in 0..3 {
+            assert_eq!(self.message(), ["WATCHDOG=1"]);
+        }
+    }
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let s = Scratch::new();
+    s.file("list", "oak\t1\nelm\t2\n");
+    let manager = Manager::new(&s);
+    let args = ["names", "serve", "list", "--live", "map", "--no-commands"];
+    let command = Manager::command(&s, &args, Some(Duration::from_millis(300)));
+    let mut server = Server::of(command);
+    let ready = |status: &str| ["READY=1".to_owned(), format!("STATUS={status}")];
+    assert_eq!(manager.message(), ready("2 entries, 0 readers"));
+    // Readers find the map by now.
+    s.run(&["names", "get", "--live", "map", "oak"])
+        .code(0)
+        .out("1\n");
+    manager.lives();
+    s.file("list", "oak\t1\n");
+    std::thread::sleep(Duration::from_millis(20));
+    let before = monotonic_usec();
+    server.signal(Signal::HUP);
+    let reloading = manager.other();
+    assert_eq!(reloading[0], "RELOADING=1");
+    let time = reloading[1].strip_prefix("MONOTONIC_USEC=").unwrap();
+    let time: u64 = time.parse().unwrap();
+    assert!((before..=monotonic_usec()).contains(&time));
+    assert_eq!(manager.other(), ready("1 entries, 0 readers"));
+    s.run(&["names", "has", "--live", "map", "elm"]).code(1);
+    // A reload that fails ends as well, and says why.
+    std::fs::remove_file(s.path("list")).unwrap();
+    server.signal(Signal::HUP);
+    assert_eq!(manager.other()[0], "RELOADING=1");
+    let said = manager.other();
+    assert_eq!(said[0], "READY=1");
+    assert!(said[1].starts_with("STATUS=cannot read list: "), "{said:?}");
+    manager.lives();
+    server.signal(Signal::TERM);
+    assert_eq!(manager.other(), ["STOPPING=1"]);
+    assert_eq!(server.ends(), Some(0));
+}
+
+/// The clock that the service manager compares with.
+fn monotonic_usec() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
+}
+
+#[test]
+fn a_command_that_stands_still_shows_no_life() {
+    let s = Scratch::new();
+    s.file("list", "oak\t1\n");
+    let manager = Manager::new(&s);
+    let args = ["names", "serve", "list", "--live", "map"];
+    let command = Manager::command(&s, &args, Some(Duration::from_millis(300)));
+    let server = Server::of(command);
+    assert_eq!(manager.message()[0], "READY=1");
+    manager.lives();
+    server.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_millis(200));
+    manager.0.set_nonblocking(true).unwrap();
+    let mut bytes = [0; 100];
+    while manager.0.recv(&mut bytes).is_ok() {}
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(
+        manager.0.recv(&mut bytes).is_err(),
+        "who stands still shows no life"
+    );
+    manager.0.set_nonblocking(false).unwrap();
+    server.signal(Signal::CONT);
+    manager.lives();
+}
+
+#[test]
+fn without_a_service_manager_nothing_is_said() {
+    let s = Scratch::new();
+    s.file("list", "oak\t1\n");
+    let manager = Manager::new(&s);
+    // Without a watchdog there is no sign of life.
+    let args = ["ranges", "serve", "list", "--live", "map"];
+    s.file("list", "1 5 one\n");
+    let mut server = Server::of(Manager::command(&s, &args, None));
+    assert_eq!(
+        manager.message(),
+        ["READY=1", "STATUS=1 entries, 0 readers"]
+    );
+    server.answers("quit\n", &[]);
+    assert_eq!(manager.message(), ["STOPPING=1"]);
+    assert_eq!(server.ends(), Some(0));
+    // A socket that is gone is no error of the command.
+    std::fs::remove_file(s.path("notify")).unwrap();
+    let mut server = Server::of(Manager::command(
+        &s,
+        &args,
+        Some(Duration::from_millis(100)),
+    ));
+    server.complains(", live");
+    server.answers("stats\n", &["entries\t1"]);
+}

@@ -1,0 +1,276 @@
+//! What operators install: dashboards and alerts name figures that commands export, the table of
+//! the documentation has all of them, and systemd accepts the units.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sapwood_cli::service::catalogue::{self, Kind};
+use serde_json::Value;
+
+use crate::common::{Ran, Scratch};
+
+/// A path in the checkout.
+fn of_checkout(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+/// The files of a folder of the checkout with this end of their names.
+fn files(folder: &str, end: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(of_checkout(folder)).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.to_string_lossy().ends_with(end));
+    files.sort();
+    assert!(!files.is_empty(), "{folder}");
+    files
+}
+
+/// Whether a program is missing, which is printed.
+fn is_missing(program: &str) -> bool {
+    let missing = Command::new(program).arg("--version").output().is_err();
+    if missing {
+        println!("skipped: {program} is not installed (ci/packages.sh says how)");
+    }
+    missing
+}
+
+/// The names of our metrics in an expression, without the ends that histograms add.
+fn names_in(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let names = words.filter(|word| word.starts_with("sapwood_"));
+    names.map(|name| name_of_series(name).to_owned()).collect()
+}
+
+/// The name of the metric that a series belongs to.
+fn name_of_series(series: &str) -> &str {
+    for metric in catalogue::all().filter(|metric| metric.kind == Kind::Histogram) {
+        let end = series.strip_prefix(metric.name);
+        if end.is_some_and(|end| ["_bucket", "_sum", "_count"].contains(&end)) {
+            return metric.name;
+        }
+    }
+    series
+}
+
+/// Expects that commands export all of these metrics.
+#[track_caller]
+fn are_exported(names: &BTreeSet<String>, place: &Path) {
+    for name in names {
+        let known = catalogue::all().any(|metric| metric.name == name);
+        assert!(known, "{}: no command exports {name}", place.display());
+    }
+}
+
+/// All expressions of a dashboard: in panels, and where variables get their values.
+fn expressions(board: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    match board {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if name == "expr" || name == "definition" => {
+                        found.push(text.clone());
+                    }
+                    value => found.extend(expressions(value)),
+                }
+            }
+        }
+        Value::Array(values) => found.extend(values.iter().flat_map(expressions)),
+        _ => {}
+    }
+    found
+}
+
+/// Expects that `promtool check rules` accepts a file, which has this many rules.
+#[track_caller]
+fn check_rules(path: &Path, count: usize) {
+    let ran = Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(path)
+        .output();
+    let ran = Ran(ran.unwrap());
+    ran.code(0).says(&format!("SUCCESS: {count} rules found"));
+}
+
+#[test]
+fn dashboards_show_what_commands_export() {
+    let mut shown = BTreeSet::new();
+    let mut rules = String::from("groups:\n- name: dashboards\n  rules:\n");
+    let mut count = 0;
+    for path in files("packaging/grafana", ".json") {
+        let board: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        for field in ["uid", "title", "panels", "templating"] {
+            assert!(!board[field].is_null(), "{}: no {field}", path.display());
+        }
+        let panels = board["panels"].as_array().unwrap();
+        let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64()).collect();
+        assert_eq!(ids.len(), panels.len(), "{}: ids of panels", path.display());
+        for expression in expressions(&board) {
+            let names = names_in(&expression);
+            assert!(!names.is_empty(), "{}: {expression}", path.display());
+            are_exported(&names, &path);
+            shown.extend(names);
+            if expression.starts_with("label_values(") {
+                continue;
+            }
+            // The dashboard's variables stand where a rule has a text or a time.
+            let rule = expression.replace("$__rate_interval", "5m");
+            let rule = Value::String(rule.replace("$instance", ".*").replace("$map", ".*"));
+            rules += &format!("  - record: shown:{count}\n    expr: {rule}\n");
+            count += 1;
+        }
+    }
+    let hidden = catalogue::all().filter(|metric| !shown.contains(metric.name));
+    let hidden: Vec<_> = hidden.map(|metric| metric.name).collect();
+    assert!(hidden.is_empty(), "no dashboard shows {hidden:?}");
+    if !is_missing("promtool") {
+        let s = Scratch::new();
+        check_rules(
+            &s.file("rules.yml", rules.replace("shown:", "shown:n")),
+            count,
+        );
+    }
+}
+
+#[test]
+fn alerts_are_about_what_commands_export() {
+    for path in files("packaging/prometheus", ".yml") {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("expr: "));
+        let mut count = 0;
+        for expression in lines {
+            let names = names_in(expression);
+            assert!(!names.is_empty(), "{}: {expression}", path.display());
+            are_exported(&names, &path);
+            count += 1;
+        }
+        assert!(count > 0, "{}", path.display());
+        // The page for operators says what to do for each.
+        let page = std::fs::read_to_string(of_checkout("docs/operations.md")).unwrap();
+        for line in text.lines() {
+            if let Some(alert) = line.trim().strip_prefix("- alert: ") {
+                assert!(
+                    page.contains(&format!("| `{alert}` |")),
+                    "{alert} in the page"
+                );
+            }
+        }
+        if !is_missing("promtool") {
+            check_rules(&path, count);
+        }
+    }
+}
+
+#[test]
+fn the_table_of_figures_is_complete() {
+    let page = std::fs::read_to_string(of_checkout("docs/operations.md")).unwrap();
+    let rows: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with("| `sapwood_"))
+        .collect();
+    let wanted: Vec<_> = catalogue::all()
+        .map(|metric| {
+            format!(
+                "| `{}` | {} | {} | {} |",
+                metric.name,
+                metric.kind.name(),
+                metric.labels.join(", "),
+                metric.help
+            )
+        })
+        .collect();
+    for row in &wanted {
+        assert!(
+            rows.contains(&&**row),
+            "docs/operations.md has no row\n{row}"
+        );
+    }
+    assert_eq!(rows, wanted);
+}
+
+/// The sections of a unit with their settings, as lines; comments are left out.
+fn settings(unit: &str) -> Vec<&str> {
+    unit.lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect()
+}
+
+#[test]
+fn units_are_notified_and_hardened() {
+    for path in files("packaging/systemd", ".service") {
+        let unit = std::fs::read_to_string(&path).unwrap();
+        let settings = settings(&unit);
+        for setting in [
+            "Type=notify",
+            "NotifyAccess=main",
+            "NoNewPrivileges=yes",
+            "ProtectSystem=strict",
+            "MemoryDenyWriteExecute=yes",
+            "RestrictNamespaces=yes",
+            "IPAddressDeny=any",
+        ] {
+            assert!(
+                settings.contains(&setting),
+                "{}: no {setting}",
+                path.display()
+            );
+        }
+        for name in ["WatchdogSec", "SystemCallFilter", "RestrictAddressFamilies"] {
+            let has = settings
+                .iter()
+                .any(|line| line.starts_with(&format!("{name}=")));
+            assert!(has, "{}: no {name}", path.display());
+        }
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let capabilities = match name.starts_with("sapwood-bpf-") {
+            true => "CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON",
+            false => "CapabilityBoundingSet=",
+        };
+        assert!(settings.contains(&capabilities), "{name}");
+        // Every line of the settings that is shown in the page is one of a unit.
+        let start = settings
+            .iter()
+            .find_map(|line| line.strip_prefix("ExecStart="));
+        let start = start.unwrap();
+        assert!(start.starts_with("/usr/bin/sapwood "), "{name}: {start}");
+    }
+}
+
+#[test]
+fn systemd_accepts_the_units() {
+    if is_missing("systemd-analyze") {
+        return;
+    }
+    let s = Scratch::new();
+    let security = Ran(Command::new("systemd-analyze")
+        .args(["security", "--help"])
+        .output()
+        .unwrap());
+    let has_threshold = String::from_utf8_lossy(&security.0.stdout).contains("--threshold");
+    for path in files("packaging/systemd", ".service") {
+        // The program need not be installed, and a template is checked as an instance.
+        let unit = std::fs::read_to_string(&path).unwrap();
+        let unit = unit.replace("/usr/bin/sapwood", crate::common::PROGRAM);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let unit = s.file(&name.replace('@', "@one"), unit);
+        let verified = Command::new("systemd-analyze")
+            .args(["verify", "--man=no"])
+            .arg(&unit)
+            .output();
+        Ran(verified.unwrap()).code(0).out("").quiet();
+        if !has_threshold {
+            println!("skipped: this systemd-analyze judges no files");
+            continue;
+        }
+        // A tenth of a point each: 2.5 at most.
+        let judged = Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--threshold=25", "--no-pager"])
+            .arg(&unit)
+            .output();
+        Ran(judged.unwrap()).code(0);
+    }
+}
