@@ -17,7 +17,7 @@ pub struct ServiceArgs {
         help = "Export figures for Prometheus, every second and at the end: by HTTP at an address \
 such as 127.0.0.1:9464 or [::1]:9464, under /metrics; or in a FILE for the node exporter's \
 collector of text files, which is the old one or the whole new one at any time. With port 0 the \
-system chooses one. The command says on stderr where it listens."
+system chooses one. The command says on stderr where it listens"
     )]
     pub metrics: Option<Place>,
 }
