@@ -25,9 +25,10 @@ PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-bpf sapwood-capi"
 
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
-# All features except those for BPF.
+# All features except those that need tools, and the latter.
 FEATURES="sapwood/usdt,sapwood/tokio,sapwood-model/arbitrary"
-
+BPF_FEATURES="sapwood-bpf/kernel,sapwood-cli/bpf,sapwood-tour/bpf,sapwood-bench/bpf"
+ETCD_FEATURES="sapwood-sync/etcd"
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
@@ -63,6 +64,10 @@ bpf_tools() {
     has "${SAPWOOD_CLANG:-clang-19}" && has pkg-config || return 1
     printf '#include <libelf.h>\n#include <zlib.h>\n' | cc -fsyntax-only -xc - 2>/dev/null
 }
+# Whether etcd's client can be built here: by protoc and the messages that come with it.
+etcd_tools() { has "${PROTOC:-protoc}" && [ -e "${PROTOC_INCLUDE:-/usr/include}/google/protobuf/descriptor.proto" ]; }
+# Where etcd is installed, no test that needs it may be skipped.
+etcd_ready() { ! has etcd || ! has etcdctl || export SAPWOOD_ETCD_MUST_RUN=1; }
 # Whether the kernel can run them; if so, no test of them may be skipped.
 bpf_runs() {
     [ "$(id -u)" = 0 ] && [ -e /sys/kernel/btf/vmlinux ] &&
@@ -76,7 +81,16 @@ bpf_ready() {
     grep -q ' /sys/fs/bpf bpf ' /proc/mounts || run mount -t bpf bpf /sys/fs/bpf || say "no BPF file system under /sys/fs/bpf"
 }
 # The arguments for all features that can be built here.
-all_features() { if bpf_tools; then echo --all-features; else echo "--features $FEATURES"; fi; }
+all_features() {
+    local features=$FEATURES bpf="" etcd=""
+    ! bpf_tools || bpf=,$BPF_FEATURES
+    ! etcd_tools || etcd=,$ETCD_FEATURES
+    if [ -n "$bpf" ] && [ -n "$etcd" ]; then
+        echo --all-features
+    else
+        echo "--features $features$bpf$etcd"
+    fi
+}
 # The test programs in the folders of crates, as arguments of cargo.
 programs() { # folders
     local folder file

@@ -5,7 +5,7 @@
 need=() # without these nothing works
 has cc && has c++ || need+=(build-essential)
 has git || need+=(git)
-more=() # without these tests of BPF, of the C library or of the Python module are skipped
+more=() # without these, tests of BPF, C, Python, etcd, services or pages are skipped
 has valgrind || more+=(valgrind)
 if [ "$(uname -s)" = Linux ]; then
     if ! bpf_tools; then
@@ -27,6 +27,12 @@ if [ "$(uname -s)" = Linux ]; then
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
     ! has dpkg-deb || has lintian || more+=(lintian)
     has dnsdist || more+=(dnsdist)
+    # Logs in etcd: its client is built with protoc, and tests start nodes of their own.
+    etcd_tools || more+=(protobuf-compiler libprotobuf-dev)
+    has etcd || more+=(etcd-server)
+    has etcdctl || more+=(etcd-client)
+    # The page of `sapwood report` is looked at by a browser.
+    has chromium || has chromium-browser || has google-chrome || more+=(chromium)
     # The Python module is tested in an environment of its own.
     python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
 fi
@@ -53,7 +59,7 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     esac
     exit 0
 fi
-[ ${#more[@]} = 0 ] || say "For the maps in the kernel, C, Python and services, on Debian and Ubuntu (else tests are skipped):
+[ ${#more[@]} = 0 ] || say "For the maps in the kernel, C, Python, etcd, services and pages, on Debian and Ubuntu (else tests are skipped):
     sudo apt-get update && sudo apt-get install -y ${more[*]}"
 [ ${#need[@]} = 0 ] || fail "Missing: ${need[*]}. Install them first, on Debian and Ubuntu with:
     sudo apt-get update && sudo apt-get install -y ${need[*]}"

@@ -4,6 +4,7 @@
 # benchmarks have their feature for BPF, if it can be built here.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
+etcd_ready
 folders=()
 for folder in crates/* bench; do
     case " sapwood-bpf sapwood-capi ${CI_ONCE:+$LIBRARIES} " in

@@ -11,11 +11,11 @@
 //! - [`suite`]: the measurements, one module per suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
 //!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
-//!   those of the suites of these names. [`live`]: those of the suite `live`. [`capi`]:
+//!   those of the suites of these names. [`live`] and [`sync`]: those of these suites. [`capi`]:
 //!   the C library in the suite `c`. [`bpf`], with the
 //!   feature `bpf`: maps inside the kernel.
-//! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
-//!   `figures`.
+//! - [`shown`]: tables of recorded results, without a run: the command `figures`. The crate
+//!   `sapwood-records` makes the pictures of the command `plot`.
 //! - The harness: [`keylist`], [`answer`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
@@ -37,12 +37,14 @@ mod shim;
 mod shown;
 mod stores;
 mod suite;
+mod sync;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use sapwood_records::{Record, pictures, read_records};
 
 use crate::suite::{Options, Suite};
 
@@ -125,23 +127,23 @@ impl Command {
         match self {
             Command::Plot { records, out } => {
                 let known = match &records[..] {
-                    [] => shown::read_records(&shown::records())?,
+                    [] => read_records(&shown::records())?,
                     files => files
                         .iter()
-                        .map(|file| shown::Record::read(file))
+                        .map(|file| Record::read(file))
                         .collect::<Result<_, _>>()?,
                 };
                 let chosen = match &records[..] {
-                    [] => shown::pictures::shown(&known),
+                    [] => pictures::shown(&known),
                     _ => known.iter().collect(),
                 };
-                for file in shown::pictures::write(chosen, &out)? {
+                for file in pictures::write(chosen, &out)? {
                     println!("{}", file.display());
                 }
             }
             Command::LiveReader { engine, folder } => suite::live::read(&engine, &folder)?,
             Command::Figures { pages, print } => {
-                let records = shown::read_records(&shown::records())?;
+                let records = read_records(&shown::records())?;
                 for page in pages {
                     let text = shown::pages::renewed(&fs::read_to_string(&page)?, &records)?;
                     if print {

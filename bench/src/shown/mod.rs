@@ -1,16 +1,13 @@
-//! The presentation of recorded results: pictures, and tables for the documents.
+//! The presentation of recorded results in the documents: tables, and where their records are.
 //!
-//! Both are made only from the records under `bench/record`, and are the same each time.
+//! They are made only from the records under `bench/record`, and are the same each time. The
+//! records' reader and the pictures are in the crate `sapwood-records`.
 
 pub mod pages;
-pub mod pictures;
 mod published;
-mod record;
 mod tables;
 
 use std::path::PathBuf;
-
-pub use record::{Record, read_records};
 
 /// The folder of the repository's records.
 pub fn records() -> PathBuf {
@@ -21,48 +18,4 @@ pub fn records() -> PathBuf {
 /// The root folder of the repository.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// About three significant digits, as people write them.
-pub fn short(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        ..0.01 => format!("{value:.4}"),
-        ..0.1 => format!("{value:.3}"),
-        ..10.0 => format!("{value:.2}"),
-        ..100.0 => format!("{value:.1}"),
-        ..10_000.0 => format!("{value:.0}"),
-        _ => thousands(value.round() as u64),
-    }
-}
-
-/// A number with a comma before each group of three digits.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        let numbers = [0.0, 0.0042, 0.034, 0.5, 9.999, 45.18, 254.3, 50_590.0];
-        let texts = numbers.map(short);
-        assert_eq!(
-            texts,
-            [
-                "0", "0.0042", "0.034", "0.50", "10.00", "45.2", "254", "50,590"
-            ]
-        );
-        assert_eq!(thousands(1_234_567), "1,234,567");
-    }
 }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::record::Record;
-use super::short;
-use super::tables;
+use sapwood_records::numbers::short;
+use sapwood_records::{PROCESSORS, Record};
 
-/// The processors of the records, in the order in which tables show them.
-pub const PROCESSORS: [&str; 2] = ["EPYC", "Xeon"];
+use super::tables;
 
 /// A table whose figures are not filled in.
 pub struct Table {
@@ -201,11 +199,14 @@ pub fn renewed(page: &str, records: &[Record]) -> Result<String, String> {
 mod tests {
     use std::fs;
 
-    use super::super::{read_records, records, root};
+    use sapwood_records::read_records;
+
+    use super::super::{records, root};
     use super::*;
 
     fn record(name: &str, date: &str, machine: &str, rows: &str) -> Record {
-        let text = format!("# date: {date}\n# machine: {machine}\n{rows}");
+        let columns = sapwood_records::record::COLUMNS.join(",");
+        let text = format!("# date: {date}\n# machine: {machine}\n{columns}\n{rows}");
         Record::parse(name, &text).unwrap()
     }
 

@@ -8,6 +8,7 @@ pub mod live;
 mod names;
 mod ranges;
 mod routes;
+mod sync;
 mod threads;
 mod versions;
 
@@ -38,6 +39,9 @@ pub enum Suite {
     /// One map that many processes read: reads, changes, the time until another process sees a
     /// change, and memory, beside embedded stores and a server.
     Live,
+    /// One writer's commits on many machines: commits, the time until followers show them, bytes,
+    /// and recovery, beside watched keys of etcd.
+    Sync,
     /// The C library: what its border costs, beside maps and tables in C.
     C,
     /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory,
@@ -55,6 +59,7 @@ impl Suite {
             Suite::Cache => cache::run(options),
             Suite::Ranges => ranges::run(options),
             Suite::Live => live::run(options),
+            Suite::Sync => sync::run(options),
             Suite::C => c::run(options),
             Suite::Bpf => bpf::run(options),
         }

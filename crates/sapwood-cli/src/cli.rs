@@ -4,6 +4,7 @@
 pub mod bpf;
 pub mod live;
 pub mod ranges;
+pub mod report;
 pub mod routes;
 pub mod service;
 
@@ -50,6 +51,8 @@ macro_rules! exit_codes {
                                                 a map of ranges of numbers
   sapwood ranges alloc ports.ranges 8 'my own'  the lowest room for a new range
   sapwood maps --gap 1G                         the lowest gap among this process's mappings
+  sapwood report --records bench/record --map words.qp -o report.html
+                                                a page about benchmarks and the shape of a map
   sapwood tour --quick                          what the library does, on data of this machine
 
 ",
@@ -113,6 +116,9 @@ pub enum Command {
     /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
     #[command(long_about = ranges::MAPS)]
     Maps(MapsArgs),
+    /// Makes one HTML page of records of benchmarks and of saved maps
+    #[command(long_about = report::ABOUT)]
+    Report(report::ReportArgs),
     /// Runs packet filters and routers inside the kernel, and shows their maps (needs root)
     #[cfg(feature = "bpf")]
     #[command(after_help = "Examples:

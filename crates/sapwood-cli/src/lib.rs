@@ -20,6 +20,7 @@ pub mod output;
 pub mod progress;
 mod ranges;
 pub mod records;
+mod report;
 pub mod routes;
 mod saved;
 pub mod service;
@@ -42,6 +43,7 @@ pub fn run(command: Command) -> Outcome {
             cli::live::LiveCommand::Status(args) => live::status(&args),
         },
         Command::Maps(args) => maps::run(&args),
+        Command::Report(args) => report::run(&args),
         #[cfg(feature = "bpf")]
         Command::Bpf { command } => bpf::run(&command),
         Command::Tour(_) => tour::start(),

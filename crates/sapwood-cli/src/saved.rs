@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use sapwood::arena::MAGIC;
-use sapwood::lpm::BitFile;
 use sapwood::qp::OpenCause;
 use serde_json::json;
 
@@ -13,6 +12,7 @@ use crate::errors::{Answer, Error, Outcome};
 use crate::names::{Map, is_other_layout, open_error};
 use crate::output::document;
 use crate::ranges::table::looks_like_ranges;
+use crate::routes::table::Table;
 
 /// Whether the file begins with the magic number of saved files. A file that cannot be read does
 /// not; the command that reads it reports why.
@@ -28,7 +28,7 @@ pub fn is_saved(path: &Path) -> bool {
 pub fn kind(path: &Path) -> Option<&'static str> {
     if Map::open_unverified(path).is_ok() {
         Some("a map of names")
-    } else if BitFile::<u32>::open_unverified(path).is_ok() {
+    } else if Table::is_one(path) {
         Some("a table of routes")
     } else if looks_like_ranges(path) {
         Some("a map of ranges")

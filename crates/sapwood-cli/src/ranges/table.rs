@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use sapwood::maple::MapleMap;
-use sapwood::qp::{OpenCause, QpFile, QpMap, SaveCause};
+use sapwood::qp::{OpenCause, QpFile, QpMap, QpShape, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
@@ -75,6 +75,18 @@ impl Ranges {
         let file = QpFile::<End>::open(path).map_err(|error| error.cause)?;
         let ranges = Self::read(&file).map_err(OpenCause::Corrupt)?;
         Ok((ranges, file.file_bytes()))
+    }
+
+    /// As [`open`](Self::open), with the shape of the file's trie, in which the mark is an entry,
+    /// too.
+    pub fn open_with_shape(path: &Path) -> Result<(Self, QpShape, usize), Error> {
+        let open = || {
+            let file = QpFile::<End>::open(path).map_err(|error| error.cause)?;
+            let ranges = Self::read(&file).map_err(OpenCause::Corrupt)?;
+            let shape = file.shape().map_err(OpenCause::Corrupt)?;
+            Ok((ranges, shape, file.file_bytes()))
+        };
+        open().map_err(|error| open_error(path, KIND, error))
     }
 
     fn read(file: &QpFile<End>) -> Result<Self, String> {

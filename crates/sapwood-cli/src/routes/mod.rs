@@ -6,7 +6,7 @@ pub mod load;
 pub mod query;
 mod source;
 mod stats;
-mod table;
+pub(crate) mod table;
 
 use crate::cli::routes::RoutesCommand;
 use crate::errors::Outcome;

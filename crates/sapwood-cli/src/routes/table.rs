@@ -12,7 +12,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood::lpm::{BitFile, BitFileBuilder, BitPrefix, BitString};
-use sapwood::qp::{OpenCause, SaveCause};
+use sapwood::qp::{OpenCause, QpShape, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
@@ -126,6 +126,11 @@ impl Table {
         opened.map_err(|error| open_error(path, "table of routes", error))
     }
 
+    /// Whether the header of the file is that of a table.
+    pub fn is_one(path: &Path) -> bool {
+        BitFile::<u32>::open_unverified(path).is_ok()
+    }
+
     /// Opens a table after checking all of it.
     pub fn open_checked(path: &Path) -> Result<Self, OpenCause> {
         let file = BitFile::<u32>::open(path).map_err(|error| error.cause)?;
@@ -152,6 +157,11 @@ impl Table {
     /// The length of the file in bytes.
     pub fn file_bytes(&self) -> usize {
         self.0.file_bytes()
+    }
+
+    /// The shape of the file's trie, in which next hops are entries, too.
+    pub fn shape(&self) -> Result<QpShape, String> {
+        self.0.shape()
     }
 
     /// All next hops in order of their numbers, also those that no route has any more.

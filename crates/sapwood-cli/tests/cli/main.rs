@@ -18,6 +18,8 @@ mod operations;
 mod program;
 mod queries;
 mod ranges;
+mod report;
+mod report_browser;
 mod routes;
 mod server;
 mod service;

@@ -49,6 +49,7 @@ fn version_and_help() {
         &["live"],
         &["live", "status"],
         &["maps"],
+        &["report"],
         &["tour"],
         &["completions"],
         &["man"],
@@ -71,6 +72,7 @@ fn completions() {
             .says("longest")
             .says("serve")
             .says("garbage-limit")
+            .says("report")
             .quiet();
     }
     s.run(&["completions", "cobol"]).code(2);
@@ -102,6 +104,7 @@ fn manual_pages() {
         "sapwood-names-serve.1",
         "sapwood-live-status.1",
         "sapwood-maps.1",
+        "sapwood-report.1",
         "sapwood-tour.1",
     ] {
         assert!(pages.iter().any(|p| p == page), "{page} in {pages:?}");

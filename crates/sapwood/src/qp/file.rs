@@ -1,6 +1,7 @@
 //! Maps in files: saved whole, and checked when they are opened.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use std::path::{Path, PathBuf};
 
@@ -425,7 +426,7 @@ impl<'s, V: ?Sized + Value + FromBytes + Immutable> IntoIterator for &'s QpFile<
 }
 
 /// The shape of a trie: how many nodes it has, how large and how deep they are.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QpShape {
     /// Number of entries.
@@ -444,6 +445,10 @@ pub struct QpShape {
     pub depth_mean: f64,
     /// Branches above the deepest leaf.
     pub depth_max: usize,
+    /// Number of leaves below no branch, below one branch, and so on.
+    pub depths: Vec<usize>,
+    /// Number of clusters with no leaf, with one leaf, and so on.
+    pub fills: Vec<usize>,
 }
 
 impl fmt::Display for QpShape {
@@ -472,6 +477,8 @@ impl QpShape {
             fill_mean: walked.clustered as f64 / walked.clusters.max(1) as f64,
             depth_mean: walked.depth_sum as f64 / walked.leaves.max(1) as f64,
             depth_max: walked.depth_max,
+            depths: walked.depths,
+            fills: walked.fills,
         }
     }
 }

@@ -39,7 +39,18 @@ fn round_trips_of_all_sizes() {
         let file = QpFile::<u64>::open(&path).unwrap();
         same(&file, &map);
         file.verify().unwrap();
-        assert_eq!(file.shape().unwrap().entries, n);
+        let shape = file.shape().unwrap();
+        assert_eq!(shape.entries, n);
+        assert_eq!(shape.depths.iter().sum::<usize>(), n);
+        assert_eq!(shape.fills.iter().sum::<usize>(), shape.clusters.0);
+        let depths = shape.depths.iter().enumerate();
+        let mean =
+            depths.map(|(depth, leaves)| depth * leaves).sum::<usize>() as f64 / n.max(1) as f64;
+        assert!((mean - shape.depth_mean).abs() < 1e-9);
+        assert_eq!(
+            shape.depths.len(),
+            if n == 0 { 0 } else { shape.depth_max + 1 }
+        );
         assert_eq!(file.file_bytes() as u64, fs::metadata(&path).unwrap().len());
         same(&QpFile::open_unverified(&path).unwrap(), &map);
         let keys: Vec<_> = map.keys().step_by(3).map(<[u8]>::to_vec).collect();

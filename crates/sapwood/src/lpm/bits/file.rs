@@ -13,7 +13,7 @@ use super::BitFib;
 use super::code::{self, encode};
 use super::read::bit_methods;
 use super::string::AsBits;
-use crate::qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, SaveError, View};
+use crate::qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError, View};
 use crate::{Builder, Error, Rejected};
 
 /// First byte of the keys of names.
@@ -271,6 +271,14 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// Bytes of the file.
     pub fn file_bytes(&self) -> usize {
         self.file.file_bytes()
+    }
+
+    /// The shape of the trie, in which names are entries, too; from a walk over all of it.
+    ///
+    /// # Errors
+    /// A message that says what is wrong.
+    pub fn shape(&self) -> Result<QpShape, String> {
+        self.file.shape()
     }
 
     /// Checks every invariant of the trie and of its keys.

@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
@@ -14,7 +15,7 @@ use super::view::View;
 use sapwood_format::{branch, cluster};
 
 /// The counts of a walk, for a comparison with the arena's accounts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     pub(crate) leaves: usize,
     pub(crate) leaf_bytes: usize,
@@ -28,6 +29,18 @@ pub(crate) struct Walked {
     /// Sum of the numbers of branches above each leaf.
     pub(crate) depth_sum: usize,
     pub(crate) depth_max: usize,
+    /// Number of leaves at each depth, from no branch above on.
+    pub(crate) depths: Vec<usize>,
+    /// Number of clusters with each number of leaves, from none on.
+    pub(crate) fills: Vec<usize>,
+}
+
+/// Counts one more of those with a number.
+fn count(counts: &mut Vec<usize>, number: usize) {
+    if counts.len() <= number {
+        counts.resize(number + 1, 0);
+    }
+    counts[number] += 1;
 }
 
 /// What a branch says of the keys below one of its children.
@@ -145,6 +158,7 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
         self.seen.clusters += 1;
         self.seen.cluster_bytes += cluster::block_of(c.h);
         self.seen.clustered += c.leaves();
+        count(&mut self.seen.fills, c.leaves());
         for i in 0..c.leaves() {
             // SAFETY: these are leaves of a whole cluster, and borders between them.
             unsafe {
@@ -182,6 +196,7 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
         self.seen.key_bytes += key.len();
         self.seen.depth_sum += self.runs.len();
         self.seen.depth_max = self.seen.depth_max.max(self.runs.len());
+        count(&mut self.seen.depths, self.runs.len());
         for run in &self.runs {
             let inside = match key.get(run.offset) {
                 None => run.may_end && key.len() == run.offset,

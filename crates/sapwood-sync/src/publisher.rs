@@ -1,0 +1,578 @@
+//! The leader: one writer's commits, in order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sapwood::qp::QpSnapshot;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::restored::{State, restore};
+use crate::target::difference;
+use crate::{
+    Change, Changes, Commit, Digest, Error, Frame, Kind, Leadership, Log, Manifest, Snapshots,
+    StoreTarget, Target,
+};
+
+/// What a leader does about a follower that is too far behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slowest {
+    /// It publishes nothing until the follower is nearer, or its report has expired.
+    Wait,
+    /// It evicts the follower, which must then start from a snapshot.
+    Evict,
+}
+
+/// How a publisher behaves.
+#[derive(Debug, Clone)]
+pub struct PublisherOptions {
+    /// How it calls itself.
+    pub name: String,
+    /// Whether it waits while another process leads.
+    pub wait: bool,
+    /// The most commits that a follower may be behind.
+    pub max_lag: u64,
+    /// What happens to a follower that is further behind.
+    pub slowest: Slowest,
+    /// The commits after which a snapshot is saved.
+    pub snapshot_commits: u64,
+    /// The bytes of log entries after which a snapshot is saved.
+    pub snapshot_bytes: u64,
+    /// The commits that may wait for the log. Further ones wait in [`Publisher::commit`].
+    pub queue: usize,
+}
+
+impl PublisherOptions {
+    /// The usual ones: it waits to lead, evicts followers that are 50,000 commits behind, and saves
+    /// a snapshot after 10,000 commits or 32 MiB.
+    pub fn new(name: impl Into<String>) -> Self {
+        PublisherOptions {
+            name: name.into(),
+            wait: true,
+            max_lag: 50_000,
+            slowest: Slowest::Evict,
+            snapshot_commits: 10_000,
+            snapshot_bytes: 32 << 20,
+            queue: 4096,
+        }
+    }
+}
+
+/// How far a publisher is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PublisherStatus {
+    /// The term.
+    pub epoch: u64,
+    /// The newest commit in the log.
+    pub commit: u64,
+    /// The digest of the map.
+    pub digest: Digest,
+    /// The entries of the map.
+    pub entries: u64,
+    /// Commits written in this term.
+    pub commits: u64,
+    /// Bytes of log entries written in this term.
+    pub bytes: u64,
+    /// The newest snapshot's commit.
+    pub snapshot: u64,
+    /// The furthest that a living follower is behind, in commits.
+    pub lag: u64,
+    /// The living followers.
+    pub followers: usize,
+    /// Followers evicted in this term.
+    pub evicted: u64,
+    /// What is wrong: no room in the log, a snapshot that could not be saved, a follower for which
+    /// it waits.
+    pub trouble: Option<String>,
+}
+
+/// The one writer of a map that others follow.
+///
+/// [`Follower`](crate::Follower) has an example.
+pub struct Publisher {
+    requests: mpsc::Sender<Request>,
+    status: watch::Receiver<PublisherStatus>,
+    state: Arc<sapwood::qp::QpStore<[u8]>>,
+    task: JoinHandle<Result<(), Error>>,
+    map: String,
+}
+
+enum Request {
+    Commit(Changes, oneshot::Sender<Result<u64, Error>>),
+    Snapshot(oneshot::Sender<Result<Manifest, Error>>),
+}
+
+impl Publisher {
+    /// Becomes the leader of a map, and reads its newest state.
+    ///
+    /// # Errors
+    /// [`Error::Led`] when another process leads and the options say not to wait; [`Error::Kind`];
+    /// [`Error::Gap`] when the log is there but the snapshots before it are not; those of the
+    /// services.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn lead(
+        log: Arc<dyn Log>,
+        snapshots: Snapshots,
+        kind: Kind,
+        options: PublisherOptions,
+    ) -> Result<Self, Error> {
+        let leadership = log.lead(kind, &options.name, options.wait).await?;
+        let (state, _) = restore(&*log, &snapshots, kind).await?;
+        let newest = snapshots.newest().await?;
+        let status = PublisherStatus {
+            epoch: leadership.epoch(),
+            commit: state.commit,
+            digest: state.digest,
+            entries: state.entries,
+            snapshot: newest.map_or(0, |newest| newest.commit),
+            ..PublisherStatus::default()
+        };
+        let (to_status, status) = watch::channel(status);
+        let (requests, waiting) = mpsc::channel(options.queue.max(1));
+        let map = log.map().to_owned();
+        let store = state.target.0.clone();
+        let publish = Publish {
+            log,
+            snapshots,
+            kind,
+            options,
+            leadership,
+            state,
+            status: to_status,
+            since: (0, 0),
+            saving: None,
+            looked: Instant::now() - LOOK,
+        };
+        Ok(Publisher {
+            requests,
+            status,
+            state: store,
+            task: tokio::spawn(publish.run(waiting)),
+            map,
+        })
+    }
+
+    /// Publishes changes as one commit; returns its number when it is stored for good.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when this process leads no more; what was waiting is not in the log then,
+    /// unless its answer was lost, which the text says. [`Error::NoSpace`]: nothing was written.
+    pub async fn commit(&self, changes: Changes) -> Result<u64, Error> {
+        self.submit(changes).await?.stored().await
+    }
+
+    /// Puts changes into the queue as one commit, without waiting until it is stored. Commits are
+    /// numbered in the order of these calls. What waits at once travels together, so this is the
+    /// way to many commits a second. It waits only while the queue is full.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when this process leads no more.
+    pub async fn submit(&self, changes: Changes) -> Result<Submitted, Error> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request::Commit(changes, reply);
+        if self.requests.send(request).await.is_err() {
+            return Err(self.ended());
+        }
+        Ok(Submitted {
+            answer,
+            status: self.status.clone(),
+            map: self.map.clone(),
+        })
+    }
+
+    /// Makes the map what a sorted list of entries says, by one commit of the differences. Returns
+    /// the number of the newest commit, and how many differences there were.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub async fn replace<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        sorted: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(u64, usize), Error> {
+        let differences = difference(&StoreTarget(self.state.clone()), sorted)?;
+        match differences.len() {
+            0 => Ok((self.status.borrow().commit, 0)),
+            count => Ok((self.commit(differences).await?, count)),
+        }
+    }
+
+    /// The map, as it was after the newest commit in the log.
+    pub fn entries(&self) -> QpSnapshot<[u8]> {
+        self.state.snapshot()
+    }
+
+    /// Saves a snapshot now.
+    ///
+    /// # Errors
+    /// Those of the object store; [`Error::Deposed`].
+    pub async fn snapshot(&self) -> Result<Manifest, Error> {
+        let (reply, answer) = oneshot::channel();
+        if self.requests.send(Request::Snapshot(reply)).await.is_err() {
+            return Err(self.ended());
+        }
+        answer.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    /// How far it is.
+    pub fn status(&self) -> PublisherStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Each change of the status.
+    pub fn watch(&self) -> watch::Receiver<PublisherStatus> {
+        self.status.clone()
+    }
+
+    /// Writes what waits, and ends the term.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] when the term had ended before; those of the service.
+    pub async fn close(self) -> Result<(), Error> {
+        let Publisher {
+            requests,
+            task,
+            map,
+            ..
+        } = self;
+        drop(requests);
+        task.await.unwrap_or(Err(Error::Closed(map)))
+    }
+
+    fn ended(&self) -> Error {
+        ended(&self.map, &self.status)
+    }
+}
+
+/// The error of a publisher whose term has ended.
+fn ended(map: &str, status: &watch::Receiver<PublisherStatus>) -> Error {
+    Error::Deposed {
+        map: map.into(),
+        what: status.borrow().trouble.clone(),
+    }
+}
+
+/// A commit that waits for the log; from [`Publisher::submit`].
+#[must_use = "the commit may fail"]
+pub struct Submitted {
+    answer: oneshot::Receiver<Result<u64, Error>>,
+    status: watch::Receiver<PublisherStatus>,
+    map: String,
+}
+
+impl Submitted {
+    /// Waits until the commit is stored for good; returns its number.
+    ///
+    /// # Errors
+    /// As [`Publisher::commit`].
+    pub async fn stored(self) -> Result<u64, Error> {
+        let Submitted {
+            answer,
+            status,
+            map,
+        } = self;
+        answer.await.unwrap_or_else(|_| Err(ended(&map, &status)))
+    }
+}
+
+/// The most commits, and about the most bytes, that are written at once.
+const BATCH: (usize, usize) = (4096, 4 << 20);
+/// The time between two looks at the followers.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What publishes.
+struct Publish {
+    log: Arc<dyn Log>,
+    snapshots: Snapshots,
+    kind: Kind,
+    options: PublisherOptions,
+    leadership: Box<dyn Leadership>,
+    state: State,
+    status: watch::Sender<PublisherStatus>,
+    /// Commits and bytes since the newest snapshot was begun.
+    since: (u64, u64),
+    saving: Option<Saving>,
+    looked: Instant,
+}
+
+/// A snapshot that is being saved.
+struct Saving {
+    task: JoinHandle<Result<Manifest, Error>>,
+    replies: Vec<oneshot::Sender<Result<Manifest, Error>>>,
+}
+
+/// A commit that waits, and who waits for it.
+type Waiting = (Changes, oneshot::Sender<Result<u64, Error>>);
+
+impl Publish {
+    /// Publishes until nobody has the publisher any more, or the term has ended.
+    async fn run(mut self, mut requests: mpsc::Receiver<Request>) -> Result<(), Error> {
+        let mut tick = tokio::time::interval(LOOK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let request = tokio::select! {
+                request = requests.recv() => request,
+                _ = tick.tick() => {
+                    self.look_after().await?;
+                    continue;
+                }
+            };
+            let Some(request) = request else { break };
+            let mut next = Some(request);
+            let (mut batch, mut bytes): (Vec<Waiting>, _) = (Vec::new(), 0);
+            while let Some(request) = next.take() {
+                match request {
+                    Request::Snapshot(reply) => self.save(Some(reply)),
+                    Request::Commit(changes, reply) => {
+                        bytes += changes.bytes().len();
+                        batch.push((changes, reply));
+                    }
+                }
+                if batch.len() < BATCH.0 && bytes < BATCH.1 {
+                    next = requests.try_recv().ok();
+                }
+            }
+            self.publish(batch).await?;
+            if self.looked.elapsed() >= LOOK {
+                self.look_after().await?;
+            }
+            while self.must_wait() {
+                tokio::time::sleep(LOOK / 5).await;
+                self.look_after().await?;
+            }
+        }
+        if let Some(saving) = self.saving.take() {
+            self.saved(saving).await;
+        }
+        self.leadership.resign().await
+    }
+
+    /// Writes commits that waited, and then makes them in the leader's own map, one by one.
+    async fn publish(&mut self, batch: Vec<Waiting>) -> Result<(), Error> {
+        let mut commits = Vec::new();
+        let mut replies = Vec::new();
+        let mut overlay = Overlay::new(&self.state);
+        for (changes, reply) in batch {
+            overlay.add(&changes);
+            commits.push(Commit {
+                changes,
+                digest: overlay.digest,
+            });
+            replies.push(reply);
+        }
+        let mut replies = replies.into_iter();
+        let mut commits = commits.into_iter();
+        let (epoch, first) = (self.leadership.epoch(), self.state.commit + 1);
+        let limit = self.leadership.frame_limit();
+        let frames = Frame::of_commits(self.kind, epoch, first, commits.as_slice(), limit);
+        let frames = match frames {
+            Ok(frames) => frames,
+            Err(error) => {
+                for reply in replies {
+                    drop(reply.send(Err(Error::Change(error.to_string()))));
+                }
+                return Ok(());
+            }
+        };
+        let mut is_torn = false;
+        for frame in frames {
+            if let Err(error) = self.leadership.append(&frame).await {
+                let text = error.to_string();
+                let is_over = is_torn || !matches!(error, Error::NoSpace { .. });
+                self.status
+                    .send_modify(|status| status.trouble = Some(text.clone()));
+                let map = self.log.map();
+                for reply in replies {
+                    drop(reply.send(Err(match &error {
+                        Error::NoSpace { place, what } => Error::NoSpace {
+                            place: place.clone(),
+                            what: what.clone(),
+                        },
+                        _ => Error::Deposed {
+                            map: map.into(),
+                            what: Some(text.clone()),
+                        },
+                    })));
+                }
+                return if is_over { Err(error) } else { Ok(()) };
+            }
+            is_torn = frame.last() < frame.first();
+            let bytes = frame.bytes().len() as u64;
+            self.since.1 += bytes;
+            let before = self.state.commit;
+            for number in before + 1..=frame.last() {
+                let commit = commits
+                    .next()
+                    .expect("a frame has the commits it was made of");
+                // The leader's own map never differs from what was written.
+                self.state.apply(self.log.map(), number, &commit)?;
+            }
+            let count = self.state.commit - before;
+            self.since.0 += count;
+            self.status.send_modify(|status| {
+                status.commits += count;
+                status.commit = self.state.commit;
+                status.digest = self.state.digest;
+                status.entries = self.state.entries;
+                status.bytes += bytes;
+                status.trouble = None;
+            });
+            // Who hears of a commit finds it in the status.
+            for (number, reply) in (before + 1..=self.state.commit).zip(replies.by_ref()) {
+                drop(reply.send(Ok(number)));
+            }
+        }
+        let (commits, bytes) = self.since;
+        if commits >= self.options.snapshot_commits || bytes >= self.options.snapshot_bytes {
+            self.save(None);
+        }
+        Ok(())
+    }
+
+    /// Looks at the followers, at the term, and at the snapshot that is being saved.
+    async fn look_after(&mut self) -> Result<(), Error> {
+        self.looked = Instant::now();
+        self.state.target.reclaim();
+        if self
+            .saving
+            .as_ref()
+            .is_some_and(|saving| saving.task.is_finished())
+        {
+            let saving = self.saving.take().expect("looked at above");
+            self.saved(saving).await;
+        }
+        if !self.leadership.leads() {
+            return Err(Error::Deposed {
+                map: self.log.map().into(),
+                what: Some("the lease has ended".into()),
+            });
+        }
+        // A service that does not answer shows when something is written.
+        let Ok(followers) = self.log.followers().await else {
+            return Ok(());
+        };
+        let head = self.state.commit;
+        let (mut lag, mut count) = (0, followers.len());
+        for follower in followers {
+            let behind = head.saturating_sub(follower.commit);
+            if behind > self.options.max_lag && self.options.slowest == Slowest::Evict {
+                let why = format!("{behind} commits behind, {} allowed", self.options.max_lag);
+                if self
+                    .log
+                    .evict(&follower.follower, follower.commit, &why)
+                    .await
+                    .is_ok()
+                {
+                    self.status.send_modify(|status| status.evicted += 1);
+                    count -= 1;
+                    continue;
+                }
+            }
+            lag = lag.max(behind);
+        }
+        self.status.send_modify(|status| {
+            status.lag = lag;
+            status.followers = count;
+        });
+        Ok(())
+    }
+
+    /// Whether a follower is so far behind that the leader waits.
+    fn must_wait(&self) -> bool {
+        let lag = self.status.borrow().lag;
+        self.options.slowest == Slowest::Wait && lag > self.options.max_lag
+    }
+
+    /// Begins to save a snapshot, unless one is being saved.
+    fn save(&mut self, reply: Option<oneshot::Sender<Result<Manifest, Error>>>) {
+        // A snapshot that somebody asks for has what was published before, so it is a new one: two
+        // cannot be saved at once, and the asker hears that.
+        if self.saving.is_some() {
+            if let Some(reply) = reply {
+                let place = self.log.map().into();
+                let what = "a snapshot is being saved already".into();
+                drop(reply.send(Err(Error::Unavailable { place, what })));
+            }
+            return;
+        }
+        let (snapshots, snapshot) = (self.snapshots.clone(), self.state.target.0.snapshot());
+        let (kind, epoch) = (self.kind, self.leadership.epoch());
+        let (commit, digest) = (self.state.commit, self.state.digest);
+        let task = tokio::spawn(async move {
+            let saved = snapshots.save(kind, epoch, commit, digest, snapshot);
+            saved.await
+        });
+        self.since = (0, 0);
+        self.saving = Some(Saving {
+            task,
+            replies: reply.into_iter().collect(),
+        });
+    }
+
+    /// Ends a snapshot: trims the log, and answers who asked for it.
+    async fn saved(&mut self, saving: Saving) {
+        let map = || self.log.map().to_owned();
+        let result = saving
+            .task
+            .await
+            .unwrap_or_else(|_| Err(Error::Closed(map())));
+        match &result {
+            Ok(manifest) => {
+                self.status
+                    .send_modify(|status| status.snapshot = manifest.commit);
+                if let Err(error) = self.leadership.trim(manifest.before).await {
+                    self.status
+                        .send_modify(|status| status.trouble = Some(error.to_string()));
+                }
+            }
+            Err(error) => self
+                .status
+                .send_modify(|status| status.trouble = Some(error.to_string())),
+        }
+        for reply in saving.replies {
+            let answer = match &result {
+                Ok(manifest) => Ok(manifest.clone()),
+                Err(error) => Err(Error::Unavailable {
+                    place: self.log.map().into(),
+                    what: error.to_string(),
+                }),
+            };
+            drop(reply.send(answer));
+        }
+    }
+}
+
+/// Changes that are not in the leader's map yet, and the digest after them.
+struct Overlay<'a> {
+    state: &'a State,
+    changed: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    digest: Digest,
+}
+
+impl<'a> Overlay<'a> {
+    fn new(state: &'a State) -> Self {
+        Overlay {
+            state,
+            changed: HashMap::new(),
+            digest: state.digest,
+        }
+    }
+
+    fn add(&mut self, changes: &Changes) {
+        for Change { key, value } in changes.iter() {
+            let old = match self.changed.get(key) {
+                Some(changed) => changed.clone(),
+                None => self.state.target.get(key),
+            };
+            if let Some(old) = old {
+                self.digest.remove(key, &old);
+            }
+            if let Some(value) = value {
+                self.digest.add(key, value);
+            }
+            self.changed.insert(key.into(), value.map(<[u8]>::to_vec));
+        }
+    }
+}
