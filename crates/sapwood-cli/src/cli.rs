@@ -212,6 +212,7 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
   sapwood names serve words.txt --live /dev/shm/words --watch
   sapwood names get --live /dev/shm/words oak
   sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics 127.0.0.1:9464
+  sapwood names serve words.txt --live /dev/shm/words --log info
   echo 'add larch 7' | sapwood names serve words.txt --live /dev/shm/words"
     )]
     Serve(NamesServeArgs),
