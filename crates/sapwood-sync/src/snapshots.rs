@@ -19,9 +19,9 @@ const FORMAT: u32 = 1;
 
 /// Where the snapshots of a map are.
 ///
-/// A snapshot is a saved map ([`QpFile`]), in an object `MAP/COMMIT-TERM.qp`. Its manifest, an object
-/// of the same name with the ending `.json`, is written last. The newest snapshot is that of the
-/// highest commit, whoever wrote it last. Those before the one before it are deleted.
+/// A snapshot is a saved map ([`QpFile`]), in an object `MAP/COMMIT-TERM.qp`. Its manifest, an
+/// object of the same name with the ending `.json`, is written last. The newest snapshot is that of
+/// the highest commit, whichever was written last. It and the one before it are kept.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     store: Arc<dyn ObjectStore>,
