@@ -12,14 +12,15 @@ prove:
 tour:
 	@ci/tour.sh
 
-# Installs the C library and the program: DESTDIR, PREFIX (/usr/local), LIBDIR.
+# Installs the C library and the program: DESTDIR, PREFIX (/usr/local), LIBDIR. With BPF=1 the
+# program has the commands of `sapwood bpf`, and their units are installed, here and by `make deb`.
 install:
-	@cargo build --release -p sapwood-capi -p sapwood-cli
+	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf}
 	@packaging/install.sh
 
 # The Debian packages, into target/debian.
 deb:
-	@cargo build --release -p sapwood-capi -p sapwood-cli
+	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf}
 	@packaging/deb.sh $${TARGET:-target}/debian
 
 CHECKS = setup house fmt clippy doc unit bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff

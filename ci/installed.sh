@@ -18,7 +18,7 @@ root=$work/tree/usr
 export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/tree LD_LIBRARY_PATH=$root/lib
 for file in include/sapwood.h lib/libsapwood.so lib/libsapwood.so.0 lib/libsapwood.a lib/pkgconfig/sapwood.pc \
     share/man/man3/sapwood.3 share/man/man1/sapwood.1 share/bash-completion/completions/sapwood bin/sapwood \
-    lib/systemd/system/sapwood-names@.service lib/systemd/system/sapwood-bpf-route@.service share/doc/sapwood/examples/names.conf \
+    lib/systemd/system/sapwood-names@.service lib/systemd/system/sapwood-ranges@.service share/doc/sapwood/examples/names.conf \
     share/doc/sapwood/operations.md share/sapwood/grafana/sapwood-live.json share/sapwood/prometheus/sapwood.rules.yml; do
     [ -e "$root/$file" ] || fail "make install did not install $file"
 done

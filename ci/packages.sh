@@ -21,6 +21,7 @@ if [ "$(uname -s)" = Linux ]; then
     # Metrics, dashboards and units are checked by promtool and systemd-analyze.
     has promtool || more+=(prometheus)
     has systemd-analyze || more+=(systemd)
+    has strace || more+=(strace)
     # What is built with the C library, and what looks at its packages.
     has pkg-config || more+=(pkg-config)
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)

@@ -43,7 +43,7 @@ command_of() {
     case $1 in
     differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
     writers) echo "SAPWOOD_OPS=${WRITERS_OPS:-34000000} ci/diff.sh all differential::shared_map differential::point_map" ;;
-    capi) echo "SAPWOOD_OPS=${CAPI_OPS:-1000000} cargo test --locked --release -p sapwood-capi --test capi oracle:: -- --show-output" ;;
+    capi) echo "SAPWOOD_OPS=${CAPI_OPS:-100000} SAPWOOD_ROUNDS=${CAPI_ROUNDS:-6} cargo test --locked --release -p sapwood-capi --test capi oracle:: -- --show-output" ;;
     soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
     histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
     versions) echo "SAPWOOD_SOAK=${VERSIONS_SECONDS:-600} ci/kernel.sh store programs_see_whole_commits" ;;

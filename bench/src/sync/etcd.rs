@@ -229,7 +229,7 @@ pub mod plain {
     ) -> Result<Vec<Instant>, String> {
         let options = WatchOptions::new().with_prefix();
         let mut stream = client.watch("bench/", Some(options)).await.map_err(text)?;
-        drop(ready.send(()));
+        let _ = ready.send(());
         let mut map = HashMap::new();
         let mut missing = vec![CHANGES; commits as usize];
         let mut seen = vec![None; commits as usize];

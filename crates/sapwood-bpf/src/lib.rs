@@ -71,7 +71,7 @@ cfg_if::cfg_if! {
         pub use words::Words;
         pub use tcx::{TcxHook, TcxLink};
         pub use xdp::{XdpLink, XdpMode, interface_index};
-        pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
+        pub use xdp_names::{NamesCounts, PinnedNames, StoreRooms, XdpNames};
         pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
     }
 }

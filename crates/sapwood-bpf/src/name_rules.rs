@@ -70,7 +70,7 @@ fn rooms_name(list: &str) -> String {
 
 /// Makes the window in which programs make long keys, if the arena has room: one buffer for each
 /// processor.
-fn new_rooms(arena: &BpfArena, list: &str) -> Option<Words> {
+pub(crate) fn new_rooms(arena: &BpfArena, list: &str) -> Option<Words> {
     let processors = libbpf_rs::num_possible_cpus().ok()?;
     Words::create(arena, &rooms_name(list), processors * ROOM_BYTES / 8).ok()
 }

@@ -11,8 +11,10 @@ use crate::counts::PacketCounts;
 use crate::error::Error;
 use crate::layout::xdp_names::NamesVerdict;
 use crate::loader::{Loader, Programs};
-use crate::name_rules::{NameRule, NameRules};
+use crate::name_rules::{NameRule, NameRules, new_rooms};
+use crate::names::UserStore;
 use crate::pinned::{ARENA, LINK, Pinned};
+use crate::words::Words;
 use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-names.bpf.o"));
@@ -50,11 +52,43 @@ pub type NamesCounts = PacketCounts<NamesVerdict>;
 /// println!("{} queries dropped", filter.counts()?.get(NamesVerdict::Dropped));
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub struct XdpNames {
+///
+/// The list is a [`NameRules`], or a store that this process changes in transactions
+/// ([`of_store`](Self::of_store)).
+pub struct XdpNames<L = NameRules> {
     // Fields are dropped in this order, because a program without a list would pass everything.
     links: XdpLinks,
     programs: Programs,
-    rules: NameRules,
+    rules: L,
+}
+
+/// What an [`XdpNames`] for a store holds: the memory in which the program makes keys of long
+/// names.
+#[derive(Debug)]
+pub struct StoreRooms {
+    _rooms: Option<Words>,
+}
+
+impl XdpNames<StoreRooms> {
+    /// Loads the program for a store. The keys of the store are those that
+    /// [`dns_name`](sapwood::key::dns_name) makes, and its values are those of
+    /// [`NameRule::value`]. A packet meets one version of the store: all of a commit, or none (test
+    /// `commits_of_a_store_miss_no_name`).
+    ///
+    /// The store must outlive the result: without it, the program passes all queries.
+    ///
+    /// # Errors
+    /// Those of [`Loader`].
+    pub fn of_store(store: &UserStore<u64>) -> Result<Self, Error> {
+        let rooms = new_rooms(store.arena(), &store.window().name);
+        let number = rooms.as_ref().map(|rooms| rooms.window().number);
+        let programs = program_for(store.arena(), store.window().number, number)?;
+        Ok(XdpNames {
+            links: XdpLinks::default(),
+            programs,
+            rules: StoreRooms { _rooms: rooms },
+        })
+    }
 }
 
 impl XdpNames {
@@ -88,30 +122,6 @@ impl XdpNames {
     /// The list. A change takes effect from the next packet on.
     pub fn rules(&self) -> &NameRules {
         &self.rules
-    }
-
-    /// The program and its maps.
-    pub fn programs(&self) -> &Programs {
-        &self.programs
-    }
-
-    /// Attaches the program to the interface of this number, until [`detach`](Self::detach) or the
-    /// drop detaches it; see [`XdpLink::attach`].
-    ///
-    /// # Errors
-    /// As [`XdpLink::attach`].
-    pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
-        self.links.attach(&self.programs, PROGRAM, interface, mode)
-    }
-
-    /// Detaches the program from an interface. Returns whether it was attached.
-    pub fn detach(&mut self, interface: u32) -> bool {
-        self.links.detach(interface)
-    }
-
-    /// The links of the program to interfaces.
-    pub fn links(&self) -> &[XdpLink] {
-        self.links.all()
     }
 
     /// Pins the arena, the program, its counts and its links in a new folder of a BPF file system.
@@ -149,6 +159,32 @@ impl XdpNames {
     /// afterwards, and another owner can take it over.
     pub fn leave(self) {
         self.rules.leave();
+    }
+}
+
+impl<L> XdpNames<L> {
+    /// The program and its maps.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Attaches the program to the interface of this number, until [`detach`](Self::detach) or the
+    /// drop detaches it; see [`XdpLink::attach`].
+    ///
+    /// # Errors
+    /// As [`XdpLink::attach`].
+    pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
+        self.links.attach(&self.programs, PROGRAM, interface, mode)
+    }
+
+    /// Detaches the program from an interface. Returns whether it was attached.
+    pub fn detach(&mut self, interface: u32) -> bool {
+        self.links.detach(interface)
+    }
+
+    /// The links of the program to interfaces.
+    pub fn links(&self) -> &[XdpLink] {
+        self.links.all()
     }
 
     /// The number of packets for each verdict so far, on all interfaces together.
@@ -262,7 +298,7 @@ fn interface(pin: &str) -> Option<u32> {
     pin.strip_prefix(LINK)?.parse().ok()
 }
 
-impl fmt::Debug for XdpNames {
+impl<L: fmt::Debug> fmt::Debug for XdpNames<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpNames")
             .field("rules", &self.rules)

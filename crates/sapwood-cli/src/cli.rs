@@ -7,6 +7,7 @@ pub mod ranges;
 pub mod report;
 pub mod routes;
 pub mod service;
+pub mod sync;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use live::{KeepArgs, LiveCommand};
 use ranges::{MapsArgs, RangesCommand};
 use routes::RoutesCommand;
 use service::LogArgs;
+use sync::SyncCommand;
 
 /// The exit codes, at the end of the program's help.
 macro_rules! exit_codes {
@@ -113,6 +115,16 @@ pub enum Command {
         #[command(subcommand)]
         command: LiveCommand,
     },
+    /// Keeps one writer's maps on many machines: publishes a list, follows it, shows who is behind
+    #[command(after_help = "Examples:
+  sapwood sync publish names blocked.txt --map blocked --folder /var/lib/sapwood
+  sapwood sync follow --map blocked --folder /var/lib/sapwood --live /dev/shm/blocked
+  sapwood sync status --map blocked --folder /var/lib/sapwood")]
+    Sync {
+        /// What to do.
+        #[command(subcommand)]
+        command: SyncCommand,
+    },
     /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
     #[command(long_about = ranges::MAPS)]
     Maps(MapsArgs),
@@ -200,6 +212,7 @@ is then renamed to OUT: OUT is the old file or the whole new one at any time.",
   sapwood names serve words.txt --live /dev/shm/words --watch
   sapwood names get --live /dev/shm/words oak
   sapwood names serve --dns zones.txt --live /dev/shm/zones --metrics 127.0.0.1:9464
+  sapwood names serve words.txt --live /dev/shm/words --log info
   echo 'add larch 7' | sapwood names serve words.txt --live /dev/shm/words"
     )]
     Serve(NamesServeArgs),

@@ -67,6 +67,9 @@ pub enum Error {
     /// A live map cannot be made, read or changed.
     #[error(transparent)]
     Live(#[from] sapwood_live::Error),
+    /// A log, its snapshots, or a map that follows one.
+    #[error(transparent)]
+    Sync(#[from] sapwood_sync::Error),
     /// A step inside the kernel failed.
     #[cfg(feature = "bpf")]
     #[error(transparent)]

@@ -25,6 +25,7 @@ pub mod routes;
 mod saved;
 pub mod service;
 mod signals;
+mod sync;
 mod target;
 mod tour;
 
@@ -42,6 +43,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Live { command } => match command {
             cli::live::LiveCommand::Status(args) => live::status(&args),
         },
+        Command::Sync { command } => sync::run(&command),
         Command::Maps(args) => maps::run(&args),
         Command::Report(args) => report::run(&args),
         #[cfg(feature = "bpf")]

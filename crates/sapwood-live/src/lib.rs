@@ -55,6 +55,7 @@ mod raw;
 mod routes;
 mod slots;
 mod status;
+mod texts;
 mod writer;
 
 pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
@@ -65,4 +66,5 @@ pub use raw::window::{LiveSource, LiveWindow};
 pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
 pub use status::LiveStatus;
+pub use texts::{LiveTextReader, LiveTexts};
 pub use writer::{Live, LiveBuilder};

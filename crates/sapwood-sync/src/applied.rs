@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::restored::State;
-use crate::target::difference;
+use crate::targets::difference;
 use crate::{Changes, Commit, Digest, Error, Target};
 
 /// A map at a commit, with the digest of its contents.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::{Changes, Error, ranges, routes};
+
 /// What a map of a log holds. The log itself has byte strings for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -22,6 +24,29 @@ impl Kind {
         [Kind::Names, Kind::Routes, Kind::Ranges]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
+    }
+
+    /// Checks that changes are such as a map of this kind can have: any bytes for names, and what
+    /// [`routes`] and [`ranges`] say for these.
+    ///
+    /// # Errors
+    /// [`Error::Change`] for the first one that is not.
+    pub fn check(self, changes: &Changes) -> Result<(), Error> {
+        changes.iter().try_for_each(|change| match self {
+            Kind::Names => Ok(()),
+            Kind::Routes => {
+                let net = routes::prefix(change.key)?;
+                let hops = change.value.map(routes::Hops::from_value).transpose();
+                match hops {
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(Error::Change(format!("{net}: {error}"))),
+                }
+            }
+            Kind::Ranges => match change.value {
+                Some(value) => ranges::entry(change.key, value).map(drop),
+                None => ranges::start(change.key).map(drop),
+            },
+        })
     }
 }
 

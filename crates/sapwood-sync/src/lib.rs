@@ -17,10 +17,13 @@ mod follower;
 mod frame;
 mod kind;
 mod log;
+pub mod numbers;
 mod publisher;
+pub mod ranges;
 mod restored;
+pub mod routes;
 mod snapshots;
-mod target;
+mod targets;
 
 pub use changes::{Change, Changes};
 pub use digest::Digest;
@@ -34,4 +37,12 @@ pub use kind::Kind;
 pub use log::{Head, Leadership, Log, Report, Tail};
 pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest, Submitted};
 pub use snapshots::{Manifest, Snapshots};
-pub use target::{Each, StoreTarget, Target};
+pub use targets::{
+    Each, FibTarget, GroupTarget, Hop, LiveFibTarget, LiveGroupTarget, LiveRangesTarget,
+    NumberTarget, StoreTarget, Target,
+};
+
+/// The README, so that its example is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

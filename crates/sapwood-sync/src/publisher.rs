@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sapwood::qp::QpSnapshot;
+use sapwood::qp::{QpSnapshot, QpStoreMemory};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::restored::{State, restore};
-use crate::target::difference;
+use crate::targets::difference;
 use crate::{
     Change, Changes, Commit, Digest, Error, Frame, Kind, Leadership, Log, Manifest, Snapshots,
     StoreTarget, Target,
@@ -96,6 +96,7 @@ pub struct Publisher {
     state: Arc<sapwood::qp::QpStore<[u8]>>,
     task: JoinHandle<Result<(), Error>>,
     map: String,
+    kind: Kind,
 }
 
 enum Request {
@@ -152,6 +153,7 @@ impl Publisher {
             state: store,
             task: tokio::spawn(publish.run(waiting)),
             map,
+            kind,
         })
     }
 
@@ -160,6 +162,7 @@ impl Publisher {
     /// # Errors
     /// [`Error::Deposed`] when this process leads no more; what was waiting is not in the log then,
     /// unless its answer was lost, which the text says. [`Error::NoSpace`]: nothing was written.
+    /// [`Error::Change`] for changes that a map of this kind cannot have ([`Kind::check`]).
     pub async fn commit(&self, changes: Changes) -> Result<u64, Error> {
         self.submit(changes).await?.stored().await
     }
@@ -169,8 +172,10 @@ impl Publisher {
     /// way to many commits a second. It waits only while the queue is full.
     ///
     /// # Errors
-    /// [`Error::Deposed`] when this process leads no more.
+    /// [`Error::Deposed`] when this process leads no more; [`Error::Change`] for changes that a map
+    /// of this kind cannot have ([`Kind::check`]).
     pub async fn submit(&self, changes: Changes) -> Result<Submitted, Error> {
+        self.kind.check(&changes)?;
         let (reply, answer) = oneshot::channel();
         let request = Request::Commit(changes, reply);
         if self.requests.send(request).await.is_err() {
@@ -214,6 +219,17 @@ impl Publisher {
             return Err(self.ended());
         }
         answer.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    /// The memory of the leader's own map.
+    pub fn memory(&self) -> QpStoreMemory {
+        self.state.memory()
+    }
+
+    /// Whether the term has ended, so that nothing can be published any more. The status has what
+    /// ended it.
+    pub fn has_ended(&self) -> bool {
+        self.task.is_finished()
     }
 
     /// How far it is.
@@ -338,7 +354,8 @@ impl Publish {
             if self.looked.elapsed() >= LOOK {
                 self.look_after().await?;
             }
-            while self.must_wait() {
+            // Whoever closes the publisher does not wait for the slowest.
+            while self.must_wait() && !requests.is_closed() {
                 tokio::time::sleep(LOOK / 5).await;
                 self.look_after().await?;
             }

@@ -25,6 +25,13 @@ fn operations() -> usize {
     std::env::var("SAPWOOD_OPS").map_or(20_000, |ops| ops.parse().expect("a number"))
 }
 
+/// The kinds of values, each with a seed: one round, or as many as `SAPWOOD_ROUNDS` says. Walks cost
+/// time in proportion to the map, so many rounds are shorter than many operations.
+fn kinds() -> impl Iterator<Item = (u64, Kind)> {
+    let rounds = std::env::var("SAPWOOD_ROUNDS").map_or(1, |n| n.parse().expect("a number"));
+    (0..rounds).flat_map(|round| (round * 100..).zip(KINDS))
+}
+
 impl Driver {
     /// An entry as the oracle has it.
     fn entry<'a>(&self, entry: &'a sapwood_entry) -> Option<(&'a [u8], u64)> {
@@ -354,45 +361,45 @@ const KINDS: [Kind; 3] = [Kind::Numbers, Kind::Pointers, Kind::Bytes];
 
 #[test]
 fn owned_maps_answer_as_the_oracle() {
-    for (seed, kind) in KINDS.into_iter().enumerate() {
+    for (seed, kind) in kinds() {
         for index in [0, INDEX] {
             let make = |options: &mut sapwood_options| {
                 options.flags |= index;
                 options.domain = null();
                 Door::Map(door!(sapwood_map_new)(options))
             };
-            Driver::new(kind, make).drive(seed as u64 + 1, 300);
+            Driver::new(kind, make).drive(seed + 1, 300);
         }
     }
 }
 
 #[test]
 fn stores_answer_as_the_oracle() {
-    for (seed, kind) in KINDS.into_iter().enumerate() {
+    for (seed, kind) in kinds() {
         let make = |options: &mut sapwood_options| {
             Door::Store(door!(sapwood_store_new)(options), null_mut())
         };
-        Driver::new(kind, make).drive(seed as u64 + 11, 300);
+        Driver::new(kind, make).drive(seed + 11, 300);
     }
 }
 
 #[test]
 fn shared_maps_answer_as_the_oracle() {
-    for (seed, kind) in KINDS.into_iter().enumerate() {
+    for (seed, kind) in kinds() {
         for index in [0, INDEX] {
             let make = |options: &mut sapwood_options| {
                 options.flags |= index;
                 Door::Shared(door!(sapwood_shared_new)(options))
             };
-            Driver::new(kind, make).drive(seed as u64 + 21, 300);
+            Driver::new(kind, make).drive(seed + 21, 300);
         }
     }
 }
 
 #[test]
 fn point_maps_answer_as_the_oracle() {
-    for (seed, kind) in KINDS.into_iter().enumerate() {
+    for (seed, kind) in kinds() {
         let make = |options: &mut sapwood_options| Door::Point(door!(sapwood_point_new)(options));
-        Driver::new(kind, make).drive(seed as u64 + 31, 300);
+        Driver::new(kind, make).drive(seed + 31, 300);
     }
 }

@@ -50,6 +50,7 @@ moment."
         ),
         after_help = "Examples:
   sapwood routes serve routes.txt --live /dev/shm/routes --watch
+  sapwood routes serve routes.txt --live /dev/shm/routes --metrics 127.0.0.1:9464
   sapwood routes lookup --live /dev/shm/routes 192.0.2.77
   echo 'add 10.0.0.0/8 192.0.2.1' | sapwood routes serve routes.txt --live /dev/shm/routes"
     )]

@@ -9,11 +9,16 @@ use crate::service::place::{Place, place};
 /// How a command that runs until a signal shows what it does.
 #[derive(Debug, Args)]
 pub struct ServiceArgs {
-    /// Export figures for Prometheus, every second and at the end: by HTTP at an address such as
-    /// 127.0.0.1:9464 or [::1]:9464, under /metrics; or in a FILE for the node exporter's collector
-    /// of text files, which is the old one or the whole new one at any time. With port 0 the system
-    /// chooses one. The command says on stderr where it listens.
-    #[arg(long, value_name = "ADDR|FILE", value_parser = place)]
+    /// Where figures for Prometheus go.
+    #[arg(
+        long,
+        value_name = "ADDR|FILE",
+        value_parser = place,
+        help = "Export figures for Prometheus, every second and at the end: by HTTP at an address \
+such as 127.0.0.1:9464 or [::1]:9464, under /metrics; or in a FILE for the node exporter's \
+collector of text files, which is the old one or the whole new one at any time. With port 0 the \
+system chooses one. The command says on stderr where it listens"
+    )]
     pub metrics: Option<Place>,
 }
 

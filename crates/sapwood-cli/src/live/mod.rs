@@ -1,16 +1,15 @@
 //! Live maps: folders that a process with `serve` keeps, and that others read.
 
-mod metrics;
+pub mod metrics;
 pub mod names;
 pub mod ranges;
 pub mod routes;
-mod serve;
+pub mod serve;
 pub mod serve_names;
 pub mod serve_ranges;
 pub mod serve_routes;
 mod status;
-mod texts;
-mod watch;
+pub mod watch;
 
 use std::path::Path;
 

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use sapwood::maple::MapleMap;
 use sapwood::qp::OpenCause;
-use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader};
+use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader, LiveTextReader};
 
 use super::data_bytes;
-use super::texts::TextReader;
 use crate::errors::Error;
 use crate::ranges::table::Ranges;
 
@@ -18,7 +17,7 @@ const TRIES: usize = 100;
 /// A reader of a live map, whose values are the numbers of its texts.
 pub struct LiveRanges {
     map: LiveIdle<MapleMap<u32>>,
-    texts: TextReader,
+    texts: LiveTextReader,
 }
 
 impl LiveRanges {
@@ -26,7 +25,7 @@ impl LiveRanges {
     pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(LiveRanges {
             map: LiveReader::open(path)?.idle(),
-            texts: TextReader::open(path)?,
+            texts: LiveTextReader::open(path)?,
         })
     }
 

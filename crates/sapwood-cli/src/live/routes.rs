@@ -6,10 +6,9 @@ use std::path::Path;
 use ipnet::IpNet;
 use sapwood::lpm::IpFib;
 use sapwood::qp::OpenCause;
-use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader};
+use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader, LiveTextReader};
 
 use super::data_bytes;
-use super::texts::TextReader;
 use crate::errors::Error;
 use crate::routes::load::Routes;
 
@@ -19,7 +18,7 @@ const TRIES: usize = 100;
 /// A reader of a live table, whose values are the numbers of its next hops.
 pub struct LiveTable {
     table: LiveIdle<IpFib<u32>>,
-    next_hops: TextReader,
+    next_hops: LiveTextReader,
 }
 
 impl LiveTable {
@@ -27,7 +26,7 @@ impl LiveTable {
     pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(LiveTable {
             table: LiveReader::open(path)?.idle(),
-            next_hops: TextReader::open(path)?,
+            next_hops: LiveTextReader::open(path)?,
         })
     }
 
@@ -71,7 +70,7 @@ impl LiveTable {
 /// All routes of a live table. Beside a writer, each was there at some time.
 pub fn whole(path: &Path) -> Result<Routes, Error> {
     let mut table = CheckedLiveReader::<IpFib<u32>>::open(path)?;
-    let mut next_hops = TextReader::open(path)?;
+    let mut next_hops = LiveTextReader::open(path)?;
     let mut tries = TRIES;
     next_hops.find(|text| {
         table.quiescent()?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use sapwood_live::{Error as LiveError, Live, LiveBuilder};
+use sapwood_live::{Error as LiveError, Live, LiveBuilder, LiveTexts};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::field::Empty;
@@ -19,6 +19,7 @@ use crate::commands::{Lines, PAUSE, lines};
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::output::Output;
 use crate::service::Service;
+use crate::service::metrics::Metrics;
 use crate::span;
 
 /// The time between two attempts of a reload that failed.
@@ -147,6 +148,14 @@ pub trait Served {
 
     /// Deletes the map.
     fn remove(self) -> Result<(), Error>;
+
+    /// What has ended the map, if it cannot go on.
+    fn ended(&self) -> Option<Error> {
+        None
+    }
+
+    /// Sets the figures that only this map has.
+    fn show(&self) {}
 }
 
 /// Sets what the options say of a map.
@@ -203,6 +212,12 @@ pub fn keep<M: sapwood_live::LiveMap>(
     }
 }
 
+/// Makes or takes over the texts of a live map whose values are numbers.
+pub fn keep_texts(map: &Path, args: &KeepArgs) -> Result<LiveTexts, Error> {
+    let (store, _) = keep(&LiveTexts::folder(map), args)?;
+    Ok(LiveTexts::new(store)?)
+}
+
 /// Begins a command, before it reads its list: checks that the options fit the list, and that the
 /// figures can be shown; begins to watch the list.
 pub fn begin(list: &Path, args: &KeepArgs) -> Result<Begun, Error> {
@@ -224,6 +239,13 @@ pub struct Begun {
     service: Service,
     metrics: LiveMetrics,
     watch: Option<Watch>,
+}
+
+impl Begun {
+    /// The figures, for more of them.
+    pub fn figures(&self) -> &Metrics {
+        self.service.metrics()
+    }
 }
 
 /// Prints the summary of a map that was made or taken over.
@@ -282,6 +304,11 @@ impl Signals {
         }
         signal_hook::flag::register(SIGHUP, Arc::clone(&signals.hang_up))?;
         Ok(signals)
+    }
+
+    /// Whether a signal has come that ends the program.
+    pub fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -352,6 +379,9 @@ impl<S: Served> Server<'_, S> {
                 Err(RecvTimeoutError::Disconnected) => commands = None,
             }
             self.tick(&signals.hang_up);
+            if let Some(error) = self.map.ended() {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -376,13 +406,17 @@ impl<S: Served> Server<'_, S> {
             done,
             ..
         } = self;
-        service.tick(|| metrics.update(&map.state(), *done));
+        service.tick(|| {
+            metrics.update(&map.state(), *done);
+            map.show();
+        });
     }
 
     /// Shows the figures for the first time: readers find the map.
     fn ready(&mut self) -> Result<(), Error> {
         let state = self.map.state();
         let status = status(&state);
+        self.map.show();
         self.service
             .ready(&status, || self.metrics.update(&state, self.done))
     }
@@ -390,6 +424,7 @@ impl<S: Served> Server<'_, S> {
     /// Shows the last figures.
     fn stopping(&mut self) {
         let state = self.map.state();
+        self.map.show();
         self.service
             .stopping(|| self.metrics.update(&state, self.done));
     }

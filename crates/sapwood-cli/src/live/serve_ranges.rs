@@ -5,13 +5,12 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use sapwood::maple::MapleMap;
-use sapwood_live::Live;
+use sapwood_live::{Live, LiveTexts};
 use serde_json::Value;
 use tracing::field::Empty;
 
 use super::metrics::State;
 use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
-use super::texts::Texts;
 use crate::cli::ranges::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::numbers::{Base, number};
@@ -28,7 +27,7 @@ const BUDGET: usize = 1 << 16;
 /// A live map of ranges.
 struct Map<'a> {
     map: Live<MapleMap<u32>>,
-    texts: Texts,
+    texts: LiveTexts,
     args: &'a ServeArgs,
 }
 
@@ -40,7 +39,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
     let (map, is_new) = serve::keep(folder, &args.keep)?;
-    let texts = Texts::keep(folder, &args.keep)?;
+    let texts = serve::keep_texts(folder, &args.keep)?;
     let mut map = Map { map, texts, args };
     for (_, number) in map.map.iter() {
         map.texts.used(number);

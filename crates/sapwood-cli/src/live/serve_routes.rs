@@ -5,14 +5,13 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood::lpm::{FibMemory, IpFib};
-use sapwood_live::Live;
+use sapwood_live::{Live, LiveTexts};
 use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use serde_json::Value;
 use tracing::field::Empty;
 
 use super::metrics::State;
 use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
-use super::texts::Texts;
 use crate::cli::routes::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::output::Output;
@@ -26,7 +25,7 @@ const BUDGET: usize = 1 << 16;
 /// A live table of routes.
 struct Table<'a> {
     table: Live<IpFib<u32>>,
-    next_hops: Texts,
+    next_hops: LiveTexts,
     args: &'a ServeArgs,
 }
 
@@ -38,7 +37,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
     let (table, is_new) = serve::keep(folder, &args.keep)?;
-    let next_hops = Texts::keep(folder, &args.keep)?;
+    let next_hops = serve::keep_texts(folder, &args.keep)?;
     let mut table = Table {
         table,
         next_hops,

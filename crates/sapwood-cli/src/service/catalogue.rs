@@ -204,8 +204,39 @@ metrics! {
         "Grace periods that this process has begun.");
 }
 
+metrics! {
+    /// What `sync publish` and `sync follow` export.
+    SYNC:
+    SYNC_TERM = Metric::gauge("sapwood_sync_term", &[],
+        "The leader's term.");
+    SYNC_COMMIT = Metric::gauge("sapwood_sync_commit", &[],
+        "The newest commit in the log, or the one that a follower's readers see.");
+    SYNC_ENTRIES = Metric::gauge("sapwood_sync_entries", &[],
+        "Entries of the map.");
+    SYNC_COMMITS = Metric::counter("sapwood_sync_commits_total", &[],
+        "Commits written or applied since the start.");
+    SYNC_CHANGES = Metric::counter("sapwood_sync_changes_total", &[],
+        "Changes in the commits that a follower has applied.");
+    SYNC_BYTES = Metric::counter("sapwood_sync_bytes_total", &[],
+        "Bytes of log entries written or read since the start.");
+    SYNC_LAG = Metric::gauge("sapwood_sync_lag_commits", &[],
+        "Commits in the log that a follower's readers do not see; of a publisher, the largest one.");
+    SYNC_FOLLOWERS = Metric::gauge("sapwood_sync_followers", &[],
+        "Living followers, as the publisher knows.");
+    SYNC_SNAPSHOT = Metric::gauge("sapwood_sync_snapshot_commit", &[],
+        "The commit of the newest snapshot, as the publisher knows.");
+    SYNC_RESTORED = Metric::counter("sapwood_sync_restored_total", &[],
+        "Times that a follower's map was compared with a snapshot and the log after it.");
+    SYNC_EVICTED = Metric::counter("sapwood_sync_evicted_total", &[],
+        "Evictions: by this publisher, or of this follower.");
+    SYNC_TROUBLE = Metric::gauge("sapwood_sync_trouble", &[],
+        "1 while something is wrong, else 0.");
+}
+
 /// The lists of all commands.
-pub const ALL: [&[Metric]; 6] = [COMMON, LIVE, BPF_NAMES, BPF_ROUTE, BPF_CACHE, BPF_MIRROR];
+pub const ALL: [&[Metric]; 7] = [
+    COMMON, LIVE, BPF_NAMES, BPF_ROUTE, BPF_CACHE, BPF_MIRROR, SYNC,
+];
 
 /// All metrics.
 pub fn all() -> impl Iterator<Item = &'static Metric> {

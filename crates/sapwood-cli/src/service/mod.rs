@@ -3,7 +3,7 @@
 //!
 //! A command makes a [`Service`] before it begins its work, registers its figures at
 //! [`Service::metrics`], says [`Service::ready`] when others can use what it made, and then calls
-//! [`Service::tick`] in its loop at least every [`PAUSE`](crate::commands::PAUSE).
+//! [`Service::tick`] in its loop at least ten times a second.
 
 pub mod catalogue;
 mod file;

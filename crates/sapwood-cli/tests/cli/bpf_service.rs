@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use sapwood_cli::service::catalogue::{BPF_CACHE, BPF_MIRROR, BPF_NAMES, BPF_ROUTE, COMMON};
 
 use crate::bpf::Lab;
@@ -13,15 +13,27 @@ use crate::bpf_route::line;
 use crate::common::{PROGRAM, Scratch};
 use crate::netns::Netns;
 use crate::notify::Manager;
+use crate::operations::{allows_what_was_called, traced};
 use crate::server::{LIMIT, Server};
 use crate::service::{address_in, check, scrape, value};
 
-/// The program in a namespace, with the capabilities of the units and no others.
+/// What comes before the program, so that it has the capabilities of the units and no others.
+const CAPABLE: [&str; 4] = [
+    "setpriv",
+    "--bounding-set",
+    "-all,+bpf,+net_admin,+perfmon",
+    "--no-new-privs",
+];
+
+/// The program in a namespace, with the capabilities of the units and no others. Its system calls
+/// are traced, if that is possible here.
 fn start(namespace: &Netns, s: &Scratch, args: &[&str]) -> Server {
-    let mut command = Command::new("setpriv");
+    let mut command = traced(s, &CAPABLE).unwrap_or_else(|| {
+        let mut command = Command::new(CAPABLE[0]);
+        command.args(&CAPABLE[1..]).arg(PROGRAM);
+        command
+    });
     command
-        .args(["--bounding-set", "-all,+bpf,+net_admin,+perfmon"])
-        .args(["--no-new-privs", PROGRAM])
         .args(args)
         .args(["--metrics", "127.0.0.1:0"])
         .current_dir(s.path("."))
@@ -31,6 +43,17 @@ fn start(namespace: &Netns, s: &Scratch, args: &[&str]) -> Server {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     namespace.inside(move || Server::of(command))
+}
+
+/// Sends a signal to the program: to the process that is traced, not to the one that traces.
+fn end(s: &Scratch, server: &Server, signal: Signal) {
+    match std::fs::read_to_string(s.path("trace")) {
+        Ok(trace) => {
+            let pid = trace.split(' ').next().unwrap().parse().unwrap();
+            kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        }
+        Err(_) => server.signal(signal),
+    }
 }
 
 /// Scrapes until a figure has at least this value; returns all of them.
@@ -89,10 +112,13 @@ fn figures_of_a_filter() {
     assert!(get("sapwood_bpf_names_grace_periods_total", &[]) >= 1.0);
     assert!(get("sapwood_bpf_names_memory_bytes", &[("kind", "leaves")]) > 0.0);
     manager.lives();
-    server.signal(Signal::TERM);
+    end(&s, &server, Signal::TERM);
     assert_eq!(manager.other(), ["STOPPING=1"]);
     assert_eq!(server.ends(), Some(0));
     assert_eq!(lab.arrive(&asked), [true; 3]);
+    if s.path("trace").exists() {
+        allows_what_was_called(&s, "sapwood-bpf-names@.service");
+    }
 }
 
 #[test]
@@ -162,8 +188,11 @@ fn figures_of_a_router() {
             }
             _ => {}
         }
-        server.signal(Signal::INT);
+        end(&s, &server, Signal::INT);
         assert_eq!(manager.other(), ["STOPPING=1"], "{by}");
         assert_eq!(server.ends(), Some(0), "{by}");
+        if s.path("trace").exists() {
+            allows_what_was_called(&s, "sapwood-bpf-route@.service");
+        }
     }
 }

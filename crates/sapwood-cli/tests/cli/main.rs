@@ -23,6 +23,7 @@ mod report_browser;
 mod routes;
 mod server;
 mod service;
+mod sync;
 
 #[cfg(feature = "bpf")]
 #[path = "../../../sapwood-bpf/tests/common/netns.rs"]

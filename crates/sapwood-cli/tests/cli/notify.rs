@@ -2,13 +2,13 @@
 //! for it.
 
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::common::Scratch;
-use crate::server::{LIMIT, Server};
+use crate::common::{PROGRAM, Scratch};
+use crate::server::{LIMIT, Server, figure, wait_for};
 
 /// A socket that stands for the service manager.
 pub struct Manager(UnixDatagram);
@@ -155,4 +155,93 @@ fn without_a_service_manager_nothing_is_said() {
     ));
     server.complains(", live");
     server.answers("stats\n", &["entries\t1"]);
+}
+
+#[test]
+fn a_service_needs_no_capabilities() {
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root has capabilities to lose");
+        return;
+    }
+    for (kind, list, ask, asked, answer, change) in [
+        ("names", "oak\t1\n", "get", "oak\n", "oak\t1", "add elm 2\n"),
+        (
+            "routes",
+            "10.0.0.0/8 a\n",
+            "lookup",
+            "10.0.0.1\n",
+            "10.0.0.1\t10.0.0.0/8\ta",
+            "add ::/0 b\n",
+        ),
+        (
+            "ranges",
+            "1 5 one\n",
+            "get",
+            "3\n",
+            "1\t5\tone",
+            "add 7 9 two\n",
+        ),
+    ] {
+        let s = Scratch::new();
+        s.file("list", list);
+        let mode = |path: &str, mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(s.path(path), mode).unwrap();
+        };
+        mode(".", 0o755);
+        // As the unit does when READERS is 1777: processes of other users are readers.
+        let unit = format!("sapwood-{kind}@.service");
+        for folder in crate::operations::folders_of_readers(&unit) {
+            std::fs::create_dir_all(s.path("map").join(&folder)).unwrap();
+            mode(&format!("map/{folder}"), 0o1777);
+        }
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--bounding-set", "-all", "--no-new-privs", PROGRAM])
+            .args([kind, "serve", "list", "--live", "map"])
+            .current_dir(s.path("."))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut server = Server::of(command);
+        server.complains(", live");
+        std::fs::copy(PROGRAM, s.path("sapwood")).unwrap();
+        let mut reader = Command::new(s.path("sapwood"));
+        reader
+            .args([kind, ask, "--live", "map", "-"])
+            .current_dir(s.path("."))
+            .uid(65534)
+            .gid(65534)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut reader = Server::of(reader);
+        if kind == "ranges" {
+            // This command reads all of its stdin first.
+            reader
+                .stdin
+                .as_mut()
+                .unwrap()
+                .write_all(asked.as_bytes())
+                .unwrap();
+            reader.stdin = None;
+            let line = reader.out.recv_timeout(LIMIT).unwrap();
+            assert!(line.ends_with(answer), "{line}");
+        } else {
+            reader.answers(asked, &[answer]);
+            assert_eq!(figure(&mut server, "readers"), 1);
+        }
+        server.answers(change, &[]);
+        // The server removes the file of a reader of another user that was killed.
+        reader.child.kill().unwrap();
+        reader.ends();
+        wait_for("the reader's end", || figure(&mut server, "readers") == 0);
+        let left = std::fs::read_dir(s.path("map/readers")).unwrap().count();
+        assert_eq!(left, 0, "{kind}");
+        server.answers("quit\n", &[]);
+        assert_eq!(server.ends(), Some(0), "{kind}");
+    }
 }

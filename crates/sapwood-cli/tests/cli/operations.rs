@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use sapwood_cli::service::catalogue::{self, Kind};
 use serde_json::Value;
 
 use crate::common::{Ran, Scratch};
+use crate::server::Server;
+use crate::service::{address_in, wait_value};
 
 /// A path in the checkout.
 fn of_checkout(path: &str) -> PathBuf {
@@ -237,6 +239,141 @@ fn units_are_notified_and_hardened() {
             .find_map(|line| line.strip_prefix("ExecStart="));
         let start = start.unwrap();
         assert!(start.starts_with("/usr/bin/sapwood "), "{name}: {start}");
+    }
+}
+
+/// The folders of readers that a unit makes in the folder of a map.
+pub fn folders_of_readers(unit: &str) -> Vec<String> {
+    let path = of_checkout("packaging/systemd").join(unit);
+    let text = std::fs::read_to_string(path).unwrap();
+    let made = settings(&text)
+        .into_iter()
+        .find_map(|line| line.strip_prefix("ExecStartPre=/usr/bin/install -d -m ${READERS} "));
+    let folders = made.unwrap().split(' ');
+    let folders = folders.map(|folder| folder.strip_prefix("${LIVE}/").unwrap().to_owned());
+    folders.collect()
+}
+
+/// The system calls in a set of systemd, such as `@default`.
+fn calls_in(set: &str) -> BTreeSet<String> {
+    let listed = Command::new("systemd-analyze")
+        .args(["syscall-filter", "--no-pager", set])
+        .output();
+    let listed = Ran(listed.unwrap());
+    listed.code(0);
+    let text = String::from_utf8_lossy(&listed.0.stdout).into_owned();
+    let words = text.lines().skip(1).map(str::trim);
+    let mut calls = BTreeSet::new();
+    for word in words.filter(|word| !word.is_empty() && !word.starts_with('#')) {
+        match word.starts_with('@') {
+            true => calls.extend(calls_in(word)),
+            false => drop(calls.insert(word.to_owned())),
+        }
+    }
+    calls
+}
+
+/// The system calls that a unit allows.
+fn allowed(unit: &str) -> BTreeSet<String> {
+    let path = of_checkout("packaging/systemd").join(unit);
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut allowed = calls_in("@default");
+    for line in settings(&text) {
+        let Some(filter) = line.strip_prefix("SystemCallFilter=") else {
+            continue;
+        };
+        let (removes, words) = match filter.strip_prefix('~') {
+            Some(words) => (true, words),
+            None => (false, filter),
+        };
+        for word in words.split(' ') {
+            let calls = match word.starts_with('@') {
+                true => calls_in(word),
+                false => BTreeSet::from([word.to_owned()]),
+            };
+            match removes {
+                true => allowed.retain(|call| !calls.contains(call)),
+                false => allowed.extend(calls),
+            }
+        }
+    }
+    allowed
+}
+
+/// A command whose system calls are written to the file `trace` in the folder, with the arguments
+/// before the program's own; `None` where that is not possible.
+pub fn traced(s: &Scratch, before: &[&str]) -> Option<Command> {
+    if ["strace", "systemd-analyze"].into_iter().any(is_missing) {
+        return None;
+    }
+    let mut command = Command::new("strace");
+    command
+        .args(["-f", "-qq", "-e", "signal=none", "-o", "trace"])
+        .args(before)
+        .arg(crate::common::PROGRAM)
+        .current_dir(s.path("."))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Some(command)
+}
+
+/// Expects that a unit allows all system calls of a traced command.
+#[track_caller]
+pub fn allows_what_was_called(s: &Scratch, unit: &str) {
+    let trace = std::fs::read_to_string(s.path("trace")).unwrap();
+    let calls: BTreeSet<String> = trace
+        .lines()
+        .filter_map(|line| {
+            let (_, rest) = line.split_once(' ')?;
+            let (name, _) = rest.trim_start().split_once('(')?;
+            let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            is_name.then(|| name.to_owned())
+        })
+        .collect();
+    assert!(
+        calls.contains("openat") && calls.contains("execve"),
+        "{calls:?}"
+    );
+    let allowed = allowed(unit);
+    let refused: Vec<_> = calls.difference(&allowed).collect();
+    assert!(refused.is_empty(), "{unit} refuses {refused:?}");
+}
+
+#[test]
+fn units_allow_the_calls_of_their_commands() {
+    for (kind, list, change) in [
+        ("names", "oak\t1\n", "add elm 2\n"),
+        ("routes", "10.0.0.0/8 a\n", "add 10.1.0.0/16 b\n"),
+        ("ranges", "1 5 one\n", "add 7 9 two\n"),
+    ] {
+        let s = Scratch::new();
+        s.file("list", list);
+        // The second process is an heir.
+        for _ in 0..2 {
+            let Some(mut command) = traced(&s, &[]) else {
+                return;
+            };
+            let args = [
+                kind,
+                "serve",
+                "list",
+                "--live",
+                "map",
+                "--watch",
+                "--evict-after",
+                "100",
+            ];
+            command.args(args).args(["--metrics", "127.0.0.1:0"]);
+            let mut server = Server::of(command);
+            let address = address_in(&server.complains("metrics at "));
+            server.complains(", live");
+            server.answers(change, &[]);
+            wait_value(address, "sapwood_live_entries", &[], 2.0);
+            server.answers("reload\nquit\n", &[]);
+            assert_eq!(server.ends(), Some(0));
+            allows_what_was_called(&s, &format!("sapwood-{kind}@.service"));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod etcd;
 mod faults;
 mod following;
 mod history;
+mod kinds;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
 mod net;
 #[cfg(all(feature = "etcd", target_os = "linux"))]

@@ -1,8 +1,12 @@
 //! Maps that follow.
 
-use std::ops::Deref;
+mod names;
+mod ranges;
+mod routes;
 
-use sapwood::qp::QpStore;
+pub use names::{NumberTarget, StoreTarget};
+pub use ranges::LiveRangesTarget;
+pub use routes::{FibTarget, GroupTarget, Hop, LiveFibTarget, LiveGroupTarget};
 
 use crate::{Changes, Error};
 
@@ -26,6 +30,9 @@ pub trait Target: Send + 'static {
     /// Makes changes so that readers see all of them at once, or none if this fails. When a key is
     /// changed twice, the later change counts.
     ///
+    /// Tables of routes and maps of ranges publish a commit in several stores, so their readers may
+    /// see a part of it for a moment; each target says so.
+    ///
     /// # Errors
     /// [`Error::Map`] when the map has no memory left, [`Error::Change`] for an entry that it
     /// cannot hold.
@@ -33,46 +40,6 @@ pub trait Target: Send + 'static {
 
     /// Frees what readers do not need any more. It is called a few times a second.
     fn reclaim(&mut self) {}
-}
-
-/// About how many old nodes are freed at a time.
-const BUDGET: usize = 1 << 16;
-
-/// A store of byte strings that follows: one of this process, or a live one that other processes
-/// read. `S` is what leads to the store: an `Arc<QpStore<[u8]>>`, or a `Live<QpStore<[u8]>>`.
-pub struct StoreTarget<S>(pub S);
-
-impl<S> Target for StoreTarget<S>
-where
-    S: Deref<Target = QpStore<[u8]>> + Send + 'static,
-{
-    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.0.get(key)
-    }
-
-    fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
-        let snapshot = self.0.snapshot();
-        let mut entries = snapshot.iter();
-        entries.try_for_each(|(key, value)| each(key, value))
-    }
-
-    fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
-        let mut txn = self.0.begin();
-        for change in changes.iter() {
-            let made = match change.value {
-                Some(value) => txn.insert(change.key, value).map(drop).map_err(Error::map),
-                None => txn.remove(change.key).map(drop).map_err(Error::map),
-            };
-            // A transaction that is dropped leaves nothing.
-            made?;
-        }
-        txn.commit();
-        Ok(())
-    }
-
-    fn reclaim(&mut self) {
-        self.0.reclaim(BUDGET);
-    }
 }
 
 /// What would make a map what a sorted list of entries says.

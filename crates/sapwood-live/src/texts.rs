@@ -1,20 +1,18 @@
 //! The texts of a live map whose values are numbers: next hops of routes, values of ranges.
 //!
 //! They lie in a live store of their own, in a folder inside that of the map. Its keys are the
-//! numbers as four bytes, most significant first. The server stores a text before it uses its
+//! numbers as four bytes, most significant first. The writer stores a text before it uses its
 //! number, and removes it some time after the last use. It never uses a number for another text. So
 //! a reader finds the text of a number, or finds that it has to look the number up again.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sapwood::qp::QpStore;
-use sapwood_live::{Live, LiveIdle, LiveReader};
 
-use super::serve;
-use crate::cli::live::KeepArgs;
-use crate::errors::Error;
+use crate::{Error, Live, LiveIdle, LiveReader};
 
 /// How long a text that is not used stays. Readers that have found its number need it.
 const STAYS: Duration = Duration::from_secs(2);
@@ -22,13 +20,30 @@ const STAYS: Duration = Duration::from_secs(2);
 /// The attempts of a reader to find a number and its text.
 const TRIES: usize = 1000;
 
-/// The folder of the texts.
-fn folder(map: &Path) -> PathBuf {
-    map.join("texts")
-}
-
-/// The texts, as the server keeps them.
-pub struct Texts {
+/// The texts of a live map whose values are numbers, as the writer keeps them.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// use sapwood_live::{Live, LiveReader, LiveTextReader, LiveTexts};
+/// # let folder = std::env::temp_dir().join(format!("sapwood-live-texts-{}", std::process::id()));
+/// let map = Live::<MapleMap<u32>>::create(&folder)?;
+/// let mut texts = LiveTexts::new(Live::create(LiveTexts::folder(&folder))?)?;
+/// let number = texts.numbers(["web"])?[0];
+/// map.store(80..=443, number)?;
+/// texts.used(number);
+///
+/// // In another process:
+/// let reader = LiveReader::<MapleMap<u32>>::open(&folder)?;
+/// let text = LiveTextReader::open(&folder)?.find(|text| {
+///     let number = reader.view().get(80).copied().expect("it stays");
+///     Ok::<_, sapwood_live::Error>(text(number))
+/// })?;
+/// assert_eq!(text, "web");
+/// # drop(reader);
+/// # map.remove_map()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LiveTexts {
     store: Live<QpStore<[u8]>>,
     numbers: HashMap<Box<str>, u32>,
     uses: HashMap<u32, Uses>,
@@ -47,11 +62,20 @@ struct Uses {
     idle: u64,
 }
 
-impl Texts {
-    /// Opens the texts of a live map that this process writes. No number is used yet.
-    pub fn keep(map: &Path, args: &KeepArgs) -> Result<Self, Error> {
-        let (store, _) = serve::keep::<QpStore<[u8]>>(&folder(map), args)?;
-        let mut texts = Texts {
+impl LiveTexts {
+    /// The folder of the texts of a live map, in the map's folder.
+    pub fn folder(map: &Path) -> PathBuf {
+        map.join("texts")
+    }
+
+    /// The texts in a store, which this process has made or taken over in the
+    /// [`folder`](Self::folder) of the map. No number is used yet: call [`used`](Self::used) for
+    /// each entry that the map has.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the store has other entries than numbers with texts.
+    pub fn new(store: Live<QpStore<[u8]>>) -> Result<Self, Error> {
+        let mut texts = LiveTexts {
             store,
             numbers: HashMap::new(),
             uses: HashMap::new(),
@@ -61,9 +85,9 @@ impl Texts {
         };
         for (key, text) in texts.store.snapshot().iter() {
             let (Ok(key), Ok(text)) = (<[u8; 4]>::try_from(key), std::str::from_utf8(text)) else {
-                return Err(Error::NotAMap {
-                    path: folder(map),
-                    what: "not the texts of a live map; remove the folder".into(),
+                return Err(Error::Damaged {
+                    path: texts.store.folder().to_owned(),
+                    why: "not the texts of a live map; remove the folder".into(),
                 });
             };
             let number = u32::from_be_bytes(key);
@@ -74,6 +98,10 @@ impl Texts {
     }
 
     /// The numbers of texts. New texts are stored, in one commit.
+    ///
+    /// # Errors
+    /// [`sapwood::Error::Full`] when all numbers were used, and those of
+    /// [`QpTxn::insert`](sapwood::qp::QpTxn::insert). No text is stored then.
     pub fn numbers<'t>(
         &mut self,
         all: impl IntoIterator<Item = &'t str>,
@@ -191,23 +219,44 @@ impl Texts {
     }
 }
 
-/// The texts, as a reader in another process finds them.
-pub struct TextReader(LiveIdle<QpStore<[u8]>>);
+impl fmt::Debug for LiveTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveTexts")
+            .field("len", &self.uses.len())
+            .finish_non_exhaustive()
+    }
+}
 
-impl TextReader {
-    /// Opens the texts of a live map.
+/// The texts of a live map whose values are numbers, as a reader in another process finds them.
+pub struct LiveTextReader {
+    texts: LiveIdle<QpStore<[u8]>>,
+    folder: PathBuf,
+}
+
+impl LiveTextReader {
+    /// Opens the texts of the live map in a folder.
+    ///
+    /// # Errors
+    /// As [`LiveReader::open`].
     pub fn open(map: &Path) -> Result<Self, Error> {
-        Ok(TextReader(LiveReader::open(folder(map))?.idle()))
+        let folder = LiveTexts::folder(map);
+        Ok(LiveTextReader {
+            texts: LiveReader::open(&folder)?.idle(),
+            folder,
+        })
     }
 
     /// Calls `find` until there is a text for each number that it finds. `find` gets a function
-    /// that returns the text of a number.
-    pub fn find<R>(
+    /// that returns the text of a number; without one it returns `None`, and is called again.
+    ///
+    /// # Errors
+    /// Those of `find`; [`Error::Busy`] when the map changed during each of a thousand attempts.
+    pub fn find<R, E: From<Error>>(
         &mut self,
-        mut find: impl FnMut(&dyn Fn(u32) -> Option<String>) -> Result<Option<R>, Error>,
-    ) -> Result<R, Error> {
+        mut find: impl FnMut(&dyn Fn(u32) -> Option<String>) -> Result<Option<R>, E>,
+    ) -> Result<R, E> {
         for _ in 0..TRIES {
-            let found = self.0.read(|view| {
+            let found = self.texts.read(|view| {
                 find(&|number| {
                     let text = view.get(number.to_be_bytes())?;
                     Some(String::from_utf8_lossy(text).into_owned())
@@ -217,8 +266,13 @@ impl TextReader {
                 return Ok(found);
             }
         }
-        Err(Error::Usage(
-            "the live map changed during each attempt to read it".into(),
-        ))
+        let path = self.folder.clone();
+        Err(Error::Busy { path }.into())
+    }
+}
+
+impl fmt::Debug for LiveTextReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveTextReader").finish_non_exhaustive()
     }
 }

@@ -1,0 +1,247 @@
+//! `sync follow`: follows a map into a live one.
+
+use std::time::{Duration, Instant};
+
+use sapwood::lpm::IpFib;
+use sapwood::maple::MapleMap;
+use sapwood::qp::QpStore;
+use sapwood_live::Live;
+use sapwood_sync::{
+    Follower, FollowerOptions, FollowerStatus, Kind, LiveFibTarget, LiveRangesTarget, NumberTarget,
+    StoreTarget, Target,
+};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::metrics::FollowerMetrics;
+use super::place::{self, Place};
+use crate::cli::ValueKind;
+use crate::cli::sync::FollowArgs;
+use crate::commands::PAUSE;
+use crate::errors::{Answer, Error, Outcome};
+use crate::live::serve::{self, Signals};
+use crate::output::Output;
+use crate::service::Service;
+
+/// The time between two attempts to learn what is in the map.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A command that follows.
+struct Following<'a> {
+    args: &'a FollowArgs,
+    runtime: Runtime,
+    signals: Signals,
+    place: Place,
+    out: Output,
+    service: Service,
+    metrics: FollowerMetrics,
+    /// When `--once` gives up.
+    until: Option<Instant>,
+}
+
+/// Follows until a signal comes.
+pub fn run(args: &FollowArgs) -> Outcome {
+    let live = args.live.to_string_lossy();
+    let labels = [("map", &*args.place.map), ("live", &*live)];
+    let service = Service::begin(args.service.metrics.as_ref(), &labels)?;
+    let metrics = FollowerMetrics::new(service.metrics())?;
+    let signals = Signals::begin()?;
+    let runtime = place::runtime()?;
+    let place = match args.once {
+        true => place::find(&runtime, &args.place)?,
+        false => place::open(&runtime, &args.place)?,
+    };
+    let mut following = Following {
+        args,
+        runtime,
+        signals,
+        place,
+        out: Output::lines(args.json),
+        service,
+        metrics,
+        until: args
+            .once
+            .then(|| Instant::now() + Duration::from_secs(args.timeout)),
+    };
+    let Some(kind) = following.kind()? else {
+        return Ok(Answer::Yes);
+    };
+    let (folder, keep) = (&args.live, &args.keep());
+    match (kind, args.values) {
+        (Kind::Names, ValueKind::Text) => {
+            let (live, _) = serve::keep::<QpStore<[u8]>>(folder, keep)?;
+            following.into_map(kind, StoreTarget(live), |map| map.0.remove_map())
+        }
+        (Kind::Names, ValueKind::Numbers) => {
+            let (live, _) = serve::keep::<QpStore<u64>>(folder, keep)?;
+            following.into_map(kind, NumberTarget::new(live), |map| {
+                map.into_store().remove_map()
+            })
+        }
+        (Kind::Routes, _) => {
+            let (table, _): (Live<IpFib<u32>>, _) = serve::keep(folder, keep)?;
+            let target = LiveFibTarget::new(table, serve::keep_texts(folder, keep)?);
+            following.into_map(kind, target, LiveFibTarget::remove_map)
+        }
+        (Kind::Ranges, _) => {
+            let (map, _): (Live<MapleMap<u32>>, _) = serve::keep(folder, keep)?;
+            let target = LiveRangesTarget::new(map, serve::keep_texts(folder, keep)?);
+            following.into_map(kind, target, LiveRangesTarget::remove_map)
+        }
+    }
+}
+
+impl Following<'_> {
+    /// What is in the map; waits for its first leader. `None` if a signal came first.
+    fn kind(&mut self) -> Result<Option<Kind>, Error> {
+        let mut trouble = None;
+        while !self.signals.stop() {
+            match self.runtime.block_on(self.place.0.kind()) {
+                Ok(Some(kind)) => return Ok(Some(kind)),
+                Ok(None) if self.args.once => return Err(place::nothing(&self.args.place.map)),
+                Ok(None) => {}
+                Err(error) if !error.may_pass() => return Err(error.into()),
+                Err(error) => {
+                    self.in_time(Some(&error.to_string()))?;
+                    let text = error.to_string();
+                    if trouble.as_ref() != Some(&text) {
+                        self.event("trouble", &[("text", &text)], None)?;
+                        trouble = Some(text);
+                    }
+                }
+            }
+            std::thread::sleep(AGAIN);
+        }
+        Ok(None)
+    }
+
+    /// Fails when `--once` has taken too long.
+    fn in_time(&self, trouble: Option<&str>) -> Result<(), Error> {
+        match self.until.is_some_and(|until| Instant::now() >= until) {
+            false => Ok(()),
+            true => Err(Error::Usage(format!(
+                "{}: not up to date within {} seconds{}",
+                self.args.place.map,
+                self.args.timeout,
+                trouble.map(|text| format!(": {text}")).unwrap_or_default()
+            ))),
+        }
+    }
+
+    /// Follows into a map until a signal comes, or until it is up to date.
+    fn into_map<T: Target>(
+        mut self,
+        kind: Kind,
+        target: T,
+        remove: impl FnOnce(T) -> Result<(), sapwood_live::Error>,
+    ) -> Outcome {
+        let (log, snapshots) = self.place.clone();
+        let goal = match self.args.once {
+            true => Some(self.runtime.block_on(log.head())?.commit),
+            false => None,
+        };
+        let options = FollowerOptions::new(place::name(self.args.name.as_ref()));
+        let follower = {
+            let _entered = self.runtime.enter();
+            Follower::start(log, snapshots, kind, target, options)
+        };
+        let followed = self.until_end(&follower, goal);
+        let target = self.runtime.block_on(follower.stop())?;
+        match self.args.remove {
+            true => remove(target)?,
+            false => drop(target),
+        }
+        followed?;
+        Ok(Answer::Yes)
+    }
+
+    /// Prints events until a signal comes, or the goal is reached.
+    fn until_end<T: Target>(
+        &mut self,
+        follower: &Follower<T>,
+        goal: Option<u64>,
+    ) -> Result<(), Error> {
+        let mut is_ready = false;
+        let mut told = FollowerStatus::default();
+        let mut watch = follower.watch();
+        while !self.signals.stop() {
+            let now = follower.status();
+            self.tell(&told, &now)?;
+            let metrics = &self.metrics;
+            match now.commit {
+                // Readers find what the leader has published.
+                Some(commit) if !is_ready => {
+                    let status = format!("{} entries, commit {commit}", now.entries);
+                    self.service.ready(&status, || metrics.update(&now))?;
+                    is_ready = true;
+                }
+                _ => self.service.tick(|| metrics.update(&now)),
+            }
+            if goal.is_some() && now.commit >= goal {
+                break;
+            }
+            self.in_time(now.trouble.as_deref())?;
+            told = now;
+            let changed = self
+                .runtime
+                .block_on(async { tokio::time::timeout(PAUSE, watch.changed()).await });
+            // Its task has ended.
+            if let Ok(Err(_)) = changed {
+                break;
+            }
+        }
+        let metrics = &self.metrics;
+        self.service.stopping(|| metrics.update(&follower.status()));
+        Ok(())
+    }
+
+    /// Prints what is new in a status.
+    fn tell(&mut self, old: &FollowerStatus, new: &FollowerStatus) -> Result<(), Error> {
+        let commit = new.commit.unwrap_or(0).to_string();
+        if new.restored != old.restored {
+            self.event("restored", &[("commit", &commit)], Some(new))?;
+        } else if new.commit != old.commit && !self.args.quiet {
+            self.event("commit", &[("commit", &commit)], Some(new))?;
+        }
+        if new.evicted != old.evicted {
+            self.event("evicted", &[("count", &new.evicted.to_string())], None)?;
+        }
+        match &new.trouble {
+            Some(trouble) if old.trouble.as_ref() != Some(trouble) => {
+                self.event("trouble", &[("text", trouble)], None)
+            }
+            None if old.trouble.is_some() => self.event("follows", &[], None),
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints an event with a number or a text, and what the map has after it.
+    fn event(
+        &mut self,
+        event: &str,
+        fields: &[(&str, &str)],
+        after: Option<&FollowerStatus>,
+    ) -> Result<(), Error> {
+        if self.args.json {
+            let mut document = json!({ "event": event });
+            for (name, value) in fields {
+                let number = value.parse::<u64>().ok().filter(|_| *name != "text");
+                document[*name] = number.map_or_else(|| json!(value), |number| json!(number));
+            }
+            if let Some(status) = after {
+                document["entries"] = json!(status.entries);
+                document["term"] = json!(status.epoch);
+                document["lag"] = json!(status.lag());
+                document["digest"] = json!(status.digest.to_string());
+            }
+            self.out.document(&document)?;
+        } else {
+            let entries = after.map(|status| status.entries.to_string());
+            let mut line = vec![event.as_bytes()];
+            line.extend(fields.iter().map(|(_, value)| value.as_bytes()));
+            line.extend(entries.iter().map(|entries| entries.as_bytes()));
+            self.out.fields(&line)?;
+        }
+        self.out.flush()
+    }
+}

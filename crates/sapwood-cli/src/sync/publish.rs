@@ -1,0 +1,295 @@
+//! `sync publish`: leads a map, and publishes a list.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering as AtomicOrdering};
+use std::time::Duration;
+
+use sapwood_sync::{Changes, Error as SyncError, Publisher, PublisherOptions};
+use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use tokio::runtime::Runtime;
+
+use super::draft::Draft;
+use super::lists::{Entry, Listed};
+use super::metrics::PublisherMetrics;
+use super::place;
+use crate::cli::sync::{PublishArgs, Slowest};
+use crate::errors::{Error, Outcome, complain, shown};
+use crate::keys::KeyForm;
+use crate::live::metrics::State;
+use crate::live::serve::{self, Asked, Change, Difference, Made, Served, Signals};
+use crate::output::Output;
+
+/// A map that this process leads.
+struct Published<'a, L> {
+    list: L,
+    publisher: Publisher,
+    runtime: &'a Runtime,
+    map: &'a str,
+    /// Whether somebody has asked for a snapshot.
+    save: Arc<AtomicBool>,
+    /// Whether a signal has come that ends the program.
+    stop: Arc<AtomicBool>,
+    metrics: PublisherMetrics,
+    /// The trouble that was told.
+    trouble: RefCell<Option<String>>,
+}
+
+/// Leads and publishes.
+pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -> Outcome {
+    let keep = args.keep();
+    let begun = serve::begin(list.path(), &keep)?;
+    let metrics = PublisherMetrics::new(begun.figures())?;
+    let mut entries = list.read()?;
+    let signals = Signals::begin()?;
+    let save = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&save))?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let runtime = place::runtime()?;
+    let Some((publisher, has_waited)) = lead::<L>(&runtime, args, &signals)? else {
+        // A signal came while another process led.
+        return Ok(crate::errors::Answer::Yes);
+    };
+    let map = &*args.place.map;
+    let published = Published {
+        list,
+        publisher,
+        runtime: &runtime,
+        map,
+        save,
+        stop,
+        metrics,
+        trouble: RefCell::new(None),
+    };
+    if has_waited && published.list.path() != Path::new("-") {
+        entries = published.list.read()?;
+    }
+    let difference = published.adopt(&entries)?;
+    let status = published.publisher.status();
+    if !quiet {
+        complain(&format!(
+            "{map}: {} {}, commit {} in term {}; {difference}",
+            status.entries,
+            L::KIND,
+            status.commit,
+            status.epoch
+        ));
+    }
+    if entries.is_empty() {
+        let (list, kind) = (shown(published.list.path()), L::KIND);
+        complain(&format!(
+            "{list}: warning: no {kind}, {map} is an empty map"
+        ));
+    }
+    drop(entries);
+    let mut out = Output::lines(args.json);
+    out.form = form;
+    serve::serve(published, &keep, out, (signals, begun), difference)
+}
+
+/// Becomes the leader; tells whether that took another one's end. `None` if a signal came first.
+fn lead<L: Listed>(
+    runtime: &Runtime,
+    args: &PublishArgs,
+    signals: &Signals,
+) -> Result<Option<(Publisher, bool)>, Error> {
+    let (log, snapshots) = place::open(runtime, &args.place)?;
+    let mut options = PublisherOptions::new(place::name(args.name.as_ref()));
+    options.wait = false;
+    options.max_lag = args.max_lag;
+    options.slowest = match args.slowest {
+        Slowest::Wait => sapwood_sync::Slowest::Wait,
+        Slowest::Evict => sapwood_sync::Slowest::Evict,
+    };
+    options.snapshot_commits = args.snapshot_every;
+    let stop = async {
+        while !signals.stop() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    runtime.block_on(async {
+        let first = Publisher::lead(log.clone(), snapshots.clone(), L::KIND, options.clone());
+        match first.await {
+            Ok(publisher) => return Ok(Some((publisher, false))),
+            Err(SyncError::Led { leader, .. }) if args.wait => {
+                complain(&format!("{}: {leader} leads; waiting", args.place.map));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        options.wait = true;
+        tokio::select! {
+            publisher = Publisher::lead(log, snapshots, L::KIND, options) => {
+                Ok(Some((publisher?, true)))
+            }
+            () = stop => Ok(None),
+        }
+    })
+}
+
+impl<L: Listed> Published<'_, L> {
+    fn draft(&self) -> Draft {
+        Draft::new(self.publisher.entries())
+    }
+
+    fn commit(&self, changes: Changes) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        // The leader may wait for its slowest follower; a signal ends the wait.
+        let stop = async {
+            while !self.stop.load(AtomicOrdering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                done = self.publisher.commit(changes) => Ok(done.map(drop)?),
+                () = stop => Err(Error::Usage(format!(
+                    "{}: a signal came before the log had the commit",
+                    self.map
+                ))),
+            }
+        })
+    }
+
+    /// Makes the map what the entries of a list say, in one commit.
+    fn adopt(&self, entries: &[Entry]) -> Result<Difference, Error> {
+        let old = self.publisher.entries();
+        let (mut before, mut after) = (old.iter().peekable(), entries.iter().peekable());
+        let (mut difference, mut changes) = (Difference::default(), Changes::new());
+        loop {
+            let order = match (before.peek(), after.peek()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((old, _)), Some((new, _))) => (*old).cmp(new),
+            };
+            let gone = before.next_if(|_| order.is_le());
+            let come = after.next_if(|_| order.is_ge());
+            match (gone, come) {
+                (Some((_, old)), Some((_, new))) if old == &**new => {}
+                (gone, Some((key, value))) => {
+                    changes.put(key, value)?;
+                    match gone {
+                        Some(_) => difference.changed += 1,
+                        None => difference.added += 1,
+                    }
+                }
+                (Some((key, _)), None) => {
+                    changes.remove(key)?;
+                    difference.removed += 1;
+                }
+                (None, None) => {}
+            }
+        }
+        self.commit(changes)?;
+        Ok(difference)
+    }
+
+    /// Saves a snapshot, and tells what came of it.
+    fn save(&self) {
+        match self.runtime.block_on(self.publisher.snapshot()) {
+            Ok(manifest) => complain(&format!(
+                "{}: a snapshot of commit {} is saved",
+                self.map, manifest.commit
+            )),
+            Err(error) => complain(&format!("{}: no snapshot is saved: {error}", self.map)),
+        }
+    }
+}
+
+impl<L: Listed> Served for Published<'_, L> {
+    type Value = Entry;
+
+    fn list(&self) -> &Path {
+        self.list.path()
+    }
+
+    fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, Entry), String> {
+        self.list.parse_entry(text)
+    }
+
+    fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String> {
+        self.list.parse_key(text)
+    }
+
+    fn make(&mut self, changes: &[Asked<Entry>]) -> Result<Vec<Made>, Error> {
+        let mut draft = self.draft();
+        let mut made = Vec::new();
+        for Asked { key, change } in changes {
+            made.push(match change {
+                Change::Add(entry) => self.list.put(&mut draft, entry).map_err(Error::Usage)?,
+                Change::Remove => match self.list.find(&draft, key) {
+                    Some((key, _)) => Made::new(false, draft.remove(&key)),
+                    None => Made::new(false, false),
+                },
+            });
+        }
+        self.commit(draft.changes()?)?;
+        Ok(made)
+    }
+
+    fn reload(&mut self) -> Result<Difference, Error> {
+        let entries = self.list.read()?;
+        self.adopt(&entries)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<(Vec<u8>, Value)> {
+        let entry = self.list.find(&self.draft(), key)?;
+        self.list.show(&entry)
+    }
+
+    fn state(&self) -> State {
+        let status = self.publisher.status();
+        State {
+            entries: usize::try_from(status.entries).unwrap_or(usize::MAX),
+            bytes: self.publisher.memory().map.total(),
+            garbage: self.publisher.memory().waiting.1,
+            generation: status.epoch,
+            ..State::default()
+        }
+    }
+
+    /// The publisher reclaims by itself; this is what else is due now and then.
+    fn reclaim(&mut self) {
+        if self.save.swap(false, AtomicOrdering::Relaxed) {
+            self.save();
+        }
+        let status = self.publisher.status();
+        if *self.trouble.borrow() != status.trouble {
+            if let Some(trouble) = &status.trouble {
+                complain(&format!("{}: {trouble}", self.map));
+            }
+            self.trouble.replace(status.trouble.clone());
+        }
+    }
+
+    /// Ends the term, so that the next leader need not wait. The log keeps the map.
+    fn remove(self) -> Result<(), Error> {
+        let has_ended = self.publisher.has_ended();
+        let closed = self.runtime.block_on(self.publisher.close());
+        match has_ended {
+            // It was told why.
+            true => Ok(()),
+            false => Ok(closed?),
+        }
+    }
+
+    fn show(&self) {
+        self.metrics.update(&self.publisher.status());
+    }
+
+    fn ended(&self) -> Option<Error> {
+        let what = self.publisher.status().trouble;
+        let map = self.map.to_owned();
+        let ended = self.publisher.has_ended();
+        ended.then_some(Error::Sync(SyncError::Deposed { map, what }))
+    }
+}

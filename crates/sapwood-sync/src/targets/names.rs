@@ -1,0 +1,145 @@
+//! Names with byte strings or numbers that follow.
+
+use std::ops::Deref;
+
+use sapwood::qp::QpStore;
+
+use super::{Each, Target};
+use crate::{Changes, Error, numbers};
+
+/// About how many old nodes are freed at a time.
+pub(super) const BUDGET: usize = 1 << 16;
+
+/// A store of byte strings that follows: one of this process, or a live one that other processes
+/// read. `S` is what leads to the store: an `Arc<QpStore<[u8]>>`, or a `Live<QpStore<[u8]>>`.
+///
+/// Readers see a commit at once.
+pub struct StoreTarget<S>(pub S);
+
+impl<S> Target for StoreTarget<S>
+where
+    S: Deref<Target = QpStore<[u8]>> + Send + 'static,
+{
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(key)
+    }
+
+    fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
+        let snapshot = self.0.snapshot();
+        let mut entries = snapshot.iter();
+        entries.try_for_each(|(key, value)| each(key, value))
+    }
+
+    fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
+        let mut txn = self.0.begin();
+        for change in changes.iter() {
+            let made = match change.value {
+                Some(value) => txn.insert(change.key, value).map(drop).map_err(Error::map),
+                None => txn.remove(change.key).map(drop).map_err(Error::map),
+            };
+            // A transaction that is dropped leaves nothing.
+            made?;
+        }
+        txn.commit();
+        Ok(())
+    }
+
+    fn reclaim(&mut self) {
+        self.0.reclaim(BUDGET);
+    }
+}
+
+/// A store of numbers that follows: one of this process, a live one, or one in a window that BPF
+/// programs read. `S` is what leads to the store. A value of the log that is no such number is an
+/// [`Error::Change`], and the commit changes nothing.
+///
+/// Readers see a commit at once.
+pub struct NumberTarget<S> {
+    store: S,
+    number: fn(&[u8]) -> Result<u64, Error>,
+    value: fn(u64) -> Vec<u8>,
+}
+
+impl<S> NumberTarget<S> {
+    /// A store of numbers of 64 bits, whose digits the log has ([`numbers`](crate::numbers)).
+    pub fn new(store: S) -> Self {
+        NumberTarget {
+            store,
+            number: numbers::number,
+            value: |number| numbers::value(number).into_bytes(),
+        }
+    }
+
+    /// A store of rules for names: the log has `block`, which is 1, or `allow`, which is 0. The
+    /// program `xdp-names` of `sapwood-bpf` reads such a store.
+    pub fn rules(store: S) -> Self {
+        NumberTarget {
+            store,
+            number: |value| match value {
+                b"block" => Ok(1),
+                b"allow" => Ok(0),
+                value => {
+                    let shown = value[..value.len().min(40)].escape_ascii();
+                    let what = format!("the value \"{shown}\" is neither block nor allow");
+                    Err(Error::Change(what))
+                }
+            },
+            value: |rule| match rule {
+                1 => b"block".to_vec(),
+                _ => b"allow".to_vec(),
+            },
+        }
+    }
+
+    /// What leads to the store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// What leads to the store.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+}
+
+impl<S> Target for NumberTarget<S>
+where
+    S: Deref<Target = QpStore<u64>> + Send + 'static,
+{
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.store.get(key).map(self.value)
+    }
+
+    fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
+        let snapshot = self.store.snapshot();
+        let mut entries = snapshot.iter();
+        entries.try_for_each(|(key, number)| each(key, &(self.value)(*number)))
+    }
+
+    fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
+        let mut txn = self.store.begin();
+        for change in changes.iter() {
+            let made = match change.value {
+                Some(value) => {
+                    let number = (self.number)(value).map_err(|error| named(change.key, error))?;
+                    txn.insert(change.key, number).map(drop).map_err(Error::map)
+                }
+                None => txn.remove(change.key).map(drop).map_err(Error::map),
+            };
+            // A transaction that is dropped leaves nothing.
+            made?;
+        }
+        txn.commit();
+        Ok(())
+    }
+
+    fn reclaim(&mut self) {
+        self.store.reclaim(BUDGET);
+    }
+}
+
+/// An error with the key that it is about.
+fn named(key: &[u8], error: Error) -> Error {
+    let key = key[..key.len().min(100)].escape_ascii();
+    Error::Change(format!("\"{key}\": {error}"))
+}
