@@ -19,8 +19,9 @@ const FORMAT: u32 = 1;
 
 /// Where the snapshots of a map are.
 ///
-/// A snapshot is a saved map ([`QpFile`]). The object `MAP/manifest.json` names the newest one, and
-/// is written last. Snapshots that neither it nor the one before names are deleted.
+/// A snapshot is a saved map ([`QpFile`]), in an object `MAP/COMMIT-TERM.qp`. Its manifest, an
+/// object of the same name with the ending `.json`, is written last. The newest snapshot is that of
+/// the highest commit, whichever was written last. It and the one before it are kept.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     store: Arc<dyn ObjectStore>,
@@ -51,6 +52,35 @@ pub struct Manifest {
     pub blake3: String,
     /// The commit of the snapshot before, below which the log may have ended; 0 without one.
     pub before: u64,
+}
+
+/// How often a manifest is looked for that is deleted meanwhile.
+const TRIES: usize = 5;
+
+/// A snapshot or a manifest, as its name tells.
+struct Object {
+    commit: u64,
+    epoch: u64,
+    is_manifest: bool,
+    name: String,
+}
+
+impl Object {
+    /// `None` for a name of something else.
+    fn from_name(name: &str) -> Option<Object> {
+        let (numbers, ending) = name.split_once('.')?;
+        let (commit, epoch) = numbers.split_once('-')?;
+        Some(Object {
+            commit: u64::from_str_radix(commit, 16).ok()?,
+            epoch: u64::from_str_radix(epoch, 16).ok()?,
+            is_manifest: match ending {
+                "json" => true,
+                "qp" => false,
+                _ => return None,
+            },
+            name: name.into(),
+        })
+    }
 }
 
 impl Snapshots {
@@ -91,7 +121,25 @@ impl Snapshots {
     /// # Errors
     /// [`Error::Newer`], [`Error::Damaged`], and those of the object store.
     pub async fn newest(&self) -> Result<Option<Manifest>, Error> {
-        let name = "manifest.json";
+        // A manifest that is listed can be deleted before it is read, when two newer ones came.
+        for _ in 0..TRIES {
+            let all = self.objects().await?;
+            let manifests = all.into_iter().filter(|object| object.is_manifest);
+            let Some(newest) = manifests.max_by_key(|object| (object.commit, object.epoch)) else {
+                return Ok(None);
+            };
+            if let Some(manifest) = self.manifest(&newest.name).await? {
+                return Ok(Some(manifest));
+            }
+        }
+        Err(Error::Unavailable {
+            place: self.place(""),
+            what: "each manifest is deleted before it can be read".into(),
+        })
+    }
+
+    /// The manifest of a name; `None` when it is not there.
+    async fn manifest(&self, name: &str) -> Result<Option<Manifest>, Error> {
         let place = self.place(name);
         let got = match self.store.get(&self.path(name)).await {
             Ok(got) => got.bytes().await,
@@ -117,6 +165,9 @@ impl Snapshots {
 
     /// Writes a snapshot, then its manifest; deletes those that are older than the one before.
     ///
+    /// A leader that was deposed meanwhile does no harm: its snapshot is one of an earlier commit,
+    /// which is not the newest, and it deletes none that is newer than what it had found.
+    ///
     /// # Errors
     /// [`Error::NoSpace`] and those of the object store. The former snapshot stays the newest one.
     pub async fn save(
@@ -127,8 +178,13 @@ impl Snapshots {
         digest: Digest,
         snapshot: QpSnapshot<[u8]>,
     ) -> Result<Manifest, Error> {
-        let before = self.newest().await?;
-        let object = format!("{commit:016x}-{epoch:x}.qp");
+        let before = match self.newest().await? {
+            // Nothing was published since: the log has ended where it had.
+            Some(newest) if newest.commit >= commit => newest.before,
+            newest => newest.map_or(0, |newest| newest.commit),
+        };
+        let name = format!("{commit:016x}-{epoch:x}");
+        let object = format!("{name}.qp");
         let entries = snapshot.len() as u64;
         let saved = tokio::task::spawn_blocking(move || saved(&snapshot));
         let bytes = saved.await.map_err(|_| Error::Closed(self.map.clone()))??;
@@ -141,7 +197,7 @@ impl Snapshots {
             entries,
             bytes: bytes.len() as u64,
             blake3: blake3::hash(&bytes).to_hex().to_string(),
-            before: before.as_ref().map_or(0, |before| before.commit),
+            before,
             object,
         };
         let put = |name: &str, bytes: Vec<u8>| {
@@ -153,32 +209,32 @@ impl Snapshots {
         };
         put(&manifest.object, bytes).await?;
         let text = serde_json::to_vec_pretty(&manifest).expect("plain data");
-        put("manifest.json", text).await?;
-        let keep = [Some(&manifest.object), before.as_ref().map(|b| &b.object)];
-        self.delete_all_but(&keep).await?;
+        put(&format!("{name}.json"), text).await?;
+        self.delete_before(before).await?;
         Ok(manifest)
     }
 
-    /// Deletes the snapshots of other names.
-    async fn delete_all_but(&self, keep: &[Option<&String>]) -> Result<(), Error> {
-        let folder = ObjectPath::from(self.map.as_str());
-        let place = self.place("");
-        let all: Vec<_> = self
-            .store
-            .list(Some(&folder))
-            .try_collect()
-            .await
-            .map_err(|error| failed(&place, error))?;
-        for object in all {
-            let name = object.location.filename().unwrap_or_default().to_owned();
-            if name.ends_with(".qp") && !keep.contains(&Some(&name)) {
-                match self.store.delete(&object.location).await {
-                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                    Err(error) => return Err(failed(&self.place(&name), error)),
-                }
+    /// Deletes the snapshots of commits before this one, manifests first.
+    async fn delete_before(&self, commit: u64) -> Result<(), Error> {
+        let mut old = self.objects().await?;
+        old.retain(|object| object.commit < commit);
+        old.sort_by_key(|object| !object.is_manifest);
+        for Object { name, .. } in old {
+            match self.store.delete(&self.path(&name)).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(failed(&self.place(&name), error)),
             }
         }
         Ok(())
+    }
+
+    /// The snapshots and the manifests that are there.
+    async fn objects(&self) -> Result<Vec<Object>, Error> {
+        let folder = ObjectPath::from(self.map.as_str());
+        let list = self.store.list(Some(&folder)).try_collect().await;
+        let list: Vec<_> = list.map_err(|error| failed(&self.place(""), error))?;
+        let names = list.iter().filter_map(|found| found.location.filename());
+        Ok(names.filter_map(Object::from_name).collect())
     }
 
     /// Fetches and opens a snapshot.

@@ -91,8 +91,16 @@ impl Leader {
         wait: bool,
     ) -> Result<Leader, Error> {
         let mut lease: Option<Lease> = None;
+        let mut has_waited = false;
         loop {
-            let state = shared.state().await?;
+            let state = match shared.state().await {
+                // Whoever waits for the other leader's end waits for etcd, too.
+                Err(Error::Unavailable { .. }) if has_waited => {
+                    sleep(POLL).await;
+                    continue;
+                }
+                state => state?,
+            };
             if let Some(found) = state.kind.filter(|found| *found != kind) {
                 return Err(Error::Kind {
                     map: shared.map.clone(),
@@ -121,6 +129,7 @@ impl Leader {
                             leader: String::from_utf8_lossy(leader.value()).into_owned(),
                         });
                     }
+                    has_waited = true;
                     sleep(POLL).await;
                 }
                 (None, own) => {

@@ -121,8 +121,22 @@ impl EtcdLog {
     ///
     /// # Errors
     /// [`Error::Denied`] for a wrong user, password or certificate, or for a wrong choice of TLS;
-    /// [`Error::Unavailable`] when no endpoint answers; [`Error::Newer`]; [`Error::Options`].
+    /// [`Error::Unavailable`] when no endpoint answers; [`Error::Newer`]; those of
+    /// [`new`](Self::new).
     pub async fn connect(options: EtcdOptions, map: &str) -> Result<EtcdLog, Error> {
+        let log = Self::new(options, map)?;
+        match log.shared.state().await {
+            Ok(_) => Ok(log),
+            Err(error) => Err(log.shared.service.explained(error).await),
+        }
+    }
+
+    /// A log that connects when it is used first, for those who go on while etcd is away.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for options that cannot work, [`Error::Change`] for a name that cannot be
+    /// one, [`Error::Io`] and [`Error::Damaged`] for files of certificates.
+    pub fn new(options: EtcdOptions, map: &str) -> Result<EtcdLog, Error> {
         checked_name(map)?;
         if options.lease < Duration::from_secs(1) || options.timeout.is_zero() {
             return Err(Error::Options(format!(
@@ -134,12 +148,9 @@ impl EtcdLog {
         let shared = Shared {
             map: map.into(),
             keys: Keys::new(&options.prefix, map),
-            service: Service::new(&options).await?,
+            service: Service::new(&options)?,
             options,
         };
-        if let Err(error) = shared.state().await {
-            return Err(shared.service.explained(error).await);
-        }
         Ok(EtcdLog {
             shared: Arc::new(shared),
             reporters: followers::Reporters::default(),

@@ -54,7 +54,7 @@ pub(super) enum Why {
 }
 
 impl Service {
-    pub(super) async fn new(options: &EtcdOptions) -> Result<Service, Error> {
+    pub(super) fn new(options: &EtcdOptions) -> Result<Service, Error> {
         let tls = tls(options)?;
         if options.endpoints.is_empty() {
             return Err(Error::Options("etcd: no endpoint is given".into()));

@@ -75,7 +75,8 @@ async fn a_damaged_snapshot_is_named_and_old_data_are_served() {
     txn.insert("old", &b"data"[..]).unwrap();
     txn.commit();
     let folder = place.path().join("snapshots/map");
-    let (object, text) = (folder.join(&manifest.object), folder.join("manifest.json"));
+    let object = folder.join(&manifest.object);
+    let text = object.with_extension("json");
     let (object_bytes, text_bytes) = (fs::read(&object).unwrap(), fs::read(&text).unwrap());
     let mut other = object_bytes.clone();
     *other.last_mut().unwrap() ^= 1;
@@ -165,4 +166,45 @@ fn names_that_cannot_be_names() {
         let log = sapwood_sync::FolderLog::new(folder.path(), name);
         assert!(matches!(log, Err(Error::Change(_))), "{name:?}");
     }
+}
+
+/// A leader that was paused while it saved a snapshot, and that led no more when it went on, takes
+/// nothing away from those who come later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_snapshot_does_no_harm() {
+    let place = Place::new();
+    let publisher = place.lead(|_| ()).await.unwrap();
+    publisher.commit(put("a", "1")).await.unwrap();
+    let late = publisher.entries();
+    let digest = publisher.status().digest;
+    publisher.snapshot().await.unwrap();
+    for number in 2..=4 {
+        publisher
+            .commit(put("a", &number.to_string()))
+            .await
+            .unwrap();
+        let saved = publisher.snapshot().await.unwrap();
+        assert_eq!((saved.commit, saved.before), (number, number - 1));
+    }
+    // Saved again without a new commit: the one before stays.
+    let again = publisher.snapshot().await.unwrap();
+    assert_eq!((again.commit, again.before), (4, 3));
+    let (snapshots, kind) = (&place.snapshots, Kind::Names);
+    snapshots.save(kind, 1, 1, digest, late).await.unwrap();
+    let newest = snapshots.newest().await.unwrap().unwrap();
+    assert_eq!(newest, again);
+    snapshots.open(&newest).await.unwrap();
+    let is_there = |name: &str| place.path().join("snapshots/map").join(name).exists();
+    assert!(is_there("0000000000000003-1.qp") && is_there("0000000000000003-1.json"));
+    assert!(!is_there("0000000000000002-1.qp"));
+    publisher.close().await.unwrap();
+    // What comes later finds the newest state.
+    let publisher = place.lead(|_| ()).await.unwrap();
+    assert_eq!(publisher.status().commit, 4);
+    let copy = store();
+    let mut follower = place.follow("one", &copy);
+    follower.reached(4).await.unwrap();
+    assert_eq!(copy.get("a").as_deref(), Some(&b"4"[..]));
+    follower.stop().await.unwrap();
+    publisher.close().await.unwrap();
 }

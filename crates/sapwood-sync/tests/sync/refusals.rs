@@ -253,6 +253,8 @@ async fn unreachable_endpoints_are_passed_over() {
         "{error}"
     );
     assert!(error.to_string().contains("refused"), "{error}");
+    let log = EtcdLog::new(options.clone(), "zone").unwrap();
+    assert!(matches!(log.head().await, Err(Error::Unavailable { .. })));
     options.endpoints = vec!["ftp://127.0.0.1".into()];
     let error = EtcdLog::connect(options, "zone").await.err().unwrap();
     assert!(error.to_string().contains("ftp:// is unknown"), "{error}");
