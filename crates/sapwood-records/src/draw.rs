@@ -30,7 +30,7 @@ pub const OURS: Colour = RGBColor(0x1A, 0x7F, 0x37);
 pub const OURS_TOO: Colour = RGBColor(0x7C, 0xC2, 0x8C);
 /// A peer.
 pub const PEER: Colour = RGBColor(0x54, 0x7D, 0xB0);
-/// Another peer, or what loses.
+/// Another peer.
 pub const OTHER: Colour = RGBColor(0xD3, 0x8B, 0x34);
 
 /// The colours of our engines, in order.
