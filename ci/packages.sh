@@ -24,7 +24,7 @@ if [ "$(uname -s)" = Linux ]; then
     ! has dpkg-deb || has lintian || more+=(lintian)
     has dnsdist || more+=(dnsdist)
     # The page of `sapwood report` is looked at by a browser.
-    has chromium || has chromium-browser || has google-chrome || more+=(chromium)
+    browser || more+=(chromium)
     # The Python module is tested in an environment of its own.
     python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
 fi

@@ -4,6 +4,7 @@
 # benchmarks have their feature for BPF, if it can be built here.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
+browser || say "skipped: what a browser makes of the page of \`sapwood report\`; Chromium is not installed"
 folders=()
 for folder in crates/* bench; do
     case " sapwood-bpf sapwood-capi ${CI_ONCE:+$LIBRARIES} " in
