@@ -4,7 +4,6 @@
 # benchmarks have their feature for BPF, if it can be built here.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
-browser || say "skipped: what a browser makes of the page of \`sapwood report\`; Chromium is not installed"
 folders=()
 for folder in crates/* bench; do
     case " sapwood-bpf sapwood-capi ${CI_ONCE:+$LIBRARIES} " in
@@ -13,6 +12,7 @@ for folder in crates/* bench; do
     *) folders+=("$folder") ;;
     esac
 done
+browser || say "skipped: what a browser makes of the page of \`sapwood report\`; Chromium is not installed"
 # One choice of packages and features for all tests, here and in bpf.sh, so that each crate is
 # compiled once.
 # shellcheck disable=SC2046 # words
