@@ -21,7 +21,7 @@ export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
 # Crates that are published.
-PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-bpf sapwood-capi"
+PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-bpf sapwood-capi"
 
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
