@@ -15,7 +15,7 @@ use super::page::{Chapter, Section};
 use crate::errors::Error;
 
 /// The suites of `sapwood-bench` in the order of their chapters, with their titles.
-const SUITES: [(&str, &str); 9] = [
+const SUITES: [(&str, &str); 10] = [
     ("names", "Names"),
     ("versions", "Stores: readers beside a writer"),
     ("routes", "Routes"),
@@ -23,6 +23,7 @@ const SUITES: [(&str, &str); 9] = [
     ("cache", "Route cache"),
     ("bpf", "In the kernel"),
     ("live", "Live maps"),
+    ("sync", "Many machines"),
     ("c", "From C"),
     ("python", "From Python"),
 ];
