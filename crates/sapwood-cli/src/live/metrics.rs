@@ -7,7 +7,7 @@ use prometheus::{Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge
 use sapwood::qsbr::{Domain, Stall, StallKind};
 use sapwood_live::LiveReaderInfo;
 
-use super::serve::Difference;
+use super::changes::Difference;
 use crate::cli::live::KeepArgs;
 use crate::errors::Error;
 use crate::service::catalogue::*;

@@ -1,5 +1,6 @@
 //! Live maps: folders that a process with `serve` keeps, and that others read.
 
+pub mod changes;
 pub mod metrics;
 pub mod names;
 pub mod ranges;

@@ -9,8 +9,9 @@ use sapwood_live::Live;
 use serde_json::Value;
 use tracing::field::Empty;
 
+use super::changes::{Asked, Change, Difference, Made};
 use super::metrics::State;
-use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
+use super::serve::{self, Served, Signals};
 use crate::cli::{NamesServeArgs, ValueKind};
 use crate::errors::{Error, Outcome};
 use crate::names::list::{self, ListedValue};

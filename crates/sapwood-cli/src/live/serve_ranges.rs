@@ -9,8 +9,9 @@ use sapwood_live::{Live, LiveTexts};
 use serde_json::Value;
 use tracing::field::Empty;
 
+use super::changes::{Asked, Change, Difference, Made};
 use super::metrics::State;
-use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
+use super::serve::{self, Served, Signals};
 use crate::cli::ranges::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::numbers::{Base, number};

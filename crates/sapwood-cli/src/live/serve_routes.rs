@@ -10,8 +10,9 @@ use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use serde_json::Value;
 use tracing::field::Empty;
 
+use super::changes::{Asked, Change, Difference, Made};
 use super::metrics::State;
-use super::serve::{self, Asked, Change, Difference, Made, Served, Signals};
+use super::serve::{self, Served, Signals};
 use crate::cli::routes::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::output::Output;

@@ -15,7 +15,7 @@ use crate::cli::ListArgs;
 use crate::cli::ranges::TextArgs;
 use crate::cli::sync::PublishRoutesArgs;
 use crate::errors::Error;
-use crate::live::serve::Made;
+use crate::live::changes::Made;
 use crate::names::list::{self, ListedValue};
 use crate::numbers::{Base, number};
 use crate::ranges::build;

@@ -19,8 +19,9 @@ use super::place;
 use crate::cli::sync::{PublishArgs, Slowest};
 use crate::errors::{Error, Outcome, complain, shown};
 use crate::keys::KeyForm;
+use crate::live::changes::{Asked, Change, Difference, Made};
 use crate::live::metrics::State;
-use crate::live::serve::{self, Asked, Change, Difference, Made, Served, Signals};
+use crate::live::serve::{self, Served, Signals};
 use crate::output::Output;
 
 /// A map that this process leads.
