@@ -21,7 +21,7 @@ export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
 # Crates that are published.
-PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-bpf sapwood-capi"
+PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-bpf sapwood-capi"
 
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
@@ -102,6 +102,8 @@ programs() { # folders
 }
 # The tag of the newest release before the checked-out commit, if there is one.
 last_release() { git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true; }
+# A browser for the tests of the page of `sapwood report`.
+browser() { has chromium || has chromium-browser || has google-chrome; }
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
 # Tracked files, and new files that are not ignored.
 files() { git ls-files -z --cached --others --exclude-standard -- "$@" | sort -zu | while IFS= read -r -d '' f; do [ -f "$f" ] && printf '%s\0' "$f"; done || true; }

@@ -32,7 +32,7 @@ if [ "$(uname -s)" = Linux ]; then
     has etcd || more+=(etcd-server)
     has etcdctl || more+=(etcd-client)
     # The page of `sapwood report` is looked at by a browser.
-    has chromium || has chromium-browser || has google-chrome || more+=(chromium)
+    browser || more+=(chromium)
     # The Python module is tested in an environment of its own.
     python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
 fi

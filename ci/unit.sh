@@ -13,6 +13,7 @@ for folder in crates/* bench; do
     *) folders+=("$folder") ;;
     esac
 done
+browser || say "skipped: what a browser makes of the page of \`sapwood report\`; Chromium is not installed"
 # One choice of packages and features for all tests, here and in bpf.sh, so that each crate is
 # compiled once.
 # shellcheck disable=SC2046 # words

@@ -204,6 +204,14 @@ impl<M> WindowMap<M> {
         &self.window
     }
 
+    /// Drops this handle, and leaves the map to programs. This is for a process that is about to
+    /// end. Other processes can read the map afterwards, and another owner can
+    /// [take it over](WindowMapBuilder::take_over), if it is one over byte strings.
+    pub fn leave(self) {
+        // The drop would close the window.
+        std::mem::forget(self);
+    }
+
     /// The arena that holds the map.
     pub fn arena(&self) -> &BpfArena {
         self.window.arena()

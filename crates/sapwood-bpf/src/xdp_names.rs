@@ -62,11 +62,12 @@ pub struct XdpNames<L = NameRules> {
     rules: L,
 }
 
-/// What an [`XdpNames`] for a store holds: the memory in which the program makes keys of long
-/// names.
+/// What an [`XdpNames`] for a store holds: the store's arena, and the memory in which the program
+/// makes keys of long names.
 #[derive(Debug)]
 pub struct StoreRooms {
-    _rooms: Option<Words>,
+    arena: BpfArena,
+    rooms: Option<Words>,
 }
 
 impl XdpNames<StoreRooms> {
@@ -86,8 +87,29 @@ impl XdpNames<StoreRooms> {
         Ok(XdpNames {
             links: XdpLinks::default(),
             programs,
-            rules: StoreRooms { _rooms: rooms },
+            rules: StoreRooms {
+                arena: store.arena().clone(),
+                rooms,
+            },
         })
+    }
+
+    /// Pins as [`XdpNames::pin`](XdpNames::<NameRules>::pin) does. Another process goes on with the
+    /// store when this one has ended, by [`take_over`](crate::WindowMapBuilder::take_over) in the
+    /// [arena](PinnedNames::arena) of the pins.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
+        self.pin_at(&self.rules.arena, folder.as_ref())
+    }
+
+    /// Drops this handle, and leaves its memory to the program, which must be [pinned](Self::pin).
+    /// The store is [left](crate::WindowMap::leave) on its own.
+    pub fn leave(self) {
+        if let Some(rooms) = self.rules.rooms {
+            rooms.leave();
+        }
     }
 }
 
@@ -133,25 +155,7 @@ impl XdpNames {
     /// The system's error, for example when the folder exists, or is not in a BPF file system. Then
     /// nothing stays pinned.
     pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
-        let folder = folder.as_ref();
-        std::fs::create_dir(folder)
-            .map_err(|error| Error::io(format!("making {}", folder.display()), error))?;
-        let pins = PinnedNames {
-            pins: Pinned::at(folder.to_owned()),
-        };
-        let pinned = self.pin_all(&pins.pins);
-        pinned.inspect_err(|_| drop(pins.unpin()))?;
-        Ok(pins)
-    }
-
-    fn pin_all(&self, pins: &Pinned) -> Result<(), Error> {
-        pins.pin_arena(self.rules.map().arena())?;
-        pins.pin(COUNTS_PIN, self.programs.map(COUNTS)?.as_fd())?;
-        pins.pin(PROGRAM_PIN, self.programs.program(PROGRAM)?.as_fd())?;
-        for link in self.links() {
-            pins.pin_link(&link.interface().to_string(), link.fd())?;
-        }
-        Ok(())
+        self.pin_at(self.rules.map().arena(), folder.as_ref())
     }
 
     /// Drops this handle, and leaves the list to the program. This is for a process that is about
@@ -163,6 +167,27 @@ impl XdpNames {
 }
 
 impl<L> XdpNames<L> {
+    fn pin_at(&self, arena: &BpfArena, folder: &Path) -> Result<PinnedNames, Error> {
+        std::fs::create_dir(folder)
+            .map_err(|error| Error::io(format!("making {}", folder.display()), error))?;
+        let pins = PinnedNames {
+            pins: Pinned::at(folder.to_owned()),
+        };
+        let pinned = self.pin_all(arena, &pins.pins);
+        pinned.inspect_err(|_| drop(pins.unpin()))?;
+        Ok(pins)
+    }
+
+    fn pin_all(&self, arena: &BpfArena, pins: &Pinned) -> Result<(), Error> {
+        pins.pin_arena(arena)?;
+        pins.pin(COUNTS_PIN, self.programs.map(COUNTS)?.as_fd())?;
+        pins.pin(PROGRAM_PIN, self.programs.program(PROGRAM)?.as_fd())?;
+        for link in self.links() {
+            pins.pin_link(&link.interface().to_string(), link.fd())?;
+        }
+        Ok(())
+    }
+
     /// The program and its maps.
     pub fn programs(&self) -> &Programs {
         &self.programs

@@ -7,7 +7,7 @@ use common::dns::*;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use sapwood::key::dns_name;
 use sapwood_bpf::layout::xdp_names::NamesVerdict::{self, *};
-use sapwood_bpf::{BpfArena, Loader, NameRule, NameRules, UserMap, XdpNames};
+use sapwood_bpf::{BpfArena, Loader, NameRule, NameRules, UserMap, UserStore, XdpNames};
 
 struct Filter {
     names: XdpNames,
@@ -322,6 +322,75 @@ fn where_the_arena_is_full_long_keys_are_cut_off() {
     assert_eq!(filter.run(&zeros_of("z")), Dropped);
     assert_eq!(filter.run(&frame4(&query("y.z"))), Dropped);
     assert_eq!(filter.run(&frame4(&query("y"))), Passed);
+}
+
+/// While commits change and remove other names beside it, a name that stays is never missed.
+#[test]
+fn commits_of_a_store_miss_no_name() {
+    if let Err(why) = sapwood_bpf::check() {
+        println!("skipped: {why}");
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let store = UserStore::<u64>::builder(&arena, "rules").bytes(32 << 20);
+    let store = store.build().unwrap();
+    let commit = |changes: &[(String, Option<NameRule>)]| {
+        let mut txn = store.begin();
+        for (name, rule) in changes {
+            let key = dns_name(name).unwrap();
+            match rule {
+                Some(rule) => drop(txn.insert(key, rule.value()).unwrap()),
+                None => drop(txn.remove(key).unwrap()),
+            }
+        }
+        txn.commit();
+        store.reclaim(usize::MAX);
+    };
+    let names = XdpNames::of_store(&store).unwrap();
+    let run = |name: &str| {
+        let program = names.programs().program("sw_xdp_names").unwrap();
+        let frame = frame4(&query(name));
+        let input = ProgramInput {
+            data_in: Some(&frame),
+            ..Default::default()
+        };
+        program.test_run(input).unwrap().return_value
+    };
+    const DROP: u32 = 1;
+    const PASS: u32 = 2;
+    assert_eq!(run("stays.test"), PASS);
+    commit(&[("stays.test".into(), Some(NameRule::Block))]);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for i in 0..1000 {
+                let name = |i: i32| format!("n{}.test", i % 100);
+                commit(&[
+                    (name(i), Some(NameRule::Block)),
+                    (name(i + 50), None),
+                    (format!("x.{}", name(i)), Some(NameRule::Allow)),
+                ]);
+            }
+        });
+        let mut runs = 0;
+        while !writer.is_finished() {
+            assert_eq!(run("www.stays.test"), DROP, "run {runs}");
+            runs += 1;
+        }
+        assert!(runs > 10, "{runs}");
+        writer.join().unwrap();
+    });
+    assert_eq!(
+        (run("n99.test"), run("x.n99.test"), run("n49.test")),
+        (DROP, PASS, PASS)
+    );
+    assert_eq!(names.counts().unwrap().get(Error), 0);
+    // The words in which the program makes long keys.
+    let zeros = "\\000".repeat(60);
+    let long = format!("{zeros}.{zeros}.{zeros}.z");
+    commit(&[(long.clone(), Some(NameRule::Block))]);
+    assert_eq!(run(&format!("a.{long}")), DROP);
+    drop(store);
+    assert_eq!(run("stays.test"), PASS);
 }
 
 #[test]

@@ -1,49 +1,45 @@
-//! Ours beside the best peer.
+//! Each of our engines beside the best peer.
 
 use std::collections::HashMap;
 
 use crate::metric::{Better, better, is_ours};
 use crate::record::{Record, Row};
 
-/// The best of our engines beside the best peer, in one metric of one case.
+/// One of our engines beside the best peer, in one metric of one case.
 #[derive(Clone, Debug)]
 pub struct Ratio<'r> {
-    /// The best of our engines.
+    /// The figure of our engine.
     pub ours: &'r Row,
-    /// The best of the others.
+    /// The best figure of the others.
     pub peer: &'r Row,
     /// How many times as good ours is: above 1 it is better, below 1 worse, also for times and
     /// bytes.
     pub ratio: f64,
 }
 
+type Key<'r> = (&'r str, &'r str, &'r str, &'r str);
+
+fn key(row: &Row) -> Key<'_> {
+    (&row.suite, &row.case, &row.metric, &row.unit)
+}
+
 /// The ratios of a record, in the order of its rows. Metrics whose unit does not say what is better
 /// have none, and neither have values of zero.
 pub fn ratios(record: &Record) -> Vec<Ratio<'_>> {
-    let mut order = Vec::new();
-    let mut best: HashMap<_, [Option<&Row>; 2]> = HashMap::new();
-    for row in &record.rows {
-        let Some(better) = better(&row.unit) else {
-            continue;
+    let mut peers: HashMap<Key, &Row> = HashMap::new();
+    for row in record.rows.iter().filter(|row| !is_ours(&row.engine)) {
+        let best = peers.entry(key(row)).or_insert(row);
+        let is_better = match better(&row.unit) {
+            Some(Better::More) => row.value > best.value,
+            Some(Better::Less) => row.value < best.value,
+            None => false,
         };
-        let key = (&*row.suite, &*row.case, &*row.metric, &*row.unit);
-        let entry = best.entry(key).or_insert_with(|| {
-            order.push(key);
-            [None; 2]
-        });
-        let place = &mut entry[usize::from(!is_ours(&row.engine))];
-        let is_better = |old: &Row| match better {
-            Better::More => row.value > old.value,
-            Better::Less => row.value < old.value,
-        };
-        if place.is_none_or(is_better) {
-            *place = Some(row);
+        if is_better {
+            *best = row;
         }
     }
-    let ratio = |key| {
-        let [Some(ours), Some(peer)] = best[&key] else {
-            return None;
-        };
+    let ratio = |ours| {
+        let peer: &Row = peers.get(&key(ours))?;
         if ours.value <= 0.0 || peer.value <= 0.0 {
             return None;
         }
@@ -53,7 +49,8 @@ pub fn ratios(record: &Record) -> Vec<Ratio<'_>> {
         };
         Some(Ratio { ours, peer, ratio })
     };
-    order.into_iter().filter_map(ratio).collect()
+    let ours = record.rows.iter().filter(|row| is_ours(&row.engine));
+    ours.filter_map(ratio).collect()
 }
 
 #[cfg(test)]
@@ -61,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_of_each_side_are_compared() {
+    fn each_of_ours_is_compared_with_the_best_peer() {
         let text = "# date: 2026-01-31\nsuite,case,engine,metric,value,unit,rounds,min,max\n\
             n,c,sapwood,hit_mops,5,Mop/s,1,5,5\nn,c,sapwood,load_ns,50,ns,1,5,5\n\
             n,c,sapwood-index,hit_mops,8,Mop/s,1,5,5\n\
@@ -77,8 +74,9 @@ mod tests {
             (&*r.ours.metric, names, r.ratio)
         });
         let expected = [
-            ("hit_mops", ("sapwood-index", "scc"), 0.5),
+            ("hit_mops", ("sapwood", "scc"), 0.3125),
             ("load_ns", ("sapwood", "scc"), 2.0),
+            ("hit_mops", ("sapwood-index", "scc"), 0.5),
         ];
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }

@@ -30,7 +30,7 @@ pub const OURS: Colour = RGBColor(0x1A, 0x7F, 0x37);
 pub const OURS_TOO: Colour = RGBColor(0x7C, 0xC2, 0x8C);
 /// A peer.
 pub const PEER: Colour = RGBColor(0x54, 0x7D, 0xB0);
-/// Another peer, or what loses.
+/// Another peer.
 pub const OTHER: Colour = RGBColor(0xD3, 0x8B, 0x34);
 
 /// The colours of our engines, in order.
@@ -92,25 +92,23 @@ pub fn colours(engines: &[&str]) -> Vec<Colour> {
     engines.iter().map(colour).collect()
 }
 
+/// The width of a character in hundredths of the size: the mean in wide sans-serif fonts.
+const CHARACTER: i32 = 54;
+
 /// The approximate width of a text in any sans-serif font.
 pub fn width_of(text: &str, size: i32) -> i32 {
-    // The mean in wide fonts.
-    (text.chars().count() as i32 * size * 27 / 50).max(size)
+    let characters = i32::try_from(text.chars().count()).unwrap_or(i32::MAX);
+    (characters.saturating_mul(size * CHARACTER) / 100).max(size)
 }
 
 /// The text, or its beginning, if it is wider than that.
 pub fn fitting(text: &str, size: i32, width: i32) -> String {
-    if width_of(text, size) <= width {
+    let most = (width.max(size) * 100 / (size * CHARACTER)).max(1) as usize;
+    if text.chars().nth(most).is_none() {
         return text.to_owned();
     }
-    let mut short: String = text.to_owned();
-    while short.pop().is_some() {
-        let shorter = format!("{}…", short.trim_end());
-        if width_of(&shorter, size) <= width {
-            return shorter;
-        }
-    }
-    String::new()
+    let short: String = text.chars().take(most - 1).collect();
+    format!("{}…", short.trim_end())
 }
 
 /// Draws a picture of this height, with a title and a description for readers who do not see it.

@@ -5,8 +5,8 @@
 //! made only from records.
 //!
 //! - [`record`]: the reader. [`metric`]: what a metric's name and unit say.
-//! - [`compare`]: ours beside the best peer. [`series`]: cases that differ in one number, and
-//!   latencies by percentile.
+//! - [`compare`]: each of ours beside the best peer. [`series`]: cases that differ in one number,
+//!   and latencies by percentile.
 //! - [`draw`]: text, colours and frames of pictures. [`bars`], [`ratios`] and [`lines`]: the kinds
 //!   of pictures.
 //! - [`pictures`]: the pictures of the documents.

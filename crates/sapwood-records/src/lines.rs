@@ -61,6 +61,10 @@ impl Axis {
                 least = least.min(value);
             }
         }
+        if most == f64::MIN_POSITIVE {
+            // No value is above zero.
+            most = 1.0;
+        }
         least = least.min(most);
         if logarithmic || most / least > WIDE {
             let low = 10f64.powf(least.log10().floor());
@@ -68,7 +72,7 @@ impl Axis {
             if high <= low {
                 high = low * 10.0;
             }
-            let decades = (high / low).log10().round() as i32;
+            let decades = (high.log10() - low.log10()).round() as i32;
             let step = (decades / 6 + 1) as usize;
             let ticks = (0..=decades).step_by(step);
             let ticks = ticks.map(|i| low * 10f64.powi(i)).collect();
@@ -92,7 +96,10 @@ impl Axis {
     /// The place of a value: 0 at the foot, 1 at the top.
     fn place(&self, value: f64) -> f64 {
         let place = match self.logarithmic {
-            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            true => {
+                let [value, low, high] = [value.max(self.low), self.low, self.high].map(f64::ln);
+                (value - low) / (high - low)
+            }
             false => (value - self.low) / (self.high - self.low),
         };
         place.clamp(0.0, 1.0)
@@ -229,7 +236,20 @@ mod tests {
         assert!((axis.place(10.0) - 1.0 / 3.0).abs() < 1e-9);
         let axis = Axis::new([10.0].into_iter(), true);
         assert_eq!(axis.ticks, [10.0, 100.0]);
-        assert_eq!(Axis::new([0.0].into_iter(), false).place(0.0), 0.0);
+        for values in [&[0.0][..], &[-3.0], &[], &[1e308, 1e-308], &[1.7e308]] {
+            let axis = Axis::new(values.iter().copied(), false);
+            assert!(
+                (2..=12).contains(&axis.ticks.len()),
+                "{values:?}: {:?}",
+                axis.ticks
+            );
+            assert!(
+                values
+                    .iter()
+                    .all(|value| (0.0..=1.0).contains(&axis.place(*value)))
+            );
+        }
+        assert_eq!(Axis::new([0.0].into_iter(), false).ticks.last(), Some(&1.0));
         assert_eq!([0.3, 2.4, 26.0, 7.0].map(nice), [0.5, 2.5, 50.0, 10.0]);
         assert_eq!([0.25, 5.0, 1000.0].map(tick), ["0.25", "5", "1000"]);
     }

@@ -9,7 +9,11 @@ pub fn short(value: f64) -> String {
         ..10.0 => format!("{value:.2}"),
         ..100.0 => format!("{value:.1}"),
         ..10_000.0 => format!("{value:.0}"),
-        _ => thousands(value.round() as u64),
+        ..1e15 => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", thousands(value.abs().round() as u64))
+        }
+        _ => format!("{value:.2e}"),
     }
 }
 
@@ -39,6 +43,10 @@ mod tests {
             [
                 "0", "0.0042", "0.034", "0.50", "10.00", "45.2", "254", "50,590"
             ]
+        );
+        assert_eq!(
+            [-45.18, -50_590.0, 2.5e20].map(short),
+            ["-45.2", "-50,590", "2.50e20"]
         );
         assert_eq!(thousands(1_234_567), "1,234,567");
     }

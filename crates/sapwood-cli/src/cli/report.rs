@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args};
 pub const ABOUT: &str = "Makes one HTML page of records of benchmarks and of saved maps.
 
 The page needs no network and has no scripts. Of each record, a CSV or JSON file that \
-\"sapwood-bench\" writes with --csv or --json, it shows the best of Sapwood's engines beside the best \
+\"sapwood-bench\" writes with --csv or --json, it shows each of Sapwood's engines beside the best \
 peer as ratios, the growth with threads and sizes and the latencies as lines, the memory, and all \
 figures of each case. Of each saved map of names, routes or ranges it shows the depths of its \
 leaves, how full its clusters are, and its bytes by kind. Below each picture is a table of its \

@@ -277,7 +277,13 @@ pub struct FollowArgs {
     pub place: PlaceArgs,
     /// The folder of the live map.
     #[arg(long, value_name = "DIR")]
-    pub live: PathBuf,
+    #[cfg_attr(feature = "bpf", arg(required_unless_present = "xdp"))]
+    #[cfg_attr(not(feature = "bpf"), arg(required = true))]
+    pub live: Option<PathBuf>,
+    /// The kernel's side.
+    #[cfg(feature = "bpf")]
+    #[command(flatten)]
+    pub xdp: XdpArgs,
     /// The kind of values that a live map of names has. Texts take all values.
     #[arg(long, value_name = "KIND", default_value = "text")]
     pub values: ValueKind,
@@ -294,7 +300,7 @@ pub struct FollowArgs {
     /// Print no lines for commits.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Delete the live map when the command ends.
+    /// Delete the live map when the command ends; or detach the program and remove its pins.
     #[arg(long)]
     pub remove: bool,
     /// How it shows what it does.
@@ -319,7 +325,7 @@ impl FollowArgs {
     /// How the live map is kept.
     pub fn keep(&self) -> KeepArgs {
         KeepArgs {
-            live: self.live.clone(),
+            live: self.live.clone().unwrap_or_default(),
             watch: false,
             no_commands: true,
             remove: self.remove,
@@ -331,6 +337,32 @@ impl FollowArgs {
             json: self.json,
         }
     }
+}
+
+/// How names follow into a filter of DNS queries in the kernel.
+#[cfg(feature = "bpf")]
+#[derive(Debug, Args)]
+pub struct XdpArgs {
+    /// Follow into a filter of DNS queries on this interface instead of a live map (needs root).
+    /// The map must have domain names (publish --dns) with the values "block" and "allow"
+    /// (--values text). A packet meets all of a commit, or none. Give it once for each interface.
+    #[arg(
+        long = "xdp",
+        id = "xdp",
+        value_name = "IFACE",
+        conflicts_with = "live"
+    )]
+    pub interfaces: Vec<String>,
+    /// Pin the filter in this new folder of a BPF file system. Then it goes on with the last commit
+    /// when the command ends or is killed, and the next command with this folder goes on with it.
+    #[arg(long, value_name = "DIR", requires = "xdp")]
+    pub pin: Option<PathBuf>,
+    /// Attach it in generic mode, which every driver has.
+    #[arg(long, requires = "xdp")]
+    pub generic: bool,
+    /// The bytes of address space for the names.
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    pub bytes: u64,
 }
 
 /// `sync status`.

@@ -143,7 +143,17 @@ pub fn source(record: &Record) -> Markup {
             @if !record.machine.is_empty() { " · " (record.machine) }
             " · " @if record.date.is_empty() { "no date recorded" } @else { (record.date) }
             " · " @if record.commit.is_empty() { "no commit recorded" } @else { "commit " (record.commit) }
-            @if !record.command.is_empty() { " · " code { (record.command) } }
+            @if !record.command.is_empty() { " · " (command(&record.command)) }
         }
+    }
+}
+
+/// A command, whose options are not broken after their hyphens.
+fn command(command: &str) -> Markup {
+    html! {
+        code { @for (i, word) in command.split(' ').enumerate() {
+            @if i > 0 { " " }
+            @if word.starts_with('-') && word.len() < 30 { span.word { (word) } } @else { (word) }
+        } }
     }
 }

@@ -6,7 +6,7 @@ use sapwood_records::compare::{Ratio, ratios};
 use sapwood_records::draw::{OURS, PEER};
 use sapwood_records::metric::{is_memory, is_ours, title};
 use sapwood_records::numbers::{short, thousands};
-use sapwood_records::ratios::{draw, factor};
+use sapwood_records::ratios::{ENGINES, draw, factor};
 use sapwood_records::record::in_order;
 use sapwood_records::{Record, Row, pictures, series};
 
@@ -15,7 +15,7 @@ use super::page::{Chapter, Section};
 use crate::errors::Error;
 
 /// The suites of `sapwood-bench` in the order of their chapters, with their titles.
-const SUITES: [(&str, &str); 9] = [
+const SUITES: [(&str, &str); 10] = [
     ("names", "Names"),
     ("versions", "Stores: readers beside a writer"),
     ("routes", "Routes"),
@@ -23,6 +23,7 @@ const SUITES: [(&str, &str); 9] = [
     ("cache", "Route cache"),
     ("bpf", "In the kernel"),
     ("live", "Live maps"),
+    ("sync", "Many machines"),
     ("c", "From C"),
     ("python", "From Python"),
 ];
@@ -83,9 +84,10 @@ pub fn overview(records: &[Record], left_out: &[String]) -> Result<Markup, Error
     Ok(html! {
         p {
             "Ratios are the result; absolute figures are context, and differ from machine to machine \
-             and from day to day. A ratio above 1 says that the best of Sapwood's engines is better \
-             than the best peer of the same run, also for times and bytes. Peers differ in what they \
-             can do: some keep no order, others have no versions."
+             and from day to day. A ratio above 1 says that an engine of Sapwood is better than the \
+             best peer of the same run in the same metric, also for times and bytes. Engines differ \
+             in what they can do: some keep no order, some have no versions, some answer many \
+             questions at once. The table counts each engine of Sapwood."
         }
         @for figure in figures { (figure) }
         h3 { "All records" }
@@ -168,31 +170,39 @@ fn section(record: &Record) -> Result<Markup, Error> {
 }
 
 fn ratio_figure(ratios: &[Ratio], source: &Markup) -> Result<Markup, Error> {
-    let rows = ratios.iter().map(|ratio| {
-        let of = |row: &Row| format!("{} {}", row.engine, short(row.value));
-        vec![
-            ratio.ours.case.clone(),
-            title(ratio.ours),
-            of(ratio.ours),
-            of(ratio.peer),
-            factor(ratio.ratio),
-        ]
+    let ours = in_order(ratios.iter().map(|ratio| &*ratio.ours.engine));
+    let key = |ratio: &Ratio| (ratio.ours.case.clone(), title(ratio.ours));
+    let rows = in_order(ratios.iter().map(key)).into_iter().map(|of| {
+        let of_key: Vec<_> = ratios.iter().filter(|ratio| key(ratio) == of).collect();
+        let peer = of_key[0].peer;
+        let peer = format!("{} {}", peer.engine, short(peer.value));
+        let mut row = vec![of.0, of.1, peer];
+        row.extend(ours.iter().map(|engine| {
+            let ratio = of_key.iter().find(|ratio| ratio.ours.engine == *engine);
+            ratio.map_or_else(
+                || "–".to_owned(),
+                |ratio| format!("{} ({})", factor(ratio.ratio), short(ratio.ours.value)),
+            )
+        }));
+        row
     });
-    let heads = ["Case", "Metric", "Best of ours", "Best peer", "Ratio"];
+    let mut head = ["Case", "Metric", "Best peer"].map(str::to_owned).to_vec();
+    head.extend(ours.iter().map(|engine| (*engine).to_owned()));
     let table = Table {
-        names: 2,
-        head: heads.map(str::to_owned).into(),
+        names: 3,
+        head,
         rows: rows.collect(),
     };
-    let about = "The best of our engines beside the best peer, in each metric of each case. Bars to \
-                 the right are factors by which ours is better, bars to the left by which the peer \
-                 is.";
-    figure(
-        draw("Ours beside the best peer", ratios),
-        about,
-        source,
-        &table,
-    )
+    let mut about = "Each of our engines beside the best peer, in each metric of each case, on a \
+                     logarithmic scale. Bars to the right are factors by which ours is better, bars \
+                     to the left by which the peer is."
+        .to_owned();
+    let others = ours.len().saturating_sub(ENGINES);
+    if others > 0 {
+        about += &format!(" The table has {others} more of our engines.");
+    }
+    let svg = draw("Ours beside the best peer", ratios);
+    figure(svg, &about, source, &table)
 }
 
 /// A picture with a bar for each engine.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sapwood::lpm::IpFib;
 use sapwood::maple::MapleMap;
 use sapwood::qp::QpStore;
-use sapwood_live::Live;
+use sapwood_live::{Live, LiveMap};
 use sapwood_sync::{
     Follower, FollowerOptions, FollowerStatus, Kind, LiveFibTarget, LiveRangesTarget, NumberTarget,
     StoreTarget, Target,
@@ -41,7 +41,8 @@ struct Following<'a> {
 
 /// Follows until a signal comes.
 pub fn run(args: &FollowArgs) -> Outcome {
-    let live = args.live.to_string_lossy();
+    let keep = args.keep();
+    let live = keep.live.to_string_lossy();
     let labels = [("map", &*args.place.map), ("live", &*live)];
     let service = Service::begin(args.service.metrics.as_ref(), &labels)?;
     let metrics = FollowerMetrics::new(service.metrics())?;
@@ -66,28 +67,50 @@ pub fn run(args: &FollowArgs) -> Outcome {
     let Some(kind) = following.kind()? else {
         return Ok(Answer::Yes);
     };
-    let (folder, keep) = (&args.live, &args.keep());
+    #[cfg(feature = "bpf")]
+    if !args.xdp.interfaces.is_empty() {
+        let (filter, store) = super::xdp::Filter::start(&args.xdp, kind)?;
+        let target = NumberTarget::rules(store);
+        return following.into_map(kind, target, |target, remove| filter.end(target, remove));
+    }
+    let (folder, keep) = (&*keep.live, &keep);
     match (kind, args.values) {
         (Kind::Names, ValueKind::Text) => {
             let (live, _) = serve::keep::<QpStore<[u8]>>(folder, keep)?;
-            following.into_map(kind, StoreTarget(live), |map| map.0.remove_map())
+            following.into_map(kind, StoreTarget(live), |map, remove| {
+                remove_if(remove, map.0)
+            })
         }
         (Kind::Names, ValueKind::Numbers) => {
             let (live, _) = serve::keep::<QpStore<u64>>(folder, keep)?;
-            following.into_map(kind, NumberTarget::new(live), |map| {
-                map.into_store().remove_map()
+            following.into_map(kind, NumberTarget::new(live), |map, remove| {
+                remove_if(remove, map.into_store())
             })
         }
         (Kind::Routes, _) => {
             let (table, _): (Live<IpFib<u32>>, _) = serve::keep(folder, keep)?;
             let target = LiveFibTarget::new(table, serve::keep_texts(folder, keep)?);
-            following.into_map(kind, target, LiveFibTarget::remove_map)
+            following.into_map(kind, target, |map, remove| match remove {
+                true => Ok(map.remove_map()?),
+                false => Ok(()),
+            })
         }
         (Kind::Ranges, _) => {
             let (map, _): (Live<MapleMap<u32>>, _) = serve::keep(folder, keep)?;
             let target = LiveRangesTarget::new(map, serve::keep_texts(folder, keep)?);
-            following.into_map(kind, target, LiveRangesTarget::remove_map)
+            following.into_map(kind, target, |map, remove| match remove {
+                true => Ok(map.remove_map()?),
+                false => Ok(()),
+            })
         }
+    }
+}
+
+/// Deletes a live map, if that is wanted.
+fn remove_if<M: LiveMap>(remove: bool, map: Live<M>) -> Result<(), Error> {
+    match remove {
+        true => Ok(map.remove_map()?),
+        false => Ok(()),
     }
 }
 
@@ -133,7 +156,7 @@ impl Following<'_> {
         mut self,
         kind: Kind,
         target: T,
-        remove: impl FnOnce(T) -> Result<(), sapwood_live::Error>,
+        end: impl FnOnce(T, bool) -> Result<(), Error>,
     ) -> Outcome {
         let (log, snapshots) = self.place.clone();
         let goal = match self.args.once {
@@ -147,10 +170,7 @@ impl Following<'_> {
         };
         let followed = self.until_end(&follower, goal);
         let target = self.runtime.block_on(follower.stop())?;
-        match self.args.remove {
-            true => remove(target)?,
-            false => drop(target),
-        }
+        end(target, self.args.remove)?;
         followed?;
         Ok(Answer::Yes)
     }

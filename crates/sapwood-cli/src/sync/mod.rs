@@ -8,6 +8,8 @@ mod place;
 mod publish;
 mod snapshot;
 mod status;
+#[cfg(feature = "bpf")]
+mod xdp;
 
 use crate::cli::ValueKind;
 use crate::cli::sync::{PublishCommand, SyncCommand};

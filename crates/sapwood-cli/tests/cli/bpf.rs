@@ -100,8 +100,14 @@ impl Lab {
         })
     }
 
+    /// Starts the program in the namespace of the server, with lines of its output.
+    pub fn serve(&self, scratch: &Scratch, args: &[&str]) -> crate::server::Server {
+        self.behind
+            .inside(|| crate::server::Server::spawn(scratch, args))
+    }
+
     /// Runs the program in the namespace of the server to its end.
-    fn run(&self, scratch: &Scratch, args: &[&str]) -> Ran {
+    pub fn run(&self, scratch: &Scratch, args: &[&str]) -> Ran {
         Ran(self.spawn(scratch, args).wait_with_output().unwrap())
     }
 }

@@ -6,6 +6,8 @@ mod bpf;
 mod bpf_route;
 #[cfg(feature = "bpf")]
 mod bpf_service;
+#[cfg(feature = "bpf")]
+mod bpf_sync;
 mod build;
 mod common;
 mod damage;

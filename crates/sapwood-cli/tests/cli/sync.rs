@@ -195,11 +195,9 @@ fn a_list_is_read_again() {
     prints(&follower, "commit\t3\t1");
     let metric = |file: &str, name: &str| {
         let text = std::fs::read_to_string(s.path(file)).unwrap_or_default();
-        let line = format!("sapwood_sync_{name}{{map=\"blocked\"}} ");
-        let found = text
-            .lines()
-            .find_map(|l| l.strip_prefix(&line)?.parse::<u64>().ok());
-        found
+        let start = format!("sapwood_sync_{name}{{");
+        let line = text.lines().find(|line| line.starts_with(&start))?;
+        line.rsplit(' ').next()?.parse::<u64>().ok()
     };
     wait_for("figures", || {
         metric("leader.prom", "commit") == Some(3)
