@@ -28,7 +28,7 @@ BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features except those that need tools, and the latter.
 FEATURES="sapwood/usdt,sapwood/tokio,sapwood-model/arbitrary"
 BPF_FEATURES="sapwood-bpf/kernel,sapwood-cli/bpf,sapwood-tour/bpf,sapwood-bench/bpf"
-ETCD_FEATURES="sapwood-sync/etcd,sapwood-cli/etcd"
+ETCD_FEATURES="sapwood-sync/etcd,sapwood-cli/etcd,sapwood-bench/etcd"
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }

@@ -15,6 +15,7 @@ use crate::players::history_of;
 
 const NODES: usize = 3;
 const PUBLISHERS: usize = 2;
+/// Half of them have live maps, which other processes read.
 const FOLLOWERS: usize = 4;
 
 /// A process of this test program.
@@ -142,6 +143,9 @@ struct Scene {
     cluster: Cluster,
     publishers: Vec<Player>,
     followers: Vec<Player>,
+    readers: Vec<Player>,
+    /// A follower that is paused meanwhile, and until when.
+    asleep: Option<(usize, Instant)>,
     rng: fastrand::Rng,
     /// How often each fault was made.
     faults: std::collections::BTreeMap<&'static str, u64>,
@@ -158,6 +162,16 @@ impl Scene {
 
     fn count(&mut self, fault: &'static str) {
         *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Lets the follower go on that has been paused, when it is time or at the end.
+    fn wake(&mut self, is_end: bool) {
+        if let Some((one, until)) = self.asleep
+            && (is_end || Instant::now() >= until)
+        {
+            self.followers[one].signal(Signal::CONT);
+            self.asleep = None;
+        }
     }
 
     /// Makes a fault, and mends it.
@@ -221,12 +235,25 @@ impl Scene {
                 self.followers[one].run(&folder);
                 self.count("followers killed");
             }
+            // So long that the log may have moved on from where it was.
+            9 if self.asleep.is_none() => {
+                let one = self.rng.usize(0..FOLLOWERS);
+                self.followers[one].signal(Signal::STOP);
+                self.asleep = Some((one, Instant::now() + Duration::from_secs(20)));
+                self.count("followers paused for long");
+            }
             9 => {
                 let one = self.rng.usize(0..FOLLOWERS);
                 self.followers[one].signal(Signal::STOP);
                 self.a_while(3_000);
                 self.followers[one].signal(Signal::CONT);
                 self.count("followers paused");
+            }
+            10 if self.rng.bool() => {
+                let one = self.rng.usize(0..self.readers.len());
+                self.readers[one].kill();
+                self.readers[one].run(&folder);
+                self.count("readers killed");
             }
             10 => {
                 if self.compact(node).is_some() {
@@ -349,13 +376,21 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
         .map(|one| player("publish", format!("p{one}"), (one == 0).then_some(NODES)))
         .collect();
     let followers = (0..FOLLOWERS)
-        .map(|one| player("follow", format!("f{one}"), None))
+        .map(|one| match one < FOLLOWERS / 2 {
+            true => player("follow", format!("memory{one}"), None),
+            false => player("follow-live", format!("live{one}"), None),
+        })
+        .collect();
+    let readers = (FOLLOWERS / 2..FOLLOWERS)
+        .map(|one| player("read-live", format!("reader{one}"), None))
         .collect();
     let mut scene = Scene {
         net,
         cluster,
         publishers,
         followers,
+        readers,
+        asleep: None,
         rng: fastrand::Rng::with_seed(seed),
         faults: Default::default(),
     };
@@ -364,20 +399,24 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
     while begin.elapsed() < Duration::from_secs(seconds()) {
         scene.a_while(400);
         scene.break_something();
+        scene.wake(false);
         let Scene {
             publishers,
             followers,
+            readers,
             ..
         } = &mut scene;
         for player in publishers
             .iter_mut()
             .chain(followers)
+            .chain(readers)
             .chain([&mut recorder])
         {
             player.assert_runs(&folder);
         }
     }
     // All is mended: the publishers end, then the recorder knows the last commit, then all have it.
+    scene.wake(true);
     scene.a_while(500);
     std::fs::write(folder.join("stop"), "").unwrap();
     let limit = Duration::from_secs(60);
@@ -389,12 +428,17 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
     for follower in &mut scene.followers {
         follower.end(&folder, limit);
     }
+    std::fs::write(folder.join("ended"), "").unwrap();
+    for reader in &mut scene.readers {
+        reader.end(&folder, limit);
+    }
     let read =
         |player: &Player| std::fs::read_to_string(history_of(&folder, &player.name)).unwrap();
     let histories = Histories {
         recorder: read(&recorder),
         publishers: scene.publishers.iter().map(read).collect(),
         followers: scene.followers.iter().map(read).collect(),
+        readers: scene.readers.iter().map(read).collect(),
     };
     let checked = match histories.check() {
         Ok(checked) => checked,
@@ -405,6 +449,7 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
                 .into_iter()
                 .chain(&scene.publishers)
                 .chain(&scene.followers)
+                .chain(&scene.readers)
             {
                 let name = format!("{}.history", player.name);
                 let _ = std::fs::copy(folder.join(&name), kept.join(&name));
@@ -415,7 +460,7 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
     let faults: u64 = scene.faults.values().sum();
     println!(
         "{faults} faults ({:?}); {} commits, {} acknowledged, in {} terms; {} versions applied by \
-         {} followers' processes, {} seen by readers, {} starts from snapshots",
+         {} followers' processes, {} seen by readers, {} further starts from snapshots",
         scene.faults,
         checked.commits,
         checked.acknowledged,

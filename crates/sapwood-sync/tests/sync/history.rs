@@ -9,7 +9,7 @@
 //! | `A commit tag` | a publisher | the version is stored for good |
 //! | `start` | a follower | a process begins, with an empty map |
 //! | `V tag digest` | a follower | its map was made this version |
-//! | `S tag digest` | a reader in the same process | it has seen this version |
+//! | `S tag digest` | a reader, in the same process or in one of its own | it has seen this version |
 //! | `R count` | a follower | it has started from a snapshot as often as this |
 //! | `E commit digest` | a follower | the end: its map has this commit |
 //!
@@ -23,6 +23,8 @@ pub struct Histories {
     pub recorder: String,
     pub publishers: Vec<String>,
     pub followers: Vec<String>,
+    /// Readers in processes of their own: `S` lines.
+    pub readers: Vec<String>,
 }
 
 /// How much was checked.
@@ -73,6 +75,16 @@ impl Histories {
             truth
                 .follower(follower, &mut checked)
                 .map_err(|error| format!("follower {number}: {error}"))?;
+        }
+        for reader in &self.readers {
+            let mut seen = 0;
+            for (line, words) in lines(reader) {
+                let ["S", tag, digest] = words[..] else {
+                    return Err(format!("unknown: {line:?}"));
+                };
+                truth.seen(tag, digest, line, &mut seen)?;
+                checked.seen += 1;
+            }
         }
         Ok(checked)
     }
@@ -158,6 +170,16 @@ impl Truth<'_> {
         }
     }
 
+    /// Readers never go back, not even when another process takes the map over.
+    fn seen(&self, tag: &str, digest: &str, line: &str, seen: &mut u64) -> Result<(), String> {
+        let commit = self.known(tag, digest, line)?;
+        if commit < *seen {
+            return Err(format!("a reader saw commit {seen}, and then {line:?}"));
+        }
+        *seen = commit;
+        Ok(())
+    }
+
     fn follower(&self, text: &str, checked: &mut Checked) -> Result<(), String> {
         let (mut at, mut seen) = (0, 0);
         let mut run = Run::default();
@@ -185,11 +207,7 @@ impl Truth<'_> {
                     checked.applied += 1;
                 }
                 ["S", tag, digest] => {
-                    let commit = self.known(tag, digest, line)?;
-                    if commit < seen {
-                        return Err(format!("a reader saw commit {seen}, and then {line:?}"));
-                    }
-                    seen = commit;
+                    self.seen(tag, digest, line, &mut seen)?;
                     checked.seen += 1;
                 }
                 ["R", count] => run.restored = number(count, line)?,
@@ -250,6 +268,7 @@ mod tests {
                     .into(),
                 "start\nR 1\nV c d3\nV d d4\nV e d5\nE 5 d5\nS e d".into(),
             ],
+            readers: vec!["S b d2\nS b d2\nS e d5\n".into()],
         }
     }
 
@@ -260,7 +279,7 @@ mod tests {
             acknowledged: 4,
             terms: 2,
             applied: 8,
-            seen: 3,
+            seen: 6,
             runs: 3,
             jumps: 0,
         };
@@ -299,6 +318,8 @@ mod tests {
         refused("a reader saw commit 3", &|all| {
             in_follower(all, "S d d4", "S a d1");
         });
+        refused("a reader saw commit 5", &|all| all.readers[0] += "S d d4\n");
+        refused("the log does not have", &|all| all.readers[0] += "S x d6\n");
         refused("torn", &|all| in_follower(all, "S c d3", "S c d2"));
         refused("torn", &|all| in_follower(all, "V c d3", "V c d9"));
         refused("the log does not have", &|all| {

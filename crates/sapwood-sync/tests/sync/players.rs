@@ -3,11 +3,13 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sapwood::qp::QpStore;
+use sapwood_live::{Live, LiveReader};
 use sapwood_sync::{
     Assembler, Change, Changes, Digest, Each, Error, EtcdLog, EtcdOptions, Follower,
     FollowerOptions, Kind, Log, Publisher, PublisherOptions, Slowest, Snapshots, StoreTarget,
@@ -59,7 +61,13 @@ fn child_process() {
     runtime.block_on(async {
         match task.as_str() {
             "publish" => publish(&told).await,
-            "follow" => follow(&told).await,
+            "follow" => {
+                let store = store();
+                read_beside(store.clone(), told.history());
+                follow(&told, store).await;
+            }
+            "follow-live" => follow(&told, live(&told)).await,
+            "read-live" => read_live(&told),
             "record" => record(&told).await,
             "alarm" => alarm(&told).await,
             _ => panic!("no task {task}"),
@@ -118,7 +126,7 @@ async fn publish(told: &Told) {
     let mut rng = fastrand::Rng::new();
     while !told.is_there("stop") {
         let mut options = PublisherOptions::new(&told.name);
-        options.snapshot_commits = 600;
+        options.snapshot_commits = 400;
         options.slowest = Slowest::Evict;
         let snapshots = told.snapshots();
         // A wait for the other publisher's end must end with the test.
@@ -167,12 +175,12 @@ async fn publish(told: &Told) {
 }
 
 /// A store that writes down each version that readers may see.
-struct Recorded {
-    target: StoreTarget<Store>,
+struct Recorded<S> {
+    target: StoreTarget<S>,
     history: History,
 }
 
-impl Target for Recorded {
+impl<S: Deref<Target = QpStore<[u8]>> + Send + 'static> Target for Recorded<S> {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.target.get(key)
     }
@@ -183,7 +191,7 @@ impl Target for Recorded {
 
     fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
         self.target.commit(changes)?;
-        if let Some((tag, digest)) = version(&self.target.0) {
+        if let Some((tag, digest)) = version(&entries(&self.target.0)) {
             self.history.line(format_args!("V {tag} {digest}"));
         }
         Ok(())
@@ -194,36 +202,92 @@ impl Target for Recorded {
     }
 }
 
-/// What a reader sees: the tag and the digest of all entries. `None` before the first version.
-fn version(store: &QpStore<[u8]>) -> Option<(String, Digest)> {
-    let now = entries(store);
+/// The tag and the digest of what a reader saw. `None` before the first version.
+fn version(now: &Oracle) -> Option<(String, Digest)> {
     let tag = String::from_utf8(now.get(TAG)?.clone()).unwrap();
-    Some((tag, digest(&now)))
+    Some((tag, digest(now)))
+}
+
+/// Writes down the versions that somebody sees, each once.
+struct Reader {
+    history: History,
+    last: String,
+}
+
+impl Reader {
+    fn saw(&mut self, now: &Oracle) {
+        if let Some((tag, digest)) = version(now).filter(|(tag, _)| *tag != self.last) {
+            self.history.line(format_args!("S {tag} {digest}"));
+            self.last = tag;
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Reads a store of this process on a thread of its own.
+fn read_beside(store: Store, history: History) {
+    let mut reader = Reader {
+        history,
+        last: String::new(),
+    };
+    std::thread::spawn(move || {
+        loop {
+            reader.saw(&entries(&store));
+        }
+    });
+}
+
+/// The folder of the live map of a follower and its reader, `live2` and `reader2` for example.
+fn live_folder(told: &Told) -> PathBuf {
+    let number = told.name.trim_start_matches(char::is_alphabetic);
+    told.folder.join(format!("map{number}"))
+}
+
+/// Takes over the live map that an earlier process has left, or makes it.
+fn live(told: &Told) -> Live<QpStore<[u8]>> {
+    let folder = live_folder(told);
+    match Live::open(&folder) {
+        Err(sapwood_live::Error::NoMap { .. }) => Live::create(&folder).unwrap(),
+        live => live.unwrap(),
+    }
+}
+
+/// Reads a live map of another process, and goes on when another one takes it over.
+fn read_live(told: &Told) {
+    let mut reader = loop {
+        match LiveReader::<QpStore<[u8]>>::open(live_folder(told)) {
+            Ok(reader) => break reader,
+            Err(sapwood_live::Error::NoMap { .. }) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let mut writes = Reader {
+        history: told.history(),
+        last: String::new(),
+    };
+    while !told.is_there("ended") {
+        let view = reader.view();
+        let entries = view.iter();
+        let now = entries.map(|(key, value)| (key.to_vec(), value.to_vec()));
+        writes.saw(&now.collect());
+        reader.quiescent().unwrap();
+    }
 }
 
 /// Follows until the commit in the file `final` is there.
-async fn follow(told: &Told) {
+async fn follow<S>(told: &Told, store: S)
+where
+    S: Deref<Target = QpStore<[u8]>> + Send + 'static,
+{
     let history = told.history();
     history.line(format_args!("start"));
-    let store = store();
-    {
-        let (store, history) = (store.clone(), history.clone());
-        std::thread::spawn(move || {
-            let mut last = String::new();
-            loop {
-                if let Some((tag, digest)) = version(&store).filter(|(tag, _)| *tag != last) {
-                    history.line(format_args!("S {tag} {digest}"));
-                    last = tag;
-                }
-                std::thread::sleep(Duration::from_millis(3));
-            }
-        });
-    }
     let mut options = FollowerOptions::new(&told.name);
     options.report_every = Duration::from_millis(300);
     options.retry_at_most = Duration::from_millis(300);
     let target = Recorded {
-        target: StoreTarget(store.clone()),
+        target: StoreTarget(store),
         history: history.clone(),
     };
     let log = told.log().await;
@@ -238,16 +302,14 @@ async fn follow(told: &Told) {
         let last = std::fs::read_to_string(told.folder.join("final"));
         let last: Option<u64> = last.ok().and_then(|last| last.trim().parse().ok());
         if last.is_some_and(|last| status.commit == Some(last)) {
-            history.line(format_args!(
-                "E {} {}",
-                status.commit.unwrap(),
-                digest(&entries(&store))
-            ));
-            let _ = follower.stop().await;
+            let target = follower.stop().await.unwrap();
+            let digest = digest(&entries(&target.target.0));
+            history.line(format_args!("E {} {digest}", status.commit.unwrap()));
             return;
         }
         if let Some(trouble) = status.trouble {
-            std::fs::write(told.folder.join(format!("{}.trouble", told.name)), trouble).unwrap();
+            let file = format!("{}.trouble", told.name);
+            std::fs::write(told.folder.join(file), trouble).unwrap();
         }
         sleep(Duration::from_millis(5)).await;
     }
