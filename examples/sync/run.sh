@@ -60,8 +60,13 @@ until_so() {
 }
 
 # ---------------------------------------------------------------------------------- the log
-has_etcd() { "$sapwood" sync status --map none --etcd http://127.0.0.1:1 --snapshots "$work/none" 2>&1 |
-    grep -qv 'without the feature etcd'; }
+# The exit code of a status is 1 when nobody leads, and 2 without a log.
+status() { "$sapwood" sync status "$@" 2>&1 || true; }
+has_etcd() {
+    local said
+    said=$(status --map none --etcd http://127.0.0.1:1 --snapshots "$work/none")
+    [[ $said != *"without the feature etcd"* ]]
+}
 if [ $use_etcd = 1 ] && command -v etcd >/dev/null && has_etcd; then
     port=$((20000 + tag % 20000))
     cluster=n1=http://127.0.0.1:$((port + 1)),n2=http://127.0.0.2:$((port + 1)),n3=http://127.0.0.3:$((port + 1))
@@ -78,7 +83,7 @@ if [ $use_etcd = 1 ] && command -v etcd >/dev/null && has_etcd; then
     done
     log=(--etcd "$urls" --snapshots "$work/snapshots")
     say "the log: three etcd nodes, $urls"
-    answers() { "$sapwood" sync status --map none "${log[@]}" 2>&1 | grep -q '^commit'; }
+    answers() { grep -q '^commit' <<<"$(status --map none "${log[@]}")"; }
     until_so "etcd answers" answers
 else
     log=(--folder "$work/log")
@@ -221,11 +226,7 @@ until_so "the follower of the routes is up to date" all_there edge 1
 say "the publishers end; the log and the maps stay"
 printf 'quit\n' >&8
 printf 'quit\n' >&9
-nobody_leads() { # map; the exit code is 1 then
-    local status
-    status=$("$sapwood" sync status --map "$1" "${log[@]}" || true)
-    grep -q '^leader	-$' <<<"$status"
-}
+nobody_leads() { grep -q '^leader	-$' <<<"$(status --map "$1" "${log[@]}")"; }
 until_so "nobody leads the names" nobody_leads blocked
 until_so "nobody leads the routes" nobody_leads edge
 "$sapwood" sync snapshot --map blocked "${log[@]}" | head -n 3

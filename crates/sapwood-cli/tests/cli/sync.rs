@@ -421,6 +421,20 @@ fn a_follower_that_cannot_go_on_says_so_and_serves_the_old_map() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
+/// With what this machine has: etcd or a folder, filters in the kernel or live maps.
+#[test]
+fn the_example_shows_what_it_says() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sync/run.sh");
+    for args in [&["--folder", "--live"][..], &[]] {
+        let mut command = std::process::Command::new(script);
+        command.args(args).env("SAPWOOD", crate::common::PROGRAM);
+        let ran = crate::common::Ran(command.output().unwrap());
+        ran.code(0)
+            .says("edge-1 is back")
+            .says("done: all of it was checked");
+    }
+}
+
 #[test]
 fn arguments_that_do_not_fit() {
     let s = Scratch::new();

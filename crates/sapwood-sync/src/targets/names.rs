@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use sapwood::key::dns_name_to_text;
 use sapwood::qp::QpStore;
 
 use super::{Each, Target};
@@ -56,6 +57,7 @@ where
 /// Readers see a commit at once.
 pub struct NumberTarget<S> {
     store: S,
+    check: fn(&[u8]) -> Result<(), Error>,
     number: fn(&[u8]) -> Result<u64, Error>,
     value: fn(u64) -> Vec<u8>,
 }
@@ -65,16 +67,26 @@ impl<S> NumberTarget<S> {
     pub fn new(store: S) -> Self {
         NumberTarget {
             store,
+            check: |_| Ok(()),
             number: numbers::number,
             value: |number| numbers::value(number).into_bytes(),
         }
     }
 
-    /// A store of rules for names: the log has `block`, which is 1, or `allow`, which is 0. The
-    /// program `xdp-names` of `sapwood-bpf` reads such a store.
+    /// A store of rules for domain names: keys are those of [`dns_name`](sapwood::key::dns_name),
+    /// and the log has `block`, which is 1, or `allow`, which is 0. The program `xdp-names` of
+    /// `sapwood-bpf` reads such a store.
     pub fn rules(store: S) -> Self {
         NumberTarget {
             store,
+            check: |key| match dns_name_to_text(key) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(Error::Change(
+                    "this is not the key of a domain name; the list is to be published as one of \
+                     them (--dns)"
+                        .into(),
+                )),
+            },
             number: |value| match value {
                 b"block" => Ok(1),
                 b"allow" => Ok(0),
@@ -121,7 +133,8 @@ where
         for change in changes.iter() {
             let made = match change.value {
                 Some(value) => {
-                    let number = (self.number)(value).map_err(|error| named(change.key, error))?;
+                    let number = (self.check)(change.key).and_then(|()| (self.number)(value));
+                    let number = number.map_err(|error| named(change.key, error))?;
                     txn.insert(change.key, number).map(drop).map_err(Error::map)
                 }
                 None => txn.remove(change.key).map(drop).map_err(Error::map),

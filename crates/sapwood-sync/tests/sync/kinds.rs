@@ -348,24 +348,29 @@ async fn numbers_follow_into_stores_of_numbers() {
 /// Rules for names are numbers in the store, and words in the log.
 #[test]
 fn rules_are_words_in_the_log() {
+    let key = |name: &str| sapwood::key::dns_name(name).unwrap();
     let mut target = NumberTarget::rules(Arc::new(QpStore::<u64>::new().unwrap()));
     let mut changes = Changes::new();
-    changes.put("a", "block").unwrap();
-    changes.put("b", "allow").unwrap();
+    changes.put(key("a"), "block").unwrap();
+    changes.put(key("b"), "allow").unwrap();
     target.commit(&changes).unwrap();
     assert_eq!(
-        (target.store().get("a"), target.store().get("b")),
+        (target.store().get(key("a")), target.store().get(key("b"))),
         (Some(1), Some(0))
     );
-    let words = [("a", "block"), ("b", "allow")].map(|(k, v)| (k.into(), v.into()));
+    let words = [("a", "block"), ("b", "allow")].map(|(k, v)| (key(k), v.into()));
     assert_eq!(of(&target), Oracle::from(words));
     for word in ["", "Block", "1"] {
         let mut changes = Changes::new();
-        changes.remove("a").unwrap();
-        changes.put("c", word).unwrap();
+        changes.remove(key("a")).unwrap();
+        changes.put(key("c"), word).unwrap();
         let error = target.commit(&changes).unwrap_err().to_string();
         assert!(error.contains("neither block nor allow"), "{error}");
     }
+    let mut changes = Changes::new();
+    changes.put("plain.text", "block").unwrap();
+    let error = target.commit(&changes).unwrap_err().to_string();
+    assert!(error.contains("not the key of a domain name"), "{error}");
     assert_eq!(target.into_store().len(), 2);
 }
 
