@@ -66,6 +66,10 @@ impl Node {
                 let Ok(far) = TcpStream::connect(&node).await else {
                     continue;
                 };
+                // Each message goes on at once, as without this way.
+                if near.set_nodelay(true).and(far.set_nodelay(true)).is_err() {
+                    continue;
+                }
                 let (near_read, near_write) = near.into_split();
                 let (far_read, far_write) = far.into_split();
                 tokio::spawn(copy(near_read, far_write, None));

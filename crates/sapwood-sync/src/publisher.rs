@@ -145,6 +145,7 @@ impl Publisher {
             status: to_status,
             since: (0, 0),
             saving: None,
+            asked: Vec::new(),
             looked: Instant::now() - LOOK,
         };
         Ok(Publisher {
@@ -310,6 +311,8 @@ struct Publish {
     /// Commits and bytes since the newest snapshot was begun.
     since: (u64, u64),
     saving: Option<Saving>,
+    /// Who waits for the snapshot after that.
+    asked: Vec<oneshot::Sender<Result<Manifest, Error>>>,
     looked: Instant,
 }
 
@@ -360,7 +363,7 @@ impl Publish {
                 self.look_after().await?;
             }
         }
-        if let Some(saving) = self.saving.take() {
+        while let Some(saving) = self.saving.take() {
             self.saved(saving).await;
         }
         self.leadership.resign().await
@@ -502,16 +505,11 @@ impl Publish {
         self.options.slowest == Slowest::Wait && lag > self.options.max_lag
     }
 
-    /// Begins to save a snapshot, unless one is being saved.
+    /// Begins to save a snapshot. While one is being saved, those who ask wait for the next, which
+    /// has what was published before they asked.
     fn save(&mut self, reply: Option<oneshot::Sender<Result<Manifest, Error>>>) {
-        // A snapshot that somebody asks for has what was published before, so it is a new one: two
-        // cannot be saved at once, and the asker hears that.
+        self.asked.extend(reply);
         if self.saving.is_some() {
-            if let Some(reply) = reply {
-                let place = self.log.map().into();
-                let what = "a snapshot is being saved already".into();
-                drop(reply.send(Err(Error::Unavailable { place, what })));
-            }
             return;
         }
         let (snapshots, snapshot) = (self.snapshots.clone(), self.state.target.0.snapshot());
@@ -524,7 +522,7 @@ impl Publish {
         self.since = (0, 0);
         self.saving = Some(Saving {
             task,
-            replies: reply.into_iter().collect(),
+            replies: std::mem::take(&mut self.asked),
         });
     }
 
@@ -557,6 +555,9 @@ impl Publish {
                 }),
             };
             drop(reply.send(answer));
+        }
+        if !self.asked.is_empty() {
+            self.save(None);
         }
     }
 }
