@@ -94,12 +94,14 @@ impl XdpNames<StoreRooms> {
         })
     }
 
-    /// Pins as [`XdpNames::pin`](XdpNames::<NameRules>::pin) does. Another process goes on with the
-    /// store when this one has ended, by [`take_over`](crate::WindowMapBuilder::take_over) in the
+    /// Pins the arena, the program, its counts and its links in a new folder of a BPF file system,
+    /// so that the program stays on its interfaces. Another process goes on with the store when
+    /// this one has ended, by [`take_over`](crate::WindowMapBuilder::take_over) in the
     /// [arena](PinnedNames::arena) of the pins.
     ///
     /// # Errors
-    /// As there.
+    /// The system's error, for example when the folder exists, or is not in a BPF file system. Then
+    /// nothing stays pinned.
     pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         self.pin_at(&self.rules.arena, folder.as_ref())
     }

@@ -123,7 +123,7 @@ pub enum Command {
     Sync {
         /// What to do.
         #[command(subcommand)]
-        command: SyncCommand,
+        command: Box<SyncCommand>,
     },
     /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
     #[command(long_about = ranges::MAPS)]
