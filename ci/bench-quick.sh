@@ -3,10 +3,11 @@
 # fast it is.
 . "$(dirname "$0")/lib.sh"
 # SUITE:CASES runs only these cases of a suite.
-for run in ${*:-names names:threads versions routes cache ranges c bpf}; do
+for run in ${*:-names names:threads versions routes cache ranges live sync c bpf}; do
     suite=${run%%:*} cases=() features=()
     if [ "$run" != "$suite" ]; then cases=(--cases "${run#*:}"); fi
     if [ "$suite" = bpf ] && bpf_tools; then features=(--features bpf); fi
+    if [ "$suite" = sync ] && etcd_tools; then features=(--features etcd); fi
     csv=$TARGET/bench-quick/${run/:/-}.csv
     run cargo run --locked --release -p sapwood-bench "${features[@]}" -- "$suite" --quick "${cases[@]}" --csv "$csv"
     say "$run: $(($(grep -vc '^#' "$csv") - 1)) results"

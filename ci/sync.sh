@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Publishers, followers and nodes of etcd are killed, paused and cut off at random for a minute, or
+# Publishers, followers and nodes of etcd are killed, paused and cut off at random for two minutes, or
 # for as many seconds as SAPWOOD_SOAK says. Afterwards one log must explain all that was seen.
 . "$(dirname "$0")/lib.sh"
 etcd_tools && has etcd && has etcdctl || skip "etcd or protoc is missing (ci/packages.sh)"
 etcd_ready
-export SAPWOOD_SOAK=${SAPWOOD_SOAK:-60}
+export SAPWOOD_SOAK=${SAPWOOD_SOAK:-120}
 # The packages, features and flags of unit.sh, so that nothing is compiled again.
 sync=(run cargo test --locked --workspace)
 # shellcheck disable=SC2046 # words
