@@ -27,15 +27,7 @@ pub fn cpu_time() -> Duration {
 
 /// The text of a number with a comma between each three digits.
 pub fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    sapwood_records::numbers::thousands(number as u64)
 }
 
 /// The rate of `count` operations in `time`, in millions of operations a second.

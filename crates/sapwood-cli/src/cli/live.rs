@@ -84,20 +84,28 @@ pub struct KeepArgs {
     /// How it shows what it does.
     #[command(flatten)]
     pub service: ServiceArgs,
-    /// The most bytes of each part of the map, up to 8G.
+    /// How much memory the map takes.
+    #[command(flatten)]
+    pub limits: LimitArgs,
+    /// Print JSON documents, one in each line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How much memory a live map takes.
+#[derive(Debug, Clone, Args)]
+pub struct LimitArgs {
+    /// The most bytes of each part of the live map, up to 8G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
     pub limit: u64,
-    /// The most bytes of old versions that readers may hold back. A change that needs more fails; a
-    /// reload is tried again every second.
+    /// The most bytes of old versions that readers may hold back. What needs more fails, and is
+    /// tried again: a list every second, a commit that follows until it succeeds.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub garbage_limit: Option<u64>,
     /// Evict readers that check what they read and that have held memory back for this many
     /// milliseconds. Other readers cannot be evicted.
     #[arg(long, value_name = "MS")]
     pub evict_after: Option<u64>,
-    /// Print JSON documents, one in each line.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The arguments of `live status`.

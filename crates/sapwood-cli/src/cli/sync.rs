@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::live::KeepArgs;
+use super::live::{KeepArgs, LimitArgs};
 use super::ranges::TextArgs;
 use super::routes::SourceArgs;
 use super::service::ServiceArgs;
 use super::{ListArgs, ValueKind};
+#[cfg(feature = "bpf")]
 use crate::numbers::size;
 
 /// The commands on maps of many machines.
@@ -222,9 +223,11 @@ impl PublishArgs {
             service: ServiceArgs {
                 metrics: self.service.metrics.clone(),
             },
-            limit: 8 << 30,
-            garbage_limit: None,
-            evict_after: None,
+            limits: LimitArgs {
+                limit: 8 << 30,
+                garbage_limit: None,
+                evict_after: None,
+            },
             json: self.json,
         }
     }
@@ -306,16 +309,9 @@ pub struct FollowArgs {
     /// How it shows what it does.
     #[command(flatten)]
     pub service: ServiceArgs,
-    /// The most bytes of each part of the live map, up to 8G.
-    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
-    pub limit: u64,
-    /// The most bytes of old versions that readers may hold back. A commit that needs more waits.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub garbage_limit: Option<u64>,
-    /// Evict readers that check what they read and that have held memory back for this many
-    /// milliseconds. Other readers cannot be evicted.
-    #[arg(long, value_name = "MS")]
-    pub evict_after: Option<u64>,
+    /// How much memory the live map takes.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
@@ -331,9 +327,7 @@ impl FollowArgs {
             remove: self.remove,
             // The command shows figures itself.
             service: ServiceArgs { metrics: None },
-            limit: self.limit,
-            garbage_limit: self.garbage_limit,
-            evict_after: self.evict_after,
+            limits: self.limits.clone(),
             json: self.json,
         }
     }

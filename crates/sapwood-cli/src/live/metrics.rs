@@ -117,8 +117,8 @@ impl LiveMetrics {
             );
             Ok(())
         };
-        limit(&LIVE_LIMIT, args.limit)?;
-        if let Some(bytes) = args.garbage_limit {
+        limit(&LIVE_LIMIT, args.limits.limit)?;
+        if let Some(bytes) = args.limits.garbage_limit {
             limit(&LIVE_GARBAGE_LIMIT, bytes)?;
         }
         Ok(LiveMetrics {

@@ -71,12 +71,12 @@ pub fn builder<M: sapwood_live::LiveMap>(args: &KeepArgs) -> Result<LiveBuilder<
     let size = |bytes: u64| {
         usize::try_from(bytes).map_err(|_| Error::Usage(format!("{bytes} bytes are too many")))
     };
-    let mut builder = Live::<M>::builder().bytes(size(args.limit)?);
-    if let Some(limit) = args.garbage_limit {
+    let mut builder = Live::<M>::builder().bytes(size(args.limits.limit)?);
+    if let Some(limit) = args.limits.garbage_limit {
         let domain = sapwood::qsbr::Domain::builder().hard_limit(size(limit)?);
         builder = builder.domain(domain);
     }
-    if let Some(age) = args.evict_after {
+    if let Some(age) = args.limits.evict_after {
         builder = builder.evict_after(Duration::from_millis(age));
     }
     Ok(builder)
