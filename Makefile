@@ -23,7 +23,7 @@ deb:
 	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf}
 	@packaging/deb.sh $${TARGET:-target}/debian
 
-CHECKS = setup house fmt clippy doc unit bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
+CHECKS = setup house fmt clippy doc unit sync bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
 $(CHECKS):
 	@ci/$@.sh
 

@@ -50,13 +50,17 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
         install "${more[@]}" || { run dpkg --configure -a && install "${more[@]}"; } ||
             say "Not all of these can be installed here, so the tests that need them are skipped: ${more[*]}"
     fi
-    # Of this package only promtool is wanted. Debian enables the server, whatever RUNLEVEL says.
-    case " ${more[*]} " in
-    *" prometheus "*)
-        if has systemctl; then run systemctl disable --now prometheus || run systemctl disable prometheus || true; fi
-        ! has pgrep || ! pgrep -x prometheus >/dev/null || say "A Prometheus server runs, which ci/packages.sh did not want."
-        ;;
-    esac
+    # Only the programs of these packages are wanted. Debian enables their services, whatever
+    # RUNLEVEL says.
+    for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist; do
+        service=${package#*:}
+        case " ${more[*]} " in
+        *" ${package%:*} "*)
+            if has systemctl; then run systemctl disable --now "$service" || run systemctl disable "$service" || true; fi
+            ! has pgrep || ! pgrep -x "$service" >/dev/null || say "A service $service runs, which ci/packages.sh did not want."
+            ;;
+        esac
+    done
     exit 0
 fi
 [ ${#more[@]} = 0 ] || say "For the maps in the kernel, C, Python, etcd, services and pages, on Debian and Ubuntu (else tests are skipped):

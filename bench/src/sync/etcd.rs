@@ -258,7 +258,7 @@ pub mod plain {
         Ok(seen.into_iter().flatten().collect())
     }
 
-    /// The time to read so many keys of etcd into a map.
+    /// Writes names as keys of etcd, then reads all into a map; returns how long reading took.
     pub async fn recover(way: &EtcdWay, names: u64) -> Result<Duration, String> {
         let client = way.client().await?;
         let tickets = Arc::new(Semaphore::new(16));

@@ -162,8 +162,8 @@ pub async fn run<W: Way>(
     })
 }
 
-/// The time until a follower that starts with nothing has a map of so many names, of which the
-/// newest commits are in the log only.
+/// Publishes names, saves a snapshot, publishes more commits, and starts a follower with an empty
+/// map; returns the time until the follower has the newest commit.
 pub async fn recover(
     way: &impl Way,
     folder: &Path,

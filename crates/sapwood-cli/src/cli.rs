@@ -115,7 +115,7 @@ pub enum Command {
         #[command(subcommand)]
         command: LiveCommand,
     },
-    /// Keeps one writer's maps on many machines: publishes a list, follows it, shows who is behind
+    /// Copies one writer's maps to many machines: publish a list, follow it, show who is behind
     #[command(after_help = "Examples:
   sapwood sync publish names blocked.txt --map blocked --folder /var/lib/sapwood
   sapwood sync follow --map blocked --folder /var/lib/sapwood --live /dev/shm/blocked

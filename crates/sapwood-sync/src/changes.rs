@@ -151,7 +151,7 @@ pub fn take_number(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes so many bytes from the front; `None` when there are fewer.
+/// Takes a number of bytes from the front; `None` when fewer are left.
 pub fn take_bytes<'a>(from: &mut &'a [u8], bytes: u64) -> Option<&'a [u8]> {
     let (taken, rest) = from.split_at_checked(usize::try_from(bytes).ok()?)?;
     *from = rest;

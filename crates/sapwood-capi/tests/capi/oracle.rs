@@ -25,8 +25,9 @@ fn operations() -> usize {
     std::env::var("SAPWOOD_OPS").map_or(20_000, |ops| ops.parse().expect("a number"))
 }
 
-/// The kinds of values, each with a seed: one round, or as many as `SAPWOOD_ROUNDS` says. A walk
-/// takes time in proportion to the map, so many rounds are shorter than many operations.
+/// The kinds of values, each with a seed: one round, or as many as `SAPWOOD_ROUNDS` says. The map
+/// grows with the operations, and a walk takes time in proportion to the map, so several short
+/// rounds take less time than one long round.
 fn kinds() -> impl Iterator<Item = (u64, Kind)> {
     let rounds = std::env::var("SAPWOOD_ROUNDS").map_or(1, |n| n.parse().expect("a number"));
     (0..rounds).flat_map(|round| (round * 100..).zip(KINDS))

@@ -1,4 +1,4 @@
-//! `sync status`: who leads a map, and who is behind.
+//! `sync status` shows which process leads a map, and which followers are behind.
 
 use serde_json::{Value, json};
 
