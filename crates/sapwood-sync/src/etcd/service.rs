@@ -202,13 +202,16 @@ impl Service {
         let (address, wants_tls) = match place.split_once("://") {
             Some(("http", address)) => (address, true),
             Some(("https", address)) if what.contains("handshake eof") => (address, false),
-            // The alert that says so can be lost behind the end of the connection.
-            Some(("https", _)) if !self.has_identity && what.contains("connection closed") => {
-                return Error::Unavailable {
-                    place: place.clone(),
-                    what: format!(
-                        "{what}; no client's certificate is given, and etcd may want one"
-                    ),
+            // The alert that says so can be lost when the connection ends before it is read.
+            Some(("https", address)) if !self.has_identity => {
+                return match timeout(self.limit, speaks_tls(address)).await {
+                    Ok(Ok(true)) => Error::Unavailable {
+                        place: place.clone(),
+                        what: format!(
+                            "{what}; no client's certificate is given, and etcd may want one"
+                        ),
+                    },
+                    _ => error,
                 };
             }
             _ => return error,

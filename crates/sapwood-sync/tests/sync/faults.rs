@@ -1,6 +1,6 @@
 //! Two publishers and four followers over three nodes of etcd, while processes and nodes are
-//! killed, paused and cut off at random, history is compacted and the database is full. Afterwards
-//! all histories must be explained by one log.
+//! killed, paused, cut off, parted and slowed down at random, history is compacted and the database
+//! is full. Afterwards all histories must be explained by one log.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -17,6 +17,11 @@ const NODES: usize = 3;
 const PUBLISHERS: usize = 2;
 /// Half of them have live maps, which other processes read.
 const FOLLOWERS: usize = 4;
+/// Each node has a machine; so have the first publisher and the first follower. The others run on
+/// the hub, which nothing cuts off.
+const PUBLISHER_MACHINE: usize = NODES;
+const FOLLOWER_MACHINE: usize = NODES + 1;
+const MACHINES: usize = NODES + 2;
 
 /// A process of this test program.
 struct Player {
@@ -24,8 +29,6 @@ struct Player {
     command: Vec<String>,
     envs: Vec<(&'static str, String)>,
     child: Option<Child>,
-    /// The machine that it runs on, which can be cut off.
-    machine: Option<usize>,
 }
 
 impl Player {
@@ -64,7 +67,6 @@ impl Player {
             command,
             envs,
             child: None,
-            machine: machine.filter(|_| net.is_some()),
         }
     }
 
@@ -178,7 +180,7 @@ impl Scene {
     fn break_something(&mut self) {
         let folder = self.folder();
         let node = self.rng.usize(0..NODES);
-        match self.rng.u32(0..12) {
+        match self.rng.u32(0..14) {
             0 => {
                 self.cluster.kill(node);
                 self.a_while(1_500);
@@ -260,12 +262,54 @@ impl Scene {
                     self.count("histories compacted");
                 }
             }
-            _ => {
-                let machine = self.publishers[0].machine;
-                match machine {
-                    Some(machine) if self.rng.bool() => self.cut(machine, 5_000),
-                    _ => self.fill(),
-                }
+            11 => match self.rng.u32(0..4) {
+                0 => self.cut(PUBLISHER_MACHINE, 5_000),
+                1 => self.cut(FOLLOWER_MACHINE, 5_000),
+                _ => self.fill(),
+            },
+            12 => self.part(),
+            _ => self.slow(),
+        }
+    }
+
+    /// Parts two machines from each other, in one direction or in both.
+    fn part(&mut self) {
+        let from = self.rng.usize(0..MACHINES);
+        let to = (from + self.rng.usize(1..MACHINES)) % MACHINES;
+        let is_one_way = self.rng.bool();
+        let wait = Duration::from_millis(self.rng.u64(500..5_000));
+        let Some(net) = &self.net else { return };
+        net.part(from, to);
+        if !is_one_way {
+            net.part(to, from);
+        }
+        std::thread::sleep(wait);
+        net.join(from, to);
+        if !is_one_way {
+            net.join(to, from);
+        }
+        self.count(match is_one_way {
+            true => "machines parted in one direction",
+            false => "machines parted",
+        });
+    }
+
+    /// Slows a machine's link down, so much that packets are lost.
+    fn slow(&mut self) {
+        let machine = self.rng.usize(0..MACHINES);
+        let rate = ["64kbit", "256kbit", "1mbit"][self.rng.usize(0..3)];
+        let wait = Duration::from_millis(self.rng.u64(500..5_000));
+        let Some(net) = &self.net else { return };
+        let slowed = net.slow(machine, rate);
+        if slowed.is_ok() {
+            std::thread::sleep(wait);
+        }
+        net.hasten(machine);
+        match slowed {
+            Ok(()) => self.count("links slowed down"),
+            Err(why) => {
+                println!("no slow links: {why}");
+                self.count("links left alone");
             }
         }
     }
@@ -273,6 +317,7 @@ impl Scene {
     /// Cuts a machine off, or pauses its node where there are no namespaces.
     fn cut(&mut self, machine: usize, most_ms: u64) {
         let wait = Duration::from_millis(self.rng.u64(100..most_ms));
+        let node = machine % NODES;
         match &self.net {
             Some(net) => {
                 net.cut(machine);
@@ -281,9 +326,9 @@ impl Scene {
                 self.count("machines cut off");
             }
             None => {
-                self.cluster.pause(machine);
+                self.cluster.pause(node);
                 std::thread::sleep(wait);
-                self.cluster.resume(machine);
+                self.cluster.resume(node);
                 self.count("nodes paused");
             }
         }
@@ -343,7 +388,7 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
         Err(_) => fastrand::u64(..),
     };
     println!("SAPWOOD_SEED={seed}");
-    let net = match Net::new(NODES + 1) {
+    let net = match Net::new(MACHINES) {
         Ok(net) => Some(net),
         Err(why) => {
             println!("without namespaces, so nodes are paused instead of cut off: {why}");
@@ -372,12 +417,17 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
     };
     let mut recorder = player("record", "recorder".into(), None);
     let publishers = (0..PUBLISHERS)
-        // The first one can be cut off.
-        .map(|one| player("publish", format!("p{one}"), (one == 0).then_some(NODES)))
+        .map(|one| {
+            let machine = (one == 0).then_some(PUBLISHER_MACHINE);
+            player("publish", format!("p{one}"), machine)
+        })
         .collect();
     let followers = (0..FOLLOWERS)
         .map(|one| match one < FOLLOWERS / 2 {
-            true => player("follow", format!("memory{one}"), None),
+            true => {
+                let machine = (one == 0).then_some(FOLLOWER_MACHINE);
+                player("follow", format!("memory{one}"), machine)
+            }
             false => player("follow-live", format!("live{one}"), None),
         })
         .collect();
@@ -460,7 +510,8 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
     let faults: u64 = scene.faults.values().sum();
     println!(
         "{faults} faults ({:?}); {} commits, {} acknowledged, in {} terms; {} versions applied by \
-         {} followers' processes, {} seen by readers, {} further starts from snapshots",
+         {} followers' processes, {} seen by readers, {} further starts from snapshots, {} \
+         evictions",
         scene.faults,
         checked.commits,
         checked.acknowledged,
@@ -468,7 +519,8 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
         checked.applied,
         checked.runs,
         checked.seen,
-        checked.jumps
+        checked.jumps,
+        checked.evictions
     );
     assert!(faults > 0 && checked.acknowledged > 0 && checked.terms > 0);
     assert!(checked.acknowledged <= checked.commits);

@@ -11,6 +11,7 @@
 //! | `V tag digest` | a follower | its map was made this version |
 //! | `S tag digest` | a reader, in the same process or in one of its own | it has seen this version |
 //! | `R count` | a follower | it has started from a snapshot as often as this |
+//! | `X count` | a follower | it has been evicted as often as this |
 //! | `E commit digest` | a follower | the end: its map has this commit |
 //!
 //! A version is known by its tag, which each commit changes. The digest is that of the whole map.
@@ -39,6 +40,8 @@ pub struct Checked {
     pub runs: u64,
     /// How often versions were passed over by starting from a snapshot again.
     pub jumps: u64,
+    /// How often followers were evicted.
+    pub evictions: u64,
 }
 
 /// The versions of the log.
@@ -211,6 +214,14 @@ impl Truth<'_> {
                     checked.seen += 1;
                 }
                 ["R", count] => run.restored = number(count, line)?,
+                ["X", count] => {
+                    let count = number(count, line)?;
+                    if count <= run.evicted {
+                        return Err(format!("evictions are counted down: {line:?}"));
+                    }
+                    checked.evictions += count - run.evicted;
+                    run.evicted = count;
+                }
                 ["E", commit, digest] => end = Some((number(commit, line)?, digest)),
                 _ => return Err(format!("unknown: {line:?}")),
             }
@@ -229,6 +240,7 @@ impl Truth<'_> {
 struct Run {
     versions: u64,
     restored: u64,
+    evicted: u64,
     /// From which commit to which it went on.
     jumps: Vec<(u64, u64)>,
 }
@@ -263,7 +275,7 @@ mod tests {
                 "I c\nA 3 c\nI d\nI e\nA 4 d\nA 5 e\n".into(),
             ],
             followers: vec![
-                "start\nR 1\nV a d1\nS a d1\nV b d2\nV c d3\nS c d3\nstart\nV d d4\nR 1\n\
+                "start\nR 1\nV a d1\nS a d1\nV b d2\nV c d3\nS c d3\nX 1\nstart\nV d d4\nR 1\n\
                  S d d4\nV e d5\nE 5 d5\n"
                     .into(),
                 "start\nR 1\nV c d3\nV d d4\nV e d5\nE 5 d5\nS e d".into(),
@@ -282,6 +294,7 @@ mod tests {
             seen: 6,
             runs: 3,
             jumps: 0,
+            evictions: 1,
         };
         assert_eq!(good().check(), Ok(wanted));
     }
@@ -324,6 +337,9 @@ mod tests {
         refused("torn", &|all| in_follower(all, "V c d3", "V c d9"));
         refused("the log does not have", &|all| {
             in_follower(all, "V c d3", "V x d3");
+        });
+        refused("counted down", &|all| {
+            in_follower(all, "X 1", "X 1\nX 1");
         });
         refused("it ends with", &|all| in_follower(all, "E 5 d5", "E 4 d4"));
         refused("it ends with", &|all| in_follower(all, "E 5 d5", "E 5 d4"));

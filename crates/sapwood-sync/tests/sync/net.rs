@@ -1,4 +1,5 @@
-//! A network of namespaces around a bridge, in which a test can cut each machine off.
+//! A network of namespaces around a bridge, in which a test can cut each machine off, part two
+//! machines from each other, and slow a machine's link down.
 
 use std::process::Command;
 
@@ -57,6 +58,54 @@ impl Net {
 
     pub fn mend(&self, machine: usize) {
         self.hub.ip(&["link", "set", &port(machine), "up"]);
+    }
+
+    /// Loses what one machine sends to another. The other direction goes on.
+    pub fn part(&self, from: usize, to: usize) {
+        self.machines[from].ip(&["route", "add", "blackhole", &address(to)]);
+    }
+
+    pub fn join(&self, from: usize, to: usize) {
+        self.machines[from].ip(&["route", "del", "blackhole", &address(to)]);
+    }
+
+    /// Gives a machine's link a rate in both directions. Packets wait for up to 400 ms, and further
+    /// ones are lost. Says why when the kernel has no token bucket.
+    pub fn slow(&self, machine: usize, rate: &str) -> Result<(), String> {
+        let bucket = ["tbf", "rate", rate, "burst", "4kb", "latency", "400ms"];
+        for (namespace, link) in self.ends(machine) {
+            tc(
+                namespace,
+                &[&["qdisc", "replace", "dev", &link, "root"], &bucket[..]].concat(),
+            )?;
+        }
+        Ok(())
+    }
+
+    pub fn hasten(&self, machine: usize) {
+        for (namespace, link) in self.ends(machine) {
+            // There is none where `slow` has failed.
+            let _ = tc(namespace, &["qdisc", "del", "dev", &link, "root"]);
+        }
+    }
+
+    /// Both ends of a machine's cable.
+    fn ends(&self, machine: usize) -> [(&Netns, String); 2] {
+        [
+            (&self.machines[machine], "eth0".into()),
+            (&self.hub, port(machine)),
+        ]
+    }
+}
+
+fn tc(namespace: &Netns, args: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("tc");
+    let output = command.args(["-n", namespace.name()]).args(args).output();
+    let output = output.map_err(|error| format!("tc: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("tc {args:?}: {}", said.trim())),
     }
 }
 

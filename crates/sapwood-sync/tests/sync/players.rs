@@ -127,6 +127,8 @@ async fn publish(told: &Told) {
     while !told.is_there("stop") {
         let mut options = PublisherOptions::new(&told.name);
         options.snapshot_commits = 400;
+        // A follower that is paused for long is evicted, unless the log is trimmed before.
+        options.max_lag = 250;
         options.slowest = Slowest::Evict;
         let snapshots = told.snapshots();
         // A wait for the other publisher's end must end with the test.
@@ -292,9 +294,13 @@ where
     };
     let log = told.log().await;
     let follower = Follower::start(log, told.snapshots(), Kind::Names, target, options);
-    let mut restored = 0;
+    let (mut restored, mut evicted) = (0, 0);
     loop {
         let status = follower.status();
+        if status.evicted > evicted {
+            evicted = status.evicted;
+            history.line(format_args!("X {evicted}"));
+        }
         if status.restored > restored {
             restored = status.restored;
             history.line(format_args!("R {restored}"));
