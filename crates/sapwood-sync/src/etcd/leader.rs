@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::followers::{renew, seconds};
 use super::keys::Position;
-use super::service::Why;
+use super::service::{Failure, Why};
 use super::{Shared, State};
 use crate::log::Meta;
 use crate::{Error, Frame, Kind, Leadership};
@@ -245,7 +245,7 @@ async fn claim(
     name: &str,
     state: &State,
     lease: i64,
-) -> Result<(), super::service::Failure> {
+) -> Result<(), Failure> {
     let keys = &shared.keys;
     let unchanged =
         |key: String| Compare::mod_revision(key, CompareOp::Less, state.revision.saturating_add(1));
@@ -375,11 +375,22 @@ impl Leadership for Leader {
                     sleep(pause).await;
                     pause = (pause * 2).min(POLL);
                 }
+                // etcd says so before a transaction, and after one that it has done: it sees that
+                // the database is full after others have filled it. The key shows which it was.
+                Err(failure) if failure.why == Why::NoSpace && !is_open => {
+                    match self.is_stored(frame).await {
+                        Ok(true) => break,
+                        Ok(false) => return Err(failure.into()),
+                        Err(_) => {
+                            self.settled(frame, failure.error).await?;
+                            break;
+                        }
+                    }
+                }
                 Err(failure) if is_open => {
                     // An earlier transaction may come late. The end of the term decides.
-                    return self.settled(frame, failure.error).await.map(|()| {
-                        self.position = after;
-                    });
+                    self.settled(frame, failure.error).await?;
+                    break;
                 }
                 Err(failure) => return Err(failure.into()),
             }
@@ -480,24 +491,33 @@ impl Leader {
     async fn settled(&self, frame: &Frame, error: Error) -> Result<(), Error> {
         self.lease.end();
         let open = format!("{error}; whether the frame is stored is not known");
-        let (id, key) = (self.lease.id, self.shared.keys.frame(frame));
-        let service = &self.shared.service;
-        let revoked = service
+        let id = self.lease.id;
+        let revoked = self
+            .shared
+            .service
             .call(|mut client| async move { client.lease_revoke(id).await })
             .await;
         if revoked.is_err_and(|failure| failure.why != Why::NoLease) {
             return Err(self.deposed(open));
         }
-        let found = service
+        match self.is_stored(frame).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.deposed(error.to_string())),
+            Err(_) => Err(self.deposed(open)),
+        }
+    }
+
+    /// Whether a frame's key is there.
+    async fn is_stored(&self, frame: &Frame) -> Result<bool, Failure> {
+        let key = self.shared.keys.frame(frame);
+        let found = self
+            .shared
+            .service
             .call(|mut client| {
                 let key = &*key;
                 async move { client.get(key, None).await }
             })
-            .await;
-        match found {
-            Ok(found) if !found.kvs().is_empty() => Ok(()),
-            Ok(_) => Err(self.deposed(error.to_string())),
-            Err(_) => Err(self.deposed(open)),
-        }
+            .await?;
+        Ok(!found.kvs().is_empty())
     }
 }

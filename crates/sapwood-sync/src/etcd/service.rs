@@ -43,7 +43,8 @@ pub(super) struct Failure {
 pub(super) enum Why {
     /// etcd refused it: nothing was done, and other endpoints would refuse it, too.
     Refused,
-    /// etcd has no space for it: nothing was done.
+    /// etcd has no space. A transaction may have been done nevertheless, if others filled it
+    /// meanwhile.
     NoSpace,
     /// The history does not go back to the revision.
     Compacted,
@@ -194,37 +195,31 @@ impl Service {
     }
 
     /// An error, said more clearly when an endpoint wants TLS and is asked without, or is asked for
-    /// TLS and does not speak it.
+    /// TLS and does not speak it, or may want a client's certificate. The connection may end before
+    /// its reason is read, so that the error alone does not tell.
     pub(super) async fn explained(&self, error: Error) -> Error {
         let Error::Unavailable { place, what } = &error else {
             return error;
         };
-        let (address, wants_tls) = match place.split_once("://") {
-            Some(("http", address)) => (address, true),
-            Some(("https", address)) if what.contains("handshake eof") => (address, false),
-            // The alert that says so can be lost when the connection ends before it is read.
-            Some(("https", address)) if !self.has_identity => {
-                return match timeout(self.limit, speaks_tls(address)).await {
-                    Ok(Ok(true)) => Error::Unavailable {
-                        place: place.clone(),
-                        what: format!(
-                            "{what}; no client's certificate is given, and etcd may want one"
-                        ),
-                    },
-                    _ => error,
-                };
-            }
-            _ => return error,
+        let Some((scheme, address)) = place.split_once("://") else {
+            return error;
         };
-        match timeout(self.limit, speaks_tls(address)).await {
-            Ok(Ok(speaks)) if speaks == wants_tls => Error::Denied {
-                place: place.clone(),
-                what: if wants_tls {
-                    "etcd wants TLS here: give an https:// address and the authority's certificate"
-                        .into()
-                } else {
-                    format!("TLS was tried, but etcd does not speak it here: {what}")
-                },
+        let speaks = timeout(self.limit, speaks(address)).await;
+        let place = place.clone();
+        match (scheme, speaks) {
+            ("http", Ok(Ok(Speaks::Tls))) => Error::Denied {
+                place,
+                what: "etcd wants TLS here: give an https:// address and the authority's \
+                       certificate"
+                    .into(),
+            },
+            ("https", Ok(Ok(Speaks::Http))) => Error::Denied {
+                place,
+                what: format!("TLS was tried, but etcd does not speak it here: {what}"),
+            },
+            ("https", Ok(Ok(Speaks::Tls))) if !self.has_identity => Error::Unavailable {
+                place,
+                what: format!("{what}; no client's certificate is given, and etcd may want one"),
             },
             _ => error,
         }
@@ -418,14 +413,37 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Whether a port answers a TLS record with one.
-async fn speaks_tls(address: &str) -> std::io::Result<bool> {
+/// What a port answers.
+enum Speaks {
+    /// TLS.
+    Tls,
+    /// HTTP without TLS.
+    Http,
+    Neither,
+}
+
+async fn speaks(address: &str) -> std::io::Result<Speaks> {
+    // A handshake record with a hello that is too short, which a server answers by an alert.
+    let hello = [0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0];
+    if matches!(first_byte(address, &hello).await?, Some(0x15 | 0x16)) {
+        return Ok(Speaks::Tls);
+    }
+    let request = format!("GET /version HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    Ok(match first_byte(address, request.as_bytes()).await? {
+        Some(b'H') => Speaks::Http,
+        _ => Speaks::Neither,
+    })
+}
+
+/// The first byte of an answer, if one comes before the connection ends.
+async fn first_byte(address: &str, question: &[u8]) -> std::io::Result<Option<u8>> {
     let mut stream = tokio::net::TcpStream::connect(address).await?;
-    // A handshake record with a hello that is too short, which any server answers by an alert.
-    stream.write_all(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]).await?;
-    // One that speaks something else may wait for more.
-    stream.shutdown().await?;
     let mut first = [0];
-    let bytes = stream.read(&mut first).await.unwrap_or(0);
-    Ok(bytes == 1 && matches!(first, [0x15 | 0x16]))
+    let answer = async {
+        stream.write_all(question).await?;
+        // Otherwise, who does not understand the question may wait for more of it.
+        stream.shutdown().await?;
+        stream.read(&mut first).await
+    };
+    Ok(matches!(answer.await, Ok(1)).then_some(first[0]))
 }

@@ -1,6 +1,6 @@
 //! What errors of the log in etcd say, and what goes on meanwhile.
 
-use sapwood_sync::{Error, EtcdLog, Frame, Kind, Log};
+use sapwood_sync::{Error, EtcdLog, EtcdOptions, Frame, Kind, Log};
 use tokio::time::timeout;
 
 use crate::cluster::{Cluster, Setup};
@@ -56,6 +56,8 @@ async fn wrong_passwords_are_told() {
     let with = |user: &str, password: &str| {
         let mut options = cluster.options();
         options.user = Some((user.into(), password.into()));
+        // A password's check is slow by intent.
+        options.timeout = LONG;
         options
     };
     let told = async |options, text: &str| match EtcdLog::connect(options, "zone").await {
@@ -118,7 +120,11 @@ async fn tls_is_used_or_its_lack_is_told() {
     let log = cluster.log("zone").await;
     let mut leader = lead(&log).await;
     append(&mut *leader, 1..=1).await;
-    let told = async |options, text: &str| match EtcdLog::connect(options, "zone").await {
+    let connect = async |mut options: EtcdOptions| {
+        options.timeout = LONG;
+        EtcdLog::connect(options, "zone").await
+    };
+    let told = async |options, text: &str| match connect(options).await {
         Err(Error::Denied { place, what }) => {
             assert!(what.contains(text), "{place}: {what}");
         }
@@ -137,7 +143,7 @@ async fn tls_is_used_or_its_lack_is_told() {
     told(options, "certificate").await;
     let mut options = cluster.options();
     options.identity = None;
-    let error = EtcdLog::connect(options, "zone").await.err().unwrap();
+    let error = connect(options).await.err().unwrap();
     assert!(
         error.to_string().contains("client's certificate"),
         "{error}"
