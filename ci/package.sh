@@ -31,7 +31,7 @@ if run timeout 120 cargo info --registry crates-io thiserror >/dev/null 2>&1; th
     # use it for this run.
     home=${CARGO_HOME:-$HOME/.cargo}/registry
     rm -rf "$home"/src/-*/sapwood-* "$home"/cache/-*/sapwood-* "$TARGET/publish"
-    CARGO_TARGET_DIR="$TARGET/publish" run cargo publish --workspace --dry-run --locked --allow-dirty
+    CARGO_TARGET_DIR="$TARGET/publish" CARGO_PROFILE_DEV_DEBUG=0 run cargo publish --workspace --dry-run --locked --allow-dirty
 else
     say "The registry cannot be reached here: the dry run of the publication is skipped."
 fi

@@ -10,27 +10,15 @@ use sapwood::{Buildable, Builder};
 use crate::call::{call, call_void, quick};
 use crate::domain::{CHECKED, known_flags, or_new, sapwood_domain};
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, free};
+use crate::handle::{Handle, free};
 use crate::input::{self, Extensible};
 use crate::prefix::{self, sapwood_prefix};
 use crate::reader::{read, sapwood_reader};
 use crate::turn::Turns;
-
-/// What a table has inside.
-#[derive(Debug)]
-pub struct Table {
-    pub(crate) fib: IpFib<u64>,
-    pub(crate) turns: Turns,
-    pub(crate) checked: bool,
-}
-
-impl Body for Table {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swFb");
-    const NAME: &'static str = "fib";
-}
+use crate::versions::TableBody;
 
 /// `struct sapwood_fib`.
-pub type sapwood_fib = Handle<Table>;
+pub type sapwood_fib = Handle<TableBody<IpFib<u64>>>;
 
 /// The choices for a table of routes.
 #[repr(C)]
@@ -103,13 +91,13 @@ unsafe fn make(
     // SAFETY: C.
     let (builder, checked) =
         unsafe { options.configure(IpFib::builder(), |b, bits| b.root_bits(bits), domain) }?;
-    let table = Table {
-        fib: build(builder)?,
+    let body = TableBody {
+        table: build(builder)?,
         turns: Turns::default(),
         checked,
     };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(table, checked) };
+    unsafe { *out = Handle::into_c(body, checked) };
     Ok(0)
 }
 
@@ -211,11 +199,11 @@ pub unsafe extern "C" fn sapwood_fib_insert(
 ) -> c_int {
     call("sapwood_fib_insert", || {
         // SAFETY: C.
-        let table = unsafe { Handle::shared(fib) }?;
+        let body = unsafe { Handle::shared(fib) }?;
         // SAFETY: C.
         let net = unsafe { prefix::prefix(of) }?;
-        table.turns.check()?;
-        let before = table.fib.insert(net, value)?;
+        body.turns.check()?;
+        let before = body.table.insert(net, value)?;
         // SAFETY: C.
         Ok((unsafe { put_old(before, old) } == 0).into())
     })
@@ -233,11 +221,11 @@ pub unsafe extern "C" fn sapwood_fib_remove(
 ) -> c_int {
     call("sapwood_fib_remove", || {
         // SAFETY: C.
-        let table = unsafe { Handle::shared(fib) }?;
+        let body = unsafe { Handle::shared(fib) }?;
         // SAFETY: C.
         let net = unsafe { prefix::prefix(of) }?;
-        table.turns.check()?;
-        let before = table.fib.remove(net)?;
+        body.turns.check()?;
+        let before = body.table.remove(net)?;
         // SAFETY: C.
         let found = unsafe { put_old(before, old) };
         Ok(if found == 1 { 0 } else { -libc::ENOENT })
@@ -256,10 +244,10 @@ pub unsafe extern "C" fn sapwood_fib_get(
 ) -> c_int {
     call("sapwood_fib_get", || {
         // SAFETY: C.
-        let table = unsafe { Handle::shared(fib) }?;
+        let body = unsafe { Handle::shared(fib) }?;
         // SAFETY: C.
         let net = unsafe { prefix::prefix(of) }?;
-        let found = table.fib.get(net);
+        let found = body.table.get(net);
         // SAFETY: C.
         let found = unsafe { put_old(found, value) };
         Ok(if found == 1 { 0 } else { -libc::ENOENT })
@@ -281,7 +269,7 @@ pub unsafe extern "C" fn sapwood_fib_lookup(
 ) -> c_int {
     call("sapwood_fib_lookup", || {
         // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        let fib = &unsafe { Handle::shared(fib) }?.table;
         // SAFETY: C.
         let addr = unsafe { prefix::address(addr, addr_len) }?;
         let answer = |guard: Guard<'_>| {
@@ -316,11 +304,12 @@ pub unsafe extern "C" fn sapwood_fib_lookup4(
 ) -> c_int {
     // SAFETY: C.
     unsafe {
-        if let (Some(table), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
-            if let (Some(guard), false) = (through.quick_guard(table.fib.domain()), value.is_null())
+        if let (Some(body), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
+            if let (Some(guard), false) =
+                (through.quick_guard(body.table.domain()), value.is_null())
             {
                 return quick("sapwood_fib_lookup4", || {
-                    let view = table.fib.v4().view(guard);
+                    let view = body.table.v4().view(guard);
                     match view.lookup_value(Ipv4Addr::from(addr)) {
                         Some(found) => {
                             *value = *found;
@@ -346,7 +335,7 @@ unsafe fn lookup4_slowly(
 ) -> c_int {
     call("sapwood_fib_lookup4", || {
         // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        let fib = &unsafe { Handle::shared(fib) }?.table;
         let value = input::place(value, "the place for the value")?;
         let answer = |guard: Guard<'_>| {
             fib.v4()
@@ -377,13 +366,13 @@ pub unsafe extern "C" fn sapwood_fib_lookup6(
 ) -> c_int {
     // SAFETY: C.
     unsafe {
-        if let (Some(table), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
+        if let (Some(body), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
             if let (Some(guard), false) = (
-                through.quick_guard(table.fib.domain()),
+                through.quick_guard(body.table.domain()),
                 value.is_null() || addr.is_null(),
             ) {
                 return quick("sapwood_fib_lookup6", || {
-                    let view = table.fib.v6().view(guard);
+                    let view = body.table.v6().view(guard);
                     match view.lookup_value(Ipv6Addr::from(*addr.cast::<[u8; 16]>())) {
                         Some(found) => {
                             *value = *found;
@@ -409,7 +398,7 @@ unsafe fn lookup6_slowly(
 ) -> c_int {
     call("sapwood_fib_lookup6", || {
         // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        let fib = &unsafe { Handle::shared(fib) }?.table;
         let value = input::place(value, "the place for the value")?;
         let addr = input::place(addr.cast_mut(), "the address")?;
         // SAFETY: C.
@@ -461,7 +450,7 @@ pub unsafe extern "C" fn sapwood_fib_lookup4_bulk(
 ) -> c_int {
     call("sapwood_fib_lookup4_bulk", || {
         // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        let fib = &unsafe { Handle::shared(fib) }?.table;
         // SAFETY: C.
         let addrs = unsafe { input::items(addrs, count, "the list of addresses") }?;
         // SAFETY: C.
@@ -489,7 +478,7 @@ pub unsafe extern "C" fn sapwood_fib_lookup6_bulk(
 ) -> c_int {
     call("sapwood_fib_lookup6_bulk", || {
         // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.fib;
+        let fib = &unsafe { Handle::shared(fib) }?.table;
         // SAFETY: C.
         let addrs =
             unsafe { input::items(addrs.cast::<[u8; 16]>(), count, "the list of addresses") }?;
@@ -511,10 +500,10 @@ pub unsafe extern "C" fn sapwood_fib_lookup6_bulk(
 pub unsafe extern "C" fn sapwood_fib_len(fib: *const sapwood_fib, len: *mut usize) -> c_int {
     call("sapwood_fib_len", || {
         // SAFETY: C.
-        let table = unsafe { Handle::shared(fib) }?;
+        let body = unsafe { Handle::shared(fib) }?;
         let len = input::place(len, "the place for the number")?;
         // SAFETY: C.
-        unsafe { len.write(table.fib.len()) };
+        unsafe { len.write(body.table.len()) };
         Ok(0)
     })
 }
@@ -527,11 +516,11 @@ pub unsafe extern "C" fn sapwood_fib_len(fib: *const sapwood_fib, len: *mut usiz
 pub unsafe extern "C" fn sapwood_fib_memory(fib: *const sapwood_fib, bytes: *mut usize) -> c_int {
     call("sapwood_fib_memory", || {
         // SAFETY: C.
-        let table = unsafe { Handle::shared(fib) }?;
+        let body = unsafe { Handle::shared(fib) }?;
         let bytes = input::place(bytes, "the place for the number")?;
-        table.turns.check()?;
+        body.turns.check()?;
         // SAFETY: C.
-        unsafe { bytes.write(table.fib.memory().total()) };
+        unsafe { bytes.write(body.table.memory().total()) };
         Ok(0)
     })
 }
@@ -544,9 +533,9 @@ pub unsafe extern "C" fn sapwood_fib_memory(fib: *const sapwood_fib, bytes: *mut
 pub unsafe extern "C" fn sapwood_fib_reclaim(fib: *mut sapwood_fib, budget: usize) -> c_int {
     call("sapwood_fib_reclaim", || {
         // SAFETY: C.
-        let table = unsafe { Handle::shared(fib) }?;
-        table.turns.check()?;
-        let freed = table.fib.v4().reclaim(budget) + table.fib.v6().reclaim(budget);
+        let body = unsafe { Handle::shared(fib) }?;
+        body.turns.check()?;
+        let freed = body.table.v4().reclaim(budget) + body.table.v6().reclaim(budget);
         Ok(c_int::try_from(freed).unwrap_or(c_int::MAX))
     })
 }
@@ -559,9 +548,9 @@ pub unsafe extern "C" fn sapwood_fib_reclaim(fib: *mut sapwood_fib, budget: usiz
 pub unsafe extern "C" fn sapwood_fib_verify(fib: *const sapwood_fib) -> c_int {
     call("sapwood_fib_verify", || {
         // SAFETY: C.
-        let table = unsafe { Handle::shared(fib) }?;
-        table.turns.check()?;
-        match table.fib.verify() {
+        let body = unsafe { Handle::shared(fib) }?;
+        body.turns.check()?;
+        match body.table.verify() {
             Ok(()) => Ok(0),
             Err(wrong) => Err(Failure::new(libc::EUCLEAN, wrong)),
         }

@@ -59,4 +59,5 @@ pub mod store;
 pub mod turn;
 pub mod txn;
 pub mod value;
+pub mod versions;
 pub mod view;

@@ -15,7 +15,7 @@ use sapwood::qp::{Ordered, QpStore, SharedMap, Unordered};
 use crate::call::call;
 use crate::domain::{CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
-use crate::fib::{Table, sapwood_fib, sapwood_fib_options};
+use crate::fib::{sapwood_fib, sapwood_fib_options};
 use crate::handle::Handle;
 use crate::input::{extensible, place};
 use crate::live::{Plan, sapwood_live, sapwood_live_options};
@@ -26,6 +26,7 @@ use crate::shared_map::sapwood_shared;
 use crate::store::{StoreBody, sapwood_store};
 use crate::turn::Turns;
 use crate::value::{Kinds, sapwood_options};
+use crate::versions::TableBody;
 
 /// What the caller gives for a live map.
 type Given = (*const c_char, *const sapwood_live_options, bool);
@@ -152,13 +153,13 @@ unsafe fn fib(
                     Some(bits) => builder.root_bits(bits),
                 },
             )?;
-            let table = Table {
-                fib: IpFib::clone(&map),
+            let body = TableBody {
+                table: IpFib::clone(&map),
                 turns: Turns::default(),
                 checked: plan.checked,
             };
-            *live = plan.handle(map, table.fib.domain());
-            *out = Handle::into_c(table, plan.checked);
+            *live = plan.handle(map, body.table.domain());
+            *out = Handle::into_c(body, plan.checked);
         }
         Ok(0)
     })

@@ -11,11 +11,12 @@ use crate::call::{call, call_void};
 use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};
 use crate::fib::{PART, sapwood_fib_options};
-use crate::handle::{Body, Handle, free};
+use crate::handle::{Handle, free};
 use crate::input;
 use crate::prefix::{self, sapwood_prefix};
 use crate::reader::{read, sapwood_reader};
 use crate::turn::Turns;
+use crate::versions::TableBody;
 
 /// A next hop of a group.
 #[repr(C)]
@@ -29,24 +30,8 @@ pub struct sapwood_member {
     pub reserved: u32,
 }
 
-/// The inside of a route table's handle.
-#[derive(Debug)]
-pub struct RoutesBody {
-    /// The table.
-    pub table: RouteTable<u64>,
-    /// Which thread has a transaction open.
-    pub turns: Turns,
-    /// Whether the handles are checked.
-    pub checked: bool,
-}
-
-impl Body for RoutesBody {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swRo");
-    const NAME: &'static str = "routes";
-}
-
 /// C's `sapwood_routes`.
-pub type sapwood_routes = Handle<RoutesBody>;
+pub type sapwood_routes = Handle<TableBody<RouteTable<u64>>>;
 
 /// Makes a table by C's options.
 ///
@@ -64,7 +49,7 @@ unsafe fn make(
     // SAFETY: C.
     let (builder, checked) =
         unsafe { options.configure(RouteTable::builder(), |b, bits| b.root_bits(bits), domain) }?;
-    let body = RoutesBody {
+    let body = TableBody {
         table: build(builder)?,
         turns: Turns::default(),
         checked,

@@ -1,0 +1,375 @@
+//! What `sapwood_fib` and `sapwood_routes` have in common: their handles, and the transactions,
+//! snapshots and iterators of a table of prefixes.
+
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use sapwood::lpm::{IpFib, IpSnapshot, IpTxn};
+use sapwood::route::{Group, RouteSnapshot, RouteTable, RouteTxn};
+
+use crate::call::call;
+use crate::error::{Failure, Outcome};
+use crate::handle::{Body, Handle};
+use crate::input;
+use crate::prefix::sapwood_prefix;
+use crate::turn::{Turn, Turns};
+
+/// A type's word and its name in C (see [`Body`]).
+type Mark = (u32, &'static str);
+
+const fn mark(word: [u8; 4], name: &'static str) -> Mark {
+    (u32::from_be_bytes(word), name)
+}
+
+/// A table of prefixes, in whose place C has a handle. A clone is the same table.
+pub trait Versioned: Clone + 'static {
+    /// The marks of the table, its transactions, snapshots and iterators.
+    const MARKS: [Mark; 4];
+    /// A transaction.
+    type Txn: 'static;
+    /// A snapshot.
+    type Snapshot: 'static;
+    /// What a prefix has.
+    type Item: 'static;
+
+    /// Begins a transaction; waits for others.
+    fn begin(&'static self) -> Option<Self::Txn>;
+    /// Begins a transaction, unless another one is open.
+    fn try_begin(&'static self) -> Option<Self::Txn>;
+    /// Publishes the changes.
+    fn commit(txn: Self::Txn);
+    /// Discards the changes.
+    fn rollback(txn: Self::Txn);
+    /// A snapshot of the newest version.
+    fn snapshot(&self) -> Self::Snapshot;
+    /// The prefixes of a snapshot.
+    fn len(snapshot: &Self::Snapshot) -> usize;
+    /// Writes a snapshot to a file.
+    fn save(snapshot: &Self::Snapshot, path: &Path) -> Outcome<()>;
+    /// The prefixes of a snapshot with what they have.
+    fn iter(snapshot: &'static Self::Snapshot) -> Walk<Self>;
+}
+
+/// A walk over the prefixes of a snapshot.
+pub type Walk<T> = Box<dyn Iterator<Item = (IpNet, &'static <T as Versioned>::Item)>>;
+
+macro_rules! versioned {
+    ($table:ty, $txn:ty, $snapshot:ty, $item:ty, $marks:expr) => {
+        impl Versioned for $table {
+            const MARKS: [Mark; 4] = $marks;
+            type Txn = $txn;
+            type Snapshot = $snapshot;
+            type Item = $item;
+
+            fn begin(&'static self) -> Option<Self::Txn> {
+                Some(<$table>::begin(self))
+            }
+
+            fn try_begin(&'static self) -> Option<Self::Txn> {
+                <$table>::try_begin(self)
+            }
+
+            fn commit(txn: Self::Txn) {
+                txn.commit();
+            }
+
+            fn rollback(txn: Self::Txn) {
+                txn.rollback();
+            }
+
+            fn snapshot(&self) -> Self::Snapshot {
+                <$table>::snapshot(self)
+            }
+
+            fn len(snapshot: &Self::Snapshot) -> usize {
+                snapshot.len()
+            }
+
+            fn save(snapshot: &Self::Snapshot, path: &Path) -> Outcome<()> {
+                Ok(snapshot.save(path)?)
+            }
+
+            fn iter(snapshot: &'static Self::Snapshot) -> Walk<Self> {
+                Box::new(snapshot.iter())
+            }
+        }
+    };
+}
+
+versioned!(
+    IpFib<u64>,
+    IpTxn<'static, u64>,
+    IpSnapshot<u64>,
+    u64,
+    [
+        mark(*b"swFb", "fib"),
+        mark(*b"swFt", "fib_txn"),
+        mark(*b"swFs", "fib_snapshot"),
+        mark(*b"swFn", "fib_iter"),
+    ]
+);
+
+versioned!(
+    RouteTable<u64>,
+    RouteTxn<'static, u64>,
+    RouteSnapshot<u64>,
+    Group<u64>,
+    [
+        mark(*b"swRo", "routes"),
+        mark(*b"swRt", "routes_txn"),
+        mark(*b"swRs", "routes_snapshot"),
+        mark(*b"swRn", "routes_iter"),
+    ]
+);
+
+/// The inside of a table's handle.
+#[derive(Debug)]
+pub struct TableBody<T> {
+    /// The table.
+    pub table: T,
+    /// Which thread has a transaction open.
+    pub turns: Turns,
+    /// Whether the handles are checked.
+    pub checked: bool,
+}
+
+impl<T: Versioned> Body for TableBody<T> {
+    const MAGIC: u32 = T::MARKS[0].0;
+    const NAME: &'static str = T::MARKS[0].1;
+}
+
+/// The inside of a transaction's handle.
+///
+/// The fields are dropped in this order: the turn ends, then the transaction with its lock, then
+/// the table that the transaction borrows.
+pub struct TxnBody<T: Versioned> {
+    turn: Turn,
+    /// The transaction.
+    pub txn: T::Txn,
+    _table: Arc<T>,
+}
+
+impl<T: Versioned> Body for TxnBody<T> {
+    const MAGIC: u32 = T::MARKS[1].0;
+    const NAME: &'static str = T::MARKS[1].1;
+}
+
+/// Begins a transaction with `begin`, for the function of this name.
+///
+/// # Safety
+/// C.
+pub unsafe fn begin<T: Versioned>(
+    name: &'static str,
+    table: *mut Handle<TableBody<T>>,
+    out: *mut *mut Handle<TxnBody<T>>,
+    begin: impl FnOnce(&'static T) -> Option<T::Txn>,
+) -> c_int {
+    call(name, || {
+        let out = input::place(out, "out")?;
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(table) }?;
+        body.turns.check()?;
+        let table = Arc::new(body.table.clone());
+        // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
+        let lent: &'static T = unsafe { &*Arc::as_ptr(&table) };
+        let Some(txn) = begin(lent) else {
+            return Err(Failure::new(
+                libc::EBUSY,
+                "another thread has a transaction open",
+            ));
+        };
+        let open = TxnBody {
+            turn: body.turns.begin(body.checked),
+            txn,
+            _table: table,
+        };
+        // SAFETY: C.
+        unsafe { *out = Handle::into_c(open, body.checked) };
+        Ok(0)
+    })
+}
+
+/// A transaction on its thread.
+///
+/// # Safety
+/// C.
+pub unsafe fn opened<'a, T: Versioned>(
+    txn: *mut Handle<TxnBody<T>>,
+) -> Outcome<&'a mut TxnBody<T>> {
+    // SAFETY: C.
+    let open = unsafe { Handle::exclusive(txn) }?;
+    open.turn.check("transaction")?;
+    Ok(open)
+}
+
+/// Ends a transaction on its thread, and frees the handle.
+///
+/// # Safety
+/// C.
+unsafe fn end<T: Versioned>(txn: *mut Handle<TxnBody<T>>, how: fn(T::Txn)) -> Outcome {
+    // SAFETY: C.
+    unsafe { opened(txn) }?;
+    // SAFETY: C.
+    let TxnBody { turn, txn, _table } = unsafe { Handle::take(txn) }?;
+    // Ends before the lock is released: another thread's turn may begin right after that.
+    drop(turn);
+    how(txn);
+    Ok(0)
+}
+
+/// Publishes all changes, and frees the transaction.
+///
+/// # Safety
+/// C.
+pub unsafe fn commit<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<T>>) -> c_int {
+    // SAFETY: C.
+    call(name, || unsafe { end(txn, T::commit) })
+}
+
+/// Discards all changes, and frees the transaction. NULL is allowed.
+///
+/// # Safety
+/// C.
+pub unsafe fn rollback<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<T>>) -> c_int {
+    call(name, || {
+        if txn.is_null() {
+            return Ok(0);
+        }
+        // SAFETY: C.
+        unsafe { end(txn, T::rollback) }
+    })
+}
+
+/// The inside of a snapshot's handle.
+pub struct SnapshotBody<T: Versioned> {
+    /// The snapshot.
+    pub snapshot: Arc<T::Snapshot>,
+    checked: bool,
+}
+
+impl<T: Versioned> Body for SnapshotBody<T> {
+    const MAGIC: u32 = T::MARKS[2].0;
+    const NAME: &'static str = T::MARKS[2].1;
+}
+
+/// Makes a snapshot of the newest version.
+///
+/// # Safety
+/// C.
+pub unsafe fn snapshot<T: Versioned>(
+    name: &'static str,
+    table: *const Handle<TableBody<T>>,
+    out: *mut *mut Handle<SnapshotBody<T>>,
+) -> c_int {
+    call(name, || {
+        let out = input::place(out, "out")?;
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(table) }?;
+        body.turns.check()?;
+        let kept = SnapshotBody {
+            snapshot: Arc::new(body.table.snapshot()),
+            checked: body.checked,
+        };
+        // SAFETY: C.
+        unsafe { *out = Handle::into_c(kept, body.checked) };
+        Ok(0)
+    })
+}
+
+/// Writes the number of prefixes of a snapshot.
+///
+/// # Safety
+/// C.
+pub unsafe fn len<T: Versioned>(
+    name: &'static str,
+    snapshot: *const Handle<SnapshotBody<T>>,
+    len: *mut usize,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(snapshot) }?;
+        let len = input::place(len, "len")?;
+        // SAFETY: C.
+        unsafe { *len = T::len(&body.snapshot) };
+        Ok(0)
+    })
+}
+
+/// Saves a snapshot.
+///
+/// # Safety
+/// C.
+pub unsafe fn save<T: Versioned>(
+    name: &'static str,
+    snapshot: *const Handle<SnapshotBody<T>>,
+    path: *const c_char,
+) -> c_int {
+    call(name, || {
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(snapshot) }?;
+        // SAFETY: C.
+        T::save(&body.snapshot, unsafe { input::path(path) }?)?;
+        Ok(0)
+    })
+}
+
+/// The inside of an iterator's handle. The walk is dropped before the snapshot that it borrows.
+pub struct IterBody<T: Versioned> {
+    walk: Walk<T>,
+    _snapshot: Arc<T::Snapshot>,
+}
+
+impl<T: Versioned> Body for IterBody<T> {
+    const MAGIC: u32 = T::MARKS[3].0;
+    const NAME: &'static str = T::MARKS[3].1;
+}
+
+/// Makes an iterator over a snapshot.
+///
+/// # Safety
+/// C.
+pub unsafe fn iter<T: Versioned>(
+    name: &'static str,
+    snapshot: *const Handle<SnapshotBody<T>>,
+    out: *mut *mut Handle<IterBody<T>>,
+) -> c_int {
+    call(name, || {
+        let out = input::place(out, "out")?;
+        // SAFETY: C.
+        let body = unsafe { Handle::shared(snapshot) }?;
+        let kept = Arc::clone(&body.snapshot);
+        // SAFETY: the snapshot lies in the `Arc`, and `IterBody` drops that after the walk.
+        let lent: &'static T::Snapshot = unsafe { &*Arc::as_ptr(&kept) };
+        let iter = IterBody {
+            walk: T::iter(lent),
+            _snapshot: kept,
+        };
+        // SAFETY: C.
+        unsafe { *out = Handle::into_c(iter, body.checked) };
+        Ok(0)
+    })
+}
+
+/// Gives `put` what the next prefix has, if there is one, and writes the prefix.
+///
+/// # Safety
+/// C.
+pub unsafe fn next<T: Versioned>(
+    iter: *mut Handle<IterBody<T>>,
+    at: *mut sapwood_prefix,
+    put: impl FnOnce(&'static T::Item) -> Outcome<()>,
+) -> Outcome {
+    // SAFETY: C.
+    let body = unsafe { Handle::exclusive(iter) }?;
+    let Some((net, item)) = body.walk.next() else {
+        return Ok(-libc::ENOENT);
+    };
+    if !at.is_null() {
+        // SAFETY: C.
+        unsafe { *at = net.into() };
+    }
+    put(item)?;
+    Ok(0)
+}
