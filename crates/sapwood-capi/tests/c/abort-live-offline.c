@@ -1,31 +1,12 @@
 /* sapwood_live_get: the reader is offline */
-#include "check.h"
-
-static sapwood_live_reader *prepare(const char *base)
-{
-	sapwood_options options = {sizeof options, 0, SAPWOOD_NUMBERS, NULL, NULL, 0, 0, NULL};
-	sapwood_live_reader *reader = NULL;
-	sapwood_live *live = NULL;
-	sapwood_store *store = NULL;
-	sapwood_value value;
-	char folder[400];
-
-	snprintf(folder, sizeof folder, "%s/live", base);
-	value.number = 1;
-	IS(sapwood_store_live_create(folder, NULL, &options, &live, &store), 0);
-	IS(sapwood_store_insert(store, "elm", 3, &value), 1);
-	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, SAPWOOD_CHECKED,
-				    &reader),
-	   0);
-	return reader;
-}
+#include "live.h"
 
 int main(int argc, char **argv)
 {
 	sapwood_live_reader *reader;
 
 	CHECK(argc == 2);
-	reader = prepare(argv[1]);
+	reader = checked_reader(argv[1]);
 	IS(sapwood_live_reader_offline(reader), 0);
 	sapwood_live_get(reader, "elm", 3, NULL);
 	return 0;
