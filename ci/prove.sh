@@ -25,7 +25,7 @@ shows() {
     heirs) echo "what an owner had written when it was killed is there for its heir, and programs find it all the time" ;;
     program-heirs) echo "programs on all processors, in interrupts too, and user space change maps whose owners are killed every few seconds and have heirs: every value is right, every count is exact, and memory adds up" ;;
     live) echo "writers and readers of a live map are killed at random points: no version is torn, no commit that had returned is lost, and memory stays within its bounds" ;;
-    sync) echo "publishers, followers and nodes of etcd are killed, paused and cut off: each follower shows the leader's versions in order and no others, and no acknowledged commit is lost" ;;
+    sync) echo "publishers, followers and nodes of etcd are killed, paused, parted and slowed down: each follower shows the leader's versions in order and no others, and no acknowledged commit is lost" ;;
     python) echo "maps of Python keep what they hold, no more, and answer as a dict, ipaddress and a list of cells do" ;;
     windows) echo "the checked reader answers or says why not, and ends, in any damaged window of any kind" ;;
     shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
@@ -72,7 +72,7 @@ counts() { # name, output
     heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ lookups by programs' lookups ;;
     program-heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ changes by programs' 'changes by programs' && sum "$2" '[0-9]+ changes by user space' 'changes by user space' ;;
     live) sum "$2" '[0-9]+ kills' kills && sum "$2" '[0-9]+ commits' commits ;;
-    sync) sum "$2" '[0-9]+ faults' faults && sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ versions applied' 'versions applied' ;;
+    sync) sum "$2" '[0-9]+ faults' faults && sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ versions applied' 'versions applied' && sum "$2" '[0-9]+ evictions' evictions ;;
     windows) sum "$2" '[0-9]+ damaged windows' windows ;;
     shuttle) sum "$2" '[0-9]+ schedules' schedules ;;
     loom) sum "$2" '[0-9]+ (executions|iterations)' executions ;;
