@@ -55,6 +55,16 @@ for script in ci/*.sh .ci/run; do
     [ -x "$script" ] || none "Not executable" "$script"
 done
 
+# Cargo chooses test programs by their names alone, in all packages: a second one of the same name
+# would be built and run where the first one is wanted. Those of the libraries run together.
+none "Two test programs with one name" "$(
+    for crate in crates/* bench; do
+        case " $LIBRARIES " in *" ${crate#crates/} "*) kind=libraries ;; *) kind=$crate ;; esac
+        # shellcheck disable=SC2046 # words
+        printf '%s\n' $(programs "$crate") | grep -v -e '^--test$' -e '^$' | sed "s|$| $kind|"
+    done | sort -u | cut -d' ' -f1 | uniq -d
+)"
+
 lines=$(wc -l <README.md)
 [ "$lines" -le 200 ] || none "README.md has more than 200 lines: figures belong in docs/figures.md" "$lines"
 
