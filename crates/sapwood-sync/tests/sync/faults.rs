@@ -373,6 +373,27 @@ impl Scene {
     }
 }
 
+/// A failed test leaves what its processes wrote.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let kept = std::env::temp_dir().join(format!("sapwood-histories-{}", std::process::id()));
+        let _ = std::fs::create_dir_all(&kept);
+        for entry in std::fs::read_dir(self.folder())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if entry.path().is_file() {
+                let _ = std::fs::copy(entry.path(), kept.join(entry.file_name()));
+            }
+        }
+        println!("the histories are in {}", kept.display());
+    }
+}
+
 /// How long faults are made.
 fn seconds() -> u64 {
     match std::env::var("SAPWOOD_SOAK") {
@@ -490,23 +511,7 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
         followers: scene.followers.iter().map(read).collect(),
         readers: scene.readers.iter().map(read).collect(),
     };
-    let checked = match histories.check() {
-        Ok(checked) => checked,
-        Err(error) => {
-            let kept = std::env::temp_dir().join(format!("sapwood-histories-{seed}"));
-            let _ = std::fs::create_dir_all(&kept);
-            for player in [&recorder]
-                .into_iter()
-                .chain(&scene.publishers)
-                .chain(&scene.followers)
-                .chain(&scene.readers)
-            {
-                let name = format!("{}.history", player.name);
-                let _ = std::fs::copy(folder.join(&name), kept.join(&name));
-            }
-            panic!("{error}; the histories are in {}", kept.display());
-        }
-    };
+    let checked = histories.check().unwrap_or_else(|error| panic!("{error}"));
     let faults: u64 = scene.faults.values().sum();
     println!(
         "{faults} faults ({:?}); {} commits, {} acknowledged, in {} terms; {} versions applied by \

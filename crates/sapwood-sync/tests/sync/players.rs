@@ -367,6 +367,7 @@ async fn record(told: &Told) {
                     continue;
                 }
                 assert_eq!(number, last + 1, "a hole in the log");
+                let before = (now, map.clone());
                 last = number;
                 for Change { key, value } in commit.changes.iter() {
                     let old = match value {
@@ -380,7 +381,14 @@ async fn record(told: &Told) {
                         now.remove(key, &old);
                     }
                 }
-                assert_eq!(now, commit.digest, "the digest of commit {number}");
+                if now != commit.digest {
+                    let (epoch, frame) = (frame.epoch(), (frame.first(), frame.last()));
+                    panic!(
+                        "commit {number} of term {epoch} in frame {frame:?} has the digest {}, but \
+                         these changes make {now}: {:?}; before, the digest was {} of {:?}",
+                        commit.digest, commit.changes, before.0, before.1
+                    );
+                }
                 let tag = String::from_utf8_lossy(&map[TAG]);
                 history.line(format_args!("T {number} {} {tag} {now}", frame.epoch()));
             }
