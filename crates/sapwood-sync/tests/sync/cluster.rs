@@ -19,6 +19,9 @@ pub struct Setup {
     pub quota: Option<u64>,
     /// Certificates for clients and for the nodes.
     pub tls: bool,
+    /// The entries of its log after which a node saves its state, when other than usual. Nodes that
+    /// are further behind get this state instead of entries.
+    pub snapshot_count: Option<u32>,
 }
 
 impl Default for Setup {
@@ -27,6 +30,7 @@ impl Default for Setup {
             nodes: 1,
             quota: None,
             tls: false,
+            snapshot_count: None,
         }
     }
 }
@@ -287,6 +291,9 @@ fn plan(setup: Setup, folder: &Path, net: Option<&Net>) -> Vec<Node> {
         );
         if let Some(quota) = setup.quota {
             command.push(format!("--quota-backend-bytes={quota}"));
+        }
+        if let Some(count) = setup.snapshot_count {
+            command.push(format!("--snapshot-count={count}"));
         }
         if setup.tls {
             let file = |name| folder.join(name).display().to_string();

@@ -418,6 +418,8 @@ fn followers_show_the_leaders_versions_whatever_breaks() {
     };
     let setup = Setup {
         nodes: NODES,
+        // The usual 100,000 are an hour of this test.
+        snapshot_count: Some(1_000),
         ..Setup::default()
     };
     let Some(cluster) = Cluster::start_on(setup, net.as_ref()) else {

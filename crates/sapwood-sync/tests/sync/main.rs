@@ -20,4 +20,5 @@ mod netns;
 mod players;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
 mod refusals;
+mod strict;
 mod support;
