@@ -402,7 +402,12 @@ impl Publish {
         let mut is_torn = false;
         for frame in frames {
             if let Err(error) = self.leadership.append(&frame).await {
-                let text = error.to_string();
+                let text = match &error {
+                    Error::Deposed {
+                        what: Some(what), ..
+                    } => what.clone(),
+                    error => error.to_string(),
+                };
                 let is_over = is_torn || !matches!(error, Error::NoSpace { .. });
                 self.status
                     .send_modify(|status| status.trouble = Some(text.clone()));

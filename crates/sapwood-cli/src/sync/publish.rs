@@ -28,6 +28,8 @@ use crate::service::notify::Notify;
 
 /// The time between two looks at what has come while the command waits.
 const TURN: Duration = Duration::from_millis(50);
+/// The time between two looks at who leads.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// A map that this process leads.
 struct Published<'a, L> {
@@ -125,29 +127,45 @@ fn lead<L: Listed>(
         Slowest::Evict => sapwood_sync::Slowest::Evict,
     };
     options.snapshot_commits = args.snapshot_every;
+    let told = RefCell::new(String::new());
     runtime.block_on(async {
         let first = Publisher::lead(log.clone(), snapshots.clone(), L::KIND, options.clone());
         match first.await {
             Ok(publisher) => return Ok(Some((publisher, false))),
             Err(SyncError::Led { leader, .. }) if args.wait => {
                 complain(&format!("{}: {leader} leads; waiting", args.place.map));
-                service.ready(&format!("waits while {leader} leads"), || {})?;
+                told.replace(format!("waits while {leader} leads"));
+                service.ready(&told.borrow(), || {})?;
             }
             Err(error) => return Err(error.into()),
         }
         options.wait = true;
         let stop = async {
             while !signals.stop() {
+                service.status(&told.borrow());
                 service.tick(|| {});
                 tokio::time::sleep(TURN).await;
             }
             service.stopping(|| {});
         };
+        let name = options.name.clone();
+        let look = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                match log.leader().await {
+                    Ok(Some(leader)) if leader == name => told.replace("begins to lead".into()),
+                    Ok(Some(leader)) => told.replace(format!("waits while {leader} leads")),
+                    Ok(None) => continue,
+                    Err(error) => told.replace(format!("waits; {error}")),
+                };
+            }
+        };
         tokio::select! {
-            publisher = Publisher::lead(log, snapshots, L::KIND, options) => {
+            publisher = Publisher::lead(log.clone(), snapshots, L::KIND, options) => {
                 Ok(Some((publisher?, true)))
             }
             () = stop => Ok(None),
+            () = look => unreachable!("it looks again and again"),
         }
     })
 }

@@ -231,8 +231,7 @@ fn a_service_needs_no_capabilities() {
             .stderr(Stdio::piped());
         let mut server = Server::of(command);
         server.complains(", live");
-        std::fs::copy(PROGRAM, s.path("sapwood")).unwrap();
-        let mut reader = Command::new(s.path("sapwood"));
+        let mut reader = Command::new(s.copy_of_program());
         reader
             .args([kind, ask, "--live", "map", "-"])
             .current_dir(s.path("."))

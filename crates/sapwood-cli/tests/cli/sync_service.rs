@@ -113,6 +113,45 @@ fn a_standby_is_ready_and_tells_when_it_leads() {
 }
 
 #[test]
+fn a_standby_tells_who_leads_now() {
+    let s = Scratch::new();
+    s.file("list", LIST);
+    let mut first = publish(&s, &["--name", "first"]);
+    let folders = [Scratch::new(), Scratch::new()];
+    let managers = folders.each_ref().map(Manager::new);
+    let _standbys: Vec<_> = ["second", "third"]
+        .iter()
+        .zip(&folders)
+        .map(|(name, folder)| {
+            let more = ["--folder", "log", "--wait", "--name", name];
+            let mut command = Server::command(&s, &[&PUBLISH[..], &more].concat());
+            command.env("NOTIFY_SOCKET", folder.path("notify"));
+            Server::of(command)
+        })
+        .collect();
+    for manager in &managers {
+        assert_eq!(
+            manager.message(),
+            ["READY=1", "STATUS=waits while first leads"]
+        );
+    }
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    // Either may lead now.
+    let told = |manager: &Manager, other: &str| loop {
+        let status = manager.told("STATUS=");
+        if status.starts_with("STATUS=leads in term 2: ") {
+            return true;
+        }
+        if status == format!("STATUS=waits while {other} leads") {
+            return false;
+        }
+    };
+    let leads = [told(&managers[0], "third"), told(&managers[1], "second")];
+    assert_ne!(leads[0], leads[1]);
+}
+
+#[test]
 fn a_follower_is_ready_when_readers_find_the_map() {
     let s = Scratch::new();
     s.file("list", LIST);
@@ -268,8 +307,7 @@ fn services_of_many_machines_need_no_capabilities() {
         prints(&follower, "restored\t1\t1");
         leader.signal(Signal::USR1);
         leader.complains("a snapshot of commit 1 is saved");
-        std::fs::copy(PROGRAM, s.path("sapwood")).unwrap();
-        let mut reader = Command::new(s.path("sapwood"));
+        let mut reader = Command::new(s.copy_of_program());
         reader
             .args([kind, ask, "--live", "live", key])
             .current_dir(s.path("."))
