@@ -19,6 +19,8 @@ export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/tree LD_
 for file in include/sapwood.h lib/libsapwood.so lib/libsapwood.so.0 lib/libsapwood.a lib/pkgconfig/sapwood.pc \
     share/man/man3/sapwood.3 share/man/man1/sapwood.1 share/bash-completion/completions/sapwood bin/sapwood \
     lib/systemd/system/sapwood-names@.service lib/systemd/system/sapwood-ranges@.service share/doc/sapwood/examples/names.conf \
+    lib/systemd/system/sapwood-sync-publish@.service lib/systemd/system/sapwood-sync-follow@.service \
+    share/doc/sapwood/examples/sync-publish.conf share/doc/sapwood/examples/sync-follow.conf share/man/man1/sapwood-sync-follow.1 \
     share/doc/sapwood/operations.md share/sapwood/grafana/sapwood-live.json share/sapwood/prometheus/sapwood.rules.yml; do
     [ -e "$root/$file" ] || fail "make install did not install $file"
 done

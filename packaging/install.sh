@@ -47,8 +47,10 @@ put 644 packaging/sapwood.3 "$share/man/man3/sapwood.3"
 put 755 "$built/sapwood" "$prefix/bin/sapwood"
 # The units start the program where it is installed.
 for unit in packaging/systemd/*.service; do
+    # Only those of commands that the program has: they depend on its features.
     case $unit in
-    */sapwood-bpf-*) "$built/sapwood" bpf --help >/dev/null 2>&1 || continue ;; # built without the feature
+    */sapwood-bpf-*) "$built/sapwood" bpf --help >/dev/null 2>&1 || continue ;;
+    */sapwood-sync-*) "$built/sapwood" sync --help >/dev/null 2>&1 || continue ;;
     esac
     sed -e "s|/usr/bin/sapwood|$prefix/bin/sapwood|" -e "s|docs/operations.md|$share/doc/sapwood/operations.md|" "$unit" >"$work/unit"
     put 644 "$work/unit" "${SYSTEMDDIR:-$prefix/lib/systemd/system}/$(basename "$unit")"

@@ -18,6 +18,7 @@ mod frame;
 mod kind;
 mod log;
 pub mod numbers;
+mod overlay;
 mod publisher;
 pub mod ranges;
 mod restored;

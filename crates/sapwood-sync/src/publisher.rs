@@ -1,6 +1,5 @@
 //! The leader: one writer's commits, in order.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,11 +7,12 @@ use sapwood::qp::{QpSnapshot, QpStoreMemory};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::overlay::Overlay;
 use crate::restored::{State, restore};
 use crate::targets::difference;
 use crate::{
-    Change, Changes, Commit, Digest, Error, Frame, Kind, Leadership, Log, Manifest, Snapshots,
-    StoreTarget, Target,
+    Changes, Commit, Digest, Error, Frame, Kind, Leadership, Log, Manifest, Snapshots, StoreTarget,
+    Target,
 };
 
 /// What a leader does about a follower that is too far behind.
@@ -147,6 +147,7 @@ impl Publisher {
             saving: None,
             asked: Vec::new(),
             looked: Instant::now() - LOOK,
+            tells_wait: false,
         };
         Ok(Publisher {
             requests,
@@ -314,6 +315,8 @@ struct Publish {
     /// Who waits for the snapshot after that.
     asked: Vec<oneshot::Sender<Result<Manifest, Error>>>,
     looked: Instant,
+    /// Whether the status tells that it waits for a follower.
+    tells_wait: bool,
 }
 
 /// A snapshot that is being saved.
@@ -399,7 +402,12 @@ impl Publish {
         let mut is_torn = false;
         for frame in frames {
             if let Err(error) = self.leadership.append(&frame).await {
-                let text = error.to_string();
+                let text = match &error {
+                    Error::Deposed {
+                        what: Some(what), ..
+                    } => what.clone(),
+                    error => error.to_string(),
+                };
                 let is_over = is_torn || !matches!(error, Error::NoSpace { .. });
                 self.status
                     .send_modify(|status| status.trouble = Some(text.clone()));
@@ -464,9 +472,15 @@ impl Publish {
             self.saved(saving).await;
         }
         if !self.leadership.leads() {
+            let mut what = "the lease has ended".to_owned();
+            if let Ok(Some(leader)) = self.log.leader().await {
+                what = format!("{what}, and {leader} leads");
+            }
+            self.status
+                .send_modify(|status| status.trouble = Some(what.clone()));
             return Err(Error::Deposed {
                 map: self.log.map().into(),
-                what: Some("the lease has ended".into()),
+                what: Some(what),
             });
         }
         // A service that does not answer shows when something is written.
@@ -474,7 +488,7 @@ impl Publish {
             return Ok(());
         };
         let head = self.state.commit;
-        let (mut lag, mut count) = (0, followers.len());
+        let (mut lag, mut slowest, mut count) = (0, None, followers.len());
         for follower in followers {
             let behind = head.saturating_sub(follower.commit);
             if behind > self.options.max_lag && self.options.slowest == Slowest::Evict {
@@ -490,11 +504,24 @@ impl Publish {
                     continue;
                 }
             }
-            lag = lag.max(behind);
+            if behind > lag {
+                (lag, slowest) = (behind, Some(follower.follower));
+            }
         }
+        let most = self.options.max_lag;
+        let waits_for = slowest.filter(|_| self.options.slowest == Slowest::Wait && lag > most);
+        let tells_wait = std::mem::replace(&mut self.tells_wait, waits_for.is_some());
         self.status.send_modify(|status| {
             status.lag = lag;
             status.followers = count;
+            match waits_for {
+                Some(name) => {
+                    let what = format!("waits for {name}, which is over {most} commits behind");
+                    status.trouble = Some(what);
+                }
+                None if tells_wait => status.trouble = None,
+                None => {}
+            }
         });
         Ok(())
     }
@@ -558,39 +585,6 @@ impl Publish {
         }
         if !self.asked.is_empty() {
             self.save(None);
-        }
-    }
-}
-
-/// Changes that are not in the leader's map yet, and the digest after them.
-struct Overlay<'a> {
-    state: &'a State,
-    changed: HashMap<Vec<u8>, Option<Vec<u8>>>,
-    digest: Digest,
-}
-
-impl<'a> Overlay<'a> {
-    fn new(state: &'a State) -> Self {
-        Overlay {
-            state,
-            changed: HashMap::new(),
-            digest: state.digest,
-        }
-    }
-
-    fn add(&mut self, changes: &Changes) {
-        for Change { key, value } in changes.iter() {
-            let old = match self.changed.get(key) {
-                Some(changed) => changed.clone(),
-                None => self.state.target.get(key),
-            };
-            if let Some(old) = old {
-                self.digest.remove(key, &old);
-            }
-            if let Some(value) = value {
-                self.digest.add(key, value);
-            }
-            self.changed.insert(key.into(), value.map(<[u8]>::to_vec));
         }
     }
 }

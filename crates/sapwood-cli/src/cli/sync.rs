@@ -30,7 +30,9 @@ SIGHUP reads LIST again, and with --watch every change of LIST does. SIGUSR1 sav
 
 It reads commands from stdin, as \"names serve\" does: add, remove, get, begin, commit, rollback, \
 reload, stats, quit. A command that changes something prints its line when the commit is in the \
-log. A commit between \"begin\" and \"commit\" is one commit for followers too.",
+log. A commit between \"begin\" and \"commit\" is one commit for followers too.
+
+A service manager is told READY when the command leads, and also when it waits with --wait.",
         after_help = "Examples:
   sapwood sync publish names --dns --values text blocked.txt --map blocked --folder /srv/log --watch
   sapwood sync publish routes routes.txt --map edge --etcd http://127.0.0.1:2379 \\

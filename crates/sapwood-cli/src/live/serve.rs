@@ -64,6 +64,12 @@ pub trait Served {
 
     /// Sets the figures that only this map has.
     fn show(&self) {}
+
+    /// What the service manager is told of this map whenever it changes. Without it, the figures
+    /// of a live map are told when it is ready and after a reload.
+    fn status(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Sets what the options say of a map.
@@ -154,6 +160,11 @@ impl Begun {
     pub fn figures(&self) -> &Metrics {
         self.service.metrics()
     }
+
+    /// The command as its surroundings see it, until it serves.
+    pub fn service(&mut self) -> &mut Service {
+        &mut self.service
+    }
 }
 
 /// Prints the summary of a map that was made or taken over.
@@ -173,8 +184,11 @@ pub fn report(folder: &Path, summary: &str, is_new: bool, difference: Difference
 }
 
 /// What the service manager shows of a map.
-fn status(state: &State) -> String {
-    format!("{} entries, {} readers", state.entries, state.readers.len())
+fn status<S: Served>(map: &S) -> String {
+    map.status().unwrap_or_else(|| {
+        let state = map.state();
+        format!("{} entries, {} readers", state.entries, state.readers.len())
+    })
 }
 
 /// A command that serves a map.
@@ -314,6 +328,9 @@ impl<S: Served> Server<'_, S> {
             done,
             ..
         } = self;
+        if let Some(status) = map.status() {
+            service.status(&status);
+        }
         service.tick(|| {
             metrics.update(&map.state(), *done);
             map.show();
@@ -323,7 +340,7 @@ impl<S: Served> Server<'_, S> {
     /// Shows the figures for the first time: readers find the map.
     fn ready(&mut self) -> Result<(), Error> {
         let state = self.map.state();
-        let status = status(&state);
+        let status = status(&self.map);
         self.map.show();
         self.service
             .ready(&status, || self.metrics.update(&state, self.done))
@@ -355,7 +372,7 @@ impl<S: Served> Server<'_, S> {
                 self.done.changes.add(difference);
                 self.metrics.is_as_listed();
                 self.fault = None;
-                self.service.reloaded(&status(&self.map.state()));
+                self.service.reloaded(&status(&self.map));
                 Ok(difference)
             }
             Err(error) => {

@@ -10,7 +10,7 @@ mod file;
 mod http;
 pub mod log;
 pub mod metrics;
-mod notify;
+pub mod notify;
 pub mod place;
 
 use std::time::{Duration, Instant};
@@ -56,6 +56,12 @@ impl Service {
         self.publish()?;
         self.notify.ready(status);
         Ok(())
+    }
+
+    /// Tells the service manager what the command does now, when that is news and the last status
+    /// is a second old.
+    pub fn status(&mut self, status: &str) {
+        self.notify.status(status);
     }
 
     /// Tells the service manager that a reload begins.

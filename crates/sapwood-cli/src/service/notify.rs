@@ -12,7 +12,13 @@ pub struct Notify {
     /// A third of the time after which the service manager ends a silent process.
     every: Option<Duration>,
     alive_at: Instant,
+    /// The status that it was told last, and when it may be told another one.
+    status: String,
+    status_at: Instant,
 }
+
+/// The time between two statuses.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 impl Notify {
     /// Asks the environment how often the service manager wants to hear that the loop turns.
@@ -20,13 +26,30 @@ impl Notify {
         Notify {
             every: sd_notify::watchdog_enabled().map(|time| time / 3),
             alive_at: Instant::now(),
+            status: String::new(),
+            status_at: Instant::now(),
         }
     }
 
     /// Others can use what this process serves.
     pub fn ready(&mut self, status: &str) {
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+        self.told(status);
         self.alive();
+    }
+
+    /// What this process does now. A status that was told already is not told again, and a new one
+    /// is told a second after the last one at the earliest: call this again and again.
+    pub fn status(&mut self, status: &str) {
+        if self.status != status && Instant::now() >= self.status_at {
+            let _ = sd_notify::notify(&[NotifyState::Status(status)]);
+            self.told(status);
+        }
+    }
+
+    fn told(&mut self, status: &str) {
+        self.status = status.to_owned();
+        self.status_at = Instant::now() + STATUS_EVERY;
     }
 
     /// A reload begins. The service manager wants the time, to know which reload it asked for.

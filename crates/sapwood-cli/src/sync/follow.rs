@@ -114,15 +114,35 @@ fn remove_if<M: LiveMap>(remove: bool, map: Live<M>) -> Result<(), Error> {
     }
 }
 
+/// What the service manager is told.
+fn status_text(status: &FollowerStatus) -> String {
+    let mut text = match status.commit {
+        Some(commit) => format!("{} entries, commit {commit}", status.entries),
+        None => "compares the map with the leader's".to_owned(),
+    };
+    if status.lag() > 0 {
+        text = format!("{text}, {} behind", status.lag());
+    }
+    if let Some(trouble) = &status.trouble {
+        text = text + "; " + trouble;
+    }
+    text
+}
+
 impl Following<'_> {
     /// What is in the map; waits for its first leader. `None` if a signal came first.
     fn kind(&mut self) -> Result<Option<Kind>, Error> {
         let mut trouble = None;
         while !self.signals.stop() {
+            match trouble.as_deref() {
+                None => self.service.status("waits for the first leader"),
+                Some(trouble) => self.service.status(trouble),
+            }
+            self.service.tick(|| {});
             match self.runtime.block_on(self.place.0.kind()) {
                 Ok(Some(kind)) => return Ok(Some(kind)),
                 Ok(None) if self.args.once => return Err(place::nothing(&self.args.place.map)),
-                Ok(None) => {}
+                Ok(None) => trouble = None,
                 Err(error) if !error.may_pass() => return Err(error.into()),
                 Err(error) => {
                     self.in_time(Some(&error.to_string()))?;
@@ -135,6 +155,7 @@ impl Following<'_> {
             }
             std::thread::sleep(AGAIN);
         }
+        self.service.stopping(|| {});
         Ok(None)
     }
 
@@ -190,12 +211,15 @@ impl Following<'_> {
             let metrics = &self.metrics;
             match now.commit {
                 // Readers find what the leader has published.
-                Some(commit) if !is_ready => {
-                    let status = format!("{} entries, commit {commit}", now.entries);
-                    self.service.ready(&status, || metrics.update(&now))?;
+                Some(_) if !is_ready => {
+                    self.service
+                        .ready(&status_text(&now), || metrics.update(&now))?;
                     is_ready = true;
                 }
-                _ => self.service.tick(|| metrics.update(&now)),
+                _ => {
+                    self.service.status(&status_text(&now));
+                    self.service.tick(|| metrics.update(&now));
+                }
             }
             if goal.is_some() && now.commit >= goal {
                 break;

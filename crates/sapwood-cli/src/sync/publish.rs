@@ -23,6 +23,13 @@ use crate::live::changes::{Asked, Change, Difference, Made};
 use crate::live::metrics::State;
 use crate::live::serve::{self, Served, Signals};
 use crate::output::Output;
+use crate::service::Service;
+use crate::service::notify::Notify;
+
+/// The time between two looks at what has come while the command waits.
+const TURN: Duration = Duration::from_millis(50);
+/// The time between two looks at who leads.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// A map that this process leads.
 struct Published<'a, L> {
@@ -34,15 +41,19 @@ struct Published<'a, L> {
     save: Arc<AtomicBool>,
     /// Whether a signal has come that ends the program.
     stop: Arc<AtomicBool>,
+    /// Tells the service manager that the loop turns while it waits for the log.
+    notify: RefCell<Notify>,
     metrics: PublisherMetrics,
-    /// The trouble that was told.
-    trouble: RefCell<Option<String>>,
+    /// The most commits that a follower may be behind.
+    max_lag: u64,
+    /// The trouble, and the number of evictions, that were told.
+    told: RefCell<(Option<String>, u64)>,
 }
 
 /// Leads and publishes.
 pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -> Outcome {
     let keep = args.keep();
-    let begun = serve::begin(list.path(), &keep)?;
+    let mut begun = serve::begin(list.path(), &keep)?;
     let metrics = PublisherMetrics::new(begun.figures())?;
     let mut entries = list.read()?;
     let signals = Signals::begin()?;
@@ -53,7 +64,8 @@ pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let runtime = place::runtime()?;
-    let Some((publisher, has_waited)) = lead::<L>(&runtime, args, &signals)? else {
+    let Some((publisher, has_waited)) = lead::<L>(&runtime, args, &signals, begun.service())?
+    else {
         // A signal came while another process led.
         return Ok(crate::errors::Answer::Yes);
     };
@@ -65,8 +77,10 @@ pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -
         map,
         save,
         stop,
+        notify: RefCell::new(Notify::begin()),
         metrics,
-        trouble: RefCell::new(None),
+        max_lag: args.max_lag,
+        told: RefCell::default(),
     };
     if has_waited && published.list.path() != Path::new("-") {
         entries = published.list.read()?;
@@ -95,10 +109,14 @@ pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -
 }
 
 /// Becomes the leader; tells whether that took another one's end. `None` if a signal came first.
+///
+/// A process that waits is ready: it does what it was started for, and whoever starts it is not
+/// held up until another one ends. Its status tells that it does not lead.
 fn lead<L: Listed>(
     runtime: &Runtime,
     args: &PublishArgs,
     signals: &Signals,
+    service: &mut Service,
 ) -> Result<Option<(Publisher, bool)>, Error> {
     let (log, snapshots) = place::open(runtime, &args.place)?;
     let mut options = PublisherOptions::new(place::name(args.name.as_ref()));
@@ -109,26 +127,45 @@ fn lead<L: Listed>(
         Slowest::Evict => sapwood_sync::Slowest::Evict,
     };
     options.snapshot_commits = args.snapshot_every;
-    let stop = async {
-        while !signals.stop() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
+    let told = RefCell::new(String::new());
     runtime.block_on(async {
         let first = Publisher::lead(log.clone(), snapshots.clone(), L::KIND, options.clone());
         match first.await {
             Ok(publisher) => return Ok(Some((publisher, false))),
             Err(SyncError::Led { leader, .. }) if args.wait => {
                 complain(&format!("{}: {leader} leads; waiting", args.place.map));
+                told.replace(format!("waits while {leader} leads"));
+                service.ready(&told.borrow(), || {})?;
             }
             Err(error) => return Err(error.into()),
         }
         options.wait = true;
+        let stop = async {
+            while !signals.stop() {
+                service.status(&told.borrow());
+                service.tick(|| {});
+                tokio::time::sleep(TURN).await;
+            }
+            service.stopping(|| {});
+        };
+        let name = options.name.clone();
+        let look = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                match log.leader().await {
+                    Ok(Some(leader)) if leader == name => told.replace("begins to lead".into()),
+                    Ok(Some(leader)) => told.replace(format!("waits while {leader} leads")),
+                    Ok(None) => continue,
+                    Err(error) => told.replace(format!("waits; {error}")),
+                };
+            }
+        };
         tokio::select! {
-            publisher = Publisher::lead(log, snapshots, L::KIND, options) => {
+            publisher = Publisher::lead(log.clone(), snapshots, L::KIND, options) => {
                 Ok(Some((publisher?, true)))
             }
             () = stop => Ok(None),
+            () = look => unreachable!("it looks again and again"),
         }
     })
 }
@@ -142,10 +179,15 @@ impl<L: Listed> Published<'_, L> {
         if changes.is_empty() {
             return Ok(());
         }
-        // The leader may wait for its slowest follower; a signal ends the wait.
+        // The leader may wait for its slowest follower; a signal ends the wait. Nothing else is due
+        // meanwhile, so the loop turns here.
         let stop = async {
             while !self.stop.load(AtomicOrdering::Relaxed) {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(TURN).await;
+                self.tell_trouble();
+                let mut notify = self.notify.borrow_mut();
+                notify.alive();
+                notify.status(&self.status_text());
             }
         };
         self.runtime.block_on(async {
@@ -192,6 +234,42 @@ impl<L: Listed> Published<'_, L> {
         }
         self.commit(changes)?;
         Ok(difference)
+    }
+
+    /// Tells a new trouble, and new evictions, on stderr.
+    fn tell_trouble(&self) {
+        let status = self.publisher.status();
+        let (map, most) = (self.map, self.max_lag);
+        let (trouble, evicted) = self.told.replace((status.trouble.clone(), status.evicted));
+        if let Some(new) = status.trouble.filter(|new| trouble.as_ref() != Some(new)) {
+            complain(&format!("{map}: {new}"));
+        }
+        match status.evicted.saturating_sub(evicted) {
+            0 => {}
+            1 => complain(&format!(
+                "{map}: evicted a follower that was over {most} commits behind"
+            )),
+            count => complain(&format!(
+                "{map}: evicted {count} followers that were over {most} commits behind"
+            )),
+        }
+    }
+
+    /// What the service manager is told.
+    fn status_text(&self) -> String {
+        let status = self.publisher.status();
+        let mut text = format!(
+            "leads in term {}: {} {}, commit {}, {} followers",
+            status.epoch,
+            status.entries,
+            L::KIND,
+            status.commit,
+            status.followers
+        );
+        if let Some(trouble) = &status.trouble {
+            text = text + "; " + trouble;
+        }
+        text
     }
 
     /// Saves a snapshot, and tells what came of it.
@@ -263,13 +341,7 @@ impl<L: Listed> Served for Published<'_, L> {
         if self.save.swap(false, AtomicOrdering::Relaxed) {
             self.save();
         }
-        let status = self.publisher.status();
-        if *self.trouble.borrow() != status.trouble {
-            if let Some(trouble) = &status.trouble {
-                complain(&format!("{}: {trouble}", self.map));
-            }
-            self.trouble.replace(status.trouble.clone());
-        }
+        self.tell_trouble();
     }
 
     /// Ends the term, so that the next leader need not wait. The log keeps the map.
@@ -285,6 +357,10 @@ impl<L: Listed> Served for Published<'_, L> {
 
     fn show(&self) {
         self.metrics.update(&self.publisher.status());
+    }
+
+    fn status(&self) -> Option<String> {
+        Some(self.status_text())
     }
 
     fn ended(&self) -> Option<Error> {

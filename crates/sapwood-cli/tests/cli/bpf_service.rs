@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use sapwood_cli::service::catalogue::{BPF_CACHE, BPF_MIRROR, BPF_NAMES, BPF_ROUTE, COMMON};
 
 use crate::bpf::Lab;
@@ -13,7 +13,7 @@ use crate::bpf_route::line;
 use crate::common::{PROGRAM, Scratch};
 use crate::netns::Netns;
 use crate::notify::Manager;
-use crate::operations::{allows_what_was_called, traced};
+use crate::operations::{allows_what_was_called, end, traced};
 use crate::server::{LIMIT, Server};
 use crate::service::{address_in, check, scrape, value};
 
@@ -43,17 +43,6 @@ fn start(namespace: &Netns, s: &Scratch, args: &[&str]) -> Server {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     namespace.inside(move || Server::of(command))
-}
-
-/// Sends a signal to the program: to the process that is traced, not to the one that traces.
-fn end(s: &Scratch, server: &Server, signal: Signal) {
-    match std::fs::read_to_string(s.path("trace")) {
-        Ok(trace) => {
-            let pid = trace.split(' ').next().unwrap().parse().unwrap();
-            kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-        }
-        Err(_) => server.signal(signal),
-    }
 }
 
 /// Scrapes until a figure has at least this value; returns all of them.

@@ -26,8 +26,21 @@ mod routes;
 mod server;
 mod service;
 mod sync;
+#[cfg(feature = "etcd")]
+mod sync_etcd;
+mod sync_service;
 
-#[cfg(feature = "bpf")]
+#[cfg(any(feature = "bpf", feature = "etcd"))]
 #[path = "../../../sapwood-bpf/tests/common/netns.rs"]
 #[allow(dead_code)]
 mod netns;
+
+// Nodes of etcd, as the tests of the log start them.
+#[cfg(feature = "etcd")]
+#[path = "../../../sapwood-sync/tests/sync/cluster.rs"]
+#[allow(dead_code)]
+mod cluster;
+#[cfg(feature = "etcd")]
+#[path = "../../../sapwood-sync/tests/sync/net.rs"]
+#[allow(dead_code)]
+mod net;

@@ -3,7 +3,7 @@
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -49,6 +49,29 @@ impl Manager {
                 other => return other,
             }
         }
+    }
+
+    /// Waits for a message with a line that begins with this text, and returns the line.
+    #[track_caller]
+    pub fn told(&self, text: &str) -> String {
+        let mut seen = Vec::new();
+        let until = Instant::now() + LIMIT;
+        while Instant::now() < until {
+            let message = self.message();
+            if let Some(line) = message.iter().find(|line| line.starts_with(text)) {
+                return line.clone();
+            }
+            seen.push(message);
+        }
+        panic!("no \"{text}\" in {seen:?}");
+    }
+
+    /// Forgets the messages that have come.
+    pub fn forget(&self) {
+        self.0.set_nonblocking(true).unwrap();
+        let mut bytes = [0; 4096];
+        while self.0.recv(&mut bytes).is_ok() {}
+        self.0.set_nonblocking(false).unwrap();
     }
 
     /// Expects some signs of life, one after another.
@@ -117,9 +140,9 @@ fn a_command_that_stands_still_shows_no_life() {
     manager.lives();
     server.signal(Signal::STOP);
     std::thread::sleep(Duration::from_millis(200));
+    manager.forget();
     manager.0.set_nonblocking(true).unwrap();
     let mut bytes = [0; 100];
-    while manager.0.recv(&mut bytes).is_ok() {}
     std::thread::sleep(Duration::from_millis(500));
     assert!(
         manager.0.recv(&mut bytes).is_err(),
@@ -208,8 +231,7 @@ fn a_service_needs_no_capabilities() {
             .stderr(Stdio::piped());
         let mut server = Server::of(command);
         server.complains(", live");
-        std::fs::copy(PROGRAM, s.path("sapwood")).unwrap();
-        let mut reader = Command::new(s.path("sapwood"));
+        let mut reader = Command::new(s.copy_of_program());
         reader
             .args([kind, ask, "--live", "map", "-"])
             .current_dir(s.path("."))

@@ -1,10 +1,11 @@
 //! What operators install: dashboards and alerts name figures that commands export, the table of
 //! the documentation has all of them, and systemd accepts the units.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use sapwood_cli::service::catalogue::{self, Kind};
 use serde_json::Value;
 
@@ -233,6 +234,17 @@ fn units_are_notified_and_hardened() {
             false => "CapabilityBoundingSet=",
         };
         assert!(settings.contains(&capabilities), "{name}");
+        // Sockets reach this machine alone; those of publishers and followers also reach etcd on
+        // private networks.
+        let reached = match name.starts_with("sapwood-sync-") {
+            true => "localhost link-local 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7",
+            false => "localhost",
+        };
+        let lines = settings.iter();
+        let lines: Vec<_> = lines
+            .filter_map(|line| line.strip_prefix("IPAddressAllow="))
+            .collect();
+        assert_eq!(lines, [reached], "{name}");
         // Every line of the settings that is shown in the page is one of a unit.
         let start = settings
             .iter()
@@ -252,6 +264,34 @@ pub fn folders_of_readers(unit: &str) -> Vec<String> {
     let folders = made.unwrap().split(' ');
     let folders = folders.map(|folder| folder.strip_prefix("${LIVE}/").unwrap().to_owned());
     folders.collect()
+}
+
+/// The arguments that an instance of a unit gives to the program, with these settings in its file.
+pub fn arguments_of(unit: &str, instance: &str, set: &[(&str, &str)]) -> Vec<String> {
+    let path = of_checkout("packaging/systemd").join(unit);
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.replace("%i", instance).replace("%H", "machine");
+    let lines = settings(&text);
+    let of = |name: &str| lines.iter().find_map(|line| line.strip_prefix(name));
+    let defaults = of("Environment=").unwrap_or_default().split(' ');
+    let mut values: BTreeMap<_, _> = defaults.filter_map(|one| one.split_once('=')).collect();
+    values.extend(set.iter().copied());
+    let mut arguments = Vec::new();
+    for word in of("ExecStart=/usr/bin/sapwood ").unwrap().split(' ') {
+        let Some(name) = word.strip_prefix('$') else {
+            arguments.push(word.to_owned());
+            continue;
+        };
+        // As systemd has it: braces make one word, without them there are as many as there are.
+        match name
+            .strip_prefix('{')
+            .and_then(|name| name.strip_suffix('}'))
+        {
+            Some(name) => arguments.push(values[name].to_owned()),
+            None => arguments.extend(values[name].split_whitespace().map(String::from)),
+        }
+    }
+    arguments
 }
 
 /// The system calls in a set of systemd, such as `@default`.
@@ -316,6 +356,17 @@ pub fn traced(s: &Scratch, before: &[&str]) -> Option<Command> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     Some(command)
+}
+
+/// Sends a signal to a program: to the process that is traced, not to the one that traces.
+pub fn end(s: &Scratch, server: &Server, signal: Signal) {
+    match std::fs::read_to_string(s.path("trace")) {
+        Ok(trace) => {
+            let pid = trace.split(' ').next().unwrap().parse().unwrap();
+            kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        }
+        Err(_) => server.signal(signal),
+    }
 }
 
 /// Expects that a unit allows all system calls of a traced command.

@@ -87,9 +87,15 @@ impl Server {
     /// Waits for a line on stderr that has this text.
     #[track_caller]
     pub fn complains(&self, text: &str) -> String {
+        self.complains_within(LIMIT, text)
+    }
+
+    /// The same for what takes longer: no line may come later than this after the one before.
+    #[track_caller]
+    pub fn complains_within(&self, limit: Duration, text: &str) -> String {
         let mut seen = String::new();
         loop {
-            match self.errors.recv_timeout(LIMIT) {
+            match self.errors.recv_timeout(limit) {
                 Ok(line) if line.contains(text) => return line,
                 Ok(line) => seen = seen + &line + "\n",
                 Err(_) => panic!("no \"{text}\" in:\n{seen}"),

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use crate::common::Scratch;
 use crate::server::{LIMIT, Server, wait_for};
 
-const LIST: &str = "ads.example\tblock\ngood.ads.example\tallow\nspam.example\tblock\n";
+/// A list of names with texts.
+pub const LIST: &str = "ads.example\tblock\ngood.ads.example\tallow\nspam.example\tblock\n";
 
 /// Starts a publisher of names, and waits until it leads.
 #[track_caller]
-fn publish(s: &Scratch, more: &[&str]) -> Server {
+pub fn publish(s: &Scratch, more: &[&str]) -> Server {
     let args = [
         "sync", "publish", "names", "list", "--values", "text", "--map", "blocked",
     ];
@@ -22,7 +23,7 @@ fn publish(s: &Scratch, more: &[&str]) -> Server {
 }
 
 /// Starts a follower into the live folder of its name.
-fn follow(s: &Scratch, name: &str, more: &[&str]) -> Server {
+pub fn follow(s: &Scratch, name: &str, more: &[&str]) -> Server {
     let args = [
         "sync", "follow", "--map", "blocked", "--folder", "log", "--live", name,
     ];
@@ -31,7 +32,7 @@ fn follow(s: &Scratch, name: &str, more: &[&str]) -> Server {
 
 /// Waits for a line on stdout.
 #[track_caller]
-fn prints(server: &Server, text: &str) {
+pub fn prints(server: &Server, text: &str) {
     loop {
         match server.out.recv_timeout(LIMIT) {
             Ok(line) if line.contains(text) => return,
@@ -41,7 +42,8 @@ fn prints(server: &Server, text: &str) {
     }
 }
 
-fn status(s: &Scratch) -> (Option<i32>, Value) {
+/// What `sync status` says, and its exit code.
+pub fn status(s: &Scratch) -> (Option<i32>, Value) {
     let ran = s.run(&[
         "sync", "status", "--map", "blocked", "--folder", "log", "--json",
     ]);
@@ -50,7 +52,7 @@ fn status(s: &Scratch) -> (Option<i32>, Value) {
 
 /// Waits until a live map has this value for a name.
 #[track_caller]
-fn has(s: &Scratch, live: &str, name: &str, value: &str) {
+pub fn has(s: &Scratch, live: &str, name: &str, value: &str) {
     wait_for(&format!("{name} is {value:?} in {live}"), || {
         let ran = s.run(&["names", "get", "--live", live, name]);
         String::from_utf8_lossy(&ran.0.stdout).trim_end() == value

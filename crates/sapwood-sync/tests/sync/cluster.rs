@@ -282,6 +282,9 @@ fn plan(setup: Setup, folder: &Path, net: Option<&Net>) -> Vec<Node> {
                 "--election-timeout",
                 "1000",
                 "--enable-v2=false",
+                // Passwords are checked fast.
+                "--bcrypt-cost",
+                "4",
                 "--logger",
                 "zap",
                 "--log-level",

@@ -38,6 +38,16 @@ impl Scratch {
         path
     }
 
+    /// Copies the program into the folder, for users who cannot reach the original.
+    pub fn copy_of_program(&self) -> PathBuf {
+        // By a process of its own: a file that this process writes could be open in a child of
+        // another test, and then it cannot be run.
+        let path = self.path("sapwood");
+        let copied = Command::new("cp").arg(PROGRAM).arg(&path).status();
+        assert!(copied.unwrap().success());
+        path
+    }
+
     /// The names of all files in the folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
