@@ -8,7 +8,8 @@
 #
 # With etcd (Debian: etcd-server), the log lies in three nodes on loopback addresses; without it, or
 # with --folder, in a folder. As root, with a program that has the feature bpf, two of the followers
-# feed filters of DNS queries (XDP) on veth pairs; else, or with --live, live maps.
+# feed programs in the kernel (XDP) on veth pairs, one a filter of DNS queries and one a router; else,
+# or with --live, live maps.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -34,10 +35,8 @@ end() {
     set +e
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null; done
     for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null; done
-    for edge in 3 4; do
-        [ -d "$pin-$edge" ] && "$sapwood" bpf names unload "$pin-$edge" >/dev/null
-        ip netns del "sw$tag-$edge" 2>/dev/null
-    done
+    [ -d "$pin" ] && "$sapwood" bpf names unload "$pin" >/dev/null
+    for space in asks sends left right; do ip netns del "sw$tag-$space" 2>/dev/null; done
     [ $code = 0 ] || { echo "--- the logs:"; tail -n 5 "$work"/*.log "$work"/*.out; }
     rm -rf "$work" "$memory"
     exit $code
@@ -111,24 +110,36 @@ cat "$work/names.log" "$work/routes.log"
 # ----------------------------------------------------------------------------- the followers
 can_xdp() {
     [ $use_xdp = 1 ] && [ "$(id -u)" = 0 ] && "$sapwood" sync follow --help | grep -q -- --xdp &&
-        "$sapwood" bpf list >/dev/null 2>&1 && mountpoint -q /sys/fs/bpf && ip netns add "sw$tag-3" 2>/dev/null
+        "$sapwood" bpf list >/dev/null 2>&1 && mountpoint -q /sys/fs/bpf && ip netns add "sw$tag-asks" 2>/dev/null
+}
+# A machine behind a veth: its namespace, the interface here and its address, the other's addresses.
+behind() {
+    local space=$1 interface=$2 here=$3 there
+    ip netns add "sw$tag-$space" 2>/dev/null || true
+    ip link add "$interface" type veth peer name c0 netns "sw$tag-$space"
+    ip addr add "$here" dev "$interface"
+    ip link set "$interface" up
+    for there in "${@:4}"; do ip -n "sw$tag-$space" addr add "$there" dev c0; done
+    ip -n "sw$tag-$space" link set lo up
+    ip -n "sw$tag-$space" link set c0 up
+    ip -n "sw$tag-$space" route add default via "${here%/*}"
 }
 xdp=0
 if can_xdp; then
     xdp=1
-    ip netns add "sw$tag-4"
-    for edge in 3 4; do
-        ip link add "swx$edge" type veth peer name c0 netns "sw$tag-$edge"
-        ip addr add "10.201.$edge.1/24" dev "swx$edge"
-        ip link set "swx$edge" up
-        ip -n "sw$tag-$edge" addr add "10.201.$edge.2/24" dev c0
-        ip -n "sw$tag-$edge" link set c0 up
-    done
+    # Before the filter, a machine that asks; before the router, one that sends, and behind it the
+    # next hops, which take packets for all addresses of 10.0.0.0/8.
+    behind asks swx3 10.201.3.1/24 10.201.3.2/24
+    behind sends swx4 198.51.100.1/24 198.51.100.2/24
+    behind left swx4l 192.0.2.126/25 192.0.2.{1..7}/25
+    behind right swx4r 192.0.2.254/25 192.0.2.199/25
+    for space in left right; do ip -n "sw$tag-$space" route add local 10.0.0.0/8 dev lo; done
 fi
 declare -A follower
 follow() { # edge, map
     local to=(--live "$memory/edge-$1")
-    if [ $xdp = 1 ] && [ "$1" -ge 3 ]; then to=(--xdp "swx$1" --pin "$pin-$1"); fi
+    if [ $xdp = 1 ] && [ "$1" = 3 ]; then to=(--xdp swx3 --pin "$pin"); fi
+    if [ $xdp = 1 ] && [ "$1" = 4 ]; then to=(--xdp swx4 --xdp swx4l --xdp swx4r --generic); fi
     "$sapwood" sync follow --map "$2" "${log[@]}" --name "edge-$1" "${to[@]}" \
         >>"$work/edge-$1.out" 2>>"$work/edge-$1.log" &
     follower[$1]=$!
@@ -137,7 +148,7 @@ follow() { # edge, map
 follow 1 blocked
 follow 2 edge
 follow 3 blocked
-follow 4 blocked
+follow 4 edge
 for edge in 1 2 3 4; do
     until_so "edge-$edge follows" grep -q '^restored' "$work/edge-$edge.out"
     echo "edge-$edge: $(head -n 1 "$work/edge-$edge.out")"
@@ -145,51 +156,78 @@ done
 
 # What a follower does with a name: block, allow, or nothing.
 rule() { # edge, name
-    if [ $xdp = 1 ] && [ "$1" -ge 3 ]; then
-        "$sapwood" bpf dump "$pin-$1/arena" followed --dns |
+    if [ $xdp = 1 ] && [ "$1" = 3 ]; then
+        "$sapwood" bpf dump "$pin/arena" followed --dns |
             awk -v name="$2" -F '\t' '$1 == name { print ($2 == 1 ? "block" : "allow") }'
     else
         "$sapwood" names get --dns --live "$memory/edge-$1" "$2" 2>/dev/null || true
     fi
 }
 has_rule() { [ "$(rule "$1" "$2")" = "$3" ]; }
-dropped() { "$sapwood" bpf names stats "$pin-$1" | awk '$1 == "dropped" { print $2 }'; }
-# Sends a DNS query for a name of two labels from behind a veth.
-ask() { # edge, label, label
+dropped() { "$sapwood" bpf names stats "$pin" | awk '$1 == "dropped" { print $2 }'; }
+# Sends a DNS query for a name of two labels to the filter.
+ask() { # label, label
     local query
     query=$(printf '\\x00\\x01\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x%02x%s\\x%02x%s\\x00\\x00\\x01\\x00\\x01' \
-        ${#2} "$2" ${#3} "$3")
-    ip netns exec "sw$tag-$1" bash -c "printf '$query' >/dev/udp/10.201.$1.1/53"
+        ${#1} "$1" ${#2} "$2")
+    ip netns exec "sw$tag-asks" bash -c "printf '$query' >/dev/udp/10.201.3.1/53"
 }
-is_dropped() { # edge, label, label
+is_dropped() { # label, label
     local before
-    before=$(dropped "$1")
-    ask "$1" "$2" "$3"
-    [ "$(dropped "$1")" = $((before + 1)) ]
+    before=$(dropped)
+    ask "$1" "$2"
+    [ "$(dropped)" = $((before + 1)) ]
+}
+# The packets that came to a machine for a port that nobody listens on.
+came() { ip netns exec "sw$tag-$1" cat /proc/net/snmp | awk '/^Udp: [0-9]/ { print $3 }'; }
+# Sends a packet to an address by the router, and sees where it comes.
+comes() { # address, "left" or "right"
+    local before i
+    before=$(came "$2")
+    ip netns exec "sw$tag-sends" bash -c "echo >/dev/udp/$1/9"
+    for ((i = 0; i < 20; i++)); do
+        [ "$(came "$2")" -gt "$before" ] && return
+        sleep 0.02
+    done
+    return 1
 }
 
 # --------------------------------------------------------------------------------- the changes
-say "a commit of three changes: seen on all three followers of the names"
+say "a commit of three changes: seen on both followers of the names"
 printf 'begin\nadd new.example block\nadd ads.example allow\nremove name7.example\ncommit\n' >&8
-for edge in 1 3 4; do
+for edge in 1 3; do
     until_so "edge-$edge has new.example" has_rule "$edge" new.example block
     has_rule "$edge" ads.example allow || fail "edge-$edge has a part of the commit"
     has_rule "$edge" name7.example "" || fail "edge-$edge has a part of the commit"
     echo "edge-$edge: new.example is blocked, ads.example is allowed, name7.example is gone"
 done
 if [ $xdp = 1 ]; then
-    for edge in 3 4; do
-        until_so "edge-$edge drops queries" is_dropped $edge new example
-        if is_dropped $edge ads example; then fail "edge-$edge drops what is allowed"; fi
-        echo "edge-$edge: the kernel dropped a query for new.example, and passed one for ads.example"
-    done
+    until_so "edge-3 drops queries" is_dropped new example
+    if is_dropped ads example; then fail "edge-3 drops what is allowed"; fi
+    echo "edge-3: the kernel dropped a query for new.example, and passed one for ads.example"
 fi
-say "a route: seen on its follower"
-printf 'add 10.1.2.0/24 192.0.2.99\nremove 10.0.7.0/24\n' >&9
-hop() { [ "$("$sapwood" routes lookup --live "$memory/edge-2" "$1" | cut -f 2)" = "$2" ]; }
-until_so "edge-2 has the route" hop 10.1.2.3 192.0.2.99
-until_so "edge-2 has no route to 10.0.7.1" hop 10.0.7.1 ""
-echo "edge-2: 10.1.2.3 goes to 192.0.2.99, and 10.0.7.1 nowhere"
+say "routes: seen on both followers"
+hop() { [ "$("$sapwood" routes lookup --live "$memory/edge-$1" "$2" | cut -f 2)" = "$3" ]; }
+if [ $xdp = 1 ]; then
+    for address in 10.1.2.3 10.0.7.1; do until_so "edge-4 forwards" comes $address left; done
+    echo "edge-4: the kernel forwarded packets for 10.1.2.3 and 10.0.7.1"
+fi
+printf 'begin\nadd 10.1.2.0/24 192.0.2.199\nremove 10.0.7.0/24\ncommit\n' >&9
+lives=(2)
+[ $xdp = 1 ] || lives+=(4)
+for edge in "${lives[@]}"; do
+    until_so "edge-$edge has the route" hop $edge 10.1.2.3 192.0.2.199
+    until_so "edge-$edge has no route to 10.0.7.1" hop $edge 10.0.7.1 ""
+    echo "edge-$edge: 10.1.2.3 goes to 192.0.2.199, and 10.0.7.1 nowhere"
+done
+if [ $xdp = 1 ]; then
+    until_so "edge-4 forwards to the new next hop" comes 10.1.2.3 right
+    until_so "edge-4 forwards to the others" comes 10.1.3.3 left
+    for side in left right; do
+        if comes 10.0.7.1 $side; then fail "edge-4 forwards without a route"; fi
+    done
+    echo "edge-4: the kernel forwards packets for 10.1.2.3 to 192.0.2.199, and none for 10.0.7.1"
+fi
 
 # ------------------------------------------------------------------------------- one is killed
 for edge in 1 3; do
@@ -198,11 +236,11 @@ for edge in 1 3; do
     wait "${follower[$edge]}" 2>/dev/null || true
     has_rule $edge new.example block || fail "edge-$edge lost what it had"
     if [ $xdp = 1 ] && [ $edge = 3 ]; then
-        is_dropped 3 new example || fail "the filter of edge-3 is gone"
+        is_dropped new example || fail "the filter of edge-3 is gone"
         echo "edge-3: the kernel still drops queries for new.example"
     fi
     printf 'add late%s.example block\nremove new.example\n' $edge >&8
-    until_so "edge-4 goes on" has_rule 4 late$edge.example block
+    until_so "edge-$((4 - edge)) goes on" has_rule $((4 - edge)) late$edge.example block
     has_rule $edge new.example block || fail "edge-$edge changed without a follower"
     follow $edge blocked
     until_so "edge-$edge is back" has_rule $edge late$edge.example block
@@ -218,8 +256,8 @@ all_there() { # map, followers
     [ "$("$sapwood" sync status --map "$1" "${log[@]}" --max-lag 0 | grep -c '^follower	')" = "$2" ] &&
         "$sapwood" sync status --map "$1" "${log[@]}" --max-lag 0
 }
-until_so "all followers of the names are up to date" all_there blocked 3
-until_so "the follower of the routes is up to date" all_there edge 1
+until_so "all followers of the names are up to date" all_there blocked 2
+until_so "both followers of the routes are up to date" all_there edge 2
 "$sapwood" sync status --map blocked "${log[@]}"
 "$sapwood" sync status --map edge "${log[@]}"
 

@@ -59,7 +59,7 @@ cfg_if::cfg_if! {
             Serviced, Taken, Write, WriteError, Written,
         };
         pub use loader::{Loader, Programs};
-        pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
+        pub use mirror::{Gateway, MirrorStats, RouteInjector, RouteMirror, RouteMirrorBuilder};
         pub use name_rules::{NameRule, NameRules};
         pub use names::{BitFibMap, Restore, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore, WindowValue};
         pub use pinned::{PinKind, Pinned, PinnedProgram};

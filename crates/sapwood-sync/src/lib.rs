@@ -39,8 +39,8 @@ pub use log::{Head, Leadership, Log, Report, Tail};
 pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest, Submitted};
 pub use snapshots::{Manifest, Snapshots};
 pub use targets::{
-    Each, FibTarget, GroupTarget, Hop, LiveFibTarget, LiveGroupTarget, LiveRangesTarget,
-    NumberTarget, StoreTarget, Target,
+    Each, FeedTarget, FibTarget, GroupTarget, Hop, LiveFibTarget, LiveGroupTarget,
+    LiveRangesTarget, NumberTarget, RouteFeed, StoreTarget, Target,
 };
 
 /// The README, so that its example is compiled.

@@ -26,6 +26,8 @@ struct InUse {
     /// The prefixes that have it in the table.
     nets: usize,
     members: Vec<GroupMember>,
+    /// Whether it is no longer possible, or has no room, so that no prefix may use it.
+    lost: bool,
 }
 
 impl Groups {
@@ -38,6 +40,7 @@ impl Groups {
         key: &GroupKey,
     ) -> Result<MirrorHop, Error> {
         let number = match self.groups.get(key) {
+            Some(known) if known.lost => return Ok(KERNEL),
             Some(known) => known.number,
             None => {
                 let Some(members) = model.members(key).filter(|all| map.has_room(all)) else {
@@ -59,6 +62,7 @@ impl Groups {
                     number,
                     nets: 0,
                     members,
+                    lost: false,
                 };
                 self.groups.insert(key.clone(), new);
                 number
@@ -91,7 +95,9 @@ impl Groups {
     pub(super) fn update(&mut self, map: &GroupMap, model: &Model) -> Result<Vec<IpNet>, Error> {
         let (mut lost, mut failed) = (Vec::new(), None);
         for (key, group) in &mut self.groups {
-            match model.members(key).filter(|all| map.has_room(all)) {
+            let members = model.members(key).filter(|all| map.has_room(all));
+            group.lost = members.is_none();
+            match members {
                 Some(members) if members == group.members => (),
                 Some(members) => match map.set(group.number as usize, &members) {
                     Ok(()) => group.members = members,

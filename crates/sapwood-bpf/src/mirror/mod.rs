@@ -1,32 +1,29 @@
-//! A mirror of the kernel's routes in tables that programs read.
+//! A mirror of the kernel's routes, and of injected ones, in tables that programs read.
 
 mod dump;
+mod follower;
 mod groups;
+mod injected;
 mod links;
 mod netlink;
 mod next_hops;
 mod table;
 
 use std::fmt;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ipnet::IpNet;
-use netlink_sys::Socket;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use sapwood::lpm::FibMemory;
-use sapwood_arena::ArenaFull;
+use rustix::event::{EventfdFlags, eventfd};
 
 use self::dump::asking;
-use self::groups::Groups;
+use self::follower::{Follower, State};
+pub use self::injected::{Gateway, RouteInjector};
 use self::links::LinkFollower;
+use self::netlink::listening;
 pub(crate) use self::netlink::vlans;
-use self::netlink::{Heard, everything, hear, listening, resolve};
-use self::table::{Entry, GroupKey, KERNEL, Model};
 use crate::error::Error;
 use crate::fib::IpMap;
 use crate::groups::GroupMap;
@@ -35,14 +32,8 @@ use crate::layout::MirrorHop;
 /// The default bytes of the buffer for notifications, enough for some thousand changes.
 const BUFFER: usize = 1 << 20;
 
-/// The maximum number of datagrams that are read before their changes are written into the tables.
-const AT_ONCE: usize = 256;
-
 /// The time after which a failed operation is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
-
-/// The time after which the kernel is asked again to resolve the neighbours of groups.
-const RESOLVE: Duration = Duration::from_secs(1);
 
 /// Follows the routes of a network namespace, and writes them into tables by which programs forward
 /// packets (`sapwood/lpm.bpf.h`, `sapwood/hop.bpf.h`).
@@ -61,6 +52,16 @@ const RESOLVE: Duration = Duration::from_secs(1);
 /// millisecond, also while the routes are requested (test `a_link_of_three_goes_down`). The mirror
 /// asks the kernel to resolve the gateways of groups.
 ///
+/// Beside the kernel's routes, the tables may have routes that this process gives
+/// ([`injector`](Self::injector)): prefixes with the addresses of gateways, for which the mirror
+/// finds interfaces and hardware addresses as it does for the kernel's. For the same prefix, this
+/// machine's addresses and directly connected networks come first, then an injected route, then the
+/// kernel's others. An injected route is left to the kernel while none of its gateways is a
+/// neighbour whose hardware address is known, on a network that the kernel reaches directly
+/// ([`MirrorStats::unresolved`] counts them). The mirror asks the kernel to resolve these
+/// neighbours, and every few seconds whether they are still there, because the kernel itself may
+/// have no packets for them (test `injected_routes_follow_their_neighbours`).
+///
 /// Next hops include their hardware addresses. A neighbour on a directly connected network has its
 /// own prefix, which is as long as the address. So the tables have a few more entries than the
 /// kernel has routes.
@@ -75,6 +76,7 @@ const RESOLVE: Duration = Duration::from_secs(1);
 /// ```
 pub struct RouteMirror {
     shared: Arc<Shared>,
+    injector: RouteInjector,
     wake: OwnedFd,
     seed: u64,
     threads: Vec<JoinHandle<()>>,
@@ -114,6 +116,10 @@ pub struct MirrorStats {
     pub refused: u64,
     /// Routes of the kernel.
     pub routes: u64,
+    /// Injected routes ([`RouteInjector::inject`]).
+    pub injected: u64,
+    /// Injected routes that are left to the kernel, because they have no gateway that is known.
+    pub unresolved: u64,
     /// Groups of next hops in use.
     pub groups: u64,
     /// Links that went down or up.
@@ -132,6 +138,8 @@ impl fmt::Display for MirrorStats {
             ("changes", self.changes),
             ("refused", self.refused),
             ("routes", self.routes),
+            ("injected", self.injected),
+            ("unresolved", self.unresolved),
             ("groups", self.groups),
             ("links", self.links),
         ] {
@@ -148,8 +156,8 @@ struct Shared {
     map: IpMap<MirrorHop>,
     groups: Option<Arc<GroupMap>>,
     ends: AtomicBool,
-    /// The counts, in the order of [`MirrorStats`].
-    counts: [AtomicU64; 8],
+    /// The counts, by the constants below.
+    counts: [AtomicU64; 10],
     failure: Mutex<Option<String>>,
 }
 
@@ -161,10 +169,16 @@ const REFUSED: usize = 4;
 const ROUTES: usize = 5;
 const IN_GROUPS: usize = 6;
 const LINKS: usize = 7;
+const INJECTED: usize = 8;
+const UNRESOLVED: usize = 9;
 
 impl Shared {
     fn count(&self, which: usize, more: u64) {
         self.counts[which].fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn set(&self, which: usize, count: usize) {
+        self.counts[which].store(count as u64, Ordering::Relaxed);
     }
 
     fn failed(&self, why: Option<String>) {
@@ -226,18 +240,19 @@ impl RouteMirrorBuilder {
             counts: Default::default(),
             failure: Mutex::default(),
         });
+        let (injector, orders, ordered) = RouteInjector::new()?;
+        let poke = asking().map_err(net)?;
+        poke.set_non_blocking(true).map_err(net)?;
         let mut follower = Follower {
             shared: Arc::clone(&shared),
             listen,
             ask,
-            poke: asking().map_err(net)?,
-            poked: None,
+            poke,
             wake: wake.try_clone().map_err(net)?,
-            model: Model::default(),
-            groups: Groups::default(),
-            stale: true,
+            orders,
+            ordered,
+            state: State::default(),
         };
-        follower.poke.set_non_blocking(true).map_err(net)?;
         let links = match groups {
             Some(groups) => Some(LinkFollower {
                 shared: Arc::clone(&shared),
@@ -258,6 +273,7 @@ impl RouteMirrorBuilder {
         // From here on, the drop of the mirror ends the threads.
         let mut mirror = RouteMirror {
             shared,
+            injector,
             wake,
             seed: self.seed,
             threads: Vec::new(),
@@ -303,6 +319,11 @@ impl RouteMirror {
         self.shared.groups.as_deref()
     }
 
+    /// What injects routes of this process beside the kernel's.
+    pub fn injector(&self) -> RouteInjector {
+        self.injector.clone()
+    }
+
     /// The seed of the hash of flows.
     pub fn flow_seed(&self) -> u64 {
         self.seed
@@ -319,6 +340,8 @@ impl RouteMirror {
             routes,
             groups,
             links,
+            injected,
+            unresolved,
         ] = std::array::from_fn(|which| self.shared.counts[which].load(Ordering::Relaxed));
         let failure = self.shared.failure.lock();
         MirrorStats {
@@ -328,6 +351,8 @@ impl RouteMirror {
             changes,
             refused,
             routes,
+            injected,
+            unresolved,
             groups,
             links,
             failure: failure.unwrap_or_else(PoisonError::into_inner).clone(),
@@ -351,226 +376,4 @@ impl fmt::Debug for RouteMirror {
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
-}
-
-/// The state of the mirror's thread.
-struct Follower {
-    shared: Arc<Shared>,
-    listen: Socket,
-    ask: Socket,
-    /// The socket for requests to resolve neighbours, and the time of the last ones.
-    poke: Socket,
-    poked: Option<Instant>,
-    wake: OwnedFd,
-    model: Model,
-    groups: Groups,
-    /// Whether everything must be requested again.
-    stale: bool,
-}
-
-impl Follower {
-    fn run(mut self) {
-        let mut again = false;
-        loop {
-            if let Err(error) = self.wait(again) {
-                self.shared.failed(Some(error.to_string()));
-                std::thread::sleep(AGAIN);
-            }
-            if self.shared.ends.load(Ordering::Acquire) {
-                return;
-            }
-            again = match self.step() {
-                Ok(again) => again,
-                Err(error) => {
-                    self.shared.failed(Some(error.to_string()));
-                    self.stale = true;
-                    true
-                }
-            };
-        }
-    }
-
-    /// Waits until the kernel sends something, the mirror ends, or it is time for another attempt.
-    fn wait(&self, again: bool) -> io::Result<()> {
-        let mut both = [self.listen.as_fd(), self.wake.as_fd()]
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let limit = match again {
-            true => Some(AGAIN),
-            false => self.groups.unresolved().next().map(|_| RESOLVE),
-        };
-        let limit = limit.map(|limit| Timespec {
-            tv_sec: limit.as_secs() as _,
-            tv_nsec: limit.subsec_nanos() as _,
-        });
-        match poll(&mut both, limit.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Receives the kernel's notifications, and writes their changes into the tables. Returns
-    /// whether an attempt has to be repeated.
-    fn step(&mut self) -> io::Result<bool> {
-        for _ in 0..AT_ONCE {
-            match hear(&self.listen)? {
-                Heard::Nothing => break,
-                Heard::Lost => {
-                    self.shared.count(LOST, 1);
-                    self.stale = true;
-                }
-                Heard::Events(events) => {
-                    self.shared.count(NOTICES, events.len() as u64);
-                    for event in events {
-                        self.stale |= !self.model.note(event);
-                    }
-                }
-            }
-        }
-        if self.stale {
-            self.refresh()?;
-        }
-        let refused = self.write();
-        let again = refused.is_some();
-        self.shared.failed(refused.map(|error| error.to_string()));
-        Ok(again)
-    }
-
-    /// Requests everything.
-    fn refresh(&mut self) -> io::Result<()> {
-        let events = everything(&self.ask)?;
-        self.model.replace(events);
-        self.stale = false;
-        self.shared.count(DUMPS, 1);
-        Ok(())
-    }
-
-    /// Writes the changes into the tables and the groups. Returns the first error of those that
-    /// failed.
-    fn write(&mut self) -> Option<Error> {
-        let shared = Arc::clone(&self.shared);
-        let (map, groups) = (&shared.map, shared.groups.as_deref());
-        let (mut changes, mut left, mut refused) = (0, Vec::new(), None);
-        let mut later = Vec::new();
-        let mut nets = self.model.take_dirty();
-        if let Some(groups) = groups
-            && self.model.take_groups_dirty()
-        {
-            match self.groups.update(groups, &self.model) {
-                Ok(lost) => nets.extend(lost),
-                Err(error) => {
-                    self.model.put_groups_back();
-                    refused = Some(error);
-                }
-            }
-        }
-        let mut done = |net: IpNet, result: Result<(), Error>| match result {
-            Ok(()) => {
-                changes += 1;
-                true
-            }
-            Err(error) => {
-                left.push(net);
-                refused.get_or_insert(error);
-                false
-            }
-        };
-        // Removals come first, because they make room.
-        for net in nets {
-            let old = map.get(net);
-            let hop = match self.wanted(net) {
-                Ok(None) => {
-                    let gone = || map.remove(net).map(drop).map_err(Error::from);
-                    if old.is_none() || done(net, gone()) {
-                        self.groups.note(net, None);
-                    }
-                    continue;
-                }
-                Ok(Some((hop, key))) if old == Some(hop) => {
-                    self.groups.note(net, key);
-                    continue;
-                }
-                Ok(Some(wanted)) => wanted,
-                Err(error) => {
-                    done(net, Err(error));
-                    continue;
-                }
-            };
-            later.push((net, hop, old.is_some()));
-        }
-        for (net, (hop, key), known) in later {
-            let room = match (known, net) {
-                (true, _) => Ok(()),
-                (false, IpNet::V4(_)) => has_room(&map.v4().memory()),
-                (false, IpNet::V6(_)) => has_room(&map.v6().memory()),
-            };
-            let insert = || map.insert(net, hop).map(drop).map_err(|no| no.error);
-            if done(net, room.and_then(|()| insert()).map_err(Error::from)) {
-                self.groups.note(net, key);
-            }
-        }
-        if let Some(groups) = groups
-            && let Err(error) = self.groups.sweep(groups)
-        {
-            refused.get_or_insert(error);
-        }
-        shared.count(CHANGES, changes);
-        shared.count(REFUSED, left.len() as u64);
-        shared.counts[ROUTES].store(self.model.len() as u64, Ordering::Relaxed);
-        shared.counts[IN_GROUPS].store(self.groups.len() as u64, Ordering::Relaxed);
-        if refused.is_some() {
-            // By the next call, the grace periods of these blocks may be over.
-            map.v4().reclaim(usize::MAX);
-            map.v6().reclaim(usize::MAX);
-        }
-        self.model.put_back(left);
-        self.resolve();
-        refused
-    }
-
-    /// The hop that the table must have for a prefix, and its group if it has one, which is
-    /// written.
-    fn wanted(&mut self, net: IpNet) -> Result<Option<(MirrorHop, Option<GroupKey>)>, Error> {
-        let key = match self.model.wanted(net) {
-            None => return Ok(None),
-            Some(Entry::Hop(hop)) => return Ok(Some((hop, None))),
-            Some(Entry::Group(key)) => key,
-        };
-        let Some(groups) = &self.shared.groups else {
-            return Ok(Some((KERNEL, None)));
-        };
-        let hop = self.groups.hop(groups, &self.model, &key)?;
-        let key = (hop.action == MirrorHop::GROUP).then_some(key);
-        Ok(Some((hop, key)))
-    }
-
-    /// Asks the kernel to resolve the neighbours of groups. The kernel would choose a path by
-    /// another hash, and so resolve another neighbour than the one that a flow waits for.
-    fn resolve(&mut self) {
-        if self.poked.is_some_and(|at| at.elapsed() < RESOLVE) {
-            return;
-        }
-        // Refusals of former requests.
-        while self.poke.recv_from_full().is_ok() {}
-        for member in self.groups.unresolved() {
-            self.poked = Some(Instant::now());
-            // When this fails, the next attempt comes in a second.
-            if let Some(gateway) = member.hop.gateway() {
-                let _ = resolve(&self.poke, member.link, gateway);
-            }
-        }
-    }
-}
-
-/// Whether a table has room for more routes. A removal needs memory for a moment, too, so a
-/// sixteenth is kept free.
-fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
-    let arena = &memory.arena;
-    let spare = (arena.reserved / 16).min(256 << 10);
-    if arena.live + arena.retired + spare < arena.reserved {
-        return Ok(());
-    }
-    Err(sapwood::Error::ArenaFull(ArenaFull {
-        requested: spare,
-        limit: arena.reserved,
-    }))
 }

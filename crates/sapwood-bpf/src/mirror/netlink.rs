@@ -35,6 +35,9 @@ const LOCAL: u32 = 255;
 /// permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
+/// States of neighbours that were set by hand, or that need no ARP.
+const FIXED: u16 = 0x40 | 0x80;
+
 /// Opens a socket that receives notifications of these groups without blocking.
 pub(super) fn listening(buffer: usize, groups: &[u32]) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -201,9 +204,14 @@ fn neighbour(message: &NeighbourMessage, there: bool) -> Option<Event> {
             _ => {}
         }
     }
-    let usable = there && u16::from(message.header.state) & USABLE != 0;
-    let mac = mac.filter(|_| usable);
-    Some(Event::Neighbour(message.header.ifindex, address?, mac))
+    let is = |states| there && u16::from(message.header.state) & states != 0;
+    let (mac, fixed) = (mac.filter(|_| is(USABLE)), is(FIXED));
+    Some(Event::Neighbour(
+        message.header.ifindex,
+        address?,
+        mac,
+        fixed,
+    ))
 }
 
 /// The prefix and the route of a message, if forwarding uses its table.

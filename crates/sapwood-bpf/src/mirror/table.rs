@@ -1,5 +1,5 @@
-//! A model of the kernel's routes, neighbours and links, and the entries that a table of prefixes
-//! must have for them.
+//! A model of the kernel's routes, neighbours and links, of injected routes, and of the entries that
+//! a table of prefixes must have for them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::injected::{Gateway, Injected};
 use crate::groups::GroupMember;
 use crate::layout::MirrorHop;
 
@@ -61,6 +62,7 @@ pub(super) enum Entry {
 pub(super) enum GroupKey {
     Paths(Arc<[Path]>),
     Object(u32),
+    Injected(Arc<[Gateway]>),
 }
 
 /// A route for a prefix.
@@ -70,6 +72,12 @@ pub(super) struct Route {
     /// packets before routes for all, then by metric.
     pub(super) rank: (bool, bool, u32),
     pub(super) target: Target,
+}
+
+/// The route of a prefix that counts.
+enum Chosen<'a> {
+    Kernel(&'a Target),
+    Injected(&'a Arc<[Gateway]>),
 }
 
 /// How a route joins the other routes of its prefix and rank.
@@ -105,7 +113,8 @@ impl Link {
 pub(super) enum Event {
     Route(IpNet, Route, How),
     NoRoute(IpNet, Route),
-    Neighbour(u32, IpAddr, Option<[u8; 6]>),
+    /// The interface, the address, its hardware address, and whether that was set by hand.
+    Neighbour(u32, IpAddr, Option<[u8; 6]>, bool),
     Link(u32, Link),
     NoLink(u32),
     Object(u32, Object),
@@ -118,8 +127,11 @@ pub(super) enum Event {
 pub(super) struct Model {
     routes: HashMap<IpNet, Vec<Route>>,
     neighbours: BTreeMap<(IpAddr, u32), [u8; 6]>,
+    /// Those that were set by hand. A request to resolve one would make the kernel forget it.
+    fixed: HashSet<(IpAddr, u32)>,
     links: HashMap<u32, Link>,
     objects: HashMap<u32, Object>,
+    injected: Injected,
     /// The prefixes whose routes use each object or did use it, as `users`.
     object_users: HashMap<u32, HashSet<IpNet>>,
     /// Whether the members of groups may have changed.
@@ -165,8 +177,12 @@ impl Model {
                 }
                 self.touch(net);
             }
-            Event::Neighbour(ifindex, address, mac) => {
+            Event::Neighbour(ifindex, address, mac, fixed) => {
                 let key = (address, ifindex);
+                match fixed {
+                    true => self.fixed.insert(key),
+                    false => self.fixed.remove(&key),
+                };
                 let old = match mac {
                     Some(mac) => self.neighbours.insert(key, mac),
                     None => self.neighbours.remove(&key),
@@ -175,6 +191,7 @@ impl Model {
                     self.dirty.insert(address.into());
                     let users = self.users.get(&(ifindex, address));
                     self.dirty.extend(users.into_iter().flatten());
+                    self.dirty.extend(self.injected.by(address..=address));
                     self.groups_dirty = true;
                 }
             }
@@ -184,6 +201,9 @@ impl Model {
                     let users = self.object_users.get(&id);
                     self.dirty.extend(users.into_iter().flatten());
                     self.groups_dirty = true;
+                    // The path to a gateway may be by the object.
+                    let users: Vec<_> = users.into_iter().flatten().copied().collect();
+                    users.into_iter().for_each(|net| self.touch_gateways(net));
                 }
             }
             Event::Link(ifindex, link) => {
@@ -226,15 +246,50 @@ impl Model {
                 _ => (),
             }
         }
-        // The path to neighbours inside the prefix may have changed.
+        self.touch_neighbours(net);
+        self.touch_gateways(net);
+    }
+
+    /// Marks the neighbours inside a prefix, because the path to them may have changed.
+    fn touch_neighbours(&mut self, net: IpNet) {
         let inside = (net.network(), 0)..=(net.broadcast(), u32::MAX);
         let neighbours = self.neighbours.range(inside);
         self.dirty
             .extend(neighbours.map(|((address, _), _)| IpNet::from(*address)));
     }
 
-    /// Replaces the model by the contents of a dump. All prefixes of the old and the new model are
-    /// marked.
+    /// Marks the injected routes with a gateway inside a prefix, because the path to it may have
+    /// changed.
+    fn touch_gateways(&mut self, net: IpNet) {
+        let gateways = net.network()..=net.broadcast();
+        let mut nets = self.injected.by(gateways).peekable();
+        self.groups_dirty |= nets.peek().is_some();
+        self.dirty.extend(nets);
+    }
+
+    /// Changes the injected route of a prefix, and returns the one before.
+    pub(super) fn inject(
+        &mut self,
+        net: IpNet,
+        to: Option<Arc<[Gateway]>>,
+    ) -> Option<Arc<[Gateway]>> {
+        self.dirty.insert(net);
+        self.touch_neighbours(net);
+        self.injected.set(net, to)
+    }
+
+    /// The injected routes.
+    pub(super) fn injected(&self) -> &Injected {
+        &self.injected
+    }
+
+    /// Whether the entry of a prefix is that of an injected route.
+    pub(super) fn is_injected(&self, net: IpNet) -> bool {
+        matches!(self.chosen(net), Some(Chosen::Injected(_)))
+    }
+
+    /// Replaces what the model has of the kernel by the contents of a dump. All prefixes of the old
+    /// and the new model are marked.
     pub(super) fn replace(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut new = Model::default();
         for event in events {
@@ -250,11 +305,13 @@ impl Model {
         new.dirty
             .extend(hosts.map(|(address, _)| IpNet::from(*address)));
         new.dirty.extend(new.routes.keys());
+        new.injected = std::mem::take(&mut self.injected);
+        new.dirty.extend(new.injected.nets());
         new.groups_dirty = true;
         *self = new;
     }
 
-    /// The number of known routes.
+    /// The number of known routes of the kernel.
     pub(super) fn len(&self) -> usize {
         self.routes.values().map(Vec::len).sum()
     }
@@ -281,8 +338,10 @@ impl Model {
 
     /// The entry that the table must have for exactly this prefix.
     pub(super) fn wanted(&self, net: IpNet) -> Option<Entry> {
-        if let Some(target) = self.routes.get(&net).and_then(|all| best(net, all)) {
-            return Some(self.entry(net, target));
+        match self.chosen(net) {
+            Some(Chosen::Kernel(target)) => return Some(self.entry(net, target)),
+            Some(Chosen::Injected(gateways)) => return Some(self.injected_entry(net, gateways)),
+            None => (),
         }
         // A neighbour on a directly connected network.
         let address = net.addr();
@@ -291,11 +350,66 @@ impl Model {
         }
         let range = (address, 0)..=(address, u32::MAX);
         self.neighbours.range(range).next()?;
-        let (ifindex, None) = self.way(self.longest(address)?)? else {
+        let Chosen::Kernel(target) = self.longest(address, |net| self.chosen(net))? else {
+            return None;
+        };
+        let (ifindex, None) = self.way(target)? else {
             return None;
         };
         let hop = self.hop(net, ifindex, None);
         hop.is_forwarded().then_some(Entry::Hop(hop))
+    }
+
+    /// The route that counts for exactly this prefix. This machine's addresses and directly
+    /// connected networks come before an injected route, and that one before the kernel's others.
+    fn chosen(&self, net: IpNet) -> Option<Chosen<'_>> {
+        let all = self.routes.get(&net).map_or(&[][..], Vec::as_slice);
+        let kernel = best(net, all).map(Chosen::Kernel);
+        let Some(gateways) = self.injected.get(&net) else {
+            return kernel;
+        };
+        let first = all.iter().take_while(|route| route.rank == all[0].rank);
+        let mut targets = first.map(|route| (route.rank, &route.target));
+        let is_near = targets
+            .any(|((is_main, ..), target)| !is_main || matches!(self.way(target), Some((_, None))));
+        match is_near {
+            true => kernel,
+            false => Some(Chosen::Injected(gateways)),
+        }
+    }
+
+    fn injected_entry(&self, net: IpNet, gateways: &Arc<[Gateway]>) -> Entry {
+        if let [gateway] = gateways[..]
+            && gateway.weight > 0
+        {
+            let hop = self.device(gateway.address);
+            let hop = hop.map(|ifindex| self.hop(net, ifindex, Some(gateway.address)));
+            return Entry::Hop(hop.unwrap_or(KERNEL));
+        }
+        let key = GroupKey::Injected(Arc::clone(gateways));
+        match !is_link_local(net) && self.members(&key).is_some() {
+            true => Entry::Group(key),
+            false => Entry::Hop(KERNEL),
+        }
+    }
+
+    /// The interface behind which a gateway is, if the kernel reaches it directly.
+    pub(super) fn device(&self, gateway: IpAddr) -> Option<u32> {
+        let target = self.longest(gateway, |net| best(net, self.routes.get(&net)?))?;
+        match self.way(target)? {
+            (ifindex, None) => Some(ifindex),
+            (_, Some(_)) => None,
+        }
+    }
+
+    /// Whether a neighbour was set by hand.
+    pub(super) fn is_fixed(&self, ifindex: u32, address: IpAddr) -> bool {
+        self.fixed.contains(&(address, ifindex))
+    }
+
+    /// Whether the hardware address of a neighbour is known.
+    pub(super) fn is_neighbour(&self, ifindex: u32, address: IpAddr) -> bool {
+        self.neighbours.contains_key(&(address, ifindex))
     }
 
     fn entry(&self, net: IpNet, target: &Target) -> Entry {
@@ -332,18 +446,20 @@ impl Model {
     /// with a path that programs cannot follow, or without a path.
     pub(super) fn members(&self, key: &GroupKey) -> Option<Vec<GroupMember>> {
         let mut members: Vec<GroupMember> = Vec::new();
-        let mut add = |ifindex, gateway, weight| {
+        let mut add = |ifindex, gateway, weight, backup| {
             let hop = self.member_hop(ifindex, gateway)?;
             let id = identity(ifindex, gateway);
             match members.iter_mut().find(|member| member.id == id) {
                 // The identities of two addresses of IPv6 may be the same.
                 Some(same) if same.hop != hop => return None,
+                // It is a member already.
+                Some(same) if backup > same.backup => (),
                 Some(same) => same.weight = same.weight.saturating_add(weight),
                 None => members.push(GroupMember {
                     id,
                     weight,
                     link: ifindex,
-                    backup: false,
+                    backup,
                     hop,
                 }),
             }
@@ -352,7 +468,7 @@ impl Model {
         match key {
             GroupKey::Paths(paths) => {
                 for path in paths.iter() {
-                    add(path.ifindex, path.gateway, path.weight)?;
+                    add(path.ifindex, path.gateway, path.weight, false)?;
                 }
             }
             GroupKey::Object(id) => {
@@ -364,8 +480,23 @@ impl Model {
                         Object::Path {
                             ifindex,
                             gateway: Some(gateway),
-                        } => add(*ifindex, *gateway, *weight)?,
+                        } => add(*ifindex, *gateway, *weight, false)?,
                         _ => return None,
+                    }
+                }
+            }
+            // The kernel need not have this route, so flows go by known neighbours only.
+            GroupKey::Injected(gateways) => {
+                for Gateway {
+                    address,
+                    weight,
+                    backup,
+                } in gateways.iter()
+                {
+                    let device = self.device(*address);
+                    let known = device.filter(|device| self.is_neighbour(*device, *address));
+                    if let Some(ifindex) = known {
+                        add(ifindex, *address, *weight, *backup)?;
                     }
                 }
             }
@@ -381,13 +512,11 @@ impl Model {
         hop(ifindex, link, Some(gateway), dmac)
     }
 
-    /// The target of the best route of the longest prefix of an address.
-    fn longest(&self, address: IpAddr) -> Option<&Target> {
-        let net = IpNet::from(address);
-        (0..=net.max_prefix_len()).rev().find_map(|len| {
-            let net = IpNet::new(address, len).ok()?.trunc();
-            best(net, self.routes.get(&net)?)
-        })
+    /// What `of` finds for the longest prefix of an address.
+    fn longest<T>(&self, address: IpAddr, of: impl Fn(IpNet) -> Option<T>) -> Option<T> {
+        let lengths = (0..=IpNet::from(address).max_prefix_len()).rev();
+        let mut nets = lengths.filter_map(|len| Some(IpNet::new(address, len).ok()?.trunc()));
+        nets.find_map(of)
     }
 
     fn hop(&self, net: IpNet, ifindex: u32, gateway: Option<IpAddr>) -> MirrorHop {
@@ -483,309 +612,4 @@ fn is_link_local(net: IpNet) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-
-    fn net(text: &str) -> IpNet {
-        text.parse().unwrap()
-    }
-
-    fn address(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    fn route(metric: u32, ifindex: u32, gateway: &str) -> Route {
-        Route {
-            rank: (true, true, metric),
-            target: Target::Via {
-                ifindex,
-                gateway: gateway.parse().ok(),
-            },
-        }
-    }
-
-    fn model() -> Model {
-        let mut model = Model::default();
-        let link = |last| Link {
-            mac: Some([2, 0, 0, 0, 1, last]),
-            mtu: 1500,
-            up: true,
-            carrier: true,
-            vlan: None,
-        };
-        model.replace([
-            Event::Link(
-                1,
-                Link {
-                    mac: None,
-                    ..link(1)
-                },
-            ),
-            Event::Link(2, link(2)),
-            Event::Link(3, link(3)),
-            Event::Route(net("10.1.0.0/16"), route(0, 2, ""), How::First),
-            Event::Route(net("0.0.0.0/0"), route(0, 2, "10.1.0.1"), How::First),
-        ]);
-        model
-    }
-
-    fn asked(model: &Model, text: &str) -> Option<(u8, u32, [u8; 6])> {
-        let Entry::Hop(hop) = model.wanted(net(text))? else {
-            panic!("{text} has a group");
-        };
-        Some((hop.action, hop.ifindex, hop.dmac))
-    }
-
-    #[test]
-    fn gateways_become_known_and_are_forgotten() {
-        let mut model = model();
-        model.take_dirty();
-        assert_eq!(
-            asked(&model, "0.0.0.0/0"),
-            Some((MirrorHop::RESOLVE, 2, [0; 6]))
-        );
-        assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), Some(MAC))));
-        let mut dirty = model.take_dirty();
-        dirty.sort();
-        assert_eq!(dirty, [net("0.0.0.0/0"), net("10.1.0.1/32")]);
-        assert_eq!(
-            asked(&model, "0.0.0.0/0"),
-            Some((MirrorHop::FORWARD, 2, MAC))
-        );
-        // The gateway is a neighbour itself.
-        assert_eq!(
-            asked(&model, "10.1.0.1/32"),
-            Some((MirrorHop::FORWARD, 2, MAC))
-        );
-        assert_eq!(asked(&model, "10.1.0.2/32"), None);
-        assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), Some(MAC))));
-        assert!(model.take_dirty().is_empty());
-        assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), None)));
-        assert_eq!(
-            asked(&model, "0.0.0.0/0"),
-            Some((MirrorHop::RESOLVE, 2, [0; 6]))
-        );
-        assert_eq!(asked(&model, "10.1.0.1/32"), None);
-    }
-
-    #[test]
-    fn a_neighbour_is_reached_as_its_longest_prefix_says() {
-        let mut model = model();
-        let known = Event::Neighbour(2, address("10.1.2.3"), Some(MAC));
-        assert!(model.note(known));
-        assert_eq!(
-            asked(&model, "10.1.2.3/32"),
-            Some((MirrorHop::FORWARD, 2, MAC))
-        );
-        model.take_dirty();
-        // A longer prefix with another path: the neighbour does not belong to it.
-        let other = route(0, 3, "10.9.9.9");
-        let add = |route: &Route| Event::Route(net("10.1.2.0/24"), route.clone(), How::First);
-        assert!(model.note(add(&other)));
-        assert!(model.take_dirty().contains(&net("10.1.2.3/32")));
-        assert_eq!(asked(&model, "10.1.2.3/32"), None);
-        // The same network on another interface.
-        assert!(model.note(Event::NoRoute(net("10.1.2.0/24"), other)));
-        let other = route(0, 3, "");
-        assert!(model.note(add(&other)));
-        assert_eq!(asked(&model, "10.1.2.3/32"), None);
-        assert!(model.note(Event::NoRoute(net("10.1.2.0/24"), other)));
-        assert_eq!(
-            asked(&model, "10.1.2.3/32"),
-            Some((MirrorHop::FORWARD, 2, MAC))
-        );
-    }
-
-    #[test]
-    fn the_best_of_several_routes() {
-        let mut model = model();
-        let prefix = net("10.2.0.0/16");
-        let (near, far) = (route(10, 2, "10.1.0.1"), route(20, 3, "10.1.0.1"));
-        let add = |route: &Route, how| Event::Route(prefix, route.clone(), how);
-        let gone = |route: &Route| Event::NoRoute(prefix, route.clone());
-        assert!(model.note(add(&far, How::First)));
-        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 3);
-        assert!(model.note(add(&near, How::First)));
-        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 2);
-        // It replaces only the route with the same metric.
-        let again = route(10, 3, "10.1.0.2");
-        assert!(model.note(add(&again, How::Instead)));
-        assert!(!model.note(gone(&near)));
-        assert!(model.note(add(&near, How::Last)));
-        let wanted = model.wanted(prefix);
-        assert!(matches!(wanted, Some(Entry::Hop(hop)) if hop.gateway[3] == 2));
-        assert!(model.note(gone(&again)));
-        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().1, 2);
-        // Addresses of this machine come before all others.
-        let local = Route {
-            rank: (false, true, 0),
-            target: Target::Kernel,
-        };
-        assert!(model.note(add(&local, How::First)));
-        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().0, MirrorHop::KERNEL);
-        for route in [local, near, far] {
-            assert!(model.note(gone(&route)));
-        }
-        assert_eq!(asked(&model, "10.2.0.0/16"), None);
-    }
-
-    #[test]
-    fn what_programs_cannot_do_is_the_kernels() {
-        let mut model = model();
-        let prefix = net("10.3.0.0/16");
-        for ifindex in [1, 9] {
-            assert!(model.note(Event::Route(prefix, route(0, ifindex, ""), How::Instead)));
-            assert_eq!(asked(&model, "10.3.0.0/16").unwrap().0, MirrorHop::KERNEL);
-        }
-        let local = net("fe80::/64");
-        assert!(model.note(Event::Route(local, route(0, 2, ""), How::First)));
-        assert!(model.note(Event::Neighbour(2, address("fe80::1"), Some(MAC))));
-        assert_eq!(asked(&model, "fe80::/64").unwrap().0, MirrorHop::KERNEL);
-        assert_eq!(asked(&model, "fe80::1/128"), None);
-        let by = Event::Route(net("::/0"), route(0, 2, "fe80::1"), How::First);
-        assert!(model.note(by));
-        assert_eq!(asked(&model, "::/0"), Some((MirrorHop::FORWARD, 2, MAC)));
-        // A link that goes down.
-        let down = Link {
-            up: false,
-            ..model.links[&2]
-        };
-        assert!(!model.note(Event::Link(2, down)));
-        assert_eq!(asked(&model, "::/0").unwrap().0, MirrorHop::KERNEL);
-    }
-
-    fn path(ifindex: u32, gateway: &str, weight: u32) -> Path {
-        Path {
-            ifindex,
-            gateway: address(gateway),
-            weight,
-        }
-    }
-
-    fn to(target: Target) -> Route {
-        Route {
-            rank: (true, true, 0),
-            target,
-        }
-    }
-
-    fn group(model: &Model, text: &str) -> Option<(GroupKey, Vec<GroupMember>)> {
-        match model.wanted(net(text))? {
-            Entry::Group(key) => Some((key.clone(), model.members(&key).unwrap())),
-            Entry::Hop(_) => None,
-        }
-    }
-
-    #[test]
-    fn several_paths_are_a_group() {
-        let mut model = model();
-        let paths = [path(2, "10.1.0.1", 1), path(3, "10.9.0.1", 2)];
-        let several = to(Target::Paths(paths.into()));
-        let add = |route: &Route, text| Event::Route(net(text), route.clone(), How::First);
-        assert!(model.note(add(&several, "10.5.0.0/16")));
-        assert!(model.note(add(&several, "fd05::/16")));
-        let (key, members) = group(&model, "10.5.0.0/16").unwrap();
-        // Routes with the same paths share a group.
-        assert_eq!(group(&model, "fd05::/16").unwrap().0, key);
-        let seen: Vec<_> = members
-            .iter()
-            .map(|m| (m.link, m.weight, m.hop.action))
-            .collect();
-        let unknown = [(2, 1, MirrorHop::RESOLVE), (3, 2, MirrorHop::RESOLVE)];
-        assert_eq!(seen, unknown);
-        assert!(model.take_groups_dirty() && !model.take_groups_dirty());
-        assert!(model.note(Event::Neighbour(3, address("10.9.0.1"), Some(MAC))));
-        assert!(model.take_groups_dirty());
-        let members = model.members(&key).unwrap();
-        assert_eq!(
-            (members[1].hop.action, members[1].hop.dmac),
-            (MirrorHop::FORWARD, MAC)
-        );
-        // A member stays while its link is down.
-        let down = Link {
-            up: false,
-            ..model.links[&2]
-        };
-        assert!(!model.note(Event::Link(2, down)));
-        assert_eq!(model.members(&key).unwrap().len(), 2);
-        // The same path twice has both weights.
-        let twice = GroupKey::Paths([path(2, "10.1.0.1", 3), path(2, "10.1.0.1", 4)].into());
-        assert_eq!(model.members(&twice).unwrap()[0].weight, 7);
-        // The loopback has no hardware address, and there is no interface 9.
-        for other in [1, 9] {
-            let paths = [path(2, "10.1.0.1", 1), path(other, "10.9.0.1", 2)];
-            let several = to(Target::Paths(paths.into()));
-            assert!(model.note(Event::Route(net("10.5.0.0/16"), several, How::Instead)));
-            assert_eq!(asked(&model, "10.5.0.0/16").unwrap().0, MirrorHop::KERNEL);
-        }
-        let link_local = add(&several, "fe80::/64");
-        assert!(model.note(link_local));
-        assert_eq!(asked(&model, "fe80::/64").unwrap().0, MirrorHop::KERNEL);
-    }
-
-    #[test]
-    fn objects_change_without_their_routes() {
-        let mut model = model();
-        let object = |ifindex, gateway: &str| Object::Path {
-            ifindex,
-            gateway: gateway.parse().ok(),
-        };
-        assert!(model.note(Event::Object(1, object(2, "10.1.0.1"))));
-        assert!(model.note(Event::Object(2, object(3, "10.9.0.1"))));
-        assert!(model.note(Event::Object(9, Object::Group(vec![(1, 1), (2, 5)]))));
-        let (one, both) = (to(Target::Object(1)), to(Target::Object(9)));
-        let add = |route: &Route, text| Event::Route(net(text), route.clone(), How::First);
-        assert!(model.note(add(&one, "10.5.0.0/16")));
-        assert!(model.note(add(&both, "10.6.0.0/16")));
-        assert_eq!(asked(&model, "10.5.0.0/16").unwrap().1, 2);
-        let (key, members) = group(&model, "10.6.0.0/16").unwrap();
-        assert_eq!(key, GroupKey::Object(9));
-        assert_eq!(members.iter().map(|m| m.weight).collect::<Vec<_>>(), [1, 5]);
-        model.take_dirty();
-        model.take_groups_dirty();
-        // The objects change, and no route is announced.
-        assert!(model.note(Event::Object(1, object(3, "10.9.0.7"))));
-        assert_eq!(model.take_dirty(), [net("10.5.0.0/16")]);
-        assert!(model.take_groups_dirty());
-        assert_eq!(asked(&model, "10.5.0.0/16").unwrap().1, 3);
-        let links: Vec<_> = model
-            .members(&key)
-            .unwrap()
-            .iter()
-            .map(|m| m.link)
-            .collect();
-        assert_eq!(links, [3, 3]);
-        assert!(model.note(Event::Object(9, object(2, "10.1.0.1"))));
-        assert_eq!(asked(&model, "10.6.0.0/16").unwrap().1, 2);
-        for other in [
-            Object::Other,
-            Object::Group(vec![(77, 1)]),
-            Object::Group(vec![]),
-        ] {
-            assert!(model.note(Event::Object(9, other)));
-            assert_eq!(asked(&model, "10.6.0.0/16").unwrap().0, MirrorHop::KERNEL);
-        }
-        // An object that is not known.
-        assert!(model.note(add(&to(Target::Object(8)), "10.7.0.0/16")));
-        assert_eq!(asked(&model, "10.7.0.0/16").unwrap().0, MirrorHop::KERNEL);
-    }
-
-    #[test]
-    fn everything_anew_looks_at_old_and_new() {
-        let mut model = model();
-        assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), Some(MAC))));
-        model.take_dirty();
-        model.replace([Event::Route(
-            net("10.4.0.0/16"),
-            route(0, 2, ""),
-            How::First,
-        )]);
-        let mut dirty = model.take_dirty();
-        dirty.sort();
-        let all = ["0.0.0.0/0", "10.1.0.0/16", "10.1.0.1/32", "10.4.0.0/16"];
-        assert_eq!(dirty, all.map(net));
-        assert_eq!(model.len(), 1);
-    }
-}
+mod tests;

@@ -70,7 +70,7 @@ impl NamesMetrics {
     }
 }
 
-/// The figures of `bpf route run`.
+/// The figures of `bpf route run`, and of the router of `sync follow`.
 pub struct RouteMetrics {
     packets: IntCounterVec,
     interfaces: IntGauge,
@@ -161,6 +161,8 @@ impl CacheMetrics {
 /// The figures of the mirror of the kernel's routes.
 struct MirrorMetrics {
     routes: IntGauge,
+    injected: IntGauge,
+    unresolved: IntGauge,
     groups: IntGauge,
     events: IntCounterVec,
     failing: IntGauge,
@@ -173,6 +175,8 @@ impl MirrorMetrics {
     fn new(metrics: &Metrics) -> Result<Self, Error> {
         Ok(MirrorMetrics {
             routes: metrics.gauge(&MIRROR_ROUTES)?,
+            injected: metrics.gauge(&MIRROR_INJECTED)?,
+            unresolved: metrics.gauge(&MIRROR_UNRESOLVED)?,
             groups: metrics.gauge(&MIRROR_GROUPS)?,
             events: metrics.counters(&MIRROR_EVENTS)?,
             failing: metrics.gauge(&MIRROR_FAILING)?,
@@ -185,6 +189,8 @@ impl MirrorMetrics {
     fn update(&self, mirror: &RouteMirror) {
         let stats: MirrorStats = mirror.stats();
         set(&self.routes, stats.routes as usize);
+        set(&self.injected, stats.injected as usize);
+        set(&self.unresolved, stats.unresolved as usize);
         set(&self.groups, stats.groups as usize);
         for (event, count) in [
             ("dump", stats.dumps),

@@ -2,7 +2,7 @@
 
 mod arenas;
 mod list;
-mod metrics;
+pub(crate) mod metrics;
 mod names;
 mod route;
 

@@ -58,12 +58,22 @@ of one for a moment.
 When the log or a snapshot cannot be read, the map stays as it is, and the command tries again. It \
 runs until SIGTERM or SIGINT; the map stays for its readers, unless --remove is given.
 
+With --xdp, names follow into a filter of DNS queries, and routes into a program that forwards \
+packets before the kernel's network stack. The value of a route is then the address of its next \
+hop, on a network that this machine reaches directly; interface and hardware addresses are the \
+kernel's. This machine's addresses and its own networks come before a followed route of the same \
+prefix, its other routes after it. Packets to a route whose next hop has no known hardware address, \
+or whose value is no address, pass to the kernel. A commit is one transaction of the tables; \
+packets to different prefixes may meet a part of it for a moment.
+
 It prints a line for each event, with tabs between the fields:
   restored COMMIT ENTRIES   the map was compared with a snapshot and the log after it
   commit COMMIT ENTRIES     readers see the commit; several at once have one line
   trouble TEXT              what holds it back
   follows                   the trouble has passed
-  evicted COUNT             the leader waits for this follower no longer",
+  evicted COUNT             the leader waits for this follower no longer
+  unresolved COUNT TEXTS    with --xdp: the routes that are left to the kernel, and those of them \
+whose values are no addresses",
         after_help = "Examples:
   sapwood sync follow --map blocked --folder /srv/log --live /dev/shm/blocked
   sapwood sync follow --map edge --etcd http://127.0.0.1:2379 --snapshots /srv/snapshots \\
@@ -335,13 +345,14 @@ impl FollowArgs {
     }
 }
 
-/// How names follow into a filter of DNS queries in the kernel.
+/// How a map follows into a program in the kernel.
 #[cfg(feature = "bpf")]
 #[derive(Debug, Args)]
 pub struct XdpArgs {
-    /// Follow into a filter of DNS queries on this interface instead of a live map (needs root).
-    /// The map must have domain names (publish --dns) with the values "block" and "allow"
-    /// (--values text). A packet meets all of a commit, or none. Give it once for each interface.
+    /// Follow into a program on this interface instead of a live map (needs root): names into a
+    /// filter of DNS queries, routes into a router. Give it once for each interface. Names must be
+    /// domain names (publish --dns) with the values "block" and "allow" (--values text); a packet
+    /// meets all of a commit, or none. The value of a route must be the address of its next hop.
     #[arg(
         long = "xdp",
         id = "xdp",
@@ -349,14 +360,15 @@ pub struct XdpArgs {
         conflicts_with = "live"
     )]
     pub interfaces: Vec<String>,
-    /// Pin the filter in this new folder of a BPF file system. Then it goes on with the last commit
-    /// when the command ends or is killed, and the next command with this folder goes on with it.
+    /// Pin the filter of names in this new folder of a BPF file system. Then it goes on with the
+    /// last commit when the command ends or is killed, and the next command with this folder goes
+    /// on with it.
     #[arg(long, value_name = "DIR", requires = "xdp")]
     pub pin: Option<PathBuf>,
     /// Attach it in generic mode, which every driver has.
     #[arg(long, requires = "xdp")]
     pub generic: bool,
-    /// The bytes of address space for the names.
+    /// The bytes of address space for the names, or for the routes of each family.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
     pub bytes: u64,
 }

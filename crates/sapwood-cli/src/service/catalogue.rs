@@ -186,10 +186,14 @@ metrics! {
 }
 
 metrics! {
-    /// What `bpf route run --by table` exports besides.
+    /// What `bpf route run --by table`, and `sync follow --xdp` of routes, export besides.
     BPF_MIRROR:
     MIRROR_ROUTES = Metric::gauge("sapwood_bpf_route_mirror_routes", &[],
         "Routes of the kernel that the mirror has.");
+    MIRROR_INJECTED = Metric::gauge("sapwood_bpf_route_mirror_injected_routes", &[],
+        "Routes that a follower has put beside the kernel's.");
+    MIRROR_UNRESOLVED = Metric::gauge("sapwood_bpf_route_mirror_unresolved_routes", &[],
+        "Those of them that are left to the kernel, because no next hop is known.");
     MIRROR_GROUPS = Metric::gauge("sapwood_bpf_route_mirror_groups", &[],
         "Groups of next hops in use.");
     MIRROR_EVENTS = Metric::counter("sapwood_bpf_route_mirror_events_total", &["event"],

@@ -69,9 +69,7 @@ pub fn run(args: &FollowArgs) -> Outcome {
     };
     #[cfg(feature = "bpf")]
     if !args.xdp.interfaces.is_empty() {
-        let (filter, store) = super::xdp::Filter::start(&args.xdp, kind)?;
-        let target = NumberTarget::rules(store);
-        return following.into_map(kind, target, |target, remove| filter.end(target, remove));
+        return following.into_kernel(kind);
     }
     let (folder, keep) = (&*keep.live, &keep);
     match (kind, args.values) {
@@ -172,6 +170,38 @@ impl Following<'_> {
         }
     }
 
+    /// Follows into the tables of a program in the kernel.
+    #[cfg(feature = "bpf")]
+    fn into_kernel(mut self, kind: Kind) -> Outcome {
+        use super::{xdp::Filter, xdp_routes::Router};
+        let args = &self.args.xdp;
+        match kind {
+            Kind::Names => {
+                let (filter, store) = Filter::start(args)?;
+                let target = NumberTarget::rules(store);
+                self.into_map(kind, target, |target, remove| filter.end(target, remove))
+            }
+            Kind::Routes => {
+                let (mut router, target) = Router::start(args, &self.service)?;
+                let look = |following: &mut Self| match router.look()? {
+                    Some((count, texts)) => {
+                        let (count, texts) = (count.to_string(), texts.to_string());
+                        let fields = [("count", &*count), ("texts", &*texts)];
+                        following.event("unresolved", &fields, None)
+                    }
+                    None => Ok(()),
+                };
+                let (target, followed) = self.into_target(kind, target, look)?;
+                router.end()?;
+                drop(target);
+                followed.map(|()| Answer::Yes)
+            }
+            Kind::Ranges => Err(Error::Usage(
+                "--xdp takes a map of names or of routes, not of ranges".into(),
+            )),
+        }
+    }
+
     /// Follows into a map until a signal comes, or until it is up to date.
     fn into_map<T: Target>(
         mut self,
@@ -179,6 +209,19 @@ impl Following<'_> {
         target: T,
         end: impl FnOnce(T, bool) -> Result<(), Error>,
     ) -> Outcome {
+        let (target, followed) = self.into_target(kind, target, |_| Ok(()))?;
+        end(target, self.args.remove)?;
+        followed.map(|()| Answer::Yes)
+    }
+
+    /// Follows until a signal comes, or until the target is up to date. Returns the target, and the
+    /// error that ended it. `look` is called after each commit, and some times a second.
+    fn into_target<T: Target>(
+        &mut self,
+        kind: Kind,
+        target: T,
+        look: impl FnMut(&mut Self) -> Result<(), Error>,
+    ) -> Result<(T, Result<(), Error>), Error> {
         let (log, snapshots) = self.place.clone();
         let goal = match self.args.once {
             true => Some(self.runtime.block_on(log.head())?.commit),
@@ -189,11 +232,9 @@ impl Following<'_> {
             let _entered = self.runtime.enter();
             Follower::start(log, snapshots, kind, target, options)
         };
-        let followed = self.until_end(&follower, goal);
+        let followed = self.until_end(&follower, goal, look);
         let target = self.runtime.block_on(follower.stop())?;
-        end(target, self.args.remove)?;
-        followed?;
-        Ok(Answer::Yes)
+        Ok((target, followed))
     }
 
     /// Prints events until a signal comes, or the goal is reached.
@@ -201,6 +242,7 @@ impl Following<'_> {
         &mut self,
         follower: &Follower<T>,
         goal: Option<u64>,
+        mut look: impl FnMut(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut is_ready = false;
         let mut told = FollowerStatus::default();
@@ -208,6 +250,7 @@ impl Following<'_> {
         while !self.signals.stop() {
             let now = follower.status();
             self.tell(&told, &now)?;
+            look(self)?;
             let metrics = &self.metrics;
             match now.commit {
                 // Readers find what the leader has published.

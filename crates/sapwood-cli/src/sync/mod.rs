@@ -10,6 +10,8 @@ mod snapshot;
 mod status;
 #[cfg(feature = "bpf")]
 mod xdp;
+#[cfg(feature = "bpf")]
+mod xdp_routes;
 
 use crate::cli::ValueKind;
 use crate::cli::sync::{PublishCommand, SyncCommand};

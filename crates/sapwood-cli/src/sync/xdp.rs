@@ -1,9 +1,9 @@
 //! Names that follow into a filter of DNS queries in the kernel.
 
 use sapwood_bpf::{
-    BpfArena, PinnedNames, StoreRooms, UserStore, XdpMode, XdpNames, interface_index,
+    BpfArena, PinnedNames, StoreRooms, UserStore, XdpLink, XdpMode, XdpNames, interface_index,
 };
-use sapwood_sync::{Kind, NumberTarget};
+use sapwood_sync::NumberTarget;
 
 use crate::cli::sync::XdpArgs;
 use crate::errors::{Error, complain};
@@ -22,12 +22,7 @@ pub struct Filter {
 
 impl Filter {
     /// Attaches a filter with an empty store; or goes on with a pinned one, with what it has.
-    pub fn start(args: &XdpArgs, kind: Kind) -> Result<(Self, UserStore<u64>), Error> {
-        if kind != Kind::Names {
-            return Err(Error::Usage(format!(
-                "--xdp takes a map of names, not of {kind}"
-            )));
-        }
+    pub fn start(args: &XdpArgs) -> Result<(Self, UserStore<u64>), Error> {
         sapwood_bpf::check()?;
         if let Some(folder) = args.pin.as_ref().filter(|folder| folder.exists()) {
             let pins = PinnedNames::open(folder)?;
@@ -38,11 +33,7 @@ impl Filter {
             };
             return Ok((filter, store.take_over()?));
         }
-        let interfaces = args.interfaces.iter();
-        let interfaces: Result<Vec<_>, Error> = interfaces
-            .map(|name| Ok((name, interface_index(name)?)))
-            .collect();
-        let (interfaces, bytes) = (interfaces?, bytes(args)?);
+        let (interfaces, bytes) = (interfaces(args)?, bytes(args)?);
         let arena = BpfArena::create(bytes + ROOM)?;
         // An heir needs room for another store beside this one.
         let store = UserStore::builder(&arena, WINDOW)
@@ -51,13 +42,7 @@ impl Filter {
         let mut program = XdpNames::of_store(&store)?;
         let mode = args.generic.then_some(XdpMode::Generic);
         for (name, index) in interfaces {
-            let link = program.attach(index, mode)?;
-            if let Some(why) = link.native_refused() {
-                complain(&format!(
-                    "{name}: the driver takes no program ({why}); generic mode is slower"
-                ));
-            }
-            complain(&format!("{name}: {} mode", link.mode()));
+            say_mode(name, program.attach(index, mode)?);
         }
         let pins = args
             .pin
@@ -98,8 +83,26 @@ impl Filter {
     }
 }
 
-/// The bytes of two stores.
-fn bytes(args: &XdpArgs) -> Result<usize, Error> {
+/// The names and the numbers of the interfaces.
+pub(super) fn interfaces(args: &XdpArgs) -> Result<Vec<(&str, u32)>, Error> {
+    let interfaces = args.interfaces.iter();
+    interfaces
+        .map(|name| Ok((name.as_str(), interface_index(name)?)))
+        .collect()
+}
+
+/// Says in which mode a program is on an interface.
+pub(super) fn say_mode(name: &str, link: &XdpLink) {
+    if let Some(why) = link.native_refused() {
+        complain(&format!(
+            "{name}: the driver takes no program ({why}); generic mode is slower"
+        ));
+    }
+    complain(&format!("{name}: {} mode", link.mode()));
+}
+
+/// The bytes of two stores, or of the tables of two families.
+pub(super) fn bytes(args: &XdpArgs) -> Result<usize, Error> {
     let bytes = usize::try_from(args.bytes).ok();
     let both = bytes.and_then(|bytes| bytes.checked_mul(2)?.checked_next_multiple_of(8192));
     both.ok_or_else(|| Error::Usage(format!("--bytes {} is too large", args.bytes)))

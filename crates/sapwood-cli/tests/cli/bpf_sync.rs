@@ -150,18 +150,6 @@ fn what_a_filter_cannot_have_is_said() {
     wait_for("the filter", || {
         lab.arrive(&["ads.test", "bad.test"]) == [false, true]
     });
-    s.file("routes", "10.0.0.0/8 a\n");
-    let routes = [
-        "sync", "publish", "routes", "routes", "--map", "routes", "--folder", "log",
-    ];
-    let server = Server::spawn(&s, &routes);
-    server.complains(" in term 1");
-    let args = [
-        "sync", "follow", "--map", "routes", "--folder", "log", "--xdp", "s0",
-    ];
-    lab.run(&s, &args)
-        .code(2)
-        .complains("--xdp takes a map of names, not of routes");
     let args = [
         "sync", "follow", "--map", "blocked", "--folder", "log", "--xdp", "none0",
     ];

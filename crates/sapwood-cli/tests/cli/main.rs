@@ -8,6 +8,8 @@ mod bpf_route;
 mod bpf_service;
 #[cfg(feature = "bpf")]
 mod bpf_sync;
+#[cfg(feature = "bpf")]
+mod bpf_sync_routes;
 mod build;
 mod common;
 mod damage;

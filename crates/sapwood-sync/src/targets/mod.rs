@@ -1,9 +1,11 @@
 //! Maps that follow.
 
+mod feeds;
 mod names;
 mod ranges;
 mod routes;
 
+pub use feeds::{FeedTarget, RouteFeed};
 pub use names::{NumberTarget, StoreTarget};
 pub use ranges::LiveRangesTarget;
 pub use routes::{FibTarget, GroupTarget, Hop, LiveFibTarget, LiveGroupTarget};

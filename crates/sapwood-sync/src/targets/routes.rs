@@ -15,7 +15,7 @@ use crate::routes::{Hops, key, prefix};
 use crate::{Changes, Error};
 
 /// The routes that a commit changes, each once; `None` removes a prefix.
-fn routes(changes: &Changes) -> Result<BTreeMap<IpNet, Option<Hops>>, Error> {
+pub(super) fn routes(changes: &Changes) -> Result<BTreeMap<IpNet, Option<Hops>>, Error> {
     let mut routes = BTreeMap::new();
     for change in changes.iter() {
         let net = prefix(change.key)?;

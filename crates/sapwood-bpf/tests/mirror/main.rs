@@ -1,7 +1,9 @@
 //! The mirror of the kernel's routes, in network namespaces, compared with `ip route`.
 #![cfg(feature = "kernel")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod injected;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -396,6 +398,13 @@ fn several_paths_become_groups() {
     soon("one path", &setup.mirror, || {
         of("10.6.1.1").gateway() == "10.1.0.3".parse().ok()
     });
+    // An object that grows beyond the room of a group, and shrinks.
+    setup.ip("nexthop add id 11 via 10.1.0.11 dev r0");
+    setup.ip("nexthop add id 12 via 10.1.0.12 dev r0");
+    setup.ip("nexthop replace id 9 group 1/2/11/12");
+    soon("too many", &setup.mirror, || paths("10.7.0.0/16").is_none());
+    setup.ip("nexthop replace id 9 group 1,7/2,8");
+    is("10.7.0.0/16", &[(0, "10.1.0.77", 7), (1, "10.2.0.7", 8)]);
     setup.ip("nexthop del id 2");
     is("10.7.0.0/16", &[(0, "10.1.0.77", 7)]);
     // More members than the map has room for, a path without gateway, and a blackhole.

@@ -1,0 +1,417 @@
+//! The mirror's thread: it receives the kernel's notifications and injected routes, and writes
+//! tables and groups.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use netlink_sys::Socket;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sapwood::lpm::FibMemory;
+use sapwood_arena::ArenaFull;
+
+use super::groups::Groups;
+use super::injected::{Change, Order};
+use super::netlink::{Heard, everything, hear, resolve};
+use super::table::{Entry, GroupKey, KERNEL, Model};
+use super::{
+    AGAIN, CHANGES, DUMPS, IN_GROUPS, INJECTED, LOST, NOTICES, REFUSED, ROUTES, Shared, UNRESOLVED,
+};
+use crate::error::Error;
+use crate::layout::MirrorHop;
+
+/// The maximum number of datagrams that are read before their changes are written into the tables.
+const AT_ONCE: usize = 256;
+
+/// The time after which the kernel is asked again to resolve neighbours that are not known.
+const RESOLVE: Duration = Duration::from_secs(1);
+
+/// The time after which the kernel is asked whether the gateways of injected routes are still
+/// there.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The mirror's thread.
+pub(super) struct Follower {
+    pub(super) shared: Arc<Shared>,
+    pub(super) listen: Socket,
+    pub(super) ask: Socket,
+    /// The socket for requests to resolve neighbours.
+    pub(super) poke: Socket,
+    pub(super) wake: OwnedFd,
+    /// Changes of injected routes, and what says that there are any.
+    pub(super) orders: Receiver<Order>,
+    pub(super) ordered: Arc<OwnedFd>,
+    pub(super) state: State,
+}
+
+/// What the thread knows.
+#[derive(Default)]
+pub(super) struct State {
+    model: Model,
+    groups: Groups,
+    /// The injected routes that are left to the kernel.
+    unresolved: HashSet<IpNet>,
+    /// Whether everything has been requested, and need not be again.
+    fresh: bool,
+    /// The times of the last requests to resolve neighbours, and for all gateways.
+    poked: Option<Instant>,
+    probed: Option<Instant>,
+}
+
+/// What the table has for a prefix: its hop, and its group if it has one. `None` for nothing.
+type Wanted = Option<(MirrorHop, Option<GroupKey>)>;
+
+impl Follower {
+    pub(super) fn run(mut self) {
+        let mut again = false;
+        loop {
+            if let Err(error) = self.wait(again) {
+                self.shared.failed(Some(error.to_string()));
+                std::thread::sleep(AGAIN);
+            }
+            if self.shared.ends.load(Ordering::Acquire) {
+                return;
+            }
+            self.take_orders();
+            again = match self.step() {
+                Ok(again) => again,
+                Err(error) => {
+                    self.shared.failed(Some(error.to_string()));
+                    self.state.fresh = false;
+                    true
+                }
+            };
+        }
+    }
+
+    /// Waits until the kernel sends something, an order comes, the mirror ends, or it is time for
+    /// another attempt.
+    fn wait(&self, again: bool) -> io::Result<()> {
+        let mut all = [self.listen.as_fd(), self.wake.as_fd(), self.ordered.as_fd()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let asks = || {
+            self.state.model.injected().len() > 0 || self.state.groups.unresolved().next().is_some()
+        };
+        let limit = match again {
+            true => Some(AGAIN),
+            false => asks().then_some(RESOLVE),
+        };
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: limit.as_secs() as _,
+            tv_nsec: limit.subsec_nanos() as _,
+        });
+        match poll(&mut all, limit.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Receives the kernel's notifications, and writes their changes into the tables. Returns
+    /// whether an attempt has to be repeated.
+    fn step(&mut self) -> io::Result<bool> {
+        for _ in 0..AT_ONCE {
+            match hear(&self.listen)? {
+                Heard::Nothing => break,
+                Heard::Lost => {
+                    self.shared.count(LOST, 1);
+                    self.state.fresh = false;
+                }
+                Heard::Events(events) => {
+                    self.shared.count(NOTICES, events.len() as u64);
+                    for event in events {
+                        self.state.fresh &= self.state.model.note(event);
+                    }
+                }
+            }
+        }
+        if !self.state.fresh {
+            self.refresh()?;
+        }
+        let refused = self.write();
+        let again = refused.is_some();
+        self.shared.failed(refused.map(|error| error.to_string()));
+        Ok(again)
+    }
+
+    /// Requests everything.
+    pub(super) fn refresh(&mut self) -> io::Result<()> {
+        let events = everything(&self.ask)?;
+        self.state.model.replace(events);
+        self.state.fresh = true;
+        self.shared.count(DUMPS, 1);
+        Ok(())
+    }
+
+    /// Writes the changes into the tables and the groups. Returns the first error of those that
+    /// failed.
+    pub(super) fn write(&mut self) -> Option<Error> {
+        let shared = Arc::clone(&self.shared);
+        let (map, groups) = (&shared.map, shared.groups.as_deref());
+        let (mut changes, mut left, mut refused) = (0, Vec::new(), None);
+        let mut later = Vec::new();
+        let mut nets = self.state.model.take_dirty();
+        if let Some(groups) = groups
+            && self.state.model.take_groups_dirty()
+        {
+            match self.state.groups.update(groups, &self.state.model) {
+                Ok(lost) => nets.extend(lost),
+                Err(error) => {
+                    self.state.model.put_groups_back();
+                    refused = Some(error);
+                }
+            }
+        }
+        let mut done = |net: IpNet, result: Result<(), Error>| match result {
+            Ok(()) => {
+                changes += 1;
+                true
+            }
+            Err(error) => {
+                left.push(net);
+                refused.get_or_insert(error);
+                false
+            }
+        };
+        // Removals come first, because they make room.
+        for net in nets {
+            let old = map.get(net);
+            let hop = match self.wanted(net) {
+                Ok(None) => {
+                    let gone = || map.remove(net).map(drop).map_err(Error::from);
+                    if old.is_none() || done(net, gone()) {
+                        self.note(net, None);
+                    }
+                    continue;
+                }
+                Ok(Some((hop, key))) if old == Some(hop) => {
+                    self.note(net, Some((hop, key)));
+                    continue;
+                }
+                Ok(Some(wanted)) => wanted,
+                Err(error) => {
+                    done(net, Err(error));
+                    continue;
+                }
+            };
+            later.push((net, hop, old.is_some()));
+        }
+        for (net, (hop, key), known) in later {
+            let room = match (known, net) {
+                (true, _) => Ok(()),
+                (false, IpNet::V4(_)) => has_room(&map.v4().memory()),
+                (false, IpNet::V6(_)) => has_room(&map.v6().memory()),
+            };
+            let insert = || map.insert(net, hop).map(drop).map_err(|no| no.error);
+            if done(net, room.and_then(|()| insert()).map_err(Error::from)) {
+                self.note(net, Some((hop, key)));
+            }
+        }
+        if let Some(groups) = groups
+            && let Err(error) = self.state.groups.sweep(groups)
+        {
+            refused.get_or_insert(error);
+        }
+        shared.count(CHANGES, changes);
+        shared.count(REFUSED, left.len() as u64);
+        if refused.is_some() {
+            // By the next call, the grace periods of these blocks may be over.
+            map.v4().reclaim(usize::MAX);
+            map.v6().reclaim(usize::MAX);
+        }
+        self.state.model.put_back(left);
+        self.count();
+        self.resolve();
+        refused
+    }
+
+    /// Publishes the counts of what the mirror has.
+    fn count(&self) {
+        let State {
+            model,
+            groups,
+            unresolved,
+            ..
+        } = &self.state;
+        self.shared.set(ROUTES, model.len());
+        self.shared.set(IN_GROUPS, groups.len());
+        self.shared.set(INJECTED, model.injected().len());
+        self.shared.set(UNRESOLVED, unresolved.len());
+    }
+
+    /// Makes the changes of injected routes that have come.
+    fn take_orders(&mut self) {
+        // It counts how many wake-ups there were, which does not matter.
+        let _ = rustix::io::read(&*self.ordered, &mut [0; 8]);
+        while let Ok(Order { changes, done }) = self.orders.try_recv() {
+            // Nobody may wait for the answer any more.
+            let _ = done.send(self.inject(changes));
+        }
+    }
+
+    /// Changes injected routes in one transaction. After an error, nothing has changed.
+    fn inject(&mut self, changes: Vec<Change>) -> Result<(), Error> {
+        // What is still to be written for other reasons is not part of it.
+        let before = self.state.model.take_dirty();
+        let change = |(net, to)| (net, self.state.model.inject(net, to));
+        let mut old: Vec<Change> = changes.into_iter().map(change).collect();
+        let nets = self.state.model.take_dirty();
+        let done = self.publish(nets);
+        if done.is_err() {
+            while let Some((net, to)) = old.pop() {
+                self.state.model.inject(net, to);
+            }
+        }
+        self.state.model.put_back(before);
+        self.count();
+        done
+    }
+
+    /// Writes the entries of these prefixes in one transaction.
+    fn publish(&mut self, nets: Vec<IpNet>) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let map = &shared.map;
+        let (mut removed, mut written, mut noted) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut new4, mut new6) = (false, false);
+        for net in nets {
+            let old = map.get(net);
+            let wanted = self.wanted(net)?;
+            match &wanted {
+                None => removed.extend(old.map(|_| net)),
+                Some((hop, _)) => {
+                    if old != Some(*hop) {
+                        written.push((net, *hop));
+                    }
+                    match net {
+                        IpNet::V4(_) => new4 |= old.is_none(),
+                        IpNet::V6(_) => new6 |= old.is_none(),
+                    }
+                }
+            }
+            noted.push((net, wanted));
+        }
+        let room = |is_new: bool, memory: FibMemory| match is_new {
+            true => has_room(&memory),
+            false => Ok(()),
+        };
+        let changes = removed.len() + written.len();
+        let published = room(new4, map.v4().memory())
+            .and_then(|()| room(new6, map.v6().memory()))
+            .and_then(|()| {
+                let mut txn = map.begin();
+                // Removals come first, because they make room.
+                for net in removed {
+                    txn.remove(net)?;
+                }
+                for (net, hop) in written {
+                    txn.insert(net, hop).map_err(|rejected| rejected.error)?;
+                }
+                txn.commit();
+                Ok(())
+            });
+        match published {
+            Ok(()) => {
+                for (net, wanted) in noted {
+                    self.note(net, wanted);
+                }
+                shared.count(CHANGES, changes as u64);
+            }
+            // By the next call, the grace periods of these blocks may be over.
+            Err(_) => {
+                map.v4().reclaim(usize::MAX);
+                map.v6().reclaim(usize::MAX);
+            }
+        }
+        Ok(published?)
+    }
+
+    /// What the table must have for a prefix. If that is a group, it is written.
+    fn wanted(&mut self, net: IpNet) -> Result<Wanted, Error> {
+        let wanted = self.state.model.wanted(net);
+        let (hop, key) = match (wanted, &self.shared.groups) {
+            (None, _) => return Ok(None),
+            (Some(Entry::Hop(hop)), _) => (hop, None),
+            (Some(Entry::Group(_)), None) => (KERNEL, None),
+            (Some(Entry::Group(key)), Some(groups)) => {
+                let hop = self.state.groups.hop(groups, &self.state.model, &key)?;
+                (hop, (hop.action == MirrorHop::GROUP).then_some(key))
+            }
+        };
+        Ok(Some((hop, key)))
+    }
+
+    /// Notes what the table has for a prefix now.
+    fn note(&mut self, net: IpNet, wanted: Wanted) {
+        let State {
+            model,
+            groups,
+            unresolved,
+            ..
+        } = &mut self.state;
+        let (hop, key) = wanted.unzip();
+        groups.note(net, key.flatten());
+        let is_left = hop.is_some_and(|hop| !hop.is_forwarded() && hop.action != MirrorHop::GROUP);
+        match is_left && model.is_injected(net) {
+            true => unresolved.insert(net),
+            false => unresolved.remove(&net),
+        };
+    }
+
+    /// Asks the kernel to resolve neighbours. For those of groups, it would choose a path by
+    /// another hash, and so resolve another neighbour than the one that a flow waits for. For those
+    /// of injected routes, it may have no packet at all.
+    fn resolve(&mut self) {
+        let State {
+            model,
+            groups,
+            poked,
+            probed,
+            ..
+        } = &mut self.state;
+        if poked.is_some_and(|at| at.elapsed() < RESOLVE) {
+            return;
+        }
+        // Refusals of former requests.
+        while self.poke.recv_from_full().is_ok() {}
+        let members = groups.unresolved();
+        let mut wanted: HashSet<_> = members
+            .filter_map(|member| Some((member.link, member.hop.gateway()?)))
+            .collect();
+        let all = probed.is_none_or(|at| at.elapsed() >= PROBE);
+        for address in model.injected().addresses() {
+            if let Some(ifindex) = model.device(address)
+                && (all || !model.is_neighbour(ifindex, address))
+                && !model.is_fixed(ifindex, address)
+            {
+                wanted.insert((ifindex, address));
+            }
+        }
+        let now = Instant::now();
+        if all {
+            *probed = Some(now);
+        }
+        for (ifindex, address) in wanted {
+            *poked = Some(now);
+            // When this fails, the next attempt comes in a second.
+            let _ = resolve(&self.poke, ifindex, address);
+        }
+    }
+}
+
+/// Whether a table has room for more routes. A removal needs memory for a moment, too, so a
+/// sixteenth is kept free.
+fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
+    let arena = &memory.arena;
+    let spare = (arena.reserved / 16).min(256 << 10);
+    if arena.live + arena.retired + spare < arena.reserved {
+        return Ok(());
+    }
+    Err(sapwood::Error::ArenaFull(ArenaFull {
+        requested: spare,
+        limit: arena.reserved,
+    }))
+}
