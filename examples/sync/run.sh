@@ -8,8 +8,8 @@
 #
 # With etcd (Debian: etcd-server), the log lies in three nodes on loopback addresses; without it, or
 # with --folder, in a folder. As root, with a program that has the feature bpf, two of the followers
-# feed programs in the kernel (XDP) on veth pairs, one a filter of DNS queries and one a router; else,
-# or with --live, live maps.
+# feed programs in the kernel (XDP) on veth pairs, a filter of DNS queries and a router; else, or
+# with --live, live maps.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,5 @@
-//! A model of the kernel's routes, neighbours and links, of injected routes, and of the entries that
-//! a table of prefixes must have for them.
+//! A model of the kernel's routes, neighbours and links, and of injected routes; and the entries
+//! that a table of prefixes must have for them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
