@@ -453,7 +453,7 @@ impl Model {
                 // The identities of two addresses of IPv6 may be the same.
                 Some(same) if same.hop != hop => return None,
                 // It is a member already.
-                Some(same) if backup > same.backup => (),
+                Some(same) if backup && !same.backup => (),
                 Some(same) => same.weight = same.weight.saturating_add(weight),
                 None => members.push(GroupMember {
                     id,

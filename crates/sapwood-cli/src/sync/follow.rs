@@ -191,7 +191,7 @@ impl Following<'_> {
                     }
                     None => Ok(()),
                 };
-                let (target, followed) = self.into_target(kind, target, look)?;
+                let (target, followed) = self.follow_into(kind, target, look)?;
                 router.end()?;
                 drop(target);
                 followed.map(|()| Answer::Yes)
@@ -209,14 +209,14 @@ impl Following<'_> {
         target: T,
         end: impl FnOnce(T, bool) -> Result<(), Error>,
     ) -> Outcome {
-        let (target, followed) = self.into_target(kind, target, |_| Ok(()))?;
+        let (target, followed) = self.follow_into(kind, target, |_| Ok(()))?;
         end(target, self.args.remove)?;
         followed.map(|()| Answer::Yes)
     }
 
     /// Follows until a signal comes, or until the target is up to date. Returns the target, and the
     /// error that ended it. `look` is called after each commit, and some times a second.
-    fn into_target<T: Target>(
+    fn follow_into<T: Target>(
         &mut self,
         kind: Kind,
         target: T,
