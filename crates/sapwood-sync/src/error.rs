@@ -96,6 +96,9 @@ pub enum Error {
         what: String,
     },
     /// The service has no room for more: etcd's quota, or a full disk.
+    ///
+    /// etcd 3.4 can do a refused write after a crash, unless a key is written when the alarm has
+    /// ended: see docs/sync.md.
     #[error("{place}: no space: {what}")]
     NoSpace {
         /// The address.
