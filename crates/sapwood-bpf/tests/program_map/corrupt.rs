@@ -163,9 +163,31 @@ fn nothing_leads_astray() {
             }
         }
         let now = outside(&arena, window.at..window.at + window.len);
+        // The words that differ, with their neighbours.
+        let words = |image: &[u8]| -> Vec<u64> {
+            let words = image.chunks_exact(8);
+            words
+                .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
+                .collect()
+        };
+        let (whole, now) = (words(&whole), words(&now));
+        assert_eq!(whole.len(), now.len());
+        let changed: Vec<_> = (0..now.len()).filter(|&at| now[at] != whole[at]).collect();
         assert!(
-            now == whole,
-            "{place:?}: something outside the window was changed"
+            changed.is_empty(),
+            "{place:?}, round {round}: outside of {window:?}, words were changed: {:?}; {:?}, {:?}",
+            changed
+                .iter()
+                .take(20)
+                .map(|&at| format!(
+                    "{:#x}: {:#x?} for {:#x?}",
+                    8 * at,
+                    &now[at - 1..at + 2],
+                    &whole[at - 1..at + 2]
+                ))
+                .collect::<Vec<_>>(),
+            before.verify().map(drop),
+            after.verify().map(drop),
         );
         before.verify().unwrap();
         after.verify().unwrap();
