@@ -441,7 +441,7 @@ async fn first_byte(address: &str, question: &[u8]) -> std::io::Result<Option<u8
     let mut first = [0];
     let answer = async {
         stream.write_all(question).await?;
-        // Otherwise, who does not understand the question may wait for more of it.
+        // A server that does not understand the question would otherwise wait for more of it.
         stream.shutdown().await?;
         stream.read(&mut first).await
     };

@@ -294,7 +294,7 @@ impl Scene {
         });
     }
 
-    /// Slows a machine's link down, so much that packets are lost.
+    /// Slows the link of a machine down until packets are lost.
     fn slow(&mut self) {
         let machine = self.rng.usize(0..MACHINES);
         let rate = ["64kbit", "256kbit", "1mbit"][self.rng.usize(0..3)];
