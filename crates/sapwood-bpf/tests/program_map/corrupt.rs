@@ -193,3 +193,55 @@ fn nothing_leads_astray() {
         after.verify().unwrap();
     }
 }
+
+/// A lane that nobody uses says that it holds locks, which lie in another window. Its next writer
+/// does not release them.
+#[test]
+fn locks_of_free_lanes_are_not_believed() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(8 << 20).unwrap();
+    let poke = Poke::new(&arena);
+    let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Kernel::new(&arena))];
+    sides.extend(User::new(&arena, "gcc").map(|side| Box::new(side) as Box<dyn Side>));
+    let before = UserMap::<[u64; 8]>::builder(&arena, "before")
+        .bytes(256 << 10)
+        .build()
+        .unwrap();
+    // A release clears bits: all bits of these values are set.
+    before.insert("ones", [u64::MAX; 8]).unwrap();
+    let image = arena.image();
+    let ones = image.windows(64).position(|bytes| bytes == [0xff; 64]);
+    let ones = ones.expect("the value is in the image") as u64;
+    let map = with(
+        ProgramMap::<[u64; 2]>::builder(&arena, "map"),
+        PARTS[PARTS.len() - 1],
+    )
+    .max_entries(400)
+    .build()
+    .unwrap();
+    let window = map.window().clone();
+    let lanes = arena.image()[window.at + k::LANES..][..4]
+        .try_into()
+        .unwrap();
+    let lanes = u32::from_ne_bytes(lanes) as usize;
+    assert!((1..=k::LANES_MAX).contains(&lanes), "{lanes}");
+    let mut rng = fastrand::Rng::with_seed(3);
+    for round in 0..100 {
+        // Places of two branches, then of two buckets, whose locks are in their second words.
+        let offsets = [0, 8, 16, 24].map(|at| ones + at + round % 4);
+        for lane in 0..lanes {
+            let held = window.at + k::LANES_AT + lane * k::LANE_BYTES + k::LANE_HELD;
+            poke.words(held as u64, &offsets);
+        }
+        for what in [What::InsertValue, What::Remove] {
+            for side in &mut sides {
+                side.ask(what, window.number, ANY, &key(&mut rng), &[5, 6]);
+            }
+        }
+        map.service().unwrap();
+        assert_eq!(before.get("ones"), Some([u64::MAX; 8]), "round {round}");
+    }
+    map.verify().unwrap();
+}

@@ -149,7 +149,17 @@ SW_GLOBAL int sw_kqp_drop(__u64 window, __s64 error)
 	return 0;
 }
 
-/* Claims a lane, and records the window's bounds: the lane's place, -EBUSY, -EUCLEAN. */
+/* The place where a lane notes a lock that it holds. */
+SW_INLINE sw_at sw_kqp_held(sw_at lane, __u32 which)
+{
+	return lane + SW_KQP_LANE_HELD + which * 8;
+}
+
+/*
+ * Claims a lane, and records the window's bounds: the lane's place, -EBUSY, -EUCLEAN. The lane
+ * holds no lock: what a damaged window says of this is not believed, because places that are noted
+ * as locks are written at the end.
+ */
 SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
 {
 	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES, lane;
@@ -164,6 +174,10 @@ SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
 		if (sw_kqp_claim_lane(lane, self)) {
 			sw_kqp_set(lane, SW_KQP_WINDOW, window);
 			sw_kqp_set(lane, SW_KQP_LIMIT, units - SW_KQP_FIRST - SW_KQP_MARGIN);
+			sw_set_u64(sw_kqp_held(lane, SW_KQP_LOWER), 0);
+			sw_set_u64(sw_kqp_held(lane, SW_KQP_UPPER), 0);
+			sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), 0);
+			sw_set_u64(sw_kqp_held(lane, SW_KQP_BEHIND), 0);
 			return (long)lane;
 		}
 	}
@@ -190,12 +204,6 @@ SW_GLOBAL int sw_kqp_ours(__u64 lane, __u64 place)
 			return 1;
 	}
 	return 0;
-}
-
-/* The place where a lane notes a lock that it holds. */
-SW_INLINE sw_at sw_kqp_held(sw_at lane, __u32 which)
-{
-	return lane + SW_KQP_LANE_HELD + which * 8;
 }
 
 /*
