@@ -170,6 +170,9 @@ fn nothing_leads_astray() {
                 .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
                 .collect()
         };
+        let near = |words: &[u64], at: usize| {
+            words[at.saturating_sub(1)..words.len().min(at + 2)].to_vec()
+        };
         let (whole, now) = (words(&whole), words(&now));
         assert_eq!(whole.len(), now.len());
         let changed: Vec<_> = (0..now.len()).filter(|&at| now[at] != whole[at]).collect();
@@ -182,8 +185,8 @@ fn nothing_leads_astray() {
                 .map(|&at| format!(
                     "{:#x}: {:#x?} for {:#x?}",
                     8 * at,
-                    &now[at - 1..at + 2],
-                    &whole[at - 1..at + 2]
+                    near(&now, at),
+                    near(&whole, at)
                 ))
                 .collect::<Vec<_>>(),
             before.verify().map(drop),

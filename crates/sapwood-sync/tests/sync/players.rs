@@ -6,15 +6,17 @@ use std::io::Write;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use sapwood::qp::QpStore;
 use sapwood_live::{Live, LiveReader};
 use sapwood_sync::{
-    Assembler, Change, Changes, Digest, Each, Error, EtcdLog, EtcdOptions, Follower,
+    Assembler, Change, Changes, Commit, Digest, Each, Error, EtcdLog, EtcdOptions, Follower,
     FollowerOptions, Kind, Log, Publisher, PublisherOptions, Slowest, Snapshots, StoreTarget,
     Target,
 };
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::support::{Oracle, Store, digest, entries, store};
@@ -90,20 +92,25 @@ impl Told {
 
     /// The log, as soon as etcd answers.
     async fn log(&self) -> Arc<EtcdLog> {
-        let mut options = EtcdOptions::new(&self.endpoints);
-        options.timeout = Duration::from_millis(700);
-        options.lease = Duration::from_secs(3);
-        loop {
-            match EtcdLog::connect(options.clone(), MAP).await {
-                Ok(log) => return Arc::new(log),
-                Err(error) => assert!(error.may_pass(), "{error}"),
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
+        log_of(&self.endpoints).await
     }
 
     fn snapshots(&self) -> Snapshots {
         Snapshots::in_folder(self.folder.join("snapshots"), MAP).unwrap()
+    }
+}
+
+/// The log of these nodes, as soon as one of them answers.
+async fn log_of(endpoints: &[String]) -> Arc<EtcdLog> {
+    let mut options = EtcdOptions::new(endpoints);
+    options.timeout = Duration::from_millis(700);
+    options.lease = Duration::from_secs(3);
+    loop {
+        match EtcdLog::connect(options.clone(), MAP).await {
+            Ok(log) => return Arc::new(log),
+            Err(error) => assert!(error.may_pass(), "{error}"),
+        }
+        sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -321,77 +328,127 @@ where
     }
 }
 
-/// Writes down the whole log: the truth that all others are compared with. After the file `stop` is
-/// there and everything is read, it writes the number of the newest commit to the file `final`.
-async fn record(told: &Told) {
-    let history = told.history();
-    let log = told.log().await;
-    let mut map = Oracle::new();
-    let mut now = Digest::default();
-    let mut last = 0;
-    'follow: loop {
-        let mut tail = match log.follow(last).await {
+/// Commits of the log as a node tells them: the frame's term and numbers, and the number of the
+/// first of the commits.
+struct Heard {
+    term: u64,
+    frame: (u64, u64),
+    first: u64,
+    commits: Vec<Commit>,
+}
+
+/// Reads the log through one node, always behind the newest commit that the recorder has from any.
+async fn listen(
+    log: Arc<EtcdLog>,
+    last: Arc<AtomicU64>,
+    heard: mpsc::Sender<Result<Heard, Error>>,
+) {
+    let mut gap = (0, Instant::now());
+    loop {
+        let from = last.load(Ordering::SeqCst);
+        if from > gap.0 {
+            gap = (from, Instant::now());
+        }
+        let mut tail = match log.follow(from).await {
             Ok(tail) => tail,
             Err(error) => {
-                assert!(error.may_pass(), "the recorder: {error}");
+                // The log may have been trimmed up to where the recorder soon is by other nodes.
+                let is_soon = gap.1.elapsed() < Duration::from_secs(10);
+                let passes = matches!(error, Error::Gap { .. }) && is_soon;
+                if !passes && !error.may_pass() {
+                    let _ = heard.send(Err(error)).await;
+                    return;
+                }
                 sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
         let mut assembler = Assembler::default();
         loop {
-            let frame = tokio::select! {
-                frame = tail.next() => frame,
-                () = sleep(Duration::from_millis(300)) => {
-                    let is_last = told.is_there("stopped")
-                        && log.head().await.is_ok_and(|head| head.commit == last);
-                    if is_last {
-                        std::fs::write(told.folder.join("final.new"), last.to_string()).unwrap();
-                        let (from, to) = ("final.new", "final");
-                        std::fs::rename(told.folder.join(from), told.folder.join(to)).unwrap();
-                        return;
-                    }
-                    continue;
-                }
+            let frame = match tail.next().await {
+                Err(error) if error.may_pass() => break,
+                frame => frame,
             };
-            let frame = match frame {
-                Ok(frame) => frame,
-                Err(error) => {
-                    assert!(error.may_pass(), "the recorder: {error}");
-                    continue 'follow;
-                }
-            };
-            let (first, commits) = assembler.push(&frame, MAP).unwrap();
-            for (number, commit) in (first..).zip(commits) {
-                if number <= last {
-                    continue;
-                }
-                assert_eq!(number, last + 1, "a hole in the log");
-                let before = (now, map.clone());
-                last = number;
-                for Change { key, value } in commit.changes.iter() {
-                    let old = match value {
-                        Some(value) => {
-                            now.add(key, value);
-                            map.insert(key.to_vec(), value.to_vec())
-                        }
-                        None => map.remove(key),
-                    };
-                    if let Some(old) = old {
-                        now.remove(key, &old);
-                    }
-                }
-                if now != commit.digest {
-                    let (epoch, frame) = (frame.epoch(), (frame.first(), frame.last()));
-                    panic!(
-                        "commit {number} of term {epoch} in frame {frame:?} has the digest {}, but \
-                         these changes make {now}: {:?}; before, the digest was {} of {:?}",
-                        commit.digest, commit.changes, before.0, before.1
-                    );
-                }
-                let tag = String::from_utf8_lossy(&map[TAG]);
-                history.line(format_args!("T {number} {} {tag} {now}", frame.epoch()));
+            let commits = frame.and_then(|frame| {
+                let (first, commits) = assembler.push(&frame, MAP)?;
+                Ok(Heard {
+                    term: frame.epoch(),
+                    frame: (frame.first(), frame.last()),
+                    first,
+                    commits,
+                })
+            });
+            let is_bad = commits.is_err();
+            if heard.send(commits).await.is_err() || is_bad {
+                return;
             }
+        }
+    }
+}
+
+/// Writes down the whole log: the truth that all others are compared with. It reads the log through
+/// each node, because the log is trimmed before a node that was parted from the others tells it.
+/// All nodes must tell the same. After the file `stop` is there and everything is read, it writes
+/// the number of the newest commit to the file `final`.
+async fn record(told: &Told) {
+    let history = told.history();
+    let log = told.log().await;
+    let newest = Arc::new(AtomicU64::new(0));
+    let (send, mut heard) = mpsc::channel(16);
+    for node in &told.endpoints {
+        let (node, newest, send) = ([node.clone()], newest.clone(), send.clone());
+        tokio::spawn(async move { listen(log_of(&node).await, newest, send).await });
+    }
+    let mut map = Oracle::new();
+    let mut now = Digest::default();
+    let mut digests = vec![now];
+    loop {
+        let last = digests.len() as u64 - 1;
+        newest.store(last, Ordering::SeqCst);
+        let heard = tokio::select! {
+            heard = heard.recv() => heard.unwrap().unwrap_or_else(|error| panic!("{error}")),
+            () = sleep(Duration::from_millis(300)) => {
+                let is_last = told.is_there("stopped")
+                    && log.head().await.is_ok_and(|head| head.commit == last);
+                if is_last {
+                    std::fs::write(told.folder.join("final.new"), last.to_string()).unwrap();
+                    let (from, to) = ("final.new", "final");
+                    std::fs::rename(told.folder.join(from), told.folder.join(to)).unwrap();
+                    return;
+                }
+                continue;
+            }
+        };
+        let Heard { term, frame, .. } = heard;
+        for (number, commit) in (heard.first..).zip(heard.commits) {
+            if let Some(known) = digests.get(number as usize) {
+                assert_eq!(*known, commit.digest, "commit {number} by another node");
+                continue;
+            }
+            assert_eq!(number, digests.len() as u64, "a hole in the log");
+            let before = (now, map.clone());
+            for Change { key, value } in commit.changes.iter() {
+                let old = match value {
+                    Some(value) => {
+                        now.add(key, value);
+                        map.insert(key.to_vec(), value.to_vec())
+                    }
+                    None => map.remove(key),
+                };
+                if let Some(old) = old {
+                    now.remove(key, &old);
+                }
+            }
+            if now != commit.digest {
+                panic!(
+                    "commit {number} of term {term} in frame {frame:?} has the digest {}, but \
+                     these changes make {now}: {:?}; before, the digest was {} of {:?}",
+                    commit.digest, commit.changes, before.0, before.1
+                );
+            }
+            digests.push(now);
+            let tag = String::from_utf8_lossy(&map[TAG]);
+            history.line(format_args!("T {number} {term} {tag} {now}"));
         }
     }
 }
