@@ -435,7 +435,7 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 {
 	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
 	sw_at window = sw_u64(entry + SW_WINDOW_AT), bucket, leaf, lane, stock;
-	__u64 limit = sw_u64(entry + SW_WINDOW_LEN) / 8 - SW_KQP_FIRST - SW_KQP_MARGIN;
+	__u64 begin = sw_kqp_begin(window), limit = sw_kqp_limit(map, begin);
 	__u32 tag = sw_kqp_tag(hash), units = key->length / 8 + 2, cell, self, have;
 	__u64 low, high, slots, pattern = tag * SW_ONES;
 	long result = -EAGAIN;
@@ -443,7 +443,7 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	lane = sw_ref(window, sw_u32(window + SW_QP_TABLE));
 	bucket = sw_qp_bucket(window, lane, sw_u32(lane + SW_QP_TABLE_SHIFT) & 31,
 			      (__u32)(((hash >> 32) * sw_u32(lane + SW_QP_TABLE_HOMES)) >> 32));
-	if (!bucket || (__s64)limit <= 0 || (bucket - window) / 8 - SW_KQP_FIRST >= limit)
+	if (!bucket || (__s64)limit <= 0 || (bucket - window) / 8 - begin >= limit)
 		return -EAGAIN;
 	low = sw_acquire_u64(bucket);
 	high = sw_acquire_u64_of(bucket, 8);
@@ -451,7 +451,7 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	if (slots) {
 		cell = sw_acquire_u32_of(bucket + sw_qp_first_slot(slots), SW_QP_BUCKET_LEAVES);
 		leaf = sw_qp_node(window, cell);
-		if ((__u64)(cell >> 2) - SW_KQP_FIRST >= limit || !sw_qp_is_key_of_fixed(leaf, 8, key))
+		if ((__u64)(cell >> 2) - begin >= limit || !sw_qp_is_key_of_fixed(leaf, 8, key))
 			return -EAGAIN;
 		if (flags == SW_NOEXIST)
 			return -EEXIST;
@@ -467,10 +467,10 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 		return -EAGAIN;
 	self = sw_kqp_self();
 	lane = sw_kqp_own_lane(window, self);
-	if ((lane - window + SW_KQP_LANE_BYTES) / 8 - SW_KQP_FIRST >= limit || !sw_kqp_claim_lane(lane, self))
+	/* All lanes lie before `begin`. */
+	if (!sw_kqp_claim_lane(lane, self))
 		return -EAGAIN;
-	sw_kqp_set(lane, SW_KQP_WINDOW, window);
-	sw_kqp_set(lane, SW_KQP_LIMIT, limit);
+	sw_kqp_set_bounds(lane, window, begin, limit);
 	stock = sw_kqp_stock(lane, sw_kqp_class(units));
 	have = sw_u32(stock);
 	if (!have && !sw_kqp_refill(lane, sw_kqp_class(units), 1, 1))

@@ -28,7 +28,7 @@ SW_INLINE sw_at sw_kqp_bucket(sw_at lane, __u64 hash, __u32 far)
 	__u32 home = (__u32)(((hash >> 32) * sw_u32(table + SW_QP_TABLE_HOMES)) >> 32);
 	sw_at bucket = sw_qp_bucket(window, table, sw_u32(table + SW_QP_TABLE_SHIFT) & 31, home + far);
 
-	return bucket && (bucket - window) / 8 - SW_KQP_FIRST < sw_kqp_get(lane, SW_KQP_LIMIT) ? bucket : 0;
+	return bucket && sw_kqp_inside(lane, (bucket - window) / 8) ? bucket : 0;
 }
 
 /*

@@ -40,7 +40,7 @@ enum sw_kqp_which {
  */
 enum sw_kqp_scratch {
 	SW_KQP_VALUE = 0, /* the new value, eight words */
-	SW_KQP_LIMIT = 64, /* the number of references from SW_KQP_FIRST on that may be followed */
+	SW_KQP_LIMIT = 64, /* the number of references from SW_KQP_BEGIN on that may be followed */
 	SW_KQP_SLOT = 72, /* the place of the cell that a new key changes */
 	SW_KQP_CELL = 80, /* after a search: the cell of the leaf */
 	SW_KQP_DEPTH = 88, /* the number of branches on the path */
@@ -58,6 +58,7 @@ enum sw_kqp_scratch {
 	SW_KQP_AT = 184, /* the place of the change: a slot of a cluster, or a child of a branch */
 	SW_KQP_WINDOW = 192, /* the place of the window */
 	SW_KQP_LEVEL = 200, /* the depth on the path of the cell that changes */
+	SW_KQP_BEGIN = 208, /* the first reference behind the lanes */
 	SW_KQP_PATH = 256, /* the path to a leaf: two words for each branch, and two more; a ring */
 };
 
@@ -90,10 +91,37 @@ SW_INLINE sw_at sw_kqp_window(sw_at lane)
 	return sw_kqp_get(lane, SW_KQP_WINDOW);
 }
 
-/* Whether every place that programs compute from a node with this reference lies in the window. */
-SW_INLINE int sw_kqp_inside(sw_at lane, __u32 ref)
+/*
+ * Whether every place that programs compute from a node with this reference lies in the window, and
+ * behind the lanes: a writer that overwrote its own scratch would lose the window's bounds.
+ */
+SW_INLINE int sw_kqp_inside(sw_at lane, __u64 ref)
 {
-	return (__u64)ref - SW_KQP_FIRST < sw_kqp_get(lane, SW_KQP_LIMIT);
+	return ref - sw_kqp_get(lane, SW_KQP_BEGIN) < sw_kqp_get(lane, SW_KQP_LIMIT);
+}
+
+/* The first reference behind the lanes; behind every window, if a damaged one says 0 lanes. */
+SW_INLINE __u64 sw_kqp_begin(sw_at window)
+{
+	__u32 last = sw_u32(window + SW_KQP_LANES) - 1;
+
+	return SW_KQP_LANES_AT / 8 + ((__u64)last + 1) * (SW_KQP_LANE_BYTES / 8);
+}
+
+/* The number of references from `begin` on that may be followed; 0 or less in a damaged window. */
+SW_INLINE __s64 sw_kqp_limit(__u32 map, __u64 begin)
+{
+	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
+
+	return sw_u64(entry + SW_WINDOW_LEN) / 8 - begin - SW_KQP_MARGIN;
+}
+
+/* Records what a writer may follow. */
+SW_INLINE void sw_kqp_set_bounds(sw_at lane, sw_at window, __u64 begin, __u64 limit)
+{
+	sw_kqp_set(lane, SW_KQP_WINDOW, window);
+	sw_kqp_set(lane, SW_KQP_BEGIN, begin);
+	sw_kqp_set(lane, SW_KQP_LIMIT, limit);
 }
 
 SW_INLINE __u32 sw_kqp_value_bytes(sw_at window)
@@ -162,18 +190,18 @@ SW_INLINE sw_at sw_kqp_held(sw_at lane, __u32 which)
  */
 SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
 {
-	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES, lane;
-	__u64 units = sw_u64(entry + SW_WINDOW_LEN) / 8;
 	__u32 self = sw_kqp_self(), lanes = sw_u32(window + SW_KQP_LANES), i;
+	__u64 begin = sw_kqp_begin(window);
+	__s64 limit = sw_kqp_limit(map, begin);
+	sw_at lane;
 
 	if (sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || lanes - 1 >= SW_KQP_LANES_MAX ||
-	    units < SW_KQP_MARGIN + (SW_KQP_LANES_AT + (__u64)lanes * SW_KQP_LANE_BYTES) / 8)
+	    limit < 0)
 		return -EUCLEAN;
 	for (i = sw_zero(); i < lanes && sw_can_loop; i++) {
 		lane = sw_kqp_lane(window, ((self - 1) * 2 + i) & (lanes - 1) & (SW_KQP_LANES_MAX - 1));
 		if (sw_kqp_claim_lane(lane, self)) {
-			sw_kqp_set(lane, SW_KQP_WINDOW, window);
-			sw_kqp_set(lane, SW_KQP_LIMIT, units - SW_KQP_FIRST - SW_KQP_MARGIN);
+			sw_kqp_set_bounds(lane, window, begin, limit);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_LOWER), 0);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_UPPER), 0);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), 0);
@@ -446,7 +474,8 @@ SW_GLOBAL long sw_kqp_room(__u64 lane, __u32 cells)
 	__u32 used = sw_u32(ring + SW_KQP_RING_PROGRAMS) - sw_acquire_u32(ring + SW_KQP_RING_USER);
 	__u64 last = (__u64)sw_u32(ring + SW_KQP_RING_SLOTS) + mask / 2;
 
-	if (used > mask + 1 || last - SW_KQP_FIRST >= sw_kqp_get(lane, SW_KQP_LIMIT))
+	if (used > mask + 1 || !sw_kqp_inside(lane, sw_u32(ring + SW_KQP_RING_SLOTS)) ||
+	    !sw_kqp_inside(lane, last))
 		return -EUCLEAN;
 	return mask + 1 - used < cells ? -ENOMEM : 0;
 }

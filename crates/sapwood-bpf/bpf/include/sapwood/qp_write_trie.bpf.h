@@ -61,7 +61,7 @@ SW_INLINE void sw_kqp_note(sw_at lane, __u32 depth, __u64 slot, __u32 cell)
  */
 SW_GLOBAL long sw_kqp_descend(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 until)
 {
-	__u64 slot = SW_QP_ROOT, limit = sw_kqp_get(lane, SW_KQP_LIMIT), child;
+	__u64 slot = SW_QP_ROOT, child;
 	sw_at window = sw_kqp_window(lane);
 	__u32 cell, header, offset, length = sw_key_length(key), depth;
 	sw_at node;
@@ -69,7 +69,7 @@ SW_GLOBAL long sw_kqp_descend(__u64 lane, const struct sw_key *key SW_NONNULL, _
 	for (depth = sw_zero(); depth < SW_KQP_DEPTH_MAX && sw_can_loop; depth++) {
 		cell = sw_u32(window + slot);
 		sw_kqp_note(lane, depth, slot, cell);
-		if ((__u64)(cell >> 2) - SW_KQP_FIRST >= limit)
+		if (!sw_kqp_inside(lane, cell >> 2))
 			return slot == SW_QP_ROOT && !cell ? -ENOENT : -EUCLEAN;
 		if (cell & SW_QP_KIND) {
 			sw_kqp_set(lane, SW_KQP_DEPTH, depth);
