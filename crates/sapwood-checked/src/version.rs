@@ -4,6 +4,7 @@ use std::fmt;
 
 use sapwood_format::{Window, header};
 
+use crate::source::attempts;
 use crate::{Publisher, Source, Trouble};
 
 /// The source of one version of a store, which
@@ -16,19 +17,32 @@ pub struct Version<'a, S: Source> {
 
 impl<'a, S: Source> Version<'a, S> {
     pub(crate) fn newest(source: &'a S) -> Result<Self, S::Error> {
-        let (window, publisher) = source.open()?;
-        if window.len() < header::PAGE {
-            let trouble = Trouble::Damaged("no room for a header page", window.len());
-            return Err(source.error(trouble));
-        }
-        Ok(Version {
-            source,
-            window: VersionWindow {
-                root: window.u64(ROOT),
-                window,
-            },
-            publisher,
+        attempts(source, || {
+            let root = match root_of(&source.open()?.0) {
+                Ok(root) => root,
+                Err(trouble) => return Ok(Err(trouble)),
+            };
+            // Memory that is opened after the root was read has all that the root leads to: it may
+            // have grown for this version.
+            let (window, publisher) = source.open()?;
+            Ok(match root_of(&window) {
+                Ok(now) if now == root => Ok(Version {
+                    source,
+                    window: VersionWindow { root, window },
+                    publisher,
+                }),
+                Ok(_) => Err(Trouble::Changed),
+                Err(trouble) => Err(trouble),
+            })
         })
+    }
+}
+
+/// The root word of a store.
+fn root_of(window: &impl Window) -> Result<u64, Trouble> {
+    match window.len() {
+        header::PAGE.. => Ok(window.u64(ROOT)),
+        len => Err(Trouble::Damaged("no room for a header page", len)),
     }
 }
 

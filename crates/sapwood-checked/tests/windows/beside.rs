@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -140,6 +141,59 @@ fn snapshots_of_a_store_are_whole() {
         }
     });
     assert!(kept.iter().all(|(_, value)| *value == 0));
+}
+
+/// A source whose map is changed once, right after the source was opened.
+struct ChangedAtOpen<'a> {
+    inner: Beside,
+    change: Cell<Option<Box<dyn FnOnce() + 'a>>>,
+}
+
+impl Source for ChangedAtOpen<'_> {
+    type Window = Reading;
+    type Error = Trouble;
+
+    fn open(&self) -> Result<(Reading, Publisher), Trouble> {
+        let opened = self.inner.open();
+        if let Some(change) = self.change.take() {
+            change();
+        }
+        opened
+    }
+
+    fn error(&self, trouble: Trouble) -> Trouble {
+        trouble
+    }
+}
+
+#[test]
+fn a_snapshot_has_the_memory_that_its_version_needs() {
+    let folder = Folder::new();
+    let arena = folder.arena("store", QpStore::<u64>::layout_hash());
+    let store = QpStore::<u64>::builder().build_in(arena).unwrap();
+    let commit = |keys: std::ops::Range<u64>| {
+        let mut txn = store.begin();
+        for i in keys {
+            txn.insert(i.to_be_bytes(), i).unwrap();
+        }
+        txn.commit();
+    };
+    commit(0..10);
+    let source = ChangedAtOpen {
+        inner: Beside(folder.open("store")),
+        change: Cell::new(None),
+    };
+    let reader = CheckedReader::<_, u64>::new(source).unwrap();
+    let len = || folder.open("store").metadata().unwrap().len();
+    let before = len();
+    let change = || commit(10..10_000);
+    reader.source().change.set(Some(Box::new(change)));
+    let snapshot = reader.snapshot().unwrap();
+    assert!(len() > before, "the map has not grown");
+    assert_eq!(snapshot.verify(), Ok(10_000));
+    let all: Vec<(Vec<u8>, u64)> = snapshot.iter().collect::<Result<_, _>>().unwrap();
+    let expected = (0..10_000u64).map(|i| (i.to_be_bytes().to_vec(), i));
+    assert!(all.into_iter().eq(expected));
 }
 
 #[test]
