@@ -254,16 +254,18 @@ impl Beside {
         Some((what, path.into()))
     }
 
-    /// Waits until the child has printed a line that contains `word`.
-    pub fn wait_for(&mut self, word: &str) {
+    /// Waits until the child has printed a line that contains `word`. Returns what it has printed
+    /// since the last call.
+    pub fn wait_for(&mut self, word: &str) -> String {
         use std::io::Read;
         let out = self.0.stdout.as_mut().expect("its output");
         let mut said = Vec::new();
         let mut byte = [0];
         while out.read(&mut byte).is_ok_and(|n| n == 1) {
             said.extend(byte);
-            if String::from_utf8_lossy(&said).contains(word) {
-                return;
+            let said = String::from_utf8_lossy(&said);
+            if said.contains(word) {
+                return said.into_owned();
             }
         }
         panic!("the child ended: {}", String::from_utf8_lossy(&said));
@@ -274,15 +276,12 @@ impl Beside {
     pub fn kill_at(mut self) -> u64 {
         use std::io::Read;
         // The child has written something, however busy the machine is.
-        for _ in 0..3 {
-            self.wait_for(".");
-        }
+        let mut said: String = (0..3).map(|_| self.wait_for(".")).collect();
         self.kill();
-        let mut said = String::new();
         let out = self.0.stdout.as_mut().unwrap();
         out.read_to_string(&mut said).unwrap();
         let number = |line: &str| line.strip_prefix("at ")?.strip_suffix('.')?.parse().ok();
-        said.lines().filter_map(number).max().unwrap_or(0)
+        said.lines().filter_map(number).max().expect("a number")
     }
 
     /// Kills the child by SIGKILL.
