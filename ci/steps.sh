@@ -17,14 +17,44 @@ step() { # name, command...
     log=$logs/$name.log
     printf '\n===== %s\n' "$name"
     "$@" </dev/null 2>&1 | tee "$log" || code=${PIPESTATUS[0]}
-    case $code in
+    conclude "$name" "$code" "$start" "$before"
+}
+
+# Begins a step that mostly waits, beside the next ones. There is one of these at a time.
+begin() { # name, command...
+    beside=$1 beside_start=$SECONDS
+    shift
+    printf '\n===== %s begins\n' "$beside"
+    # In a process group of its own, which ends with this script.
+    set -m
+    "$@" </dev/null >"$logs/$beside.log" 2>&1 &
+    set +m
+    beside_pid=$!
+    trap '[ -z "$beside" ] || kill -- "-$beside_pid"' EXIT
+}
+
+# Ends the step that was begun, if any, and shows its output.
+join() {
+    [ -n "${beside:-}" ] || return 0
+    local name=$beside before code=0
+    before=$(work)
+    beside="" log=$logs/$name.log
+    wait "$beside_pid" || code=$?
+    printf '\n===== %s\n' "$name"
+    cat "$log"
+    conclude "$name" "$code" "$beside_start" "$before"
+}
+
+# Counts a step, and shows its result.
+conclude() { # name, exit code, start, processor time before
+    case $2 in
     0) result=passed passed=$((passed + 1)) ;;
     77) result=skipped skipped=$((skipped + 1)) ;;
-    *) result=FAILED failed=$((failed + 1)) && dig "$name" ;;
+    *) result=FAILED failed=$((failed + 1)) && dig "$1" ;;
     esac
-    took=$((SECONDS - start))
-    printf '===== %s: %s, %d s\n' "$name" "$result" "$took"
-    table+=$(printf '  %-12s %-8s %5d s %9d s' "$name" "$result" "$took" "$(($(work) - before))")$'\n'
+    took=$((SECONDS - $3))
+    printf '===== %s: %s, %d s\n' "$1" "$result" "$took"
+    table+=$(printf '  %-12s %-8s %5d s %9d s' "$1" "$result" "$took" "$(($(work) - $4))")$'\n'
 }
 
 # Keeps the errors of a failed step, to print them again at the end: people see the end of a long

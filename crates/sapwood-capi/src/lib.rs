@@ -15,6 +15,9 @@
 //! handle is one that this library made and that was not freed; it is used from the threads that
 //! the header allows; and what a function hands out is used only as long as the header says.
 
+// Its tests are those of the program `capi`. `cargo test --lib` would compile all of this once more,
+// for none.
+#![cfg(not(test))]
 // The names are C's.
 #![allow(non_camel_case_types)]
 
