@@ -35,11 +35,11 @@ fi
 tool() {
     has "$1" && return
     say "Compiling $1 $2: once, about $3 on two cores."
-    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
         CARGO_PROFILE_RELEASE_DEBUG=0 RUSTFLAGS='' CARGO_TARGET_DIR="$TARGET/tools" run cargo install "$1" --version "$2" --locked
 }
-tool cargo-fuzz "$CARGO_FUZZ" "a minute"
-tool cargo-deny "$CARGO_DENY" "five minutes"
+tool cargo-fuzz "$CARGO_FUZZ" "half a minute"
+tool cargo-deny "$CARGO_DENY" "a minute"
 # The tool that compares with the last release, once there is one.
 [ -z "$(last_release)" ] || tool cargo-semver-checks "$CARGO_SEMVER_CHECKS" "ten minutes"
 rm -rf "$TARGET/tools"
