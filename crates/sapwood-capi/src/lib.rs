@@ -15,8 +15,8 @@
 //! handle is one that this library made and that was not freed; it is used from the threads that
 //! the header allows; and what a function hands out is used only as long as the header says.
 
-// Its tests are those of the program `capi`. `cargo test --lib` would compile all of this once more,
-// for none.
+// The tests of this crate are the program `capi`. `cargo test --lib` would compile the crate once
+// more, for no test.
 #![cfg(not(test))]
 // The names are C's.
 #![allow(non_camel_case_types)]
