@@ -225,8 +225,6 @@ pub mod program_map {
         EXACT: usize = 40;
         /// The smallest block, in units.
         LEAST: usize = 2;
-        /// The lowest reference that a node can have.
-        FIRST: usize = 512;
         /// The units at the window's end that no block has. No place that programs compute from a
         /// node lies further from the node.
         MARGIN: usize = 576;

@@ -39,7 +39,7 @@ impl Owner {
             let units = u32::try_from(bytes / 8).ok().filter(|_| inside);
             units.ok_or_else(|| format!("the header says {bytes} bytes"))
         };
-        if window.len < (k::FIRST + k::MARGIN) * 8 + k::RINGS {
+        if window.len < k::LANES_AT + k::MARGIN * 8 {
             return Err("the window is too small".into());
         }
         let limit =

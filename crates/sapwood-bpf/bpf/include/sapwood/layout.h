@@ -111,7 +111,6 @@
 #define SW_KQP_SLAB_UNITS 1024u
 #define SW_KQP_EXACT 40u
 #define SW_KQP_LEAST 2u
-#define SW_KQP_FIRST 512u
 #define SW_KQP_MARGIN 576u
 #define SW_KQP_INDEX 1u
 #define SW_KQP_TRIE 2u

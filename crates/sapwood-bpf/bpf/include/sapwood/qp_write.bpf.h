@@ -20,8 +20,9 @@
  * window that it was called for, whatever the window holds. The loader refuses sleepable programs
  * that call these functions. Layout and protocol: docs/bpf.md.
  *
- * The functions do not trust the contents of the window: they compare each reference with the
- * window's bounds before they store anything behind it, and each loop has a bound.
+ * The functions do not trust the contents of the window. Before they store anything behind a
+ * reference, they check that it leads into the window, and behind the lanes, where the writers keep
+ * their own state. Each loop has a bound.
  */
 #ifndef SAPWOOD_QP_WRITE_BPF_H
 #define SAPWOOD_QP_WRITE_BPF_H
