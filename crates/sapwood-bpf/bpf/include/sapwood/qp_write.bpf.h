@@ -471,7 +471,8 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	/* All lanes lie before `begin`. */
 	if (!sw_kqp_claim_lane(lane, self))
 		return -EAGAIN;
-	sw_kqp_set_bounds(lane, window, begin, limit);
+	/* All that is needed here of what the lane records. */
+	sw_kqp_set(lane, SW_KQP_WINDOW, window);
 	stock = sw_kqp_stock(lane, sw_kqp_class(units));
 	have = sw_u32(stock);
 	if (!have && !sw_kqp_refill(lane, sw_kqp_class(units), 1, 1))
@@ -479,7 +480,7 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	if (have - 1 < SW_KQP_STOCK_MAX && sw_kqp_quota(lane)) {
 		cell = sw_u32(stock + have * 4);
 		sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), bucket);
-		if (sw_kqp_inside(lane, cell) &&
+		if ((__u64)cell - begin < limit &&
 		    sw_cmpxchg_u64(bucket + 8, high, high | SW_QP_BUCKET_LOCK) == high) {
 			if (sw_u64(bucket) == low) {
 				leaf = sw_ref(window, cell);

@@ -116,14 +116,6 @@ SW_INLINE __s64 sw_kqp_limit(__u32 map, __u64 begin)
 	return sw_u64(entry + SW_WINDOW_LEN) / 8 - begin - SW_KQP_MARGIN;
 }
 
-/* Records what a writer may follow. */
-SW_INLINE void sw_kqp_set_bounds(sw_at lane, sw_at window, __u64 begin, __u64 limit)
-{
-	sw_kqp_set(lane, SW_KQP_WINDOW, window);
-	sw_kqp_set(lane, SW_KQP_BEGIN, begin);
-	sw_kqp_set(lane, SW_KQP_LIMIT, limit);
-}
-
 SW_INLINE __u32 sw_kqp_value_bytes(sw_at window)
 {
 	return sw_u32(window + SW_QP_VALUE_BYTES) & 0x78;
@@ -201,7 +193,9 @@ SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
 	for (i = sw_zero(); i < lanes && sw_can_loop; i++) {
 		lane = sw_kqp_lane(window, ((self - 1) * 2 + i) & (lanes - 1) & (SW_KQP_LANES_MAX - 1));
 		if (sw_kqp_claim_lane(lane, self)) {
-			sw_kqp_set_bounds(lane, window, begin, limit);
+			sw_kqp_set(lane, SW_KQP_WINDOW, window);
+			sw_kqp_set(lane, SW_KQP_BEGIN, begin);
+			sw_kqp_set(lane, SW_KQP_LIMIT, limit);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_LOWER), 0);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_UPPER), 0);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), 0);
