@@ -5,9 +5,9 @@ logs=$TARGET/ci-logs
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0 table="" digest=""
 
-# Processor time of all children so far, in seconds: the cost of a step, however busy the machine
-# is.
-work() { awk '{ print int(($16 + $17) / 100) }' /proc/$$/stat 2>/dev/null || echo 0; }
+# Processor time of all children of a process so far, in seconds: the cost of a step, however busy
+# the machine is.
+work() { awk '{ print int(($16 + $17) / 100) }' "/proc/${1:-$$}/stat" 2>/dev/null || echo 0; }
 
 # Runs a command as a step. Sets: result, took (seconds), log (a file with the complete output).
 step() { # name, command...
@@ -17,17 +17,23 @@ step() { # name, command...
     log=$logs/$name.log
     printf '\n===== %s\n' "$name"
     "$@" </dev/null 2>&1 | tee "$log" || code=${PIPESTATUS[0]}
-    conclude "$name" "$code" "$start" "$before"
+    conclude "$name" "$code" "$((SECONDS - start))" "$(($(work) - before))"
 }
 
-# Begins a step that mostly waits, beside the next ones. There is one of these at a time.
+# Begins a step that mostly waits, beside the next ones. There is one of these at a time. Its
+# processor time counts in its own line, and in that of the step during which it ends.
 begin() { # name, command...
     beside=$1 beside_start=$SECONDS
     shift
     printf '\n===== %s begins\n' "$beside"
     # In a process group of its own, which ends with this script.
     set -m
-    "$@" </dev/null >"$logs/$beside.log" 2>&1 &
+    (
+        code=0 me=$BASHPID
+        "$@" </dev/null >"$logs/$beside.log" 2>&1 || code=$?
+        echo "$SECONDS $(work "$me")" >"$logs/$beside.end"
+        exit $code
+    ) &
     set +m
     beside_pid=$!
     trap '[ -z "$beside" ] || kill -- "-$beside_pid"' EXIT
@@ -36,25 +42,25 @@ begin() { # name, command...
 # Ends the step that was begun, if any, and shows its output.
 join() {
     [ -n "${beside:-}" ] || return 0
-    local name=$beside before code=0
-    before=$(work)
+    local name=$beside code=0 ended used
     beside="" log=$logs/$name.log
     wait "$beside_pid" || code=$?
     printf '\n===== %s\n' "$name"
     cat "$log"
-    conclude "$name" "$code" "$beside_start" "$before"
+    read -r ended used <"$logs/$name.end"
+    conclude "$name" "$code" "$((ended - beside_start))" "$used"
 }
 
 # Counts a step, and shows its result.
-conclude() { # name, exit code, start, processor time before
+conclude() { # name, exit code, seconds, seconds of processor time
     case $2 in
     0) result=passed passed=$((passed + 1)) ;;
     77) result=skipped skipped=$((skipped + 1)) ;;
     *) result=FAILED failed=$((failed + 1)) && dig "$1" ;;
     esac
-    took=$((SECONDS - $3))
+    took=$3
     printf '===== %s: %s, %d s\n' "$1" "$result" "$took"
-    table+=$(printf '  %-12s %-8s %5d s %9d s' "$1" "$result" "$took" "$(($(work) - $4))")$'\n'
+    table+=$(printf '  %-12s %-8s %5d s %9d s' "$1" "$result" "$took" "$4")$'\n'
 }
 
 # Keeps the errors of a failed step, to print them again at the end: people see the end of a long
