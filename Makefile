@@ -1,8 +1,12 @@
 # Each target is a script in ci/ that can be run by itself, and says in its first lines what it proves.
 
-# What CI runs: installs what is missing, then every check.
+# What a change can break: installs the little that is missing, then runs it.
 test:
-	@ci/test.sh
+	@ci/run.sh test
+
+# The rest of what CI runs: installs more.
+check:
+	@ci/run.sh check
 
 # The proofs that are too long for CI; writes docs/proofs.md.
 prove:
@@ -23,8 +27,8 @@ deb:
 	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf}
 	@packaging/deb.sh $${TARGET:-target}/debian
 
-CHECKS = setup house fmt clippy doc unit sync bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
-$(CHECKS):
+STEPS = setup house fmt clippy doc unit services sync bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
+$(STEPS):
 	@ci/$@.sh
 
-.PHONY: test prove tour install deb $(CHECKS)
+.PHONY: test check prove tour install deb $(STEPS)

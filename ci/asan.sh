@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Accesses outside an object or after its life, and leaks: the libraries' tests under the address
-# sanitizer.
+# Accesses outside an object or after its life, and leaks: the tests of the libraries, of live maps
+# and of the C library under the address sanitizer.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "the sanitizers run on x86_64 Linux here"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-5000}"
@@ -14,7 +14,8 @@ export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg rustix_use_libc" C
 # them in unit.sh.
 if grep -qw avx2 /proc/cpuinfo && grep -qw bmi2 /proc/cpuinfo; then RUSTFLAGS+=" -Ctarget-cpu=x86-64-v3"; fi
 packages=()
-for crate in $LIBRARIES; do packages+=(-p "$crate"); done
+for crate in $LIBRARIES sapwood-live sapwood-capi; do packages+=(-p "$crate"); done
+# Not here: the programs in C, which gcc's sanitizers check (capi.sh), and the header.
 # shellcheck disable=SC2086 # one word or none
 run cargo test --locked --target x86_64-unknown-linux-gnu "${packages[@]}" --features sapwood-qsbr/tokio --no-fail-fast \
-    --lib --test all --test threads -- ${SHOW:-}
+    --lib --test all --test threads --test processes --test capi -- --skip programs:: --skip header:: ${SHOW:-}

@@ -1,23 +1,38 @@
 #!/usr/bin/env bash
-# The missing Debian packages that the checks and the tour need: installed as root, otherwise named.
+# The missing Debian packages of `make test` (argument `test`), of `make check` (`check`), or of both
+# and the tour: installed as root, otherwise named.
 . "$(dirname "$0")/lib.sh"
+for_test=1 for_check=1
+case ${1:-} in
+test) for_check= ;;
+check) for_test= ;;
+esac
 
 need=() # without these nothing works
 has cc && has c++ || need+=(build-essential)
 has git || need+=(git)
 more=() # without these, tests of BPF, C, Python, etcd, services or pages are skipped
-has valgrind || more+=(valgrind)
-if [ "$(uname -s)" = Linux ]; then
+linux=$(uname -s | grep -x Linux || true)
+if [ -n "$linux" ] && [ -n "$for_test" ]; then
     if ! bpf_tools; then
         # shellcheck disable=SC2206 # one word each
         more+=($BPF_PACKAGES)
     fi
+    # Programs for packets are tested between network namespaces.
     has ip || more+=(iproute2)
     has ping || more+=(iputils-ping)
     has dig || more+=(bind9-dnsutils)
     has iperf3 || more+=(iperf3)
     has ethtool || more+=(ethtool)
     has sysctl || more+=(procps)
+    # Programs in C are run under it, too.
+    has valgrind || more+=(valgrind)
+    # The client of etcd is built with protoc.
+    etcd_tools || more+=(protobuf-compiler libprotobuf-dev)
+    # The Python module is tested in an environment of its own.
+    python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
+fi
+if [ -n "$linux" ] && [ -n "$for_check" ]; then
     # Metrics, dashboards and units are checked by promtool and systemd-analyze.
     has promtool || more+=(prometheus)
     has systemd-analyze || more+=(systemd)
@@ -27,14 +42,11 @@ if [ "$(uname -s)" = Linux ]; then
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
     ! has dpkg-deb || has lintian || more+=(lintian)
     has dnsdist || more+=(dnsdist)
-    # Logs in etcd: its client is built with protoc, and tests start nodes of their own.
-    etcd_tools || more+=(protobuf-compiler libprotobuf-dev)
+    # Tests of logs in etcd start nodes of their own.
     has etcd || more+=(etcd-server)
     has etcdctl || more+=(etcd-client)
     # The page of `sapwood report` is looked at by a browser.
     browser || more+=(chromium)
-    # The Python module is tested in an environment of its own.
-    python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
 fi
 [ ${#need[@]} -gt 0 ] || [ ${#more[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" = 0 ] && has apt-get; then

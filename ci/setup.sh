@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs the missing tools of the checks: system packages (as root; otherwise named), components
-# of Rust's toolchains, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
+# Installs the missing tools of `make test` (argument `test`), or of `make check` (`check`), or both:
+# system packages (as root; otherwise named), components of Rust's toolchains; for the checks also
+# Miri, the oldest Rust, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
 . "$(dirname "$0")/lib.sh"
 
-ci/packages.sh
+ci/packages.sh "$@"
 
 has rustup || fail "Rust comes by rustup; see https://rustup.rs. Install it with:
     curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
@@ -16,6 +17,10 @@ here=$(rustup show active-toolchain | cut -d' ' -f1)
 for part in rustfmt clippy; do
     parts "$here" | grep -q "^$part" || run rustup component add "$part" --toolchain "$here"
 done
+if [ "${1:-}" = test ]; then
+    say "Everything is installed."
+    exit 0
+fi
 
 have=$(parts "$NIGHTLY")
 for part in miri rust-src; do

@@ -1,4 +1,4 @@
-# Functions for test.sh and prove.sh: they run steps, time each, and end with a table of the steps.
+# Functions for run.sh and prove.sh: they run steps, time each, and end with a table of the steps.
 # Not a program.
 
 logs=$TARGET/ci-logs

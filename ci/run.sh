@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs steps of CI in order and ends with a table of their times. `ci/run.sh test` is `make test`,
+# `ci/run.sh check` is `make check`, both together are CI; `ci/run.sh NAME…` runs the named steps.
+. "$(dirname "$0")/lib.sh"
+# README.md has `make test` among its commands, and readme.sh runs them.
+[ -z "${SAPWOOD_INSIDE:-}" ] || { say "make test is running already"; exit 0; }
+
+# What a change can break, in at most twelve minutes on two cores. It needs few packages.
+TEST="setup house fmt clippy unit capi bpf python"
+# The rest: other builds (sanitizers, models, Miri, releases, other compilers), and other servers.
+CHECK="setup-check services doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
+
+[ $# -gt 0 ] || set -- test check
+steps=()
+for name; do
+    case $name in
+    # shellcheck disable=SC2206 # words
+    test) steps+=($TEST) ;;
+    # shellcheck disable=SC2206
+    check) steps+=($CHECK) ;;
+    *) steps+=("$name") ;;
+    esac
+done
+
+. ci/steps.sh
+for name in "${steps[@]}"; do
+    case $name in
+    # Two minutes of faults need little of the processors. The steps that may run beside them need
+    # those, and measure no time; they come next.
+    sync) begin sync ci/sync.sh && continue ;;
+    msrv | loom | shuttle | miri) ;;
+    *) join ;;
+    esac
+    case $name in
+    setup) step setup ci/setup.sh test ;;
+    setup-check) step setup-check ci/setup.sh check ;;
+    *) step "$name" "ci/$name.sh" ;;
+    esac
+    # Without the tools of the setup, the other steps would be meaningless.
+    case $name:$result in setup*:FAILED) break ;; esac
+done
+join
+finish
