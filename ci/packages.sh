@@ -24,6 +24,7 @@ if [ "$(uname -s)" = Linux ]; then
     has strace || more+=(strace)
     # What is built with the C library, and what looks at its packages.
     has pkg-config || more+=(pkg-config)
+    has cmake || more+=(cmake)
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
     ! has dpkg-deb || has lintian || more+=(lintian)
     has dnsdist || more+=(dnsdist)

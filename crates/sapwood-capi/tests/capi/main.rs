@@ -6,5 +6,6 @@ mod header;
 mod live;
 mod oracle;
 mod programs;
+mod standards;
 mod support;
 mod tables;
