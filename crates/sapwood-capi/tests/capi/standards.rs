@@ -19,39 +19,40 @@ const WARNINGS: &[&str] = &[
     "-Wundef",
 ];
 
-/// A compiler, a language and its standards, and what only this language has.
-type Way = (&'static str, &'static str, &'static [&'static str]);
+/// The standards of both languages.
+const STANDARDS: [&str; 6] = ["c99", "c11", "c17", "c++11", "c++17", "c++20"];
 
-/// The compilers of C and of C++ that are there.
-fn ways() -> Vec<Way> {
-    const C: &[&str] = &["-std=c99", "-std=c11", "-std=c17"];
-    const CPP: &[&str] = &["-std=c++11", "-std=c++17", "-std=c++20"];
+/// The compilers that are there; each knows both languages.
+fn compilers() -> Vec<&'static str> {
     let clang = ["clang-19", "clang-20", "clang-21", "clang"];
     let clang = clang.into_iter().find(|clang| has(clang));
-    let of = |compiler: &'static str| [(compiler, "c", C), (compiler, "c++", CPP)];
-    let mut all = Vec::from(of("gcc"));
-    all.extend(clang.into_iter().flat_map(of));
-    all
+    ["gcc"].into_iter().chain(clang).collect()
 }
 
-/// Compiles these files, which may be any of both languages.
-fn compile(files: &[PathBuf], more: &[&str]) {
+/// Compiles these files, which are of both languages.
+fn compile(compiler: &str, standard: &str, files: &[PathBuf]) {
     assert!(!files.is_empty());
-    for (compiler, language, standards) in ways() {
-        for standard in standards {
-            let mut cc = Command::new(compiler);
-            cc.args(["-x", language, standard, "-fsyntax-only", "-m64"]);
-            cc.args(WARNINGS).args(more);
-            match language {
-                "c" => cc.args(["-Wstrict-prototypes", "-Wmissing-prototypes"]),
-                _ => cc.args(["-fno-exceptions", "-fno-rtti"]),
-            };
-            if compiler.starts_with("clang") {
-                // Names that only the compiler and its library may use. Users set those that the
-                // standards of the system ask for.
-                cc.args(["-Wreserved-identifier", "-Wno-reserved-macro-identifier"]);
-            }
-            ok(cc.arg("-I").arg(here().join("include")).args(files));
+    let language = standard.trim_end_matches(|c: char| c.is_ascii_digit());
+    let mut cc = Command::new(compiler);
+    cc.args(["-x", language, "-fsyntax-only", "-m64"]);
+    cc.arg(format!("-std={standard}")).args(WARNINGS);
+    match language {
+        "c" => cc.args(["-Wstrict-prototypes", "-Wmissing-prototypes"]),
+        _ => cc.args(["-fno-exceptions", "-fno-rtti"]),
+    };
+    if compiler.starts_with("clang") {
+        // Names that only the compiler and its library may use. Users set those that the standards
+        // of the system ask for.
+        cc.args(["-Wreserved-identifier", "-Wno-reserved-macro-identifier"]);
+    }
+    ok(cc.arg("-I").arg(here().join("include")).args(files));
+}
+
+/// The same by each compiler and under each standard.
+fn compile_all(files: &[PathBuf]) {
+    for compiler in compilers() {
+        for standard in STANDARDS {
+            compile(compiler, standard, files);
         }
     }
 }
@@ -88,7 +89,7 @@ fn the_header_is_c99_to_c17_and_cpp11_to_cpp20() {
     let text = "#include \"sapwood.h\"\n#include \"sapwood.h\"\nint main(void);\n\
                 int main(void) { return sapwood_strerror(0) == NULL; }\n";
     fs::write(&file, text).unwrap();
-    compile(&[file], &[]);
+    compile_all(&[file]);
     let header = fs::read_to_string(here().join("include/sapwood.h")).unwrap();
     assert!(!header.contains("inline"), "what is inline is to be tested");
     assert!(header.contains("extern \"C\" {"));
@@ -121,8 +122,8 @@ fn the_examples_are_c99_to_c17_and_cpp11_to_cpp20() {
         eprintln!("skipped: uv-loop.c, because libuv1-dev is not installed");
         examples.retain(|path| !path.ends_with("uv-loop.c"));
     }
-    compile(&examples, &[]);
-    compile(&sources(&project().join("examples/cmake"), "c"), &[]);
+    examples.extend(sources(&project().join("examples/cmake"), "c"));
+    compile_all(&examples);
 }
 
 #[test]
@@ -136,12 +137,5 @@ fn what_the_documents_show_is_c99_to_c17_and_cpp11_to_cpp20() {
     let file = folder().join("manual.c");
     fs::write(&file, example.replace("\\e", "\\")).unwrap();
     all.push(file);
-    compile(&all, &[]);
-}
-
-/// The programs of the tests, too: they call every function.
-#[test]
-fn the_programs_of_the_tests_are_c99_to_c17_and_cpp11_to_cpp20() {
-    let programs = sources(&here().join("tests/c"), "c");
-    compile(&programs, &["-D_POSIX_C_SOURCE=200809L"]);
+    compile_all(&all);
 }
