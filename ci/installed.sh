@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What users of C get: `make install` into a folder, programs compiled by pkg-config and run, Debian
-# packages without an error of lintian, and the map of blocked names in the workers of dnsdist.
+# What users of C get: `make install` into a folder, programs compiled by pkg-config and by CMake and
+# run, Debian packages without an error of lintian, and the map of blocked names in the workers of
+# dnsdist.
 # NAMES is the number of blocked names.
 . "$(dirname "$0")/lib.sh"
 [ "$(uname -s)" = Linux ] || skip "the C library is tested on Linux"
@@ -17,6 +18,7 @@ run make -s install "DESTDIR=$work/tree" PREFIX=/usr "TARGET=$TARGET"
 root=$work/tree/usr
 export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/tree LD_LIBRARY_PATH=$root/lib
 for file in include/sapwood.h lib/libsapwood.so lib/libsapwood.so.0 lib/libsapwood.a lib/pkgconfig/sapwood.pc \
+    lib/cmake/sapwood/sapwood-config.cmake lib/cmake/sapwood/sapwood-config-version.cmake \
     share/man/man3/sapwood.3 share/man/man1/sapwood.1 share/bash-completion/completions/sapwood bin/sapwood \
     lib/systemd/system/sapwood-names@.service lib/systemd/system/sapwood-ranges@.service share/doc/sapwood/examples/names.conf \
     lib/systemd/system/sapwood-sync-publish@.service lib/systemd/system/sapwood-sync-follow@.service \
@@ -32,7 +34,7 @@ program() { # source, packages, arguments...
     shift 2
     name=$work/$(basename "$source" .c)
     # shellcheck disable=SC2046,SC2086 # words
-    run cc -O2 -Wall -Wextra -Werror -o "$name" "$source" $(pkg-config --cflags --libs $packages) -lpthread
+    run cc -std=c99 -O2 -Wall -Wextra -Wpedantic -Werror -o "$name" "$source" $(pkg-config --cflags --libs $packages) -lpthread
     run "$name" "$@"
 }
 say "== programs by pkg-config"
@@ -47,6 +49,28 @@ if pkg-config --exists libuv; then
     program examples/c/uv-loop.c "sapwood libuv"
 else
     say "skipped: libuv1-dev is not installed"
+fi
+
+say "== a program by CMake"
+if has cmake; then
+    # Each goes with its own standard and the warnings of careful users; another version is refused.
+    configure() { run cmake -S examples/cmake -B "$work/cmake-$1" -DCMAKE_PREFIX_PATH="$2" "-DCMAKE_C_FLAGS=-std=c99 $STRICT" "-DCMAKE_CXX_FLAGS=$STRICT"; }
+    STRICT="-Wall -Wextra -Wpedantic -Werror"
+    configure installed "$root"
+    run cmake --build "$work/cmake-installed"
+    for name in names names-static; do
+        [ "$("$work/cmake-installed/$name")" = "/usr/lib has 2" ] || fail "$name of examples/cmake does not print what it should"
+    done
+    # A tree that was moved as a whole is found, too.
+    cp -a "$work/tree/usr" "$work/moved"
+    configure moved "$work/moved"
+    run cmake --build "$work/cmake-moved"
+    sed 's/find_package(sapwood 0.1 /find_package(sapwood 99.0 /' examples/cmake/CMakeLists.txt >"$work/moved/CMakeLists.txt"
+    cp examples/cmake/names.c "$work/moved"
+    ! cmake -S "$work/moved" -B "$work/cmake-wrong" -DCMAKE_PREFIX_PATH="$root" >"$work/wrong.log" 2>&1 || fail "CMake took this version for 99.0"
+    grep -q 'version "99.0"' "$work/wrong.log" || fail "CMake failed, but not for the version: $(cat "$work/wrong.log")"
+else
+    say "skipped: cmake is not installed"
 fi
 
 say "== Debian packages"

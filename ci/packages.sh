@@ -39,6 +39,7 @@ if [ -n "$linux" ] && [ -n "$for_check" ]; then
     has strace || more+=(strace)
     # What is built with the C library, and what looks at its packages.
     has pkg-config || more+=(pkg-config)
+    has cmake || more+=(cmake)
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
     ! has dpkg-deb || has lintian || more+=(lintian)
     has dnsdist || more+=(dnsdist)

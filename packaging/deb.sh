@@ -29,7 +29,7 @@ take() { # package, paths...
 }
 lib=usr/lib/$multi
 for file in "$work/all/$lib"/libsapwood.so.*; do take libsapwood0 "$lib/$(basename "$file")"; done
-take libsapwood-dev "$lib/libsapwood.so" "$lib/libsapwood.a" "$lib/pkgconfig/sapwood.pc" usr/include/sapwood.h usr/share/man/man3/sapwood.3
+take libsapwood-dev "$lib/libsapwood.so" "$lib/libsapwood.a" "$lib/pkgconfig/sapwood.pc" "$lib/cmake" usr/include/sapwood.h usr/share/man/man3/sapwood.3
 take sapwood usr/bin/sapwood usr/share/man/man1 usr/share/bash-completion usr/share/zsh usr/share/fish usr/share/sapwood usr/share/doc/sapwood "$units"
 left=$(find "$work/all" ! -type d)
 [ -z "$left" ] || { printf 'files of no package:\n%s\n' "$left" >&2 && exit 1; }
@@ -79,7 +79,8 @@ pack libsapwood0 libs same "$(needs "$work/libsapwood0/$lib/libsapwood.so.0")" \
 pack libsapwood-dev libdevel same "libsapwood0 (= $version)" \
     "ordered maps whose readers never lock (development files)" "$text
  .
- This package has the header, the static library and the file for pkg-config."
+ This package has the header, the static library, and the files for pkg-config
+ and CMake."
 pack sapwood utils foreign "$(needs "$work/sapwood/usr/bin/sapwood")" \
     "program for ordered maps of names, routes and ranges" "$text
  .

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what `cargo build --release -p sapwood-capi -p sapwood-cli` built: the header, the shared
-# and the static library, the file for pkg-config, the manual page of the library, the program with
-# its completions and manual pages, its units for systemd, and its dashboards and alerts.
+# and the static library, the files for pkg-config and for CMake, the manual page of the library,
+# the program with its completions and manual pages, its units for systemd, and its dashboards and
+# alerts.
 #
 # Variables: DESTDIR (a folder that stands for the root), PREFIX (/usr/local), LIBDIR
 # (PREFIX/lib), INCLUDEDIR (PREFIX/include), SYSTEMDDIR (PREFIX/lib/systemd/system), TARGET (the
@@ -42,6 +43,12 @@ trap 'rm -rf "$work"' EXIT
 sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@includedir@|$includedir|" \
     -e "s|@version@|$version|" packaging/sapwood.pc.in >"$work/sapwood.pc"
 put 644 "$work/sapwood.pc" "$libdir/pkgconfig/sapwood.pc"
+# CMake's files name places relative to their own, so that a staged or moved tree works.
+cmake=$libdir/cmake/sapwood
+sed "s|@include@|$(realpath -m --relative-to="$cmake" "$includedir")|" packaging/sapwood-config.cmake.in >"$work/config"
+sed -e "s|@version@|$version|" -e "s|@pointer@|$(($(getconf LONG_BIT) / 8))|" packaging/sapwood-config-version.cmake.in >"$work/version"
+put 644 "$work/config" "$cmake/sapwood-config.cmake"
+put 644 "$work/version" "$cmake/sapwood-config-version.cmake"
 put 644 packaging/sapwood.3 "$share/man/man3/sapwood.3"
 
 put 755 "$built/sapwood" "$prefix/bin/sapwood"

@@ -5,11 +5,13 @@
  *
  *   cc -O2 -o packets packets.c $(pkg-config --cflags --libs sapwood) -lpthread
  *
- * packets [PREFIXES [SECONDS]] prints the lookups a second of each thread.
+ * packets [PREFIXES [SECONDS]] prints the lookups a second of each thread. It is C99 and C++17.
  */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* Clocks, also where the compiler keeps to the standard of C. */
+#endif
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +26,8 @@
 
 static sapwood_fib *fib;
 static sapwood_domain *domain;
-static atomic_int stop;
+/* Set by the main thread; the compiler's own functions are the same in C99 and C++. */
+static int stop;
 
 struct port {
 	int number;
@@ -52,7 +55,7 @@ static uint64_t draw(uint64_t *state)
 
 static void *poll_port(void *arg)
 {
-	struct port *port = arg;
+	struct port *port = (struct port *)arg;
 	uint64_t state = 0x9e3779b97f4a7c15u + (uint64_t)port->number, hops[BURST];
 	uint32_t packets[BURST];
 	sapwood_reader *reader = NULL;
@@ -61,7 +64,7 @@ static void *poll_port(void *arg)
 
 	snprintf(name, sizeof name, "port %d", port->number);
 	must(sapwood_reader_new(domain, name, &reader), "reader");
-	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		for (i = 0; i < BURST; i++) /* In place of rte_eth_rx_burst. */
 			packets[i] = 0x0a000000u | (uint32_t)(draw(&state) & 0xffffff);
 		must(sapwood_fib_lookup4_bulk(fib, reader, packets, BURST, NONE, hops), "lookup");
@@ -108,6 +111,7 @@ int main(int argc, char **argv)
 	double length = argc > 2 ? atof(argv[2]) : 1.0, start;
 	struct port ports[THREADS];
 	pthread_t threads[THREADS];
+	struct timespec millisecond = {0, 1000000};
 	sapwood_domain_options options;
 	sapwood_prefix *nets;
 	uint64_t *hops;
@@ -120,8 +124,8 @@ int main(int argc, char **argv)
 	options.size = sizeof options;
 	options.hard_limit = (size_t)64 << 20; /* Of what waits for the ports. */
 	must(sapwood_domain_new(&options, &domain), "domain");
-	nets = malloc(prefixes * sizeof *nets);
-	hops = malloc(prefixes * sizeof *hops);
+	nets = (sapwood_prefix *)malloc(prefixes * sizeof *nets);
+	hops = (uint64_t *)malloc(prefixes * sizeof *hops);
 	if (!nets || !hops)
 		return 1;
 	for (i = 0; i < prefixes; i++) {
@@ -151,9 +155,9 @@ int main(int argc, char **argv)
 		}
 		must(sapwood_fib_txn_commit(txn), "commit");
 		changes += 10;
-		nanosleep(&(struct timespec){0, 1000000}, NULL);
+		nanosleep(&millisecond, NULL);
 	}
-	atomic_store(&stop, 1);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], NULL);
 		printf("port %d: %.1f M lookups/s, %.1f %% with a route\n", ports[i].number,

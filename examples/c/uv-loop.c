@@ -6,8 +6,11 @@
  * The loop's thread is a reader. Before the loop waits for events (uv_prepare) the reader goes
  * offline, so that a loop without work holds nothing back; after it (uv_check) it comes online. So
  * each turn of the loop is a quiescent state, and a callback must not keep what it has read beyond
- * its turn.
+ * its turn. It is C99 and C++17.
  */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* For libuv's header, where the compiler keeps to C99. */
+#endif
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

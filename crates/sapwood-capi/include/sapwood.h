@@ -8,8 +8,13 @@
  *            leaves no message.
  *            All functions may return, beside what they say:
  *              -EINVAL  an argument is NULL or has no meaning
+ *              -E2BIG   a length is more than there can be, or a structure has newer fields
  *              -EPERM   a handle was used against its rules, where that is seen
  *              -EFAULT  an internal error was caught; nothing crosses into C
+ *            README.md has a table of all results.
+ * NULL.      Is -EINVAL, except: a key or value of no bytes; options, which are then the defaults;
+ *            places for results and functions of which it is said; the reader of a table or a range
+ *            map. Lists of no items are not looked at.
  * Handles.   A function that makes a handle stores it in *out, and *out belongs to the caller, who
  *            frees it with the function named so. Freeing NULL does nothing. On failure *out stays
  *            as it was.
@@ -24,10 +29,14 @@
  *            that names the function: a reader on another thread, something read before the last
  *            quiescent state, a handle that was freed. The memory of freed handles, some 100 bytes
  *            each, then stays until the process ends.
- * fork.      A child may read, and change owned maps, if no other thread was inside the library at
- *            the time of fork. It has only the forking thread's readers: those of other threads
- *            stay registered and hold garbage back. Memory is copied, not shared. It uses no
- *            live map of its parent.
+ * Waits.     README.md says which functions may wait for other threads, and which allocate. None
+ *            may be called in a signal handler.
+ * fork.      A child has a copy of everything but live maps, which it may read, change and free, if
+ *            no other thread was inside the library at the fork. Readers of other threads stay
+ *            registered and hold the child's garbage back. -EDEADLK: another thread had a
+ *            transaction or a reservation open, which will never end in the child. -EPERM: what
+ *            belongs to a live map of the parent, or is a reader of one, except that the child may
+ *            free it, which changes nothing of the parent's.
  * dlclose.   Is allowed, and leaves the library in memory.
  */
 #ifndef SAPWOOD_H
@@ -1241,7 +1250,7 @@ int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const 
  *   -EEXIST  the folder has a live map already    -EBUSY   another process writes it
  *   -ENOENT  there is no live map, or not yet     -EACCES  others can write it, see below
  *   -EPROTO  it is damaged, another structure, or has other values
- * and those of the system. The message names the file.
+ * and those of the system, such as -ENOSPC. The message names the file.
  */
 
 /* Writers. A live map in the folder of this process, beside the handle of its structure. */
@@ -1341,9 +1350,10 @@ int sapwood_live_readers(const sapwood_live *live, sapwood_live_reader_fn each, 
 int sapwood_live_remove(sapwood_live *live);
 
 /*
- * Readers, in any process. A reader belongs to the thread that opened it. A child of fork must use
- * neither the parent's live maps nor its readers; it holds the lock of a writer until it ends or
- * calls exec.
+ * Readers, in any process. A reader belongs to the thread that opened it. The child of a fork opens
+ * readers of its own: those of its parent, and the live maps that it writes, are -EPERM there. The
+ * child holds the writer's lock, too, until it frees its copy of the sapwood_live, ends, or calls
+ * exec.
  */
 typedef struct sapwood_live_reader sapwood_live_reader;
 

@@ -7,7 +7,7 @@ use sapwood::qsbr::{Domain, DomainBuilder, LimitPolicy};
 
 use crate::call::{call, call_void};
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, free};
+use crate::handle::{Body, Handle, Rules, free};
 use crate::input::{Extensible, extensible, place};
 
 /// The flag of a domain or an owned map whose handles are checked.
@@ -102,17 +102,17 @@ pub struct sapwood_stall {
 pub type sapwood_stall_fn =
     Option<unsafe extern "C" fn(stall: *const sapwood_stall, ctx: *mut c_void)>;
 
-/// The domain that the caller named, or a new one.
+/// The domain that the caller named, or a new one, and the rules for what is made in it.
 ///
 /// # Safety
 /// `at` is NULL, or a domain that may be used.
-pub unsafe fn or_new(at: *const sapwood_domain, checked: bool) -> Outcome<(Domain, bool)> {
+pub unsafe fn or_new(at: *const sapwood_domain, checked: bool) -> Outcome<(Domain, Rules)> {
     if at.is_null() {
-        return Ok((Domain::new(), checked));
+        return Ok((Domain::new(), checked.into()));
     }
     // SAFETY: the caller's promise.
-    let body = unsafe { Handle::shared(at) }?;
-    Ok((body.domain.clone(), body.checked || checked))
+    let (body, rules) = unsafe { (Handle::shared(at)?, Handle::rules(at)) };
+    Ok((body.domain.clone(), rules.or_checked(checked)))
 }
 
 /// Refuses flags that a function does not know.

@@ -10,7 +10,7 @@ use sapwood::{Buildable, Builder};
 use crate::call::{call, call_void, quick};
 use crate::domain::{CHECKED, known_flags, or_new, sapwood_domain};
 use crate::error::{Failure, Outcome};
-use crate::handle::{Handle, free};
+use crate::handle::{Handle, Rules, free};
 use crate::input::{self, Extensible};
 use crate::prefix::{self, sapwood_prefix};
 use crate::reader::{read, sapwood_reader};
@@ -51,7 +51,7 @@ impl sapwood_fib_options {
         }
     }
 
-    /// Sets up the builder of a table. Also returns whether its handles are checked.
+    /// Sets up the builder of a table. Also returns the rules for its handles.
     ///
     /// # Safety
     /// `domain` is NULL, or a domain that may be used.
@@ -60,10 +60,10 @@ impl sapwood_fib_options {
         mut builder: Builder<M>,
         root_bits: impl FnOnce(Builder<M>, u8) -> Builder<M>,
         domain: *const sapwood_domain,
-    ) -> Outcome<(Builder<M>, bool)> {
+    ) -> Outcome<(Builder<M>, Rules)> {
         known_flags(self.flags, CHECKED)?;
         // SAFETY: the caller's promise.
-        let (domain, checked) = unsafe { or_new(domain, self.flags & CHECKED != 0) }?;
+        let (domain, rules) = unsafe { or_new(domain, self.flags & CHECKED != 0) }?;
         builder = builder.domain(&domain);
         if self.memory_limit > 0 {
             builder = builder.memory_limit(self.memory_limit);
@@ -71,7 +71,7 @@ impl sapwood_fib_options {
         if let Some(bits) = self.root()? {
             builder = root_bits(builder, bits);
         }
-        Ok((builder, checked))
+        Ok((builder, rules))
     }
 }
 
@@ -89,15 +89,15 @@ unsafe fn make(
     // SAFETY: C.
     let options: sapwood_fib_options = unsafe { input::extensible(options) }?;
     // SAFETY: C.
-    let (builder, checked) =
+    let (builder, rules) =
         unsafe { options.configure(IpFib::builder(), |b, bits| b.root_bits(bits), domain) }?;
     let body = TableBody {
         table: build(builder)?,
         turns: Turns::default(),
-        checked,
+        checked: rules.checked,
     };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, checked) };
+    unsafe { *out = Handle::into_c(body, rules) };
     Ok(0)
 }
 

@@ -3,13 +3,17 @@
 //! A handle begins with a word that says what it is. When it is freed, the word says so. The memory
 //! of an unchecked handle then goes back, so a use after that is seen only by luck. That of a
 //! checked one stays until the process ends, so each use after that is seen.
+//!
+//! The word's upper half is the number of a process if the handle belongs to a live map: a child of
+//! `fork` has a copy of the handle, but what it stands for is still the parent's.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::{Failure, Outcome};
+use crate::process;
 
 /// What a handle has inside.
 pub trait Body: Sized + 'static {
@@ -17,28 +21,98 @@ pub trait Body: Sized + 'static {
     const MAGIC: u32;
     /// The name of the type in C, without `sapwood_`.
     const NAME: &'static str;
+
+    /// Lets go of the copy that a child of `fork` has of what belongs to a live map of its parent.
+    /// A drop would free what the parent has, unless it knows of forks.
+    fn leave(self) {
+        let left: *mut Self = Box::into_raw(Box::new(self));
+        keep_known(left);
+    }
 }
 
 /// The word of a handle that was freed.
 const FREED: u32 = u32::from_be_bytes(*b"dead");
 
+/// The rules for a handle, and for those that are made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Whether a use against the rules ends the process.
+    pub checked: bool,
+    /// The only process that may use it; 0: children of `fork` may use their copies.
+    process: u32,
+}
+
+impl Rules {
+    /// The rules for what belongs to a live map: no child of `fork` may use it.
+    pub fn of_this_process(checked: bool) -> Self {
+        Rules {
+            checked,
+            process: process::current(),
+        }
+    }
+
+    /// The same rules, or those of checked handles.
+    pub fn or_checked(self, checked: bool) -> Self {
+        Rules {
+            checked: self.checked || checked,
+            ..self
+        }
+    }
+}
+
+impl From<bool> for Rules {
+    /// The rules for what any process may use that has a copy of it.
+    fn from(checked: bool) -> Self {
+        Rules {
+            checked,
+            process: 0,
+        }
+    }
+}
+
+/// The word of a handle.
+#[inline(always)]
+const fn word(magic: u32, process: u32) -> u64 {
+    magic as u64 | (process as u64) << 32
+}
+
+/// Whether a word is that of a handle of this type that this process may use.
+#[inline(always)]
+fn is_open<T: Body>(found: u64) -> bool {
+    found == word(T::MAGIC, 0) || found == word(T::MAGIC, process::current())
+}
+
 /// A handle. C knows it as a structure without known fields.
 #[repr(C)]
 pub struct Handle<T> {
-    magic: AtomicU32,
+    word: AtomicU64,
     checked: bool,
     body: ManuallyDrop<UnsafeCell<T>>,
 }
 
-/// Freed checked handles, so that tools see that their memory is known. Only the address is kept.
-static FREED_CHECKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// What stays until the process ends, so that tools see that its memory is known. Only the address
+/// is kept.
+static KNOWN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Notes that this memory stays until the process ends.
+fn keep_known<T>(at: *mut T) {
+    // Tried a few times: another thread may have had the lock when this process was forked.
+    for _ in 0..1000 {
+        if let Ok(mut known) = KNOWN.try_lock() {
+            known.push(at.expose_provenance());
+            break;
+        }
+        std::thread::yield_now();
+    }
+}
 
 impl<T: Body> Handle<T> {
     /// A new handle, which belongs to C.
-    pub fn into_c(body: T, checked: bool) -> *mut Self {
+    pub fn into_c(body: T, rules: impl Into<Rules>) -> *mut Self {
+        let rules = rules.into();
         Box::into_raw(Box::new(Handle {
-            magic: AtomicU32::new(T::MAGIC),
-            checked,
+            word: AtomicU64::new(word(T::MAGIC, rules.process)),
+            checked: rules.checked,
             body: ManuallyDrop::new(UnsafeCell::new(body)),
         }))
     }
@@ -53,10 +127,10 @@ impl<T: Body> Handle<T> {
             return Err(Failure::null(T::NAME));
         }
         // SAFETY: the caller's promise; at least the word can be read.
-        let magic = unsafe { (*at.cast::<AtomicU32>()).load(Relaxed) };
-        if magic != T::MAGIC {
+        let word = unsafe { (*at.cast::<AtomicU64>()).load(Relaxed) };
+        if !is_open::<T>(word) {
             // SAFETY: the same.
-            return Err(unsafe { Self::wrong(at, magic) });
+            return Err(unsafe { Self::wrong(at, word) });
         }
         // SAFETY: the word says that it is a handle of this type.
         Ok(unsafe { &*at })
@@ -70,7 +144,7 @@ impl<T: Body> Handle<T> {
     pub unsafe fn quick<'a>(at: *const Self) -> Option<&'a T> {
         // SAFETY: the caller's promise.
         unsafe {
-            if at.is_null() || (*at.cast::<AtomicU32>()).load(Relaxed) != T::MAGIC {
+            if at.is_null() || !is_open::<T>((*at.cast::<AtomicU64>()).load(Relaxed)) {
                 return None;
             }
             Some(&*(*at).body.get())
@@ -79,13 +153,32 @@ impl<T: Body> Handle<T> {
 
     #[cold]
     #[inline(never)]
-    unsafe fn wrong(at: *const Self, magic: u32) -> Failure {
-        if magic == FREED {
-            // SAFETY: the word says that a handle was here, so the flag behind it can be read.
-            let checked = unsafe { (&raw const (*at).checked).read() };
-            return Failure::misuse(format!("the {} was freed before", T::NAME), checked);
+    unsafe fn wrong(at: *const Self, word: u64) -> Failure {
+        let text = match word as u32 {
+            FREED => format!("the {} was freed before", T::NAME),
+            magic if magic == T::MAGIC => format!(
+                "this process is a child of fork, and the {} belongs to a live map of its parent: \
+                 a child opens the map anew",
+                T::NAME
+            ),
+            _ => return Failure::invalid(format!("the pointer is not to a {}", T::NAME)),
+        };
+        // SAFETY: the word says that a handle is or was here, so the flag behind it can be read.
+        Failure::misuse(text, unsafe { (&raw const (*at).checked).read() })
+    }
+
+    /// The rules for what is made of this handle.
+    ///
+    /// # Safety
+    /// `at` is a handle of any type that C may use now, or a checked one.
+    pub unsafe fn rules(at: *const Self) -> Rules {
+        // SAFETY: the caller's promise. Both lie at the same places in all handles.
+        unsafe {
+            Rules {
+                checked: (&raw const (*at).checked).read(),
+                process: ((*at.cast::<AtomicU64>()).load(Relaxed) >> 32) as u32,
+            }
         }
-        Failure::invalid(format!("the pointer is not to a {}", T::NAME))
     }
 
     /// Whether the handle is checked.
@@ -95,15 +188,6 @@ impl<T: Body> Handle<T> {
     pub unsafe fn is_checked(at: *const Self) -> bool {
         // SAFETY: the caller's promise.
         unsafe { Self::look(at) }.is_ok_and(|handle| handle.checked)
-    }
-
-    /// The flag of a handle of any type.
-    ///
-    /// # Safety
-    /// `at` is a handle of any type that C may use now.
-    pub unsafe fn flag(at: *const Self) -> bool {
-        // SAFETY: the caller's promise. The flag lies at the same place in all handles.
-        unsafe { (&raw const (*at).checked).read() }
     }
 
     /// The body, for calls that several threads may make at once.
@@ -132,21 +216,48 @@ impl<T: Body> Handle<T> {
     /// `at` is NULL, or a handle that nobody else uses now.
     pub unsafe fn take(at: *mut Self) -> Outcome<T> {
         // SAFETY: the caller's promise.
-        let handle = unsafe { Self::look(at) }?;
+        unsafe { Self::look(at) }?;
+        // SAFETY: it is a handle that was not freed, and the caller's promise.
+        Ok(unsafe { Self::end(at) })
+    }
+
+    /// Frees a handle of a live map of the parent, of which a child of `fork` has a copy. Returns
+    /// whether it is one.
+    ///
+    /// # Safety
+    /// As for [`take`](Self::take).
+    pub unsafe fn leave(at: *mut Self) -> bool {
+        if at.is_null() || !at.is_aligned() {
+            return false;
+        }
+        // SAFETY: the caller's promise; at least the word can be read.
+        let word = unsafe { (*at.cast::<AtomicU64>()).load(Relaxed) };
+        let ours = word as u32 != T::MAGIC || is_open::<T>(word);
+        if !ours {
+            // SAFETY: the word says that it is a handle which was not freed.
+            unsafe { Self::end(at) }.leave();
+        }
+        !ours
+    }
+
+    /// Takes the body out, and frees the handle.
+    ///
+    /// # Safety
+    /// `at` is a handle that was not freed, and that nobody else uses now.
+    unsafe fn end(at: *mut Self) -> T {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { &*at };
         let checked = handle.checked;
-        handle.magic.store(FREED, Relaxed);
+        handle.word.store(word(FREED, 0), Relaxed);
         // SAFETY: the word keeps everybody else from the body from now on.
         let body = unsafe { ManuallyDrop::take(&mut (*at).body) }.into_inner();
         if checked {
-            if let Ok(mut freed) = FREED_CHECKED.lock() {
-                freed.push(at.addr());
-                at.expose_provenance();
-            }
+            keep_known(at);
         } else {
             // SAFETY: `into_c` made it; the body is gone, and `ManuallyDrop` drops nothing.
             drop(unsafe { Box::from_raw(at) });
         }
-        Ok(body)
+        body
     }
 }
 
@@ -155,8 +266,9 @@ impl<T: Body> Handle<T> {
 /// # Safety
 /// As for [`Handle::take`].
 pub unsafe fn free<T: Body>(at: *mut Handle<T>) -> Outcome<()> {
-    if !at.is_null() {
-        // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise.
+    if !at.is_null() && !unsafe { Handle::leave(at) } {
+        // SAFETY: the same.
         drop(unsafe { Handle::take(at) }?);
     }
     Ok(())

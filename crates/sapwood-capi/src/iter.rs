@@ -204,7 +204,7 @@ pub unsafe extern "C" fn sapwood_iter_new(
                 anchor: Some(view.anchor),
                 walker: map_kinds!(&view.source, source => Walker::<V>::new(*source)),
             };
-            *out = Handle::into_c(body, view.anchor.is_checked());
+            *out = Handle::into_c(body, view.anchor.rules());
         }
         Ok(0)
     })

@@ -48,6 +48,7 @@ pub mod memory;
 pub mod ordered;
 pub mod point_map;
 pub mod prefix;
+pub mod process;
 pub mod ranges;
 pub mod ranges_plans;
 pub mod ranges_read;

@@ -11,7 +11,7 @@ use sapwood::qsbr::Domain;
 use crate::call::{call, call_void};
 use crate::domain::{self, DomainBody, sapwood_domain, sapwood_domain_options};
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, free};
+use crate::handle::{Body, Handle, Rules, free};
 use crate::input::{self, Extensible, extensible, place};
 
 /// A live map of any structure, beside the structure's own handle.
@@ -45,6 +45,12 @@ pub struct LiveBody {
 impl Body for LiveBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swLi");
     const NAME: &'static str = "live map";
+
+    fn leave(self) {
+        // `Live` knows of forks, and lets go of the writer's lock. The domain's clone is not the
+        // last: the map has one, which is not dropped here.
+        drop(self);
+    }
 }
 
 /// C's `sapwood_live`.
@@ -138,6 +144,11 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// The rules for the handles of the map.
+    pub fn rules(&self) -> Rules {
+        Rules::of_this_process(self.checked)
+    }
+
     /// The handle of a map that was made.
     pub fn handle<M: LiveMap + Send + Sync>(
         &self,
@@ -149,7 +160,7 @@ impl<'a> Plan<'a> {
             domain: domain.clone(),
             checked: self.checked,
         };
-        Handle::into_c(body, self.checked)
+        Handle::into_c(body, self.rules())
     }
 }
 
@@ -171,6 +182,7 @@ impl From<Error> for Failure {
             Error::Foreign { .. } => libc::EACCES,
             Error::Busy { .. } => libc::EAGAIN,
             Error::Evicted { .. } => libc::ESTALE,
+            Error::Forked { .. } => libc::EPERM,
             Error::Map(error) => return error.into(),
             _ => libc::EIO,
         };
@@ -206,7 +218,7 @@ pub unsafe extern "C" fn sapwood_live_domain(
             checked: body.checked,
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(domain, body.checked) };
+        unsafe { *out = Handle::into_c(domain, Handle::rules(live)) };
         Ok(0)
     })
 }
@@ -300,7 +312,15 @@ pub unsafe extern "C" fn sapwood_live_readers(
 pub unsafe extern "C" fn sapwood_live_remove(live: *mut sapwood_live) -> c_int {
     call("sapwood_live_remove", || {
         // SAFETY: C.
-        let body = unsafe { Handle::take(live) }?;
+        let body = match unsafe { Handle::take(live) } {
+            Ok(body) => body,
+            Err(failure) => {
+                // The copy of a child of `fork` is freed; the map stays the parent's.
+                // SAFETY: C.
+                unsafe { Handle::leave(live) };
+                return Err(failure);
+            }
+        };
         body.live.remove()?;
         Ok(0)
     })

@@ -12,7 +12,7 @@ use sapwood_live::{CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, L
 use crate::call::{call, call_void};
 use crate::domain::{CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, Thread};
+use crate::handle::{Body, Handle, Rules, Thread};
 use crate::input::{path, place};
 use crate::live::LIVE_CHECKED;
 use crate::live_lookups::Lookups;
@@ -70,6 +70,11 @@ pub struct LiveReaderBody {
 impl Body for LiveReaderBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swLr");
     const NAME: &'static str = "reader of a live map";
+
+    fn leave(self) {
+        // Readers know of forks: that of the parent stays as it is.
+        drop(self);
+    }
 }
 
 impl Viewed for LiveReaderBody {
@@ -200,7 +205,7 @@ unsafe fn open(
         changes: Changes::default(),
     };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, checked) };
+    unsafe { *out = Handle::into_c(body, Rules::of_this_process(checked)) };
     Ok(0)
 }
 
@@ -247,7 +252,8 @@ pub unsafe extern "C" fn sapwood_live_reader_open_at(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sapwood_live_reader_free(reader: *mut sapwood_live_reader) {
     call_void("sapwood_live_reader_free", || {
-        if reader.is_null() {
+        // SAFETY: C.
+        if reader.is_null() || unsafe { Handle::leave(reader) } {
             return Ok(());
         }
         // SAFETY: C.

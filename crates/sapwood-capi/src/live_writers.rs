@@ -83,7 +83,7 @@ unsafe fn store(
                 }
             };
             *live = made;
-            *out = Handle::into_c(StoreBody::plain(store, plan.checked), plan.checked);
+            *out = Handle::into_c(StoreBody::plain(store), plan.rules());
         }
         Ok(0)
     })
@@ -124,7 +124,7 @@ where
                 }
             };
             *live = made;
-            *out = Handle::into_c(SharedBody::plain(map), plan.checked);
+            *out = Handle::into_c(SharedBody::plain(map), plan.rules());
         }
         Ok(0)
     })
@@ -159,7 +159,7 @@ unsafe fn fib(
                 checked: plan.checked,
             };
             *live = plan.handle(map, body.table.domain());
-            *out = Handle::into_c(body, plan.checked);
+            *out = Handle::into_c(body, plan.rules());
         }
         Ok(0)
     })
@@ -187,7 +187,7 @@ unsafe fn ranges(
                 checked: plan.checked,
             };
             *live = plan.handle(map, body.map.domain());
-            *out = Handle::into_c(body, plan.checked);
+            *out = Handle::into_c(body, plan.rules());
         }
         Ok(0)
     })

@@ -164,7 +164,7 @@ unsafe fn make(
     let options: sapwood_ranges_options = unsafe { input::extensible(options) }?;
     known_flags(options.flags, CHECKED)?;
     // SAFETY: C.
-    let (domain, checked) = unsafe { or_new(domain, options.flags & CHECKED != 0) }?;
+    let (domain, rules) = unsafe { or_new(domain, options.flags & CHECKED != 0) }?;
     let mut builder = MapleMap::builder().domain(&domain);
     if options.memory_limit > 0 {
         builder = builder.memory_limit(options.memory_limit);
@@ -174,10 +174,10 @@ unsafe fn make(
     let body = RangesBody {
         map,
         turns: Turns::default(),
-        checked,
+        checked: rules.checked,
     };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, checked) };
+    unsafe { *out = Handle::into_c(body, rules) };
     Ok(0)
 }
 

@@ -47,7 +47,7 @@ unsafe fn plan(
     let body = unsafe { Handle::shared(ranges) }?;
     body.turns.check()?;
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(make(&body.map)?, body.checked) };
+    unsafe { *out = Handle::into_c(make(&body.map)?, Handle::rules(ranges)) };
     Ok(0)
 }
 
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn sapwood_ranges_reserve(
             _map: map,
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(reservation, body.checked) };
+        unsafe { *out = Handle::into_c(reservation, Handle::rules(ranges)) };
         Ok(0)
     })
 }
@@ -316,7 +316,8 @@ pub unsafe extern "C" fn sapwood_ranges_reservation_free(
     reservation: *mut sapwood_ranges_reservation,
 ) {
     call_void("sapwood_ranges_reservation_free", || {
-        if reservation.is_null() {
+        // SAFETY: C.
+        if reservation.is_null() || unsafe { Handle::leave(reservation) } {
             return Ok(());
         }
         // SAFETY: C.
@@ -361,7 +362,7 @@ pub unsafe extern "C" fn sapwood_ranges_reserve_later(
             turns: body.turns.clone(),
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(later, body.checked) };
+        unsafe { *out = Handle::into_c(later, Handle::rules(ranges)) };
         Ok(0)
     })
 }
@@ -460,7 +461,8 @@ pub unsafe extern "C" fn sapwood_ranges_later_left(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sapwood_ranges_later_free(at: *mut sapwood_ranges_later) {
     call_void("sapwood_ranges_later_free", || {
-        if at.is_null() {
+        // SAFETY: C.
+        if at.is_null() || unsafe { Handle::leave(at) } {
             return Ok(());
         }
         // SAFETY: C.
@@ -500,7 +502,7 @@ pub unsafe extern "C" fn sapwood_ranges_snapshot_new(
         body.turns.check()?;
         let snapshot = body.map.snapshot();
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(SnapshotBody { snapshot }, body.checked) };
+        unsafe { *out = Handle::into_c(SnapshotBody { snapshot }, Handle::rules(ranges)) };
         Ok(0)
     })
 }

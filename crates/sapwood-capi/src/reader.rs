@@ -124,15 +124,16 @@ pub unsafe extern "C" fn sapwood_reader_new(
         let body = unsafe { Handle::shared(domain) }?;
         // SAFETY: C.
         let name = unsafe { text(name, "the name") }?.to_string_lossy();
-        let checked = body.checked;
+        // SAFETY: C.
+        let rules = unsafe { Handle::rules(domain) };
         let reader = ReaderBody {
             registration: body.domain.register(name)?,
             thread: Thread::here(),
-            checked,
+            checked: rules.checked,
             epoch: 1,
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(reader, checked) };
+        unsafe { *out = Handle::into_c(reader, rules) };
         Ok(0)
     })
 }
@@ -144,7 +145,8 @@ pub unsafe extern "C" fn sapwood_reader_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sapwood_reader_free(reader: *mut sapwood_reader) {
     call_void("sapwood_reader_free", || {
-        if reader.is_null() {
+        // SAFETY: C.
+        if reader.is_null() || unsafe { Handle::leave(reader) } {
             return Ok(());
         }
         // SAFETY: C.

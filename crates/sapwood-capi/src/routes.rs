@@ -47,15 +47,15 @@ unsafe fn make(
     // SAFETY: C.
     let options: sapwood_fib_options = unsafe { input::extensible(options) }?;
     // SAFETY: C.
-    let (builder, checked) =
+    let (builder, rules) =
         unsafe { options.configure(RouteTable::builder(), |b, bits| b.root_bits(bits), domain) }?;
     let body = TableBody {
         table: build(builder)?,
         turns: Turns::default(),
-        checked,
+        checked: rules.checked,
     };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, checked) };
+    unsafe { *out = Handle::into_c(body, rules) };
     Ok(0)
 }
 

@@ -148,9 +148,9 @@ pub unsafe fn new<O: Named>(
             let options = extensible(options)?;
             known_flags(options.flags, O::FLAGS)?;
             let (kind, owner) = options.kind()?;
-            let (domain, checked) = or_new(options.domain, options.flags & CHECKED != 0)?;
+            let (domain, rules) = or_new(options.domain, options.flags & CHECKED != 0)?;
             let map = of_kind!(kind, O::make::<V>(&options, &domain)?);
-            *out = Handle::into_c(SharedBody { map, owner }, checked);
+            *out = Handle::into_c(SharedBody { map, owner }, rules);
         }
         Ok(0)
     })

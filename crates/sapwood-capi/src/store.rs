@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use sapwood::Builder;
 use sapwood::qp::{QpStore, QpTxn};
@@ -14,9 +14,11 @@ use crate::handle::{Body, Handle, Thread, free};
 use crate::input::{bytes, extensible, items, path, place, quick_bytes};
 use crate::memory::{sapwood_memory, store_memory};
 use crate::ordered::Source;
+use crate::process;
 use crate::reader::sapwood_reader;
 use crate::retire::{Owner, Pointer};
 use crate::snapshot::{SnapshotBody, sapwood_snapshot};
+use crate::turn;
 use crate::txn::{TxnBody, sapwood_txn};
 use crate::value::{
     CValue, Key, Kinds, Mode, each, get_many, map_kinds, no_pointers, not_inserted, of_kind,
@@ -24,26 +26,27 @@ use crate::value::{
 };
 use crate::view::{Anchor, Changes, Viewed, answer, found, sapwood_view};
 
-/// The thread that has a transaction open.
+/// The thread that has a transaction open, and the process in which it began.
 #[derive(Debug, Default)]
-pub struct WriterThread(AtomicUsize);
+pub struct WriterThread(AtomicUsize, AtomicU32);
 
 impl WriterThread {
-    /// A failure if this thread would wait for itself.
+    /// A failure if this thread would wait for itself, or for one that a fork has left behind.
     pub fn check(&self) -> Outcome<()> {
-        if self.0.load(Relaxed) != Thread::here().number() {
-            return Ok(());
+        match self.0.load(Acquire) {
+            0 => Ok(()),
+            thread if thread == Thread::here().number() => Err(turn::own()),
+            _ if self.1.load(Relaxed) != process::current() => Err(turn::left_behind()),
+            _ => Ok(()),
         }
-        Err(Failure::new(
-            libc::EDEADLK,
-            "this thread has a transaction open, and would wait for itself",
-        ))
     }
 
     /// Notes whether this thread has a transaction open.
     pub fn set(&self, open: bool) {
         let number = if open { Thread::here().number() } else { 0 };
-        self.0.store(number, Relaxed);
+        // First the process: whoever sees the thread sees its process, or a newer one.
+        self.1.store(process::current(), Relaxed);
+        self.0.store(number, Release);
     }
 }
 
@@ -58,17 +61,15 @@ pub struct StoreBody {
     pub owner: Option<Arc<Owner>>,
     /// The thread that has a transaction open.
     pub writer: Arc<WriterThread>,
-    checked: bool,
 }
 
 impl StoreBody {
     /// A store whose values nobody takes back.
-    pub fn plain(store: AnyStore, checked: bool) -> Self {
+    pub fn plain(store: AnyStore) -> Self {
         StoreBody {
             store,
             owner: None,
             writer: Arc::default(),
-            checked,
         }
     }
 }
@@ -113,7 +114,7 @@ unsafe fn make(
             return Err(Failure::invalid("a store has no limit of entries"));
         }
         let (kind, owner) = options.kind()?;
-        let (domain, checked) = or_new(options.domain, options.flags & CHECKED != 0)?;
+        let (domain, rules) = or_new(options.domain, options.flags & CHECKED != 0)?;
         let store = match (kind, from) {
             (kind, None) => of_kind!(kind, builder::<V>(&options, &domain)?.build()?),
             (Kinds::Numbers(()), Some(from)) => {
@@ -128,9 +129,8 @@ unsafe fn make(
             store,
             owner,
             writer: Arc::default(),
-            checked,
         };
-        *out = Handle::into_c(body, checked);
+        *out = Handle::into_c(body, rules);
     }
     Ok(0)
 }
@@ -346,7 +346,7 @@ pub unsafe extern "C" fn sapwood_store_begin(
         });
         let txn = TxnBody::new(txn, body.owner.clone(), body.writer.clone());
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(txn, body.checked) };
+        unsafe { *out = Handle::into_c(txn, Handle::rules(store)) };
         Ok(0)
     })
 }
@@ -553,7 +553,7 @@ pub unsafe extern "C" fn sapwood_store_snapshot(
             snapshot: map_kinds!(&body.store, store => store.snapshot()),
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(snapshot, body.checked) };
+        unsafe { *out = Handle::into_c(snapshot, Handle::rules(store)) };
         Ok(0)
     })
 }

@@ -306,7 +306,8 @@ pub unsafe extern "C" fn sapwood_txn_commit(txn: *mut sapwood_txn, version: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sapwood_txn_rollback(txn: *mut sapwood_txn) {
     call_void("sapwood_txn_rollback", || {
-        if txn.is_null() {
+        // SAFETY: C.
+        if txn.is_null() || unsafe { Handle::leave(txn) } {
             return Ok(());
         }
         // SAFETY: C.

@@ -170,6 +170,8 @@ pub unsafe fn begin<T: Versioned>(
         let out = input::place(out, "out")?;
         // SAFETY: C.
         let body = unsafe { Handle::shared(table) }?;
+        // SAFETY: C.
+        let rules = unsafe { Handle::rules(table) };
         body.turns.check()?;
         let table = Arc::new(body.table.clone());
         // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
@@ -186,7 +188,7 @@ pub unsafe fn begin<T: Versioned>(
             _table: table,
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(open, body.checked) };
+        unsafe { *out = Handle::into_c(open, rules) };
         Ok(0)
     })
 }
@@ -234,7 +236,8 @@ pub unsafe fn commit<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<
 /// C.
 pub unsafe fn rollback<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<T>>) -> c_int {
     call(name, || {
-        if txn.is_null() {
+        // SAFETY: C.
+        if txn.is_null() || unsafe { Handle::leave(txn) } {
             return Ok(0);
         }
         // SAFETY: C.
@@ -246,7 +249,6 @@ pub unsafe fn rollback<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBod
 pub struct SnapshotBody<T: Versioned> {
     /// The snapshot.
     pub snapshot: Arc<T::Snapshot>,
-    checked: bool,
 }
 
 impl<T: Versioned> Body for SnapshotBody<T> {
@@ -270,10 +272,9 @@ pub unsafe fn snapshot<T: Versioned>(
         body.turns.check()?;
         let kept = SnapshotBody {
             snapshot: Arc::new(body.table.snapshot()),
-            checked: body.checked,
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(kept, body.checked) };
+        unsafe { *out = Handle::into_c(kept, Handle::rules(table)) };
         Ok(0)
     })
 }
@@ -347,7 +348,7 @@ pub unsafe fn iter<T: Versioned>(
             _snapshot: kept,
         };
         // SAFETY: C.
-        unsafe { *out = Handle::into_c(iter, body.checked) };
+        unsafe { *out = Handle::into_c(iter, Handle::rules(snapshot)) };
         Ok(0)
     })
 }

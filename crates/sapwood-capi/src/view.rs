@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::call::call;
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle};
+use crate::handle::{Body, Handle, Rules};
 use crate::input::{bytes, items, place};
 use crate::ordered::{Entry, Source};
 use crate::reader::{ReaderBody, sapwood_reader};
@@ -79,13 +79,13 @@ impl Anchor {
         }
     }
 
-    /// Whether what is made of the view is checked.
+    /// The rules for what is made of the view.
     ///
     /// # Safety
     /// As for [`check`](Self::check).
-    pub unsafe fn is_checked(&self) -> bool {
+    pub unsafe fn rules(&self) -> Rules {
         // SAFETY: the caller's promise. All handles begin in the same way.
-        unsafe { Handle::<ReaderBody>::flag(self.handle.cast()) }
+        unsafe { Handle::<ReaderBody>::rules(self.handle.cast()) }
     }
 
     /// A failure if what the view reads may be gone.

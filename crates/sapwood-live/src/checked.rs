@@ -99,8 +99,10 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
     /// The map, for reading. Each call of its methods sees the newest map.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Evicted`].
+    /// [`Error::Damaged`], [`Error::Evicted`], and in a child of `fork` [`Error::Forked`], as all
+    /// answers there.
     pub fn view(&self) -> Result<M::Checked<'_>, Error> {
+        self.slot.check()?;
         M::check(&self.sources)
     }
 
@@ -110,6 +112,7 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
     /// # Errors
     /// As [`open`](Self::open), for the data of the heir. Then the reader stays where it is.
     pub fn quiescent(&mut self) -> Result<(), Error> {
+        self.slot.check()?;
         self.slot.announce();
         if self.slot.data() != self.number {
             let (sources, number) = sources(&self.slot, M::parts(), self.ours)?;

@@ -88,6 +88,13 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// This process is a child of `fork`, and its parent opened the map or the reader.
+    #[error("this process is a child of fork, and its parent opened the live map in {}: a child \
+             opens it anew", .path.display())]
+    Forked {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The error of the map, such as that there is no memory.
     #[error(transparent)]
     Map(#[from] sapwood::Error),

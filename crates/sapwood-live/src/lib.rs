@@ -61,6 +61,7 @@ mod writer;
 pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
 pub use error::Error;
 pub use raw::maps::{CheckedMap, LiveMap, LiveValue};
+pub use raw::process::Process;
 pub use raw::reader::{LiveIdle, LiveOffline, LiveReader};
 pub use raw::window::{LiveSource, LiveWindow};
 pub use routes::{Routes, RoutesBuilder, RoutesView};

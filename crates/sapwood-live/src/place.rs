@@ -279,6 +279,13 @@ impl Control {
         Ok(())
     }
 
+    /// Lets go of the writer's lock, in a child of `fork`: the writer keeps it.
+    pub(crate) fn let_go(&self) {
+        if let Words::Mapped(page) = &self.page {
+            page.close();
+        }
+    }
+
     /// The number of the kind of structure.
     pub(crate) fn kind(&self) -> u64 {
         self.load(KIND_AT)

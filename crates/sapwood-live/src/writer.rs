@@ -14,6 +14,7 @@ use sapwood_qsbr::{Domain, DomainBuilder};
 use crate::error::Error;
 use crate::place::{Control, Place};
 use crate::raw::maps::{Left, LiveMap, Memory};
+use crate::raw::process::{Ours, not_ours};
 use crate::slots::{LiveReaderInfo, Readers};
 
 /// A map that processes on this machine share: this process writes it, with all methods of the
@@ -21,8 +22,17 @@ use crate::slots::{LiveReaderInfo, Readers};
 ///
 /// When the process ends, or the value is dropped, readers go on with what was written last, and
 /// another process may [`open`](Self::open) the map. [`remove_map`](Self::remove_map) deletes it.
+///
+/// A child of `fork` can neither read nor write it by this value, which is its parent's: each use
+/// panics, or is [`Error::Forked`]; [`ours`](Self::ours) never panics. The drop of the child's copy
+/// changes nothing, and lets go of the writer's lock, which the child holds otherwise until it ends
+/// or calls `exec`. Clones of the map, its transactions and its snapshots are not checked: a child
+/// must not use those.
+///
+/// # Panics
+/// All methods of the map panic in a child of `fork`.
 pub struct Live<M: LiveMap> {
-    map: M,
+    map: Ours<M>,
     place: Place,
     /// The page has the lock of the writer.
     control: Arc<Control>,
@@ -147,7 +157,7 @@ impl<M: LiveMap> LiveBuilder<M> {
         let map = make(self.map, &domain, &mut files)?;
         control.set_data(number);
         Ok(Live {
-            map,
+            map: Ours::new(map),
             place,
             control,
             readers,
@@ -222,8 +232,24 @@ impl<M: LiveMap> Live<M> {
         Self::builder().open(folder)
     }
 
+    /// The map, unless this process is a child of the one that opened it. O(1).
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn ours(&self) -> Result<&M, Error> {
+        self.map.get().ok_or_else(|| Error::Forked {
+            path: self.place.path().to_owned(),
+        })
+    }
+
     /// The readers in all processes. The names of dead ones are removed from the folder.
+    ///
+    /// # Panics
+    /// In a child of `fork`.
     pub fn readers(&self) -> Vec<LiveReaderInfo> {
+        if !self.map.is_ours() {
+            not_ours();
+        }
         self.readers.all()
     }
 
@@ -240,8 +266,9 @@ impl<M: LiveMap> Live<M> {
     /// Deletes the map. Readers that have it open go on with what was written last.
     ///
     /// # Errors
-    /// The system's error.
+    /// [`Error::Forked`], and the system's error.
     pub fn remove_map(self) -> Result<(), Error> {
+        self.ours()?;
         let folder = self.place.path().to_owned();
         // Nobody opens it any more from here on.
         self.control.set_data(0);
@@ -252,8 +279,17 @@ impl<M: LiveMap> Live<M> {
 impl<M: LiveMap> Deref for Live<M> {
     type Target = M;
 
+    #[inline]
     fn deref(&self) -> &M {
         &self.map
+    }
+}
+
+impl<M: LiveMap> Drop for Live<M> {
+    fn drop(&mut self) {
+        if !self.map.is_ours() {
+            self.control.let_go();
+        }
     }
 }
 

@@ -72,7 +72,7 @@ struct room {
 	sapwood_copy copy;
 };
 
-static sapwood_copy *room(struct room *room)
+static sapwood_copy *into(struct room *room)
 {
 	memset(room, 0, sizeof *room);
 	room->copy.size = sizeof room->copy;
@@ -103,23 +103,23 @@ static void copies(sapwood_live_reader *reader)
 {
 	struct room r;
 	int entries = 0;
-	IS(sapwood_live_copy(reader, "elm", 3, room(&r)), 0);
+	IS(sapwood_live_copy(reader, "elm", 3, into(&r)), 0);
 	CHECK(r.copy.key_len == 3 && memcmp(r.key, "elm", 3) == 0);
 	CHECK(r.copy.value_len == 4 && memcmp(r.value, "tree", 4) == 0);
-	IS(sapwood_live_copy(reader, "el", 2, room(&r)), -ENOENT);
-	IS(sapwood_live_copy_after(reader, "el", 2, room(&r)), 0);
+	IS(sapwood_live_copy(reader, "el", 2, into(&r)), -ENOENT);
+	IS(sapwood_live_copy_after(reader, "el", 2, into(&r)), 0);
 	CHECK(r.copy.key_len == 3 && memcmp(r.value, "tree", 4) == 0);
-	IS(sapwood_live_copy_after(reader, "elm", 3, room(&r)), 0);
+	IS(sapwood_live_copy_after(reader, "elm", 3, into(&r)), 0);
 	CHECK(r.copy.key_len == 4 && memcmp(r.key, "elms", 4) == 0);
-	IS(sapwood_live_copy_after(reader, "oak", 3, room(&r)), -ENOENT);
-	IS(sapwood_live_copy_longest_prefix(reader, "elmst", 5, room(&r)), 0);
+	IS(sapwood_live_copy_after(reader, "oak", 3, into(&r)), -ENOENT);
+	IS(sapwood_live_copy_longest_prefix(reader, "elmst", 5, into(&r)), 0);
 	CHECK(r.copy.key_len == 4 && memcmp(r.value, "trees", 5) == 0);
-	IS(sapwood_live_copy_longest_prefix(reader, "e", 1, room(&r)), -ENOENT);
+	IS(sapwood_live_copy_longest_prefix(reader, "e", 1, into(&r)), -ENOENT);
 	/* No room. */
-	IS(sapwood_live_copy(reader, "oak", 3, room(&r)), -E2BIG);
+	IS(sapwood_live_copy(reader, "oak", 3, into(&r)), -E2BIG);
 	said("the value of 12 bytes does not fit into 8");
 	CHECK(r.copy.value_len == 12);
-	room(&r)->value = NULL;
+	into(&r)->value = NULL;
 	IS(sapwood_live_copy(reader, "oak", 3, &r.copy), 0);
 	CHECK(r.copy.value_len == 12 && r.copy.key_len == 3);
 	r.copy.size = 1;
@@ -307,7 +307,7 @@ static void stores(void)
 	CHECK(generation == 1);
 	{
 		struct room r;
-		IS(sapwood_live_copy(far, "bee", 3, room(&r)), 0);
+		IS(sapwood_live_copy(far, "bee", 3, into(&r)), 0);
 	}
 	/* The end, of which readers hear when they open it. */
 	IS(sapwood_live_remove(live), 0);
@@ -379,9 +379,9 @@ static void points(void)
 	near = reader_of(SAPWOOD_LIVE_POINT, SAPWOOD_NUMBERS, 0);
 	IS(sapwood_live_get(near, "a", 1, &value), 0);
 	CHECK(value.number == 7);
-	IS(sapwood_live_copy(near, "a", 1, room(&r)), 0);
+	IS(sapwood_live_copy(near, "a", 1, into(&r)), 0);
 	CHECK(r.copy.value_len == 8);
-	IS(sapwood_live_copy_after(near, "", 0, room(&r)), -ENOTSUP);
+	IS(sapwood_live_copy_after(near, "", 0, into(&r)), -ENOTSUP);
 	said("a point map has none");
 	IS(sapwood_live_each(near, count, &entries), 0);
 	CHECK(entries == 1);
@@ -389,10 +389,10 @@ static void points(void)
 	IS(sapwood_live_readers(live, NULL, NULL), 0);
 
 	far = reader_of(SAPWOOD_LIVE_POINT, SAPWOOD_NUMBERS, SAPWOOD_LIVE_CHECKED);
-	IS(sapwood_live_copy(far, "a", 1, room(&r)), 0);
+	IS(sapwood_live_copy(far, "a", 1, into(&r)), 0);
 	memcpy(&i, r.value, sizeof i);
 	CHECK(i == 7);
-	IS(sapwood_live_copy_longest_prefix(far, "a", 1, room(&r)), -ENOTSUP);
+	IS(sapwood_live_copy_longest_prefix(far, "a", 1, into(&r)), -ENOTSUP);
 	IS(sapwood_live_each(far, count, &entries), 0);
 	CHECK(entries == 2);
 	IS(sapwood_live_readers(live, told, &flags), 1);
@@ -407,11 +407,11 @@ static void points(void)
 		IS(sapwood_live_readers(live, told, &flags), 1);
 	}
 	CHECK((flags & SAPWOOD_LIVE_EVICTED) != 0);
-	result = sapwood_live_copy(far, "a", 1, room(&r));
+	result = sapwood_live_copy(far, "a", 1, into(&r));
 	IS(result, -ESTALE);
 	said("has evicted this reader");
 	IS(sapwood_live_reader_quiescent(far), 0);
-	IS(sapwood_live_copy(far, "a", 1, room(&r)), 0);
+	IS(sapwood_live_copy(far, "a", 1, into(&r)), 0);
 	value = number(1);
 	IS(sapwood_point_insert(map, "c", 1, &value), -ENOSPC);
 	sapwood_live_reader_free(far);
@@ -550,10 +550,10 @@ static void damage(void)
 	close(fd);
 	for (i = 0; i < 500; i++) {
 		CHECK(snprintf(key, sizeof key, "%d", i) > 0);
-		result = sapwood_live_copy(reader, key, strlen(key), room(&r));
+		result = sapwood_live_copy(reader, key, strlen(key), into(&r));
 		CHECK(result == 0 || result == -ENOENT || result == -EPROTO);
 		damaged += result == -EPROTO;
-		result = sapwood_live_copy_after(reader, key, strlen(key), room(&r));
+		result = sapwood_live_copy_after(reader, key, strlen(key), into(&r));
 		CHECK(result == 0 || result == -ENOENT || result == -EPROTO || result == -E2BIG);
 	}
 	CHECK(damaged > 0);

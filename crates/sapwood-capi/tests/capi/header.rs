@@ -6,12 +6,12 @@ use std::process::Command;
 
 use crate::support::{folder, here, ok};
 
-fn header() -> String {
+pub fn header() -> String {
     fs::read_to_string(here().join("include/sapwood.h")).unwrap()
 }
 
 /// The declarations without comments, directives and needless white space.
-fn declarations(header: &str) -> String {
+pub fn declarations(header: &str) -> String {
     let mut text = String::new();
     let mut rest = header;
     while let Some((before, after)) = rest.split_once("/*") {

@@ -1,10 +1,13 @@
 //! Tests of the C library, and of its header.
 
+mod allocations;
 mod border;
 mod door;
 mod header;
 mod live;
 mod oracle;
 mod programs;
+mod refusals;
+mod standards;
 mod support;
 mod tables;

@@ -129,3 +129,25 @@ fn the_example_of_the_readme_works() {
         assert_eq!(output, "closest: 1\n");
     }
 }
+
+/// A full file system is `-ENOSPC`, with the system's words; the old file stays, and nothing else.
+#[test]
+fn a_full_file_system_is_said_to_be_full() {
+    let source = here().join("tests/c/alone/full.c");
+    let program = compile(&source, Language::C, Link::Shared, &[]);
+    let place = tempfile::tempdir().unwrap();
+    // The file system is seen by these processes only, and ends with them.
+    let script = "mount -t tmpfs -o size=512k tmpfs \"$1\" || exit 77; exec \"$2\" \"$1\"";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--map-root-user", "sh", "-c", script, "sh"]);
+    let Ok(output) = unshare.arg(place.path()).arg(program).output() else {
+        eprintln!("skipped: there is no program unshare");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || text.starts_with("unshare") {
+        eprintln!("skipped: no file system can be mounted here: {text}");
+        return;
+    }
+    assert!(output.status.success(), "{}: {text}", output.status);
+}

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags};
@@ -12,8 +13,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    /// Its lock lasts as long as the mapping.
-    _file: File,
+    /// Its lock lasts as long as the mapping, unless it was closed before.
+    file: Mutex<Option<File>>,
 }
 
 // SAFETY: a mapping belongs to the process, and its memory is accessed by atomics, or as the
@@ -44,12 +45,29 @@ impl Mapping {
         Ok(Mapping {
             base,
             len,
-            _file: file,
+            file: Mutex::new(Some(file)),
         })
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// Closes the file, in whose place there are zeros from now on. A child of `fork` lets go of a
+    /// lock of its parent by this; the parent keeps it.
+    pub(crate) fn close(&self) {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        // The mapping, too, holds the open file, and with it the lock.
+        // SAFETY: it takes the place of what this value mapped, whose words are still there for
+        // those who refer to them.
+        let zeros = unsafe {
+            rustix::mm::mmap_anonymous(self.base.as_ptr().cast(), self.len, access, flags)
+        };
+        // Nobody waits here for a thread that the fork has left behind.
+        if let (Ok(_), Ok(mut file)) = (zeros, self.file.try_lock()) {
+            *file = None;
+        }
     }
 }
 
@@ -81,6 +99,11 @@ impl Page {
     pub(crate) fn map(file: File, write: bool) -> io::Result<Page> {
         is_page(&file)?;
         Mapping::new(file, Page::BYTES, write).map(Page)
+    }
+
+    /// See [`Mapping::close`].
+    pub(crate) fn close(&self) {
+        self.0.close();
     }
 
     /// The word of this number.

@@ -3,5 +3,6 @@
 
 pub(crate) mod map;
 pub(crate) mod maps;
+pub(crate) mod process;
 pub(crate) mod reader;
 pub(crate) mod window;

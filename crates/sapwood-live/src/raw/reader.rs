@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::map::{Mapping, Page};
 use super::maps::LiveMap;
+use super::process::{Process, not_ours};
 use super::window::Announced;
 use crate::error::Error;
 use crate::place::{Control, Place, try_lock};
@@ -28,7 +29,9 @@ const TRIES: usize = 100;
 /// loop, and go [`offline`](Self::offline) before blocking. A reader that does neither holds back
 /// the memory that the writer replaces. Each thread has a reader of its own.
 ///
-/// A reader must not be used in a child of `fork`.
+/// In a child of `fork` a reader cannot be used: it panics, or is [`Error::Forked`], and its drop
+/// leaves the parent's reader as it is. A child opens readers of its own. It must not use a view
+/// that its parent had.
 ///
 /// ```
 /// use sapwood::lpm::IpFib;
@@ -119,8 +122,14 @@ impl<M: LiveMap> LiveReader<M> {
     /// reader.quiescent().unwrap(); // the view must be gone by now
     /// view.get("a");
     /// ```
+    ///
+    /// # Panics
+    /// In a child of `fork`.
     #[inline]
     pub fn view(&self) -> M::View<'_> {
+        if !self.slot.is_ours() {
+            not_ours();
+        }
         // SAFETY: this reader has announced a grace period and announces none while the view
         // borrows it, so the writer frees nothing that the view reaches. An heir leaves the data as
         // they are.
@@ -132,8 +141,10 @@ impl<M: LiveMap> LiveReader<M> {
     ///
     /// # Errors
     /// As [`open`](Self::open), for the data of the heir. Then the reader stays where it is.
+    /// [`Error::Forked`].
     #[inline]
     pub fn quiescent(&mut self) -> Result<(), Error> {
+        self.slot.check()?;
         self.slot.announce();
         match self.slot.data() == self.number {
             true => Ok(()),
@@ -216,6 +227,7 @@ impl<M: LiveMap> LiveIdle<M> {
     /// # Errors
     /// As [`LiveReader::quiescent`]; then `f` was not called.
     pub fn read<R>(&mut self, f: impl FnOnce(M::View<'_>) -> R) -> Result<R, Error> {
+        self.reader.slot.check()?;
         self.reader.slot.come_online();
         if self.reader.slot.data() != self.reader.number {
             let moved = self.reader.move_on();
@@ -234,6 +246,7 @@ impl<M: LiveMap> LiveIdle<M> {
     /// As [`LiveReader::quiescent`].
     pub fn online(self) -> Result<LiveReader<M>, Error> {
         let mut reader = self.reader;
+        reader.slot.check()?;
         reader.slot.come_online();
         if reader.slot.data() != reader.number {
             reader.move_on()?;
@@ -294,6 +307,7 @@ impl Slot {
             announced: Arc::new(Announced {
                 control,
                 seen: AtomicU64::new(0),
+                process: Process::current(),
             }),
             page,
             file,
@@ -306,17 +320,50 @@ impl Slot {
         &self.announced
     }
 
-    /// Announces a period, or that the reader is offline.
+    /// Whether this process made it.
+    #[inline(always)]
+    fn is_ours(&self) -> bool {
+        self.announced.process.is_current()
+    }
+
+    /// An error in a child of the process that made it.
+    #[inline(always)]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.is_ours() {
+            true => Ok(()),
+            false => Err(self.forked()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forked(&self) -> Error {
+        Error::Forked {
+            path: self.place.path().to_owned(),
+        }
+    }
+
+    /// Announces a period, or that the reader is offline. A child of the process that made it has
+    /// nothing to say: what lies there is the parent's.
     #[inline(always)]
     fn say(&self, period: u64) {
+        if self.is_ours() {
+            self.put(period);
+        }
+    }
+
+    /// The same in the process that made it.
+    #[inline(always)]
+    fn put(&self, period: u64) {
         self.page.word(SEEN_AT).store(period, Ordering::Release);
         self.announced.seen.store(period, Ordering::Relaxed);
     }
 
-    /// Announces the newest grace period: this reader has nothing of before.
+    /// Announces the newest grace period: this reader has nothing of before. In the process that
+    /// made it.
     #[inline(always)]
     pub(crate) fn announce(&self) {
-        self.say(self.announced.control.grace());
+        self.put(self.announced.control.grace());
     }
 
     /// The number of the present data.
@@ -325,7 +372,7 @@ impl Slot {
         self.announced.control.data()
     }
 
-    /// Announces the newest grace period, before any later read.
+    /// Announces the newest grace period, before any later read. In the process that made it.
     fn come_online(&self) {
         self.announce();
         // Pairs with the fence of the writer, between its commit and its look at this word: either
@@ -372,8 +419,10 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.say(0);
-        let _ = std::fs::remove_file(&self.file);
+        if self.is_ours() {
+            self.say(0);
+            let _ = std::fs::remove_file(&self.file);
+        }
     }
 }
 
@@ -385,7 +434,9 @@ pub struct LiveOffline<'r> {
 
 impl Drop for LiveOffline<'_> {
     fn drop(&mut self) {
-        self.slot.come_online();
+        if self.slot.is_ours() {
+            self.slot.come_online();
+        }
     }
 }
 

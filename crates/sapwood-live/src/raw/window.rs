@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sapwood_checked::{Publisher, Source, Trouble, Window};
 
 use super::map::Mapping;
+use super::process::Process;
 use crate::error::Error;
 use crate::place::Control;
 
@@ -137,6 +138,8 @@ pub(crate) struct Announced {
     pub(crate) control: Control,
     /// What it announced last. Its file may be written by others of its user.
     pub(crate) seen: AtomicU64,
+    /// The process that made the file.
+    pub(crate) process: Process,
 }
 
 impl LiveSource {
@@ -173,6 +176,11 @@ impl Source for LiveSource {
         let Some(slot) = &self.slot else {
             return Ok(());
         };
+        if !slot.process.is_current() {
+            return Err(Error::Forked {
+                path: self.folder.clone(),
+            });
+        }
         // What was read before came by loads with Acquire, so this load comes after them. If memory
         // was used again that this reader had read, then the writer evicted it before.
         match slot.seen.load(Ordering::Relaxed) < slot.control.evicted() {

@@ -1,0 +1,762 @@
+/*
+ * Children of fork: what belongs to a live map of the parent is -EPERM there, and the parent's map
+ * and readers stay as they are; of all else the child has a copy, with which it goes on.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#ifdef VALGRIND
+enum { CHANGES = 200 };
+#else
+enum { CHANGES = 5000 };
+#endif
+
+static const char *base;
+static sapwood_options options = {sizeof options, 0, SAPWOOD_NUMBERS, NULL, NULL, 0, 0, NULL};
+
+static const char *folder(const char *name)
+{
+	static char path[400];
+	CHECK((size_t)snprintf(path, sizeof path, "%s/%s", base, name) < sizeof path);
+	return path;
+}
+
+static sapwood_value number(uint64_t n)
+{
+	sapwood_value value;
+	value.number = n;
+	return value;
+}
+
+static void moment(void)
+{
+	struct timespec millisecond = {0, 1000000};
+	nanosleep(&millisecond, NULL);
+}
+
+/* Begins a child; the caller does what it does there, and ends it with ended. */
+static pid_t begin(void)
+{
+	pid_t pid;
+	fflush(NULL);
+	pid = fork();
+	CHECK(pid >= 0);
+	return pid;
+}
+
+static void ended(pid_t pid)
+{
+	int status = 0;
+	if (pid == 0)
+		_exit(0);
+	CHECK(waitpid(pid, &status, 0) == pid);
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+		fprintf(stderr, "the child ended with %#x\n", (unsigned int)status);
+		exit(1);
+	}
+}
+
+/* A call that must be refused because it uses what is the parent's. */
+#define REFUSED(call)                                                                              \
+	do {                                                                                       \
+		char why_[400];                                                                    \
+		IS(call, -EPERM);                                                                  \
+		sapwood_last_error(why_, sizeof why_);                                             \
+		CHECK(strstr(why_, "child of fork") != NULL);                                      \
+	} while (0)
+
+static int never(const sapwood_entry *entry, void *ctx)
+{
+	(void)entry;
+	(void)ctx;
+	return 1;
+}
+
+/* A store, with everything that can be made of it. */
+static void stores(void)
+{
+	sapwood_live *live = NULL;
+	sapwood_store *store = NULL;
+	sapwood_domain *domain = NULL;
+	sapwood_reader *reader = NULL;
+	sapwood_snapshot *snapshot = NULL;
+	sapwood_txn *txn = NULL;
+	sapwood_iter *iter = NULL;
+	sapwood_view view, kept;
+	sapwood_entry entry;
+	sapwood_value value = number(1);
+	sapwood_memory memory;
+	uint64_t n = 0;
+	size_t len = 0;
+	pid_t pid;
+
+	memory.size = sizeof memory;
+	IS(sapwood_store_live_create(folder("store"), NULL, &options, &live, &store), 0);
+	IS(sapwood_store_insert(store, "elm", 3, &value), 1);
+	IS(sapwood_live_domain(live, &domain), 0);
+	IS(sapwood_reader_new(domain, "parent", &reader), 0);
+	IS(sapwood_store_snapshot(store, &snapshot), 0);
+	IS(sapwood_snapshot_view(snapshot, &kept), 0);
+	IS(sapwood_store_view(store, reader, &view), 0);
+	IS(sapwood_iter_new(&view, &iter), 0);
+	IS(sapwood_store_begin(store, 0, &txn), 0);
+	IS(sapwood_txn_insert(txn, "oak", 3, &value), 1);
+
+	pid = begin();
+	if (pid == 0) {
+		REFUSED(sapwood_store_insert(store, "ash", 3, &value));
+		REFUSED(sapwood_store_remove(store, "elm", 3));
+		REFUSED(sapwood_store_get(store, reader, "elm", 3, &value));
+		REFUSED(sapwood_store_len(store, &len));
+		REFUSED(sapwood_store_reclaim(store, 10));
+		REFUSED(sapwood_store_compact_step(store, 10));
+		REFUSED(sapwood_store_memory(store, &memory));
+		REFUSED(sapwood_store_view(store, reader, &view));
+		REFUSED(sapwood_store_begin(store, 0, &txn));
+		REFUSED(sapwood_store_begin(store, SAPWOOD_TRY, &txn));
+		REFUSED(sapwood_txn_get(txn, "elm", 3, &value));
+		REFUSED(sapwood_txn_insert(txn, "ash", 3, &value));
+		REFUSED(sapwood_txn_view(txn, &view));
+		REFUSED(sapwood_txn_commit(txn, &n));
+		REFUSED(sapwood_snapshot_get(snapshot, "elm", 3, &value));
+		REFUSED(sapwood_snapshot_save(snapshot, folder("copy")));
+		REFUSED(sapwood_view_get(&kept, "elm", 3, &value));
+		REFUSED(sapwood_view_get(&view, "elm", 3, &value));
+		REFUSED(sapwood_iter_next(iter, &entry));
+		REFUSED(sapwood_reader_quiescent(reader));
+		REFUSED(sapwood_reader_synchronize(reader));
+		REFUSED(sapwood_domain_poll(domain, 10));
+		REFUSED(sapwood_domain_synchronize(domain));
+		REFUSED(sapwood_domain_stalls(domain, NULL, NULL));
+		REFUSED(sapwood_live_generation(live, &n));
+		REFUSED(sapwood_live_readers(live, NULL, NULL));
+		sapwood_iter_free(iter);
+		sapwood_txn_rollback(txn);
+		sapwood_snapshot_free(snapshot);
+		sapwood_reader_free(reader);
+		sapwood_domain_free(domain);
+		sapwood_store_free(store);
+		/* The handle is freed, and the parent's folder stays. */
+		REFUSED(sapwood_live_remove(live));
+	}
+	ended(pid);
+
+	IS(sapwood_txn_commit(txn, &n), 0);
+	IS(sapwood_store_len(store, &len), 0);
+	CHECK(len == 2);
+	IS(sapwood_iter_next(iter, &entry), 0);
+	sapwood_iter_free(iter);
+	sapwood_snapshot_free(snapshot);
+	sapwood_reader_free(reader);
+	sapwood_domain_free(domain);
+	sapwood_store_free(store);
+	IS(sapwood_live_remove(live), 0);
+}
+
+/* Shared maps, point maps, tables of prefixes and range maps. */
+static void other_kinds(void)
+{
+	sapwood_live *lives[4] = {NULL, NULL, NULL, NULL};
+	sapwood_domain *domain = NULL;
+	sapwood_reader *reader = NULL;
+	sapwood_shared *shared = NULL;
+	sapwood_point *point = NULL;
+	sapwood_fib *fib = NULL;
+	sapwood_fib_txn *fib_txn = NULL;
+	sapwood_fib_snapshot *fib_snapshot = NULL;
+	sapwood_fib_iter *fib_iter = NULL;
+	sapwood_ranges *ranges = NULL;
+	sapwood_ranges_plan *plan = NULL;
+	sapwood_ranges_reservation *reservation = NULL;
+	sapwood_ranges_later *later = NULL;
+	sapwood_ranges_snapshot *ranges_snapshot = NULL;
+	sapwood_store *beside = NULL;
+	sapwood_options in_domain = options;
+	sapwood_prefix prefix;
+	sapwood_value value = number(1);
+	uint64_t n = 0, end = 0;
+	size_t len = 0;
+	pid_t pid;
+	int i;
+
+	IS(sapwood_prefix_parse("10.0.0.0/8", &prefix), 0);
+	IS(sapwood_shared_live_create(folder("shared"), NULL, &options, &lives[0], &shared), 0);
+	IS(sapwood_point_live_create(folder("point"), NULL, &options, &lives[1], &point), 0);
+	IS(sapwood_fib_live_create(folder("fib"), NULL, NULL, &lives[2], &fib), 0);
+	IS(sapwood_ranges_live_create(folder("ranges"), NULL, NULL, &lives[3], &ranges), 0);
+	IS(sapwood_shared_insert(shared, "elm", 3, &value), 1);
+	IS(sapwood_point_insert(point, "elm", 3, &value), 1);
+	IS(sapwood_fib_insert(fib, &prefix, 1, NULL), 1);
+	IS(sapwood_ranges_store(ranges, 1, 9, 1), 0);
+	IS(sapwood_fib_snapshot_new(fib, &fib_snapshot), 0);
+	IS(sapwood_fib_iter_new(fib_snapshot, &fib_iter), 0);
+	IS(sapwood_fib_begin(fib, &fib_txn), 0);
+	IS(sapwood_ranges_snapshot_new(ranges, &ranges_snapshot), 0);
+	IS(sapwood_ranges_reserve_later(ranges, 1, &later), 0);
+	IS(sapwood_ranges_plan_store(ranges, 20, 29, &plan), 0);
+	IS(sapwood_ranges_reserve(ranges, plan, &reservation), 0);
+	IS(sapwood_live_domain(lives[0], &domain), 0);
+	IS(sapwood_reader_new(domain, "parent", &reader), 0);
+	/* A map of the parent's own in the domain of a live one: a change asks the live readers. */
+	in_domain.domain = domain;
+	IS(sapwood_store_new(&in_domain, &beside), 0);
+
+	pid = begin();
+	if (pid == 0) {
+		REFUSED(sapwood_shared_get(shared, reader, "elm", 3, &value));
+		REFUSED(sapwood_shared_insert(shared, "ash", 3, &value));
+		REFUSED(sapwood_shared_add(shared, "elm", 3, 1, &n));
+		REFUSED(sapwood_shared_remove(shared, "elm", 3));
+		REFUSED(sapwood_shared_each(shared, reader, never, NULL));
+		REFUSED(sapwood_point_get(point, reader, "elm", 3, &value));
+		REFUSED(sapwood_point_insert(point, "ash", 3, &value));
+		REFUSED(sapwood_point_compare_exchange(point, "elm", 3, &value, &value));
+		REFUSED(sapwood_point_each(point, reader, never, NULL));
+		REFUSED(sapwood_fib_insert(fib, &prefix, 2, NULL));
+		REFUSED(sapwood_fib_lookup4(fib, NULL, 0x0a000001, &n));
+		REFUSED(sapwood_fib_begin(fib, &fib_txn));
+		REFUSED(sapwood_fib_txn_insert(fib_txn, &prefix, 2, NULL));
+		REFUSED(sapwood_fib_txn_commit(fib_txn));
+		REFUSED(sapwood_fib_snapshot_len(fib_snapshot, &len));
+		REFUSED(sapwood_fib_iter_next(fib_iter, &prefix, &n));
+		REFUSED(sapwood_fib_verify(fib));
+		REFUSED(sapwood_ranges_store(ranges, 1, 9, 2));
+		REFUSED(sapwood_ranges_get(ranges, NULL, 1, &n));
+		REFUSED(sapwood_ranges_alloc(ranges, 1, NULL, 1, &n));
+		REFUSED(sapwood_ranges_plan_store(ranges, 1, 2, &plan));
+		REFUSED(sapwood_ranges_reservation_range(reservation, &n, &end));
+		REFUSED(sapwood_ranges_reservation_store(reservation, 2));
+		REFUSED(sapwood_ranges_later_store(later, 1, 2, 3));
+		REFUSED(sapwood_ranges_snapshot_save(ranges_snapshot, folder("copy")));
+		REFUSED(sapwood_store_insert(beside, "elm", 3, &value));
+		IS(sapwood_fib_txn_rollback(fib_txn), 0);
+		sapwood_fib_iter_free(fib_iter);
+		sapwood_fib_snapshot_free(fib_snapshot);
+		sapwood_ranges_reservation_free(reservation);
+		sapwood_ranges_later_free(later);
+		sapwood_ranges_plan_free(plan);
+		sapwood_ranges_snapshot_free(ranges_snapshot);
+		sapwood_store_free(beside);
+		sapwood_reader_free(reader);
+		sapwood_domain_free(domain);
+		sapwood_shared_free(shared);
+		sapwood_point_free(point);
+		sapwood_fib_free(fib);
+		sapwood_ranges_free(ranges);
+		for (i = 0; i < 4; i++)
+			sapwood_live_free(lives[i]);
+	}
+	ended(pid);
+
+	IS(sapwood_ranges_reservation_store(reservation, 2), 0);
+	IS(sapwood_ranges_later_store(later, 40, 49, 3), 0);
+	IS(sapwood_fib_txn_insert(fib_txn, &prefix, 2, NULL), 0);
+	IS(sapwood_fib_txn_commit(fib_txn), 0);
+	IS(sapwood_fib_verify(fib), 0);
+	IS(sapwood_ranges_verify(ranges), 0);
+	IS(sapwood_ranges_len(ranges, &len), 0);
+	CHECK(len == 3);
+	IS(sapwood_shared_get(shared, reader, "elm", 3, &value), 0);
+	IS(sapwood_store_insert(beside, "elm", 3, &value), 1);
+	sapwood_fib_iter_free(fib_iter);
+	sapwood_fib_snapshot_free(fib_snapshot);
+	sapwood_ranges_later_free(later);
+	sapwood_ranges_plan_free(plan);
+	sapwood_ranges_snapshot_free(ranges_snapshot);
+	sapwood_store_free(beside);
+	sapwood_reader_free(reader);
+	sapwood_domain_free(domain);
+	sapwood_shared_free(shared);
+	sapwood_point_free(point);
+	sapwood_fib_free(fib);
+	sapwood_ranges_free(ranges);
+	for (i = 0; i < 4; i++)
+		IS(sapwood_live_remove(lives[i]), 0);
+}
+
+static uint64_t copied(sapwood_live_reader *reader, const char *key)
+{
+	sapwood_copy copy;
+	uint64_t n = 0;
+
+	memset(&copy, 0, sizeof copy);
+	copy.size = sizeof copy;
+	copy.value = &n;
+	copy.value_room = sizeof n;
+	IS(sapwood_live_copy(reader, key, strlen(key), &copy), 0);
+	return n;
+}
+
+/* Readers of both kinds, online and offline: the child opens its own. */
+static void readers(void)
+{
+	sapwood_live *live = NULL;
+	sapwood_store *store = NULL;
+	sapwood_live_reader *reader = NULL, *checking = NULL, *offline = NULL, *own = NULL;
+	sapwood_iter *iter = NULL;
+	sapwood_view view;
+	sapwood_entry entry;
+	sapwood_copy copy;
+	sapwood_value value = number(1);
+	uint64_t n = 9;
+	const char *path;
+	pid_t pid;
+
+	IS(sapwood_store_live_create(folder("store"), NULL, &options, &live, &store), 0);
+	IS(sapwood_store_insert(store, "elm", 3, &value), 1);
+	path = folder("store");
+	IS(sapwood_live_reader_open(path, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, 0, &reader), 0);
+	IS(sapwood_live_reader_open(path, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, 0, &offline), 0);
+	IS(sapwood_live_reader_open(path, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, SAPWOOD_LIVE_CHECKED,
+				    &checking),
+	   0);
+	IS(sapwood_live_reader_offline(offline), 0);
+	IS(sapwood_live_view(reader, &view), 0);
+	IS(sapwood_iter_new(&view, &iter), 0);
+
+	pid = begin();
+	if (pid == 0) {
+		memset(&copy, 0, sizeof copy);
+		copy.size = sizeof copy;
+		REFUSED(sapwood_live_get(reader, "elm", 3, &value));
+		REFUSED(sapwood_live_copy(reader, "elm", 3, &copy));
+		REFUSED(sapwood_live_copy(checking, "elm", 3, &copy));
+		REFUSED(sapwood_live_each(reader, never, NULL));
+		REFUSED(sapwood_live_each(checking, never, NULL));
+		REFUSED(sapwood_live_view(reader, &view));
+		REFUSED(sapwood_view_get(&view, "elm", 3, &value));
+		REFUSED(sapwood_iter_next(iter, &entry));
+		REFUSED(sapwood_live_reader_quiescent(reader));
+		REFUSED(sapwood_live_reader_offline(reader));
+		REFUSED(sapwood_live_reader_online(offline));
+		REFUSED(sapwood_live_reader_quiescent(checking));
+		REFUSED(sapwood_live_reader_generation(reader, &n));
+		REFUSED(sapwood_live_reader_has_writer(reader));
+		sapwood_iter_free(iter);
+		sapwood_live_reader_free(reader);
+		sapwood_live_reader_free(offline);
+		sapwood_live_reader_free(checking);
+		IS(sapwood_live_reader_open(path, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, 0, &own), 0);
+		CHECK(copied(own, "elm") == 1);
+		IS(sapwood_live_reader_quiescent(own), 0);
+		sapwood_live_reader_free(own);
+	}
+	ended(pid);
+
+	/* The parent's readers are there, and the one that was online holds its view. */
+	IS(sapwood_live_readers(live, NULL, NULL), 3);
+	value = number(2);
+	IS(sapwood_store_insert(store, "elm", 3, &value), 0);
+	IS(sapwood_view_get(&view, "elm", 3, &value), 0);
+	CHECK(value.number == 1);
+	IS(sapwood_iter_next(iter, &entry), 0);
+	sapwood_iter_free(iter);
+	IS(sapwood_live_reader_quiescent(reader), 0);
+	IS(sapwood_live_reader_online(offline), 0);
+	CHECK(copied(reader, "elm") == 2 && copied(offline, "elm") == 2);
+	CHECK(copied(checking, "elm") == 2);
+	sapwood_live_reader_free(reader);
+	sapwood_live_reader_free(offline);
+	sapwood_live_reader_free(checking);
+	IS(sapwood_live_readers(live, NULL, NULL), 0);
+	sapwood_store_free(store);
+	IS(sapwood_live_remove(live), 0);
+}
+
+/* The child tries to write all the time while its parent writes, which harms nothing. */
+static void both_write(void)
+{
+	sapwood_live *live = NULL;
+	sapwood_shared *map = NULL;
+	sapwood_live_reader *reader = NULL;
+	sapwood_value value;
+	uint64_t i, n, sum = 0;
+	int pipes[2];
+	char byte, key;
+	pid_t pid;
+
+	IS(sapwood_shared_live_create(folder("both"), NULL, &options, &live, &map), 0);
+	IS(pipe(pipes), 0);
+	pid = begin();
+	if (pid == 0) {
+		close(pipes[1]);
+		value = number(1000000);
+		IS(sapwood_live_reader_open(folder("both"), SAPWOOD_LIVE_SHARED, SAPWOOD_NUMBERS, 0,
+					    &reader),
+		   0);
+		do {
+			for (i = 0; i < 50; i++) {
+				key = (char)i;
+				REFUSED(sapwood_shared_insert(map, &key, 1, &value));
+				if (sapwood_live_get(reader, &key, 1, &value) == 0)
+					CHECK(value.number <= CHANGES);
+				IS(sapwood_live_reader_quiescent(reader), 0);
+			}
+			byte = 0;
+			CHECK(read(pipes[0], &byte, 1) == 1);
+		} while (byte != 'e');
+		sapwood_live_reader_free(reader);
+		_exit(0);
+	}
+	close(pipes[0]);
+	for (i = 0; i < CHANGES; i++) {
+		key = (char)(i % 50);
+		CHECK(sapwood_shared_add(map, &key, 1, 1, &n) >= 0);
+		if (i % 50 == 0)
+			CHECK(write(pipes[1], "g", 1) == 1);
+	}
+	CHECK(write(pipes[1], "e", 1) == 1);
+	close(pipes[1]);
+	ended(pid);
+	IS(sapwood_live_reader_open(folder("both"), SAPWOOD_LIVE_SHARED, SAPWOOD_NUMBERS,
+				    SAPWOOD_LIVE_CHECKED, &reader),
+	   0);
+	for (i = 0; i < 50; i++) {
+		char text[2] = {(char)i, 0};
+		sapwood_copy copy;
+		memset(&copy, 0, sizeof copy);
+		copy.size = sizeof copy;
+		copy.value = &n;
+		copy.value_room = sizeof n;
+		IS(sapwood_live_copy(reader, text, 1, &copy), 0);
+		sum += n;
+	}
+	CHECK(sum == CHANGES);
+	sapwood_live_reader_free(reader);
+	sapwood_shared_free(map);
+	IS(sapwood_live_remove(live), 0);
+}
+
+/* The writer dies; its child frees its copies, which lets go of the lock, and takes the map over. */
+static void an_heir_that_is_a_child(void)
+{
+	sapwood_live *live = NULL;
+	sapwood_shared *map = NULL;
+	sapwood_live_reader *reader = NULL;
+	sapwood_value value = number(7);
+	pid_t writer, self;
+	int pipes[2], status = 0;
+	char byte = 0;
+
+	IS(pipe(pipes), 0);
+	writer = begin();
+	if (writer == 0) {
+		close(pipes[0]);
+		IS(sapwood_shared_live_create(folder("heir"), NULL, &options, &live, &map), 0);
+		IS(sapwood_shared_insert(map, "elm", 3, &value), 1);
+		self = getpid();
+		if (begin() > 0)
+			for (;;)
+				pause();
+		IS(kill(self, SIGKILL), 0);
+		while (getppid() == self)
+			moment();
+		IS(sapwood_shared_live_open(folder("heir"), NULL, &options, &live, &map), -EBUSY);
+		sapwood_shared_free(map);
+		sapwood_live_free(live);
+		IS(sapwood_shared_live_open(folder("heir"), NULL, &options, &live, &map), 0);
+		IS(sapwood_live_reader_open(folder("heir"), SAPWOOD_LIVE_SHARED, SAPWOOD_NUMBERS, 0,
+					    &reader),
+		   0);
+		CHECK(copied(reader, "elm") == 7);
+		sapwood_live_reader_free(reader);
+		sapwood_shared_free(map);
+		IS(sapwood_live_remove(live), 0);
+		CHECK(write(pipes[1], "w", 1) == 1);
+		_exit(0);
+	}
+	close(pipes[1]);
+	CHECK(waitpid(writer, &status, 0) == writer);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	/* If the heir fails, it closes its end without a word. */
+	CHECK(read(pipes[0], &byte, 1) == 1 && byte == 'w');
+	close(pipes[0]);
+}
+
+static void count(void *ctx)
+{
+	++*(int *)ctx;
+}
+
+static int resolve(const void *key, size_t key_len, uint64_t *value, void *ctx)
+{
+	(void)key;
+	(void)ctx;
+	*value = key_len;
+	return 0;
+}
+
+/* Everything that is no live map: the child reads and changes its copies. */
+static void copies(void)
+{
+	sapwood_domain *domain = NULL;
+	sapwood_reader *reader = NULL, *own = NULL;
+	sapwood_map *map = NULL;
+	sapwood_store *store = NULL;
+	sapwood_txn *txn = NULL;
+	sapwood_snapshot *snapshot = NULL;
+	sapwood_shared *shared = NULL;
+	sapwood_point *point = NULL;
+	sapwood_file *file = NULL;
+	sapwood_fib *fib = NULL;
+	sapwood_routes *routes = NULL;
+	sapwood_ranges *ranges = NULL;
+	sapwood_cache *cache = NULL;
+	sapwood_options in_domain = options;
+	sapwood_member member;
+	sapwood_prefix prefix;
+	sapwood_value value = number(1);
+	sapwood_view view;
+	uint64_t n = 0;
+	size_t len = 0, garbage = 1;
+	int ran = 0;
+	pid_t pid;
+
+	memset(&member, 0, sizeof member);
+	member.hop = 5;
+	member.weight = 1;
+	IS(sapwood_prefix_parse("10.0.0.0/8", &prefix), 0);
+	IS(sapwood_domain_new(NULL, &domain), 0);
+	in_domain.domain = domain;
+	IS(sapwood_map_new(&options, &map), 0);
+	IS(sapwood_store_new(&in_domain, &store), 0);
+	IS(sapwood_shared_new(&in_domain, &shared), 0);
+	IS(sapwood_point_new(&in_domain, &point), 0);
+	IS(sapwood_fib_new(domain, NULL, &fib), 0);
+	IS(sapwood_routes_new(domain, NULL, &routes), 0);
+	IS(sapwood_ranges_new(domain, NULL, &ranges), 0);
+	IS(sapwood_cache_new(NULL, &cache), 0);
+	IS(sapwood_map_insert(map, "elm", 3, &value), 1);
+	IS(sapwood_map_save(map, folder("file")), 0);
+	IS(sapwood_file_open(folder("file"), SAPWOOD_NUMBERS, 0, &file), 0);
+	IS(sapwood_store_insert(store, "elm", 3, &value), 1);
+	IS(sapwood_store_snapshot(store, &snapshot), 0);
+	IS(sapwood_shared_insert(shared, "elm", 3, &value), 1);
+	IS(sapwood_point_insert(point, "elm", 3, &value), 1);
+	IS(sapwood_fib_insert(fib, &prefix, 1, NULL), 1);
+	IS(sapwood_routes_insert(routes, &prefix, &member, 1), 1);
+	IS(sapwood_ranges_store(ranges, 1, 9, 1), 0);
+	IS(sapwood_reader_new(domain, "parent", &reader), 0);
+	/* This thread's transaction goes on in both processes, each with its copy. */
+	IS(sapwood_store_begin(store, 0, &txn), 0);
+	IS(sapwood_txn_insert(txn, "oak", 3, &value), 1);
+
+	pid = begin();
+	if (pid == 0) {
+		value = number(2);
+		IS(sapwood_txn_insert(txn, "ash", 3, &value), 1);
+		IS(sapwood_txn_commit(txn, NULL), 0);
+		IS(sapwood_store_view(store, reader, &view), 0);
+		IS(sapwood_view_len(&view, &len), 0);
+		CHECK(len == 3);
+		IS(sapwood_store_insert(store, "elm", 3, &value), 0);
+		IS(sapwood_map_insert(map, "elm", 3, &value), 0);
+		IS(sapwood_shared_insert(shared, "elm", 3, &value), 0);
+		IS(sapwood_point_insert(point, "elm", 3, &value), 0);
+		IS(sapwood_fib_insert(fib, &prefix, 2, NULL), 0);
+		IS(sapwood_routes_remove_member(routes, 5), 1);
+		IS(sapwood_ranges_clear(ranges, 1, 9), 0);
+		IS(sapwood_cache_resolve(cache, "key", 3, 1, resolve, NULL, &n), 0);
+		IS(sapwood_reader_quiescent(reader), 0);
+		IS(sapwood_reader_new(domain, "child", &own), 0);
+		IS(sapwood_point_get(point, own, "elm", 3, &value), 0);
+		CHECK(value.number == 2);
+		IS(sapwood_file_get(file, "elm", 3, &value), 0);
+		IS(sapwood_snapshot_get(snapshot, "elm", 3, &value), 0);
+		CHECK(value.number == 1);
+		IS(sapwood_domain_defer(domain, 1, count, &ran), 0);
+		IS(sapwood_reader_offline(own), 0);
+		IS(sapwood_reader_synchronize(reader), 0);
+		sapwood_snapshot_free(snapshot);
+		IS(sapwood_reader_offline(reader), 0);
+		CHECK(sapwood_domain_poll(domain, 10) >= 0);
+		CHECK(ran == 1);
+		CHECK(sapwood_store_reclaim(store, 1000) >= 0);
+		CHECK(sapwood_shared_reclaim(shared, 1000) >= 0);
+		CHECK(sapwood_point_reclaim(point, 1000) >= 0);
+		CHECK(sapwood_fib_reclaim(fib, 1000) >= 0);
+		CHECK(sapwood_routes_reclaim(routes, 1000) >= 0);
+		CHECK(sapwood_ranges_reclaim(ranges, 1000) >= 0);
+		IS(sapwood_domain_garbage(domain, &garbage), 0);
+		CHECK(garbage == 0);
+		IS(sapwood_fib_verify(fib), 0);
+		sapwood_reader_free(own);
+		sapwood_reader_free(reader);
+		sapwood_cache_free(cache);
+		sapwood_map_free(map);
+		sapwood_store_free(store);
+		sapwood_shared_free(shared);
+		sapwood_point_free(point);
+		sapwood_file_free(file);
+		sapwood_fib_free(fib);
+		sapwood_routes_free(routes);
+		sapwood_ranges_free(ranges);
+		sapwood_domain_free(domain);
+	}
+	ended(pid);
+
+	CHECK(ran == 0);
+	IS(sapwood_txn_commit(txn, NULL), 0);
+	IS(sapwood_store_len(store, &len), 0);
+	CHECK(len == 2);
+	IS(sapwood_map_get(map, "elm", 3, &value), 0);
+	CHECK(value.number == 1);
+	IS(sapwood_shared_get(shared, reader, "elm", 3, &value), 0);
+	CHECK(value.number == 1);
+	IS(sapwood_point_get(point, reader, "elm", 3, &value), 0);
+	CHECK(value.number == 1);
+	IS(sapwood_fib_lookup4(fib, reader, 0x0a000001, &n), 0);
+	CHECK(n == 1);
+	IS(sapwood_ranges_get(ranges, reader, 5, &n), 0);
+	sapwood_reader_free(reader);
+	sapwood_snapshot_free(snapshot);
+	sapwood_cache_free(cache);
+	sapwood_map_free(map);
+	sapwood_store_free(store);
+	sapwood_shared_free(shared);
+	sapwood_point_free(point);
+	sapwood_file_free(file);
+	sapwood_fib_free(fib);
+	sapwood_routes_free(routes);
+	sapwood_ranges_free(ranges);
+	sapwood_domain_free(domain);
+}
+
+/* What another thread had open at the fork. */
+struct other {
+	sapwood_domain *domain;
+	sapwood_store *store;
+	sapwood_fib *fib;
+	sapwood_ranges *ranges;
+	/* Not on the thread's stack, of which the child knows nothing. */
+	sapwood_reader *reader;
+	sapwood_txn *txn;
+	sapwood_fib_txn *fib_txn;
+	sapwood_ranges_plan *plan;
+	sapwood_ranges_reservation *reservation;
+	int ready[2], go[2];
+};
+
+static void *hold(void *ctx)
+{
+	struct other *other = (struct other *)ctx;
+	char byte;
+
+	IS(sapwood_reader_new(other->domain, "left behind", &other->reader), 0);
+	IS(sapwood_store_begin(other->store, 0, &other->txn), 0);
+	IS(sapwood_fib_begin(other->fib, &other->fib_txn), 0);
+	IS(sapwood_ranges_plan_store(other->ranges, 1, 2, &other->plan), 0);
+	IS(sapwood_ranges_reserve(other->ranges, other->plan, &other->reservation), 0);
+	CHECK(write(other->ready[1], "r", 1) == 1);
+	CHECK(read(other->go[0], &byte, 1) == 1);
+	sapwood_ranges_reservation_free(other->reservation);
+	sapwood_ranges_plan_free(other->plan);
+	IS(sapwood_fib_txn_rollback(other->fib_txn), 0);
+	sapwood_txn_rollback(other->txn);
+	sapwood_reader_free(other->reader);
+	return NULL;
+}
+
+static void note_name(const sapwood_stall *stall, void *ctx)
+{
+	if (strcmp(stall->name, "left behind") == 0)
+		++*(int *)ctx;
+}
+
+/* Who would wait for a thread that the fork has left behind gets an error, or learns its name. */
+static void threads_that_are_left_behind(void)
+{
+	struct other other;
+	sapwood_domain_options few;
+	sapwood_options in_domain = options;
+	sapwood_shared *shared = NULL;
+	sapwood_txn *txn = NULL;
+	sapwood_fib_txn *fib_txn = NULL;
+	sapwood_prefix prefix;
+	sapwood_value value = number(1);
+	pthread_t thread;
+	size_t garbage = 0;
+	char byte, why[400];
+	int named = 0, i;
+	pid_t pid;
+
+	memset(&other, 0, sizeof other);
+	memset(&few, 0, sizeof few);
+	few.size = sizeof few;
+	few.stall_after_ms = 1;
+	IS(sapwood_domain_new(&few, &other.domain), 0);
+	in_domain.domain = other.domain;
+	IS(sapwood_prefix_parse("10.0.0.0/8", &prefix), 0);
+	IS(sapwood_shared_new(&in_domain, &shared), 0);
+	IS(sapwood_shared_insert(shared, "elm", 3, &value), 1);
+	IS(sapwood_store_new(&options, &other.store), 0);
+	IS(sapwood_fib_new(NULL, NULL, &other.fib), 0);
+	IS(sapwood_ranges_new(NULL, NULL, &other.ranges), 0);
+	IS(pipe(other.ready), 0);
+	IS(pipe(other.go), 0);
+	CHECK(pthread_create(&thread, NULL, hold, &other) == 0);
+	CHECK(read(other.ready[0], &byte, 1) == 1);
+
+	pid = begin();
+	if (pid == 0) {
+		IS(sapwood_store_insert(other.store, "elm", 3, &value), -EDEADLK);
+		sapwood_last_error(why, sizeof why);
+		CHECK(strstr(why, "child of fork") != NULL);
+		IS(sapwood_store_begin(other.store, 0, &txn), -EDEADLK);
+		IS(sapwood_store_begin(other.store, SAPWOOD_TRY, &txn), -EBUSY);
+		IS(sapwood_fib_insert(other.fib, &prefix, 1, NULL), -EDEADLK);
+		sapwood_last_error(why, sizeof why);
+		CHECK(strstr(why, "child of fork") != NULL);
+		IS(sapwood_fib_begin(other.fib, &fib_txn), -EDEADLK);
+		IS(sapwood_ranges_store(other.ranges, 1, 2, 3), -EDEADLK);
+		/* Its reader holds the garbage of the child back, and is named. */
+		value = number(2);
+		IS(sapwood_shared_insert(shared, "elm", 3, &value), 0);
+		for (i = 0; i < 1000 && named == 0; i++) {
+			IS(sapwood_shared_insert(shared, "elm", 3, &value), 0);
+			CHECK(sapwood_shared_reclaim(shared, 1000) >= 0);
+			CHECK(sapwood_domain_stalls(other.domain, note_name, &named) >= 0);
+			moment();
+		}
+		CHECK(named == 1);
+		IS(sapwood_domain_garbage(other.domain, &garbage), 0);
+		CHECK(garbage > 0);
+	}
+	ended(pid);
+
+	CHECK(write(other.go[1], "g", 1) == 1);
+	CHECK(pthread_join(thread, NULL) == 0);
+	IS(sapwood_store_insert(other.store, "elm", 3, &value), 1);
+	IS(sapwood_fib_insert(other.fib, &prefix, 1, NULL), 1);
+	IS(sapwood_ranges_store(other.ranges, 1, 2, 3), 0);
+	for (i = 0; i < 2; i++) {
+		close(other.ready[i]);
+		close(other.go[i]);
+	}
+	sapwood_shared_free(shared);
+	sapwood_store_free(other.store);
+	sapwood_fib_free(other.fib);
+	sapwood_ranges_free(other.ranges);
+	sapwood_domain_free(other.domain);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2);
+	base = argv[1];
+	stores();
+	other_kinds();
+	readers();
+	both_write();
+	an_heir_that_is_a_child();
+	copies();
+	threads_that_are_left_behind();
+	return 0;
+}
