@@ -9,7 +9,7 @@ mod versions;
 
 pub use bits::BitPrefixes;
 pub use lpm::{Lpm, LpmByLength, Prefix};
-pub use map::{ByteMap, Closest};
+pub use map::{ByteMap, Closest, Denial};
 pub use name::name_in_message;
 pub use ranges::RangeMap;
 pub use versions::{Change, Versions, diff};
