@@ -602,6 +602,29 @@ typedef struct sapwood_closest {
 int sapwood_view_closest(const sapwood_view *view, const void *name, size_t name_len,
 			 sapwood_cut_fn is_cut, void *ctx, sapwood_closest *out);
 
+/*
+ * What a signed zone proves of a name that is not there. Names below a cut own no NSEC records; the
+ * apex is no cut.
+ */
+typedef struct sapwood_denial {
+	size_t size;         /* sizeof(struct sapwood_denial), set by the caller */
+	int wildcard_exists; /* `*` below the closest encloser has an entry, or one lies below it */
+	unsigned int reserved;
+	sapwood_entry predecessor; /* the greatest key less than the name, and below no cut */
+	sapwood_entry wildcard_predecessor; /* the same for the wildcard; unless the name exists */
+	sapwood_closest closest; /* as sapwood_view_closest stores it; its size, chain and room are
+				    set by the caller */
+} sapwood_denial;
+
+/*
+ * Stores what sapwood_view_closest stores, and the owners of the NSEC records that cover the name
+ * and the wildcard. It searches twice or more, so call it only where proofs are wanted. is_cut is
+ * also called for entries above the predecessors. Returns 0 if the name has an entry, otherwise
+ * -ENOENT with everything else stored.
+ */
+int sapwood_view_denial(const sapwood_view *view, const void *name, size_t name_len,
+			sapwood_cut_fn is_cut, void *ctx, sapwood_denial *out);
+
 /* ---- Iterators ------------------------------------------------------------------------------- */
 
 /*

@@ -106,10 +106,60 @@ static void messages(void)
 		IS(sapwood_key_dns_message(message, i, 29, key, sizeof key, &len, &end), -EINVAL);
 }
 
+static int is_cut(const sapwood_entry *entry, void *ctx)
+{
+	(void)ctx;
+	return entry->value.number == 3;
+}
+
+/* The owner of the record that covers a name is not glue, and a wildcard may have no entry. */
+static void proofs(void)
+{
+	static const char *const zone[] = {"example", "a.example", "z.example", "sub.example",
+					   "ns.sub.example", "f.*.e.example"};
+	unsigned char key[SAPWOOD_KEY_DNS_MAX];
+	sapwood_map *map = NULL;
+	sapwood_denial found;
+	sapwood_options opt;
+	sapwood_value value;
+	sapwood_view view;
+	size_t len = 0, i;
+
+	memset(&opt, 0, sizeof opt);
+	opt.size = sizeof opt;
+	IS(sapwood_map_new(&opt, &map), 0);
+	for (i = 0; i < sizeof zone / sizeof *zone; i++) {
+		IS(sapwood_key_dns_name(zone[i], key, sizeof key, &len), 0);
+		value.number = i;
+		IS(sapwood_map_insert(map, key, len, &value), 1);
+	}
+	IS(sapwood_map_view(map, &view), 0);
+	memset(&found, 0, sizeof found);
+	IS(sapwood_key_dns_name("t.example", key, sizeof key, &len), 0);
+	IS(sapwood_view_denial(&view, key, len, is_cut, NULL, &found), -EINVAL);
+	found.size = sizeof found;
+	IS(sapwood_view_denial(&view, key, len, is_cut, NULL, &found), -EINVAL);
+	found.closest.size = sizeof found.closest;
+	IS(sapwood_view_denial(&view, key, len, is_cut, NULL, &found), -ENOENT);
+	CHECK(found.closest.predecessor.value.number == 4 && found.predecessor.value.number == 3);
+	CHECK(found.wildcard_predecessor.value.number == 0 && !found.wildcard_exists);
+	IS(sapwood_view_denial(&view, key, len, NULL, NULL, &found), -ENOENT);
+	CHECK(found.predecessor.value.number == 4);
+	IS(sapwood_key_dns_name("something.e.example", key, sizeof key, &len), 0);
+	IS(sapwood_view_denial(&view, key, len, is_cut, NULL, &found), -ENOENT);
+	CHECK(found.wildcard_exists && found.closest.wildcard.key.data == NULL);
+	CHECK(found.wildcard_predecessor.value.number == 1 && found.predecessor.value.number == 5);
+	IS(sapwood_key_dns_name("a.example", key, sizeof key, &len), 0);
+	IS(sapwood_view_denial(&view, key, len, is_cut, NULL, &found), 0);
+	CHECK(found.wildcard_predecessor.key.data == NULL && found.predecessor.value.number == 0);
+	sapwood_map_free(map);
+}
+
 int main(void)
 {
 	rooms_are_enough();
 	zeros_hide_nothing();
 	messages();
+	proofs();
 	return 0;
 }

@@ -190,9 +190,12 @@ fn structures_lie_in_memory_as_the_header_says() {
         value::sapwood_entry { key, value }
         value::sapwood_options { size, flags, values, retire, ctx, memory_limit, max_entries, domain }
         value::sapwood_value { number, pointer, bytes }
-        view::sapwood_closest {
+        closest::sapwood_closest {
             size, chain, chain_room, chain_len, encloser, exists, reserved, exact, ancestor,
             wildcard, predecessor, cut,
+        }
+        closest::sapwood_denial {
+            size, wildcard_exists, reserved, predecessor, wildcard_predecessor, closest,
         }
         view::sapwood_view {}
     }
