@@ -42,6 +42,7 @@ static int answer(const struct question *q, sw_at room)
 		exit(2);
 	memcpy(message, q->message, q->bytes);
 	memset(&name, 0xff, sizeof(name));
+	memset(&key, 0xff, sizeof(key));
 	result = sw_dns_read_memory(&name, message, 0, q->bytes, q->at);
 	free(message);
 	if (!is_result(result, (long)q->result)) {
