@@ -10,7 +10,7 @@ use crate::applied::Applied;
 use crate::lost::{Verdict, judge};
 use crate::restored::{State, restore};
 use crate::{
-    Assembler, Digest, Error, Head, Kind, Log, LogId, Report, Snapshots, Tail, Target, Term,
+    Assembler, Digest, Error, Frame, Head, Kind, Log, LogId, Report, Snapshots, Tail, Target, Term,
 };
 
 /// How a follower behaves.
@@ -339,7 +339,10 @@ impl<T: Target> Follow<T> {
                     continue;
                 }
             };
-            let made = frame.and_then(|frame| self.apply(&mut assembler, &frame));
+            let made = match frame {
+                Ok(frame) => self.take(&mut assembler, &frame).await,
+                Err(error) => Err(error),
+            };
             if let Err(error) = made {
                 return error;
             }
@@ -362,10 +365,7 @@ impl<T: Target> Follow<T> {
         }
         match judge(&here, &head) {
             Verdict::Same => {
-                self.status.send_if_modified(|status| {
-                    status.term = head.term;
-                    false
-                });
+                self.know(head.term);
                 Ok(())
             }
             Verdict::Empty(what) | Verdict::Older(what) | Verdict::Other(what) => {
@@ -445,7 +445,26 @@ impl<T: Target> Follow<T> {
         Err(Error::lost(self.log.map(), what))
     }
 
-    fn apply(&mut self, assembler: &mut Assembler, frame: &crate::Frame) -> Result<(), Error> {
+    /// Notes a term, if it is the newest one.
+    fn know(&mut self, term: Term) {
+        self.status.send_if_modified(|status| {
+            if term.number > status.term.number {
+                status.term = term;
+            }
+            false
+        });
+    }
+
+    /// Applies a frame. The first one of a term waits until it is known which term that is.
+    async fn take(&mut self, assembler: &mut Assembler, frame: &Frame) -> Result<(), Error> {
+        if frame.epoch() > self.status.borrow().term.number {
+            let head = self.log.head().await?;
+            self.know(head.term);
+        }
+        self.apply(assembler, frame)
+    }
+
+    fn apply(&mut self, assembler: &mut Assembler, frame: &Frame) -> Result<(), Error> {
         let map = self.log.map();
         if frame.kind() != self.kind {
             return Err(Error::Kind {

@@ -110,7 +110,7 @@ impl Report {
     /// emptied, put back to an earlier state, or written anew from one. `None` for a follower that
     /// is behind, and for one of another log.
     pub fn beyond(&self, head: &Head) -> Option<String> {
-        let is_same = self.log.is_none() || self.log == head.log;
+        let is_same = self.log.is_some() && self.log == head.log;
         let is_beyond = match self.commit {
             0 => false,
             commit if head.commit == 0 => commit > 0,

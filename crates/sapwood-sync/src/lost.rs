@@ -53,7 +53,9 @@ pub(crate) fn judge(here: &Head, now: &Head) -> Verdict {
         false => !is_before && now.epoch > here.epoch,
     };
     match is_newer {
-        true => Verdict::Other(format!("the log was written anew from an earlier state: {ends}")),
+        true => Verdict::Other(format!(
+            "the log was written anew from an earlier state: {ends}"
+        )),
         false => Verdict::Older(format!("the log was put back to an earlier state: {ends}")),
     }
 }

@@ -302,18 +302,17 @@ fn ended(map: &str, status: &watch::Receiver<PublisherStatus>) -> Error {
 }
 
 /// The newest state of a map, if the log has all that followers and snapshots had.
-async fn sound(
-    log: &dyn Log,
-    snapshots: &Snapshots,
-    kind: Kind,
-) -> Result<(State, Head), Error> {
+async fn sound(log: &dyn Log, snapshots: &Snapshots, kind: Kind) -> Result<(State, Head), Error> {
     let reports = log.followers().await?;
     let (state, head, _) = restore(log, snapshots, kind).await?;
     let mut beyond = reports.iter().find_map(|report| report.beyond(&head));
     if beyond.is_none() && head.commit == 0 {
         let others = snapshots.newest_of_others(head.log).await?;
         beyond = others.filter(|other| other.commit > 0).map(|other| {
-            format!("there is a snapshot of commit {}, and the log is empty", other.commit)
+            format!(
+                "there is a snapshot of commit {}, and the log is empty",
+                other.commit
+            )
         });
     }
     match beyond {
@@ -327,7 +326,10 @@ async fn newest_term(log: &dyn Log, snapshots: &Snapshots) -> Result<u64, Error>
     let reports = log.followers().await?;
     let reported = reports.iter().map(|report| report.epoch).max();
     // A manifest that cannot be read tells nothing.
-    let (own, others) = (snapshots.newest(log.head().await?.log), snapshots.newest_of_others(None));
+    let (own, others) = (
+        snapshots.newest(log.head().await?.log),
+        snapshots.newest_of_others(None),
+    );
     let saved = [own.await.ok().flatten(), others.await.ok().flatten()];
     let saved = saved.iter().flatten().map(|manifest| manifest.epoch);
     Ok(saved.chain(reported).max().unwrap_or(0))
@@ -640,8 +642,7 @@ impl Publish {
             epoch: self.leadership.epoch(),
             ..self.head()
         };
-        let task =
-            tokio::spawn(async move { snapshots.save(kind, head, digest, snapshot).await });
+        let task = tokio::spawn(async move { snapshots.save(kind, head, digest, snapshot).await });
         self.since = (0, 0);
         self.saving = Some(Saving {
             task,

@@ -94,10 +94,10 @@ whose values are no addresses",
     #[command(
         after_help = "Prints one line for each figure, its name, a tab and its value: map, kind, \
 leader (a name, or \"-\"), term, commit, followers, behind (how many followers are more than \
---max-lag commits behind, or have a trouble), beyond (how many followers have a commit that the log \
-has not, or one of another log), log (its identity, or \"-\"), trouble (what is wrong with the log, \
-or nothing), snapshot (its commit, or \"-\"), snapshot-entries, snapshot-bytes. Then comes one line for each follower, with tabs between the fields: follower, its \
-name, its commit, its lag in commits, its trouble.
+--max-lag commits behind, or have a trouble), snapshot (its commit, or \"-\"), snapshot-entries, \
+snapshot-bytes, log (its identity, or \"-\"), beyond (how many followers have a commit that the log \
+has not, or one of another log), trouble (what is wrong with the log, or nothing). Then comes one \
+line for each follower, with tabs between the fields: follower, its name, its commit, its lag in commits, its trouble.
 
 The exit code is 0 when a process leads, the log is sound, and no follower is behind or beyond it, \
 and 1 otherwise. Of the log, the newest entry is read, and that it goes back to the newest snapshot.

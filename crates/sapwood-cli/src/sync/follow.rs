@@ -305,7 +305,11 @@ impl Following<'_> {
         if new.replaced != old.replaced {
             self.event("replaced", &[("count", &new.replaced.to_string())], None)?;
         }
-        if let Some(why) = new.unreported.as_ref().filter(|_| new.unreported != old.unreported) {
+        if let Some(why) = new
+            .unreported
+            .as_ref()
+            .filter(|_| new.unreported != old.unreported)
+        {
             complain(&format!(
                 "{}: the leader does not know this follower, whose reports cannot be written: {why}",
                 self.args.place.map

@@ -30,13 +30,19 @@ pub fn run(args: &StatusArgs) -> Outcome {
         Ok::<_, SyncError>((kind, leader, head, followers, newest, trouble))
     })?;
     let lag = |commit: u64| head.commit.saturating_sub(commit);
-    let is_beyond =
-        |report: &Report| report.beyond(&head).is_some() || report.is_of_another(&head);
+    let beyond = |report: &Report| {
+        let another = report.is_of_another(&head);
+        report
+            .beyond(&head)
+            .or_else(|| another.then(|| format!("follower {} has another log", report.follower)))
+    };
+    // A follower may not have noticed yet that its log is another one.
+    let trouble_of = |report: &Report| report.trouble.clone().or_else(|| beyond(report));
     let behind = followers
         .iter()
-        .filter(|follower| follower.trouble.is_some() || lag(follower.commit) > args.max_lag);
+        .filter(|report| trouble_of(report).is_some() || lag(report.commit) > args.max_lag);
     let behind = behind.count();
-    let beyond = followers.iter().filter(|report| is_beyond(report)).count();
+    let count = followers.iter().filter(|it| beyond(it).is_some()).count();
     let mut out = Output::lines(args.json);
     if args.json {
         let followers: Vec<Value> = followers
@@ -46,8 +52,7 @@ pub fn run(args: &StatusArgs) -> Outcome {
                     "name": follower.follower,
                     "commit": follower.commit,
                     "lag": lag(follower.commit),
-                    "beyond": is_beyond(follower),
-                    "trouble": follower.trouble,
+                    "trouble": trouble_of(follower),
                 })
             })
             .collect();
@@ -58,7 +63,7 @@ pub fn run(args: &StatusArgs) -> Outcome {
             "term": head.epoch,
             "commit": head.commit,
             "behind": behind,
-            "beyond": beyond,
+            "beyond": count,
             "log": head.log,
             "trouble": trouble,
             "snapshot": newest,
@@ -78,22 +83,18 @@ pub fn run(args: &StatusArgs) -> Outcome {
             ("commit", head.commit.to_string()),
             ("followers", followers.len().to_string()),
             ("behind", behind.to_string()),
-            ("beyond", beyond.to_string()),
-            ("log", head.log.map_or_else(none, |log| log.to_string())),
-            ("trouble", trouble.clone().unwrap_or_default()),
             ("snapshot", of(|newest| newest.commit)),
             ("snapshot-entries", of(|newest| newest.entries)),
             ("snapshot-bytes", of(|newest| newest.bytes)),
+            ("log", head.log.map_or_else(none, |log| log.to_string())),
+            ("beyond", count.to_string()),
+            ("trouble", trouble.clone().unwrap_or_default()),
         ] {
             out.fields(&[name.as_bytes(), value.as_bytes()])?;
         }
         for follower in &followers {
             let [commit, lag] = [follower.commit, lag(follower.commit)].map(|n| n.to_string());
-            let beyond = is_beyond(follower).then(|| match follower.beyond(&head) {
-                Some(what) => what,
-                None => "it has another log".into(),
-            });
-            let trouble = follower.trouble.clone().or(beyond).unwrap_or_default();
+            let trouble = trouble_of(follower).unwrap_or_default();
             out.fields(&[
                 b"follower",
                 follower.follower.as_bytes(),
@@ -104,7 +105,7 @@ pub fn run(args: &StatusArgs) -> Outcome {
         }
     }
     out.flush()?;
-    let is_well = leader.is_some() && behind == 0 && beyond == 0 && trouble.is_none();
+    let is_well = leader.is_some() && behind == 0 && trouble.is_none();
     Ok(Answer::from_bool(is_well))
 }
 

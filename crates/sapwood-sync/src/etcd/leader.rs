@@ -102,7 +102,12 @@ impl Leader {
                 }
                 state => state?,
             };
-            if let Some(found) = state.meta.as_ref().map(|meta| meta.kind).filter(|found| *found != kind) {
+            if let Some(found) = state
+                .meta
+                .as_ref()
+                .map(|meta| meta.kind)
+                .filter(|found| *found != kind)
+            {
                 return Err(Error::Kind {
                     map: shared.map.clone(),
                     wanted: kind,
@@ -180,11 +185,16 @@ impl Leader {
         let keys = &self.shared.keys;
         let (key, head) = (keys.frame(frame), keys.head());
         Txn::new()
-            .when(self.holds().into_iter().chain([Compare::value(
-                &*head,
-                CompareOp::Equal,
-                self.position.to_text(),
-            )]).collect::<Vec<_>>())
+            .when(
+                self.holds()
+                    .into_iter()
+                    .chain([Compare::value(
+                        &*head,
+                        CompareOp::Equal,
+                        self.position.to_text(),
+                    )])
+                    .collect::<Vec<_>>(),
+            )
             .and_then([
                 TxnOp::put(&*key, frame.bytes(), None),
                 TxnOp::put(&*head, after.to_text(), None),
@@ -229,7 +239,9 @@ impl Leader {
                 format!("{} leads", String::from_utf8_lossy(leader.value()))
             }
             (_, None) => "the log is gone from etcd".into(),
-            (_, Some(head)) if head.commit < here || term.is_none_or(|it| it.number < self.term.number) => {
+            (_, Some(head))
+                if head.commit < here || term.is_none_or(|it| it.number < self.term.number) =>
+            {
                 format!(
                     "the log was put back to an earlier state: it ends with commit {}, and commit \
                      {here} was there",
@@ -496,7 +508,10 @@ impl Leadership for Leader {
 
     async fn renew(&mut self, epoch: u64) -> Result<(), Error> {
         let keys = &self.shared.keys;
-        let (term, meta) = (Term::begin(self.term.number.max(epoch) + 1), Meta::new(self.kind));
+        let (term, meta) = (
+            Term::begin(self.term.number.max(epoch) + 1),
+            Meta::new(self.kind),
+        );
         let meta = serde_json::to_vec(&meta).expect("it is JSON");
         let (log, end, position) = (keys.log(), keys.log_end(), Position::default());
         let renewed = self

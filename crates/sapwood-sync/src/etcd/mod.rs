@@ -212,9 +212,7 @@ impl Shared {
             .transpose()?;
         let term = match &epoch {
             None => Term::default(),
-            Some(epoch) => {
-                term_from_text(epoch.value()).ok_or_else(|| damaged(&keys[2]))?
-            }
+            Some(epoch) => term_from_text(epoch.value()).ok_or_else(|| damaged(&keys[2]))?,
         };
         let position = match &head {
             None => Position::default(),

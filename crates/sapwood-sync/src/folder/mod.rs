@@ -264,4 +264,3 @@ fn since_1970() -> Duration {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
 }
-

@@ -30,13 +30,13 @@ fn changed(folder: &Path) -> Option<SystemTime> {
 pub(super) struct FolderTail {
     log: FolderLog,
     notice: EventStream<Vec<u8>>,
-    /// The folder that is watched, which may lose its name.
+    /// The folder that is watched, which may lose its name; `None` when there was none.
     watched: Option<(u64, u64)>,
     /// When the folder was looked at last, and when it was changed before that.
     looked: Instant,
     changed: Option<SystemTime>,
-    /// Whether the last list had a frame, but not the one before it.
-    is_gap: bool,
+    /// The commit that was missing in the last list, which had later ones.
+    missing: Option<u64>,
     waiting: VecDeque<FrameName>,
     passed: Option<FrameName>,
     /// The newest commit whose frames have all been passed on.
@@ -52,9 +52,8 @@ impl FolderTail {
         let mask = WatchMask::MOVED_TO | WatchMask::DELETE_SELF | WatchMask::MOVE_SELF;
         match notice.watches().add(&folder, mask) {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(Error::beyond(log.map(), 0, commit));
-            }
+            // It is looked for now and then.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io(&folder)(error)),
         }
         let notice = notice.into_event_stream(vec![0; 16 << 10]);
@@ -64,7 +63,7 @@ impl FolderTail {
             watched: node(&folder)?,
             looked: Instant::now(),
             changed: changed(&folder),
-            is_gap: false,
+            missing: None,
             waiting: VecDeque::new(),
             passed: None,
             commit,
@@ -76,8 +75,8 @@ impl FolderTail {
             if head < commit {
                 return Err(Error::beyond(log.map(), head, commit));
             }
-            tail.is_gap = tail.push_all(names);
-            if !tail.is_gap {
+            tail.missing = tail.push_all(names);
+            if tail.missing.is_none() {
                 return Ok(tail);
             }
         }
@@ -86,23 +85,23 @@ impl FolderTail {
 
     /// Lists the frames that are there.
     fn list(&mut self) -> Result<(), Error> {
-        self.is_gap = self.push_all(self.log.names()?);
+        self.missing = self.push_all(self.log.names()?);
         Ok(())
     }
 
-    /// Notes the frames that follow on what has been noted; returns whether one is missing before
+    /// Notes the frames that follow on what has been noted; returns the commit that is missing before
     /// others.
-    fn push_all(&mut self, names: Vec<FrameName>) -> bool {
+    fn push_all(&mut self, names: Vec<FrameName>) -> Option<u64> {
         let known = self.waiting.back().map_or(0, |name| name.last);
         let mut next = known.max(self.commit) + 1;
         for name in names {
             if name.first > next {
-                return true;
+                return Some(next);
             }
             next = next.max(name.last.saturating_add(1));
             self.push(name);
         }
-        false
+        None
     }
 
     /// Notes a frame, unless it has been passed on.
@@ -117,7 +116,7 @@ impl FolderTail {
     fn gap(&self) -> Error {
         Error::Gap {
             map: self.log.map().into(),
-            wanted: self.commit + 1,
+            wanted: self.missing.unwrap_or(self.commit + 1),
         }
     }
 
@@ -138,11 +137,11 @@ impl FolderTail {
         }
         // Frames that were copied here have their names before they are whole, and no notice.
         let now = changed(&folder);
-        let was_gap = self.is_gap;
-        if std::mem::replace(&mut self.changed, now) != now || was_gap {
+        let was_missing = self.missing;
+        if std::mem::replace(&mut self.changed, now) != now || was_missing.is_some() {
             self.list()?;
         }
-        match was_gap && self.is_gap && self.waiting.is_empty() {
+        match self.waiting.is_empty() && self.missing.is_some() && self.missing == was_missing {
             true => Err(self.gap()),
             false => Ok(()),
         }
@@ -201,4 +200,3 @@ impl Tail for FolderTail {
         Ok(frame)
     }
 }
-
