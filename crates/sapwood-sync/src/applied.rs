@@ -10,18 +10,25 @@ use crate::{Changes, Commit, Digest, Error, Target};
 pub struct Applied<T> {
     pub target: T,
     pub commit: u64,
+    /// The number of the term in which the commit was written.
+    pub epoch: u64,
     pub digest: Digest,
     pub entries: u64,
 }
 
 impl<T: Target> Applied<T> {
-    /// Applies the commit of a number: the one after the present commit, or an earlier one, which
-    /// changes nothing.
+    /// Applies the commit of a number, which a term wrote: the one after the present commit, or an
+    /// earlier one, which changes nothing.
     ///
     /// # Errors
     /// [`Error::Gap`] for another one; [`Error::Digest`] when the map would not be what the
     /// leader's is: it is not changed then.
-    pub fn apply(&mut self, map: &str, number: u64, commit: &Commit) -> Result<(), Error> {
+    pub fn apply(
+        &mut self,
+        map: &str,
+        (epoch, number): (u64, u64),
+        commit: &Commit,
+    ) -> Result<(), Error> {
         if number <= self.commit {
             return Ok(());
         }
@@ -42,6 +49,7 @@ impl<T: Target> Applied<T> {
         }
         self.target.commit(&commit.changes)?;
         (self.commit, self.digest, self.entries) = (number, digest, entries);
+        self.epoch = epoch;
         Ok(())
     }
 
@@ -77,6 +85,7 @@ impl<T: Target> Applied<T> {
             self.target.commit(&differences)?;
         }
         self.commit = state.commit;
+        self.epoch = state.epoch;
         self.digest = state.digest;
         self.entries = state.entries;
         Ok(())

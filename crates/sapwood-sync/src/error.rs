@@ -30,6 +30,15 @@ pub enum Error {
         /// The commit.
         wanted: u64,
     },
+    /// The log is not the one that was followed or written: it is gone, empty, an earlier state of
+    /// it, or another one.
+    #[error("{map}: {what}")]
+    Lost {
+        /// The map.
+        map: String,
+        /// What was found.
+        what: String,
+    },
     /// A record, a manifest or a snapshot is not what was written.
     #[error("{place}: {what}")]
     Damaged {
@@ -143,12 +152,34 @@ impl Error {
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         |source| match source.kind() {
-            std::io::ErrorKind::StorageFull => Error::NoSpace {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::NoSpace {
                 place: path.display().to_string(),
                 what: source.to_string(),
             },
             _ => Error::Io { path, source },
         }
+    }
+
+    /// The log is not the one that it was.
+    pub(crate) fn lost(map: &str, what: impl Into<String>) -> Self {
+        Error::Lost {
+            map: map.into(),
+            what: what.into(),
+        }
+    }
+
+    /// A position beyond the end of a log.
+    pub(crate) fn beyond(map: &str, head: u64, wanted: u64) -> Self {
+        let what = format!("the log ends with commit {head}, and commit {wanted} was there before");
+        Self::lost(map, what)
+    }
+
+    /// Whether this says that a log, or what it has, is not what was written there.
+    pub(crate) fn is_about_history(&self) -> bool {
+        matches!(
+            self,
+            Error::Lost { .. } | Error::Gap { .. } | Error::Damaged { .. } | Error::Digest { .. }
+        )
     }
 
     /// The error of the map that follows.

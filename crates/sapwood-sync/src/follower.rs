@@ -7,8 +7,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::applied::Applied;
-use crate::restored::restore;
-use crate::{Assembler, Digest, Error, Kind, Log, Report, Snapshots, Tail, Target};
+use crate::lost::{Verdict, judge};
+use crate::restored::{State, restore};
+use crate::{
+    Assembler, Digest, Error, Frame, Head, Kind, Log, LogId, Report, Snapshots, Tail, Target, Term,
+};
 
 /// How a follower behaves.
 #[derive(Debug, Clone)]
@@ -20,15 +23,22 @@ pub struct FollowerOptions {
     /// The longest time between two attempts to reach a service that does not answer. The first
     /// attempts come sooner.
     pub retry_at_most: Duration,
+    /// Whether the map becomes empty when the log is. Without this, a log that was emptied, or that
+    /// has lost its identity, is a [trouble](FollowerStatus::trouble), and readers see the old data:
+    /// what was lost there was not removed by the leader. A commit that removes all entries is
+    /// followed in any case.
+    pub adopt_empty: bool,
 }
 
 impl FollowerOptions {
-    /// The usual ones: a report every second, an attempt at least every five seconds.
+    /// The usual ones: a report every second, an attempt at least every five seconds, an empty log is
+    /// not adopted.
     pub fn new(name: impl Into<String>) -> Self {
         FollowerOptions {
             name: name.into(),
             report_every: Duration::from_secs(1),
             retry_at_most: Duration::from_secs(5),
+            adopt_empty: false,
         }
     }
 }
@@ -40,6 +50,10 @@ pub struct FollowerStatus {
     pub commit: Option<u64>,
     /// The leader's term in which it was written.
     pub epoch: u64,
+    /// The log from which it came.
+    pub log: Option<LogId>,
+    /// The newest term of that log which is known.
+    pub term: Term,
     /// The digest of the map.
     pub digest: Digest,
     /// The entries of the map, as the log counts them.
@@ -54,16 +68,34 @@ pub struct FollowerStatus {
     pub bytes: u64,
     /// How often the map was made anew from a snapshot.
     pub restored: u64,
+    /// How often the log had become another one, or was written anew from an earlier state, and the
+    /// map was made what it says.
+    pub replaced: u64,
     /// How often the leader evicted this follower.
     pub evicted: u64,
     /// What holds the follower back; `None` while it follows. Readers see the old data meanwhile.
     pub trouble: Option<String>,
+    /// Whether the trouble is that the log is gone, empty, or an earlier state of itself.
+    pub lost: bool,
+    /// Why the leader does not know of this follower: its reports cannot be written. It follows all
+    /// the same.
+    pub unreported: Option<String>,
 }
 
 impl FollowerStatus {
     /// The commits that are known to be in the log, and that readers do not see yet.
     pub fn lag(&self) -> u64 {
         self.head.saturating_sub(self.commit.unwrap_or(0))
+    }
+
+    /// The place of the map in its log.
+    fn here(&self) -> Head {
+        Head {
+            log: self.log,
+            term: self.term,
+            epoch: self.epoch,
+            commit: self.commit.unwrap_or(0),
+        }
     }
 }
 
@@ -127,7 +159,9 @@ impl<T: Target> Follower<T> {
         let to_status = Arc::new(to_status);
         let (stop, stopped) = oneshot::channel();
         let map = log.map().to_owned();
-        let reporter = tokio::spawn(report(log.clone(), options.clone(), to_status.clone()));
+        let (to_heads, heads) = watch::channel(None);
+        let reporter = report(log.clone(), options.clone(), to_status.clone(), to_heads);
+        let reporter = tokio::spawn(reporter);
         let follow = Follow {
             log,
             snapshots,
@@ -137,10 +171,12 @@ impl<T: Target> Follower<T> {
             applied: Applied {
                 target,
                 commit: 0,
+                epoch: 0,
                 digest: Digest::default(),
                 entries: 0,
             },
             is_reset: false,
+            heads,
         };
         Follower {
             status,
@@ -184,33 +220,51 @@ impl<T: Target> Follower<T> {
     }
 }
 
-/// Reports to the leader, until it is aborted.
+/// What a look at the log has shown: how often the map had been restored and where it was before,
+/// and the head.
+type Look = (u64, Head, Result<Head, Error>);
+
+/// Looks at the log's head and reports to the leader, until it is aborted.
 async fn report(
     log: Arc<dyn Log>,
     options: FollowerOptions,
     status: Arc<watch::Sender<FollowerStatus>>,
+    heads: watch::Sender<Option<Look>>,
 ) {
     let mut every = tokio::time::interval(options.report_every);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
         let now = status.borrow().clone();
-        if let Ok(head) = log.head().await {
+        let head = log.head().await;
+        if let Ok(head) = &head {
             status.send_if_modified(|status| {
-                let is_news = status.head < head.commit;
-                status.head = status.head.max(head.commit);
-                is_news
+                let newest = head.commit.max(status.commit.unwrap_or(0));
+                std::mem::replace(&mut status.head, newest) != newest
             });
         }
+        heads.send_replace(Some((now.restored, now.here(), head)));
         let report = Report {
             follower: options.name.clone(),
             commit: now.commit.unwrap_or(0),
+            epoch: now.epoch,
+            log: now.log,
             trouble: now.trouble,
         };
         // A service that does not answer shows in the follower's own trouble.
-        if let Err(Error::Evicted { .. }) = log.report(&report, options.report_every * 5).await {
-            status.send_modify(|status| status.evicted += 1);
-        }
+        let unreported = match log.report(&report, options.report_every * 5).await {
+            Err(Error::Evicted { .. }) => {
+                status.send_modify(|status| status.evicted += 1);
+                None
+            }
+            Err(error) if !error.may_pass() => Some(error.to_string()),
+            _ => None,
+        };
+        status.send_if_modified(|status| {
+            let is_news = status.unreported != unreported;
+            status.unreported = unreported;
+            is_news
+        });
     }
 }
 
@@ -227,6 +281,8 @@ struct Follow<T> {
     applied: Applied<T>,
     /// Whether the map is what the leader's was at `applied.commit`.
     is_reset: bool,
+    /// What the log's head was at the last look.
+    heads: watch::Receiver<Option<Look>>,
 }
 
 impl<T: Target> Follow<T> {
@@ -243,8 +299,10 @@ impl<T: Target> Follow<T> {
             if !error.may_pass() {
                 self.is_reset = false;
             }
-            self.status
-                .send_modify(|status| status.trouble = Some(error.to_string()));
+            self.status.send_modify(|status| {
+                status.trouble = Some(error.to_string());
+                status.lost = matches!(error, Error::Lost { .. });
+            });
             // Whoever followed well for some time starts again at once.
             pause = match began.elapsed() > self.options.retry_at_most {
                 true => Duration::from_millis(20),
@@ -264,46 +322,149 @@ impl<T: Target> Follow<T> {
             Ok(tail) => tail,
             Err(error) => return error,
         };
-        self.status.send_modify(|status| status.trouble = None);
+        self.status
+            .send_modify(|status| (status.trouble, status.lost) = (None, false));
         let mut assembler = Assembler::default();
         let mut reclaim = tokio::time::interval(RECLAIM);
         reclaim.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let frame = tokio::select! {
                 frame = tail.next() => frame,
+                looked = self.heads.changed() => match looked.map(|()| self.look()) {
+                    Ok(Err(error)) => return error,
+                    _ => continue,
+                },
                 _ = reclaim.tick() => {
                     self.applied.target.reclaim();
                     continue;
                 }
             };
-            let made = frame.and_then(|frame| self.apply(&mut assembler, &frame));
+            let made = match frame {
+                Ok(frame) => self.take(&mut assembler, &frame).await,
+                Err(error) => Err(error),
+            };
             if let Err(error) = made {
                 return error;
             }
         }
     }
 
+    /// Compares the log's head with the map, as both were when the reporter looked.
+    fn look(&mut self) -> Result<(), Error> {
+        let (restored, here, head) = match &*self.heads.borrow_and_update() {
+            Some((restored, here, Ok(head))) => (*restored, *here, *head),
+            // A service that does not answer shows when the next frame is awaited.
+            Some((_, _, Err(error))) if !error.may_pass() => {
+                return Err(Error::lost(self.log.map(), error.to_string()));
+            }
+            _ => return Ok(()),
+        };
+        // A look that began before the map was compared with the log says nothing.
+        if restored != self.status.borrow().restored {
+            return Ok(());
+        }
+        match judge(&here, &head) {
+            Verdict::Same => {
+                self.know(head.term);
+                Ok(())
+            }
+            Verdict::Empty(what) | Verdict::Older(what) | Verdict::Other(what) => {
+                Err(Error::lost(self.log.map(), what))
+            }
+        }
+    }
+
+    /// Whether a log with this head is another one than the map's, and may be adopted.
+    fn is_another(&self, head: &Head) -> Result<bool, Error> {
+        let here = self.status.borrow().here();
+        match judge(&here, head) {
+            Verdict::Same => Ok(false),
+            Verdict::Other(_) => Ok(true),
+            Verdict::Empty(_) if self.options.adopt_empty => Ok(true),
+            Verdict::Empty(what) | Verdict::Older(what) => Err(Error::lost(self.log.map(), what)),
+        }
+    }
+
     /// The log after what the map has, which is made what the leader's is first, if it is not.
     async fn tail(&mut self) -> Result<Box<dyn Tail>, Error> {
+        let head = self.log.head().await?;
+        if self.is_another(&head)? {
+            self.is_reset = false;
+        }
         if self.is_reset {
             match self.log.follow(self.applied.commit).await {
                 Err(Error::Gap { .. }) => self.is_reset = false,
                 other => return other,
             }
         }
-        let (state, tail) = restore(&*self.log, &self.snapshots, self.kind).await?;
+        let (state, head, tail) = restore(&*self.log, &self.snapshots, self.kind).await?;
+        let is_another = self.is_another(&head)?;
+        if !self.options.adopt_empty {
+            self.refuse_nothing(&state, &head).await?;
+        }
         // Readers never go back: the log has what this map has shown, or the log is another one.
         self.applied.adopt(&state)?;
         self.is_reset = true;
         self.status.send_modify(|status| {
             status.restored += 1;
-            status.trouble = None;
+            status.replaced += u64::from(is_another);
+            (status.trouble, status.lost) = (None, false);
+            (status.log, status.term) = (head.log, head.term);
+            status.head = self.applied.commit;
             self.applied.tell(status);
         });
         Ok(tail)
     }
 
-    fn apply(&mut self, assembler: &mut Assembler, frame: &crate::Frame) -> Result<(), Error> {
+    /// Refuses to empty a map because a log is empty or has no identity, whatever the map had before
+    /// this process.
+    async fn refuse_nothing(&mut self, state: &State, head: &Head) -> Result<(), Error> {
+        let what = match (state.commit, head.log) {
+            (0, _) => "the log is empty",
+            (_, None) => "the log has no identity",
+            _ => return Ok(()),
+        };
+        let mut has_entries = false;
+        let end = self.applied.target.for_each(&mut |_, _| {
+            has_entries = true;
+            // One is enough.
+            Err(Error::Closed(String::new()))
+        });
+        let had = match (has_entries, end) {
+            (false, end) => {
+                end?;
+                let others = self.snapshots.newest_of_others(head.log).await?;
+                match others.filter(|other| state.commit == 0 && other.commit > 0) {
+                    Some(other) => format!("there is a snapshot of commit {}", other.commit),
+                    None => return Ok(()),
+                }
+            }
+            _ => "the map has entries".into(),
+        };
+        let what = format!("{what}, and {had}: it is not adopted");
+        Err(Error::lost(self.log.map(), what))
+    }
+
+    /// Notes a term, if it is the newest one.
+    fn know(&mut self, term: Term) {
+        self.status.send_if_modified(|status| {
+            if term.number > status.term.number {
+                status.term = term;
+            }
+            false
+        });
+    }
+
+    /// Applies a frame. The first one of a term waits until it is known which term that is.
+    async fn take(&mut self, assembler: &mut Assembler, frame: &Frame) -> Result<(), Error> {
+        if frame.epoch() > self.status.borrow().term.number {
+            let head = self.log.head().await?;
+            self.know(head.term);
+        }
+        self.apply(assembler, frame)
+    }
+
+    fn apply(&mut self, assembler: &mut Assembler, frame: &Frame) -> Result<(), Error> {
         let map = self.log.map();
         if frame.kind() != self.kind {
             return Err(Error::Kind {
@@ -317,11 +478,10 @@ impl<T: Target> Follow<T> {
         }
         let (first, commits) = assembler.push(frame, map)?;
         for (number, commit) in (first..).zip(&commits) {
-            self.applied.apply(map, number, commit)?;
+            self.applied.apply(map, (frame.epoch(), number), commit)?;
             self.status.send_modify(|status| {
                 status.commits += 1;
                 status.changes += commit.changes.len() as u64;
-                status.epoch = frame.epoch();
                 self.applied.tell(status);
             });
         }
@@ -335,6 +495,7 @@ impl<T> Applied<T> {
     /// Writes into a status how far the map is.
     fn tell(&self, status: &mut FollowerStatus) {
         status.commit = Some(self.commit);
+        status.epoch = self.epoch;
         status.head = status.head.max(self.commit);
         status.digest = self.digest;
         status.entries = self.entries;

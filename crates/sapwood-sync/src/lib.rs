@@ -17,6 +17,7 @@ mod follower;
 mod frame;
 mod kind;
 mod log;
+mod lost;
 pub mod numbers;
 mod overlay;
 mod publisher;
@@ -35,7 +36,7 @@ pub use folder::FolderLog;
 pub use follower::{Follower, FollowerOptions, FollowerStatus};
 pub use frame::{Assembler, Commit, Frame};
 pub use kind::Kind;
-pub use log::{Head, Leadership, Log, Report, Tail};
+pub use log::{Head, Leadership, Log, LogId, Report, Tail, Term};
 pub use publisher::{Publisher, PublisherOptions, PublisherStatus, Slowest, Submitted};
 pub use snapshots::{Manifest, Snapshots};
 pub use targets::{

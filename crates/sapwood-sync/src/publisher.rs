@@ -11,8 +11,8 @@ use crate::overlay::Overlay;
 use crate::restored::{State, restore};
 use crate::targets::difference;
 use crate::{
-    Changes, Commit, Digest, Error, Frame, Kind, Leadership, Log, Manifest, Snapshots, StoreTarget,
-    Target,
+    Changes, Commit, Digest, Error, Frame, Head, Kind, Leadership, Log, LogId, Manifest, Snapshots,
+    StoreTarget, Target, Term,
 };
 
 /// What a leader does about a follower that is too far behind.
@@ -31,6 +31,14 @@ pub struct PublisherOptions {
     pub name: String,
     /// Whether it waits while another process leads.
     pub wait: bool,
+    /// Whether it begins a new history when the log cannot be gone on with: when it cannot be read as
+    /// a whole, or is not what followers and snapshots had before, because it was removed, emptied or
+    /// put back to an earlier state. Without this, such a log is an error.
+    ///
+    /// The map is empty then, and its first commit should have all of it ([`Publisher::replace`]):
+    /// followers have the old map until this commit, and then become what it says.
+    /// [`PublisherStatus::anew`] tells that it happened.
+    pub anew: bool,
     /// The most commits that a follower may be behind.
     pub max_lag: u64,
     /// What happens to a follower that is further behind.
@@ -50,6 +58,7 @@ impl PublisherOptions {
         PublisherOptions {
             name: name.into(),
             wait: true,
+            anew: false,
             max_lag: 50_000,
             slowest: Slowest::Evict,
             snapshot_commits: 10_000,
@@ -64,6 +73,10 @@ impl PublisherOptions {
 pub struct PublisherStatus {
     /// The term.
     pub epoch: u64,
+    /// The log.
+    pub log: Option<LogId>,
+    /// Why this term has begun a new history ([`PublisherOptions::anew`]).
+    pub anew: Option<String>,
     /// The newest commit in the log.
     pub commit: u64,
     /// The digest of the map.
@@ -109,8 +122,10 @@ impl Publisher {
     ///
     /// # Errors
     /// [`Error::Led`] when another process leads and the options say not to wait; [`Error::Kind`];
-    /// [`Error::Gap`] when the log is there but the snapshots before it are not; those of the
-    /// services.
+    /// [`Error::Gap`] when the log is there but the snapshots before it are not; [`Error::Lost`] when
+    /// followers or snapshots have later commits than the log; [`Error::Damaged`] and
+    /// [`Error::Digest`] for what is not as it was written; those of the services. With
+    /// [`PublisherOptions::anew`], a new history begins after these last four.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -120,11 +135,23 @@ impl Publisher {
         kind: Kind,
         options: PublisherOptions,
     ) -> Result<Self, Error> {
-        let leadership = log.lead(kind, &options.name, options.wait).await?;
-        let (state, _) = restore(&*log, &snapshots, kind).await?;
-        let newest = snapshots.newest().await?;
+        let mut leadership = log.lead(kind, &options.name, options.wait).await?;
+        let mut anew = None;
+        let (state, head) = match sound(&*log, &snapshots, kind).await {
+            Err(error) if options.anew && error.is_about_history() => {
+                let above = newest_term(&*log, &snapshots).await?;
+                leadership.renew(above).await?;
+                anew = Some(error.to_string());
+                let (state, head, _) = restore(&*log, &snapshots, kind).await?;
+                (state, head)
+            }
+            sound => sound?,
+        };
+        let newest = snapshots.newest(head.log).await?;
         let status = PublisherStatus {
             epoch: leadership.epoch(),
+            log: head.log,
+            anew,
             commit: state.commit,
             digest: state.digest,
             entries: state.entries,
@@ -141,6 +168,8 @@ impl Publisher {
             kind,
             options,
             leadership,
+            id: head.log,
+            has_written: false,
             state,
             status: to_status,
             since: (0, 0),
@@ -272,6 +301,40 @@ fn ended(map: &str, status: &watch::Receiver<PublisherStatus>) -> Error {
     }
 }
 
+/// The newest state of a map, if the log has all that followers and snapshots had.
+async fn sound(log: &dyn Log, snapshots: &Snapshots, kind: Kind) -> Result<(State, Head), Error> {
+    let reports = log.followers().await?;
+    let (state, head, _) = restore(log, snapshots, kind).await?;
+    let mut beyond = reports.iter().find_map(|report| report.beyond(&head));
+    if beyond.is_none() && head.commit == 0 {
+        let others = snapshots.newest_of_others(head.log).await?;
+        beyond = others.filter(|other| other.commit > 0).map(|other| {
+            format!(
+                "there is a snapshot of commit {}, and the log is empty",
+                other.commit
+            )
+        });
+    }
+    match beyond {
+        Some(what) => Err(Error::lost(log.map(), what)),
+        None => Ok((state, head)),
+    }
+}
+
+/// The newest term that anybody knows of.
+async fn newest_term(log: &dyn Log, snapshots: &Snapshots) -> Result<u64, Error> {
+    let reports = log.followers().await?;
+    let reported = reports.iter().map(|report| report.epoch).max();
+    // A manifest that cannot be read tells nothing.
+    let (own, others) = (
+        snapshots.newest(log.head().await?.log),
+        snapshots.newest_of_others(None),
+    );
+    let saved = [own.await.ok().flatten(), others.await.ok().flatten()];
+    let saved = saved.iter().flatten().map(|manifest| manifest.epoch);
+    Ok(saved.chain(reported).max().unwrap_or(0))
+}
+
 /// A commit that waits for the log; from [`Publisher::submit`].
 #[must_use = "the commit may fail"]
 pub struct Submitted {
@@ -307,6 +370,9 @@ struct Publish {
     kind: Kind,
     options: PublisherOptions,
     leadership: Box<dyn Leadership>,
+    id: Option<LogId>,
+    /// Whether this term has written a commit.
+    has_written: bool,
     state: State,
     status: watch::Sender<PublisherStatus>,
     /// Commits and bytes since the newest snapshot was begun.
@@ -427,6 +493,7 @@ impl Publish {
                 return if is_over { Err(error) } else { Ok(()) };
             }
             is_torn = frame.last() < frame.first();
+            self.has_written |= !is_torn;
             let bytes = frame.bytes().len() as u64;
             self.since.1 += bytes;
             let before = self.state.commit;
@@ -435,7 +502,7 @@ impl Publish {
                     .next()
                     .expect("a frame has the commits it was made of");
                 // The leader's own map never differs from what was written.
-                self.state.apply(self.log.map(), number, &commit)?;
+                self.state.apply(self.log.map(), (epoch, number), &commit)?;
             }
             let count = self.state.commit - before;
             self.since.0 += count;
@@ -487,6 +554,10 @@ impl Publish {
         let Ok(followers) = self.log.followers().await else {
             return Ok(());
         };
+        let head = self.head();
+        if let Some(what) = followers.iter().find_map(|report| report.beyond(&head)) {
+            self.is_beyond(what).await?;
+        }
         let head = self.state.commit;
         let (mut lag, mut slowest, mut count) = (0, None, followers.len());
         for follower in followers {
@@ -526,6 +597,32 @@ impl Publish {
         Ok(())
     }
 
+    /// How far the log is.
+    fn head(&self) -> Head {
+        Head {
+            log: self.id,
+            term: Term::default(),
+            epoch: self.state.epoch,
+            commit: self.state.commit,
+        }
+    }
+
+    /// A follower has what the log has not: it was put back before this term, or emptied.
+    async fn is_beyond(&mut self, what: String) -> Result<(), Error> {
+        if !self.options.anew {
+            self.status
+                .send_modify(|status| status.trouble = Some(what.clone()));
+            return Err(Error::lost(self.log.map(), what));
+        }
+        // What a term has written shows followers that its log is the newer one. An empty log waits
+        // for its first commit.
+        if self.has_written || self.state.commit == 0 {
+            return Ok(());
+        }
+        let (reply, _) = oneshot::channel();
+        self.publish(vec![(Changes::new(), reply)]).await
+    }
+
     /// Whether a follower is so far behind that the leader waits.
     fn must_wait(&self) -> bool {
         let lag = self.status.borrow().lag;
@@ -540,12 +637,12 @@ impl Publish {
             return;
         }
         let (snapshots, snapshot) = (self.snapshots.clone(), self.state.target.0.snapshot());
-        let (kind, epoch) = (self.kind, self.leadership.epoch());
-        let (commit, digest) = (self.state.commit, self.state.digest);
-        let task = tokio::spawn(async move {
-            let saved = snapshots.save(kind, epoch, commit, digest, snapshot);
-            saved.await
-        });
+        let (kind, digest) = (self.kind, self.state.digest);
+        let head = Head {
+            epoch: self.leadership.epoch(),
+            ..self.head()
+        };
+        let task = tokio::spawn(async move { snapshots.save(kind, head, digest, snapshot).await });
         self.since = (0, 0);
         self.saving = Some(Saving {
             task,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sapwood::qp::QpStore;
 
 use crate::applied::Applied;
-use crate::{Assembler, Digest, Error, Kind, Log, Snapshots, StoreTarget, Tail};
+use crate::{Assembler, Digest, Error, Head, Kind, Log, Snapshots, StoreTarget, Tail};
 
 /// A store of this process with a leader's entries.
 pub type State = Applied<StoreTarget<Arc<QpStore<[u8]>>>>;
@@ -13,16 +13,18 @@ pub type State = Applied<StoreTarget<Arc<QpStore<[u8]>>>>;
 /// How often a snapshot may be deleted while it is read, or the log end after it was read.
 const TRIES: usize = 5;
 
-/// The state of a map at the newest commit or a later one, and the log after it.
+/// The state of a map at the newest commit or a later one, the head that the log had then, and the
+/// log after it.
 ///
 /// # Errors
-/// [`Error::Gap`] when there is no snapshot from which the log goes on, [`Error::Kind`],
-/// [`Error::Damaged`], [`Error::Digest`], and those of the services.
+/// [`Error::Gap`] when there is no snapshot from which the log goes on, [`Error::Lost`] when the log
+/// ends before its snapshot, [`Error::Kind`], [`Error::Damaged`], [`Error::Digest`], and those of
+/// the services.
 pub async fn restore(
     log: &dyn Log,
     snapshots: &Snapshots,
     kind: Kind,
-) -> Result<(State, Box<dyn Tail>), Error> {
+) -> Result<(State, Head, Box<dyn Tail>), Error> {
     let mut tries = 1;
     loop {
         match restore_once(log, snapshots, kind).await {
@@ -36,14 +38,14 @@ async fn restore_once(
     log: &dyn Log,
     snapshots: &Snapshots,
     kind: Kind,
-) -> Result<(State, Box<dyn Tail>), Error> {
+) -> Result<(State, Head, Box<dyn Tail>), Error> {
     let map = log.map();
     if let Some(found) = log.kind().await?.filter(|found| *found != kind) {
         let (map, wanted) = (map.to_owned(), kind);
         return Err(Error::Kind { map, wanted, found });
     }
-    let head = log.head().await?;
-    let mut state = match snapshots.newest().await? {
+    let id = log.head().await?.log;
+    let mut state = match snapshots.newest(id).await? {
         Some(manifest) => {
             let file = snapshots.open(&manifest).await?;
             let map = map.to_owned();
@@ -63,6 +65,7 @@ async fn restore_once(
                 Ok(Applied {
                     target: StoreTarget(Arc::new(store)),
                     commit: manifest.commit,
+                    epoch: manifest.epoch,
                     digest,
                     entries: file.len() as u64,
                 })
@@ -72,11 +75,26 @@ async fn restore_once(
         None => Applied {
             target: StoreTarget(Arc::new(QpStore::new().map_err(Error::map)?)),
             commit: 0,
+            epoch: 0,
             digest: Digest::default(),
             entries: 0,
         },
     };
     let mut tail = log.follow(state.commit).await?;
+    // A snapshot can be newer than a head that was read before.
+    let head = log.head().await?;
+    if head.log != id {
+        return Err(Error::Gap {
+            map: map.into(),
+            wanted: state.commit + 1,
+        });
+    }
+    if head.commit < state.commit {
+        return Err(Error::beyond(map, head.commit, state.commit));
+    }
+    if head.commit == state.commit {
+        state.epoch = head.epoch;
+    }
     let mut assembler = Assembler::default();
     while state.commit < head.commit {
         let frame = tail.next().await?;
@@ -85,8 +103,8 @@ async fn restore_once(
         }
         let (first, commits) = assembler.push(&frame, map)?;
         for (number, commit) in (first..).zip(&commits) {
-            state.apply(map, number, commit)?;
+            state.apply(map, (frame.epoch(), number), commit)?;
         }
     }
-    Ok((state, tail))
+    Ok((state, head, tail))
 }

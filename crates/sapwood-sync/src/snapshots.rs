@@ -12,16 +12,17 @@ use sapwood::qp::{QpFile, QpSnapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::log::checked_name;
-use crate::{Digest, Error, Kind};
+use crate::{Digest, Error, Head, Kind, LogId};
 
 /// The format of manifests that this version writes and reads.
 const FORMAT: u32 = 1;
 
 /// Where the snapshots of a map are.
 ///
-/// A snapshot is a saved map ([`QpFile`]), in an object `MAP/COMMIT-TERM.qp`. Its manifest, an
-/// object of the same name with the ending `.json`, is written last. The newest snapshot is that of
-/// the highest commit, whichever was written last. It and the one before it are kept.
+/// A snapshot is a saved map ([`QpFile`]), in an object `MAP/COMMIT-TERM-LOG.qp`. Its manifest, an
+/// object of the same name with the ending `.json`, is written last. The newest snapshot of a log is
+/// that of the highest commit, whichever was written last. It and the one before it are kept. Those
+/// of another log, which had this name before, go when this one has two.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     store: Arc<dyn ObjectStore>,
@@ -35,6 +36,9 @@ pub struct Manifest {
     pub format: u32,
     /// What is in the map.
     pub kind: Kind,
+    /// The log.
+    #[serde(default)]
+    pub log: Option<LogId>,
     /// The leader's term.
     pub epoch: u64,
     /// The number of the newest commit in the snapshot.
@@ -61,6 +65,7 @@ const TRIES: usize = 5;
 struct Object {
     commit: u64,
     epoch: u64,
+    log: Option<LogId>,
     is_manifest: bool,
     name: String,
 }
@@ -70,9 +75,14 @@ impl Object {
     fn from_name(name: &str) -> Option<Object> {
         let (numbers, ending) = name.split_once('.')?;
         let (commit, epoch) = numbers.split_once('-')?;
+        let (epoch, log) = match epoch.split_once('-') {
+            Some((epoch, log)) => (epoch, Some(log.parse().ok()?)),
+            None => (epoch, None),
+        };
         Some(Object {
             commit: u64::from_str_radix(commit, 16).ok()?,
             epoch: u64::from_str_radix(epoch, 16).ok()?,
+            log,
             is_manifest: match ending {
                 "json" => true,
                 "qp" => false,
@@ -116,16 +126,35 @@ impl Snapshots {
         format!("{}/{}", self.store, self.path(name))
     }
 
-    /// The newest snapshot's manifest; `None` when there is none yet.
+    /// The manifest of a log's newest snapshot; `None` when there is none yet.
     ///
     /// # Errors
     /// [`Error::Newer`], [`Error::Damaged`], and those of the object store.
-    pub async fn newest(&self) -> Result<Option<Manifest>, Error> {
+    pub async fn newest(&self, log: Option<LogId>) -> Result<Option<Manifest>, Error> {
+        self.newest_where(|object| object.log == log).await
+    }
+
+    /// The manifest of the newest snapshot that another log of this name has left.
+    ///
+    /// # Errors
+    /// As [`newest`](Self::newest).
+    pub async fn newest_of_others(&self, log: Option<LogId>) -> Result<Option<Manifest>, Error> {
+        self.newest_where(|object| object.log != log).await
+    }
+
+    async fn newest_where(
+        &self,
+        is_wanted: impl Fn(&Object) -> bool,
+    ) -> Result<Option<Manifest>, Error> {
         // A manifest that is listed can be deleted before it is read, when two newer ones came.
         for _ in 0..TRIES {
             let all = self.objects().await?;
-            let manifests = all.into_iter().filter(|object| object.is_manifest);
-            let Some(newest) = manifests.max_by_key(|object| (object.commit, object.epoch)) else {
+            let mut manifests: Vec<_> = all.into_iter().filter(|it| it.is_manifest).collect();
+            manifests.retain(&is_wanted);
+            let newest = manifests
+                .into_iter()
+                .max_by_key(|object| (object.commit, object.epoch));
+            let Some(newest) = newest else {
                 return Ok(None);
             };
             if let Some(manifest) = self.manifest(&newest.name).await? {
@@ -163,7 +192,8 @@ impl Snapshots {
         serde_json::from_slice(&bytes).map(Some).map_err(damaged)
     }
 
-    /// Writes a snapshot, then its manifest; deletes those that are older than the one before.
+    /// Writes a snapshot of a log's commit, then its manifest; deletes those that are older than the
+    /// one before.
     ///
     /// A leader that was deposed meanwhile does no harm: its snapshot is one of an earlier commit,
     /// which is not the newest, and it deletes none that is newer than what it had found.
@@ -173,17 +203,22 @@ impl Snapshots {
     pub async fn save(
         &self,
         kind: Kind,
-        epoch: u64,
-        commit: u64,
+        head: Head,
         digest: Digest,
         snapshot: QpSnapshot<[u8]>,
     ) -> Result<Manifest, Error> {
-        let before = match self.newest().await? {
+        let Head {
+            log, epoch, commit, ..
+        } = head;
+        let before = match self.newest(log).await? {
             // Nothing was published since: the log has ended where it had.
             Some(newest) if newest.commit >= commit => newest.before,
             newest => newest.map_or(0, |newest| newest.commit),
         };
-        let name = format!("{commit:016x}-{epoch:x}");
+        let mut name = format!("{commit:016x}-{epoch:x}");
+        if let Some(log) = log {
+            name = format!("{name}-{log}");
+        }
         let object = format!("{name}.qp");
         let entries = snapshot.len() as u64;
         let saved = tokio::task::spawn_blocking(move || saved(&snapshot));
@@ -191,6 +226,7 @@ impl Snapshots {
         let manifest = Manifest {
             format: FORMAT,
             kind,
+            log,
             epoch,
             commit,
             digest,
@@ -210,14 +246,18 @@ impl Snapshots {
         put(&manifest.object, bytes).await?;
         let text = serde_json::to_vec_pretty(&manifest).expect("plain data");
         put(&format!("{name}.json"), text).await?;
-        self.delete_before(before).await?;
+        self.delete_before(log, before).await?;
         Ok(manifest)
     }
 
-    /// Deletes the snapshots of commits before this one, manifests first.
-    async fn delete_before(&self, commit: u64) -> Result<(), Error> {
+    /// Deletes a log's snapshots of commits before this one, manifests first; and those of other
+    /// logs, when this commit has one.
+    async fn delete_before(&self, log: Option<LogId>, commit: u64) -> Result<(), Error> {
         let mut old = self.objects().await?;
-        old.retain(|object| object.commit < commit);
+        old.retain(|object| match object.log == log {
+            true => object.commit < commit,
+            false => commit > 0,
+        });
         old.sort_by_key(|object| !object.is_manifest);
         for Object { name, .. } in old {
             match self.store.delete(&self.path(&name)).await {

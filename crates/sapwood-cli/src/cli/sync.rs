@@ -24,6 +24,11 @@ The command becomes the leader, and publishes the differences between what the l
 LIST says as one commit. Another leader is an error; with --wait, the command waits until that one \
 ends, reads LIST again, and goes on from its last commit.
 
+A log that cannot be read, or that is not what followers and snapshots had, because it was emptied \
+or put back to an earlier state, gets a new history, which begins with all of LIST; the command says \
+why. When that befalls a log while the command leads, it ends with exit code 2, and publishes \
+nothing there until it is started again.
+
 It runs until SIGTERM, SIGINT or the command \"quit\"; then the next leader need not wait. When it \
 leads no more, because its lease has ended or another process leads, it ends with exit code 2. \
 SIGHUP reads LIST again, and with --watch every change of LIST does. SIGUSR1 saves a snapshot.
@@ -55,7 +60,10 @@ readers see the differences as one commit. What is in the map (names, routes or 
 leader to say. Readers of names see each commit at once. Those of routes and ranges may see a part \
 of one for a moment.
 
-When the log or a snapshot cannot be read, the map stays as it is, and the command tries again. It \
+When the log or a snapshot cannot be read, the map stays as it is, and the command tries again. So \
+it does when the log is gone, empty, without its identity, or put back to an earlier state. When \
+another log takes its place, or a leader goes on from the earlier state, the map becomes what that \
+log says, by one commit of the differences. An empty log is adopted with --adopt-empty only. It \
 runs until SIGTERM or SIGINT; the map stays for its readers, unless --remove is given.
 
 With --xdp, names follow into a filter of DNS queries, and routes into a program that forwards \
@@ -71,6 +79,7 @@ It prints a line for each event, with tabs between the fields:
   commit COMMIT ENTRIES     readers see the commit; several at once have one line
   trouble TEXT              what holds it back
   follows                   the trouble has passed
+  replaced COUNT            the log had become another one, or was written anew from an earlier state
   evicted COUNT             the leader waits for this follower no longer
   unresolved COUNT TEXTS    with --xdp: the routes that are left to the kernel, and those of them \
 whose values are no addresses",
@@ -86,10 +95,12 @@ whose values are no addresses",
         after_help = "Prints one line for each figure, its name, a tab and its value: map, kind, \
 leader (a name, or \"-\"), term, commit, followers, behind (how many followers are more than \
 --max-lag commits behind, or have a trouble), snapshot (its commit, or \"-\"), snapshot-entries, \
-snapshot-bytes. Then comes one line for each follower, with tabs between the fields: follower, its \
-name, its commit, its lag in commits, its trouble.
+snapshot-bytes, log (its identity, or \"-\"), beyond (how many followers have a commit that the log \
+has not, or one of another log), trouble (what is wrong with the log, or nothing). Then comes one \
+line for each follower, with tabs between the fields: follower, its name, its commit, its lag in commits, its trouble.
 
-The exit code is 0 when a process leads and no follower is behind, and 1 otherwise.
+The exit code is 0 when a process leads, the log is sound, and no follower is behind or beyond it, \
+and 1 otherwise. Of the log, the newest entry is read, and that it goes back to the newest snapshot.
 
 Examples:
   sapwood sync status --map blocked --folder /srv/log
@@ -312,6 +323,11 @@ pub struct FollowArgs {
     /// The most seconds that --once takes. Then the exit code is 2.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "once")]
     pub timeout: u64,
+    /// Empty the map when the log is empty or has lost its identity. Without this, readers have the
+    /// old map then, and the command tells the trouble. A commit that removes all entries is
+    /// followed in any case.
+    #[arg(long)]
+    pub adopt_empty: bool,
     /// Print no lines for commits.
     #[arg(short, long)]
     pub quiet: bool,

@@ -231,6 +231,12 @@ metrics! {
         "The commit of the newest snapshot, as the publisher knows.");
     SYNC_RESTORED = Metric::counter("sapwood_sync_restored_total", &[],
         "Times that a follower's map was compared with a snapshot and the log after it.");
+    SYNC_REPLACED = Metric::counter("sapwood_sync_replaced_total", &[],
+        "Times that a follower's log had become another one, or was written anew from an earlier \
+         state, and was adopted.");
+    SYNC_LOST = Metric::gauge("sapwood_sync_log_lost", &[],
+        "1 while a follower's log is gone, empty or an earlier state of itself, and is not adopted; \
+         else 0.");
     SYNC_EVICTED = Metric::counter("sapwood_sync_evicted_total", &[],
         "Evictions: by this publisher, or of this follower.");
     SYNC_TROUBLE = Metric::gauge("sapwood_sync_trouble", &[],

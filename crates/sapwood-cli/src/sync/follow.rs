@@ -18,7 +18,7 @@ use super::place::{self, Place};
 use crate::cli::ValueKind;
 use crate::cli::sync::FollowArgs;
 use crate::commands::PAUSE;
-use crate::errors::{Answer, Error, Outcome};
+use crate::errors::{Answer, Error, Outcome, complain};
 use crate::live::serve::{self, Signals};
 use crate::output::Output;
 use crate::service::Service;
@@ -115,6 +115,7 @@ fn remove_if<M: LiveMap>(remove: bool, map: Live<M>) -> Result<(), Error> {
 /// What the service manager is told.
 fn status_text(status: &FollowerStatus) -> String {
     let mut text = match status.commit {
+        Some(0) if status.trouble.is_none() => "waits for the first commit".to_owned(),
         Some(commit) => format!("{} entries, commit {commit}", status.entries),
         None => "compares the map with the leader's".to_owned(),
     };
@@ -130,27 +131,37 @@ fn status_text(status: &FollowerStatus) -> String {
 impl Following<'_> {
     /// What is in the map; waits for its first leader. `None` if a signal came first.
     fn kind(&mut self) -> Result<Option<Kind>, Error> {
-        let mut trouble = None;
+        let mut status = FollowerStatus::default();
+        let live = self.args.live.clone();
+        let has_map = live.is_some_and(|live| live.join("control").exists());
         while !self.signals.stop() {
-            match trouble.as_deref() {
+            match &status.trouble {
                 None => self.service.status("waits for the first leader"),
                 Some(trouble) => self.service.status(trouble),
             }
-            self.service.tick(|| {});
+            let metrics = &self.metrics;
+            self.service.tick(|| metrics.update(&status));
+            let mut now = FollowerStatus::default();
             match self.runtime.block_on(self.place.0.kind()) {
                 Ok(Some(kind)) => return Ok(Some(kind)),
                 Ok(None) if self.args.once => return Err(place::nothing(&self.args.place.map)),
-                Ok(None) => trouble = None,
+                // Readers have what an earlier process was given by a log that is gone.
+                Ok(None) if has_map => {
+                    let map = &self.args.place.map;
+                    now.trouble = Some(format!(
+                        "{map}: the log is gone or empty: the live map stays as it was"
+                    ));
+                    now.lost = true;
+                }
+                Ok(None) => {}
                 Err(error) if !error.may_pass() => return Err(error.into()),
                 Err(error) => {
                     self.in_time(Some(&error.to_string()))?;
-                    let text = error.to_string();
-                    if trouble.as_ref() != Some(&text) {
-                        self.event("trouble", &[("text", &text)], None)?;
-                        trouble = Some(text);
-                    }
+                    now.trouble = Some(error.to_string());
                 }
             }
+            self.tell(&status, &now)?;
+            status = now;
             std::thread::sleep(AGAIN);
         }
         self.service.stopping(|| {});
@@ -227,7 +238,8 @@ impl Following<'_> {
             true => Some(self.runtime.block_on(log.head())?.commit),
             false => None,
         };
-        let options = FollowerOptions::new(place::name(self.args.name.as_ref()));
+        let mut options = FollowerOptions::new(place::name(self.args.name.as_ref()));
+        options.adopt_empty = self.args.adopt_empty;
         let follower = {
             let _entered = self.runtime.enter();
             Follower::start(log, snapshots, kind, target, options)
@@ -254,7 +266,7 @@ impl Following<'_> {
             let metrics = &self.metrics;
             match now.commit {
                 // Readers find what the leader has published.
-                Some(_) if !is_ready => {
+                Some(commit) if !is_ready && (commit > 0 || self.args.adopt_empty) => {
                     self.service
                         .ready(&status_text(&now), || metrics.update(&now))?;
                     is_ready = true;
@@ -289,6 +301,19 @@ impl Following<'_> {
             self.event("restored", &[("commit", &commit)], Some(new))?;
         } else if new.commit != old.commit && !self.args.quiet {
             self.event("commit", &[("commit", &commit)], Some(new))?;
+        }
+        if new.replaced != old.replaced {
+            self.event("replaced", &[("count", &new.replaced.to_string())], None)?;
+        }
+        if let Some(why) = new
+            .unreported
+            .as_ref()
+            .filter(|_| new.unreported != old.unreported)
+        {
+            complain(&format!(
+                "{}: the leader does not know this follower, whose reports cannot be written: {why}",
+                self.args.place.map
+            ));
         }
         if new.evicted != old.evicted {
             self.event("evicted", &[("count", &new.evicted.to_string())], None)?;

@@ -77,6 +77,8 @@ pub struct FollowerMetrics {
     both: Both,
     changes: IntCounter,
     restored: IntCounter,
+    replaced: IntCounter,
+    lost: IntGauge,
 }
 
 impl FollowerMetrics {
@@ -86,6 +88,8 @@ impl FollowerMetrics {
             both: Both::new(metrics)?,
             changes: metrics.counter(&SYNC_CHANGES)?,
             restored: metrics.counter(&SYNC_RESTORED)?,
+            replaced: metrics.counter(&SYNC_REPLACED)?,
+            lost: metrics.gauge(&SYNC_LOST)?,
         })
     }
 
@@ -102,5 +106,7 @@ impl FollowerMetrics {
         set(&both.trouble, status.trouble.is_some().into());
         raise(&self.changes, status.changes);
         raise(&self.restored, status.restored);
+        raise(&self.replaced, status.replaced);
+        set(&self.lost, status.lost.into());
     }
 }

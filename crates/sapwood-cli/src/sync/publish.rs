@@ -85,7 +85,16 @@ pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -
     if has_waited && published.list.path() != Path::new("-") {
         entries = published.list.read()?;
     }
+    if let Some(why) = published.publisher.status().anew {
+        complain(&format!(
+            "{map}: {why}; a new history of the map begins, with all of the list"
+        ));
+    }
     let difference = published.adopt(&entries)?;
+    if published.publisher.status().commit == 0 {
+        // An empty list is a version of the map, and an empty log is none.
+        published.store(Changes::new())?;
+    }
     let status = published.publisher.status();
     if !quiet {
         complain(&format!(
@@ -121,6 +130,8 @@ fn lead<L: Listed>(
     let (log, snapshots) = place::open(runtime, &args.place)?;
     let mut options = PublisherOptions::new(place::name(args.name.as_ref()));
     options.wait = false;
+    // The list is the whole map.
+    options.anew = true;
     options.max_lag = args.max_lag;
     options.slowest = match args.slowest {
         Slowest::Wait => sapwood_sync::Slowest::Wait,
@@ -176,9 +187,14 @@ impl<L: Listed> Published<'_, L> {
     }
 
     fn commit(&self, changes: Changes) -> Result<(), Error> {
-        if changes.is_empty() {
-            return Ok(());
+        match changes.is_empty() {
+            true => Ok(()),
+            false => self.store(changes),
         }
+    }
+
+    /// Waits until the log has a commit.
+    fn store(&self, changes: Changes) -> Result<(), Error> {
         // The leader may wait for its slowest follower; a signal ends the wait. Nothing else is due
         // meanwhile, so the loop turns here.
         let stop = async {

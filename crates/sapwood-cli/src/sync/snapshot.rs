@@ -15,7 +15,8 @@ pub fn run(args: &SnapshotArgs) -> Outcome {
     let map = &args.place.map;
     if args.verify {
         let checked = runtime.block_on(async {
-            let Some(manifest) = snapshots.newest().await? else {
+            let id = log.head().await?.log;
+            let Some(manifest) = snapshots.newest(id).await? else {
                 return Ok(None);
             };
             let file = snapshots.open(&manifest).await?;

@@ -364,7 +364,7 @@ fn status_tells_who_is_behind() {
         let report = Report {
             follower: "far".into(),
             commit: 1,
-            trouble: None,
+            ..Default::default()
         };
         let log = lab.cluster.log("blocked").await;
         log.report(&report, LONG).await.unwrap();
@@ -373,6 +373,7 @@ fn status_tells_who_is_behind() {
             follower: "sick".into(),
             commit: 3,
             trouble,
+            ..Default::default()
         };
         log.report(&troubled, LONG).await.unwrap();
     });

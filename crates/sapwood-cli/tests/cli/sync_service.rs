@@ -206,7 +206,7 @@ fn a_leader_that_waits_for_a_follower_shows_life() {
         let report = Report {
             follower: "slow".into(),
             commit,
-            trouble: None,
+            ..Default::default()
         };
         let reported = log.report(&report, Duration::from_secs(600));
         runtime.block_on(reported).unwrap();

@@ -2,9 +2,9 @@
 //!
 //! | key, below `/sapwood/<map>/` | value |
 //! |---|---|
-//! | `meta` | the format and the kind of the map, as JSON |
+//! | `meta` | the format, the kind of the map and the identity of the log, as JSON |
 //! | `leader` | how the leader calls itself; it goes with the leader's lease |
-//! | `epoch` | the number of the newest term |
+//! | `epoch` | the newest term: its number, and a random one |
 //! | `head` | the newest commit: its term, its number, and how many pieces of the next are there |
 //! | `log/<commit>.<term>` | a frame with whole commits, of which this is the first |
 //! | `log/<commit>.<term>.<piece>` | a frame with a piece of a commit |
@@ -14,7 +14,7 @@
 //! Numbers in keys are hexadecimal, behind one digit that counts their digits less one. So keys are
 //! short, and their order is the numbers' order.
 
-use crate::Frame;
+use crate::{Frame, Term};
 
 /// The keys of one map.
 #[derive(Debug, Clone)]
@@ -86,6 +86,21 @@ impl Keys {
 fn ordered(number: u64) -> String {
     let digits = format!("{number:x}");
     format!("{:x}{digits}", digits.len() - 1)
+}
+
+/// The value of the key `epoch`.
+pub(super) fn term_to_text(term: Term) -> String {
+    format!("{} {:x}", term.number, term.mark)
+}
+
+/// The term that the key `epoch` tells.
+pub(super) fn term_from_text(text: &[u8]) -> Option<Term> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (number, mark) = text.split_once(' ').unwrap_or((text, "0"));
+    Some(Term {
+        number: number.parse().ok()?,
+        mark: u64::from_str_radix(mark, 16).ok()?,
+    })
 }
 
 /// The value of the key `head`.
@@ -171,6 +186,16 @@ mod tests {
         assert_eq!(keys.head(), "/sapwood/zone/head");
         assert!(keys.start_of(u64::MAX) < keys.log_end());
         assert!(keys.log() < keys.start_of(0));
+    }
+
+    #[test]
+    fn terms_come_back_from_their_texts() {
+        for term in [Term::default(), Term::begin(7), Term::begin(u64::MAX)] {
+            assert_eq!(term_from_text(term_to_text(term).as_bytes()), Some(term));
+        }
+        for text in ["", "x", "1 ", "1 x", "1 2 3", " 1"] {
+            assert_eq!(term_from_text(text.as_bytes()), None, "{text}");
+        }
     }
 
     fn frames(epoch: u64, first: u64, bytes: usize) -> Vec<Frame> {

@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::followers::{renew, seconds};
-use super::keys::Position;
+use super::keys::{Position, term_from_text, term_to_text};
 use super::service::{Failure, Why};
 use super::{Shared, State};
 use crate::log::Meta;
-use crate::{Error, Frame, Kind, Leadership};
+use crate::{Error, Frame, Kind, Leadership, Term};
 
 /// How often a process that waits for its term looks whether the leader is gone.
 const POLL: Duration = Duration::from_millis(200);
@@ -26,8 +26,9 @@ const POLL: Duration = Duration::from_millis(200);
 pub(super) struct Leader {
     shared: Arc<Shared>,
     kind: Kind,
-    epoch: u64,
-    /// The revision that created the leader's key. No later key has it.
+    term: Term,
+    /// The revision that created the leader's key. No later key has it, unless etcd is put back to
+    /// an earlier state: then the key of the term tells.
     fence: i64,
     position: Position,
     lease: Arc<Lease>,
@@ -101,7 +102,12 @@ impl Leader {
                 }
                 state => state?,
             };
-            if let Some(found) = state.kind.filter(|found| *found != kind) {
+            if let Some(found) = state
+                .meta
+                .as_ref()
+                .map(|meta| meta.kind)
+                .filter(|found| *found != kind)
+            {
                 return Err(Error::Kind {
                     map: shared.map.clone(),
                     wanted: kind,
@@ -158,7 +164,7 @@ impl Leader {
         Leader {
             shared: shared.clone(),
             kind,
-            epoch: state.epoch,
+            term: state.term,
             fence,
             position: state.position,
             lease,
@@ -179,10 +185,16 @@ impl Leader {
         let keys = &self.shared.keys;
         let (key, head) = (keys.frame(frame), keys.head());
         Txn::new()
-            .when([
-                Compare::create_revision(keys.leader(), CompareOp::Equal, self.fence),
-                Compare::value(&*head, CompareOp::Equal, self.position.to_text()),
-            ])
+            .when(
+                self.holds()
+                    .into_iter()
+                    .chain([Compare::value(
+                        &*head,
+                        CompareOp::Equal,
+                        self.position.to_text(),
+                    )])
+                    .collect::<Vec<_>>(),
+            )
             .and_then([
                 TxnOp::put(&*key, frame.bytes(), None),
                 TxnOp::put(&*head, after.to_text(), None),
@@ -191,7 +203,17 @@ impl Leader {
                 TxnOp::get(&*key, None),
                 TxnOp::get(&*head, None),
                 TxnOp::get(keys.leader(), None),
+                TxnOp::get(keys.epoch(), None),
             ])
+    }
+
+    /// What holds while this is the newest term.
+    fn holds(&self) -> [Compare; 2] {
+        let keys = &self.shared.keys;
+        [
+            Compare::create_revision(keys.leader(), CompareOp::Equal, self.fence),
+            Compare::value(keys.epoch(), CompareOp::Equal, term_to_text(self.term)),
+        ]
     }
 
     /// What a transaction tells that did nothing: `Ok` when the frame is there already, from an
@@ -204,19 +226,33 @@ impl Leader {
             get.take_kvs().pop()
         });
         let mut next = || values.next().flatten();
-        let (there, head, leader) = (next(), next(), next());
+        let (there, head, leader, term) = (next(), next(), next(), next());
         // The key has the term's number, so nobody but this term has written it.
         if there.is_some_and(|there| there.value() == frame.bytes()) {
             return Ok(());
         }
         let head = head.and_then(|head| Position::from_text(head.value()));
-        let mut what = match leader {
-            Some(leader) if leader.create_revision() == self.fence => {
+        let term = term.and_then(|term| term_from_text(term.value()));
+        let here = self.position.commit;
+        let mut what = match (leader, head) {
+            (Some(leader), _) if leader.create_revision() != self.fence => {
+                format!("{} leads", String::from_utf8_lossy(leader.value()))
+            }
+            (_, None) => "the log is gone from etcd".into(),
+            (_, Some(head))
+                if head.commit < here || term.is_none_or(|it| it.number < self.term.number) =>
+            {
+                format!(
+                    "the log was put back to an earlier state: it ends with commit {}, and commit \
+                     {here} was there",
+                    head.commit
+                )
+            }
+            (Some(_), Some(head)) => {
                 let here = self.position;
                 format!("the head of the log is {head:?} instead of {here:?}")
             }
-            Some(leader) => format!("{} leads", String::from_utf8_lossy(leader.value())),
-            None => "the lease has ended".into(),
+            (None, _) => "the lease has ended".into(),
         };
         // The next leader may have deleted it, when its followers had it.
         if is_open && head.is_none_or(|head| head.commit >= frame.first()) {
@@ -249,6 +285,10 @@ async fn claim(
     let keys = &shared.keys;
     let unchanged =
         |key: String| Compare::mod_revision(key, CompareOp::Less, state.revision.saturating_add(1));
+    let term = Term::begin(state.term.number.max(state.position.epoch) + 1);
+    // A log that has lost its identity gets another one.
+    let known = state.meta.clone().filter(|meta| meta.log.is_some());
+    let meta = known.unwrap_or_else(|| Meta::new(kind));
     let txn = Txn::new()
         .when([
             Compare::create_revision(keys.leader(), CompareOp::Equal, 0),
@@ -262,11 +302,11 @@ async fn claim(
                 name,
                 Some(PutOptions::new().with_lease(lease)),
             ),
-            TxnOp::put(keys.epoch(), (state.epoch + 1).to_string(), None),
+            TxnOp::put(keys.epoch(), term_to_text(term), None),
             TxnOp::put(keys.head(), state.position.to_text(), None),
             TxnOp::put(
                 keys.meta(),
-                serde_json::to_vec(&Meta::new(kind)).expect("it is JSON"),
+                serde_json::to_vec(&meta).expect("it is JSON"),
                 None,
             ),
         ]);
@@ -323,7 +363,7 @@ async fn keep(shared: Arc<Shared>, lease: Arc<Lease>, mut running: watch::Receiv
 #[async_trait]
 impl Leadership for Leader {
     fn epoch(&self) -> u64 {
-        self.epoch
+        self.term.number
     }
 
     fn frame_limit(&self) -> usize {
@@ -333,7 +373,7 @@ impl Leadership for Leader {
     async fn append(&mut self, frame: &Frame) -> Result<(), Error> {
         let after = self.position.after(frame);
         let Some(after) =
-            after.filter(|_| frame.epoch() == self.epoch && frame.kind() == self.kind)
+            after.filter(|_| frame.epoch() == self.term.number && frame.kind() == self.kind)
         else {
             return Err(Error::Change(format!(
                 "{}: a frame of {}, term {}, commit {}, piece {} does not follow on {:?} in term {}",
@@ -343,7 +383,7 @@ impl Leadership for Leader {
                 frame.first(),
                 frame.piece(),
                 self.position,
-                self.epoch
+                self.term.number
             )));
         };
         // Whether an earlier transaction may be done yet.
@@ -430,9 +470,8 @@ impl Leadership for Leader {
         let delete = DeleteOptions::new().with_range(&*bound);
         let deleted = service
             .call(|mut client| {
-                let leads = Compare::create_revision(keys.leader(), CompareOp::Equal, self.fence);
                 let txn = Txn::new()
-                    .when([leads])
+                    .when(self.holds())
                     .and_then([TxnOp::delete(&*log, Some(delete.clone()))]);
                 async move { client.txn(txn).await }
             })
@@ -465,6 +504,45 @@ impl Leadership for Leader {
             Err(failure) if failure.why == Why::Compacted => Ok(()),
             result => result.map(drop).map_err(Error::from),
         }
+    }
+
+    async fn renew(&mut self, epoch: u64) -> Result<(), Error> {
+        let keys = &self.shared.keys;
+        let (term, meta) = (
+            Term::begin(self.term.number.max(epoch) + 1),
+            Meta::new(self.kind),
+        );
+        let meta = serde_json::to_vec(&meta).expect("it is JSON");
+        let (log, end, position) = (keys.log(), keys.log_end(), Position::default());
+        let renewed = self
+            .shared
+            .service
+            .call(|mut client| {
+                let delete = DeleteOptions::new().with_range(&*end);
+                // The second one is there when an answer was lost.
+                let mark = Compare::value(keys.epoch(), CompareOp::Equal, term_to_text(term));
+                let txn = Txn::new()
+                    .when(self.holds())
+                    .and_then([
+                        TxnOp::put(keys.epoch(), term_to_text(term), None),
+                        TxnOp::put(keys.head(), position.to_text(), None),
+                        TxnOp::put(keys.meta(), &*meta, None),
+                        TxnOp::delete(&*log, Some(delete)),
+                    ])
+                    .or_else([TxnOp::txn(Txn::new().when([mark]))]);
+                async move { client.txn(txn).await }
+            })
+            .await?;
+        let is_done = renewed.succeeded()
+            || renewed
+                .op_responses()
+                .iter()
+                .any(|it| matches!(it, TxnOpResponse::Txn(txn) if txn.succeeded()));
+        if !is_done {
+            return Err(self.deposed("another term has begun"));
+        }
+        (self.term, self.position) = (term, position);
+        Ok(())
     }
 
     fn leads(&self) -> bool {

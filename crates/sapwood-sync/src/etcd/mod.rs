@@ -14,12 +14,9 @@ use async_trait::async_trait;
 use etcd_client::{KeyValue, Txn, TxnOp, TxnOpResponse};
 
 use crate::log::{Meta, checked_name};
-use crate::{Error, Head, Kind, Leadership, Log, Report, Tail};
-use keys::{Keys, Position};
+use crate::{Error, Head, Kind, Leadership, Log, Report, Tail, Term};
+use keys::{Keys, Position, term_from_text};
 use service::Service;
-
-/// The newest format of a map in etcd that this version knows.
-const FORMAT: u32 = crate::frame::FORMAT as u32;
 
 /// Where etcd is, and how to speak to it.
 ///
@@ -109,11 +106,22 @@ struct Shared {
 /// What the keys of a map said at one revision.
 struct State {
     revision: i64,
-    kind: Option<Kind>,
+    meta: Option<Meta>,
     /// The leader's key.
     leader: Option<KeyValue>,
-    epoch: u64,
+    term: Term,
     position: Position,
+}
+
+impl State {
+    fn head(&self) -> Head {
+        Head {
+            log: self.meta.as_ref().and_then(|meta| meta.log),
+            term: self.term,
+            epoch: self.position.epoch,
+            commit: self.position.commit,
+        }
+    }
 }
 
 impl EtcdLog {
@@ -198,17 +206,13 @@ impl Shared {
         };
         let damaged =
             |key: &str| Error::damaged(self.place(key), "the value is not what was written");
-        let kind = match &meta {
-            None => None,
-            Some(meta) => Some(self.kind_of(meta.value())?),
-        };
-        let epoch = match &epoch {
-            None => 0,
-            Some(epoch) => epoch
-                .value_str()
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .ok_or_else(|| damaged(&keys[2]))?,
+        let place = self.place(&keys[0]);
+        let meta = meta
+            .map(|meta| Meta::parse(meta.value(), &place))
+            .transpose()?;
+        let term = match &epoch {
+            None => Term::default(),
+            Some(epoch) => term_from_text(epoch.value()).ok_or_else(|| damaged(&keys[2]))?,
         };
         let position = match &head {
             None => Position::default(),
@@ -216,31 +220,11 @@ impl Shared {
         };
         Ok(State {
             revision: answer.header().map_or(0, |header| header.revision()),
-            kind,
+            meta,
             leader,
-            epoch,
+            term,
             position,
         })
-    }
-
-    fn kind_of(&self, meta: &[u8]) -> Result<Kind, Error> {
-        let place = self.place(&self.keys.meta());
-        let damaged = |error: serde_json::Error| Error::damaged(&place, error.to_string());
-        // A later format has this field, whatever else it has.
-        #[derive(serde::Deserialize)]
-        struct Format {
-            format: u32,
-        }
-        let Format { format } = serde_json::from_slice(meta).map_err(damaged)?;
-        if format > FORMAT {
-            return Err(Error::Newer {
-                place,
-                found: format,
-                known: FORMAT,
-            });
-        }
-        let meta: Meta = serde_json::from_slice(meta).map_err(damaged)?;
-        meta.kind(&place)
     }
 }
 
@@ -251,7 +235,7 @@ impl Log for EtcdLog {
     }
 
     async fn kind(&self) -> Result<Option<Kind>, Error> {
-        Ok(self.shared.state().await?.kind)
+        Ok(self.shared.state().await?.meta.map(|meta| meta.kind))
     }
 
     async fn lead(&self, kind: Kind, name: &str, wait: bool) -> Result<Box<dyn Leadership>, Error> {
@@ -265,8 +249,7 @@ impl Log for EtcdLog {
     }
 
     async fn head(&self) -> Result<Head, Error> {
-        let Position { epoch, commit, .. } = self.shared.state().await?.position;
-        Ok(Head { epoch, commit })
+        Ok(self.shared.state().await?.head())
     }
 
     async fn follow(&self, commit: u64) -> Result<Box<dyn Tail>, Error> {

@@ -86,13 +86,7 @@ impl EtcdTail {
                 let state = self.shared.state().await?;
                 let head = state.position.commit;
                 if self.next > head.saturating_add(1) {
-                    return Err(Error::damaged(
-                        self.shared.place(&self.shared.keys.head()),
-                        format!(
-                            "the log ends with commit {head}, but this follower has commit {}",
-                            self.next - 1
-                        ),
-                    ));
+                    return Err(Error::beyond(&self.shared.map, head, self.next - 1));
                 }
                 self.state = State::Listing {
                     revision: state.revision,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use sapwood_sync::{Error, Kind};
+use sapwood_sync::{Error, Head, Kind};
 
 use crate::support::{Place, entries, put, store, until};
 
@@ -190,13 +190,21 @@ async fn a_late_snapshot_does_no_harm() {
     let again = publisher.snapshot().await.unwrap();
     assert_eq!((again.commit, again.before), (4, 3));
     let (snapshots, kind) = (&place.snapshots, Kind::Names);
-    snapshots.save(kind, 1, 1, digest, late).await.unwrap();
-    let newest = snapshots.newest().await.unwrap().unwrap();
+    let log = again.log;
+    let head = Head {
+        log,
+        epoch: 1,
+        commit: 1,
+        ..Head::default()
+    };
+    snapshots.save(kind, head, digest, late).await.unwrap();
+    let newest = snapshots.newest(log).await.unwrap().unwrap();
     assert_eq!(newest, again);
     snapshots.open(&newest).await.unwrap();
+    let name = |commit: u64, ending| format!("{commit:016x}-1-{}.{ending}", log.unwrap());
     let is_there = |name: &str| place.path().join("snapshots/map").join(name).exists();
-    assert!(is_there("0000000000000003-1.qp") && is_there("0000000000000003-1.json"));
-    assert!(!is_there("0000000000000002-1.qp"));
+    assert!(is_there(&name(3, "qp")) && is_there(&name(3, "json")));
+    assert!(!is_there(&name(2, "qp")));
     publisher.close().await.unwrap();
     // What comes later finds the newest state.
     let publisher = place.lead(|_| ()).await.unwrap();

@@ -188,6 +188,46 @@ impl Cluster {
         }
     }
 
+    /// Kills a node, and starts it with nothing, as if its disk had been lost.
+    #[allow(dead_code)] // the tests of the program have other faults
+    pub fn wipe(&mut self, node: usize) {
+        self.kill(node);
+        std::fs::remove_dir_all(&self.nodes[node].data).unwrap();
+        self.run(node);
+    }
+
+    /// Saves what etcd has into a file.
+    #[allow(dead_code)] // the tests of the program have other faults
+    pub fn save(&self, node: usize, file: &Path) {
+        self.ctl(node, &["snapshot", "save", file.to_str().unwrap()]);
+    }
+
+    /// Kills the only node, and starts it with what was saved. Its revisions go back.
+    #[allow(dead_code)] // the tests of the program have other faults
+    pub fn restore(&mut self, file: &Path) {
+        self.kill(0);
+        let Node { command, data, .. } = &self.nodes[0];
+        std::fs::remove_dir_all(data).unwrap();
+        let mut restore = Command::new("etcdctl");
+        restore
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore"]);
+        restore.arg(file);
+        for option in [
+            "--name",
+            "--data-dir",
+            "--initial-advertise-peer-urls",
+            "--initial-cluster",
+            "--initial-cluster-token",
+        ] {
+            let at = command.iter().position(|word| word == option).unwrap();
+            restore.args([option, &command[at + 1]]);
+        }
+        let output = restore.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        self.run(0);
+    }
+
     /// Frees what was deleted, and ends the alarm for a full database.
     pub fn disarm(&self) {
         for node in 0..self.nodes.len() {

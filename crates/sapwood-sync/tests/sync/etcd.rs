@@ -340,7 +340,7 @@ async fn followers_report_and_are_evicted() {
     let report = |follower: &str, commit| Report {
         follower: follower.into(),
         commit,
-        trouble: None,
+        ..Default::default()
     };
     assert_eq!(log.followers().await.unwrap(), []);
     log.report(&report("b", 3), life).await.unwrap();

@@ -217,7 +217,7 @@ async fn slow_followers_are_evicted_or_waited_for() {
     let report = |commit| sapwood_sync::Report {
         follower: "slow".into(),
         commit,
-        trouble: None,
+        ..Default::default()
     };
     let log = || -> &dyn sapwood_sync::Log { &*place.log };
     let life = std::time::Duration::from_secs(60);

@@ -10,6 +10,8 @@ mod faults;
 mod following;
 mod history;
 mod kinds;
+mod lab;
+mod lost;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
 mod net;
 #[cfg(all(feature = "etcd", target_os = "linux"))]

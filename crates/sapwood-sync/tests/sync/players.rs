@@ -261,16 +261,19 @@ fn live(told: &Told) -> Live<QpStore<[u8]>> {
     }
 }
 
-/// Reads a live map of another process, and goes on when another one takes it over.
+/// Reads a live map of another process, and goes on when another one takes it over. A map that is
+/// not there yet, or not whole yet, is waited for.
 fn read_live(told: &Told) {
+    let begin = Instant::now();
     let mut reader = loop {
         match LiveReader::<QpStore<[u8]>>::open(live_folder(told)) {
             Ok(reader) => break reader,
-            Err(sapwood_live::Error::NoMap { .. }) => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(error) => panic!("{error}"),
+            Err(error) => assert!(begin.elapsed() < Duration::from_secs(60), "{error}"),
         }
+        if told.is_there("ended") {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     };
     let mut writes = Reader {
         history: told.history(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sapwood_sync::{
-    Assembler, Change, Digest, Error, Frame, Head, Kind, Leadership, Log, Publisher,
+    Assembler, Change, Digest, Error, Frame, Head, Kind, Leadership, Log, LogId, Publisher,
     PublisherOptions, Report, Snapshots, Tail,
 };
 
@@ -92,8 +92,15 @@ impl Log for Strict {
 
     async fn head(&self) -> Result<Head, Error> {
         let stored = self.0.lock().unwrap();
-        let (epoch, commit) = (stored.epoch, stored.commit);
-        Ok(Head { epoch, commit })
+        Ok(Head {
+            log: Some(LogId(1)),
+            term: sapwood_sync::Term {
+                number: stored.epoch,
+                mark: 0,
+            },
+            epoch: stored.epoch,
+            commit: stored.commit,
+        })
     }
 
     async fn follow(&self, commit: u64) -> Result<Box<dyn Tail>, Error> {
@@ -157,6 +164,10 @@ impl Leadership for Term {
         let mut stored = self.stored.lock().unwrap();
         stored.frames.retain(|frame| frame.last() > commit);
         Ok(())
+    }
+
+    async fn renew(&mut self, _: u64) -> Result<(), Error> {
+        panic!("this log is never lost")
     }
 
     fn leads(&self) -> bool {
