@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What users of C get: `make install` into a folder, programs compiled by pkg-config and by CMake and
-# run, Debian packages without an error of lintian, and the map of blocked names in the workers of
-# dnsdist.
+# What users of C get: `make install` into a folder, programs compiled by pkg-config and by CMake
+# and run, Debian packages without an error of lintian, and the map of blocked names in the workers
+# of dnsdist.
 # NAMES is the number of blocked names.
 . "$(dirname "$0")/lib.sh"
 [ "$(uname -s)" = Linux ] || skip "the C library is tested on Linux"

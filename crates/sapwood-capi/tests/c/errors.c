@@ -1,6 +1,6 @@
 /*
- * What the table of errors promises: files that are missing, foreign, cut or of another kind, in each
- * function that opens one, with messages that name them; lengths beyond every limit.
+ * What the table of errors promises: files that are missing, foreign, cut or of another kind, in
+ * each function that opens one, with messages that name them; lengths beyond every limit.
  */
 #include <errno.h>
 #include <string.h>
