@@ -21,9 +21,9 @@ if ! has dnsdist || ! has dig; then
     exit 0
 fi
 work=$(mktemp -d)
-pids=()
+pids=() small=
 finish() {
-    [ ${#pids[@]} = 0 ] || kill "${pids[@]}" 2>/dev/null || true
+    [ ${#pids[@]} = 0 ] || kill "${pids[@]}" $small 2>/dev/null || true
     wait 2>/dev/null || true
     rm -rf "$work"
 }
@@ -66,6 +66,24 @@ for i in 1 2 3 4; do
     ask "$(zeros 63).$(zeros 63).$(zeros 63).$(zeros 61)" NOERROR
 done
 say "Long labels of zeros below a blocked name hide nothing."
+# A worker whose room for keys is too small: what it cannot look up is refused, and the log says why.
+mkdir "$work/small"
+sed 's/^local KEY_MAX = .*/local KEY_MAX = 16/' examples/lua/sapwood.lua >"$work/small/sapwood.lua"
+port=$((port + 1))
+SAPWOOD_LUA=$work/small LISTEN=127.0.0.1:$port \
+    dnsdist --supervised --disable-syslog -C examples/lua/blocked.lua >"$work/small/log" 2>&1 &
+small=$!
+for ((i = 0; i < 100; i++)); do
+    ! grep -q 'Listening on' "$work/small/log" || break
+    sleep 0.1
+done
+ask a.long.name.that.is.not.blocked REFUSED
+ask short.name NOERROR
+grep -q 'could not be looked up, and is refused: .* do not fit into 16' "$work/small/log" || fail "no reason in the log: $(cat "$work/small/log")"
+kill $small
+wait $small || true
+small=
+say "What cannot be looked up is refused."
 say "40 queries were refused or answered as they should be, by $workers workers with $names blocked names."
 printf '%-8s %14s %14s %16s %14s\n' worker 'file, KiB' 'resident, KiB' 'its share, KiB' 'own, KiB'
 for pid in "${pids[@]}"; do
