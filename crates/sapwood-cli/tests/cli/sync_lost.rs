@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::Scratch;
 use crate::notify::Manager;
 use crate::server::{Server, wait_for};
-use crate::service::{address_in, value, wait_value};
+use crate::service::{address_in, wait_value};
 use crate::sync::{LIST, follow, has, prints, publish, status};
 
 const STATUS: [&str; 6] = ["sync", "status", "--map", "blocked", "--folder", "log"];
@@ -313,7 +313,6 @@ fn an_etcd_that_has_lost_everything_empties_no_map() {
     prints(&follower, "replaced\t1");
     has(&lab.s, "live", "new.example", "block");
     has(&lab.s, "live", "spam.example", "");
-    let text = crate::service::scrape(address);
-    assert_eq!(value(&text, "sapwood_sync_replaced_total", &[]), Some(1.0));
+    wait_value(address, "sapwood_sync_replaced_total", &[], 1.0);
     wait_for("a sound log", || lab.status(&[]).0 == Some(0));
 }
