@@ -219,6 +219,11 @@ pub trait Leadership: Send {
     /// Whether the term goes on, as far as this process knows without asking another one.
     fn leads(&self) -> bool;
 
+    /// What has ended the term, if that is known and was not the end of a lease.
+    fn ended(&self) -> Option<String> {
+        None
+    }
+
     /// Ends the term, so that the next leader need not wait for the lease.
     async fn resign(self: Box<Self>) -> Result<(), Error>;
 }

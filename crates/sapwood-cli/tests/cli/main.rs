@@ -30,6 +30,7 @@ mod service;
 mod sync;
 #[cfg(feature = "etcd")]
 mod sync_etcd;
+mod sync_lost;
 mod sync_service;
 
 #[cfg(any(feature = "bpf", feature = "etcd"))]

@@ -27,9 +27,9 @@ fn runtime() -> Runtime {
 }
 
 /// Nodes of etcd, and a folder with a list.
-struct Lab {
-    cluster: Cluster,
-    s: Scratch,
+pub struct Lab {
+    pub cluster: Cluster,
+    pub s: Scratch,
     runtime: Runtime,
     /// Where the map is, as arguments.
     place: Vec<String>,
@@ -37,7 +37,7 @@ struct Lab {
 
 impl Lab {
     /// `None` if etcd is not installed.
-    fn new(setup: Setup) -> Option<Lab> {
+    pub fn new(setup: Setup) -> Option<Lab> {
         let runtime = runtime();
         let cluster = runtime.block_on(Cluster::start(setup))?;
         let s = Scratch::new();
@@ -60,7 +60,7 @@ impl Lab {
         self
     }
 
-    fn args<'a>(&'a self, command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    pub fn args<'a>(&'a self, command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
         let place = self.place.iter().map(|word| &**word);
         let words = command.iter().copied().chain(place);
         words.chain(more.iter().copied()).collect()
@@ -68,14 +68,14 @@ impl Lab {
 
     /// Starts a publisher, and waits until it leads.
     #[track_caller]
-    fn publish(&self, more: &[&str]) -> Server {
+    pub fn publish(&self, more: &[&str]) -> Server {
         let server = Server::spawn(&self.s, &self.args(&PUBLISH, more));
         server.complains(" in term ");
         server
     }
 
     /// Starts a follower into the live folder of its name.
-    fn follow(&self, name: &str, more: &[&str]) -> Server {
+    pub fn follow(&self, name: &str, more: &[&str]) -> Server {
         let command = [&FOLLOW[..], &[name, "--name", name]].concat();
         Server::spawn(&self.s, &self.args(&command, more))
     }
@@ -85,7 +85,7 @@ impl Lab {
     }
 
     /// What `sync status` says as a document, and its exit code.
-    fn status(&self, more: &[&str]) -> (Option<i32>, Value) {
+    pub fn status(&self, more: &[&str]) -> (Option<i32>, Value) {
         let ran = self.run(&STATUS, &[&["--json"], more].concat());
         (ran.0.status.code(), ran.documents().remove(0))
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use serde::Serialize;
@@ -70,6 +70,8 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = path.parent().expect("a file in a folder");
     let mut file = tempfile::Builder::new()
         .prefix(NEW)
+        // Who may read it is for the folder, and for the process's mask, to say.
+        .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)
         .map_err(Error::io(folder))?;
     file.write_all(bytes).map_err(Error::io(path))?;

@@ -168,6 +168,10 @@ impl Leadership for FolderLeadership {
         !matches!(self.lost(), Ok(Some(_)))
     }
 
+    fn ended(&self) -> Option<String> {
+        self.lost().ok().flatten().map(String::from)
+    }
+
     async fn resign(self: Box<Self>) -> Result<(), Error> {
         Ok(())
     }

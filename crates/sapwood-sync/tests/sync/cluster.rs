@@ -189,7 +189,6 @@ impl Cluster {
     }
 
     /// Kills a node, and starts it with nothing, as if its disk had been lost.
-    #[allow(dead_code)] // the tests of the program have other faults
     pub fn wipe(&mut self, node: usize) {
         self.kill(node);
         std::fs::remove_dir_all(&self.nodes[node].data).unwrap();
@@ -197,13 +196,11 @@ impl Cluster {
     }
 
     /// Saves what etcd has into a file.
-    #[allow(dead_code)] // the tests of the program have other faults
     pub fn save(&self, node: usize, file: &Path) {
         self.ctl(node, &["snapshot", "save", file.to_str().unwrap()]);
     }
 
     /// Kills the only node, and starts it with what was saved. Its revisions go back.
-    #[allow(dead_code)] // the tests of the program have other faults
     pub fn restore(&mut self, file: &Path) {
         self.kill(0);
         let Node { command, data, .. } = &self.nodes[0];

@@ -8,6 +8,7 @@ mod etcd;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
 mod faults;
 mod following;
+mod full;
 mod history;
 mod kinds;
 mod lab;

@@ -1,5 +1,8 @@
 //! The leader: one writer's commits, in order.
 
+mod options;
+mod sound;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,98 +10,16 @@ use sapwood::qp::{QpSnapshot, QpStoreMemory};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+pub use options::{PublisherOptions, PublisherStatus, Slowest};
+use sound::{newest_term, sound};
+
 use crate::overlay::Overlay;
 use crate::restored::{State, restore};
 use crate::targets::difference;
 use crate::{
-    Changes, Commit, Digest, Error, Frame, Head, Kind, Leadership, Log, LogId, Manifest, Snapshots,
+    Changes, Commit, Error, Frame, Head, Kind, Leadership, Log, LogId, Manifest, Snapshots,
     StoreTarget, Target, Term,
 };
-
-/// What a leader does about a follower that is too far behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slowest {
-    /// It publishes nothing until the follower is nearer, or its report has expired.
-    Wait,
-    /// It evicts the follower, which must then start from a snapshot.
-    Evict,
-}
-
-/// How a publisher behaves.
-#[derive(Debug, Clone)]
-pub struct PublisherOptions {
-    /// How it calls itself.
-    pub name: String,
-    /// Whether it waits while another process leads.
-    pub wait: bool,
-    /// Whether it begins a new history when the log cannot be gone on with: when it cannot be read as
-    /// a whole, or is not what followers and snapshots had before, because it was removed, emptied or
-    /// put back to an earlier state. Without this, such a log is an error.
-    ///
-    /// The map is empty then, and its first commit should have all of it ([`Publisher::replace`]):
-    /// followers have the old map until this commit, and then become what it says.
-    /// [`PublisherStatus::anew`] tells that it happened.
-    pub anew: bool,
-    /// The most commits that a follower may be behind.
-    pub max_lag: u64,
-    /// What happens to a follower that is further behind.
-    pub slowest: Slowest,
-    /// The commits after which a snapshot is saved.
-    pub snapshot_commits: u64,
-    /// The bytes of log entries after which a snapshot is saved.
-    pub snapshot_bytes: u64,
-    /// The commits that may wait for the log. Further ones wait in [`Publisher::commit`].
-    pub queue: usize,
-}
-
-impl PublisherOptions {
-    /// The usual ones: it waits to lead, evicts followers that are 50,000 commits behind, and saves
-    /// a snapshot after 10,000 commits or 32 MiB.
-    pub fn new(name: impl Into<String>) -> Self {
-        PublisherOptions {
-            name: name.into(),
-            wait: true,
-            anew: false,
-            max_lag: 50_000,
-            slowest: Slowest::Evict,
-            snapshot_commits: 10_000,
-            snapshot_bytes: 32 << 20,
-            queue: 4096,
-        }
-    }
-}
-
-/// How far a publisher is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PublisherStatus {
-    /// The term.
-    pub epoch: u64,
-    /// The log.
-    pub log: Option<LogId>,
-    /// Why this term has begun a new history ([`PublisherOptions::anew`]).
-    pub anew: Option<String>,
-    /// The newest commit in the log.
-    pub commit: u64,
-    /// The digest of the map.
-    pub digest: Digest,
-    /// The entries of the map.
-    pub entries: u64,
-    /// Commits written in this term.
-    pub commits: u64,
-    /// Bytes of log entries written in this term.
-    pub bytes: u64,
-    /// The newest snapshot's commit.
-    pub snapshot: u64,
-    /// The furthest that a living follower is behind, in commits.
-    pub lag: u64,
-    /// The living followers.
-    pub followers: usize,
-    /// Followers evicted in this term.
-    pub evicted: u64,
-    /// What is wrong: no room in the log, a snapshot that could not be saved, a follower for which
-    /// it waits.
-    pub trouble: Option<String>,
-}
 
 /// The one writer of a map that others follow.
 ///
@@ -299,40 +220,6 @@ fn ended(map: &str, status: &watch::Receiver<PublisherStatus>) -> Error {
         map: map.into(),
         what: status.borrow().trouble.clone(),
     }
-}
-
-/// The newest state of a map, if the log has all that followers and snapshots had.
-async fn sound(log: &dyn Log, snapshots: &Snapshots, kind: Kind) -> Result<(State, Head), Error> {
-    let reports = log.followers().await?;
-    let (state, head, _) = restore(log, snapshots, kind).await?;
-    let mut beyond = reports.iter().find_map(|report| report.beyond(&head));
-    if beyond.is_none() && head.commit == 0 {
-        let others = snapshots.newest_of_others(head.log).await?;
-        beyond = others.filter(|other| other.commit > 0).map(|other| {
-            format!(
-                "there is a snapshot of commit {}, and the log is empty",
-                other.commit
-            )
-        });
-    }
-    match beyond {
-        Some(what) => Err(Error::lost(log.map(), what)),
-        None => Ok((state, head)),
-    }
-}
-
-/// The newest term that anybody knows of.
-async fn newest_term(log: &dyn Log, snapshots: &Snapshots) -> Result<u64, Error> {
-    let reports = log.followers().await?;
-    let reported = reports.iter().map(|report| report.epoch).max();
-    // A manifest that cannot be read tells nothing.
-    let (own, others) = (
-        snapshots.newest(log.head().await?.log),
-        snapshots.newest_of_others(None),
-    );
-    let saved = [own.await.ok().flatten(), others.await.ok().flatten()];
-    let saved = saved.iter().flatten().map(|manifest| manifest.epoch);
-    Ok(saved.chain(reported).max().unwrap_or(0))
 }
 
 /// A commit that waits for the log; from [`Publisher::submit`].
@@ -539,7 +426,8 @@ impl Publish {
             self.saved(saving).await;
         }
         if !self.leadership.leads() {
-            let mut what = "the lease has ended".to_owned();
+            let ended = self.leadership.ended();
+            let mut what = ended.unwrap_or_else(|| "the lease has ended".into());
             if let Ok(Some(leader)) = self.log.leader().await {
                 what = format!("{what}, and {leader} leads");
             }
