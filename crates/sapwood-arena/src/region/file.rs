@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A file mapped for writing over a reservation of address space. The base does not move.
@@ -49,12 +50,22 @@ impl FileRegion {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create(path: impl AsRef<Path>) -> io::Result<FileRegion> {
+        FileRegion::create_at_most(path, MAX_BYTES)
+    }
+
+    /// As [`create`](FileRegion::create), with addresses for no more than this many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](FileRegion::create).
+    pub fn create_at_most(path: impl AsRef<Path>, bytes: usize) -> io::Result<FileRegion> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(0o644)
             .open(path)?;
-        FileRegion::over(file, false)
+        FileRegion::over(file, false, bytes)
     }
 
     /// Creates a file without a name, in memory. Other processes open it by its
@@ -67,7 +78,7 @@ impl FileRegion {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
-            FileRegion::over(File::from(fd), true)
+            FileRegion::over(File::from(fd), true, MAX_BYTES)
         }
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         {
@@ -76,12 +87,14 @@ impl FileRegion {
         }
     }
 
-    fn over(file: File, nameless: bool) -> io::Result<FileRegion> {
-        let mut want = MAX_BYTES;
+    fn over(file: File, nameless: bool, most: usize) -> io::Result<FileRegion> {
+        let mut want = most
+            .clamp(PAGE, MAX_BYTES)
+            .next_multiple_of(PAGE.max(rustix::param::page_size()));
         let space = loop {
             match Space::reserve(want, PAGE) {
                 Ok(space) => break space,
-                Err(_) if want > 1 << 20 => want /= 2,
+                Err(_) if want > 1 << 20 => want = (want / 2).next_multiple_of(1 << 20),
                 Err(error) => return Err(error.into()),
             }
         };

@@ -59,6 +59,8 @@ pub enum Lack {
     /// Space on the device that has the arena's file: the file system is full, or the user's quota
     /// is used up. There may be room later.
     Space,
+    /// A reader that moves on: it stands still, and has mapped less memory than the arena would have.
+    Readers,
 }
 
 impl core::fmt::Display for ArenaFull {
@@ -72,6 +74,10 @@ impl core::fmt::Display for ArenaFull {
                 "the arena is full: {requested} bytes asked, limit {limit} bytes"
             ),
             Lack::Space => write!(f, "no space left on device: {requested} bytes asked"),
+            Lack::Readers => write!(
+                f,
+                "a reader that stands still has not mapped the {requested} bytes that were asked"
+            ),
         }
     }
 }
@@ -85,6 +91,15 @@ impl ArenaFull {
             requested,
             limit,
             lack: Lack::Memory,
+        }
+    }
+
+    /// The error of an arena that lacks this.
+    pub const fn lacks(lack: Lack, requested: usize, limit: usize) -> ArenaFull {
+        ArenaFull {
+            requested,
+            limit,
+            lack,
         }
     }
 
@@ -113,6 +128,7 @@ impl From<ArenaFull> for std::io::Error {
     fn from(full: ArenaFull) -> Self {
         let kind = match full.lack {
             Lack::Memory => std::io::ErrorKind::OutOfMemory,
+            Lack::Readers => std::io::ErrorKind::WouldBlock,
             Lack::Space => std::io::ErrorKind::StorageFull,
         };
         std::io::Error::new(kind, full)

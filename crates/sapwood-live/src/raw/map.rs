@@ -7,13 +7,11 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A mapping of a file, shared with other processes.
+/// A mapping of a file, shared with other processes. It needs no descriptor.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    /// Its lock lasts as long as the mapping.
-    _file: File,
 }
 
 // SAFETY: a mapping belongs to the process, and its memory is accessed by atomics, or as the
@@ -24,7 +22,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of a file, more than it has if it may grow.
-    pub(crate) fn new(file: File, len: usize, write: bool) -> io::Result<Mapping> {
+    pub(crate) fn new(file: &File, len: usize, write: bool) -> io::Result<Mapping> {
         let access = match write {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
@@ -36,16 +34,29 @@ impl Mapping {
                 len,
                 access,
                 MapFlags::SHARED | MapFlags::NORESERVE,
-                &file,
+                file,
                 0,
             )?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping {
-            base,
-            len,
-            _file: file,
-        })
+        Ok(Mapping { base, len })
+    }
+
+    /// Maps at least `least` bytes of a file, and more where the addresses are to be had, since the
+    /// file may grow: eight times as much, or 64 MiB.
+    pub(crate) fn roomy(file: &File, least: usize) -> io::Result<Mapping> {
+        let least = least.max(Page::BYTES).next_multiple_of(Page::BYTES);
+        let mut len = least.saturating_mul(8).clamp(ROOM, MOST.max(least));
+        loop {
+            match Mapping::new(file, len, false) {
+                Err(_) if len > least => len = (len / 4).max(least),
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -59,6 +70,11 @@ impl Drop for Mapping {
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
+
+/// The bytes of addresses that a reader takes for a part at least, if they are to be had.
+const ROOM: usize = 64 << 20;
+/// The most bytes of a part: all that references can reach.
+pub(crate) const MOST: usize = 8 << 30;
 
 /// Checks that a file has a page.
 pub(crate) fn is_page(file: &File) -> io::Result<()> {
@@ -78,8 +94,8 @@ impl Page {
     pub(crate) const BYTES: usize = 4096;
 
     /// Maps a file of at least one page.
-    pub(crate) fn map(file: File, write: bool) -> io::Result<Page> {
-        is_page(&file)?;
+    pub(crate) fn map(file: &File, write: bool) -> io::Result<Page> {
+        is_page(file)?;
         Mapping::new(file, Page::BYTES, write).map(Page)
     }
 
