@@ -239,6 +239,7 @@ impl PublishArgs {
                 limit: 8 << 30,
                 garbage_limit: None,
                 evict_after: None,
+                read_by: None,
             },
             json: self.json,
         }
@@ -321,7 +322,7 @@ pub struct FollowArgs {
     /// How it shows what it does.
     #[command(flatten)]
     pub service: ServiceArgs,
-    /// How much memory the live map takes.
+    /// How much memory the live map takes, and who may read it.
     #[command(flatten)]
     pub limits: LimitArgs,
     /// Print JSON documents, one in each line.

@@ -256,7 +256,7 @@ fn live_folder(told: &Told) -> PathBuf {
 fn live(told: &Told) -> Live<QpStore<[u8]>> {
     let folder = live_folder(told);
     match Live::open(&folder) {
-        Err(sapwood_live::Error::NoMap { .. }) => Live::create(&folder).unwrap(),
+        Err(sapwood_live::Error::NotYet { .. }) => Live::create(&folder).unwrap(),
         live => live.unwrap(),
     }
 }
@@ -266,7 +266,7 @@ fn read_live(told: &Told) {
     let mut reader = loop {
         match LiveReader::<QpStore<[u8]>>::open(live_folder(told)) {
             Ok(reader) => break reader,
-            Err(sapwood_live::Error::NoMap { .. }) => {
+            Err(sapwood_live::Error::NotYet { .. }) => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => panic!("{error}"),
