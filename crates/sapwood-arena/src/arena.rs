@@ -214,9 +214,7 @@ impl Arena {
     pub fn create(options: ArenaOptions) -> std::io::Result<Arena> {
         let mut arena = Arena::new(options);
         let region = arena.make_region_io()?;
-        arena
-            .adopt(region)
-            .map_err(|e| std::io::Error::new(std::io::ErrorKind::OutOfMemory, e))?;
+        arena.adopt(region)?;
         Ok(arena)
     }
 
@@ -229,9 +227,7 @@ impl Arena {
             Backing::Memfd => Ok(Box::new(crate::region::FileRegion::memfd("sapwood")?)),
             #[cfg(not(all(unix, not(miri))))]
             Backing::File(_) | Backing::Memfd => Err(std::io::ErrorKind::Unsupported.into()),
-            _ => self
-                .make_region()
-                .map_err(|e| std::io::Error::new(std::io::ErrorKind::OutOfMemory, e)),
+            _ => Ok(self.make_region()?),
         }
     }
 
@@ -250,20 +246,16 @@ impl Arena {
             #[cfg(not(all(unix, feature = "std", not(miri))))]
             Backing::Mmap { reserve } => Box::new(HeapRegion::fixed(reserve.min(1 << 20))?),
             #[cfg(feature = "std")]
-            _ => self.make_region_io().map_err(|_| ArenaFull {
-                requested: 0,
-                limit: 0,
-            })?,
+            _ => self
+                .make_region_io()
+                .map_err(|error| ArenaFull::refused(0, 0, &error))?,
         })
     }
 
     /// Takes the region and writes the header into it.
     fn adopt(&mut self, mut region: Box<dyn Region>) -> Result<(), ArenaFull> {
         let header = self.header as usize * UNIT;
-        let full = ArenaFull {
-            requested: header,
-            limit: self.options.limit,
-        };
+        let full = ArenaFull::new(header, self.options.limit);
         self.limit = self
             .limit
             .min(units_in(region.capacity()) / GRANULE * GRANULE);

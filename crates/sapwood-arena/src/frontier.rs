@@ -142,10 +142,7 @@ impl Arena {
     fn open_chunk(&mut self, n: u32, area: usize) -> Result<(), ArenaFull> {
         self.start()?;
         let f = self.frontier;
-        let full = ArenaFull {
-            requested: n as usize * UNIT,
-            limit: self.limit_bytes(),
-        };
+        let full = ArenaFull::new(n as usize * UNIT, self.limit_bytes());
         let space = &self.spaces[area];
         let adjacent = space.bump < space.bump_end && space.bump_end == f;
         let have = if adjacent {
@@ -193,10 +190,7 @@ impl Arena {
     /// Makes region and side tables ready for a frontier of `end`, and for areas with `more` units.
     /// Apart from the base, which may move, the arena behaves as before.
     fn prepare(&mut self, end: u32, more: [u32; 2]) -> Result<(), ArenaFull> {
-        let full = ArenaFull {
-            requested: end as usize * UNIT,
-            limit: self.limit_bytes(),
-        };
+        let full = ArenaFull::new(end as usize * UNIT, self.limit_bytes());
         if end > self.limit {
             return Err(full);
         }
@@ -267,10 +261,7 @@ impl Arena {
 
     #[cold]
     fn ensure_fresh(&mut self, n: u32, worst: u32, bytes: usize) -> Result<(), ArenaFull> {
-        let full = ArenaFull {
-            requested: bytes,
-            limit: self.limit_bytes(),
-        };
+        let full = ArenaFull::new(bytes, self.limit_bytes());
         self.start()?;
         let chunk = self.chunk();
         let mut more = [0; 2];

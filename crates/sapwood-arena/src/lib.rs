@@ -85,9 +85,9 @@ pub use options::{ArenaOptions, Backing, DebugMode, HeaderMode};
 pub use pool::Pool;
 pub use prefetch::prefetch;
 pub use reference::{Area, Kind, MAX_UNITS, Ref, UNIT};
-pub use region::{ArenaFull, AutoRegion, HeapRegion, PAGE, Region};
+pub use region::{ArenaFull, AutoRegion, HeapRegion, Lack, PAGE, Region};
 #[cfg(all(unix, feature = "std", not(miri)))]
-pub use region::{FileMap, FileRegion, MmapRegion, MovableMmap};
+pub use region::{FileMap, FileRegion, MmapRegion, MovableMmap, allocate};
 
 /// The examples of the README compile.
 #[cfg(doctest)]

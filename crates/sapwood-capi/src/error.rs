@@ -63,7 +63,7 @@ impl From<Error> for Failure {
             Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::PrefixTooLong { .. } => {
                 libc::E2BIG
             }
-            Error::ArenaFull(_) => libc::ENOMEM,
+            Error::ArenaFull(full) => lack_of(full),
             Error::GarbageLimit(_) => libc::EAGAIN,
             Error::Full { .. } | Error::NoGap { .. } => libc::ENOSPC,
             Error::Exists | Error::Occupied { .. } => libc::EEXIST,
@@ -74,6 +74,16 @@ impl From<Error> for Failure {
             _ => libc::EINVAL,
         };
         Failure::new(code, error.to_string())
+    }
+}
+
+/// The number of what an arena lacks.
+fn lack_of(full: &sapwood::arena::ArenaFull) -> c_int {
+    use sapwood::arena::Lack;
+    match full.lack {
+        Lack::Space => libc::ENOSPC,
+        Lack::Readers => libc::EAGAIN,
+        _ => libc::ENOMEM,
     }
 }
 
@@ -98,7 +108,7 @@ impl From<SaveError> for Failure {
     #[cold]
     fn from(error: SaveError) -> Self {
         let code = match &error.cause {
-            SaveCause::ArenaFull(_) => libc::ENOMEM,
+            SaveCause::ArenaFull(full) => lack_of(full),
             SaveCause::Io(error) => number_of(error, libc::EIO),
             _ => libc::EIO,
         };
@@ -119,7 +129,7 @@ fn cause_of(cause: &OpenCause) -> c_int {
     use sapwood::arena::OpenError;
     match cause {
         OpenCause::Image(OpenError::Io(error)) => number_of(error, libc::EIO),
-        OpenCause::Table(sapwood::Error::ArenaFull(_)) => libc::ENOMEM,
+        OpenCause::Table(sapwood::Error::ArenaFull(full)) => lack_of(full),
         _ => libc::EPROTO,
     }
 }

@@ -169,15 +169,18 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         let code = match error {
-            Error::Io { error, .. } => match (error.raw_os_error(), error.kind()) {
-                (Some(number), _) => number,
-                (None, ErrorKind::OutOfMemory) => libc::ENOMEM,
-                (None, ErrorKind::InvalidData) => libc::EPROTO,
-                (None, _) => libc::EIO,
-            },
+            Error::Io { error, .. } | Error::Unregistered { error, .. } => {
+                match (error.raw_os_error(), error.kind()) {
+                    (Some(number), _) => number,
+                    (None, ErrorKind::OutOfMemory) => libc::ENOMEM,
+                    (None, ErrorKind::InvalidData) => libc::EPROTO,
+                    (None, _) => libc::EIO,
+                }
+            }
             Error::Exists { .. } => libc::EEXIST,
             Error::Owned { .. } => libc::EBUSY,
-            Error::NoMap { .. } => libc::ENOENT,
+            Error::NotYet { .. } | Error::Removed { .. } | Error::NoMap { .. } => libc::ENOENT,
+            Error::NoSpace { .. } => libc::ENOSPC,
             Error::Kind { .. } | Error::Layout { .. } | Error::Damaged { .. } => libc::EPROTO,
             Error::Foreign { .. } => libc::EACCES,
             Error::Busy { .. } => libc::EAGAIN,

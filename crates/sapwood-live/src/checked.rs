@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use sapwood::lpm::NextHop;
@@ -15,10 +16,11 @@ use sapwood_checked::lpm::CheckedFib;
 use sapwood_checked::{Bytes, CheckedReader, CheckedValue, Source, Trouble};
 use zerocopy::FromBytes;
 
+use crate::control::State;
 use crate::error::Error;
 use crate::place::Place;
 use crate::raw::maps::CheckedMap;
-use crate::raw::reader::{LiveOffline, Slot};
+use crate::raw::reader::{ComesOnline, How, LiveOffline, Slot, within};
 use crate::raw::window::{LiveSource, LiveWindow};
 
 /// A reader of a live map that checks every word before it relies on it, and returns copies. It may
@@ -62,11 +64,19 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
     /// Opens the live map in a folder.
     ///
     /// # Errors
-    /// [`Error::NoMap`], also when its writer has not built it yet; [`Error::Kind`];
-    /// [`Error::Layout`]; [`Error::Damaged`]; the system's error: the reader needs the right to
-    /// make a file in the folder `readers`.
+    /// [`Error::NotYet`] when there is no map in the folder; [`Error::Unregistered`] when this
+    /// process may not make a file in the folder `readers`; [`Error::NoMap`]; [`Error::Kind`];
+    /// [`Error::Layout`]; [`Error::Damaged`]; [`Error::NoSpace`]; the system's error.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::open_place(Place::new(folder.as_ref()))
+        Self::open_place(Place::new(folder.as_ref()), true)
+    }
+
+    /// As [`open`](Self::open), and waits this long for a map that is not there yet.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::NotYet`] after this time.
+    pub fn open_within(folder: impl AsRef<Path>, limit: Duration) -> Result<Self, Error> {
+        within(limit, || Self::open(folder.as_ref()))
     }
 
     /// As [`open`](Self::open), with a descriptor of the folder.
@@ -74,26 +84,71 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_at(folder: OwnedFd) -> Result<Self, Error> {
-        Self::open_place(Place::at(folder))
+        Self::open_place(Place::at(folder), true)
     }
 
-    fn open_place(place: Place) -> Result<Self, Error> {
+    /// As [`open`](Self::open), and writes nothing: for a folder on a file system that is mounted
+    /// read-only, or one of another user who lets nobody register.
+    ///
+    /// The writer does not know of such a reader, and does not wait for it. Its answers are
+    /// [`Error::Evicted`] as soon as the writer has used memory again that was replaced since the
+    /// last [`quiescent`](Self::quiescent), which is after each change or two where no other reader
+    /// holds memory back. [`read`](Self::read) asks again then. So it suits short questions, and
+    /// walks over maps that seldom change.
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// use sapwood_live::{CheckedLiveReader, Live};
+    /// # let folder = std::env::temp_dir().join(format!("sapwood-live-un-{}", std::process::id()));
+    /// let store = Live::<QpStore<u64>>::create(&folder)?;
+    /// let mut txn = store.begin();
+    /// txn.insert("example.org", 7)?;
+    /// txn.commit();
+    ///
+    /// // In another process:
+    /// let mut reader = CheckedLiveReader::<QpStore<u64>>::open_unregistered(&folder)?;
+    /// assert_eq!(reader.read(|map| map.get("example.org"))?, Some(7));
+    /// assert!(store.readers().is_empty());
+    /// # drop(reader);
+    /// # store.remove_map()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for [`Error::Unregistered`] and [`Error::NoSpace`].
+    pub fn open_unregistered(folder: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_place(Place::new(folder.as_ref()), false)
+    }
+
+    fn open_place(place: Place, register: bool) -> Result<Self, Error> {
         let ours = match place.belongs_to_us() {
             Ok(()) => true,
             Err(Error::Foreign { .. }) => false,
             Err(error) => return Err(error),
         };
-        let slot = Slot::open::<M>(place, true, ours)?;
-        let (sources, number) = sources(&slot, M::parts(), ours)?;
-        let reader = CheckedLiveReader {
-            sources,
-            number,
-            ours,
-            slot,
-            map: PhantomData,
+        let how = match register {
+            true => How::Checking { ours },
+            false => How::Unregistered { ours },
         };
-        reader.view()?;
-        Ok(reader)
+        let mut last = None;
+        for _ in 0..TRIES {
+            let slot = Slot::open::<M>(place.clone(), how)?;
+            let (sources, state) = sources(&slot, M::parts(), ours)?;
+            let reader = CheckedLiveReader {
+                sources,
+                number: state.number(),
+                ours,
+                slot,
+                map: PhantomData,
+            };
+            let checked = reader.view().map(drop);
+            match checked {
+                Ok(()) => return Ok(reader),
+                Err(error @ (Error::Evicted { .. } | Error::Busy { .. })) => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| place.not_yet()))
     }
 
     /// The map, for reading. Each call of its methods sees the newest map.
@@ -106,25 +161,68 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         M::check(&self.sources)
     }
 
+    /// Calls `f` with the newest map, and calls it again when the reader is evicted meanwhile, or
+    /// changes disturb it.
+    ///
+    /// # Errors
+    /// Those of `f` and of [`quiescent`](Self::quiescent); [`Error::Evicted`] or [`Error::Busy`]
+    /// after 64 calls that changes disturbed.
+    pub fn read<R>(
+        &mut self,
+        mut f: impl FnMut(M::Checked<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut tries = TRIES;
+        loop {
+            self.quiescent()?;
+            tries -= 1;
+            match self.view().and_then(&mut f) {
+                Err(Error::Evicted { .. } | Error::Busy { .. }) if tries > 0 => {
+                    // A writer that changes the map all the time lets others in between.
+                    std::thread::yield_now();
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Announces that the reader holds nothing. A reader that was evicted is back. If another
     /// process has taken the map over, the reader moves to its data.
     ///
     /// # Errors
-    /// As [`open`](Self::open), for the data of the heir. Then the reader stays where it is.
+    /// [`Error::Removed`] when the map was removed: then [`reopen`](Self::reopen) moves to the one
+    /// that may have been made in its place. As [`open`](Self::open), for the data of the heir.
+    /// Then the reader stays where it is.
     pub fn quiescent(&mut self) -> Result<(), Error> {
         self.slot.check()?;
-        self.slot.announce();
-        if self.slot.data() != self.number {
-            let (sources, number) = sources(&self.slot, M::parts(), self.ours)?;
+        self.slot.say(self.slot.period());
+        if self.slot.state().number() != self.number {
+            let (sources, state) = sources(&self.slot, M::parts(), self.ours)?;
             M::check(&sources)?;
-            (self.sources, self.number) = (sources, number);
+            (self.sources, self.number) = (sources, state.number());
         }
         Ok(())
     }
 
     /// Takes the reader offline, until the result is dropped. It then holds nothing back.
     pub fn offline(&mut self) -> LiveOffline<'_> {
-        self.slot.offline()
+        self.slot.say(0);
+        LiveOffline { reader: self }
+    }
+
+    /// Opens the map that is in the folder now: see
+    /// [`LiveReader::reopen`](crate::LiveReader::reopen).
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). Then the reader stays where it is.
+    pub fn reopen(&mut self) -> Result<(), Error> {
+        *self = Self::open_place(self.slot.place.clone(), self.slot.is_known())?;
+        Ok(())
+    }
+
+    /// Whether the folder still has the map that this reader reads: see
+    /// [`LiveReader::is_current`](crate::LiveReader::is_current).
+    pub fn is_current(&self) -> bool {
+        self.slot.is_current()
     }
 
     /// How many times other processes have taken the map over.
@@ -142,18 +240,23 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
     }
 }
 
-fn sources(slot: &Slot, parts: usize, ours: bool) -> Result<(Vec<LiveSource>, u64), Error> {
-    let (windows, number) = slot.open_data(parts, |path| {
+impl<M: CheckedMap> ComesOnline for CheckedLiveReader<M> {
+    fn come_online(&mut self) {
+        self.slot.come_online();
+    }
+}
+
+fn sources(slot: &Slot, parts: usize, ours: bool) -> Result<(Vec<LiveSource>, State), Error> {
+    slot.open_data(parts, |path, of| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Ok((LiveWindow::open(path, ours)?, name.into_owned()))
-    })?;
-    let source = |(window, name)| LiveSource {
-        window,
-        name,
-        folder: slot.place.path().to_owned(),
-        slot: Some(slot.announced().clone()),
-    };
-    Ok((windows.into_iter().map(source).collect(), number))
+        Ok(LiveSource {
+            window: LiveWindow::open(path, ours)?,
+            of,
+            name: name.into_owned(),
+            folder: slot.place.path().to_owned(),
+            slot: Some(slot.announced().clone()),
+        })
+    })
 }
 
 impl<M: CheckedMap> fmt::Debug for CheckedLiveReader<M> {

@@ -31,7 +31,41 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder has no live map.
+    /// The folder has no live map yet, or no more. Whoever comes too early may wait:
+    /// [`LiveReader::open_within`](crate::LiveReader::open_within).
+    #[error("{} has no live map yet", .path.display())]
+    NotYet {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The map that this reader reads was removed. What it reads stays as it is, until it moves to
+    /// the map that may have been made in its place, by
+    /// [`reopen`](crate::LiveReader::reopen).
+    #[error("the live map in {} was removed", .path.display())]
+    Removed {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The file system has no space left for the map, or for the file of a reader, or a quota is
+    /// used up. Nothing is left of what was begun.
+    #[error("no space left on device: {what} {}", .path.display())]
+    NoSpace {
+        /// What was attempted.
+        what: &'static str,
+        /// The file or the folder.
+        path: PathBuf,
+    },
+    /// The writer cannot know of this reader: the process may not make a file in the folder
+    /// `readers`. A reader that checks what it reads needs none:
+    /// [`CheckedLiveReader::open_unregistered`](crate::CheckedLiveReader::open_unregistered).
+    #[error("this process cannot register as a reader of the live map in {}: {error}", .path.display())]
+    Unregistered {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The folder has something else than a live map of this library.
     #[error("{} has no live map: {why}", .path.display())]
     NoMap {
         /// The folder.
@@ -103,10 +137,30 @@ pub enum Error {
 impl Error {
     /// Adds what was attempted to the system's error.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        move |error| Error::Io {
-            what,
-            path: path.to_owned(),
-            error,
+        move |error| {
+            let path = path.to_owned();
+            match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Error::NoSpace { what, path }
+                }
+                _ => Error::Io { what, path, error },
+            }
+        }
+    }
+
+    /// Whether the cause is that a file system has no space left.
+    ///
+    /// ```
+    /// use sapwood_live::Error;
+    /// let full = Error::NoSpace { what: "making", path: "/dev/shm/map".into() };
+    /// assert!(full.is_no_space());
+    /// assert_eq!(full.to_string(), "no space left on device: making /dev/shm/map");
+    /// ```
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Error::NoSpace { .. } => true,
+            Error::Map(sapwood::Error::ArenaFull(full)) => full.is_no_space(),
+            _ => false,
         }
     }
 }

@@ -49,7 +49,9 @@
 #![cfg(target_os = "linux")]
 
 mod checked;
+mod control;
 mod error;
+mod making;
 mod place;
 mod raw;
 mod routes;
@@ -60,6 +62,7 @@ mod writer;
 
 pub use checked::{CheckedIp, CheckedLiveReader, CheckedRanges, CheckedRoutes};
 pub use error::Error;
+pub use making::ReadBy;
 pub use raw::maps::{CheckedMap, LiveMap, LiveValue};
 pub use raw::process::Process;
 pub use raw::reader::{LiveIdle, LiveOffline, LiveReader};

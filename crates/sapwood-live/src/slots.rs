@@ -14,11 +14,14 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use sapwood_qsbr::GraceSource;
 
-use crate::place::{Control, Place, is_locked, try_lock};
+use crate::control::Control;
+use crate::place::{Place, is_locked, try_lock};
 
-/// Words of a reader's file.
+/// Words of a reader's file: what it has announced, its process, and how many bytes of each part
+/// it has mapped.
 pub(crate) const SEEN_AT: usize = 0;
 pub(crate) const PID_AT: usize = 1;
+pub(crate) const MAPPED_AT: usize = 8;
 
 /// The bit beside the number of the process that says that the reader checks what it reads.
 const CHECKED: u64 = 1 << 32;
@@ -111,11 +114,40 @@ impl Readers {
             evict_after,
             place: place.clone(),
             control: Arc::clone(control),
-            known: Mutex::new(Known {
-                news: News::of(&place.readers()),
-                ..Known::default()
-            }),
+            known: Mutex::default(),
         }
+    }
+
+    /// Asks the kernel for notices, as soon as the folder of readers is where it stays.
+    pub(crate) fn watch(&self) {
+        let mut known = self.known();
+        known.news = News::of(&self.place.readers());
+        // Whoever came before is in no notice.
+        known.looked = 0;
+    }
+
+    /// Begins a period.
+    pub(crate) fn begin(&self) -> u64 {
+        self.start()
+    }
+
+    /// Whether each reader that trusts the memory has mapped this many bytes of a part, or has
+    /// announced this period, which began after it could learn of them. One that is offline learns
+    /// of them when it comes online.
+    pub(crate) fn have_mapped(&self, part: usize, bytes: u64, period: u64) -> bool {
+        let mut known = self.known();
+        if !known.look_for(self, period) {
+            return false;
+        }
+        let waits = |file: &File| {
+            (1..period).contains(&word(file, SEEN_AT))
+                && word(file, MAPPED_AT + part) < bytes
+                && word(file, PID_AT) & CHECKED == 0
+        };
+        known
+            .files
+            .retain(|name, file| !waits(file) || self.lives(name, file));
+        !known.files.values().any(waits)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -301,6 +333,8 @@ impl GraceSource for Readers {
         let over = !known.files.values().any(waits);
         if over {
             known.slow.retain(|(slow, _)| *slow > period);
+            // Readers that are not known here learn from it that memory is used again.
+            self.control.set_over(period);
         }
         // What the readers read comes before what the caller does now.
         fence(Ordering::SeqCst);

@@ -7,8 +7,9 @@ use sapwood::lpm::{Fib, IpFib, V4, V6};
 use sapwood::maple::MapleMap;
 use sapwood::qp::{PointMap, QpShared, QpStore};
 
+use crate::control::Control;
 use crate::error::Error;
-use crate::place::{Control, Place, is_locked};
+use crate::place::{Place, is_locked};
 use crate::raw::maps::LiveMap;
 use crate::routes::Routes;
 use crate::slots::{LiveReaderInfo, seen_from_outside};
@@ -67,10 +68,10 @@ impl LiveStatus {
         let readers = readers.map_err(Error::io("reading", &place.readers()))?;
         let mut tries = TRIES;
         let (number, data, data_bytes) = loop {
-            let number = control.data();
+            let number = control.state().number();
             let found = data_of(&place, number)?;
             tries -= 1;
-            if control.data() == number || tries == 0 {
+            if control.state().number() == number || tries == 0 {
                 break (number, found.0, found.1);
             }
         };

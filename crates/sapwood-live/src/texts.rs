@@ -63,9 +63,12 @@ struct Uses {
 }
 
 impl LiveTexts {
+    /// The name of their folder.
+    pub(crate) const FOLDER: &str = "texts";
+
     /// The folder of the texts of a live map, in the map's folder.
     pub fn folder(map: &Path) -> PathBuf {
-        map.join("texts")
+        map.join(Self::FOLDER)
     }
 
     /// The texts in a store, which this process has made or taken over in the

@@ -1,21 +1,24 @@
 //! The writer of a live map.
 
 use std::fmt;
-use std::fs::Permissions;
 use std::ops::Deref;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sapwood::qp::QpStore;
 use sapwood_arena::{Arena, ArenaOptions, Backing, HeaderMode};
 use sapwood_qsbr::{Domain, DomainBuilder};
 
+use crate::control::Control;
 use crate::error::Error;
-use crate::place::{Control, Place};
+use crate::making::{self, Making, ReadBy, Rights};
+use crate::place::Place;
 use crate::raw::maps::{Left, LiveMap, Memory};
 use crate::raw::process::{Ours, not_ours};
+use crate::raw::region::Part;
 use crate::slots::{LiveReaderInfo, Readers};
+use crate::texts::LiveTexts;
 
 /// A map that processes on this machine share: this process writes it, with all methods of the
 /// structure `M`, and others read it ([`LiveReader`](crate::LiveReader)).
@@ -56,6 +59,7 @@ pub struct LiveBuilder<M: LiveMap> {
     domain: Option<DomainBuilder>,
     bytes: Option<usize>,
     evict_after: Option<Duration>,
+    read_by: Option<ReadBy>,
     map: M::Builder,
 }
 
@@ -82,45 +86,99 @@ impl<M: LiveMap> LiveBuilder<M> {
         self
     }
 
+    /// Who may read the map, and be known to its writer: sets the modes of its files. Default:
+    /// [`ReadBy::Owner`]; a map that is taken over keeps what it has.
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// use sapwood_live::{Live, ReadBy};
+    /// # use std::os::unix::fs::PermissionsExt;
+    /// # let folder = std::env::temp_dir().join(format!("sapwood-live-by-{}", std::process::id()));
+    /// let store = Live::<QpStore<u64>>::builder().read_by(ReadBy::Everybody).create(&folder)?;
+    /// let mode = folder.join("readers").metadata().unwrap().permissions().mode();
+    /// assert_eq!(mode & 0o7777, 0o1777);
+    /// # store.remove_map()?;
+    /// # Ok::<(), sapwood_live::Error>(())
+    /// ```
+    pub fn read_by(mut self, who: ReadBy) -> Self {
+        self.read_by = Some(who);
+        self
+    }
+
     /// Sets the choices that only this structure has, such as an index.
     pub fn map(mut self, set: impl FnOnce(M::Builder) -> M::Builder) -> Self {
         self.map = set(self.map);
         self
     }
 
-    /// Makes an empty map in a folder, which is made if it is not there.
+    /// Makes an empty map in a folder. The folder comes to be together with the map: it is made
+    /// beside, and renamed. Where it is there already, the map is there as soon as `control` is.
+    /// What processes have left that died meanwhile is removed.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Owned`], and the system's error.
+    /// [`Error::Exists`]; [`Error::Owned`], when another process makes the map;
+    /// [`Error::NoSpace`]; the system's error. Nothing is left of the map then.
     pub fn create(self, folder: impl AsRef<Path>) -> Result<Live<M>, Error> {
         let place = Place::new(folder.as_ref());
-        for folder in [place.path().to_owned(), place.readers()] {
-            let mut make = std::fs::DirBuilder::new();
-            make.recursive(true).mode(0o755);
-            make.create(&folder).map_err(Error::io("making", &folder))?;
-        }
-        let control = Control::write(&place, M::KIND, &M::layouts(), true)?;
-        self.build(place, control, 1, M::create)
+        let making = Making::begin(&place, self.read_by.unwrap_or_default().into())?;
+        let live = self.make(place, &making)?;
+        live.finish(making)
+    }
+
+    /// As [`create`](Self::create), with a store for the texts of the map's values in the folder
+    /// [`LiveTexts::folder`]. Whoever finds the map finds its texts. Both have the same choices for
+    /// memory and readers.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_with_texts(
+        self,
+        folder: impl AsRef<Path>,
+        texts: LiveBuilder<QpStore<[u8]>>,
+    ) -> Result<(Live<M>, LiveTexts), Error> {
+        let place = Place::new(folder.as_ref());
+        let making = Making::begin(&place, self.read_by.unwrap_or_default().into())?;
+        let live = self.make(place, &making)?;
+        let inner = making.within(LiveTexts::FOLDER)?;
+        let store = texts.make(Place::new(&LiveTexts::folder(folder.as_ref())), &inner)?;
+        inner.finish()?;
+        let live = live.finish(making)?;
+        store.readers.watch();
+        Ok((live, LiveTexts::new(store)?))
+    }
+
+    /// Makes a map whose place is here when it is finished.
+    fn make(self, place: Place, making: &Making) -> Result<Live<M>, Error> {
+        let control = Control::make(&making.control(), M::KIND.0, &M::layouts())?;
+        self.build(place, &making.dir, control, 1, None, M::create)
     }
 
     /// Takes over the map of a writer that has ended. It checks every node of what the writer left,
-    /// copies it into new data, and points readers there. O(bytes of the map).
+    /// copies it into new data, and points readers there. O(bytes of the map). The file system
+    /// needs room for the copy beside what there is: as much as the entries take.
     ///
     /// A change that had returned is there. One that the writer's death interrupted is there as a
     /// whole, or not at all. A transaction of a table of routes is published root word by root
     /// word, so a part of it may be there.
     ///
     /// # Errors
-    /// [`Error::NoMap`], [`Error::Owned`], [`Error::Kind`], [`Error::Layout`]; [`Error::Damaged`]:
-    /// then the map stays as it is, for readers, too. And the system's error.
+    /// [`Error::NotYet`], [`Error::NoMap`], [`Error::Owned`], [`Error::Kind`], [`Error::Layout`];
+    /// [`Error::NoSpace`], [`Error::Damaged`] and the system's error: then the map stays as it is,
+    /// for readers, too, and nothing is left of the copy.
     pub fn open(self, folder: impl AsRef<Path>) -> Result<Live<M>, Error> {
         let place = Place::new(folder.as_ref());
-        let control = Control::write(&place, M::KIND, &M::layouts(), false)?;
-        let old = control.data();
-        if old == 0 {
-            // The writer died before there was a map.
-            return self.build(place, control, 1, M::create);
-        }
+        let control = Control::inherit(&place, M::KIND, &M::layouts())?;
+        let path = place.control();
+        let meta = std::fs::metadata(&path).map_err(Error::io("looking at", &path))?;
+        let rights = match self.read_by {
+            None => Rights::of(&meta),
+            Some(who) => {
+                let rights = Rights::from(who);
+                rights.give_all(&place)?;
+                rights
+            }
+        };
+        let old = control.state().number();
         let parts = (0..M::parts()).map(|part| place.data(old, part));
         let left = Left {
             folder: folder.as_ref().to_owned(),
@@ -129,7 +187,9 @@ impl<M: LiveMap> LiveBuilder<M> {
         let inherit = |builder, domain: &Domain, memory: &mut dyn Memory| {
             M::inherit(builder, domain, memory, &left)
         };
-        let map = self.build(place, control, old + 1, inherit)?;
+        let dir = place.clone();
+        let map = self.build(place, &dir, control, old + 1, Some(rights), inherit)?;
+        map.readers.watch();
         // Readers that have them open keep them until they move.
         for part in &left.parts {
             let _ = std::fs::remove_file(part);
@@ -137,24 +197,39 @@ impl<M: LiveMap> LiveBuilder<M> {
         Ok(map)
     }
 
-    /// Makes new data, and makes them the present ones.
+    /// Makes new data, and makes them the present ones. `dir`: where the files are made, which are
+    /// in `place` later.
     fn build(
         self,
         place: Place,
+        dir: &Place,
         control: Control,
         number: u64,
+        rights: Option<Rights>,
         make: impl FnOnce(M::Builder, &Domain, &mut dyn Memory) -> Result<M, Error>,
     ) -> Result<Live<M>, Error> {
         let control = Arc::new(control);
         let readers = Arc::new(Readers::new(&place, &control, self.evict_after));
         let mut files = Files {
-            place: &place,
+            dir,
             number,
             bytes: self.bytes.unwrap_or(usize::MAX).min(8 << 30),
+            rights: rights.unwrap_or_else(|| self.read_by.unwrap_or_default().into()),
+            control: &control,
+            readers: &readers,
+            made: Vec::new(),
         };
         let domain = self.domain.unwrap_or_else(Domain::builder);
         let domain = domain.source(Arc::clone(&readers) as Arc<_>).build();
-        let map = make(self.map, &domain, &mut files)?;
+        let map = make(self.map, &domain, &mut files).map_err(|error| match error {
+            Error::Map(full) if no_space(&full) => Error::NoSpace {
+                what: "making the data of",
+                path: place.path().to_owned(),
+            },
+            error => error,
+        })?;
+        files.made.clear();
+        drop(files);
         control.set_data(number);
         Ok(Live {
             map: Ours::new(map),
@@ -166,6 +241,11 @@ impl<M: LiveMap> LiveBuilder<M> {
     }
 }
 
+/// Whether the map has no memory because the device has no space.
+fn no_space(error: &sapwood::Error) -> bool {
+    matches!(error, sapwood::Error::ArenaFull(full) if full.is_no_space())
+}
+
 impl<M: LiveMap> fmt::Debug for LiveBuilder<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveBuilder")
@@ -175,32 +255,50 @@ impl<M: LiveMap> fmt::Debug for LiveBuilder<M> {
     }
 }
 
-/// The files of new data.
+/// The files of new data. The drop removes those that `made` has.
 struct Files<'a> {
-    place: &'a Place,
+    dir: &'a Place,
     number: u64,
     bytes: usize,
+    rights: Rights,
+    control: &'a Arc<Control>,
+    readers: &'a Arc<Readers>,
+    made: Vec<PathBuf>,
 }
 
 impl Memory for Files<'_> {
     fn arena(&mut self, part: usize, layout: u64) -> Result<Arena, Error> {
-        let path = self.place.data(self.number, part);
+        let path = self.dir.data(self.number, part);
+        let io = |what| Error::io(what, &path);
         // What a writer left that died while it made them.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Error::io("removing", &path)(error));
+                return Err(io("removing")(error));
             }
             _ => (),
         }
+        // The backing says that the map stays when it is dropped.
         let options = ArenaOptions::default()
             .backing(Backing::File(path.clone()))
             .header(HeaderMode::Page)
             .layout_hash(layout)
             .limit(self.bytes);
-        let arena = Arena::create(options).map_err(Error::io("making", &path))?;
-        let only_ours = Permissions::from_mode(0o644);
-        std::fs::set_permissions(&path, only_ours).map_err(Error::io("making", &path))?;
+        let of = (self.number, part);
+        let region = Part::create(&path, self.bytes, of, (self.control, self.readers));
+        let region = region.map_err(io("making"))?;
+        self.made.push(path.clone());
+        let arena = Arena::with_region(Box::new(region), options);
+        let arena = arena.map_err(|full| io("making")(full.into()))?;
+        self.rights.give(&path)?;
         Ok(arena)
+    }
+}
+
+impl Drop for Files<'_> {
+    fn drop(&mut self) {
+        for path in &self.made {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -212,6 +310,7 @@ impl<M: LiveMap> Live<M> {
             domain: None,
             bytes: None,
             evict_after: None,
+            read_by: None,
             map: M::builder(),
         }
     }
@@ -263,16 +362,23 @@ impl<M: LiveMap> Live<M> {
         self.place.path()
     }
 
-    /// Deletes the map. Readers that have it open go on with what was written last.
+    /// Puts the map into its place.
+    fn finish(self, making: Making) -> Result<Self, Error> {
+        making.finish()?;
+        self.readers.watch();
+        Ok(self)
+    }
+
+    /// Deletes the map and its folder. Readers that have it open go on with what was written last,
+    /// and [`quiescent`](crate::LiveReader::quiescent) tells them.
     ///
     /// # Errors
     /// [`Error::Forked`], and the system's error.
     pub fn remove_map(self) -> Result<(), Error> {
         self.ours()?;
-        let folder = self.place.path().to_owned();
         // Nobody opens it any more from here on.
         self.control.set_data(0);
-        std::fs::remove_dir_all(&folder).map_err(Error::io("removing", &folder))
+        making::remove(&self.place)
     }
 }
 

@@ -26,6 +26,8 @@ create_exception!(
 /// `MemoryError` when there is no room, otherwise `ValueError`.
 pub fn refused(error: Error) -> PyErr {
     match error {
+        // An `OSError` with the system's number, as that of any other file that cannot grow.
+        Error::ArenaFull(full) if full.is_no_space() => no_space(error.to_string()),
         Error::ArenaFull(_) | Error::GarbageLimit(_) | Error::Full { .. } => {
             PyMemoryError::new_err(error.to_string())
         }
@@ -33,6 +35,13 @@ pub fn refused(error: Error) -> PyErr {
         Error::Occupied { .. } => OccupiedError::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
     }
+}
+
+/// The `OSError` of a full file system, with a text of ours.
+pub fn no_space(text: String) -> PyErr {
+    /// `ENOSPC`, which has the same number on all systems of the module.
+    const ENOSPC: i32 = 28;
+    PyOSError::new_err((ENOSPC, text))
 }
 
 /// The exception of an error of the system, with a text of ours: `FileNotFoundError` and so on.

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict};
 use sapwood_live::{Error, Live, LiveIdle, LiveMap, LiveReader, LiveReaderInfo};
 
-use crate::errors::{refused, system};
+use crate::errors::{no_space, refused, system};
 
 /// The readers that a pool keeps while nobody reads.
 const KEPT: usize = 64;
@@ -74,9 +74,13 @@ pub fn not_live(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Io { error, .. } => system(&error, text),
+        Error::Unregistered { .. } => PyPermissionError::new_err(text),
+        Error::NoSpace { .. } => no_space(text),
         Error::Exists { .. } => PyFileExistsError::new_err(text),
         Error::Owned { .. } => PyBlockingIOError::new_err(text),
-        Error::NoMap { .. } => PyFileNotFoundError::new_err(text),
+        Error::NotYet { .. } | Error::Removed { .. } | Error::NoMap { .. } => {
+            PyFileNotFoundError::new_err(text)
+        }
         Error::Foreign { .. } => PyPermissionError::new_err(text),
         Error::Map(error) => refused(error),
         _ => PyValueError::new_err(text),

@@ -1,7 +1,7 @@
 //! Files, and memory files without a name, shared with every process that maps them.
 
 use super::mmap::{Space, next_len};
-use super::{PAGE, Region, whole_pages};
+use super::{ArenaFull, PAGE, Region, whole_pages};
 use crate::header::{HEADER_LEN, Header, HeaderError};
 use crate::image::OpenError;
 use crate::reference::MAX_BYTES;
@@ -12,6 +12,7 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A file mapped for writing over a reservation of address space. The base does not move.
@@ -49,12 +50,22 @@ impl FileRegion {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create(path: impl AsRef<Path>) -> io::Result<FileRegion> {
+        FileRegion::create_at_most(path, MAX_BYTES)
+    }
+
+    /// As [`create`](FileRegion::create), with addresses for no more than this many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](FileRegion::create).
+    pub fn create_at_most(path: impl AsRef<Path>, bytes: usize) -> io::Result<FileRegion> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(0o644)
             .open(path)?;
-        FileRegion::over(file, false)
+        FileRegion::over(file, false, bytes)
     }
 
     /// Creates a file without a name, in memory. Other processes open it by its
@@ -67,7 +78,7 @@ impl FileRegion {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
-            FileRegion::over(File::from(fd), true)
+            FileRegion::over(File::from(fd), true, MAX_BYTES)
         }
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         {
@@ -76,12 +87,14 @@ impl FileRegion {
         }
     }
 
-    fn over(file: File, nameless: bool) -> io::Result<FileRegion> {
-        let mut want = MAX_BYTES;
+    fn over(file: File, nameless: bool, most: usize) -> io::Result<FileRegion> {
+        let mut want = most
+            .clamp(PAGE, MAX_BYTES)
+            .next_multiple_of(PAGE.max(rustix::param::page_size()));
         let space = loop {
             match Space::reserve(want, PAGE) {
                 Ok(space) => break space,
-                Err(_) if want > 1 << 20 => want /= 2,
+                Err(_) if want > 1 << 20 => want = (want / 2).next_multiple_of(1 << 20),
                 Err(error) => return Err(error.into()),
             }
         };
@@ -98,23 +111,90 @@ impl FileRegion {
         self.file.as_fd()
     }
 
-    fn extend_file(&self, len: usize) -> io::Result<()> {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        {
-            use rustix::fs::{FallocateFlags, fallocate};
-            use rustix::io::Errno;
-            match fallocate(
-                &self.file,
-                FallocateFlags::empty(),
-                self.len as u64,
-                (len - self.len) as u64,
-            ) {
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-                other => return Ok(other?),
+    /// Lengthens the file and what is mapped of it. If that fails, both are as they were.
+    fn lengthen(&mut self, len: usize) -> io::Result<()> {
+        let longer = allocate(&self.file, self.len as u64..len as u64).and_then(|()| {
+            // SAFETY: a part of our own reservation that is not in use yet; the file is that long.
+            unsafe {
+                rustix::mm::mmap(
+                    self.space.at(self.len),
+                    len - self.len,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED | MapFlags::FIXED,
+                    &self.file,
+                    self.len as u64,
+                )?;
             }
+            Ok(())
+        });
+        match longer {
+            Ok(()) => self.len = len,
+            // The file may be longer by now, or have blocks behind its end: it gives them back.
+            Err(_) => drop(self.file.set_len(self.len as u64)),
         }
-        self.file.set_len(len as u64)
+        longer
     }
+
+    /// As [`Region::extend`].
+    fn try_extend(&mut self, min_len: usize) -> io::Result<()> {
+        let page = PAGE.max(rustix::param::page_size());
+        // The file takes space up to its length, unlike anonymous memory, so it grows by a
+        // sixteenth.
+        let least = min_len.next_multiple_of(page).min(self.space.len);
+        let len = (self.len + self.len / 16)
+            .next_multiple_of(page)
+            .min(next_len(self.len, min_len, self.space.len))
+            .max(least);
+        match self.lengthen(len) {
+            // There may be room for what is needed now.
+            Err(_) if len > least => self.lengthen(least),
+            done => done,
+        }
+    }
+}
+
+/// The attempts at an allocation that signals interrupt.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const TRIES: usize = 16;
+
+/// Makes a part of a file have space on its device, and lengthens the file to the end of the part.
+/// Whoever maps the file can then write there: a full device is an error of this function, not a
+/// signal (`SIGBUS`) at the first store. What the part has stays; new bytes are zeros.
+///
+/// Where the file system cannot allocate space ahead, zeros are written behind the file's end. A
+/// file system that copies what is written (Btrfs, ZFS) may need space at a later store even so.
+///
+/// # Errors
+///
+/// The system's error: [`StorageFull`](io::ErrorKind::StorageFull) if the device has no space left,
+/// [`QuotaExceeded`](io::ErrorKind::QuotaExceeded). The file may be longer then.
+pub fn allocate(file: &File, part: Range<u64>) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    for _ in 0..TRIES {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        let len = part.end.saturating_sub(part.start);
+        match fallocate(file, FallocateFlags::empty(), part.start, len) {
+            // Files in memory give up when a signal waits.
+            Err(Errno::INTR) => continue,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => break,
+            other => return Ok(other?),
+        }
+    }
+    write_zeros(file, part)
+}
+
+/// Writes zeros into what a part of a file has behind the file's end.
+fn write_zeros(file: &File, part: Range<u64>) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let zeros = [0; 1 << 16];
+    let mut at = part.start.max(file.metadata()?.len());
+    while at < part.end {
+        let some = zeros.len().min((part.end - at) as usize);
+        file.write_all_at(&zeros[..some], at)?;
+        at += some as u64;
+    }
+    Ok(())
 }
 
 // SAFETY: the region owns the space, which is page aligned; `len` of it is mapped to a file that is
@@ -134,38 +214,20 @@ unsafe impl Region for FileRegion {
     }
 
     fn extend(&mut self, min_len: usize) -> bool {
-        let page = PAGE.max(rustix::param::page_size());
-        // The file takes space up to its length, unlike anonymous memory, so it grows by a
-        // sixteenth.
-        let len = min_len
-            .max(self.len + self.len / 16)
-            .next_multiple_of(page)
-            .min(self.space.len);
-        let len = len.min(next_len(self.len, min_len, self.space.len));
-        if self.extend_file(len).is_err() {
-            // The file may be longer by now: shorten it again.
-            let _ = self.file.set_len(self.len as u64);
-            return false;
+        self.try_extend(min_len).is_ok()
+    }
+
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
+        let limit = self.space.len;
+        if min_len <= self.len {
+            return Ok(());
         }
-        // SAFETY: a part of our own reservation that is not in use yet; the file is that long.
-        let mapped = unsafe {
-            let access = ProtFlags::READ | ProtFlags::WRITE;
-            let flags = MapFlags::SHARED | MapFlags::FIXED;
-            rustix::mm::mmap(
-                self.space.at(self.len),
-                len - self.len,
-                access,
-                flags,
-                &self.file,
-                self.len as u64,
-            )
-        };
-        if mapped.is_err() {
-            let _ = self.file.set_len(self.len as u64);
-            return false;
+        if min_len > limit {
+            return Err(ArenaFull::new(min_len, limit));
         }
-        self.len = len;
-        true
+        let more = min_len - self.len;
+        self.try_extend(min_len)
+            .map_err(|error| ArenaFull::refused(more, limit, &error))
     }
 
     fn is_stable(&self) -> bool {

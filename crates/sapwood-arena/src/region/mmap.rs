@@ -223,10 +223,7 @@ impl MmapRegion {
                 }
                 Err(_) if want > 1 << 20 => want = (want / 2).next_multiple_of(HUGE),
                 Err(_) => {
-                    return Err(ArenaFull {
-                        requested: bytes,
-                        limit: 0,
-                    });
+                    return Err(ArenaFull::new(bytes, 0));
                 }
             }
         }

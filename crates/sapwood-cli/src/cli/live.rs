@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use sapwood_live::ReadBy;
 
 use super::service::ServiceArgs;
 use crate::numbers::size;
@@ -84,7 +85,7 @@ pub struct KeepArgs {
     /// How it shows what it does.
     #[command(flatten)]
     pub service: ServiceArgs,
-    /// How much memory the map takes.
+    /// How much memory the map takes, and who may read it.
     #[command(flatten)]
     pub limits: LimitArgs,
     /// Print JSON documents, one in each line.
@@ -92,7 +93,7 @@ pub struct KeepArgs {
     pub json: bool,
 }
 
-/// How much memory a live map takes.
+/// How much memory a live map takes, and who may read it.
 #[derive(Debug, Clone, Args)]
 pub struct LimitArgs {
     /// The most bytes of each part of the live map, up to 8G.
@@ -106,6 +107,33 @@ pub struct LimitArgs {
     /// milliseconds. Other readers cannot be evicted.
     #[arg(long, value_name = "MS")]
     pub evict_after: Option<u64>,
+    /// Who may read the map beside root: owner, everybody, or group:NAME with the name or the number
+    /// of a group. [default: owner, or what the map has that is taken over]
+    #[arg(long, value_name = "WHO", value_parser = read_by)]
+    pub read_by: Option<ReadBy>,
+}
+
+/// Parses who may read a map.
+fn read_by(text: &str) -> Result<ReadBy, String> {
+    match (text, text.strip_prefix("group:")) {
+        ("owner", _) => Ok(ReadBy::Owner),
+        ("everybody", _) => Ok(ReadBy::Everybody),
+        (_, Some(group)) => match group.parse() {
+            Ok(number) => Ok(ReadBy::Group(number)),
+            Err(_) => group_number(group)
+                .map(ReadBy::Group)
+                .ok_or_else(|| format!("there is no group {group:?} in /etc/group")),
+        },
+        _ => Err("it is owner, everybody or group:NAME".into()),
+    }
+}
+
+/// The number of a group of this machine.
+fn group_number(name: &str) -> Option<u32> {
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    let mut lines = groups.lines().map(|line| line.split(':'));
+    let mut found = lines.find(|fields| fields.clone().next() == Some(name))?;
+    found.nth(2)?.parse().ok()
 }
 
 /// The arguments of `live status`.

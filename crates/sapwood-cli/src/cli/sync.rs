@@ -250,6 +250,7 @@ impl PublishArgs {
                 limit: 8 << 30,
                 garbage_limit: None,
                 evict_after: None,
+                read_by: None,
             },
             json: self.json,
         }
@@ -337,7 +338,7 @@ pub struct FollowArgs {
     /// How it shows what it does.
     #[command(flatten)]
     pub service: ServiceArgs,
-    /// How much memory the live map takes.
+    /// How much memory the live map takes, and who may read it.
     #[command(flatten)]
     pub limits: LimitArgs,
     /// Print JSON documents, one in each line.

@@ -82,54 +82,99 @@ pub fn builder<M: sapwood_live::LiveMap>(args: &KeepArgs) -> Result<LiveBuilder<
         let domain = sapwood::qsbr::Domain::builder().hard_limit(size(limit)?);
         builder = builder.domain(domain);
     }
+    if let Some(who) = args.limits.read_by {
+        builder = builder.read_by(who);
+    }
     if let Some(age) = args.limits.evict_after {
         builder = builder.evict_after(Duration::from_millis(age));
     }
     Ok(builder)
 }
 
+/// The attempts to make a map, or to take over the one that is there, while other processes do so.
+const TRIES: usize = 20;
+
 /// Makes a map, or takes over the one that is there. Returns whether it is a new one.
 pub fn keep<M: sapwood_live::LiveMap>(
     folder: &Path,
     args: &KeepArgs,
 ) -> Result<(Live<M>, bool), Error> {
-    let inherit = span!(
+    let (live, new) = make_or_inherit(
+        folder,
+        || Ok(builder::<M>(args)?.create(folder)),
+        || Ok(builder::<M>(args)?.open(folder)),
+        Live::generation,
+    )?;
+    Ok((live, new))
+}
+
+/// As [`keep`], with the texts of a map whose values are numbers.
+pub fn keep_with_texts<M: sapwood_live::LiveMap>(
+    folder: &Path,
+    args: &KeepArgs,
+) -> Result<(Live<M>, LiveTexts, bool), Error> {
+    let ((live, texts), new) = make_or_inherit(
+        folder,
+        || {
+            let made = builder::<M>(args)?.create_with_texts(folder, builder(args)?);
+            Ok(made.map(|(live, texts)| (live, Some(texts))))
+        },
+        || Ok(builder::<M>(args)?.open(folder).map(|live| (live, None))),
+        |(live, _)| live.generation(),
+    )?;
+    let texts = match texts {
+        Some(texts) => texts,
+        None => LiveTexts::new(keep(&LiveTexts::folder(folder), args)?.0)?,
+    };
+    Ok((live, texts, new))
+}
+
+/// Makes a map, or takes over the one that is there. Returns whether it is a new one.
+fn make_or_inherit<R>(
+    folder: &Path,
+    make: impl Fn() -> Result<Result<R, LiveError>, Error>,
+    inherit: impl Fn() -> Result<Result<R, LiveError>, Error>,
+    generation: impl Fn(&R) -> u64,
+) -> Result<(R, bool), Error> {
+    let span = span!(
         INFO,
         "inherit",
         folder = %folder.display(),
         new = Empty,
         generation = Empty
     );
-    match builder::<M>(args)?.create(folder) {
-        Ok(map) => {
-            inherit.record("new", true);
-            return Ok((map, true));
+    let mut tries = TRIES;
+    loop {
+        match make()? {
+            Ok(made) => {
+                span.record("new", true);
+                return Ok((made, true));
+            }
+            Err(LiveError::Exists { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
-        Err(LiveError::Exists { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
-    match builder::<M>(args)?.open(folder) {
-        Ok(map) => {
-            inherit.record("new", false);
-            inherit.record("generation", map.generation());
-            Ok((map, false))
+        tries -= 1;
+        match inherit()? {
+            Ok(map) => {
+                span.record("new", false);
+                span.record("generation", generation(&map));
+                return Ok((map, false));
+            }
+            // Its writer has removed it meanwhile.
+            Err(LiveError::NotYet { .. }) if tries > 0 => {}
+            Err(
+                error @ (LiveError::Damaged { .. }
+                | LiveError::NoMap { .. }
+                | LiveError::Kind { .. }
+                | LiveError::Layout { .. }),
+            ) => {
+                return Err(Error::Usage(format!(
+                    "{error}; remove the folder to begin with a new map"
+                )));
+            }
+            Err(error) => return Err(error.into()),
         }
-        Err(
-            error @ (LiveError::Damaged { .. }
-            | LiveError::NoMap { .. }
-            | LiveError::Kind { .. }
-            | LiveError::Layout { .. }),
-        ) => Err(Error::Usage(format!(
-            "{error}; remove the folder to begin with a new map"
-        ))),
-        Err(error) => Err(error.into()),
     }
-}
-
-/// Makes or takes over the texts of a live map whose values are numbers.
-pub fn keep_texts(map: &Path, args: &KeepArgs) -> Result<LiveTexts, Error> {
-    let (store, _) = keep(&LiveTexts::folder(map), args)?;
-    Ok(LiveTexts::new(store)?)
 }
 
 /// Begins a command, before it reads its list: checks that the options fit the list, and that the

@@ -39,8 +39,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let ranges = build::list(&args.list)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
-    let (map, is_new) = serve::keep(folder, &args.keep)?;
-    let texts = serve::keep_texts(folder, &args.keep)?;
+    let (map, texts, is_new) = serve::keep_with_texts(folder, &args.keep)?;
     let mut map = Map { map, texts, args };
     for (_, number) in map.map.iter() {
         map.texts.used(number);

@@ -37,8 +37,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let routes = Routes::load(&args.input, &args.source)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
-    let (table, is_new) = serve::keep(folder, &args.keep)?;
-    let next_hops = serve::keep_texts(folder, &args.keep)?;
+    let (table, next_hops, is_new) = serve::keep_with_texts(folder, &args.keep)?;
     let mut table = Table {
         table,
         next_hops,

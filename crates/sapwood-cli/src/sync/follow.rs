@@ -86,16 +86,16 @@ pub fn run(args: &FollowArgs) -> Outcome {
             })
         }
         (Kind::Routes, _) => {
-            let (table, _): (Live<IpFib<u32>>, _) = serve::keep(folder, keep)?;
-            let target = LiveFibTarget::new(table, serve::keep_texts(folder, keep)?);
+            let (table, texts, _) = serve::keep_with_texts::<IpFib<u32>>(folder, keep)?;
+            let target = LiveFibTarget::new(table, texts);
             following.into_map(kind, target, |map, remove| match remove {
                 true => Ok(map.remove_map()?),
                 false => Ok(()),
             })
         }
         (Kind::Ranges, _) => {
-            let (map, _): (Live<MapleMap<u32>>, _) = serve::keep(folder, keep)?;
-            let target = LiveRangesTarget::new(map, serve::keep_texts(folder, keep)?);
+            let (map, texts, _) = serve::keep_with_texts::<MapleMap<u32>>(folder, keep)?;
+            let target = LiveRangesTarget::new(map, texts);
             following.into_map(kind, target, |map, remove| match remove {
                 true => Ok(map.remove_map()?),
                 false => Ok(()),

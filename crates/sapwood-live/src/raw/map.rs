@@ -3,18 +3,15 @@
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A mapping of a file, shared with other processes.
+/// A mapping of a file, shared with other processes. It needs no descriptor.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
-    /// Its lock lasts as long as the mapping, unless it was closed before.
-    file: Mutex<Option<File>>,
 }
 
 // SAFETY: a mapping belongs to the process, and its memory is accessed by atomics, or as the
@@ -25,7 +22,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of a file, more than it has if it may grow.
-    pub(crate) fn new(file: File, len: usize, write: bool) -> io::Result<Mapping> {
+    pub(crate) fn new(file: &File, len: usize, write: bool) -> io::Result<Mapping> {
         let access = match write {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
@@ -37,37 +34,45 @@ impl Mapping {
                 len,
                 access,
                 MapFlags::SHARED | MapFlags::NORESERVE,
-                &file,
+                file,
                 0,
             )?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping {
-            base,
-            len,
-            file: Mutex::new(Some(file)),
-        })
+        Ok(Mapping { base, len })
+    }
+
+    /// Maps at least `least` bytes of a file, and more where the addresses are to be had, since the
+    /// file may grow: eight times as much, or 64 MiB.
+    pub(crate) fn roomy(file: &File, least: usize) -> io::Result<Mapping> {
+        let least = least.max(Page::BYTES).next_multiple_of(Page::BYTES);
+        let mut len = least.saturating_mul(8).clamp(ROOM, MOST.max(least));
+        loop {
+            match Mapping::new(file, len, false) {
+                Err(_) if len > least => len = (len / 4).max(least),
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Closes the file, in whose place there are zeros from now on. A child of `fork` lets go of a
-    /// lock of its parent by this; the parent keeps it.
-    pub(crate) fn close(&self) {
+    /// Puts zeros in the place of the file. The mapping holds the open file, and with it a lock: a
+    /// child of `fork` lets go of its parent's by this, and the parent keeps it.
+    pub(crate) fn let_go(&self) {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // The mapping, too, holds the open file, and with it the lock.
         // SAFETY: it takes the place of what this value mapped, whose words are still there for
-        // those who refer to them.
-        let zeros = unsafe {
+        // those who refer to them. A failure leaves the mapping.
+        let _ = unsafe {
             rustix::mm::mmap_anonymous(self.base.as_ptr().cast(), self.len, access, flags)
         };
-        // Nobody waits here for a thread that the fork has left behind.
-        if let (Ok(_), Ok(mut file)) = (zeros, self.file.try_lock()) {
-            *file = None;
-        }
     }
 }
 
@@ -77,6 +82,11 @@ impl Drop for Mapping {
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
+
+/// The bytes of addresses that a reader takes for a part at least, if they are to be had.
+const ROOM: usize = 64 << 20;
+/// The most bytes of a part: all that references can reach.
+pub(crate) const MOST: usize = 8 << 30;
 
 /// Checks that a file has a page.
 pub(crate) fn is_page(file: &File) -> io::Result<()> {
@@ -96,14 +106,14 @@ impl Page {
     pub(crate) const BYTES: usize = 4096;
 
     /// Maps a file of at least one page.
-    pub(crate) fn map(file: File, write: bool) -> io::Result<Page> {
-        is_page(&file)?;
+    pub(crate) fn map(file: &File, write: bool) -> io::Result<Page> {
+        is_page(file)?;
         Mapping::new(file, Page::BYTES, write).map(Page)
     }
 
-    /// See [`Mapping::close`].
-    pub(crate) fn close(&self) {
-        self.0.close();
+    /// See [`Mapping::let_go`].
+    pub(crate) fn let_go(&self) {
+        self.0.let_go();
     }
 
     /// The word of this number.

@@ -5,4 +5,5 @@ pub(crate) mod map;
 pub(crate) mod maps;
 pub(crate) mod process;
 pub(crate) mod reader;
+pub(crate) mod region;
 pub(crate) mod window;

@@ -1,20 +1,20 @@
 //! The memory of a live map, word by word, for readers that check what they read.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sapwood_checked::{Publisher, Source, Trouble, Window};
 
-use super::map::Mapping;
+use super::map::{MOST, Mapping};
 use super::process::Process;
+use crate::control::Control;
 use crate::error::Error;
-use crate::place::Control;
+use crate::place::identity;
 
-/// The bytes of address space for a part: all that references can reach.
-const RESERVE: usize = 8 << 30;
 /// The attempts to read the same word twice.
 const TRIES: usize = 8;
 
@@ -24,16 +24,65 @@ pub struct LiveWindow(Arc<Words>);
 
 #[derive(Debug)]
 enum Words {
-    /// The file of a user whom this process trusts not to shorten it: it is mapped. The number is
-    /// that of its bytes, when they were asked for last.
-    Mapped {
-        mapping: Mapping,
-        file: File,
-        len: AtomicUsize,
-    },
+    /// The file of a user whom this process trusts not to shorten it: it is mapped.
+    Mapped(Mapped),
     /// The file of anybody. It is read by system calls, which a file that becomes shorter cannot
     /// turn into a fault.
     Read { file: File, len: AtomicUsize },
+}
+
+/// A file that is mapped anew when it has outgrown its mapping.
+#[derive(Debug)]
+struct Mapped {
+    /// The newest mapping.
+    base: AtomicPtr<u8>,
+    /// The bytes that the file has, as far as it is mapped. The bases that are stored before a
+    /// length, and later ones, have as many.
+    len: AtomicUsize,
+    path: PathBuf,
+    /// Of the file.
+    identity: (u64, u64),
+    /// The mappings, of which other threads may still read the older ones.
+    all: Mutex<Vec<Mapping>>,
+}
+
+impl Mapped {
+    fn open(path: &Path, file: &File) -> io::Result<Mapped> {
+        let meta = file.metadata()?;
+        let len = whole(meta.size());
+        let mapping = Mapping::roomy(file, len)?;
+        Ok(Mapped {
+            base: AtomicPtr::new(mapping.base().as_ptr()),
+            len: AtomicUsize::new(len.min(mapping.len())),
+            path: path.to_owned(),
+            identity: identity(&meta),
+            all: Mutex::new(vec![mapping]),
+        })
+    }
+
+    /// Learns that the file has this many bytes now.
+    #[cold]
+    fn grow(&self, bytes: usize) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes <= self.len.load(Ordering::Relaxed) {
+            return;
+        }
+        if all.last().is_none_or(|newest| newest.len() < bytes) {
+            // The file may have gone, and another one have its name: then it does not grow.
+            let Ok(file) = File::open(&self.path) else {
+                return;
+            };
+            let is_it = file
+                .metadata()
+                .is_ok_and(|meta| identity(&meta) == self.identity && whole(meta.size()) >= bytes);
+            let Some(mapping) = is_it.then(|| Mapping::roomy(&file, bytes).ok()).flatten() else {
+                return;
+            };
+            self.base.store(mapping.base().as_ptr(), Ordering::Release);
+            all.push(mapping);
+        }
+        self.len.store(bytes, Ordering::Release);
+    }
 }
 
 impl LiveWindow {
@@ -46,37 +95,40 @@ impl LiveWindow {
             let why = "it is no file of a live map";
             return Err(io("opening")(std::io::Error::other(why)));
         }
-        let len = AtomicUsize::new(whole(meta.size()));
         Ok(LiveWindow(Arc::new(match ours {
-            true => Words::Mapped {
-                mapping: {
-                    let file = file.try_clone().map_err(io("opening"))?;
-                    Mapping::new(file, RESERVE, false).map_err(io("mapping"))?
-                },
+            true => Words::Mapped(Mapped::open(path, &file).map_err(io("mapping"))?),
+            false => Words::Read {
+                len: AtomicUsize::new(whole(meta.size())),
                 file,
-                len,
             },
-            false => Words::Read { file, len },
         })))
     }
 
-    /// Asks for the length of the file anew: the map may have grown.
-    pub(crate) fn grow(&self) {
-        let (Words::Mapped { file, len, .. } | Words::Read { file, len }) = &*self.0;
-        let now = file.metadata().map_or(0, |meta| whole(meta.size()));
-        len.store(now, Ordering::Relaxed);
+    /// Learns whether the file has grown. `bytes`: how many the writer says that it has.
+    pub(crate) fn grow(&self, bytes: Option<u64>) {
+        match &*self.0 {
+            Words::Mapped(mapped) => {
+                let bytes = whole(bytes.unwrap_or(0));
+                if bytes > mapped.len.load(Ordering::Relaxed) {
+                    mapped.grow(bytes);
+                }
+            }
+            Words::Read { file, len } => {
+                let now = file.metadata().map_or(0, |meta| whole(meta.size()));
+                len.store(now, Ordering::Relaxed);
+            }
+        }
     }
 }
 
 /// The bytes of whole words that can be mapped.
 fn whole(bytes: u64) -> usize {
-    let most = RESERVE as u64;
-    (bytes.min(most) & !7) as usize
+    (bytes.min(MOST as u64) & !7) as usize
 }
 
 impl Window for LiveWindow {
     fn len(&self) -> usize {
-        let (Words::Mapped { len, .. } | Words::Read { len, .. }) = &*self.0;
+        let (Words::Mapped(Mapped { len, .. }) | Words::Read { len, .. }) = &*self.0;
         len.load(Ordering::Relaxed)
     }
 
@@ -90,12 +142,14 @@ impl Window for LiveWindow {
     #[inline]
     fn u64(&self, at: usize) -> u64 {
         match &*self.0 {
-            Words::Mapped { mapping, len, .. } => {
-                let inside = at % 8 == 0 && at + 8 <= len.load(Ordering::Relaxed);
+            Words::Mapped(Mapped { base, len, .. }) => {
+                let inside = at % 8 == 0 && at + 8 <= len.load(Ordering::Acquire);
                 assert!(inside, "a word at {at} of a part of a live map");
-                // SAFETY: inside the file when its length was asked for, and so inside the mapping;
-                // aligned. Whoever can write the file does not shorten it.
-                let word = unsafe { AtomicU64::from_ptr(mapping.base().as_ptr().add(at).cast()) };
+                // SAFETY: inside what the file has had since the length was stored, and so inside
+                // every mapping since then, all of which `self` keeps; aligned. Whoever can write
+                // the file does not shorten it.
+                let word =
+                    unsafe { AtomicU64::from_ptr(base.load(Ordering::Relaxed).add(at).cast()) };
                 word.load(Ordering::Acquire)
             }
             Words::Read { file, .. } => read_twice(file, at as u64),
@@ -126,6 +180,8 @@ pub(crate) fn read_twice(file: &File, at: u64) -> u64 {
 #[derive(Debug)]
 pub struct LiveSource {
     pub(crate) window: LiveWindow,
+    /// The number of the data, and of the part.
+    pub(crate) of: (u64, usize),
     pub(crate) name: String,
     pub(crate) folder: std::path::PathBuf,
     /// How the reader learns that it was evicted; none for an heir, who reads alone.
@@ -140,6 +196,8 @@ pub(crate) struct Announced {
     pub(crate) seen: AtomicU64,
     /// The process that made the file.
     pub(crate) process: Process,
+    /// Whether the writer knows of the reader, and waits for it.
+    pub(crate) is_known: bool,
 }
 
 impl LiveSource {
@@ -169,7 +227,10 @@ impl Source for LiveSource {
     }
 
     fn refresh(&self) {
-        self.window.grow();
+        let (number, part) = self.of;
+        let control = self.slot.as_ref().map(|slot| &slot.control);
+        self.window
+            .grow(control.and_then(|control| control.bytes(number, part)));
     }
 
     fn still_valid(&self) -> Result<(), Error> {
@@ -183,7 +244,12 @@ impl Source for LiveSource {
         }
         // What was read before came by loads with Acquire, so this load comes after them. If memory
         // was used again that this reader had read, then the writer evicted it before.
-        match slot.seen.load(Ordering::Relaxed) < slot.control.evicted() {
+        let lost = match slot.is_known {
+            true => slot.control.evicted(),
+            // The writer uses memory again without a look at this reader.
+            false => slot.control.over(),
+        };
+        match slot.seen.load(Ordering::Relaxed) < lost {
             true => Err(Error::Evicted {
                 path: self.folder.clone(),
             }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{IpFib, Ipv4Fib};
 use sapwood::maple::MapleMap;
-use sapwood::qp::{PointMap, QpShared};
+use sapwood::qp::{PointMap, QpShared, QpStore};
 use sapwood::route::Group;
 use sapwood_live::{CheckedLiveReader, CheckedMap, Error, Live, LiveReader, Routes};
 use sapwood_qsbr::Domain;
@@ -26,7 +26,7 @@ const COUNT: u64 = STABLE;
 const AGE: Duration = Duration::from_millis(5);
 
 /// A structure whose keys and values are numbers.
-trait Subject: CheckedMap {
+pub trait Subject: CheckedMap {
     const NAME: &'static str;
 
     /// The writer's change of a key: a new value, or a removal.
@@ -50,6 +50,16 @@ trait Subject: CheckedMap {
     fn domain(&self) -> &Domain;
     fn reclaim(&self);
     fn verify(&self);
+
+    /// Choices with which an empty structure takes some kilobytes.
+    fn small(builder: Self::Builder) -> Self::Builder {
+        builder
+    }
+
+    /// A part of a compaction, where the structure has one beside readers.
+    fn compact(&self) -> Result<(), sapwood::Error> {
+        Ok(())
+    }
 }
 
 fn name(key: u64) -> String {
@@ -61,7 +71,7 @@ fn number(name: &[u8]) -> u64 {
 }
 
 macro_rules! shared {
-    ($map:ident, $name:literal, $ordered:literal) => {
+    ($map:ident, $name:literal, $ordered:literal, { $($compact:tt)* }) => {
         impl Subject for $map<u64> {
             const NAME: &'static str = $name;
             const ORDERED: bool = $ordered;
@@ -106,11 +116,65 @@ macro_rules! shared {
             fn verify(&self) {
                 $map::verify(self).unwrap();
             }
+
+            $($compact)*
         }
     };
 }
-shared!(QpShared, "shared", true);
-shared!(PointMap, "point", false);
+shared!(QpShared, "shared", true, {
+    fn compact(&self) -> Result<(), sapwood::Error> {
+        self.compact_step(50).map(drop)
+    }
+});
+shared!(PointMap, "point", false, {});
+
+impl Subject for QpStore<u64> {
+    const NAME: &'static str = "store";
+    const ORDERED: bool = true;
+
+    fn set(&self, key: u64, value: Option<u64>) -> Result<(), sapwood::Error> {
+        let mut txn = self.begin();
+        match value {
+            Some(value) => drop(txn.insert(name(key), value).map_err(|no| no.error)?),
+            None => drop(txn.remove(name(key))?),
+        }
+        txn.commit();
+        Ok(())
+    }
+
+    fn all(&self) -> BTreeMap<u64, u64> {
+        let snapshot = self.snapshot();
+        snapshot.iter().map(|(k, v)| (number(k), *v)).collect()
+    }
+
+    fn get(view: &Self::View<'_>, key: u64) -> Option<u64> {
+        view.get(name(key)).copied()
+    }
+
+    fn ask(view: &Self::Checked<'_>, key: u64) -> Result<Option<u64>, Error> {
+        view.get(name(key))
+    }
+
+    fn walk(view: &Self::View<'_>) -> Vec<(u64, u64)> {
+        view.iter().map(|(k, v)| (number(k), *v)).collect()
+    }
+
+    fn domain(&self) -> &Domain {
+        QpStore::domain(self)
+    }
+
+    fn reclaim(&self) {
+        QpStore::reclaim(self, usize::MAX);
+    }
+
+    fn verify(&self) {
+        QpStore::verify(self).unwrap();
+    }
+
+    fn compact(&self) -> Result<(), sapwood::Error> {
+        self.compact_step(50).map(drop)
+    }
+}
 
 /// Prefixes of several lengths, none twice.
 fn v4(key: u64) -> Ipv4Net {
@@ -188,6 +252,14 @@ impl Subject for Ipv4Fib<u64> {
     fn verify(&self) {
         Ipv4Fib::verify(self).unwrap();
     }
+
+    fn small(builder: Self::Builder) -> Self::Builder {
+        builder.root_bits(12)
+    }
+
+    fn compact(&self) -> Result<(), sapwood::Error> {
+        self.compact_step(50).map(drop)
+    }
 }
 
 impl Subject for IpFib<u64> {
@@ -233,6 +305,10 @@ impl Subject for IpFib<u64> {
 
     fn verify(&self) {
         IpFib::verify(self).unwrap();
+    }
+
+    fn small(builder: Self::Builder) -> Self::Builder {
+        builder.root_bits(12)
     }
 }
 
@@ -299,6 +375,10 @@ impl Subject for Routes<u64> {
 
     fn verify(&self) {
         Routes::verify(self).unwrap();
+    }
+
+    fn small(builder: Self::Builder) -> Self::Builder {
+        builder.root_bits(12)
     }
 }
 

@@ -3,7 +3,11 @@
 
 mod beside;
 mod checked;
+mod disk;
+mod full;
 mod kinds;
+mod making;
+mod others;
 mod store;
 
 use std::path::PathBuf;
@@ -22,6 +26,11 @@ fn child_process() {
         "create" => store::write(&folder, true),
         "open" => store::write(&folder, false),
         "read" => store::read(&folder),
+        "open-without-room" => full::open_without_room(&folder),
+        "read-as-another" => others::read_as_another(&folder),
+        "count-readers" => others::count_readers(&folder),
+        "come-early" => making::come_early(&folder),
+        "remove-and-make" => making::remove_and_make(&folder),
         task => kinds::child(task, &folder),
     }
 }

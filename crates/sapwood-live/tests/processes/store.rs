@@ -300,10 +300,10 @@ fn errors_say_what_is_wrong() {
     let (_temp, folder) = folder();
     let open = |folder: &Path| LiveReader::<QpStore<u64>>::open(folder);
     let none = open(&folder).unwrap_err();
-    assert!(matches!(none, Error::NoMap { .. }), "{none}");
+    assert!(matches!(none, Error::NotYet { .. }), "{none}");
     assert!(matches!(
         Live::<QpStore<u64>>::open(&folder),
-        Err(Error::NoMap { .. })
+        Err(Error::NotYet { .. })
     ));
     let store = Live::<QpStore<u64>>::create(&folder).unwrap();
     // Others could write the map.

@@ -42,10 +42,9 @@ fn follow<T: Target>(place: &Place, kind: Kind, name: &str, target: T) -> Follow
 fn live<M: LiveMap>(folder: &Path) -> (Live<M>, LiveTexts) {
     let texts = LiveTexts::folder(folder);
     match folder.exists() {
-        false => (
-            Live::create(folder).unwrap(),
-            LiveTexts::new(Live::create(texts).unwrap()).unwrap(),
-        ),
+        false => Live::builder()
+            .create_with_texts(folder, Live::builder())
+            .unwrap(),
         true => (
             Live::open(folder).unwrap(),
             LiveTexts::new(Live::open(texts).unwrap()).unwrap(),

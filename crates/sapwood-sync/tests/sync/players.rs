@@ -256,7 +256,7 @@ fn live_folder(told: &Told) -> PathBuf {
 fn live(told: &Told) -> Live<QpStore<[u8]>> {
     let folder = live_folder(told);
     match Live::open(&folder) {
-        Err(sapwood_live::Error::NoMap { .. }) => Live::create(&folder).unwrap(),
+        Err(sapwood_live::Error::NotYet { .. }) => Live::create(&folder).unwrap(),
         live => live.unwrap(),
     }
 }
@@ -268,7 +268,13 @@ fn read_live(told: &Told) {
     let mut reader = loop {
         match LiveReader::<QpStore<[u8]>>::open(live_folder(told)) {
             Ok(reader) => break reader,
-            Err(error) => assert!(begin.elapsed() < Duration::from_secs(60), "{error}"),
+            Err(sapwood_live::Error::NotYet { .. }) => {
+                assert!(
+                    begin.elapsed() < Duration::from_secs(60),
+                    "no map after a minute"
+                );
+            }
+            Err(error) => panic!("{error}"),
         }
         if told.is_there("ended") {
             return;

@@ -50,6 +50,7 @@ impl Left {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Ok(LiveSource {
             window: LiveWindow::open(path, true)?,
+            of: (0, part),
             name: name.into_owned(),
             folder: self.folder.clone(),
             slot: None,

@@ -1,0 +1,377 @@
+//! Readers of other users, on read-only mounts, of maps that were removed and made again, and of
+//! maps that outgrow what they have mapped.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use sapwood::lpm::IpFib;
+use sapwood::qp::{PointMap, QpShared, QpStore};
+use sapwood_live::{CheckedLiveReader, Error, Live, LiveBuilder, LiveReader, ReadBy};
+
+use crate::beside::folder;
+
+type Names = QpStore<u64>;
+
+fn filled(builder: LiveBuilder<Names>, folder: &Path) -> Live<Names> {
+    let store = builder.create(folder).unwrap();
+    let mut txn = store.begin();
+    for number in 0..500 {
+        txn.insert(format!("{number:04}"), number).unwrap();
+    }
+    txn.commit();
+    store
+}
+
+/// A reader that another user runs: it prints what came of each way to open the map.
+pub fn read_as_another(folder: &Path) {
+    let found = |found: Result<Option<u64>, Error>| match found {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => error.to_string(),
+    };
+    let trusting = LiveReader::<Names>::open(folder);
+    let trusting = trusting.map(|reader| reader.view().get("0007").copied());
+    println!("trusting: {}", found(trusting));
+    let checked = CheckedLiveReader::<Names>::open(folder);
+    let checked = checked.and_then(|mut reader| reader.read(|map| map.get("0007")));
+    println!("checked: {}", found(checked));
+    let silent = CheckedLiveReader::<Names>::open_unregistered(folder);
+    let silent = silent.and_then(|mut reader| reader.read(|map| map.get("0007")));
+    println!("unregistered: {}", found(silent));
+}
+
+/// What a user and a group see of a map.
+fn seen_by(user: u32, group: u32, folder: &Path) -> Option<String> {
+    let program = std::env::current_exe().unwrap();
+    // The program's own folder may be closed to others.
+    let copy = folder.parent().unwrap().join("program");
+    std::fs::copy(&program, &copy).unwrap();
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = Command::new("setpriv")
+        .args([
+            format!("--reuid={user}"),
+            format!("--regid={group}"),
+            "--clear-groups".into(),
+        ])
+        .arg(&copy)
+        .args(["child_process", "--exact", "--ignored", "--nocapture"])
+        .env("SAPWOOD_TASK", "read-as-another")
+        .env("SAPWOOD_FOLDER", folder)
+        .current_dir("/")
+        .output();
+    match said {
+        Ok(said) if said.status.success() => Some(String::from_utf8(said.stdout).unwrap()),
+        other => {
+            println!("skipped: no program as another user: {other:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn other_users_read_a_map_that_is_made_for_them() {
+    let (temp, folder) = folder();
+    if temp.path().metadata().unwrap().uid() != 0 {
+        return println!("skipped: only root runs programs as other users");
+    }
+    let open = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(temp.path(), open(0o755)).unwrap();
+    const USER: u32 = 54_321;
+    const GROUP: u32 = 54_322;
+    // The map is root's, so others trust it.
+    let all = [
+        "trusting: Some(7)",
+        "checked: Some(7)",
+        "unregistered: Some(7)",
+    ];
+    for (who, group, wanted) in [
+        (ReadBy::Everybody, USER, all),
+        (ReadBy::Group(GROUP), GROUP, all),
+        (
+            ReadBy::Owner,
+            USER,
+            [
+                "trusting: this process cannot register as a reader",
+                "checked: this process cannot register as a reader",
+                "unregistered: Some(7)",
+            ],
+        ),
+    ] {
+        let store = filled(Live::builder().read_by(who), &folder);
+        let Some(said) = seen_by(USER, group, &folder) else {
+            return;
+        };
+        for line in wanted {
+            assert!(said.contains(line), "{who:?}: {said}");
+        }
+        // The heir keeps what the map has.
+        drop(store);
+        let store = Live::<Names>::open(&folder).unwrap();
+        let said = seen_by(USER, group, &folder).unwrap();
+        for line in wanted {
+            assert!(said.contains(line), "{who:?}, heir: {said}");
+        }
+        store.remove_map().unwrap();
+    }
+    // Whoever is not in the group sees nothing.
+    let store = filled(Live::builder().read_by(ReadBy::Group(GROUP)), &folder);
+    let said = seen_by(USER, USER, &folder).unwrap();
+    assert!(!said.contains("Some(7)"), "{said}");
+    assert!(said.contains("ermission denied"), "{said}");
+    store.remove_map().unwrap();
+}
+
+#[test]
+fn a_read_only_mount_is_read_with_checks() {
+    let (temp, folder) = folder();
+    let store = filled(Live::builder(), &folder);
+    let view = temp.path().join("view");
+    std::fs::create_dir(&view).unwrap();
+    let mount = |args: &[&str]| {
+        let done = Command::new("mount").args(args).arg(&view).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    if !mount(&["--bind", folder.to_str().unwrap()]) {
+        return println!("skipped: this process may not mount a file system");
+    }
+    let unmount = || {
+        Command::new("umount")
+            .arg("-l")
+            .arg(&view)
+            .status()
+            .unwrap()
+    };
+    if !mount(&["-o", "remount,bind,ro"]) {
+        unmount();
+        return println!("skipped: this process may not mount a file system read-only");
+    }
+    let trusting = LiveReader::<Names>::open(&view).map(drop);
+    let checked = CheckedLiveReader::<Names>::open(&view).map(drop);
+    let mut silent = CheckedLiveReader::<Names>::open_unregistered(&view).unwrap();
+    let mut answers = Vec::new();
+    for round in 0..50 {
+        let mut txn = store.begin();
+        txn.insert("0007", 7 + round).unwrap();
+        txn.commit();
+        store.reclaim(usize::MAX);
+        answers.push(silent.read(|map| map.get("0007")).unwrap());
+    }
+    let has_writer = silent.has_writer().unwrap();
+    drop(silent);
+    unmount();
+    for refused in [trusting, checked] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Unregistered { .. }), "{error}");
+        assert!(
+            error.to_string().contains("Read-only file system"),
+            "{error}"
+        );
+    }
+    assert!(answers.into_iter().eq((7..57).map(Some)));
+    assert!(has_writer && store.readers().is_empty());
+    store.remove_map().unwrap();
+}
+
+#[test]
+fn an_unregistered_reader_gives_no_answer_from_memory_that_was_used_again() {
+    let (_temp, folder) = folder();
+    let map = Live::<QpShared<u64>>::create(&folder).unwrap();
+    let key = |number: u64| format!("{number:03}");
+    let value = |round: u64, number: u64| round * 1000 + number;
+    for number in 0..200 {
+        map.insert(key(number), value(0, number)).unwrap();
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..150 {
+                for number in 0..200 {
+                    // The leaf of one key may be used again for another.
+                    map.remove(key(number)).unwrap();
+                    map.insert(key(number), value(round, number)).unwrap();
+                    map.reclaim(usize::MAX);
+                }
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut reader = CheckedLiveReader::<QpShared<u64>>::open_unregistered(&folder).unwrap();
+        let (mut answers, mut evicted) = (0, 0);
+        let mut number = 0;
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            number = (number + 1) % 200;
+            match reader.view().and_then(|view| view.get(key(number))) {
+                Ok(found) => {
+                    assert!(
+                        found.is_none_or(|found| found % 1000 == number),
+                        "{found:?}"
+                    );
+                    answers += 1;
+                }
+                Err(Error::Evicted { .. }) => evicted += 1,
+                Err(Error::Busy { .. }) => (),
+                Err(error) => panic!("{error}"),
+            }
+            reader.quiescent().unwrap();
+        }
+        println!("{answers} answers, evicted {evicted} times");
+        assert_eq!(
+            reader.read(|view| view.get(key(7))).unwrap(),
+            Some(value(149, 7))
+        );
+        // Without quiescent states its answers end with the first reuse.
+        let kept = reader.view().unwrap();
+        for round in 150..160 {
+            for number in 0..200 {
+                map.insert(key(number), value(round, number)).unwrap();
+            }
+            map.reclaim(usize::MAX);
+        }
+        let told = kept.get(key(7));
+        assert!(matches!(told, Err(Error::Evicted { .. })), "{told:?}");
+    });
+    map.remove_map().unwrap();
+}
+
+#[test]
+fn a_map_that_was_removed_and_made_again_is_told_and_found() {
+    let (_temp, folder) = folder();
+    let store = filled(Live::builder(), &folder);
+    let mut trusting = LiveReader::<Names>::open(&folder).unwrap();
+    let mut checked = CheckedLiveReader::<Names>::open(&folder).unwrap();
+    let mut idle = LiveReader::<Names>::open(&folder).unwrap().idle();
+    store.remove_map().unwrap();
+    for told in [
+        trusting.quiescent(),
+        checked.quiescent(),
+        idle.read(|_| ()),
+        trusting.quiescent(),
+    ] {
+        let told = told.unwrap_err();
+        assert!(matches!(told, Error::Removed { .. }), "{told}");
+    }
+    assert_eq!(
+        trusting.view().get("0007"),
+        Some(&7),
+        "it reads what there was"
+    );
+    assert!(!trusting.is_current() && !trusting.has_writer().unwrap());
+    let none = trusting.reopen().unwrap_err();
+    assert!(matches!(none, Error::NotYet { .. }), "{none}");
+    assert_eq!(trusting.view().get("0007"), Some(&7));
+
+    let store = Live::<Names>::create(&folder).unwrap();
+    let mut txn = store.begin();
+    txn.insert("new", 1).unwrap();
+    txn.commit();
+    assert!(matches!(trusting.quiescent(), Err(Error::Removed { .. })));
+    trusting.reopen().unwrap();
+    checked.reopen().unwrap();
+    idle.reopen().unwrap();
+    assert_eq!(trusting.view().get("new"), Some(&1));
+    assert_eq!(checked.view().unwrap().get("new").unwrap(), Some(1));
+    assert_eq!(idle.read(|view| view.get("new").copied()).unwrap(), Some(1));
+    assert!(trusting.is_current() && checked.is_current() && idle.is_current());
+    trusting.quiescent().unwrap();
+
+    // Somebody deletes the folder by hand, so nobody is told; but who asks learns it.
+    std::fs::remove_dir_all(&folder).unwrap();
+    drop(store);
+    let _store = filled(Live::builder(), &folder);
+    assert!(trusting.quiescent().is_ok());
+    assert!(!trusting.is_current() && !trusting.has_writer().unwrap());
+    trusting.reopen().unwrap();
+    assert_eq!(trusting.view().get("0007"), Some(&7));
+    assert!(trusting.has_writer().unwrap());
+}
+
+/// Descriptors of this process, and bytes of its addresses.
+fn used() -> (usize, usize) {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = pages.split(' ').next().unwrap().parse().unwrap();
+    (open, pages * 4096)
+}
+
+/// A process with many readers: it prints how many descriptors and bytes of addresses they take.
+pub fn count_readers(folder: &Path) {
+    const COUNT: usize = 200;
+    let before = used();
+    let trusting: Vec<_> = (0..COUNT)
+        .map(|_| LiveReader::<IpFib<u32>>::open(folder).unwrap())
+        .collect();
+    let middle = used();
+    let checked: Vec<_> = (0..COUNT)
+        .map(|_| CheckedLiveReader::<IpFib<u32>>::open(folder).unwrap())
+        .collect();
+    let after = used();
+    assert!(
+        middle.0 <= before.0 + 2 && after.0 <= before.0 + 2,
+        "{after:?}"
+    );
+    let each = (after.1 - before.1) / (2 * COUNT);
+    println!("bytes {each}");
+    drop((trusting, checked));
+}
+
+#[test]
+fn a_reader_keeps_no_descriptor_and_takes_few_addresses() {
+    let (_temp, folder) = folder();
+    let table = Live::<IpFib<u32>>::create(&folder).unwrap();
+    table.insert("10.0.0.0/8".parse().unwrap(), 7).unwrap();
+    let mut other = crate::beside::Beside::start("count-readers", &folder);
+    let each: usize = other.line("bytes ").parse().unwrap();
+    // Two parts.
+    assert!(
+        each <= 2 * (65 << 20),
+        "{each} bytes of addresses for a reader"
+    );
+    table.remove_map().unwrap();
+}
+
+#[test]
+fn readers_map_anew_when_a_map_outgrows_what_they_have_mapped() {
+    let (_temp, folder) = folder();
+    let map = Live::<PointMap<[u8]>>::create(&folder).unwrap();
+    let mut trusting = LiveReader::<PointMap<[u8]>>::open(&folder).unwrap();
+    let mut idle = LiveReader::<PointMap<[u8]>>::open(&folder).unwrap().idle();
+    let mut away = LiveReader::<PointMap<[u8]>>::open(&folder).unwrap();
+    let mut checked = CheckedLiveReader::<PointMap<[u8]>>::open(&folder).unwrap();
+    let big = vec![7; 1 << 20];
+    let offline = away.offline();
+    // Past 64 MiB, of which the readers have mapped no more.
+    let mut refused = None;
+    for number in 0..100_u32 {
+        if let Err(no) = map.insert(number.to_be_bytes(), &big[..]) {
+            refused = Some((number, no.error));
+            break;
+        }
+    }
+    // The reader that stands still holds growth back, and is named.
+    let (number, error) = refused.unwrap();
+    assert!(number > 40, "{number}");
+    assert!(
+        error.to_string().starts_with("a reader that stands still"),
+        "{error}"
+    );
+    assert!(map.readers().iter().any(|reader| reader.holds_back));
+    let get = |number: u32| number.to_be_bytes();
+    assert_eq!(trusting.view().get(get(number - 1)), Some(&big[..]));
+    trusting.quiescent().unwrap();
+    for number in number..150 {
+        map.insert(get(number), &big[..]).unwrap();
+        trusting.quiescent().unwrap();
+    }
+    assert_eq!(trusting.view().get(get(149)), Some(&big[..]));
+    assert!(
+        idle.read(|view| view.get(get(149)) == Some(&big[..]))
+            .unwrap()
+    );
+    drop(offline);
+    assert_eq!(away.view().get(get(149)), Some(&big[..]));
+    assert_eq!(
+        checked.view().unwrap().get(get(149)).unwrap().unwrap().0,
+        big
+    );
+    checked.quiescent().unwrap();
+    map.remove_map().unwrap();
+}
