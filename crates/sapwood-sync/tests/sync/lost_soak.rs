@@ -70,7 +70,9 @@ async fn soak(mut lab: Lab) {
     };
     println!("SAPWOOD_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    let seconds = std::env::var("SAPWOOD_SOAK").map_or(3, |text| text.parse().unwrap());
+    // Both engines, one after the other, take as long as the faults of `faults`.
+    let seconds = std::env::var("SAPWOOD_SOAK").map_or(6, |text| text.parse().unwrap());
+    let seconds = seconds / 2;
     let versions = Versions::default();
     let mut lists = Lists {
         publisher: None,
