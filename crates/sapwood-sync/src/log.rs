@@ -216,11 +216,12 @@ pub trait Leadership: Send {
     /// [`Error::Deposed`], [`Error::NoSpace`], and those of the service.
     async fn renew(&mut self, epoch: u64) -> Result<(), Error>;
 
-    /// Whether the term goes on, as far as this process knows without asking another one.
+    /// Whether the term goes on, as far as this process knows without asking.
     fn leads(&self) -> bool;
 
-    /// What has ended the term, if that is known and was not the end of a lease.
-    fn ended(&self) -> Option<String> {
+    /// Asks what has ended the term, besides the end of a lease: the log that it writes to is gone,
+    /// or another one. `None` also when nobody answers.
+    async fn look(&mut self) -> Option<String> {
         None
     }
 

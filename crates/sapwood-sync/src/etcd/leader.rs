@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
-    TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget,
+    Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -216,6 +216,22 @@ impl Leader {
         ]
     }
 
+    /// What shows that the log is not the one that this term writes to.
+    fn lost(&self, head: Option<Position>, term: Option<Term>) -> Option<String> {
+        let Some(head) = head else {
+            return Some("the log is gone from etcd".into());
+        };
+        let here = self.position.commit;
+        let is_older = head.commit < here || term.is_none_or(|it| it.number < self.term.number);
+        is_older.then(|| {
+            format!(
+                "the log was put back to an earlier state: it ends with commit {}, and commit \
+                 {here} was there",
+                head.commit
+            )
+        })
+    }
+
     /// What a transaction tells that did nothing: `Ok` when the frame is there already, from an
     /// earlier transaction whose answer was lost.
     fn refused(&self, frame: &Frame, is_open: bool, answer: &TxnResponse) -> Result<(), Error> {
@@ -233,26 +249,19 @@ impl Leader {
         }
         let head = head.and_then(|head| Position::from_text(head.value()));
         let term = term.and_then(|term| term_from_text(term.value()));
-        let here = self.position.commit;
-        let mut what = match (leader, head) {
-            (Some(leader), _) if leader.create_revision() != self.fence => {
+        let own = leader
+            .as_ref()
+            .is_some_and(|leader| leader.create_revision() == self.fence);
+        let mut what = match (&leader, self.lost(head, term)) {
+            (Some(leader), _) if !own => {
                 format!("{} leads", String::from_utf8_lossy(leader.value()))
             }
-            (_, None) => "the log is gone from etcd".into(),
-            (_, Some(head))
-                if head.commit < here || term.is_none_or(|it| it.number < self.term.number) =>
-            {
-                format!(
-                    "the log was put back to an earlier state: it ends with commit {}, and commit \
-                     {here} was there",
-                    head.commit
-                )
-            }
-            (Some(_), Some(head)) => {
+            (_, Some(what)) => what,
+            (None, _) => "the lease has ended".into(),
+            (Some(_), None) => {
                 let here = self.position;
                 format!("the head of the log is {head:?} instead of {here:?}")
             }
-            (None, _) => "the lease has ended".into(),
         };
         // The next leader may have deleted it, when its followers had it.
         if is_open && head.is_none_or(|head| head.commit >= frame.first()) {
@@ -547,6 +556,15 @@ impl Leadership for Leader {
 
     fn leads(&self) -> bool {
         self.lease.holds()
+    }
+
+    async fn look(&mut self) -> Option<String> {
+        // Nobody else writes while this term goes on, and it writes nothing now.
+        let state = self.shared.state().await.ok()?;
+        let head = (state.term.number > 0).then_some(state.position);
+        let lost = self.lost(head, Some(state.term));
+        let is_held = state.leader.as_ref().map(KeyValue::create_revision) == Some(self.fence);
+        lost.or_else(|| (!is_held).then(|| "the lease has ended".into()))
     }
 
     async fn resign(self: Box<Self>) -> Result<(), Error> {

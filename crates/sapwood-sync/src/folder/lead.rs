@@ -164,11 +164,11 @@ impl Leadership for FolderLeadership {
     }
 
     fn leads(&self) -> bool {
-        // What cannot be read now shows when something is written.
-        !matches!(self.lost(), Ok(Some(_)))
+        true
     }
 
-    fn ended(&self) -> Option<String> {
+    async fn look(&mut self) -> Option<String> {
+        // What cannot be read now shows when something is written.
         self.lost().ok().flatten().map(String::from)
     }
 

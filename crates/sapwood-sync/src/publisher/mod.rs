@@ -425,8 +425,8 @@ impl Publish {
             let saving = self.saving.take().expect("looked at above");
             self.saved(saving).await;
         }
-        if !self.leadership.leads() {
-            let ended = self.leadership.ended();
+        let ended = self.leadership.look().await;
+        if ended.is_some() || !self.leadership.leads() {
             let mut what = ended.unwrap_or_else(|| "the lease has ended".into());
             if let Ok(Some(leader)) = self.log.leader().await {
                 what = format!("{what}, and {leader} leads");

@@ -99,7 +99,9 @@ impl Lab {
     /// The log is gone: its folder is removed, or etcd has lost all that it had.
     pub async fn remove(&mut self) {
         match &mut self.engine {
-            Engine::Folder => std::fs::remove_dir_all(self.map()).unwrap(),
+            Engine::Folder => {
+                while std::fs::remove_dir_all(self.map()).is_err() && self.map().exists() {}
+            }
             #[cfg(all(feature = "etcd", target_os = "linux"))]
             Engine::Etcd(cluster) => {
                 cluster.wipe(0);
@@ -112,8 +114,10 @@ impl Lab {
     pub fn empty(&self) {
         match &self.engine {
             Engine::Folder => {
-                for frame in std::fs::read_dir(self.map().join("log")).unwrap() {
-                    std::fs::remove_file(frame.unwrap().path()).unwrap();
+                let frames = std::fs::read_dir(self.map().join("log"));
+                for frame in frames.into_iter().flatten() {
+                    // A leader may trim it meanwhile.
+                    let _ = std::fs::remove_file(frame.unwrap().path());
                 }
             }
             #[cfg(all(feature = "etcd", target_os = "linux"))]
@@ -139,7 +143,7 @@ impl Lab {
         let (copy, map) = (self.path().join(name), self.map());
         match &mut self.engine {
             Engine::Folder => {
-                let _ = std::fs::remove_dir_all(&map);
+                while std::fs::remove_dir_all(&map).is_err() && map.exists() {}
                 copy_all(&copy, &map);
             }
             #[cfg(all(feature = "etcd", target_os = "linux"))]
@@ -166,10 +170,31 @@ impl Lab {
     /// The log has no identity any more.
     pub fn lose_identity(&self) {
         match &self.engine {
-            Engine::Folder => std::fs::remove_file(self.map().join("meta.json")).unwrap(),
+            Engine::Folder => drop(std::fs::remove_file(self.map().join("meta.json"))),
             #[cfg(all(feature = "etcd", target_os = "linux"))]
             Engine::Etcd(cluster) => {
                 cluster.ctl(0, &["del", "/sapwood/map/meta"]);
+            }
+        }
+    }
+
+    /// Only the first bytes of the newest entry are there; in etcd, no entry is.
+    pub fn tear(&self) {
+        match &self.engine {
+            Engine::Folder => {
+                let frames = std::fs::read_dir(self.map().join("log"));
+                let frames = frames.into_iter().flatten();
+                let frames = frames.map(|frame| frame.unwrap().path());
+                let whole = frames.filter(|path| !path.to_str().unwrap().contains(".new-"));
+                if let Some(path) = whole.max() {
+                    // A leader may trim it meanwhile.
+                    let bytes = std::fs::read(&path).unwrap_or_default();
+                    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+                }
+            }
+            #[cfg(all(feature = "etcd", target_os = "linux"))]
+            Engine::Etcd(cluster) => {
+                cluster.ctl(0, &["del", "--prefix", "/sapwood/map/log/"]);
             }
         }
     }
@@ -198,7 +223,9 @@ impl Lab {
     }
 }
 
+/// Copies a folder. Files that are there for a moment only may be missing.
 fn copy_all(from: &Path, to: &Path) {
-    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
-    assert!(copied.unwrap().success());
+    let mut command = Command::new("cp");
+    let copied = command.arg("-a").arg(from).arg(to).output().unwrap();
+    assert!(to.is_dir(), "{copied:?}");
 }

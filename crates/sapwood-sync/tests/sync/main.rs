@@ -13,6 +13,7 @@ mod history;
 mod kinds;
 mod lab;
 mod lost;
+mod lost_soak;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
 mod net;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
