@@ -15,7 +15,7 @@ use crate::disk::Disk;
 use crate::kinds::Subject;
 
 /// Keys are below this number.
-const KEYS: u64 = 20_000;
+const KEYS: u64 = 5_000;
 
 type Oracle = BTreeMap<u64, u64>;
 
@@ -66,7 +66,7 @@ impl<M: Subject> Round<'_, M> {
     fn change(&mut self) {
         for _ in 0..self.rng.u32(1..150) {
             let key = self.rng.u64(..KEYS);
-            let value = (self.rng.u8(..4) > 0).then(|| self.rng.u64(..));
+            let value = (self.rng.u8(..4) > 0).then(|| self.rng.u64(..1 << 40));
             match self.live().set(key, value) {
                 Ok(()) => match value {
                     Some(value) => drop(self.oracle.insert(key, value)),
@@ -96,11 +96,7 @@ impl<M: Subject> Round<'_, M> {
 
     /// Asks the readers.
     fn ask(&mut self) {
-        let known: Vec<u64> = self.oracle.keys().copied().collect();
-        let mut keys: Vec<u64> = (0..20).map(|_| self.rng.u64(..KEYS)).collect();
-        for _ in 0..20.min(known.len()) {
-            keys.push(known[self.rng.usize(..known.len())]);
-        }
+        let keys: Vec<u64> = (0..40).map(|_| self.rng.u64(..KEYS)).collect();
         if let Some(reader) = &mut self.trusting {
             reader.quiescent().unwrap();
             let view = reader.view();
@@ -165,7 +161,7 @@ impl<M: Subject> Round<'_, M> {
     fn end(mut self) {
         self.disk.clear();
         for _ in 0..50 {
-            let (key, value) = (self.rng.u64(..KEYS), self.rng.u64(..));
+            let (key, value) = (self.rng.u64(..KEYS), self.rng.u64(..1 << 40));
             self.live().set(key, Some(value)).unwrap();
             self.oracle.insert(key, value);
         }

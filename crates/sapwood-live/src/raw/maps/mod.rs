@@ -8,7 +8,8 @@ mod tables;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use sapwood_arena::Arena;
+use sapwood::qp::OpenCause;
+use sapwood_arena::{Arena, OpenError};
 use sapwood_qsbr::Domain;
 
 use super::window::{LiveSource, LiveWindow};
@@ -41,6 +42,21 @@ impl Left {
         Error::Damaged {
             path: self.folder.clone(),
             why: format!("{}: {why}", Path::new(name).display()),
+        }
+    }
+
+    /// The error for a part that could not be copied: what is damaged in it, or what this process
+    /// lacks.
+    fn not_restored(&self, part: usize, cause: OpenCause) -> Error {
+        use sapwood::Error as MapError;
+        match cause {
+            OpenCause::Table(lack @ (MapError::ArenaFull(_) | MapError::GarbageLimit(_))) => {
+                Error::Map(lack)
+            }
+            OpenCause::Image(OpenError::Io(error)) => {
+                Error::io("reading", &self.parts[part])(error)
+            }
+            cause => self.damaged(part, cause),
         }
     }
 

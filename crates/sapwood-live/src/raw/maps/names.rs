@@ -88,12 +88,11 @@ where
         memory: &mut dyn Memory,
         left: &Left,
     ) -> Result<Self, Error> {
-        let damaged = |why: String| left.damaged(0, why);
         let file = QpFile::<V>::open_published(&left.parts[0]);
-        let file = file.map_err(|error| damaged(error.cause.to_string()))?;
+        let file = file.map_err(|error| left.not_restored(0, error.cause))?;
         let arena = memory.arena(0, QpStore::<V>::layout_hash())?;
         let store = builder.domain(domain).restore_in(arena, &file);
-        store.map_err(|cause| damaged(cause.to_string()))
+        store.map_err(|cause| left.not_restored(0, cause))
     }
 
     unsafe fn attach(bases: &[NonNull<u8>]) -> Result<Base, String> {

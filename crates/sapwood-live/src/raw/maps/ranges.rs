@@ -4,7 +4,6 @@ use std::ptr::NonNull;
 
 use sapwood::Builder;
 use sapwood::maple::{MapleMap, MaplePublished, MapleView, PlainValue};
-use sapwood::qp::OpenCause;
 use sapwood_qsbr::Domain;
 
 use super::{CheckedMap, Left, LiveMap, Memory};
@@ -46,10 +45,7 @@ unsafe impl<V: PlainValue> LiveMap for MapleMap<V> {
         let old = left.source(0)?.window;
         let arena = memory.arena(0, MapleMap::<V>::layout_hash())?;
         let map = builder.domain(domain).restore_in(arena, old);
-        map.map_err(|cause| match cause {
-            OpenCause::Table(full @ sapwood::Error::ArenaFull(_)) => Error::Map(full),
-            cause => left.damaged(0, cause),
-        })
+        map.map_err(|cause| left.not_restored(0, cause))
     }
 
     unsafe fn attach(bases: &[NonNull<u8>]) -> Result<MaplePublished<V>, String> {
