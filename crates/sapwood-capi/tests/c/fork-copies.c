@@ -1,6 +1,6 @@
 /*
- * Children of fork, and all that is no live map: the child goes on with its copies, but for what the
- * parent's other threads had open.
+ * Children of fork, and all that is no live map: the child goes on with its copies, but for what
+ * the parent's other threads had open.
  */
 #include <errno.h>
 #include <pthread.h>
