@@ -383,9 +383,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         while let Some(leaf) = self.raw.find_guarded(self.guard, key) {
             let mut place = None;
             let made = new(self.raw.value(self.guard, leaf));
-            let replaced = storing_taken::<V, _>(made, &mut place, |new| {
-                self.replace_this(key, leaf, new)
-            })?;
+            let replaced =
+                storing_taken::<V, _>(made, &mut place, |new| self.replace_this(key, leaf, new))?;
             if let Some(old) = replaced {
                 return Ok(Some(old));
             }
