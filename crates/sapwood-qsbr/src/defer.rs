@@ -104,8 +104,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// As [`poll`](Self::poll), at a limit. At the hard limit `f` is dropped then, at the soft limit
-    /// it stays queued.
+    /// As [`poll`](Self::poll), at a limit. At the hard limit `f` is dropped then, at the soft
+    /// limit it stays queued.
     ///
     /// ```
     /// # use sapwood_qsbr::Domain;
@@ -171,8 +171,8 @@ impl Domain {
     ///
     /// An event loop calls it once in each turn, on any thread. A closure may call everything of
     /// its domain but what waits, [`synchronize`](Self::synchronize) among others, while a guard of
-    /// its thread holds a grace period back. What a closure defers does not run in the same poll, so
-    /// a closure that defers itself again does not make a poll endless.
+    /// its thread holds a grace period back. What a closure defers does not run in the same poll,
+    /// so a closure that defers itself again does not make a poll endless.
     ///
     /// It costs a lock for each closure, and for the first one of a grace period what
     /// [`elapsed`](Self::elapsed) costs.

@@ -240,19 +240,19 @@ impl Domain {
     /// It spins, then yields, then sleeps; without `std` it only spins. Writers on a data path
     /// should not call it, but queue and [`poll`](Self::poll).
     ///
-    /// A thread whose own [`Reader`] is online must call [`Reader::synchronize`], or take the reader
-    /// offline first: it would wait for itself.
+    /// A thread whose own [`Reader`] is online must call [`Reader::synchronize`], or take the
+    /// reader offline first: it would wait for itself.
     ///
     /// The cost is that of [`advance`](Self::advance), and of [`elapsed`](Self::elapsed) until the
     /// slowest reader and source have moved.
     ///
     /// # Panics
     ///
-    /// If this thread would wait for itself: at once if it is inside `pin` of this domain, and after
-    /// three seconds if its own reader is online. A reader belongs to the thread that came online
-    /// with it, or announced a grace period last; one that is only moved to another thread, and not
-    /// used there for three seconds while the first thread waits here, still counts as its own.
-    /// Without `std`, threads cannot be told apart, and the call does not return.
+    /// If this thread would wait for itself: at once if it is inside `pin` of this domain, and
+    /// after three seconds if its own reader is online. A reader belongs to the thread that came
+    /// online with it, or announced a grace period last; one that is only moved to another thread,
+    /// and not used there for three seconds while the first thread waits here, still counts as its
+    /// own. Without `std`, threads cannot be told apart, and the call does not return.
     pub fn synchronize(&self) {
         #[cfg(feature = "std")]
         assert!(
@@ -364,7 +364,8 @@ impl Domain {
     /// [`RetireQueue::reserve`](crate::RetireQueue::reserve), which check and count in one step.
     ///
     /// Under [`LimitPolicy::Error`] it [`poll`](Self::poll)s once before it refuses. Under
-    /// [`LimitPolicy::Block`] it waits and polls until there is room. It cannot empty the caller's own [`RetireQueue`](crate::RetireQueue): there, use
+    /// [`LimitPolicy::Block`] it waits and polls until there is room. It cannot empty the caller's
+    /// own [`RetireQueue`](crate::RetireQueue): there, use
     /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) or
     /// [`admit_with`](Self::admit_with).
     ///

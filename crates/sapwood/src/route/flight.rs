@@ -2,8 +2,8 @@
 //! and takes its answer.
 //!
 //! A thread that would wait for itself does not wait: neither for a key that it is resolving, nor
-//! for a thread that waits, directly or through others, for a key of this one. Caches share the list
-//! of who waits for whom, because a resolver may ask another cache.
+//! for a thread that waits, directly or through others, for a key of this one. Caches share the
+//! list of who waits for whom, because a resolver may ask another cache.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -126,8 +126,8 @@ pub(crate) struct Leader<'f, K: Words, V: Words> {
 }
 
 impl<K: Words, V: Words> Leader<'_, K, V> {
-    /// Gives the threads that wait the answer that `answer` returns. No thread begins to wait for it
-    /// after `answer` was called.
+    /// Gives the threads that wait the answer that `answer` returns. No thread begins to wait for
+    /// it after `answer` was called.
     pub(super) fn land(self, answer: impl FnOnce() -> Option<Answer<K, V>>) {
         self.berth.land(self.number, answer);
     }

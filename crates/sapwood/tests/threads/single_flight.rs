@@ -24,8 +24,8 @@ fn ask(cache: &Cache, key: u64, resolver: impl FnOnce() -> u64) -> u64 {
         .unwrap()
 }
 
-/// Waits until a number of threads is inside a resolver or waits for one: they have no mark, so this
-/// waits for a while after they have come as far as they can tell.
+/// Waits until a number of threads is inside a resolver or waits for one: they have no mark, so
+/// this waits for a while after they have come as far as they can tell.
 fn settle() {
     thread::sleep(Duration::from_millis(if cfg!(miri) { 1 } else { 100 }));
 }

@@ -419,7 +419,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     /// writers wait.
     ///
     /// # Panics
-    /// When the query changes the map, by this view or otherwise, or calls `compact_step`, `memory`,
+    /// When the query changes the map, by this view or otherwise, or calls `compact_step`,
+    /// `memory`,
     /// `contention`, `verify` or `exact` while writers wait for it: it would wait for itself.
     ///
     /// ```

@@ -27,7 +27,8 @@ pub enum Mode {
     New,
     /// Replaces only.
     Replace,
-    /// Replaces only this leaf, which was found under the guard, so that no other leaf has its cell.
+    /// Replaces only this leaf, which was found under the guard, so that no other leaf has its
+    /// cell.
     Only(u32),
 }
 
