@@ -50,6 +50,57 @@ none "Text of more than 100 columns" "$(
         close ARGV if eof;'
 )"
 
+# `module::name` in a document is a test or a function of a file or folder of that name, and a name
+# of four words or more is somewhere in the code. The changes of past versions name what was there.
+none "Documents name what the code does not have" "$(
+    files '*.rs' '*.py' '*.c' '*.h' '*.sh' '*.proto' '*.json' '*.md' ':!CHANGELOG.md' ':!docs/proofs.md' |
+        xargs -0 -r perl -CSD -ne '
+            if ($ARGV =~ /\.md$/) {
+                while (/`((?:[a-z]\w*::)+)([a-z]\w*)?(\x{2026}?)`/g) {
+                    push @cited, [$ARGV, $., $1, $2 // "", $3];
+                }
+                push @names, [$ARGV, $., $1] while /`(?:\w+::)*([a-z][a-z0-9]*(?:_[a-z0-9]+){3,})`/g;
+            } else {
+                ($where) = $ARGV =~ m{^(?:\./)?(.*)\.\w+$};
+                @parts = map { s/^test_//r } split m{/}, $where;
+                $in{$parts[$_ - 1]}{$parts[$_]} = 1 for 1 .. $#parts;
+                while (/\b(?:fn|mod|const|static|macro_rules!|def) +([a-z]\w*)/g) {
+                    $in{$_}{$1} = 1 for @parts;
+                }
+                $words{$_} = 1 for /\b[a-z][a-z0-9]*(?:_[a-z0-9]+){3,}\b/g;
+            }
+            close ARGV if eof;
+            END {
+                # Of the standard library and of the kernel.
+                $in{mem}{forget} = 1;
+                $words{$_} = 1 for qw(call_rcu_tasks_trace bpf_free_used_maps ignore_routes_with_linkdown);
+                for (@cited) {
+                    my ($file, $line, $path, $name, $more) = @$_;
+                    my ($module) = grep { $_ ne "tests" } reverse split /::/, $path;
+                    my $all = $in{$module} or next;
+                    next if $more ? grep { index($_, $name) == 0 } keys %$all : $all->{$name};
+                    print "$file:$line: $path$name$more\n";
+                }
+                for (@names) {
+                    print "$$_[0]:$$_[1]: $$_[2]\n" unless $words{$$_[2]};
+                }
+            }'
+)"
+
+# A clone without the whole history cannot tell.
+if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
+    none "Commits that are not in this history, and do not say so" "$(
+        {
+            files 'bench/record/*.csv' | xargs -0 -r grep -nE '^# commits?:' /dev/null
+            grep -nE '^\| [a-z-]+ \|' docs/proofs.md | cut -d'|' -f1,6 | sed 's|^|docs/proofs.md:|'
+        } | grep -v 'not in this history' | while IFS= read -r line; do
+            for commit in $(grep -oE '\b[0-9a-f]{7,40}\b' <<<"${line##*csv:}" | grep '[0-9]' | sort -u); do
+                git merge-base --is-ancestor "$commit" HEAD 2>/dev/null || echo "$line"
+            done
+        done
+    )"
+fi
+
 for script in ci/*.sh .ci/run; do
     case $script in ci/lib.sh | ci/steps.sh) continue ;; esac
     [ -x "$script" ] || none "Not executable" "$script"

@@ -10,7 +10,12 @@ use crate::source::GraceSource;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{requested} more bytes would cross the garbage limit: {garbage} of {limit} bytes already wait \
-     for readers or snapshots: the domain's `stalls()` names them"
+     for a grace period{}",
+    match requested > limit {
+        true => ". The request alone is more than the limit",
+        false => ". Readers, pins and snapshots that hold them back for long are in the domain's \
+                  `stalls()`",
+    }
 )]
 #[non_exhaustive]
 pub struct GarbageLimit {

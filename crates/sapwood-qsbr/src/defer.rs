@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::builder::GarbageLimit;
 use crate::domain::{Domain, Generation};
-use crate::sync::{Mutex, plain};
+use crate::sync::{Depth, Mutex, plain};
 
 struct Deferred {
     generation: Generation,
@@ -18,13 +18,20 @@ struct Deferred {
 pub(crate) struct DeferQueue {
     queue: Mutex<VecDeque<Deferred>>,
     len: plain::AtomicUsize,
+    /// The number of calls that poll because a limit was met. They may be called by closures.
+    helping: Depth,
 }
+
+/// The most calls of one thread, or of all threads without `std`, that poll at a limit within each
+/// other: the closure of one may meet the limit again.
+const HELPERS: usize = 8;
 
 impl DeferQueue {
     pub(crate) fn new() -> Self {
         Self {
             queue: Mutex::new(VecDeque::new()),
             len: plain::AtomicUsize::new(0),
+            helping: Depth::new(),
         }
     }
 
@@ -78,20 +85,27 @@ impl DeferQueue {
 }
 
 impl Domain {
-    /// Defers `f`: it runs once, after a grace period, on a thread that calls [`poll`](Self::poll).
-    /// Until then `bytes` count as garbage.
+    /// Defers `f`: it runs once, after a grace period, on a thread that calls [`poll`](Self::poll),
+    /// or that meets a limit of garbage. Until then `bytes` count as garbage.
     ///
     /// This is for garbage that does not fit a [`RetireQueue`](crate::RetireQueue). The memory that
     /// `f` frees must be unlinked already. A closure that owns a handle to this domain keeps the
     /// domain alive until it has run.
     ///
     /// It costs an allocation and a lock. Several threads may defer and poll at once; closures
-    /// start in order.
+    /// start in order. Above the soft limit, and before it would be refused at the hard limit, this
+    /// call polls: so nothing is refused that could be freed, and without readers no more garbage
+    /// waits than the soft limit and `bytes`. That costs what [`poll`](Self::poll) costs.
     ///
     /// # Errors
     ///
     /// [`GarbageLimit`] if `bytes` do not fit, as for [`admit`](Self::admit); then `f` is dropped,
     /// not run.
+    ///
+    /// # Panics
+    ///
+    /// As [`poll`](Self::poll), at a limit. At the hard limit `f` is dropped then, at the soft
+    /// limit it stays queued.
     ///
     /// ```
     /// # use sapwood_qsbr::Domain;
@@ -133,13 +147,35 @@ impl Domain {
             run,
         });
         deferred.len.fetch_add(1, Relaxed);
+        drop(queue);
+        if self.over_soft_limit() {
+            self.help();
+        }
         Ok(())
+    }
+
+    /// Polls because a limit was met; returns how many closures ran.
+    ///
+    /// A closure may meet a limit again, and so on. The last one of a few such calls within each
+    /// other does not poll, so that no number of closures takes the whole stack.
+    #[cold]
+    pub(crate) fn help(&self) -> usize {
+        match self.shared().deferred.helping.enter(HELPERS) {
+            Some(_inside) => self.poll(),
+            None => 0,
+        }
     }
 
     /// Runs the deferred closures whose grace period is over, and returns how many. It does not
     /// wait.
     ///
-    /// An event loop calls it once in each turn, on any thread.
+    /// An event loop calls it once in each turn, on any thread. A closure may call everything of
+    /// its domain but what waits, [`synchronize`](Self::synchronize) among others, while a guard of
+    /// its thread holds a grace period back. What a closure defers does not run in the same poll,
+    /// so a closure that defers itself again does not make a poll endless.
+    ///
+    /// It costs a lock for each closure, and for the first one of a grace period what
+    /// [`elapsed`](Self::elapsed) costs.
     ///
     /// # Panics
     ///
@@ -156,11 +192,13 @@ impl Domain {
     /// As [`poll`](Self::poll).
     pub fn poll_budget(&self, budget: usize) -> usize {
         let deferred = &self.shared().deferred;
+        // Each closure that is deferred later has a later generation.
+        let newest = self.generation();
         let mut ran = 0;
         while ran < budget && self.deferred() > 0 {
             let Some(generation) = deferred
                 .oldest()
-                .filter(|&generation| self.elapsed(generation))
+                .filter(|&generation| generation <= newest && self.elapsed(generation))
             else {
                 break;
             };

@@ -12,9 +12,12 @@ use crate::builder::{DomainBuilder, GarbageLimit, LimitPolicy, Limits, TooManyRe
 use crate::defer::DeferQueue;
 use crate::holder::Holders;
 use crate::reader::Reader;
-use crate::slots::Slots;
+use crate::slots::{Slot, Slots};
 use crate::source::{GraceSource, Sources};
-use crate::sync::{AtomicU64, Backoff, Clock, fence, plain, raise};
+use crate::sync::{AtomicU64, Backoff, Clock, fence, plain, raise, this_thread};
+
+/// The nanoseconds after which a thread that waits for its own reader gives up.
+const OWN_READER: u64 = 3_000_000_000;
 
 /// The number of a grace period of a domain, from [`Domain::advance`]. Later ones are greater.
 ///
@@ -237,11 +240,19 @@ impl Domain {
     /// It spins, then yields, then sleeps; without `std` it only spins. Writers on a data path
     /// should not call it, but queue and [`poll`](Self::poll).
     ///
-    /// A thread whose own [`Reader`] is online waits for ever: use [`Reader::synchronize`].
+    /// A thread whose own [`Reader`] is online must call [`Reader::synchronize`], or take the
+    /// reader offline first: it would wait for itself.
+    ///
+    /// The cost is that of [`advance`](Self::advance), and of [`elapsed`](Self::elapsed) until the
+    /// slowest reader and source have moved.
     ///
     /// # Panics
     ///
-    /// If this thread is inside `pin` of this domain, as it would wait for itself.
+    /// If this thread would wait for itself: at once if it is inside `pin` of this domain, and
+    /// after three seconds if its own reader is online. A reader belongs to the thread that came
+    /// online with it, or announced a grace period last; one that is only moved to another thread,
+    /// and not used there for three seconds while the first thread waits here, still counts as its
+    /// own. Without `std`, threads cannot be told apart, and the call does not return.
     pub fn synchronize(&self) {
         #[cfg(feature = "std")]
         assert!(
@@ -250,7 +261,15 @@ impl Domain {
         );
         let generation = self.advance();
         let mut backoff = Backoff::new();
+        let mut own = OwnReader::new(generation);
         while !self.elapsed(generation) {
+            if let Some(name) = own.stands_in_the_way(self, &backoff) {
+                panic!(
+                    "synchronize would never return: this thread's own reader \"{name}\" is online, \
+                     and it would wait for itself. Call `Reader::synchronize`, or take the reader \
+                     offline"
+                );
+            }
             backoff.wait();
         }
     }
@@ -344,16 +363,21 @@ impl Domain {
     /// call [`try_add_garbage`](Self::try_add_garbage) or
     /// [`RetireQueue::reserve`](crate::RetireQueue::reserve), which check and count in one step.
     ///
-    /// Under [`LimitPolicy::Block`] it waits and [`poll`](Self::poll)s until there is room. It
-    /// cannot empty the caller's own [`RetireQueue`](crate::RetireQueue): there, use
+    /// Under [`LimitPolicy::Error`] it [`poll`](Self::poll)s once before it refuses. Under
+    /// [`LimitPolicy::Block`] it waits and polls until there is room. It cannot empty the caller's
+    /// own [`RetireQueue`](crate::RetireQueue): there, use
     /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) or
     /// [`admit_with`](Self::admit_with).
     ///
     /// # Errors
     ///
     /// [`GarbageLimit`] under [`LimitPolicy::Error`]. Under either policy, when `bytes` alone is
-    /// more than the limit, and when this thread is inside `pin` of this domain and would wait for
-    /// itself.
+    /// more than the limit, and when this thread would wait for itself, as for
+    /// [`synchronize`](Self::synchronize).
+    ///
+    /// # Panics
+    ///
+    /// When a closure panics that it runs, as [`poll`](Self::poll).
     pub fn admit(&self, bytes: usize) -> Result<(), GarbageLimit> {
         self.admit_with(bytes, || true)
     }
@@ -370,16 +394,30 @@ impl Domain {
         mut work: impl FnMut() -> bool,
     ) -> Result<(), GarbageLimit> {
         let mut backoff = Backoff::new();
+        let (mut helped, mut own) = (false, None);
         loop {
             let Err(full) = self.try_admit(bytes) else {
                 return Ok(());
             };
+            if bytes > full.limit {
+                return Err(full);
+            }
             #[cfg(feature = "std")]
             let waits_for_itself = crate::pin::is_pinned(self);
             #[cfg(not(feature = "std"))]
             let waits_for_itself = false;
-            if self.0.limits.policy == LimitPolicy::Error || bytes > full.limit || waits_for_itself
+            if self.0.limits.policy == LimitPolicy::Error
+                || waits_for_itself
+                || own
+                    .get_or_insert_with(|| OwnReader::new(self.generation()))
+                    .stands_in_the_way(self, &backoff)
+                    .is_some()
             {
+                // What can be freed now does not stand in the way.
+                if !helped && self.help() > 0 {
+                    helped = true;
+                    continue;
+                }
                 return Err(full);
             }
             let hope = work();
@@ -388,6 +426,37 @@ impl Domain {
             }
             backoff.wait();
         }
+    }
+}
+
+/// The check of a thread that waits, whether it waits for its own reader.
+struct OwnReader {
+    /// Readers that have not announced this generation hold the thread back.
+    generation: Generation,
+    /// When the wait became slow, on the domain's clock.
+    since: Option<u64>,
+}
+
+impl OwnReader {
+    fn new(generation: Generation) -> Self {
+        OwnReader {
+            generation,
+            since: None,
+        }
+    }
+
+    /// The name of a reader of this thread that has held it back for so long that no other thread
+    /// can be about to use it.
+    fn stands_in_the_way(&mut self, domain: &Domain, backoff: &Backoff) -> Option<String> {
+        let thread = this_thread().filter(|_| backoff.is_slow())?;
+        let now = domain.0.clock.nanos();
+        let since = *self.since.get_or_insert(now);
+        let stands = |slot: &&Slot| {
+            let seen = slot.seen();
+            seen != 0 && seen < self.generation.0 && slot.is_of(thread)
+        };
+        let own = domain.0.slots.iter().find(stands)?;
+        (now.saturating_sub(since) >= OWN_READER).then(|| own.name())
     }
 }
 

@@ -115,12 +115,13 @@ impl Reader {
     fn come_online(&self) {
         let generation = self.domain.shared().current();
         self.claim.come_online(generation);
+        self.claim.note_thread();
         self.seen.set(generation);
     }
 
     /// Announces a quiescent state: this reader holds no reference.
     ///
-    /// The cost is one load, and one store to this reader's own cache line if a grace period has
+    /// The cost is one load, and two stores to this reader's own cache line if a grace period has
     /// begun since the last call. There is no fence. It does nothing while the reader is offline,
     /// which counts as quiescent all the time.
     #[inline]
@@ -129,6 +130,7 @@ impl Reader {
         let generation = self.domain.shared().current();
         if seen != 0 && seen != generation {
             self.claim.announce(generation);
+            self.claim.note_thread();
             self.seen.set(generation);
         }
     }

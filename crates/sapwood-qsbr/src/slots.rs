@@ -7,6 +7,7 @@
 //!                 │ seen  u64   0: offline │  one cache line of its own: written by the reader,
 //!                 │             g: saw g   │  read by whoever asks whether a grace period is over
 //!                 │ next  ptr   constant   │
+//!                 │ thread      who used it│
 //!                 ├────────────────────────┤
 //!                 │ claimed, name, stamps  │  cold
 //!                 └────────────────────────┘
@@ -21,7 +22,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, ColdMutex, fence, plain};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, ColdMutex, fence, plain, this_thread};
 
 /// The cache line that a reader and scanners share.
 struct Hot {
@@ -29,6 +30,9 @@ struct Hot {
     seen: AtomicU64,
     /// Set before the slot is published, and constant afterwards.
     next: plain::AtomicPtr<Slot>,
+    /// The number of the thread that came online or announced last; 0 where threads have none. It
+    /// tells a thread that it would wait for itself.
+    thread: plain::AtomicUsize,
 }
 
 /// The slot of one reader, which scanners read.
@@ -59,6 +63,16 @@ impl Slot {
     pub(crate) fn come_online(&self, generation: u64) {
         self.hot.seen.store(generation, Release);
         fence(SeqCst);
+    }
+
+    /// Notes that this thread uses the reader.
+    pub(crate) fn note_thread(&self) {
+        self.hot.thread.store(this_thread().unwrap_or(0), Relaxed);
+    }
+
+    /// Whether a thread used the reader last.
+    pub(crate) fn is_of(&self, thread: usize) -> bool {
+        self.hot.thread.load(Relaxed) == thread
     }
 
     /// Announces a quiescent state of an online reader. `generation` was loaded with Acquire, so
@@ -151,6 +165,7 @@ impl Slots {
         };
         *claim.name.lock() = name;
         claim.pinned.store(pinned, Relaxed);
+        claim.hot.thread.store(0, Relaxed);
         claim.stuck_at.store(0, Release);
         claim
     }
@@ -175,6 +190,7 @@ impl Slots {
             hot: CachePadded::new(Hot {
                 seen: AtomicU64::new(0),
                 next: plain::AtomicPtr::new(ptr::null_mut()),
+                thread: plain::AtomicUsize::new(0),
             }),
             claimed: AtomicBool::new(true),
             pinned: plain::AtomicBool::new(false),

@@ -149,12 +149,76 @@ mod spin {
     }
 }
 
+/// A number of this thread, not 0, that no other thread has while this one runs: the address of a
+/// variable of its own. `None` where threads cannot be told apart.
+#[inline]
+pub(crate) fn this_thread() -> Option<usize> {
+    #[cfg(all(feature = "std", not(loom)))]
+    {
+        std::thread_local!(static HERE: u8 = const { 0 });
+        (HERE.try_with(|here| core::ptr::from_ref(here).addr())).ok()
+    }
+    #[cfg(not(all(feature = "std", not(loom))))]
+    None
+}
+
+/// The number of calls of a kind within each other, on one thread or, where threads cannot be told
+/// apart, on all.
+pub(crate) struct Depth {
+    #[cfg(not(all(feature = "std", not(loom))))]
+    calls: plain::AtomicUsize,
+}
+
+#[cfg(all(feature = "std", not(loom)))]
+std::thread_local!(static CALLS: core::cell::Cell<usize> = const { core::cell::Cell::new(0) });
+
+impl Depth {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(not(all(feature = "std", not(loom))))]
+            calls: plain::AtomicUsize::new(0),
+        }
+    }
+
+    /// Counts one call more until the result is dropped; `None` if there are `most` already.
+    pub(crate) fn enter(&self, most: usize) -> Option<Inside<'_>> {
+        let before = self.add(1);
+        let inside = Inside(self);
+        (before < most).then_some(inside)
+    }
+
+    /// Adds to the number of calls; returns what it was before.
+    fn add(&self, calls: isize) -> usize {
+        #[cfg(all(feature = "std", not(loom)))]
+        return CALLS
+            .try_with(|all| all.replace(all.get().wrapping_add_signed(calls)))
+            .unwrap_or(usize::MAX);
+        #[cfg(not(all(feature = "std", not(loom))))]
+        self.calls
+            .fetch_add(calls as usize, core::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A call that a [`Depth`] counts.
+pub(crate) struct Inside<'d>(&'d Depth);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
+
 /// The steps of a wait: it spins, then yields, then sleeps for up to a millisecond.
 pub(crate) struct Backoff(u32);
 
 impl Backoff {
     pub(crate) fn new() -> Self {
         Self(0)
+    }
+
+    /// Whether the wait has lasted for some time already.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.0 > 64
     }
 
     pub(crate) fn wait(&mut self) {

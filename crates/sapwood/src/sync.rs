@@ -192,7 +192,7 @@ impl<T> Drop for WriterGuard<'_, T> {
 /// A number of this thread, not 0, that no other thread has while this one runs: the address of a
 /// variable of its own.
 #[inline]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     #[cfg(loom)]
     loom::thread_local!(static HERE: u8 = 0);
     #[cfg(shuttle)]

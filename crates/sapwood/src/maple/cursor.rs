@@ -15,9 +15,9 @@ pub enum Position {
     OnEntry,
     /// On a gap.
     OnGap,
-    /// Before the limit of a step back.
+    /// Before the limit of a step back, or before what the cursor has passed already.
     BeforeFirst,
-    /// Behind the limit of a step forward.
+    /// Behind the limit of a step forward, or behind what the cursor has passed already.
     AfterLast,
 }
 
@@ -66,6 +66,11 @@ impl Place {
 /// | `OnEntry`, `OnGap` | a step that found something, [`seek`](Self::seek), a store | the first entry behind it | the last entry before it |
 /// | `AfterLast` | a step forward that met its limit | the first entry behind the limit | the last entry that starts at or before the limit |
 /// | `BeforeFirst` | a step back that met its limit | the first entry that ends at or after the limit | the last entry before the limit |
+///
+/// A step never moves the cursor back over what it has passed. So a limit that a step forward has
+/// passed already counts as the last index of what it has passed, and in a step back as the first:
+/// in the map below, `next(12)` finds `'a'`, `next(12)` finds nothing, and `next(u64::MAX)` then
+/// finds `'b'`. The kernel's `mas_find` and `mas_next` do the same.
 ///
 /// ```
 /// use sapwood::maple::{MapleMap, Position};
@@ -154,26 +159,38 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         self.place = Place::on(position, range.into_inner());
     }
 
+    /// Goes behind a limit, but never back over what it has passed.
     fn end(&mut self, limit: u64) {
+        let passed = match self.place.ahead {
+            Some(ahead) => ahead.checked_sub(1),
+            None => Some(u64::MAX),
+        };
+        let last = passed.map_or(limit, |passed| passed.max(limit));
         self.place = Place {
             position: Position::AfterLast,
             range: None,
-            ahead: limit.checked_add(1),
-            behind: Some(limit),
+            ahead: last.checked_add(1),
+            behind: Some(last),
         };
     }
 
+    /// Goes before a limit, but never on over what it has passed.
     fn start(&mut self, limit: u64) {
+        let passed = match self.place.behind {
+            Some(behind) => behind.checked_add(1),
+            None => Some(0),
+        };
+        let first = passed.map_or(limit, |passed| passed.min(limit));
         self.place = Place {
             position: Position::BeforeFirst,
             range: None,
-            ahead: Some(limit),
-            behind: limit.checked_sub(1),
+            ahead: Some(first),
+            behind: first.checked_sub(1),
         };
     }
 
     /// Goes to the next entry, if it starts at or before `limit`. `None` also when the limit is
-    /// behind the cursor.
+    /// behind the cursor, which then goes behind what it has passed.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.ahead.filter(|&from| from <= limit);
@@ -183,7 +200,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes to the entry before, if it ends at or after `limit`. `None` also when the limit is
-    /// ahead of the cursor.
+    /// ahead of the cursor, which then goes before what it has passed.
     pub fn prev(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.behind.filter(|&from| from >= limit);
         let found = from.and_then(|from| self.writer.view().at_or_before(from));

@@ -59,28 +59,38 @@ pub(crate) fn insert<
 ) -> Result<usize, Rejected<V::Held>> {
     let mut entries = entries;
     let mut new = 0;
-    let mut group: SmallVec<[(K, N); LANES]> = SmallVec::new();
+    let mut keys: SmallVec<[K; LANES]> = SmallVec::new();
+    let mut values: SmallVec<[N; LANES]> = SmallVec::new();
     loop {
         // A small map takes one entry at a time, so no entry is taken before it is needed.
-        let most = if map.count() < WARM_FROM { 1 } else { LANES };
-        for entry in entries.by_ref().take(most) {
+        if map.count() < WARM_FROM {
+            let Some((key, value)) = entries.next() else {
+                return Ok(new);
+            };
+            new += usize::from(map.put(key.as_ref(), value)?);
+            continue;
+        }
+        for entry in entries.by_ref().take(LANES) {
             // The group ends with a key that will be rejected; the entries that follow stay in the
             // iterator.
             let last = entry.0.as_ref().len() > MAX_KEY;
-            group.push(entry);
+            keys.push(entry.0);
+            values.push(entry.1);
             if last {
                 break;
             }
         }
-        if group.is_empty() {
+        if keys.is_empty() {
             return Ok(new);
         }
-        if most > 1 {
-            prepare(map, group.iter().map(|(key, _)| key.as_ref()));
+        // What is fetched is what is inserted, whatever a key answers when it is asked again.
+        let bytes: SmallVec<[&[u8]; LANES]> = keys.iter().map(AsRef::as_ref).collect();
+        map.fetch(bytes.iter().copied());
+        for (key, value) in bytes.iter().zip(values.drain(..)) {
+            new += usize::from(map.put(key, value)?);
         }
-        for (key, value) in group.drain(..) {
-            new += usize::from(map.put(key.as_ref(), value)?);
-        }
+        drop(bytes);
+        keys.clear();
     }
 }
 
@@ -88,9 +98,10 @@ pub(crate) fn insert<
 pub(crate) fn remove<T: Keys, K: AsRef<[u8]>>(map: &mut T, keys: &[K]) -> Result<usize, Error> {
     let mut removed = 0;
     for group in keys.chunks(LANES) {
-        prepare(map, group.iter().map(K::as_ref));
+        let group: SmallVec<[&[u8]; LANES]> = group.iter().map(K::as_ref).collect();
+        prepare(map, group.iter().copied());
         for key in group {
-            removed += usize::from(map.take(key.as_ref())?);
+            removed += usize::from(map.take(key)?);
         }
     }
     Ok(removed)

@@ -1,6 +1,9 @@
 //! The entry of one key.
 
 use core::fmt;
+use core::marker::PhantomData;
+
+use smallvec::SmallVec;
 
 use super::raw::tree::Tree;
 use crate::{Error, Rejected};
@@ -16,14 +19,16 @@ pub enum Entry<'a, K, V> {
 /// The entry of a key that is there.
 pub struct OccupiedEntry<'a, K, V> {
     tree: &'a mut Tree<V>,
-    key: K,
     leaf: u32,
+    key: PhantomData<K>,
 }
 
 /// The place of a key that is absent.
 pub struct VacantEntry<'a, K, V> {
     tree: &'a mut Tree<V>,
-    key: K,
+    /// A copy of the key's bytes: a key may answer otherwise when it is asked again.
+    bytes: SmallVec<[u8; 48]>,
+    key: PhantomData<K>,
 }
 
 impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
@@ -89,14 +94,18 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
 }
 
 impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
-    /// The entry of a key whose leaf in `tree` is `leaf`.
-    pub(crate) fn new(tree: &'a mut Tree<V>, key: K, leaf: u32) -> Self {
-        OccupiedEntry { tree, key, leaf }
+    /// The entry of a leaf in `tree`.
+    pub(crate) fn new(tree: &'a mut Tree<V>, leaf: u32) -> Self {
+        OccupiedEntry {
+            tree,
+            leaf,
+            key: PhantomData,
+        }
     }
 
-    /// The key.
+    /// The key, as it is in the map.
     pub fn key(&self) -> &[u8] {
-        self.key.as_ref()
+        self.tree.leaf_key(self.leaf)
     }
 
     /// The value.
@@ -121,22 +130,27 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
 
     /// Removes the entry and returns its value.
     pub fn remove(self) -> V {
-        match self.tree.remove(self.key.as_ref()) {
+        let key: SmallVec<[u8; 48]> = self.key().into();
+        match self.tree.remove(&key) {
             Some(value) => value,
-            None => unreachable!("the key of an occupied entry is in the map"),
+            None => unreachable!("the key of a leaf is in the map"),
         }
     }
 }
 
 impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     /// The entry of a key that is absent from `tree` and is not too long.
-    pub(crate) fn new(tree: &'a mut Tree<V>, key: K) -> Self {
-        VacantEntry { tree, key }
+    pub(crate) fn new(tree: &'a mut Tree<V>, key: &[u8]) -> Self {
+        VacantEntry {
+            tree,
+            bytes: key.into(),
+            key: PhantomData,
+        }
     }
 
     /// The key.
     pub fn key(&self) -> &[u8] {
-        self.key.as_ref()
+        &self.bytes
     }
 
     /// Inserts the value.
@@ -155,8 +169,7 @@ impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     /// # Errors
     /// [`Error::ArenaFull`], with the value given back; the map is unchanged.
     pub fn try_insert(self, value: V) -> Result<&'a mut V, Rejected<V>> {
-        let key = self.key.as_ref();
-        match self.tree.insert_absent(key, value) {
+        match self.tree.insert_absent(&self.bytes, value) {
             Ok(leaf) => Ok(self.tree.leaf_value_mut(leaf)),
             Err((value, full)) => Err(Rejected {
                 value,

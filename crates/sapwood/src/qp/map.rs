@@ -387,10 +387,10 @@ impl<V> QpMap<V> {
     /// # Errors
     /// [`Error::KeyTooLong`].
     pub fn entry<K: AsRef<[u8]>>(&mut self, key: K) -> Result<Entry<'_, K, V>, Error> {
-        checked(key.as_ref())?;
+        let key = checked(key.as_ref())?;
         let tree = self.tree_mut();
-        Ok(match tree.find(key.as_ref()) {
-            Some(leaf) => Entry::Occupied(OccupiedEntry::new(tree, key, leaf)),
+        Ok(match tree.find(key) {
+            Some(leaf) => Entry::Occupied(OccupiedEntry::new(tree, leaf)),
             None => Entry::Vacant(VacantEntry::new(tree, key)),
         })
     }
@@ -410,7 +410,7 @@ impl<V> QpMap<V> {
     fn occupied(&mut self, key: Box<[u8]>) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
         let tree = self.tree.as_deref_mut()?;
         let leaf = tree.find(&key)?;
-        Some(OccupiedEntry::new(tree, key, leaf))
+        Some(OccupiedEntry::new(tree, leaf))
     }
 }
 
@@ -555,9 +555,10 @@ impl<K: AsRef<[u8]> + ?Sized, V: ?Sized + Value> Index<&K> for QpMap<V> {
     /// # Panics
     /// When the key is absent.
     fn index(&self, key: &K) -> &V {
+        let key = key.as_ref();
         match self.get(key) {
             Some(value) => value,
-            None => panic!("no entry for key \"{}\"", key.as_ref().escape_ascii()),
+            None => panic!("no entry for key \"{}\"", key.escape_ascii()),
         }
     }
 }

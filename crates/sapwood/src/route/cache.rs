@@ -11,7 +11,7 @@ use super::answer::{Lookup, Unresolved};
 use super::config::RouteCacheBuilder;
 use super::counters::{CacheStats, Counters, Event, Mine};
 #[cfg(feature = "std")]
-use super::flight::{Flights, Turn};
+use super::flight::{Answer, Flights, Turn};
 use super::hash::Secrets;
 use super::plain::{Plain, Words};
 use super::raw::probe;
@@ -71,7 +71,7 @@ pub struct RouteCache<K: Plain, V: Plain> {
     /// Where the next sweep begins.
     cursor: CachePadded<AtomicUsize>,
     #[cfg(feature = "std")]
-    flights: Option<Flights>,
+    flights: Option<Flights<K::Words, V::Words>>,
 }
 
 /// The state of a key in the cache.
@@ -239,17 +239,25 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         #[cfg(feature = "std")]
         if let Some(flights) = &self.flights {
             loop {
-                // This thread resolves no other key any more: its earlier leader has been dropped.
                 let next = flights.turn(query.hash);
                 // The thread that resolved the key may have begun after this thread read its clock.
-                let state = self.find_patiently(query, Span::new(self.fresh));
+                let mut state = self.find_patiently(query, Span::new(self.fresh));
+                if let (State::Absent | State::Stale | State::Busy, Turn::Again(Some(answer))) =
+                    (&state, &next)
+                {
+                    state = self.taken(query, answer);
+                }
                 if let State::Fresh(_) | State::Negative = state {
                     self.count(query, &state);
                     return Self::answer(state);
                 }
-                if let Turn::Lead(leader) = next {
-                    turn = Some(leader);
-                    break;
+                match next {
+                    Turn::Lead(leader) => {
+                        turn = Some(leader);
+                        break;
+                    }
+                    Turn::Alone => break,
+                    Turn::Again(_) => {}
                 }
             }
         }
@@ -261,20 +269,55 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             query.mine.count(Event::Error);
         }
         let is_stored = answer.is_ok() || self.negative.is_some();
-        if let (Some(place), Some(disturbances), true) = (place, disturbances, is_stored) {
-            let value = answer.as_ref().ok().map(|value| value.to_words());
+        let value = answer.as_ref().ok().map(|value| value.to_words());
+        if let (Some(place), Some(disturbances), true) = (&place, disturbances, is_stored) {
             let ticket = Ticket {
                 generation,
                 disturbances,
             };
             match self.table.try_lock(place.number) {
-                Some(writer) => self.store(query, &place, writer, value, Some(ticket)),
+                Some(writer) => self.store(query, place, writer, value, Some(ticket)),
                 None => query.mine.count(Event::Busy),
             }
         }
         #[cfg(feature = "std")]
-        drop(turn);
+        if let Some(leader) = turn.filter(|_| is_stored) {
+            leader.land(|| {
+                // Not an answer from before an invalidation that a waiting thread knows of.
+                let same = generation == self.generation.load(Ordering::Acquire)
+                    && disturbances == place.as_ref().map(Place::disturbances);
+                let stamp = query.time.stamp(value.is_none());
+                same.then(|| Answer::new(query.words, stamp, value))
+            });
+        }
         answer.map_err(Unresolved::Error)
+    }
+
+    /// The state of a key by the answer that another thread's resolver gave.
+    #[cfg(feature = "std")]
+    fn taken(
+        &self,
+        query: &Query<'_, K::Words>,
+        answer: &Answer<K::Words, V::Words>,
+    ) -> State<V::Words> {
+        let span = self.lives[usize::from(answer.stamp.negative())];
+        let ahead = Span::new(self.fresh);
+        if !answer.is_to(&query.words) || !query.time.is_within(answer.stamp, span, ahead) {
+            return State::Absent;
+        }
+        match answer.value {
+            Some(words) => State::Fresh(words),
+            None => State::Negative,
+        }
+    }
+
+    /// No thread takes the answer of a resolver that is running now for a key that has no set.
+    fn spoil(&self, hash: u64) {
+        #[cfg(feature = "std")]
+        if let Some(flights) = &self.flights {
+            flights.spoil(hash);
+        }
+        let _ = hash;
     }
 
     /// Stores a value of the time `now`, and replaces the key's entry. Resolvers that are running
@@ -283,7 +326,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
         let query = self.query(key, hash, now);
         let Some(place) = self.table.place(hash) else {
-            return;
+            return self.spoil(hash);
         };
         let mut writer = self.table.lock(place.number);
         writer.disturb();
@@ -299,6 +342,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// As [`invalidate`](Self::invalidate), with the key's hash.
     pub fn invalidate_hashed(&self, key: &K, hash: u64) -> bool {
         let Some(place) = self.table.place(hash) else {
+            self.spoil(hash);
             return false;
         };
         let mut writer = self.table.lock(place.number);

@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
+use hashbrown::HashTable;
 use sapwood_qsbr::Domain;
 
 use super::group::Group;
@@ -41,12 +43,76 @@ impl<H: NextHop> Hash for Place<H> {
     }
 }
 
+/// For each group one of its places.
+///
+/// Only a search compares groups, and so runs the user's code. What is here is found again by the
+/// place, so that a comparison that lies or panics leaves nothing behind.
+pub(super) struct Names<H: NextHop> {
+    names: HashTable<(u64, Group<H>, Place<H>)>,
+    /// The hash under which a place is in the table.
+    hashes: HashMap<Place<H>, u64>,
+    state: RandomState,
+}
+
+impl<H: NextHop> Names<H> {
+    fn new() -> Self {
+        Self {
+            names: HashTable::new(),
+            hashes: HashMap::new(),
+            state: RandomState::new(),
+        }
+    }
+
+    /// The place of a group.
+    fn find(&self, group: &Group<H>) -> Option<&Place<H>> {
+        let hash = self.state.hash_one(group);
+        let found = self.names.find(hash, |(_, known, _)| known == group);
+        found.map(|(_, _, place)| place)
+    }
+
+    /// Adds a group with its place, of which no group is here.
+    fn add(&mut self, group: Group<H>, place: Place<H>) {
+        let hash = self.state.hash_one(&group);
+        self.hashes.insert(place.clone(), hash);
+        let name = (hash, group, place);
+        self.names.insert_unique(hash, name, |(hash, ..)| *hash);
+    }
+
+    /// Removes the group of a place, if it is here.
+    fn remove(&mut self, place: &Place<H>) {
+        let Some(hash) = self.hashes.remove(place) else {
+            return;
+        };
+        let found = self.names.find_entry(hash, |(_, _, other)| other == place);
+        if let Ok(entry) = found {
+            entry.remove();
+        }
+    }
+
+    /// Removes the groups whose places `keep` refuses.
+    pub(super) fn retain(&mut self, keep: impl Fn(&Place<H>) -> bool) {
+        self.names.retain(|(_, _, place)| keep(place));
+        self.hashes.retain(|place, _| keep(place));
+    }
+
+    /// All groups with their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Group<H>, &Place<H>)> {
+        self.names.iter().map(|(_, group, place)| (group, place))
+    }
+
+    /// About as many bytes as it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.names.capacity() * size_of::<(u64, Group<H>, Place<H>, u8)>()
+            + self.hashes.capacity() * size_of::<(Place<H>, u64, u8)>()
+    }
+}
+
 pub(super) struct Groups<H: NextHop> {
     /// For each place its group, and how many prefixes use it.
     pub(super) all: HashMap<Place<H>, (Group<H>, usize)>,
     /// For each group one of its places. A group of which several places were left may have none
     /// here.
-    pub(super) places: HashMap<Group<H>, Place<H>>,
+    pub(super) places: Names<H>,
     /// Places whose former groups wait for readers.
     pub(super) waiting: Vec<Place<H>>,
 }
@@ -55,20 +121,25 @@ impl<H: NextHop> Groups<H> {
     pub(super) fn new() -> Self {
         Self {
             all: HashMap::new(),
-            places: HashMap::new(),
+            places: Names::new(),
             waiting: Vec::new(),
         }
     }
 
     /// The place of a group; counts one prefix more that uses it.
     pub(super) fn place(&mut self, group: &Group<H>, domain: &Domain) -> Place<H> {
-        let place = self.places.entry(group.clone()).or_insert_with(|| {
-            let slot = Slot::new(domain, group.clone());
-            Place(Arc::new(slot))
-        });
+        let place = match self.places.find(group) {
+            Some(place) => place.clone(),
+            None => {
+                let slot = Slot::new(domain, group.clone());
+                let place = Place(Arc::new(slot));
+                self.places.add(group.clone(), place.clone());
+                place
+            }
+        };
         let known = self.all.entry(place.clone());
         known.or_insert_with(|| (group.clone(), 0)).1 += 1;
-        place.clone()
+        place
     }
 
     /// Counts one prefix fewer that uses a place; returns the place's group.
@@ -81,24 +152,25 @@ impl<H: NextHop> Groups<H> {
         *uses -= 1;
         if *uses == 0 {
             self.all.remove(place);
-            if self.places.get(&group) == Some(place) {
-                self.places.remove(&group);
-            }
+            self.places.remove(place);
         }
         group
     }
 
     /// Puts another group into a place; returns how many prefixes use the place.
     pub(super) fn exchange(&mut self, place: Place<H>, new: &Group<H>) -> usize {
+        // Code that may unwind comes first.
+        let named = self.places.find(new).filter(|named| **named != place);
+        let is_named = named.is_some();
         let Some((group, uses)) = self.all.get_mut(&place) else {
             return 0;
         };
         let (old, uses) = (core::mem::replace(group, new.clone()), *uses);
         place.0.replace(new.clone(), old.bytes());
-        if self.places.get(&old) == Some(&place) {
-            self.places.remove(&old);
+        self.places.remove(&place);
+        if !is_named {
+            self.places.add(new.clone(), place.clone());
         }
-        self.places.entry(new.clone()).or_insert(place.clone());
         self.waiting.push(place);
         uses
     }

@@ -6,8 +6,9 @@ use super::raw::pair::pair;
 
 /// A fixed number of 64-bit words: arrays of `u64`, and pairs of such.
 ///
-/// It is implemented for everything that [`Plain`] needs; no other type needs it.
-pub trait Words: Copy {
+/// It is implemented for everything that [`Plain`] needs, and for nothing else: the cache relies on
+/// the number of words.
+pub trait Words: Copy + sealed::Sealed {
     /// The number of words.
     const COUNT: usize;
 
@@ -16,6 +17,14 @@ pub trait Words: Copy {
 
     /// Makes a value of [`COUNT`](Self::COUNT) words, in order.
     fn fill(next: impl FnMut() -> u64) -> Self;
+}
+
+mod sealed {
+    /// The types that are [`Words`](super::Words).
+    pub trait Sealed {}
+
+    impl<const N: usize> Sealed for [u64; N] {}
+    impl<A: Sealed, B: Sealed> Sealed for (A, B) {}
 }
 
 impl<const N: usize> Words for [u64; N] {

@@ -127,7 +127,7 @@ impl<H: NextHop> Builder<RouteTable<H>> {
         fib.snapshot().iter().for_each(|(_, place)| count(place));
         groups.all.retain(|_, (_, uses)| *uses > 0);
         let all = &groups.all;
-        groups.places.retain(|_, place| all.contains_key(place));
+        groups.places.retain(|place| all.contains_key(place));
         *table.lock() = groups;
         Ok(table)
     }
@@ -371,7 +371,7 @@ impl<H: NextHop> RouteTable<H> {
         let each = groups.all.values().map(|(group, _)| group.bytes());
         // About as many bytes as the two maps hold for a group, with their own.
         let maps = groups.all.capacity() * size_of::<(Place<H>, Group<H>, usize, u8)>()
-            + groups.places.capacity() * size_of::<(Place<H>, Group<H>, u8)>();
+            + groups.places.bytes();
         RouteTableMemory {
             prefixes: self.shared.fib.memory(),
             groups: (

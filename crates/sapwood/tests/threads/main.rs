@@ -12,6 +12,7 @@ mod maple_threads;
 mod route_table;
 mod route_threads;
 mod shared_threads;
+mod single_flight;
 mod threads;
 mod tokio;
 mod versions;

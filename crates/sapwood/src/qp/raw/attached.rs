@@ -163,11 +163,11 @@ impl<'g, V: ?Sized + Value> Attached<V> {
         // SAFETY: as above.
         unsafe {
             index.refresh(self.base);
-            index.find_many(self.base, keys, |i, found| {
+            index.find_many(self.base, keys, |i, key, found| {
                 let leaf = match found {
                     Found::Leaf(leaf) => leaf,
                     Found::Absent => 0,
-                    Found::AskTrie => self.view().find(keys[i].as_ref()).unwrap_or(0),
+                    Found::AskTrie => self.view().find(key).unwrap_or(0),
                 };
                 each(i, value(leaf));
             });

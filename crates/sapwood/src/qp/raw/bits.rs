@@ -48,9 +48,10 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         mut each: impl FnMut(usize, u32),
     ) {
         for (g, group) in keys.chunks(LANES).enumerate() {
-            warm(self, group.iter().map(AsRef::as_ref));
+            let group: SmallVec<[&[u8]; LANES]> = group.iter().map(AsRef::as_ref).collect();
+            warm(self, group.iter().copied());
             for (i, key) in group.iter().enumerate() {
-                let leaf = self.longest_match(key.as_ref(), &alternatives);
+                let leaf = self.longest_match(key, &alternatives);
                 each(g * LANES + i, leaf.unwrap_or(0));
             }
         }

@@ -70,11 +70,11 @@ impl<V: ?Sized + Value> Tree<V> {
         match &self.points {
             // SAFETY: `&self`: nothing changes meanwhile.
             Some(points) if large => unsafe {
-                points.find_many(self.arena.base(), keys, |i, found| {
+                points.find_many(self.arena.base(), keys, |i, key, found| {
                     let leaf = match found {
                         Found::Leaf(leaf) => leaf,
                         Found::Absent => 0,
-                        Found::AskTrie => self.ask_trie(keys[i].as_ref()).unwrap_or(0),
+                        Found::AskTrie => self.ask_trie(key).unwrap_or(0),
                     };
                     each(i, leaf);
                 });

@@ -58,6 +58,12 @@ impl<V: ?Sized + Value> Tree<V> {
         Some(self.leaf_value_mut(leaf))
     }
 
+    /// The key of a live leaf.
+    pub(crate) fn leaf_key(&self, leaf: u32) -> &[u8] {
+        // SAFETY: callers got the leaf from this trie and have not changed it since.
+        unsafe { LeafOf::<V>::key(self.pointer(leaf)) }
+    }
+
     /// The value of a live leaf.
     pub(crate) fn leaf_value(&self, leaf: u32) -> &V {
         // SAFETY: callers got the leaf from this trie and have not changed it since.

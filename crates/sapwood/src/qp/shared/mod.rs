@@ -247,7 +247,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with
     /// one child less beside the old one. An unordered map needs no memory for a removal.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.removing(key.as_ref(), |view, key| view.take(key, None))
+        self.removing(key.as_ref(), |view, key| view.take(key))
     }
 
     /// Removes a key if `test` returns true for its value; returns whether it was removed. See
@@ -260,7 +260,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         key: impl AsRef<[u8]>,
         mut test: impl FnMut(&V) -> bool,
     ) -> Result<bool, Error> {
-        self.removing(key.as_ref(), |view, key| view.take(key, Some(&mut test)))
+        self.removing(key.as_ref(), |view, key| view.take_if(key, &mut test))
     }
 
     fn removing(
@@ -300,8 +300,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// value that was tested, `keep` is called again with the new value, and its last answer
     /// counts.
     ///
-    /// `keep` runs while the thread's shard is held. It may read and change the map. It must not
-    /// wait for all writers, so it must not call `verify`, `memory`, `contention` or `exact`.
+    /// No lock is held while `keep` runs, so it may call every method of this map.
     ///
     /// # Errors
     /// As [`remove`](Self::remove); the entries removed before the error stay removed.

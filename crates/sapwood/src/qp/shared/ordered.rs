@@ -417,7 +417,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     /// Removes the entry at one end; returns it, and whether the map may be empty now.
     fn pop(&self, end: impl Fn(&Self) -> Option<&'g [u8]>) -> Result<Option<Popped<'g, V>>, Error> {
         while let Some(key) = end(self) {
-            let removed = self.take(key, None)?;
+            let removed = self.take(key)?;
             if let Some(value) = removed.value {
                 return Ok(Some((key, value, removed.last)));
             }
@@ -429,8 +429,10 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     /// query again until nothing changes meanwhile. After a few attempts, it runs the query while
     /// writers wait.
     ///
-    /// The query must not change the map, by this view or otherwise: it would wait for itself
-    /// forever.
+    /// # Panics
+    /// When the query changes the map, by this view or otherwise, or calls `compact_step`,
+    /// `memory`,
+    /// `contention`, `verify` or `exact` while writers wait for it: it would wait for itself.
     ///
     /// ```
     /// # let map = sapwood::qp::QpShared::new()?;
@@ -444,7 +446,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
                 return result;
             }
         }
-        let _writers_wait = self.raw.all_shards();
+        let _writers_wait = self.raw.stop_writers();
         query(*self)
     }
 

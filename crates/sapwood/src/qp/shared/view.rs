@@ -118,7 +118,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         &self,
         key: &[u8],
         value: V::New<'a>,
-        mode: &mut Mode<'_, V>,
+        mode: Mode,
     ) -> Result<Outcome<'g, V, V::New<'a>>, Rejected<V::New<'a>>> {
         match checked(key) {
             Ok(key) => self.raw.change(self.guard, key, value, mode),
@@ -131,14 +131,13 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     /// # Errors
     /// As [`SharedMap::remove`](super::SharedMap::remove).
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<&'g V>, Error> {
-        Ok(self.take(key.as_ref(), None)?.value)
+        Ok(self.take(key.as_ref())?.value)
     }
 
     /// Removes a key if `test` returns true for its value; returns the value. The test may run
     /// several times; its last answer counts.
     ///
-    /// The test must not wait for all writers, so it must not call `verify`, `memory`, `contention`
-    /// or `exact`.
+    /// No lock is held while the test runs, so it may call every method of this map.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -147,16 +146,20 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         key: impl AsRef<[u8]>,
         mut test: impl FnMut(&V) -> bool,
     ) -> Result<Option<&'g V>, Error> {
-        Ok(self.take(key.as_ref(), Some(&mut test))?.value)
+        Ok(self.take_if(key.as_ref(), &mut test)?.value)
     }
 
     #[inline]
-    pub(super) fn take(
+    pub(super) fn take(&self, key: &[u8]) -> Result<Removed<'g, V>, Error> {
+        Ok(self.raw.take(self.guard, key, None)?)
+    }
+
+    pub(super) fn take_if(
         &self,
         key: &[u8],
-        test: Option<&mut Test<'_, V>>,
+        test: &mut Test<'_, V>,
     ) -> Result<Removed<'g, V>, Error> {
-        Ok(self.raw.take(self.guard, key, test)?)
+        Ok(self.raw.take_if(self.guard, key, test)?)
     }
 
     /// The next keys of a walk, and the place where it goes on.
@@ -172,7 +175,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<Option<&'g V>, Rejected<V::New<'a>>> {
-        match self.change(key, value, &mut Mode::Put)? {
+        match self.change(key, value, Mode::Put)? {
             Outcome::Replaced(old) => Ok(Some(old)),
             _ => Ok(None),
         }
@@ -183,7 +186,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<&'g V, Rejected<V::New<'a>>> {
-        match self.change(key, value, &mut Mode::New)? {
+        match self.change(key, value, Mode::New)? {
             Outcome::Inserted(new) | Outcome::Replaced(new) => Ok(new),
             Outcome::Refused(_, value) => Err(Rejected {
                 value,
@@ -197,7 +200,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<&'g V, Rejected<V::New<'a>>> {
-        match self.change(key, value, &mut Mode::Replace)? {
+        match self.change(key, value, Mode::Replace)? {
             Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(old),
             Outcome::Refused(_, value) => Err(Rejected {
                 value,
@@ -215,8 +218,10 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     where
         V: PartialEq,
     {
-        let mut same = |value: &V| value == current;
-        self.change(key, new, &mut Mode::If(&mut same))
+        match checked(key) {
+            Ok(key) => (self.raw).change_if(self.guard, key, new, &mut |value| value == current),
+            Err(error) => Err(Rejected { value: new, error }),
+        }
     }
 
     /// The value of a key; inserts `value` if the key is absent.
@@ -225,24 +230,22 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<&'g V, Rejected<V::New<'a>>> {
-        match self.change(key, value, &mut Mode::New)? {
+        match self.change(key, value, Mode::New)? {
             Outcome::Inserted(value) | Outcome::Replaced(value) => Ok(value),
             Outcome::Refused(Some(value), _) => Ok(value),
             Outcome::Refused(None, _) => unreachable!("an absent key is inserted"),
         }
     }
 
-    /// Replaces the value of a key if it is `old` itself, not only an equal value; returns the old
-    /// value if it was replaced.
+    /// Replaces the value of a key if it is that of this leaf, which was found under the guard;
+    /// returns the old value if it was replaced.
     fn replace_this<'a>(
         &self,
         key: &[u8],
-        old: &'g V,
+        old: u32,
         new: V::New<'a>,
     ) -> Result<Option<&'g V>, Rejected<V::New<'a>>> {
-        // The guard keeps the old value in its place, so no other value can have the same address.
-        let mut is_old = |value: &V| core::ptr::eq(value, old);
-        match self.change(key, new, &mut Mode::If(&mut is_old))? {
+        match self.change(key, new, Mode::Only(old))? {
             Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(Some(old)),
             Outcome::Refused(..) => Ok(None),
         }
@@ -310,8 +313,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
 
     /// Replaces the value of a key if it equals `current`; returns what it found.
     ///
-    /// The comparison must not wait for all writers, so it must not call `verify`, `memory`,
-    /// `contention` or `exact`.
+    /// No lock is held while the values are compared, so the comparison may call every method of
+    /// this map.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -377,11 +380,11 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         mut new: impl FnMut(&V) -> V::Taken,
     ) -> Result<Option<&'g V>, Error> {
         let key = key.as_ref();
-        while let Some(old) = self.get(key) {
+        while let Some(leaf) = self.raw.find_guarded(self.guard, key) {
             let mut place = None;
-            let replaced = storing_taken::<V, _>(new(old), &mut place, |new| {
-                self.replace_this(key, old, new)
-            })?;
+            let made = new(self.raw.value(self.guard, leaf));
+            let replaced =
+                storing_taken::<V, _>(made, &mut place, |new| self.replace_this(key, leaf, new))?;
             if let Some(old) = replaced {
                 return Ok(Some(old));
             }

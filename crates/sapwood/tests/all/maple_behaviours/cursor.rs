@@ -518,3 +518,77 @@ fn a_random_walk() {
         map.agree();
     }
 }
+
+/// A limit that the cursor has passed already does not bring it back over what it has passed, in
+/// any method and at any limit.
+#[test]
+fn a_limit_never_moves_a_cursor_over_what_it_has_passed() {
+    const D: [(u64, u64, char); 3] = [
+        (0x1000, 0x1500, 'a'),
+        (0x2000, 0x2500, 'b'),
+        (0x3000, 0x3500, 'c'),
+    ];
+    let map = MapleMap::from_iter(D.map(|(start, end, value)| (start..=end, value)));
+    let mut writer = map.write();
+    let found = |entry: Option<(Range, &char)>| entry.map(|(_, value)| *value);
+
+    let mut cursor = writer.cursor();
+    assert_eq!(found(cursor.next(0x1200)), Some('a'));
+    assert_eq!(found(cursor.next(0x1200)), None);
+    assert_eq!(cursor.position(), AfterLast);
+    assert_eq!(found(cursor.next(MAX)), Some('b'));
+
+    // Every limit that was passed, short of the entry, inside it and at its end, many times.
+    for limit in [0, 0x500, 0x1500, 0x1800, 0x2000, 0x2300, 0x24ff, 0x2500] {
+        let mut cursor = writer.cursor();
+        cursor.seek(0x2100);
+        for _ in 0..3 {
+            assert_eq!(found(cursor.next(limit)), None, "{limit:#x}");
+            assert_eq!(cursor.next_range(limit), None, "{limit:#x}");
+        }
+        assert_eq!(found(cursor.next(MAX)), Some('c'), "{limit:#x}");
+        cursor.seek(0x2100);
+        assert_eq!(cursor.next_range(limit), None, "{limit:#x}");
+        let gap = cursor.next_range(MAX);
+        assert_eq!(gap, Some((0x2501..=0x2fff, None)), "{limit:#x}");
+        // Behind the entry, so the step back finds the entry itself.
+        cursor.seek(0x2100);
+        assert_eq!(found(cursor.next(limit)), None, "{limit:#x}");
+        assert_eq!(found(cursor.prev(0)), Some('b'), "{limit:#x}");
+    }
+    for limit in [MAX, 0x9000, 0x3500, 0x3000, 0x2800, 0x2500, 0x2100, 0x2000] {
+        let mut cursor = writer.cursor();
+        cursor.seek(0x2100);
+        for _ in 0..3 {
+            assert_eq!(found(cursor.prev(limit)), None, "{limit:#x}");
+            assert_eq!(cursor.prev_range(limit), None, "{limit:#x}");
+        }
+        assert_eq!(cursor.position(), BeforeFirst);
+        assert_eq!(found(cursor.prev(0)), Some('a'), "{limit:#x}");
+        cursor.seek(0x2100);
+        assert_eq!(cursor.prev_range(limit), None, "{limit:#x}");
+        let gap = cursor.prev_range(0);
+        assert_eq!(gap, Some((0x1501..=0x1fff, None)), "{limit:#x}");
+        cursor.seek(0x2100);
+        assert_eq!(found(cursor.prev(limit)), None, "{limit:#x}");
+        assert_eq!(found(cursor.next(MAX)), Some('b'), "{limit:#x}");
+    }
+    // A place that was set is not passed, and a limit before it does not move it back.
+    let mut cursor = writer.cursor();
+    cursor.set(0x2800);
+    assert_eq!(found(cursor.next(0x1000)), None);
+    assert_eq!(found(cursor.next(MAX)), Some('c'));
+    cursor.set(0x2800);
+    assert_eq!(found(cursor.prev(0x3200)), None);
+    assert_eq!(found(cursor.prev(0)), Some('b'));
+    // The ends of all indices.
+    assert_eq!(found(cursor.next(MAX)), Some('c'));
+    assert_eq!(cursor.next_range(MAX), Some((0x3501..=MAX, None)));
+    assert_eq!(found(cursor.next(0)), None);
+    assert_eq!(found(cursor.next(MAX)), None);
+    assert_eq!(cursor.prev_range(0), Some((0x3501..=MAX, None)));
+    cursor.seek(0);
+    assert_eq!(found(cursor.prev(MAX)), None);
+    assert_eq!(found(cursor.prev(0)), None);
+    assert_eq!(cursor.next_range(MAX), Some((0..=0xfff, None)));
+}

@@ -28,27 +28,28 @@ const UNKNOWN: u32 = 0;
 
 /// One lookup of a group.
 #[derive(Clone, Copy)]
-struct Lane {
+struct Lane<'k> {
+    key: &'k [u8],
     hash: u64,
     /// The bucket of its home, or null.
     home: *const Bucket,
     /// The leaf that may be the key's, or `NONE` or `UNKNOWN`.
     leaf: u32,
-    len: u32,
 }
 
-impl Lane {
+impl Lane<'_> {
     /// Prefetches the leaf. Half of all leaves end in the next cache line.
     #[inline(always)]
     fn prefetch<V: ?Sized + Value>(&self, base: *mut u8) {
         let leaf = base.wrapping_add(byte_of(self.leaf));
         prefetch(leaf);
-        prefetch(leaf.wrapping_add(LeafOf::<V>::LEN_AT + self.len as usize));
+        prefetch(leaf.wrapping_add(LeafOf::<V>::LEN_AT + self.key.len()));
     }
 }
 
 impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
-    /// Looks all keys up and calls `each(i, found)` in order.
+    /// Looks all keys up and calls `each(i, key, found)` in order. Each key is asked for its bytes
+    /// once.
     ///
     /// # Safety
     /// As for `find`; the guard is held as long as `each` uses leaves.
@@ -56,20 +57,20 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         &self,
         base: *mut u8,
         keys: &[K],
-        mut each: impl FnMut(usize, Found),
+        mut each: impl FnMut(usize, &[u8], Found),
     ) {
         let mut lanes = [Lane {
+            key: &[],
             hash: 0,
             home: ptr::null(),
             leaf: UNKNOWN,
-            len: 0,
         }; LANES];
         for (g, group) in keys.chunks(LANES).enumerate() {
             bucket::point();
             let at = self.table.load(Ordering::Acquire);
             if at == 0 {
-                for i in 0..group.len() {
-                    each(g * LANES + i, self.without_table());
+                for (i, key) in group.iter().enumerate() {
+                    each(g * LANES + i, key.as_ref(), self.without_table());
                 }
                 continue;
             }
@@ -77,8 +78,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             let table = unsafe { Table::at(base, at) };
             for (lane, key) in lanes.iter_mut().zip(group) {
                 let key = key.as_ref();
+                lane.key = key;
                 lane.hash = self.hash(key);
-                lane.len = key.len() as u32;
                 // SAFETY: homes are below `total`; nothing is followed.
                 lane.home = unsafe {
                     let table = table.settle(lane.hash);
@@ -101,8 +102,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 lane.leaf = unsafe { likely_behind(table, lane.hash) };
                 lane.prefetch::<V>(base);
             }
-            for (i, (key, lane)) in group.iter().zip(&lanes).enumerate() {
-                let key = key.as_ref();
+            for (i, lane) in lanes[..group.len()].iter().enumerate() {
+                let key = lane.key;
                 // SAFETY: `likely` returned a leaf, and the guard keeps it.
                 let is_it = |leaf| unsafe { LeafOf::<V>::is_key(base.add(byte_of(leaf)), key) };
                 let found = if lane.leaf > NONE && is_it(lane.leaf) {
@@ -113,7 +114,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                     // SAFETY: the caller's promise.
                     unsafe { self.find_closer(base, lane.hash, key) }
                 };
-                each(g * LANES + i, found);
+                each(g * LANES + i, key, found);
             }
         }
     }

@@ -28,7 +28,7 @@ unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
     unsafe fn find_many<K: AsRef<[u8]>>(&self, keys: &[K], mut each: impl FnMut(usize, u32)) {
         // SAFETY: the caller's promise.
         unsafe {
-            (self.index).find_many(self.depot.base(), keys, |i, found| {
+            (self.index).find_many(self.depot.base(), keys, |i, _, found| {
                 let leaf = match found {
                     Found::Leaf(leaf) => leaf,
                     _ => 0,

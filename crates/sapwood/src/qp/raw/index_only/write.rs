@@ -7,7 +7,7 @@ use super::IndexOnly;
 use crate::qp::raw::index::CHUNK_BYTES;
 use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::writers::lock::LockContention;
-use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
+use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::qp::raw::writers::writer_pool::Blocks;
 
@@ -18,36 +18,23 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
         held: &mut Held<'_>,
         key: &[u8],
         value: V::New<'a>,
-        mode: &mut Mode<'_, V>,
+        mode: Mode,
         contention: &mut LockContention,
     ) -> Done<V::New<'a>> {
         let hash = self.index.hash(key);
         // SAFETY: the guard is held throughout; the index is changed under the stripe, with the
         // leaf that was found under it.
         unsafe {
-            loop {
-                let mut passed = None;
-                if let Mode::If(test) = mode {
-                    let Some(leaf) = self.find_hashed(hash, key) else {
-                        return Done::Absent(value);
-                    };
-                    if !test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))) {
-                        return Done::Exists(leaf, value);
-                    }
-                    passed = Some(leaf);
+            let _stripe = self.lock(hash, contention);
+            match (mode, self.find_hashed(hash, key)) {
+                (Mode::New, Some(leaf)) => Done::Exists(leaf, value),
+                (Mode::Replace | Mode::Only(_), None) => Done::Absent(value),
+                (Mode::Only(leaf), Some(found)) if found != leaf => {
+                    contention.locks += 1;
+                    Done::Exists(found, value)
                 }
-                let _stripe = self.lock(hash, contention);
-                let found = self.find_hashed(hash, key);
-                return match (&*mode, found) {
-                    (Mode::New, Some(leaf)) => Done::Exists(leaf, value),
-                    (Mode::Replace, None) => Done::Absent(value),
-                    (Mode::If(_), _) if found != passed => {
-                        contention.locks += 1;
-                        continue;
-                    }
-                    (_, Some(old)) => self.replace(held, hash, key, value, old),
-                    (_, None) => self.insert(held, hash, key, value),
-                };
+                (_, Some(old)) => self.replace(held, hash, key, value, old),
+                (_, None) => self.insert(held, hash, key, value),
             }
         }
     }
@@ -56,33 +43,23 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
         &self,
         held: &mut Held<'_>,
         key: &[u8],
-        mut test: Option<&mut Test<'_, V>>,
+        only: Option<u32>,
         contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack> {
         let hash = self.index.hash(key);
         // SAFETY: as in `write`.
         unsafe {
-            loop {
-                let mut passed = None;
-                if let Some(test) = &mut test {
-                    passed = self.find_hashed(hash, key);
-                    let value = passed.map(|leaf| &*LeafOf::<V>::value_ptr(self.pointer(leaf)));
-                    if !value.is_some_and(&mut **test) {
-                        return Ok(None);
-                    }
-                }
-                let _stripe = self.lock(hash, contention);
-                let found = self.find_hashed(hash, key);
-                if test.is_some() && found != passed {
-                    contention.locks += 1;
-                    continue;
-                }
-                if let Some(leaf) = found {
-                    self.reserve_leaf(held, key, leaf)?;
-                    self.index.remove(self.depot.base(), hash, leaf);
-                }
-                return Ok(found);
+            let _stripe = self.lock(hash, contention);
+            let found = self.find_hashed(hash, key);
+            if only.is_some() && found != only {
+                contention.locks += 1;
+                return Ok(None);
             }
+            if let Some(leaf) = found {
+                self.reserve_leaf(held, key, leaf)?;
+                self.index.remove(self.depot.base(), hash, leaf);
+            }
+            Ok(found)
         }
     }
 

@@ -77,6 +77,8 @@ impl<V: ?Sized + Value> Trie<V> {
         budget: usize,
         values: &mut Vec<V::Held>,
     ) -> Result<bool, Lack> {
+        // Another thread's step may wait for this thread while it holds the state.
+        self.check_not_stopped_here();
         let mut state = sync::lock(&self.compaction);
         if let Compaction::Idle = *state {
             if !self.begin_compaction() {

@@ -49,11 +49,11 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
             let Some(index) = &self.index else {
                 return batch::find_many(&self.view(), keys, each);
             };
-            index.find_many(self.depot.base(), keys, |i, found| {
+            index.find_many(self.depot.base(), keys, |i, key, found| {
                 let leaf = match found {
                     Found::Leaf(leaf) => leaf,
                     Found::Absent => 0,
-                    Found::AskTrie => self.view().find(keys[i].as_ref()).unwrap_or(0),
+                    Found::AskTrie => self.view().find(key).unwrap_or(0),
                 };
                 each(i, leaf);
             });
@@ -88,6 +88,9 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
         let Some(index) = self.index.as_ref().filter(|index| index.taken().bytes > 0) else {
             return true;
         };
+        if self.is_stopped_here() {
+            return true;
+        }
         let mut shards = self.all_shards();
         if self.is_vacant() {
             let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);

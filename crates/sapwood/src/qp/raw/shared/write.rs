@@ -11,7 +11,7 @@ use crate::qp::raw::parts::Parts;
 use crate::qp::raw::path::{Frame, JOIN_AT, Path, Plan, joined};
 use crate::qp::raw::slots::{self, Border, Entry, Slots};
 use crate::qp::raw::writers::lock::LockContention;
-use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
+use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::sync;
 use sapwood_format::branch;
@@ -55,7 +55,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         held: &mut Held<'_>,
         key: &[u8],
         value: V::New<'a>,
-        mode: &mut Mode<'_, V>,
+        mode: Mode,
         contention: &mut LockContention,
     ) -> Done<V::New<'a>> {
         // The value, or the leaf that holds it.
@@ -65,11 +65,11 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         unsafe {
             loop {
                 let path = match mode {
-                    Mode::Replace | Mode::If(_) => self.view().path_of_present(key),
+                    Mode::Replace | Mode::Only(_) => self.view().path_of_present(key),
                     Mode::Put | Mode::New => self.view().path(key),
                 };
                 let there = there(&path);
-                if self.refuses(mode, there) {
+                if refuses(mode, there) {
                     if !self.index_agrees(hash, key, there) {
                         contention.locks += 1;
                         sync::wait();
@@ -105,11 +105,6 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                 };
                 match tried {
                     Tried::Done => return there.map_or(Done::Inserted(leaf), Done::Replaced),
-                    // The test is the user's code and may panic. So the value is taken out of the
-                    // leaf, and a panic drops it.
-                    Tried::Again if matches!(mode, Mode::If(_)) => {
-                        value = Kept::Value(self.unmake_leaf::<V>(&mut held.inner, leaf, spare));
-                    }
                     Tried::Again => {}
                     Tried::Full => {
                         return Done::Full(self.unmake_leaf::<V>(&mut held.inner, leaf, spare));
@@ -127,7 +122,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         &self,
         held: &mut Held<'_>,
         key: &[u8],
-        mut test: Option<&mut Test<'_, V>>,
+        only: Option<u32>,
         contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack> {
         let hash = self.hash(key);
@@ -136,11 +131,8 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
             loop {
                 let path = self.view().path_of_present(key);
                 let leaf = there(&path);
-                let passes = leaf.is_some_and(|leaf| match &mut test {
-                    Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
-                    None => true,
-                });
-                let (Some(path), Some(leaf), true) = (path, leaf, passes) else {
+                let wanted = only.is_none() || leaf == only;
+                let (Some(path), Some(leaf), true) = (path, leaf, wanted) else {
                     if self.index_agrees(hash, key, leaf) {
                         return Ok(None);
                     }
@@ -179,6 +171,16 @@ fn there(path: &Option<Path>) -> Option<u32> {
     near.part.is_none().then_some(near.leaf)
 }
 
+/// Whether a mode forbids the change of a key, whose leaf is `there` if it is there.
+fn refuses(mode: Mode, there: Option<u32>) -> bool {
+    match mode {
+        Mode::Put => false,
+        Mode::New => there.is_some(),
+        Mode::Replace => there.is_none(),
+        Mode::Only(leaf) => there != Some(leaf),
+    }
+}
+
 impl<V: ?Sized + Value> Trie<V> {
     /// Reserves room for the garbage of one attempt to change a key, and for the leaf that the
     /// operation retires at its end.
@@ -196,21 +198,6 @@ impl<V: ?Sized + Value> Trie<V> {
         // SAFETY: the leaf was found under the guard.
         let leaf = unsafe { LeafOf::<V>::block_of_key(key.len(), old) };
         held.inner.reserve(GARBAGE + leaf)
-    }
-
-    /// Whether a mode forbids the change of a key, whose leaf is `there` if it is there.
-    ///
-    /// # Safety
-    /// The leaf was found under the guard.
-    unsafe fn refuses(&self, mode: &mut Mode<'_, V>, there: Option<u32>) -> bool {
-        match (mode, there) {
-            (Mode::New, Some(_)) | (Mode::Replace | Mode::If(_), None) => true,
-            // SAFETY: the caller's promise.
-            (Mode::If(test), Some(leaf)) => unsafe {
-                !test(&*LeafOf::<V>::value_ptr(self.pointer(leaf)))
-            },
-            _ => false,
-        }
     }
 
     /// The value, taken out of its leaf if it is in one that was not linked.

@@ -155,7 +155,11 @@ impl WriterPool {
     }
 
     /// The contention of all operations so far.
+    ///
+    /// # Panics
+    /// As [`check_not_stopped_here`](Self::check_not_stopped_here).
     pub(crate) fn contention(&self) -> Contention {
+        self.check_not_stopped_here();
         let mut sum = Contention::default();
         for shard in &self.shards {
             let one = sync::lock(&shard.inner).contention;

@@ -19,16 +19,17 @@ use crate::{Error, Rejected};
 pub(crate) type Test<'a, V> = dyn FnMut(&V) -> bool + 'a;
 
 /// What an insertion does if the key is there, and if it is absent.
-pub enum Mode<'a, V: ?Sized + Value> {
+#[derive(Clone, Copy)]
+pub enum Mode {
     /// Inserts or replaces.
     Put,
     /// Inserts only.
     New,
     /// Replaces only.
     Replace,
-    /// Replaces only a value that passes this test. The test may run several times; its last answer
-    /// counts.
-    If(&'a mut Test<'a, V>),
+    /// Replaces only this leaf, which was found under the guard, so that no other leaf has its
+    /// cell.
+    Only(u32),
 }
 
 /// What a change lacks.
@@ -111,12 +112,12 @@ pub unsafe trait Changes<V: ?Sized + Value>: Deref<Target = WriterPool> {
         held: &mut Held<'_>,
         key: &[u8],
         value: V::New<'a>,
-        mode: &mut Mode<'_, V>,
+        mode: Mode,
         contention: &mut LockContention,
     ) -> Done<V::New<'a>>;
 
-    /// Removes a key if its value passes the test; returns its leaf, which lives as long as the
-    /// guard.
+    /// Removes a key, or only this leaf of it, which was found under the guard; returns the leaf
+    /// that was removed, which lives as long as the guard.
     ///
     /// # Errors
     /// What the removal lacks.
@@ -127,7 +128,7 @@ pub unsafe trait Changes<V: ?Sized + Value>: Deref<Target = WriterPool> {
         &self,
         held: &mut Held<'_>,
         key: &[u8],
-        test: Option<&mut Test<'_, V>>,
+        only: Option<u32>,
         contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack>;
 
@@ -263,7 +264,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         guard: Guard<'g>,
         key: &[u8],
         value: V::New<'a>,
-        mode: &mut Mode<'_, V>,
+        mode: Mode,
     ) -> Result<Outcome<'g, V, V::New<'a>>, Rejected<V::New<'a>>> {
         let mut value = value;
         let mut again = true;
@@ -305,12 +306,63 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         }
     }
 
-    /// Removes a key, if its value passes the test.
+    /// Replaces the value of a key if it passes the test. The test may run several times; its last
+    /// answer counts.
+    ///
+    /// The test is the user's code. It runs while this thread holds no shard and no lock, so it may
+    /// call anything. A value that it has passed is replaced only if it is still in its leaf.
+    fn change_if<'g, 'a>(
+        &'g self,
+        guard: Guard<'g>,
+        key: &[u8],
+        value: V::New<'a>,
+        test: &mut Test<'_, V>,
+    ) -> Result<Outcome<'g, V, V::New<'a>>, Rejected<V::New<'a>>> {
+        let mut value = value;
+        loop {
+            let Some(leaf) = self.find_guarded(guard, key) else {
+                return Ok(Outcome::Refused(None, value));
+            };
+            let found = self.value(guard, leaf);
+            if !test(found) {
+                return Ok(Outcome::Refused(Some(found), value));
+            }
+            match self.change(guard, key, value, Mode::Only(leaf))? {
+                Outcome::Refused(_, back) => value = back,
+                done => return Ok(done),
+            }
+        }
+    }
+
+    /// Removes a key if its value passes the test, which runs as in
+    /// [`change_if`](Self::change_if).
+    fn take_if<'g>(
+        &'g self,
+        guard: Guard<'g>,
+        key: &[u8],
+        test: &mut Test<'_, V>,
+    ) -> Result<Removed<'g, V>, Lack> {
+        while let Some(leaf) = self.find_guarded(guard, key) {
+            if !test(self.value(guard, leaf)) {
+                break;
+            }
+            let removed = self.take(guard, key, Some(leaf))?;
+            if removed.value.is_some() {
+                return Ok(removed);
+            }
+        }
+        Ok(Removed {
+            value: None,
+            last: false,
+        })
+    }
+
+    /// Removes a key, or only this leaf of it, which was found under the guard.
     fn take<'g>(
         &'g self,
         guard: Guard<'g>,
         key: &[u8],
-        mut test: Option<&mut Test<'_, V>>,
+        only: Option<u32>,
     ) -> Result<Removed<'g, V>, Lack> {
         let mut again = true;
         loop {
@@ -318,7 +370,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
             let mut contention = LockContention::default();
             // SAFETY: as in `change`.
             let (removed, vacant) = unsafe {
-                let removed = self.remove(&mut held, key, test.as_deref_mut(), &mut contention);
+                let removed = self.remove(&mut held, key, only, &mut contention);
                 let old = removed.as_ref().ok().copied().flatten();
                 if old.is_some() {
                     self.return_entry();

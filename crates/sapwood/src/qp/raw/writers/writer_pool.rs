@@ -23,6 +23,9 @@ use crate::sync::{self, Mutex};
 pub struct WriterPool {
     pub(crate) depot: Depot,
     pub(super) shards: Box<[CachePadded<Shard>]>,
+    /// [`sync::this_thread`] of the thread that makes writers wait while it runs a user's query, or
+    /// 0.
+    stopped_by: AtomicUsize,
     domain: Domain,
     /// The greatest number of entries, and the number that there are, which is counted only if
     /// there is such a limit.
@@ -56,6 +59,7 @@ impl WriterPool {
         let shards = (0..shards_of_this_machine()).map(|i| CachePadded::new(shard(i == 0)));
         WriterPool {
             shards: shards.collect(),
+            stopped_by: AtomicUsize::new(0),
             depot: Depot::new(arena),
             domain,
             most,
@@ -152,6 +156,7 @@ impl WriterPool {
                 return Held { shard, inner };
             }
         }
+        self.check_not_stopped_here();
         let shard = &*self.shards[own & (n - 1)];
         Held {
             shard,
@@ -164,8 +169,44 @@ impl WriterPool {
         self.shards.len()
     }
 
+    /// Makes writers wait until the result is dropped, while this thread runs a user's query.
+    ///
+    /// # Panics
+    /// As [`check_not_stopped_here`](Self::check_not_stopped_here).
+    pub(crate) fn stop_writers(&self) -> Stopped<'_> {
+        let shards = self.all_shards();
+        self.stopped_by
+            .store(sync::this_thread(), Ordering::Relaxed);
+        Stopped {
+            pool: self,
+            _shards: shards,
+        }
+    }
+
+    /// Whether this thread makes writers wait, in [`stop_writers`](Self::stop_writers).
+    pub(crate) fn is_stopped_here(&self) -> bool {
+        // Relaxed: a thread finds its own mark if and only if it has set it.
+        self.stopped_by.load(Ordering::Relaxed) == sync::this_thread()
+    }
+
+    /// Refuses what would wait for this thread itself.
+    ///
+    /// # Panics
+    /// When this thread makes writers wait, in [`stop_writers`](Self::stop_writers).
+    pub(crate) fn check_not_stopped_here(&self) {
+        assert!(
+            !self.is_stopped_here(),
+            "all writers wait while this thread runs an exact query, and the query changes the \
+             same map or asks for its accounts: it would wait for itself"
+        );
+    }
+
     /// Takes all shards, so that no writer is at work.
+    ///
+    /// # Panics
+    /// As [`check_not_stopped_here`](Self::check_not_stopped_here).
     pub(crate) fn all_shards(&self) -> Vec<Held<'_>> {
+        self.check_not_stopped_here();
         let hold = |shard| Held::<'_> {
             shard,
             inner: sync::lock(&shard.inner),
@@ -249,6 +290,19 @@ impl WriterPool {
     /// The arena's accounts.
     pub(crate) fn arena_memory(&self) -> sapwood_arena::Memory {
         self.depot.arena(|arena: &mut Arena| arena.memory())
+    }
+}
+
+/// The state in which writers wait for this thread's query, until this is dropped.
+pub(crate) struct Stopped<'t> {
+    pool: &'t WriterPool,
+    _shards: Vec<Held<'t>>,
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        // The shards are released afterwards.
+        self.pool.stopped_by.store(0, Ordering::Relaxed);
     }
 }
 

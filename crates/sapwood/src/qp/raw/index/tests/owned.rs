@@ -150,7 +150,7 @@ impl World {
         // SAFETY: as above.
         unsafe {
             self.index
-                .find_many(self.arena.base(), keys, |i, found| all.push((i, found)));
+                .find_many(self.arena.base(), keys, |i, _, found| all.push((i, found)));
         }
         assert_eq!(all.len(), keys.len());
         for (at, (i, found)) in all.into_iter().enumerate() {
