@@ -287,6 +287,30 @@ Examples:
   sapwood names longest usr.qp - --json < paths.txt"
     )]
     Longest(LongestArgs),
+    /// Shows what a zone has around domain names: enclosers, wildcards, the name before, the zone cut
+    #[command(
+        long_about = "Shows what a map of domain names has around each name: what a name server \
+needs to answer for it. The map must have been built with --dns.
+
+It prints a line for each part, with tabs between the fields; for several names, or names from \
+stdin, the given name and a tab come first. Parts that are not there have no line, in JSON they \
+are null.
+  exists       yes if the name has an entry, or if an entry lies below it; else no
+  exact        the name's own entry: name, value
+  encloser     the closest encloser (RFC 4592): the longest name at or above it that exists
+  next_closer  the encloser and one more label of the name (RFC 5155), if the name does not exist
+  ancestor     the entry of the longest name at or above it that has one: name, value
+  wildcard     the entry of * below the encloser, if the name does not exist: name, value
+  predecessor  the entry before the name in the canonical order of DNSSEC: name, value
+  cut          the topmost entry at or above it whose value is one of --cut: name, value",
+        after_help = "The exit code is 1 when a name neither exists nor has a wildcard.
+
+Examples:
+  sapwood names closest zone.qp mail.example.org
+  sapwood names closest zone.qp www.sub.example.org --cut NS --json
+  sapwood names closest zone.qp - < names.txt"
+    )]
+    Closest(ClosestArgs),
     /// Counts the entries, or those whose keys start with a prefix
     #[command(after_help = "Examples:
   sapwood names count words.qp
@@ -438,6 +462,9 @@ pub struct KeysArgs {
     /// The keys, as bytes; "-" stands for the keys on stdin, one in each line.
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<OsString>,
+    /// Stop at the first key that cannot be read, instead of answering the others.
+    #[arg(long)]
+    pub strict: bool,
     /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
@@ -537,6 +564,17 @@ fn one_byte(text: &str) -> Result<u8, String> {
         [byte] => Ok(*byte),
         _ => Err("the separator must be one character of one byte".into()),
     }
+}
+
+/// The arguments of `names closest`.
+#[derive(Debug, Args)]
+pub struct ClosestArgs {
+    /// The map and the names.
+    #[command(flatten)]
+    pub keys: KeysArgs,
+    /// Entries with this value are zone cuts; the option may be given several times.
+    #[arg(long = "cut", value_name = "VALUE")]
+    pub cuts: Vec<String>,
 }
 
 /// The arguments of `names count`.

@@ -18,6 +18,7 @@ mod names;
 pub mod numbers;
 pub mod output;
 pub mod progress;
+mod queries;
 mod ranges;
 pub mod records;
 mod report;

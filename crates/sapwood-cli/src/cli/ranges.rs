@@ -191,6 +191,9 @@ pub struct GetArgs {
     /// The numbers, decimal or after 0x; "-" stands for the numbers on stdin, one in each line.
     #[arg(value_name = "INDEX", required = true)]
     pub indices: Vec<String>,
+    /// Stop at the first number that cannot be read, instead of answering the others.
+    #[arg(long)]
+    pub strict: bool,
     /// The form of the answers.
     #[command(flatten)]
     pub form: Form,

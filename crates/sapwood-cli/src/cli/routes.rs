@@ -188,6 +188,9 @@ pub struct LookupArgs {
     /// The addresses; "-" stands for the addresses on stdin, one in each line.
     #[arg(value_name = "ADDR", required = true)]
     pub addresses: Vec<String>,
+    /// Stop at the first address that cannot be read, instead of answering the others.
+    #[arg(long)]
+    pub strict: bool,
     /// Print all prefixes that cover an address, shortest first.
     #[arg(short, long)]
     pub all: bool,

@@ -1,6 +1,7 @@
 //! `sapwood names`: maps of names to numbers or texts, in files.
 
 mod build;
+mod closest;
 mod diff;
 pub mod list;
 mod query;
@@ -182,6 +183,7 @@ pub fn run(command: NamesCommand) -> Outcome {
         NamesCommand::Next(args) => query::next(&args),
         NamesCommand::Prev(args) => query::prev(&args),
         NamesCommand::Longest(args) => query::longest(&args),
+        NamesCommand::Closest(args) => closest::run(&args),
         NamesCommand::Count(args) => query::count(&args),
         NamesCommand::Stats(args) => stats::stats(&args),
         NamesCommand::Verify(args) => stats::verify(&args),
