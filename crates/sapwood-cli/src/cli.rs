@@ -26,7 +26,7 @@ use sync::SyncCommand;
 macro_rules! exit_codes {
     () => {
         "Exit codes:
-  0  success, or the answer is yes
+  0  success, or the answer is yes; also when the reader of the output closes the pipe
   1  the answer is no (absent, no room, different, damaged), or the tour or the bench failed a check
   2  an error, which stderr explains"
     };

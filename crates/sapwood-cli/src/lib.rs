@@ -30,9 +30,11 @@ mod sync;
 mod target;
 mod tour;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use cli::Command;
+use clap::Parser;
+use cli::{Cli, Command};
 use errors::{Answer, Error, Outcome};
 
 /// Runs a command. For `tour` and `routes bench` it starts the program `sapwood-tour`.
@@ -53,6 +55,24 @@ pub fn run(command: Command) -> Outcome {
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { out, page } => manual::man(out.as_deref(), &page),
     }
+}
+
+/// Parses the arguments of the program. The error is the exit code: after a fault of the arguments,
+/// which stderr tells, and after `--help` and `--version`.
+///
+/// # Errors
+///
+/// The exit code.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|asked| {
+        let printed = asked.print().and_then(|()| io::stdout().flush());
+        match printed {
+            // If stderr cannot be written, the exit code alone reports the error.
+            _ if asked.use_stderr() => ExitCode::from(2),
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit(Err(error.into())),
+        }
+    })
 }
 
 /// Returns the exit code of a command's outcome, and writes an error to stderr.

@@ -110,11 +110,11 @@ pub fn each_record(
 }
 
 /// The error of a saved file that is given as a text.
-fn is_no_text(path: &Path, kind: &str) -> Error {
+pub fn is_no_text(path: &Path, kind: &str) -> Error {
     let export = match kind {
-        "a map of names" => "\"names range\" prints its entries as one",
-        "a map of ranges" => "\"ranges export\" makes one from it",
-        "a table of routes" => "\"routes export\" makes one from it",
+        "a map of names" => "\"names range\" prints its entries as a text",
+        "a map of ranges" => "\"ranges export\" makes a text from it",
+        "a table of routes" => "\"routes export\" makes a text from it",
         _ => "the commands \"names range\", \"ranges export\" and \"routes export\" print texts",
     };
     Error::Usage(format!("{} is {kind}, not a text; {export}", shown(path)))

@@ -77,7 +77,14 @@ impl<R: BufRead> RouteSource for TextRoutes<R> {
                 Some(Ok(())) => {}
             }
             let Ok(line) = std::str::from_utf8(&self.line) else {
-                return Err(self.bad("not UTF-8".into()));
+                let is_utf16 =
+                    self.line.starts_with(b"\xff\xfe") || self.line.starts_with(b"\xfe\xff");
+                let what = if is_utf16 {
+                    "UTF-16, not UTF-8"
+                } else {
+                    "not UTF-8"
+                };
+                return Err(self.bad(what.into()));
             };
             let line = if self.number == 1 {
                 without_mark(line)

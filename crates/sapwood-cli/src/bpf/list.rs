@@ -42,7 +42,7 @@ pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error>
 
 /// Parses the names of a line, with their rules.
 fn parse(line: &[u8]) -> Result<Vec<(String, NameRule)>, String> {
-    let mut words = line
+    let words = line
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
     let is_address =

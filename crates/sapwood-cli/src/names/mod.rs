@@ -226,6 +226,12 @@ pub fn is_other_layout(cause: &OpenCause) -> bool {
 /// The error of a file that does not open as a `kind`.
 pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
     let what = match error {
+        _ if path == Path::new("-") => {
+            let what = format!(
+                "standard input cannot be a {kind}: it is read in place, so it must be a file"
+            );
+            return Error::Usage(what);
+        }
         OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
         OpenCause::Image(arena::OpenError::NotAFile) if live::is_live(path) => {
             "it is a folder with a live map; --live reads it".to_owned()
