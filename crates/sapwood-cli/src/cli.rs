@@ -45,6 +45,8 @@ macro_rules! exit_codes {
   sapwood names prefix words.qp under           the entries whose keys start with \"under\"
   sapwood names longest --dns zones.qp www.example.org
                                                 the closest enclosing zone
+  sapwood names closest zones.qp www.example.org
+                                                what a name server needs to answer for a name
   sapwood names serve words.txt --live /dev/shm/words
                                                 a map that other processes read while it changes
   sapwood routes build --kernel -o routes.lpm   a table of this machine's routes
@@ -187,6 +189,15 @@ With --values text, the key is everything before the first tab, and its value is
 that tab, more tabs included. The value of a line without a tab is empty. A record has at most \
 65,557 bytes. The other commands read from the file whether its values are numbers or texts.
 
+With --dns, a line has a domain name, or a name, a tab and a value. A comment begins with # or ; at \
+the beginning of a line or after white space, but not in a value of --values text. A byte order \
+mark, spaces and carriage returns around a name are left out. Names have letters, digits, hyphens, \
+underscores and dots; any other character of ASCII needs a backslash before it, or is written \
+\\DDD. Labels in other scripts become A-labels (xn--...). A first label * is a wildcard: *.x stands \
+for all names below x, but not for x, and \"longest\" and \"closest\" find it. The root is a dot. A \
+line of another form, such as one of a hosts file or of an ad blocker, is refused; if most lines \
+are, that is an error which names the form, and nothing is written.
+
 A key has at most 65,535 bytes. A line that cannot be stored is reported with its number and left \
 out; with --strict it is an error, and nothing is written. The map is written to a new file, which \
 is then renamed to OUT: OUT is the old file or the whole new one at any time.",
@@ -278,8 +289,9 @@ Example:
     /// Finds the longest stored key that is a prefix of each key
     #[command(
         after_help = "Prints key, tab, value of the entry found; for several keys, or keys from \
-stdin, the given key and a tab come first. With --dns the answer is the closest enclosing zone. \
-The exit code is 1 when a key has no stored prefix.
+stdin, the given key and a tab come first. With --dns the answer is the closest name at or above \
+the given one, or a wildcard: *.x covers all names below x, and is closer than x itself. The exit \
+code is 1 when a key has no stored prefix.
 
 Examples:
   sapwood names longest --dns zones.qp www.example.org
@@ -360,8 +372,8 @@ pub struct ListArgs {
     /// The text to read; "-" for stdin.
     #[arg(value_name = "LIST")]
     pub input: PathBuf,
-    /// Keys are domain names. They are stored in lower case and in the canonical order of DNSSEC.
-    /// Queries on the map need --dns, too.
+    /// Keys are domain names, and lines may have comments. Names are stored in lower case and in the
+    /// canonical order of DNSSEC. Queries on the map need --dns, too.
     #[arg(long)]
     pub dns: bool,
     /// Records end in a NUL byte instead of a newline.
@@ -378,7 +390,7 @@ pub struct ListArgs {
         conflicts_with = "keys_only"
     )]
     pub values: ValueKind,
-    /// Remove a carriage return at the end of each line.
+    /// Remove a carriage return at the end of each line; --dns does so by itself.
     #[arg(long)]
     pub crlf: bool,
     /// Stop at the first record that cannot be stored, and write nothing.
@@ -459,7 +471,8 @@ impl Query {
 pub struct KeysArgs {
     /// The map.
     pub map: PathBuf,
-    /// The keys, as bytes; "-" stands for the keys on stdin, one in each line.
+    /// The keys, as bytes; "-" stands for the keys on stdin, one in each line. A bad one is
+    /// reported with its number, the others are answered, and the exit code is 2.
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<OsString>,
     /// Stop at the first key that cannot be read, instead of answering the others.

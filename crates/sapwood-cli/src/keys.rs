@@ -32,7 +32,7 @@ impl KeyForm {
         match self {
             KeyForm::Bytes => Ok(Cow::Borrowed(text)),
             KeyForm::Hex => unhex(text).map(Cow::Owned),
-            KeyForm::Dns => asked_name(text).map(|name| Cow::Owned(name.key)),
+            KeyForm::Dns => asked_name(text.trim_ascii()).map(|name| Cow::Owned(name.key)),
         }
     }
 
@@ -126,6 +126,23 @@ mod tests {
         assert!(KeyForm::Hex.parse(b"6g").is_err());
         assert!(KeyForm::Dns.parse(b"a..b").is_err());
         assert!(KeyForm::Dns.show(b"abc").is_err());
+    }
+
+    #[test]
+    fn domain_names_are_asked_for_more_freely_than_they_are_listed() {
+        let dns = KeyForm::Dns;
+        let name = "B\u{fc}cher.example ".as_bytes();
+        assert_eq!(dns.parse(name).unwrap(), &b"example\0xn--bcher-kva\0"[..]);
+        assert_eq!(dns.parse(b"a|b").unwrap(), &b"a|b\0"[..]);
+        assert!(dns.parse_listed(b"a|b").is_err());
+        assert_eq!(dns.parse_listed(br"a\|b").unwrap(), &b"a|b\0"[..]);
+        assert_eq!(dns.show(b"a|b\0").unwrap(), &br"a\|b"[..]);
+        assert_eq!(dns.on_line(b" a.example # note\r"), Some(&b"a.example"[..]));
+        assert_eq!(dns.on_line(b"# note"), None);
+        // Keys that are any bytes are all that is given.
+        assert_eq!(KeyForm::Bytes.on_line(b" a # b\r"), Some(&b" a # b\r"[..]));
+        assert_eq!(KeyForm::Bytes.on_line(b""), Some(&b""[..]));
+        assert_eq!(KeyForm::Bytes.parse_listed(b"a|b").unwrap(), &b"a|b"[..]);
     }
 
     #[test]

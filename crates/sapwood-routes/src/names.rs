@@ -70,10 +70,16 @@ pub fn line_parts(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A line without a byte order mark and without white space at its beginning.
-fn line_start(line: &[u8]) -> &[u8] {
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    line.trim_ascii_start()
+/// A line without byte order marks and white space at its beginning. Texts that were put together
+/// have marks in the middle, too.
+fn line_start(mut line: &[u8]) -> &[u8] {
+    loop {
+        line = line.trim_ascii_start();
+        match line.strip_prefix(b"\xef\xbb\xbf") {
+            Some(rest) => line = rest,
+            None => return line,
+        }
+    }
 }
 
 /// Where the content of a line ends, and where its comment begins.
@@ -234,6 +240,11 @@ fn named(given: &str) -> Result<DomainName<'_>, String> {
         false => {
             let ascii = idna::domain_to_ascii_cow(given.as_bytes(), AsciiDenyList::EMPTY);
             let ascii = ascii.map_err(|_| wrong("IDNA allows no such label".into()))?;
+            // Some characters stand for nothing; a name of them alone would be the root.
+            let is_dot = |c: char| ".\u{3002}\u{ff0e}\u{ff61}".contains(c);
+            if ascii.is_empty() || ascii.ends_with('.') && !given.ends_with(is_dot) {
+                return Err(wrong("its last label is empty to IDNA".into()));
+            }
             Cow::Owned(ascii.into_owned())
         }
     };
@@ -480,7 +491,10 @@ mod tests {
                 "\u{e4}\\.b.example",
                 "both a backslash and letters beyond ASCII",
             ),
-            ("a\u{2800}b\u{fffd}.example", "IDNA allows no such label"),
+            ("a\u{fffd}b.example", "IDNA allows no such label"),
+            ("\u{ad}", "its last label is empty to IDNA"),
+            ("*.\u{ad}", "its last label is empty to IDNA"),
+            ("\u{ad}.example", "empty label at byte 0"),
         ] {
             let error = text(wrong).unwrap_err();
             assert!(error.contains(why), "{wrong}: {error}");
@@ -565,6 +579,49 @@ mod tests {
             assert_eq!(listed_name(shown.as_bytes()).unwrap().key, key, "{shown}");
         }
         assert_eq!(shown_name(b"abc"), Err(DnsNameError::NotAKey));
+    }
+
+    #[test]
+    fn any_bytes_are_a_name_or_a_fault() {
+        let mut random = fastrand::Rng::with_seed(4);
+        let parts: [&[u8]; 16] = [
+            b"a",
+            b".",
+            b"*",
+            b"\\",
+            b" ",
+            b"\t",
+            b"#",
+            b";",
+            b"xn--",
+            b"\xc3\xa4",
+            b"\xef\xbb\xbf",
+            b"\xff",
+            b"\0",
+            b"|",
+            b"1",
+            b"_",
+        ];
+        let mut taken = 0;
+        for _ in 0..20_000 {
+            let line: Vec<&[u8]> = (0..random.usize(..9))
+                .map(|_| parts[random.usize(..16)])
+                .collect();
+            let line = line.concat();
+            let content = line_content(&line);
+            assert_eq!(line_content(content), content, "{}", line.escape_ascii());
+            let (key, value) = line_parts(&line);
+            assert!(value.is_some() || key == content);
+            let Ok(name) = listed_name(content) else {
+                continue;
+            };
+            taken += 1;
+            assert_eq!(asked_name(content).as_ref(), Ok(&name));
+            assert!(name.text.is_ascii());
+            let shown = shown_name(&name.key).unwrap();
+            assert_eq!(listed_name(shown.as_bytes()).unwrap().key, name.key);
+        }
+        assert!(taken > 1000, "{taken}");
     }
 
     #[test]

@@ -352,7 +352,8 @@ pub struct ChangeArgs {
     /// The folder with the filter's pins.
     #[arg(value_name = "DIR")]
     pub pin: PathBuf,
-    /// The names; "-" stands for the names on stdin, one in each line.
+    /// The names; "-" stands for the names on stdin, one in each line. A bad one is reported with
+    /// its number and left out, and the exit code is 2.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
     /// Stop at the first name that cannot be read, before anything is changed, instead of leaving

@@ -221,6 +221,11 @@ pub fn split_command<V: ?Sized + ListedValue>(text: &[u8]) -> (&[u8], Option<&[u
 
 /// Parses the key of an entry into its stored bytes.
 pub fn parse_listed(key: &[u8], form: KeyForm) -> Result<Cow<'_, [u8]>, String> {
+    let key = if form == KeyForm::Dns {
+        key.trim_ascii()
+    } else {
+        key
+    };
     fits(form.parse_listed(key)?)
 }
 
