@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use idna::AsciiDenyList;
 use sapwood::key::{DnsNameError, dns_name, dns_name_to_text};
 
-pub use crate::lists::ListFormat;
+pub use crate::lists::{ListFormat, ListTally, NotAList};
 
 /// How many bytes of a text a message shows.
 const SHOWN: usize = 80;
@@ -300,85 +300,6 @@ fn shown(text: &[u8]) -> String {
     }
 }
 
-/// Counts lines that have names and lines that were refused, and remembers what the latter look
-/// like.
-#[derive(Clone, Debug, Default)]
-pub struct ListTally {
-    taken: u64,
-    refused: u64,
-    looks: [u64; ListFormat::ALL.len()],
-}
-
-impl ListTally {
-    /// Counts a line that has a name.
-    pub fn take(&mut self) {
-        self.taken += 1;
-    }
-
-    /// Counts a line that was refused.
-    pub fn refuse(&mut self, line: &[u8]) {
-        self.refused += 1;
-        if let Some(format) = ListFormat::of_line(line) {
-            self.looks[format as usize] += 1;
-        }
-    }
-
-    /// How many lines were refused.
-    pub fn refused(&self) -> u64 {
-        self.refused
-    }
-
-    /// The form that the refused lines have, if most of those that can be told have one.
-    pub fn looks_like(&self) -> Option<ListFormat> {
-        let mut looks = self.looks;
-        // What only a few lines of a file show.
-        for (sign, others) in [
-            (ListFormat::Rpz, ListFormat::Zone),
-            (ListFormat::Utf16, ListFormat::Binary),
-            (ListFormat::Html, ListFormat::AdBlock),
-        ] {
-            if looks[sign as usize] > 0 {
-                looks[sign as usize] += std::mem::take(&mut looks[others as usize]);
-            }
-        }
-        let formats = ListFormat::ALL.into_iter();
-        let most = formats.max_by_key(|format| looks[*format as usize])?;
-        (looks[most as usize] > 0).then_some(most)
-    }
-
-    /// Checks that no more lines were refused than taken.
-    ///
-    /// # Errors
-    ///
-    /// [`NotAList`]: the text is no plain list, and what was taken of it is not what was meant.
-    pub fn check(&self) -> Result<(), NotAList> {
-        match self.refused > self.taken {
-            false => Ok(()),
-            true => Err(NotAList {
-                refused: self.refused,
-                lines: self.taken + self.refused,
-                looks_like: self.looks_like(),
-            }),
-        }
-    }
-}
-
-/// Most lines of a text were refused: it is not a plain list of names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{refused} of {lines} lines have no name{}; a plain list has one name in each line", looks(*looks_like))]
-pub struct NotAList {
-    /// How many lines were refused.
-    pub refused: u64,
-    /// How many lines have anything but a comment.
-    pub lines: u64,
-    /// What the text looks like.
-    pub looks_like: Option<ListFormat>,
-}
-
-fn looks(format: Option<ListFormat>) -> String {
-    format.map_or(String::new(), |format| format!(", it looks like {format}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -622,30 +543,5 @@ mod tests {
             assert_eq!(listed_name(shown.as_bytes()).unwrap().key, name.key);
         }
         assert!(taken > 1000, "{taken}");
-    }
-
-    #[test]
-    fn a_text_of_which_most_is_refused_is_no_list() {
-        let mut tally = ListTally::default();
-        assert_eq!(tally.check(), Ok(()));
-        tally.refuse(b"0.0.0.0 a.example");
-        let error = tally.check().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "1 of 1 lines have no name, it looks like a hosts file; a plain list has one name in \
-             each line"
-        );
-        tally.take();
-        assert_eq!(tally.check(), Ok(()), "as many are good");
-        tally.refuse(b"a b");
-        let error = tally.check().unwrap_err();
-        assert_eq!((error.refused, error.lines), (2, 3));
-        assert_eq!(error.looks_like, Some(ListFormat::Hosts));
-        let mut tally = ListTally::default();
-        tally.refuse(b"what is this");
-        assert_eq!(
-            tally.check().unwrap_err().to_string(),
-            "1 of 1 lines have no name; a plain list has one name in each line"
-        );
     }
 }
