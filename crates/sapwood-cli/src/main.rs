@@ -2,7 +2,7 @@
 //!
 //! The exit code is 0 for success and for "yes". It is 1 for "no": a key is absent, no gap has
 //! room, maps differ, a file is damaged, or the tour or the bench met a wrong answer. It is 2 for
-//! an error. When the reader of the output closes the pipe, the program ends, and that is a success.
+//! an error. When the reader of the output closes the pipe, the program ends, which is a success.
 
 #![forbid(unsafe_code)]
 

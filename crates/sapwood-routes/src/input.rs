@@ -38,8 +38,8 @@ pub fn decompressed<'a>(input: impl Read + 'a) -> io::Result<Box<dyn BufRead + '
     })
 }
 
-/// Tells MRT from text by the first 12 bytes: an MRT header has bytes of zero, a text has none. What
-/// begins with a mark of UTF-16 is a text, which no reader takes.
+/// Tells MRT from text by the first 12 bytes: an MRT header has bytes of zero, a text has none.
+/// What begins with a mark of UTF-16 is a text, which no reader takes.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table. With the
-//! feature `names` also of plain lists of domain names: [`names`].
+//! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table. With
+//! the feature `names` also of plain lists of domain names: the module `names`.
 //!
 //! A reader of a file returns one [`Route`] at a time and keeps only the record that it reads.
 //! Files are not trusted: every fault in them is an [`Error`] with its place, never a panic.

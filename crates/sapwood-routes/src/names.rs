@@ -37,15 +37,15 @@ const SHOWN: usize = 80;
 /// The content of a line: what is before its comment, without white space around it. It is empty
 /// if the line has nothing else.
 ///
-/// A comment begins with `#` or `;` at the beginning of the line or behind white space. A byte order
-/// mark at the beginning goes, too. A backslash takes its meaning from the character behind it, as
-/// in zone files.
+/// A comment begins with `#` or `;` at the beginning of the line or behind white space. A byte
+/// order mark at the beginning goes, too. A backslash takes its meaning from the character behind
+/// it, as in zone files.
 ///
 /// ```
 /// use sapwood_routes::names::line_content;
 ///
 /// assert_eq!(line_content(b"\xef\xbb\xbf a.example ; note\r"), b"a.example");
-/// assert_eq!(line_content(b"a\\#b.example\\ # a space at the end"), b"a\\#b.example\\ ");
+/// assert_eq!(line_content(b"a\\#b.example\\  # a space at the end"), b"a\\#b.example\\ ");
 /// assert_eq!(line_content(b"  # nothing"), b"");
 /// ```
 pub fn line_content(line: &[u8]) -> &[u8] {

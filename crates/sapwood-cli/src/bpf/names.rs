@@ -101,7 +101,8 @@ fn name_of(text: &[u8], change: Option<Change>) -> Result<String, String> {
     }
 }
 
-/// The names of the arguments, and of stdin for `-`, and whether some were bad. Those were reported.
+/// The names of the arguments, and of stdin for `-`; and the error if some were bad, which were
+/// reported.
 fn names(
     args: &ChangeArgs,
     change: Option<Change>,
