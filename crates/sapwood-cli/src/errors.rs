@@ -130,6 +130,15 @@ impl Error {
     }
 }
 
+/// The outcome of a command that runs until a signal. It has not done its work when it ends because
+/// nobody reads its answers.
+pub fn lasting(outcome: Outcome) -> Outcome {
+    outcome.map_err(|error| match error.is_broken_pipe() {
+        true => Error::Usage(format!("the command has ended: {error}")),
+        false => error,
+    })
+}
+
 fn name(path: &Path) -> std::path::Display<'_> {
     if path == Path::new("-") {
         Path::new("standard input").display()

@@ -34,8 +34,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use cli::sync::SyncCommand;
 use cli::{Cli, Command};
-use errors::{Answer, Error, Outcome};
+use errors::{Answer, Error, Outcome, lasting};
 
 /// Runs a command. For `tour` and `routes bench` it starts the program `sapwood-tour`.
 pub fn run(command: Command) -> Outcome {
@@ -46,7 +47,10 @@ pub fn run(command: Command) -> Outcome {
         Command::Live { command } => match command {
             cli::live::LiveCommand::Status(args) => live::status(&args),
         },
-        Command::Sync { command } => sync::run(&command),
+        Command::Sync { command } => match *command {
+            SyncCommand::Publish { .. } | SyncCommand::Follow(_) => lasting(sync::run(&command)),
+            SyncCommand::Status(_) | SyncCommand::Snapshot(_) => sync::run(&command),
+        },
         Command::Maps(args) => maps::run(&args),
         Command::Report(args) => report::run(&args),
         #[cfg(feature = "bpf")]

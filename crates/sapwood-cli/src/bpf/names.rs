@@ -137,6 +137,10 @@ pub fn change(args: &ChangeArgs, change: Change) -> Outcome {
     sapwood_bpf::check()?;
     let mut out = Output::lines(args.json);
     let (names, all_read) = names(args, Some(change), &mut out)?;
+    if names.is_empty() {
+        // The list need not be copied.
+        return all_read.map(|()| Answer::Yes);
+    }
     let rules = PinnedNames::open(&args.pin)?.take_over(WINDOW)?;
     let changed: Result<Answer, Error> = names.iter().try_fold(Answer::Yes, |answer, name| {
         let done = change.make(&rules, name)?;

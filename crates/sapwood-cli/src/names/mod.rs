@@ -17,7 +17,7 @@ use sapwood_live::LiveValue;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::cli::{NamesCommand, Query};
-use crate::errors::{Error, Outcome};
+use crate::errors::{Error, Outcome, lasting};
 use crate::keys::KeyForm;
 use crate::live;
 use crate::saved;
@@ -175,7 +175,7 @@ impl Map {
 pub fn run(command: NamesCommand) -> Outcome {
     match command {
         NamesCommand::Build(args) => build::run(&args),
-        NamesCommand::Serve(args) => live::serve_names::run(&args),
+        NamesCommand::Serve(args) => lasting(live::serve_names::run(&args)),
         NamesCommand::Get(args) => query::get(&args),
         NamesCommand::Has(args) => query::has(&args),
         NamesCommand::Prefix(args) => query::prefix(&args),

@@ -166,6 +166,25 @@ fn a_reader_who_leaves_is_no_error() {
         .complains("the range 0..=0 is stored");
 }
 
+#[test]
+fn a_server_whose_answers_nobody_reads_ends_with_an_error() {
+    let s = files();
+    for (kind, list, query) in [
+        ("names", "words", "get oak"),
+        ("routes", "prefixes", "get 10.0.0.0/8"),
+        ("ranges", "spans", "get 5"),
+    ] {
+        // The end of its commands would not end it.
+        let ran = s.shell(&format!(
+            "{{ while [ ! -e left ]; do sleep 0.01; done; echo {query} \
+             | \"$0\" {kind} serve {list} -q --live live-{kind}; echo $? > code; }} \
+             | touch left; while [ ! -s code ]; do sleep 0.01; done; cat code; rm left code"
+        ));
+        ran.out("2\n")
+            .complains("the command has ended: cannot write the output: Broken pipe");
+    }
+}
+
 /// The commands that read a text, with what they make of a text with a word in each line.
 const READERS: [&[&str]; 4] = [
     &["names", "build", "in", "-o", "out"],
@@ -190,7 +209,7 @@ fn inputs_that_cannot_be_read_are_named() {
             .out("")
             .complains("sapwood: cannot read in: is a directory");
         std::fs::remove_dir(s.path("in")).unwrap();
-        std::fs::set_permissions(s.file("in", "a\n"), PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(s.file("in", "a\n"), PermissionsExt::from_mode(0o0)).unwrap();
         if rustix::process::geteuid().is_root() {
             // Whoever is not root may write here, but not read.
             std::fs::set_permissions(s.path(""), PermissionsExt::from_mode(0o777)).unwrap();
