@@ -74,6 +74,22 @@ pub enum Error {
     #[cfg(feature = "bpf")]
     #[error(transparent)]
     Bpf(#[from] sapwood_bpf::Error),
+    /// Most lines of a list of domain names were refused.
+    #[error("{}: {what}", name(path))]
+    List {
+        /// The list, `-` for stdin.
+        path: PathBuf,
+        /// What it is like.
+        what: sapwood_routes::names::NotAList,
+    },
+    /// Some queries were bad. Each was reported, and the others were answered.
+    #[error("bad queries: {bad} of {all}")]
+    Queries {
+        /// How many were bad.
+        bad: u64,
+        /// How many there were.
+        all: u64,
+    },
     /// An argument or an input cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -112,6 +128,15 @@ impl Error {
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Error::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
+}
+
+/// The outcome of a command that runs until a signal. It has not done its work when it ends because
+/// nobody reads its answers.
+pub fn lasting(outcome: Outcome) -> Outcome {
+    outcome.map_err(|error| match error.is_broken_pipe() {
+        true => Error::Usage(format!("the command has ended: {error}")),
+        false => error,
+    })
 }
 
 fn name(path: &Path) -> std::path::Display<'_> {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use sapwood::key::{dns_name, dns_name_to_text};
+use sapwood::key::dns_name_to_text;
+use sapwood_routes::names::{asked_name, line_content, listed_name, shown_name};
 use serde_json::{Value, json};
 
 /// The form of keys in arguments, input and output.
@@ -26,14 +27,29 @@ impl KeyForm {
         }
     }
 
-    /// Parses a key into its stored bytes.
-    pub fn parse<'a>(self, text: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
+    /// Parses a key that is asked for into its stored bytes.
+    pub fn parse(self, text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
         match self {
             KeyForm::Bytes => Ok(Cow::Borrowed(text)),
             KeyForm::Hex => unhex(text).map(Cow::Owned),
-            KeyForm::Dns => dns_name(text)
-                .map(Cow::Owned)
-                .map_err(|e| format!("\"{}\" is not a domain name: {e}", text.escape_ascii())),
+            KeyForm::Dns => asked_name(text.trim_ascii()).map(|name| Cow::Owned(name.key)),
+        }
+    }
+
+    /// Parses a key of a list into its stored bytes. Lists have fewer domain names than questions.
+    pub fn parse_listed(self, text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+        match self {
+            KeyForm::Dns => listed_name(text).map(|name| Cow::Owned(name.key)),
+            _ => self.parse(text),
+        }
+    }
+
+    /// The key on a line of stdin. A line of domain names may have a comment and spaces, as in a
+    /// list, and `None` has nothing else.
+    pub fn on_line(self, line: &[u8]) -> Option<&[u8]> {
+        match self {
+            KeyForm::Dns => Some(line_content(line)).filter(|name| !name.is_empty()),
+            KeyForm::Bytes | KeyForm::Hex => Some(line),
         }
     }
 
@@ -58,7 +74,7 @@ impl KeyForm {
 }
 
 fn name(key: &[u8]) -> Result<String, String> {
-    dns_name_to_text(key).map_err(|_| {
+    shown_name(key).map_err(|_| {
         let key = key.escape_ascii();
         format!("key \"{key}\" is not a domain name; was the map built with --dns?")
     })
@@ -110,6 +126,23 @@ mod tests {
         assert!(KeyForm::Hex.parse(b"6g").is_err());
         assert!(KeyForm::Dns.parse(b"a..b").is_err());
         assert!(KeyForm::Dns.show(b"abc").is_err());
+    }
+
+    #[test]
+    fn domain_names_are_asked_for_more_freely_than_they_are_listed() {
+        let dns = KeyForm::Dns;
+        let name = "B\u{fc}cher.example ".as_bytes();
+        assert_eq!(dns.parse(name).unwrap(), &b"example\0xn--bcher-kva\0"[..]);
+        assert_eq!(dns.parse(b"a|b").unwrap(), &b"a|b\0"[..]);
+        assert!(dns.parse_listed(b"a|b").is_err());
+        assert_eq!(dns.parse_listed(br"a\|b").unwrap(), &b"a|b\0"[..]);
+        assert_eq!(dns.show(b"a|b\0").unwrap(), &br"a\|b"[..]);
+        assert_eq!(dns.on_line(b" a.example # note\r"), Some(&b"a.example"[..]));
+        assert_eq!(dns.on_line(b"# note"), None);
+        // Keys that are any bytes are all that is given.
+        assert_eq!(KeyForm::Bytes.on_line(b" a # b\r"), Some(&b" a # b\r"[..]));
+        assert_eq!(KeyForm::Bytes.on_line(b""), Some(&b""[..]));
+        assert_eq!(KeyForm::Bytes.parse_listed(b"a|b").unwrap(), &b"a|b"[..]);
     }
 
     #[test]

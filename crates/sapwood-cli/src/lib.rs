@@ -18,6 +18,7 @@ mod names;
 pub mod numbers;
 pub mod output;
 pub mod progress;
+mod queries;
 mod ranges;
 pub mod records;
 mod report;
@@ -29,10 +30,13 @@ mod sync;
 mod target;
 mod tour;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use cli::Command;
-use errors::{Answer, Error, Outcome};
+use clap::Parser;
+use cli::sync::SyncCommand;
+use cli::{Cli, Command};
+use errors::{Answer, Error, Outcome, lasting};
 
 /// Runs a command. For `tour` and `routes bench` it starts the program `sapwood-tour`.
 pub fn run(command: Command) -> Outcome {
@@ -43,7 +47,10 @@ pub fn run(command: Command) -> Outcome {
         Command::Live { command } => match command {
             cli::live::LiveCommand::Status(args) => live::status(&args),
         },
-        Command::Sync { command } => sync::run(&command),
+        Command::Sync { command } => match *command {
+            SyncCommand::Publish { .. } | SyncCommand::Follow(_) => lasting(sync::run(&command)),
+            SyncCommand::Status(_) | SyncCommand::Snapshot(_) => sync::run(&command),
+        },
         Command::Maps(args) => maps::run(&args),
         Command::Report(args) => report::run(&args),
         #[cfg(feature = "bpf")]
@@ -52,6 +59,24 @@ pub fn run(command: Command) -> Outcome {
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { out, page } => manual::man(out.as_deref(), &page),
     }
+}
+
+/// Parses the arguments of the program. The error is the exit code: after a fault of the arguments,
+/// which stderr tells, and after `--help` and `--version`.
+///
+/// # Errors
+///
+/// The exit code.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|asked| {
+        let printed = asked.print().and_then(|()| io::stdout().flush());
+        match printed {
+            // If stderr cannot be written, the exit code alone reports the error.
+            _ if asked.use_stderr() => ExitCode::from(2),
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => exit(Err(error.into())),
+        }
+    })
 }
 
 /// Returns the exit code of a command's outcome, and writes an error to stderr.

@@ -1,15 +1,21 @@
 //! Reads the records of a text, lines or parts that end in NUL, in bounded memory.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use sapwood::arena::MAGIC;
 use sapwood::qp::MAX_KEY;
 
-use crate::errors::{Error, complain};
+use crate::errors::{Error, complain, shown};
 use crate::progress::Progress;
+use crate::saved::saved_kind;
+
+/// The byte order mark of UTF-8, which some editors put before a text.
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The length of the longest record in bytes: a key, a tab, the digits of a number, and a carriage
 /// return.
@@ -53,37 +59,65 @@ pub fn is_single(given: &[impl AsRef<OsStr>]) -> bool {
     given.len() == 1 && given[0].as_ref() != "-"
 }
 
-/// Parses each argument, and for `-` each line of stdin that is not blank, and calls `each` with
-/// the result.
-pub fn each_given<T>(
-    given: &[String],
-    parse: impl Fn(&str) -> Result<T, String>,
-    too_long: impl Fn(u64) -> String,
-    mut each: impl FnMut(T) -> Result<(), Error>,
-) -> Result<(), Error> {
-    for given in given {
-        if given != "-" {
-            each(parse(given).map_err(Error::Usage)?)?;
-            continue;
+/// A line of stdin as text: without a byte order mark and without white space around it. `None` if
+/// nothing is left.
+pub fn line_text(line: &[u8]) -> Option<Cow<'_, str>> {
+    let line = line.strip_prefix(MARK).unwrap_or(line).trim_ascii();
+    (!line.is_empty()).then(|| String::from_utf8_lossy(line))
+}
+
+/// Reads a list, and calls `take` with the number and the text of each record. Its inner error is
+/// the fault of a bad record: it ends the reading if `strict`, else the record is left out. Returns
+/// how many were left out; the first of them are described.
+pub fn each_record(
+    path: &Path,
+    null: bool,
+    strict: bool,
+    mut take: impl FnMut(u64, Record<'_>) -> Result<Result<(), String>, Error>,
+) -> Result<u64, Error> {
+    if let Some(kind) = saved_kind(path) {
+        return Err(is_no_text(path, kind));
+    }
+    let mut records = Records::open(path, null)?;
+    let unit = records.unit();
+    let input = shown(path);
+    let mut progress = Progress::new(format!("reading {input}"), records.total, true);
+    let mut bad = 0;
+    while let Some((number, record)) = records.read()? {
+        if number == 1 && matches!(record, Record::Whole(text) if text.starts_with(&MAGIC)) {
+            return Err(is_no_text(path, "a saved file"));
         }
-        let input = Path::new("-");
-        let mut records = Records::open(input, false)?;
-        let unit = records.unit();
-        while let Some((number, record)) = records.read()? {
-            let parsed = match record {
-                Record::Whole(text) if text.trim_ascii().is_empty() => continue,
-                Record::Whole(text) => parse(&String::from_utf8_lossy(text.trim_ascii())),
-                Record::TooLong(bytes) => Err(too_long(bytes)),
-            };
-            each(parsed.map_err(|what| Error::Record {
-                path: input.into(),
-                unit,
-                number,
-                what,
-            })?)?;
+        match take(number, record)? {
+            Ok(()) => {}
+            Err(what) if strict => {
+                return Err(Error::Record {
+                    path: path.into(),
+                    unit,
+                    number,
+                    what,
+                });
+            }
+            Err(what) => {
+                let what = format!("{unit} {number}: {what}");
+                leave_out(&mut bad, &progress, &input, what);
+            }
+        }
+        if number % 4096 == 0 {
+            progress.at(records.bytes());
         }
     }
-    Ok(())
+    Ok(bad)
+}
+
+/// The error of a saved file that is given as a text.
+pub fn is_no_text(path: &Path, kind: &str) -> Error {
+    let export = match kind {
+        "a map of names" => "\"names range\" prints its entries as a text",
+        "a map of ranges" => "\"ranges export\" makes a text from it",
+        "a table of routes" => "\"routes export\" makes a text from it",
+        _ => "the commands \"names range\", \"ranges export\" and \"routes export\" print texts",
+    };
+    Error::Usage(format!("{} is {kind}, not a text; {export}", shown(path)))
 }
 
 /// A reader of the records of a text.
@@ -99,6 +133,7 @@ pub struct Records {
 }
 
 /// One record, without its delimiter.
+#[derive(Clone, Copy, Debug)]
 pub enum Record<'a> {
     /// The bytes of the record.
     Whole(&'a [u8]),

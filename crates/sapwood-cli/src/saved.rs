@@ -37,6 +37,11 @@ pub fn kind(path: &Path) -> Option<&'static str> {
     }
 }
 
+/// The kind of the file, if it begins as saved files do.
+pub fn saved_kind(path: &Path) -> Option<&'static str> {
+    is_saved(path).then(|| kind(path).unwrap_or("a saved file"))
+}
+
 /// The figures of a sound file.
 pub struct Sound {
     /// The number of entries.

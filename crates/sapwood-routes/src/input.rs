@@ -39,13 +39,15 @@ pub fn decompressed<'a>(input: impl Read + 'a) -> io::Result<Box<dyn BufRead + '
 }
 
 /// Tells MRT from text by the first 12 bytes: an MRT header has bytes of zero, a text has none.
+/// What begins with a mark of UTF-16 is a text, which no reader takes.
 ///
 /// # Errors
 ///
 /// When the first bytes cannot be read.
 pub fn format_of<'a>(input: impl BufRead + 'a) -> io::Result<(Format, Box<dyn BufRead + 'a>)> {
     let (start, rest) = peek(12, input)?;
-    let format = match start.contains(&0) {
+    let is_utf16 = start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff");
+    let format = match start.contains(&0) && !is_utf16 {
         true => Format::Mrt,
         false => Format::Text,
     };
@@ -104,6 +106,7 @@ mod tests {
             (TEXT, Format::Text),
             (b"", Format::Text),
             (b"::/0", Format::Text),
+            (b"\xff\xfe1\0", Format::Text),
             (&[1, 2, 3, 4, 0, 13, 0, 1, 0, 0, 0, 9, 7], Format::Mrt),
             (&[0], Format::Mrt),
         ] {

@@ -1,4 +1,5 @@
-//! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table.
+//! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table. With
+//! the feature `names` also of plain lists of domain names: the module `names`.
 //!
 //! A reader of a file returns one [`Route`] at a time and keeps only the record that it reads.
 //! Files are not trusted: every fault in them is an [`Error`] with its place, never a panic.
@@ -23,7 +24,11 @@ mod dump;
 mod input;
 #[cfg(feature = "kernel")]
 mod kernel;
+#[cfg(feature = "names")]
+mod lists;
 mod mrt;
+#[cfg(feature = "names")]
+pub mod names;
 mod text;
 
 use std::io;
@@ -34,7 +39,7 @@ pub use input::{Format, decompressed, format_of};
 #[cfg(feature = "kernel")]
 pub use kernel::{KernelRoutes, kernel_routes};
 pub use mrt::{MrtRoutes, Peer};
-pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route, without_comment};
+pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route, without_comment, without_mark};
 
 /// A prefix and its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

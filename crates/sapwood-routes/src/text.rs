@@ -14,7 +14,8 @@ pub const MAX_LINE: usize = 4096;
 ///
 /// White space separates the prefix from the next hop, which is the rest of the line. An address
 /// without a length is the route to one host. A `#` at the beginning of a line or after white space
-/// begins a comment. A text may have both families.
+/// begins a comment. A byte order mark before the first line is left out. A text may have both
+/// families.
 #[derive(Debug)]
 pub struct TextRoutes<R> {
     input: R,
@@ -76,7 +77,19 @@ impl<R: BufRead> RouteSource for TextRoutes<R> {
                 Some(Ok(())) => {}
             }
             let Ok(line) = std::str::from_utf8(&self.line) else {
-                return Err(self.bad("not UTF-8".into()));
+                let is_utf16 =
+                    self.line.starts_with(b"\xff\xfe") || self.line.starts_with(b"\xfe\xff");
+                let what = if is_utf16 {
+                    "UTF-16, not UTF-8"
+                } else {
+                    "not UTF-8"
+                };
+                return Err(self.bad(what.into()));
+            };
+            let line = if self.number == 1 {
+                without_mark(line)
+            } else {
+                line
             };
             let text = without_comment(line).trim_ascii();
             if text.is_empty() {
@@ -108,6 +121,17 @@ impl<R: BufRead> RouteSource for TextRoutes<R> {
     fn remarks(&self) -> Vec<(u64, &'static str)> {
         vec![(self.truncated, "prefixes truncated to their length")]
     }
+}
+
+/// The first line of a text without the byte order mark that some editors put before it.
+///
+/// ```
+/// use sapwood_routes::without_mark;
+///
+/// assert_eq!(without_mark("\u{feff}10.0.0.0/8"), "10.0.0.0/8");
+/// ```
+pub fn without_mark(line: &str) -> &str {
+    line.strip_prefix('\u{feff}').unwrap_or(line)
 }
 
 /// The part of a line before its comment. A `#` begins a comment at the beginning of the line or
@@ -228,6 +252,15 @@ mod tests {
             ]
         );
         assert_eq!(truncated, 0);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_route() {
+        let (routes, _) = read("\u{feff}10.0.0.0/8 a\r\n\u{feff}::/0 b", false);
+        let bad = "line 2: \"\\u{feff}::/0\" is not a prefix: it has no address";
+        assert_eq!(routes, ["10.0.0.0/8=a", bad]);
+        let (routes, _) = read("\u{feff}# a table\n::/0 b", false);
+        assert_eq!(routes, ["::/0=b"]);
     }
 
     #[test]

@@ -10,9 +10,8 @@ mod tour;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use sapwood_cli::cli::Command;
 use sapwood_cli::cli::routes::RoutesCommand;
-use sapwood_cli::cli::{Cli, Command};
 use sapwood_cli::{cli, errors, figures, maps, numbers, output, progress, records, routes};
 
 use tour::measure;
@@ -21,7 +20,10 @@ fn main() -> ExitCode {
     if let Some(args) = measure::asked() {
         return sapwood_cli::exit(measure::run(&args));
     }
-    let cli = Cli::parse();
+    let cli = match sapwood_cli::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     if let Err(error) = sapwood_cli::service::log::begin(&cli.log) {
         return sapwood_cli::exit(Err(error));
     }

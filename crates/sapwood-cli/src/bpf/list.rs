@@ -3,76 +3,77 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use sapwood::key::dns_name;
 use sapwood_bpf::NameRule;
+use sapwood_routes::names::{ListTally, line_content, listed_name};
 
 use crate::errors::{Error, shown};
-use crate::progress::Progress;
-use crate::records::{Record, Records, leave_out, report_others, too_long};
+use crate::records::{Record, each_record, report_others, too_long};
 
 /// Reads a list. A line that has no names is reported and left out; under `strict` it is an error.
 pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error> {
-    let mut records = Records::open(path, false)?;
-    let unit = records.unit();
-    let mut progress = Progress::new(format!("reading {}", path.display()), records.total, true);
     let mut all = Vec::new();
-    let mut bad = 0;
-    while let Some((number, record)) = records.read()? {
+    let mut tally = ListTally::default();
+    let bad = each_record(path, false, strict, |_, record| {
+        let line = match record {
+            Record::Whole(line) => line_content(line),
+            Record::TooLong(_) => b"",
+        };
         let names = match record {
             Record::TooLong(bytes) => Err(too_long(bytes)),
-            Record::Whole(line) => parse(line),
+            Record::Whole(_) => parse(line),
         };
-        match names {
-            Ok(names) => all.extend(names),
-            Err(what) if strict => {
-                return Err(Error::Record {
-                    path: path.into(),
-                    unit,
-                    number,
-                    what,
-                });
+        Ok(match names {
+            Ok(names) => {
+                (0..names.len().min(1)).for_each(|_| tally.take());
+                all.extend(names);
+                Ok(())
             }
             Err(what) => {
-                let what = format!("{unit} {number}: {what}");
-                leave_out(&mut bad, &progress, &shown(path), what);
+                tally.refuse(line);
+                Err(what)
             }
-        }
-        if number % 4096 == 0 {
-            progress.at(records.bytes());
-        }
-    }
-    drop(progress);
+        })
+    })?;
     report_others(bad, &shown(path), "");
+    let path = path.into();
+    tally.check().map_err(|what| Error::List { path, what })?;
     Ok(all)
 }
 
 /// Parses the names of a line, with their rules.
 fn parse(line: &[u8]) -> Result<Vec<(String, NameRule)>, String> {
-    let end = line.iter().position(|&byte| byte == b'#');
-    let line = &line[..end.unwrap_or(line.len())];
-    let text = std::str::from_utf8(line)
-        .map_err(|_| format!("\"{}\" is not UTF-8", line.escape_ascii()))?;
-    let mut words: Vec<&str> = text.split_whitespace().collect();
-    let hosts = words.len() > 1 && words[0].parse::<IpAddr>().is_ok();
-    if hosts {
-        words.remove(0);
-    } else if words.len() > 1 {
-        return Err(format!(
-            "\"{}\" is more than one name",
-            text.trim().escape_debug()
-        ));
+    let words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let is_address =
+        |word: &[u8]| std::str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok());
+    match words.clone().next() {
+        None => Ok(Vec::new()),
+        Some(first) if is_address(first) && words.clone().nth(1).is_some() => {
+            words.skip(1).map(rule).collect()
+        }
+        // A line with several words is refused as a whole.
+        Some(_) => rule(line).map(|rule| vec![rule]),
     }
-    words.into_iter().map(rule).collect()
 }
 
-fn rule(word: &str) -> Result<(String, NameRule), String> {
-    let (name, rule) = match word.strip_prefix('!') {
+fn rule(word: &[u8]) -> Result<(String, NameRule), String> {
+    let (name, rule) = match word.strip_prefix(b"!") {
         Some(name) => (name, NameRule::Allow),
         None => (word, NameRule::Block),
     };
-    dns_name(name)
-        .map_err(|error| format!("\"{}\" is not a domain name: {error}", name.escape_debug()))?;
-    Ok((name.to_owned(), rule))
+    Ok((of_filter(listed_name(name)?.text.into_owned())?, rule))
+}
+
+/// Checks that a filter can have a rule for a name: it knows no wildcards.
+pub fn of_filter(name: String) -> Result<String, String> {
+    match name.strip_prefix("*.") {
+        Some(above) => Err(format!(
+            "\"{name}\": a filter has no wildcards; a rule for {above} applies to all names below \
+             it, too"
+        )),
+        None => Ok(name),
+    }
 }
 
 #[cfg(test)]
@@ -82,9 +83,10 @@ mod tests {
     #[test]
     fn lines() {
         let block = |name: &str| (name.to_owned(), NameRule::Block);
-        assert_eq!(parse(b"  # nothing"), Ok(vec![]));
-        assert_eq!(parse(b"ads.example # why"), Ok(vec![block("ads.example")]));
-        assert_eq!(parse(b"ads.example\r"), Ok(vec![block("ads.example")]));
+        let line = |line: &[u8]| parse(line_content(line));
+        assert_eq!(line(b"  # nothing"), Ok(vec![]));
+        assert_eq!(line(b"ads.example # why"), Ok(vec![block("ads.example")]));
+        assert_eq!(line(b"ads.example\r"), Ok(vec![block("ads.example")]));
         let good = ("good.example".to_owned(), NameRule::Allow);
         assert_eq!(parse(b"!good.example"), Ok(vec![good]));
         assert_eq!(
@@ -92,8 +94,22 @@ mod tests {
             Ok(vec![block("a.example"), block("b.example")])
         );
         assert_eq!(parse(b"::1 a.example"), Ok(vec![block("a.example")]));
-        // An address alone is read as a name.
-        assert_eq!(parse(b"10.0.0.1"), Ok(vec![block("10.0.0.1")]));
+        assert_eq!(
+            parse("b\u{fc}cher.example".as_bytes()),
+            Ok(vec![block("xn--bcher-kva.example")])
+        );
+        for (line, why) in [
+            (&b"10.0.0.1"[..], "it is an address"),
+            (b"||a.example^", "no host name has the | at byte 0"),
+            (
+                b"*.a.example",
+                "a rule for a.example applies to all names below it",
+            ),
+            (b"0.0.0.0 *.a.example", "a filter has no wildcards"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
         assert!(
             parse(b"a.example b.example")
                 .unwrap_err()

@@ -7,14 +7,14 @@ mod names;
 mod route;
 
 use crate::cli::bpf::{BpfCommand, NamesCommand, RouteCommand};
-use crate::errors::Outcome;
+use crate::errors::{Outcome, lasting};
 use names::Change;
 
 /// Runs a command.
 pub fn run(command: &BpfCommand) -> Outcome {
     match command {
         BpfCommand::Names { command } => match command {
-            NamesCommand::Run(args) => names::run(args),
+            NamesCommand::Run(args) => lasting(names::run(args)),
             NamesCommand::Load(args) => names::load(args),
             NamesCommand::Block(args) => names::change(args, Change::Block),
             NamesCommand::Allow(args) => names::change(args, Change::Allow),
@@ -24,7 +24,7 @@ pub fn run(command: &BpfCommand) -> Outcome {
             NamesCommand::Unload(args) => names::unload(args),
         },
         BpfCommand::Route { command } => match command {
-            RouteCommand::Run(args) => route::run(args),
+            RouteCommand::Run(args) => lasting(route::run(args)),
         },
         BpfCommand::List(args) => arenas::list(args),
         BpfCommand::Dump(args) => arenas::dump(args),

@@ -1,6 +1,6 @@
 //! `sapwood bpf names`: drops DNS queries by the names that they ask for.
 
-use std::io::{self, BufRead};
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -9,15 +9,19 @@ use sapwood::key::{dns_name, dns_name_to_text};
 use sapwood_bpf::{
     BpfArena, NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, interface_index,
 };
+use sapwood_routes::names::{asked_name, listed_name};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::list::read;
+use super::list::{of_filter, read};
 use super::metrics::NamesMetrics;
 use crate::cli::bpf::{ChangeArgs, FilterArgs, LoadArgs, PinArgs, RunArgs};
 use crate::commands::{Lines, PAUSE, lines};
 use crate::errors::{Answer, Error, Outcome, complain};
+use crate::keys::KeyForm;
 use crate::output::Output;
+use crate::queries::{self, Batch};
+use crate::records::{Record, too_long};
 use crate::service::Service;
 use crate::span;
 
@@ -79,6 +83,7 @@ pub enum Change {
 impl Change {
     /// Makes the change; returns the word for its outcome.
     fn make(self, rules: &NameRules, name: &str) -> Result<&'static str, Error> {
+        let name = &name_of(name.as_bytes(), Some(self)).map_err(Error::Usage)?;
         Ok(match self {
             Change::Block => rules.block(name).map(|_| "blocked")?,
             Change::Allow => rules.allow(name).map(|_| "allowed")?,
@@ -88,39 +93,56 @@ impl Change {
     }
 }
 
-/// The names of the arguments, and of stdin for `-`. All of them are domain names.
-fn names(args: &ChangeArgs) -> Result<Vec<String>, Error> {
+/// The name of a rule that a change is about. Rules that are made have names as lists have them.
+fn name_of(text: &[u8], change: Option<Change>) -> Result<String, String> {
+    match change {
+        Some(Change::Block | Change::Allow) => of_filter(listed_name(text)?.text.into_owned()),
+        Some(Change::Free) | None => asked_name(text).map(|name| name.text.into_owned()),
+    }
+}
+
+/// The names of the arguments, and of stdin for `-`; and the error if some were bad, which were
+/// reported.
+fn names(
+    args: &ChangeArgs,
+    change: Option<Change>,
+    out: &mut Output,
+) -> Result<(Vec<String>, Result<(), Error>), Error> {
+    let batch = Batch {
+        field: "name",
+        null: false,
+        strict: args.strict,
+    };
     let mut all = Vec::new();
-    for name in &args.names {
-        if name != "-" {
-            all.push(name.clone());
-            continue;
-        }
-        for line in io::stdin().lock().lines() {
-            let line = line.map_err(Error::read("-".as_ref()))?;
-            if !line.trim().is_empty() {
-                all.push(line.trim().to_owned());
-            }
-        }
+    let given = args.names.iter().map(OsStr::new);
+    let read = queries::each(given, &batch, out, |_, record, place| {
+        let text = match (record, place) {
+            (Record::TooLong(bytes), _) => return Ok(Err(too_long(bytes))),
+            (Record::Whole(text), None) => text,
+            (Record::Whole(text), Some(_)) => match KeyForm::Dns.on_line(text) {
+                Some(text) => text,
+                None => return Ok(Ok(())),
+            },
+        };
+        Ok(name_of(text, change).map(|name| all.push(name)))
+    });
+    match read {
+        Ok(()) | Err(Error::Queries { .. }) => Ok((all, read)),
+        Err(error) => Err(error),
     }
-    for name in &all {
-        dns_name(name).map_err(|error| {
-            Error::Usage(format!(
-                "\"{}\" is not a domain name: {error}",
-                name.escape_debug()
-            ))
-        })?;
-    }
-    Ok(all)
 }
 
 /// `block`, `allow` and `free`: change the rules of names in a pinned filter.
 pub fn change(args: &ChangeArgs, change: Change) -> Outcome {
     sapwood_bpf::check()?;
-    let names = names(args)?;
-    let rules = PinnedNames::open(&args.pin)?.take_over(WINDOW)?;
     let mut out = Output::lines(args.json);
-    let changed = names.iter().try_fold(Answer::Yes, |answer, name| {
+    let (names, all_read) = names(args, Some(change), &mut out)?;
+    if names.is_empty() {
+        // The list need not be copied.
+        return all_read.map(|()| Answer::Yes);
+    }
+    let rules = PinnedNames::open(&args.pin)?.take_over(WINDOW)?;
+    let changed: Result<Answer, Error> = names.iter().try_fold(Answer::Yes, |answer, name| {
         let done = change.make(&rules, name)?;
         print_change(&mut out, name, done)?;
         Ok(if done == "absent" { Answer::No } else { answer })
@@ -128,16 +150,17 @@ pub fn change(args: &ChangeArgs, change: Change) -> Outcome {
     // Also after an error the filter keeps the list.
     rules.leave();
     out.flush()?;
-    changed
+    let changed = changed?;
+    all_read.map(|()| changed)
 }
 
 /// `rule`: prints the rules that apply to names.
 pub fn rule(args: &ChangeArgs) -> Outcome {
     sapwood_bpf::check()?;
-    let names = names(args)?;
+    let mut out = Output::lines(args.json);
+    let (names, all_read) = names(args, None, &mut out)?;
     let arena = PinnedNames::open(&args.pin)?.arena()?;
     let list = arena.reader::<u64>(WINDOW)?;
-    let mut out = Output::lines(args.json);
     for name in &names {
         let mut key = dns_name(name).map_err(|error| Error::Usage(error.to_string()))?;
         let found = loop {
@@ -155,7 +178,7 @@ pub fn rule(args: &ChangeArgs) -> Outcome {
         print_rule(name, found, &mut out)?;
     }
     out.flush()?;
-    Ok(Answer::Yes)
+    all_read.map(|()| Answer::Yes)
 }
 
 /// `stats`: prints the counts of packets.
@@ -275,9 +298,12 @@ impl Running<'_> {
             ["block", name] => (name, Change::Block.make(rules, name)),
             ["allow", name] => (name, Change::Allow.make(rules, name)),
             ["free", name] => (name, Change::Free.make(rules, name)),
-            ["rule", name] => match rules.rule_for(name) {
-                Ok(rule) => return print_rule(name, rule, &mut self.out),
-                Err(error) => (name, Err(error.into())),
+            ["rule", name] => match name_of(name.as_bytes(), None) {
+                Ok(asked) => match rules.rule_for(&asked) {
+                    Ok(rule) => return print_rule(name, rule, &mut self.out),
+                    Err(error) => (name, Err(error.into())),
+                },
+                Err(what) => (name, Err(Error::Usage(what))),
             },
             _ => {
                 complain(&format!(

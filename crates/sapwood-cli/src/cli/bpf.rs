@@ -13,9 +13,11 @@ use crate::numbers::size;
 macro_rules! list_form {
     () => {
         "The list has one name in each line, or an address and names, as in a hosts file. \"!\" \
-before a name makes it an exception. Empty lines are skipped, and a comment begins with a #. A \
-line that has no names is reported and left out; with --strict it is an error. When a name comes \
-twice, the last line wins."
+before a name makes it an exception. A rule applies to all names below its name, and there are no \
+wildcards. Empty lines are skipped. A comment begins with # or ; at the beginning of a line or \
+after white space. A line that has no names is reported and left out; with --strict it is an \
+error. A file whose lines are mostly of that kind is an error, too. When a name comes twice, the \
+last line wins."
     };
 }
 /// What a change does to a list whose owner has ended.
@@ -351,9 +353,14 @@ pub struct ChangeArgs {
     /// The folder with the filter's pins.
     #[arg(value_name = "DIR")]
     pub pin: PathBuf,
-    /// The names; "-" stands for the names on stdin, one in each line.
+    /// The names; "-" stands for the names on stdin, one in each line. A bad one is reported with
+    /// its number and left out, and the exit code is 2.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
+    /// Stop at the first name that cannot be read, before anything is changed, instead of leaving
+    /// it out.
+    #[arg(long)]
+    pub strict: bool,
     /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,

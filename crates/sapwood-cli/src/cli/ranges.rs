@@ -188,9 +188,13 @@ pub struct GetArgs {
     /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
     #[arg(long)]
     pub live: bool,
-    /// The numbers, decimal or after 0x; "-" stands for the numbers on stdin, one in each line.
+    /// The numbers, decimal or after 0x; "-" stands for the numbers on stdin, one in each line. A
+    /// bad one is reported with its number, the others are answered, and the exit code is 2.
     #[arg(value_name = "INDEX", required = true)]
     pub indices: Vec<String>,
+    /// Stop at the first number that cannot be read, instead of answering the others.
+    #[arg(long)]
+    pub strict: bool,
     /// The form of the answers.
     #[command(flatten)]
     pub form: Form,

@@ -185,9 +185,13 @@ pub struct LookupArgs {
     /// The table is the folder of a live table, which "routes serve" keeps, instead of a file.
     #[arg(long, conflicts_with = "no_verify")]
     pub live: bool,
-    /// The addresses; "-" stands for the addresses on stdin, one in each line.
+    /// The addresses; "-" stands for the addresses on stdin, one in each line. A bad one
+    /// is reported with its number, the others are answered, and the exit code is 2.
     #[arg(value_name = "ADDR", required = true)]
     pub addresses: Vec<String>,
+    /// Stop at the first address that cannot be read, instead of answering the others.
+    #[arg(long)]
+    pub strict: bool,
     /// Print all prefixes that cover an address, shortest first.
     #[arg(short, long)]
     pub all: bool,

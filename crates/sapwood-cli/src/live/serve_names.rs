@@ -129,7 +129,8 @@ impl<V: ?Sized + ListedValue> Served for Names<'_, V> {
     fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, V::Parsed), String> {
         let (key, value) = list::split_command::<V>(text);
         let value = V::parsed(value.unwrap_or_default())?;
-        Ok((self.parse_key(key)?, value))
+        let key = list::parse_listed(key, self.args.list.form())?;
+        Ok((key.into_owned(), value))
     }
 
     fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String> {

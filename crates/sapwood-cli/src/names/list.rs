@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use sapwood::qp::{MAX_KEY, QpMap, QpTxn};
+use sapwood_routes::names::{ListTally, line_content, line_parts};
 use tracing::field::Empty;
 
 use super::SavedValue;
 use crate::cli::{ListArgs, ValueKind};
 use crate::errors::{Error, complain, shown};
 use crate::keys::KeyForm;
-use crate::progress::Progress;
-use crate::records::{LIMIT, Record, Records, leave_out, report_others, too_long};
+use crate::records::{LIMIT, MARK, Record, each_record, report_others, too_long};
 use crate::span;
 
 /// The counts of a reading.
@@ -22,6 +22,7 @@ pub struct Counts {
     empty: u64,
     bad: u64,
     carriage_returns: u64,
+    has_mark: bool,
 }
 
 /// The outcome of storing an entry: the fault of a bad one, or whether the key was there before.
@@ -101,62 +102,48 @@ impl ListedValue for [u8] {
 /// Reads a list into a map.
 pub fn read<V: ?Sized + ListedValue>(args: &ListArgs) -> Result<(QpMap<V>, Counts), Error> {
     let load = span!(INFO, "load", list = %shown(&args.input), entries = Empty);
-    let mut records = Records::open(&args.input, args.null)?;
     let mut map = QpMap::new();
-    let form = args.form();
-    let unit = records.unit();
     let mut counts = Counts::default();
-    let mut progress = Progress::new(
-        format!("reading {}", args.input.display()),
-        records.total,
-        true,
-    );
-    while let Some((number, record)) = records.read()? {
-        let parsed = match record {
+    let mut tally = ListTally::default();
+    counts.bad = each_record(&args.input, args.null, args.strict, |number, record| {
+        let entry = match record {
             Record::TooLong(bytes) if V::KIND == ValueKind::Text => Err(format!(
                 "record of {bytes} bytes is too long (the limit is {LIMIT})"
             )),
             Record::TooLong(bytes) => Err(too_long(bytes)),
-            Record::Whole(text) => {
-                let text = match text.strip_suffix(b"\r") {
-                    Some(stripped) if args.crlf => stripped,
-                    Some(_) => {
-                        counts.carriage_returns += 1;
-                        text
-                    }
-                    None => text,
-                };
-                if text.is_empty() {
-                    counts.empty += 1;
-                    continue;
-                }
-                parse::<V>(text, form, args).and_then(|(key, value)| {
-                    let stored = V::store(&mut map, &key, value, number)?;
-                    Ok(stored.map(|old| if old { None } else { Some(key.len() as u64) }))
-                })
-            }
+            Record::Whole(text) => parse::<V>(text, number, args, &mut counts),
         };
-        match parsed {
-            Ok(stored) => match stored? {
-                None => counts.duplicates += 1,
-                Some(key_bytes) => counts.key_bytes += key_bytes,
-            },
-            Err(what) if args.strict => {
-                return Err(Error::Record {
-                    path: args.input.clone(),
-                    unit,
-                    number,
-                    what,
-                });
+        let stored = match entry {
+            Ok(None) => {
+                counts.empty += 1;
+                return Ok(Ok(()));
+            }
+            Ok(Some((key, value))) => {
+                V::store(&mut map, &key, value, number).map(|stored| (key.len() as u64, stored))
+            }
+            Err(what) => Err(what),
+        };
+        match stored {
+            Ok((key_bytes, stored)) => {
+                tally.take();
+                match stored? {
+                    true => counts.duplicates += 1,
+                    false => counts.key_bytes += key_bytes,
+                }
+                Ok(Ok(()))
             }
             Err(what) => {
-                let what = format!("{unit} {number}: {what}");
-                leave_out(&mut counts.bad, &progress, &shown(&args.input), what);
+                tally.refuse(match record {
+                    Record::Whole(text) => text,
+                    Record::TooLong(_) => b"",
+                });
+                Ok(Err(what))
             }
         }
-        if number % 4096 == 0 {
-            progress.at(records.bytes());
-        }
+    })?;
+    if args.dns {
+        let path = args.input.clone();
+        tally.check().map_err(|what| Error::List { path, what })?;
     }
     load.record("entries", map.len());
     Ok((map, counts))
@@ -165,18 +152,53 @@ pub fn read<V: ?Sized + ListedValue>(args: &ListArgs) -> Result<(QpMap<V>, Count
 /// The key of a record, and the part after the tab.
 type Parts<'t> = (Cow<'t, [u8]>, Option<&'t [u8]>);
 
-/// Splits a record into its parts.
+/// Splits a record into its parts; `None` if it has nothing.
 fn parse<'t, V: ?Sized + ListedValue>(
     text: &'t [u8],
-    form: KeyForm,
+    number: u64,
     args: &ListArgs,
-) -> Result<Parts<'t>, String> {
-    let tab = place_of::<V>(b'\t', text);
-    let (key, value) = match tab {
-        Some(tab) if !args.keys_only => (&text[..tab], Some(&text[tab + 1..])),
-        _ => (text, None),
+    counts: &mut Counts,
+) -> Result<Option<Parts<'t>>, String> {
+    let text = match text.strip_suffix(b"\r") {
+        Some(stripped) if args.crlf || args.dns => stripped,
+        Some(_) => {
+            counts.carriage_returns += 1;
+            text
+        }
+        None => text,
     };
-    Ok((parse_key(key, form)?, value))
+    if args.dns {
+        let (name, value) = match (args.keys_only, V::KIND) {
+            (true, _) => (line_content(text), None),
+            (_, ValueKind::Text) => line_parts(text),
+            (_, ValueKind::Numbers) => {
+                let (name, value) = split::<V>(line_content(text));
+                // Spaces may be before the tab.
+                (line_content(name), value.map(<[u8]>::trim_ascii))
+            }
+        };
+        return match name {
+            b"" => Ok(None),
+            name => Ok(Some((KeyForm::Dns.parse_listed(name)?, value))),
+        };
+    }
+    counts.has_mark |= number == 1 && text.starts_with(MARK);
+    let (key, value) = match args.keys_only {
+        true => (text, None),
+        false => split::<V>(text),
+    };
+    match text {
+        b"" => Ok(None),
+        _ => Ok(Some((parse_key(key, KeyForm::Bytes)?, value))),
+    }
+}
+
+/// Splits a text at the tab between key and value, if it has one.
+fn split<V: ?Sized + ListedValue>(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match place_of::<V>(b'\t', text) {
+        Some(tab) => (&text[..tab], Some(&text[tab + 1..])),
+        None => (text, None),
+    }
 }
 
 /// The place of the byte between key and value.
@@ -197,9 +219,22 @@ pub fn split_command<V: ?Sized + ListedValue>(text: &[u8]) -> (&[u8], Option<&[u
     }
 }
 
-/// Parses a key into its stored bytes.
+/// Parses the key of an entry into its stored bytes.
+pub fn parse_listed(key: &[u8], form: KeyForm) -> Result<Cow<'_, [u8]>, String> {
+    let key = if form == KeyForm::Dns {
+        key.trim_ascii()
+    } else {
+        key
+    };
+    fits(form.parse_listed(key)?)
+}
+
+/// Parses a key that is asked for into its stored bytes.
 pub fn parse_key(key: &[u8], form: KeyForm) -> Result<Cow<'_, [u8]>, String> {
-    let key = form.parse(key)?;
+    fits(form.parse(key)?)
+}
+
+fn fits(key: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, String> {
     if key.len() > MAX_KEY {
         return Err(too_long(key.len() as u64));
     }
@@ -224,6 +259,11 @@ pub fn warn(args: &ListArgs, counts: &Counts) {
     let input = shown(&args.input);
     let unit = args.units();
     report_others(counts.bad, &input, &format!(" bad {unit}"));
+    if counts.has_mark {
+        complain(&format!(
+            "{input}: warning: it begins with a byte order mark, which is part of the first key"
+        ));
+    }
     if counts.carriage_returns > 0 {
         complain(&format!(
             "{input}: warning: {} {unit} end in a carriage return, which is part of the key or \
@@ -250,7 +290,14 @@ pub fn report(args: &ListArgs, counts: &Counts, entries: usize, place: &str, sum
     let mut summary = format!("{place}: {summary}");
     for (count, what) in [
         (counts.duplicates, "came again, the last one won"),
-        (counts.empty, "empty"),
+        (
+            counts.empty,
+            if args.dns {
+                "empty or comments"
+            } else {
+                "empty"
+            },
+        ),
         (counts.bad, "bad and left out"),
     ] {
         if count > 0 {

@@ -1,6 +1,7 @@
 //! `sapwood names`: maps of names to numbers or texts, in files.
 
 mod build;
+mod closest;
 mod diff;
 pub mod list;
 mod query;
@@ -16,7 +17,7 @@ use sapwood_live::LiveValue;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::cli::{NamesCommand, Query};
-use crate::errors::{Error, Outcome};
+use crate::errors::{Error, Outcome, lasting};
 use crate::keys::KeyForm;
 use crate::live;
 use crate::saved;
@@ -174,7 +175,7 @@ impl Map {
 pub fn run(command: NamesCommand) -> Outcome {
     match command {
         NamesCommand::Build(args) => build::run(&args),
-        NamesCommand::Serve(args) => live::serve_names::run(&args),
+        NamesCommand::Serve(args) => lasting(live::serve_names::run(&args)),
         NamesCommand::Get(args) => query::get(&args),
         NamesCommand::Has(args) => query::has(&args),
         NamesCommand::Prefix(args) => query::prefix(&args),
@@ -182,6 +183,7 @@ pub fn run(command: NamesCommand) -> Outcome {
         NamesCommand::Next(args) => query::next(&args),
         NamesCommand::Prev(args) => query::prev(&args),
         NamesCommand::Longest(args) => query::longest(&args),
+        NamesCommand::Closest(args) => closest::run(&args),
         NamesCommand::Count(args) => query::count(&args),
         NamesCommand::Stats(args) => stats::stats(&args),
         NamesCommand::Verify(args) => stats::verify(&args),
@@ -224,6 +226,12 @@ pub fn is_other_layout(cause: &OpenCause) -> bool {
 /// The error of a file that does not open as a `kind`.
 pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
     let what = match error {
+        _ if path == Path::new("-") => {
+            let what = format!(
+                "standard input cannot be a {kind}: it is read in place, so it must be a file"
+            );
+            return Error::Usage(what);
+        }
         OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
         OpenCause::Image(arena::OpenError::NotAFile) if live::is_live(path) => {
             "it is a folder with a live map; --live reads it".to_owned()

@@ -1,6 +1,5 @@
 //! The queries: `names get`, `has`, `prefix`, `range`, `next`, `prev`, `longest`, `count`.
 
-use std::borrow::Cow;
 use std::collections::Bound;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +15,8 @@ use crate::cli::{
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::keys::{KeyForm, looks_like_dns};
 use crate::output::Output;
-use crate::records::{Record, Records, is_single};
+use crate::queries::{self, Batch};
+use crate::records::{Record, is_single, too_long};
 
 /// Prints the values of keys.
 pub fn get(args: &KeysArgs) -> Outcome {
@@ -27,23 +27,20 @@ fn values<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &KeysArgs) -> O
     let mut out = Output::new(&args.query);
     let single = is_single(&args.keys);
     let mut all = true;
-    each_key(map, args, &mut out, |out, map, given, key| {
-        let value = key.and_then(|key| map.get(key));
+    each_key(map, args, (&mut out, "key"), |out, map, key| {
+        let value = key.stored.and_then(|key| map.get(key));
         all &= value.is_some();
-        if out.json {
-            let value = value.map(V::json);
-            return out.document(&json!({ "key": given_json(out, given, key)?, "value": value }));
-        }
         match value {
-            Some(value) if single => out.fields(&[&value.text()]),
-            Some(value) => out.fields(&[given, &value.text()]),
-            None => {
-                complain(&format!("no key \"{}\"", given.escape_ascii()));
-                Ok(())
+            value if out.json => {
+                let value = value.map(V::json);
+                out.document(&json!({ "key": given_json(out, key)?, "value": value }))?;
             }
+            Some(value) if single => out.fields(&[&value.text()])?,
+            Some(value) => out.fields(&[key.given, &value.text()])?,
+            None => complain(&format!("no key \"{}\"", key.given.escape_ascii())),
         }
+        Ok(Ok(()))
     })?;
-    out.flush()?;
     Ok(Answer::from_bool(all))
 }
 
@@ -56,20 +53,20 @@ fn presence<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &HasArgs) -> 
     let mut out = Output::new(&args.keys.query);
     let single = is_single(&args.keys.keys);
     let mut all = true;
-    each_key(map, &args.keys, &mut out, |out, map, given, key| {
-        let present = key.is_some_and(|key| map.get(key).is_some());
+    each_key(map, &args.keys, (&mut out, "key"), |out, map, key| {
+        let present = key.stored.is_some_and(|key| map.get(key).is_some());
         all &= present;
         let word: &[u8] = if present { b"yes" } else { b"no" };
         match (out.json, args.verbose, single) {
             (true, ..) => {
-                out.document(&json!({ "key": given_json(out, given, key)?, "present": present }))
+                out.document(&json!({ "key": given_json(out, key)?, "present": present }))?;
             }
-            (_, true, true) => out.fields(&[word]),
-            (_, true, false) => out.fields(&[given, word]),
-            _ => Ok(()),
+            (_, true, true) => out.fields(&[word])?,
+            (_, true, false) => out.fields(&[key.given, word])?,
+            _ => {}
         }
+        Ok(Ok(()))
     })?;
-    out.flush()?;
     Ok(Answer::from_bool(all))
 }
 
@@ -174,46 +171,68 @@ fn prefixes<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &LongestArgs)
     let mut out = Output::new(&args.keys.query);
     let single = is_single(&args.keys.keys);
     let mut all = true;
-    each_key(map, &args.keys, &mut out, |out, map, given, key| {
-        // Prefixes of this key may be stored, but its bytes were skipped.
-        let whole = key.ok_or_else(|| {
-            Error::Usage(format!(
-                "{}: the key is too long",
-                String::from_utf8_lossy(given)
-            ))
-        })?;
-        let found = match (args.separator, args.all) {
-            (Some(separator), true) => map.ancestors_at(whole, separator),
-            (Some(separator), false) => Vec::from_iter(map.ancestors_at(whole, separator).pop()),
-            (None, true) => map.ancestors(whole),
-            (None, false) => Vec::from_iter(map.longest_prefix(whole)),
+    each_key(map, &args.keys, (&mut out, "query"), |out, map, key| {
+        let Some(whole) = key.stored else {
+            // Prefixes of this key may be stored, but its bytes were skipped.
+            return Ok(Err("the key is too long".into()));
         };
+        let mut found = match args.separator {
+            Some(separator) => map.ancestors_at(whole, separator),
+            None if out.form == KeyForm::Dns => covering(map, whole),
+            None if args.all => map.ancestors(whole),
+            None => Vec::from_iter(map.longest_prefix(whole)),
+        };
+        if !args.all {
+            found = found.pop().into_iter().collect();
+        }
         all &= !found.is_empty();
         if out.json {
             let mut entries = found
                 .iter()
                 .map(|(k, v)| out.entry_json(k, *v))
                 .collect::<Result<Vec<_>, _>>()?;
-            let query = given_json(out, given, key)?;
+            let query = given_json(out, key)?;
             let found = if args.all {
                 json!(entries)
             } else {
                 json!(entries.pop())
             };
-            return out.document(&json!({ "query": query, "found": found }));
+            out.document(&json!({ "query": query, "found": found }))?;
+            return Ok(Ok(()));
         }
-        for (key, value) in found {
+        for (found, value) in found {
             if single {
-                out.entry(key, value)?;
+                out.entry(found, value)?;
             } else {
-                let key = out.form.show(key).map_err(Error::Usage)?;
-                out.fields(&[given, &key, &value.text()])?;
+                let found = out.form.show(found).map_err(Error::Usage)?;
+                out.fields(&[key.given, &found, &value.text()])?;
             }
         }
-        Ok(())
+        Ok(Ok(()))
     })?;
-    out.flush()?;
     Ok(Answer::from_bool(all))
+}
+
+/// The entries that cover a domain name, the closest one last: its own, those of the names above
+/// it, and the wildcards below the latter. A wildcard stands for all names below its parent, and so
+/// it comes after the parent.
+fn covering<'m, V: ?Sized + SavedValue>(map: &'m dyn Names<V>, name: &[u8]) -> Vec<Entry<'m, V>> {
+    let mut above = map.ancestors(name).into_iter().peekable();
+    let ends = (0..name.len()).filter(|at| *at == 0 || name[at - 1] == 0);
+    let mut found = Vec::new();
+    for end in ends {
+        while let Some(entry) = above.next_if(|(key, _)| key.len() <= end) {
+            found.push(entry);
+        }
+        let wildcard = [&name[..end], b"*\0"].concat();
+        // A name that begins with * finds itself among those above it.
+        found.extend(
+            map.entry(&wildcard)
+                .filter(|(key, _)| !name.starts_with(key)),
+        );
+    }
+    found.extend(above);
+    found
 }
 
 /// Prints how many entries the map or a prefix has.
@@ -244,7 +263,7 @@ pub fn count(args: &CountArgs) -> Outcome {
 }
 
 /// Opens a map, and prints a note if its keys look like domain names and `--dns` is not given.
-fn open_for(path: &Path, query: &Query) -> Result<Opened, Error> {
+pub fn open_for(path: &Path, query: &Query) -> Result<Opened, Error> {
     let mut map = open(path, query)?;
     if query.form() == KeyForm::Bytes {
         either!(&mut map, map => map.read(&mut |map| {
@@ -256,7 +275,7 @@ fn open_for(path: &Path, query: &Query) -> Result<Opened, Error> {
 }
 
 /// Prints the note if the first and the last key look like domain names.
-fn note_names<V: ?Sized>(path: &Path, map: &dyn Names<V>) {
+fn note_names<V: ?Sized + SavedValue>(path: &Path, map: &dyn Names<V>) {
     let mut entries = map.iter();
     let ends = [entries.next(), entries.next_back()];
     let mut ends = ends.into_iter().flatten().map(|(key, _)| key);
@@ -279,55 +298,67 @@ fn parse(query: &Query, key: &OsStr) -> Result<Vec<u8>, Error> {
     Ok(key.into_owned())
 }
 
-/// Calls `each` with each key as it was given and as it is stored; the latter is `None` if the key
-/// is too long to be stored. Each key finds the newest version of a live map, which holds nothing
-/// back while the command waits for stdin.
-fn each_key<V: ?Sized + SavedValue>(
+/// A key that is asked for.
+pub struct Key<'a> {
+    /// The key as it was given; a text about its place if it is too long to be a key.
+    pub given: &'a [u8],
+    /// The stored key; `None` if it is too long to be stored.
+    pub stored: Option<&'a [u8]>,
+}
+
+/// Calls `ask` with each key. Its inner error is the fault of a bad one, for which `field` is the
+/// name in documents. Each key finds the newest version of a live map, which holds nothing back
+/// while the command waits for stdin.
+pub fn each_key<V: ?Sized + SavedValue>(
     map: &mut dyn Source<V>,
     args: &KeysArgs,
-    out: &mut Output,
-    mut each: impl FnMut(&mut Output, &dyn Names<V>, &[u8], Option<&[u8]>) -> Result<(), Error>,
+    (out, field): (&mut Output, &'static str),
+    mut ask: impl FnMut(&mut Output, &dyn Names<V>, &Key<'_>) -> Result<Result<(), String>, Error>,
 ) -> Result<(), Error> {
-    let form = args.query.form();
-    for given in &args.keys {
-        if given != "-" {
-            let key = form.parse(given.as_bytes()).map_err(Error::Usage)?;
-            map.read(&mut |map| each(out, map, given.as_bytes(), Some(&key)))?;
-            continue;
-        }
-        let input = Path::new("-");
-        let mut records = Records::open(input, args.query.null)?;
-        let unit = records.unit();
-        loop {
-            // Whoever waits for the answer may ask again only then.
-            if args.query.live && records.will_wait() {
-                out.flush()?;
+    let batch = Batch {
+        field,
+        null: args.query.null,
+        strict: args.strict,
+    };
+    let given = args.keys.iter().map(|key| &**key);
+    queries::each(given, &batch, out, |out, record, place| {
+        let form = out.form;
+        let mut about = String::new();
+        let (given, stored) = match (record, place) {
+            (Record::Whole(text), None) => (text, form.parse(text)),
+            (Record::Whole(text), Some(_)) => match form.on_line(text) {
+                Some(text) => (text, form.parse(text)),
+                None => return Ok(Ok(())),
+            },
+            (Record::TooLong(bytes), place) => {
+                let (unit, number) = place.unwrap_or_default();
+                about = format!("({unit} {number}, of {bytes} bytes)");
+                (about.as_bytes(), Err(too_long(bytes)))
             }
-            match records.read()? {
-                None => break,
-                Some((number, Record::TooLong(bytes))) => {
-                    let text = format!("({unit} {number}, of {bytes} bytes)");
-                    map.read(&mut |map| each(out, map, text.as_bytes(), None))?;
-                }
-                Some((number, Record::Whole(given))) => {
-                    let key: Cow<[u8]> = form.parse(given).map_err(|what| Error::Record {
-                        path: input.into(),
-                        unit,
-                        number,
-                        what,
-                    })?;
-                    map.read(&mut |map| each(out, map, given, Some(&key)))?;
-                }
-            }
-        }
-    }
-    Ok(())
+        };
+        let is_too_long = !about.is_empty() && form == KeyForm::Bytes;
+        let stored = match stored {
+            Ok(stored) => Some(stored),
+            Err(_) if is_too_long => None,
+            Err(what) => return Ok(Err(what)),
+        };
+        let key = Key {
+            given,
+            stored: stored.as_deref(),
+        };
+        let mut asked = Ok(());
+        map.read(&mut |map| {
+            asked = ask(out, map, &key)?;
+            Ok(())
+        })?;
+        Ok(asked)
+    })
 }
 
 /// The key of a question in a document.
-fn given_json(out: &Output, given: &[u8], key: Option<&[u8]>) -> Result<serde_json::Value, Error> {
-    match key {
+fn given_json(out: &Output, key: &Key<'_>) -> Result<serde_json::Value, Error> {
+    match key.stored {
         Some(key) => out.key_json(key),
-        None => Ok(String::from_utf8_lossy(given).into()),
+        None => Ok(String::from_utf8_lossy(key.given).into()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use sapwood::qp::{QpFile, QpView};
+use sapwood::qp::{Closest, QpFile, QpView, Value};
 
 use super::SavedValue;
 use crate::errors::Error;
@@ -17,7 +17,7 @@ pub type Entries<'m, V> = Box<dyn DoubleEndedIterator<Item = Entry<'m, V>> + 'm>
 pub type Bounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 
 /// The questions that the commands ask.
-pub trait Names<V: ?Sized> {
+pub trait Names<V: ?Sized + Value> {
     /// Number of entries.
     fn len(&self) -> usize;
     /// The value of a key.
@@ -36,6 +36,11 @@ pub trait Names<V: ?Sized> {
     fn ancestors(&self, key: &[u8]) -> Vec<Entry<'_, V>>;
     /// Those of them that end at a separator.
     fn ancestors_at(&self, key: &[u8], separator: u8) -> Vec<Entry<'_, V>>;
+
+    /// The key and the value of an entry.
+    fn entry(&self, key: &[u8]) -> Option<Entry<'_, V>>;
+    /// What a zone has around a domain name; `is_cut` tells the values of zone cuts.
+    fn closest(&self, name: &[u8], is_cut: &dyn Fn(&V) -> bool) -> Closest<'_, V>;
 
     /// All entries.
     fn iter(&self) -> Entries<'_, V> {
@@ -81,6 +86,14 @@ macro_rules! names {
 
             fn ancestors_at(&self, key: &[u8], separator: u8) -> Vec<Entry<'_, V>> {
                 self.ancestors_at(key, separator)
+            }
+
+            fn entry(&self, key: &[u8]) -> Option<Entry<'_, V>> {
+                self.get_key_value(key)
+            }
+
+            fn closest(&self, name: &[u8], is_cut: &dyn Fn(&V) -> bool) -> Closest<'_, V> {
+                self.closest(name, 0, |_, value| is_cut(value))
             }
         }
     };

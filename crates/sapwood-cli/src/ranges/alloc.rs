@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -30,6 +31,10 @@ pub fn run(args: &AllocArgs) -> Outcome {
              has a # after white space or a control character, or is too long"
         );
         return Err(Error::Usage(what));
+    }
+    if args.map == Path::new("-") {
+        let what = "standard input cannot be a map of ranges that is changed: it must be a file";
+        return Err(Error::Usage(what.into()));
     }
     // A link stays a link, and the file that it links to is replaced.
     let target = target(&args.map, None)?;
@@ -60,26 +65,44 @@ pub fn run(args: &AllocArgs) -> Outcome {
     if write {
         ranges.save(&target, &args.map)?;
     }
+    let printed = print(args, &window, &found, write);
+    match (printed, &found) {
+        // The range is stored, and nobody else knows where.
+        (Err(Error::Stdout(error)), Some(range)) if write => Err(Error::Usage(format!(
+            "cannot write the output: {error}; the range {} is stored",
+            base.span(range)
+        ))),
+        (printed, _) => printed.map(|()| Answer::from_bool(found.is_some())),
+    }
+}
+
+/// Prints what was found.
+fn print(
+    args: &AllocArgs,
+    window: &RangeInclusive<u64>,
+    found: &Option<RangeInclusive<u64>>,
+    written: bool,
+) -> Result<(), Error> {
+    let base = Base::new(args.form.hex);
     let mut out = Output::lines(args.form.json);
-    match &found {
+    match found {
         _ if args.form.json => {
             let range = found.as_ref().map(gap_json);
-            out.document(&json!({ "size": args.size, "found": range, "written": write }))?;
+            out.document(&json!({ "size": args.size, "found": range, "written": written }))?;
         }
         Some(range) => {
             let [start, end] = [range.start(), range.end()].map(|number| base.show(*number));
             out.fields(&[start.as_bytes(), end.as_bytes()])?;
         }
         None => {
-            let mut what = format!("no gap of {} in {}", args.size, base.span(&window));
+            let mut what = format!("no gap of {} in {}", args.size, base.span(window));
             if args.align > 1 {
                 what += &format!(" that begins at a multiple of {}", args.align);
             }
             complain(&what);
         }
     }
-    out.flush()?;
-    Ok(Answer::from_bool(found.is_some()))
+    out.flush()
 }
 
 /// Opens the file and locks it against other writers. Dropping the file releases the lock.

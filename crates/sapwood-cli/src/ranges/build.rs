@@ -11,9 +11,7 @@ use super::text::parse_line;
 use crate::cli::ranges::{BuildArgs, TextArgs};
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::numbers::Base;
-use crate::progress::Progress;
-use crate::records::{Record, Records, leave_out, report_others};
-use crate::saved::{is_saved, kind};
+use crate::records::{MARK, Record, each_record, report_others};
 use crate::span;
 use crate::target::target;
 
@@ -47,54 +45,29 @@ pub fn list(args: &TextArgs) -> Result<Ranges, Error> {
 
 /// Reads all lines.
 fn read(args: &TextArgs) -> Result<(Ranges, Counts), Error> {
-    if is_saved(&args.input) {
-        let (input, kind) = (
-            args.input.display(),
-            kind(&args.input).unwrap_or("a saved file"),
-        );
-        let what = format!(
-            "{input} is {kind}, not a text; \"ranges export\" makes a text from a map of ranges"
-        );
-        return Err(Error::Usage(what));
-    }
     let load = span!(INFO, "load", list = %shown(&args.input), entries = Empty);
-    let mut records = Records::open(&args.input, false)?;
-    let input = shown(&args.input);
-    let unit = records.unit();
-    let mut progress = Progress::new(format!("reading {input}"), records.total, true);
     let mut builder = Builder::default();
     let mut counts = Counts::default();
-    while let Some((number, record)) = records.read()? {
-        let taken = match record {
+    counts.bad = each_record(&args.input, false, !args.skip_bad, |number, record| {
+        Ok(match record {
             Record::TooLong(bytes) => Err(format!("a line of {bytes} bytes is too long")),
-            Record::Whole(line) => match parse_line(line) {
-                Ok(None) => Ok(()),
-                Ok(Some((range, text))) => builder.take(args, &mut counts, number, range, text)?,
-                Err(what) => Err(what),
-            },
-        };
-        match taken {
-            Ok(()) => {}
-            Err(what) if args.skip_bad => {
-                let what = format!("{unit} {number}: {what}");
-                leave_out(&mut counts.bad, &progress, &input, what);
+            Record::Whole(line) => {
+                let line = line
+                    .strip_prefix(MARK)
+                    .filter(|_| number == 1)
+                    .unwrap_or(line);
+                match parse_line(line) {
+                    Ok(None) => Ok(()),
+                    Ok(Some((range, text))) => {
+                        builder.take(args, &mut counts, number, range, text)?
+                    }
+                    Err(what) => Err(what),
+                }
             }
-            Err(what) => {
-                return Err(Error::Record {
-                    path: args.input.clone(),
-                    unit,
-                    number,
-                    what,
-                });
-            }
-        }
-        if number % 4096 == 0 {
-            progress.at(records.bytes());
-        }
-    }
-    drop(progress);
+        })
+    })?;
     load.record("entries", builder.ranges.map().len());
-    report_others(counts.bad, &input, "");
+    report_others(counts.bad, &shown(&args.input), "");
     Ok((builder.ranges, counts))
 }
 

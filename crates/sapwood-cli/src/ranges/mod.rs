@@ -10,14 +10,14 @@ pub mod text;
 use std::ops::RangeInclusive;
 
 use crate::cli::ranges::{RangesCommand, Window};
-use crate::errors::{Error, Outcome};
+use crate::errors::{Error, Outcome, lasting};
 use crate::live::serve_ranges;
 
 /// Runs a command.
 pub fn run(command: &RangesCommand) -> Outcome {
     match command {
         RangesCommand::Build(args) => build::run(args),
-        RangesCommand::Serve(args) => serve_ranges::run(args),
+        RangesCommand::Serve(args) => lasting(serve_ranges::run(args)),
         RangesCommand::Get(args) => query::get(args),
         RangesCommand::List(args) => query::list(args),
         RangesCommand::Gaps(args) => query::gaps(args),

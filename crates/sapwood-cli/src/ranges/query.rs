@@ -1,5 +1,6 @@
 //! The queries: `ranges get`, `list`, `gaps`, `export`.
 
+use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -13,7 +14,8 @@ use crate::live;
 use crate::live::ranges::LiveRanges;
 use crate::numbers::{Base, count_json, length, number};
 use crate::output::Output;
-use crate::records::{each_given, is_single};
+use crate::queries::{self, Batch};
+use crate::records::{Record, is_single, line_text};
 
 /// A range with its value as a document. An empty value is null.
 pub fn entry_json(range: &RangeInclusive<u64>, text: &str) -> Value {
@@ -81,8 +83,24 @@ pub fn get(args: &GetArgs) -> Outcome {
     let base = Base::new(args.form.hex);
     let single = is_single(&args.indices);
     let mut all = true;
-    let too_long = |bytes| format!("{bytes} bytes are not a number");
-    each_given(&args.indices, number, too_long, |index| {
+    let batch = Batch {
+        field: "query",
+        null: false,
+        strict: args.strict,
+    };
+    let given = args.indices.iter().map(OsStr::new);
+    queries::each(given, &batch, &mut out, |out, record, place| {
+        let index = match record {
+            Record::TooLong(bytes) => Err(format!("{bytes} bytes are not a number")),
+            Record::Whole(text) => match line_text(text) {
+                None if place.is_some() => return Ok(Ok(())),
+                text => number(&text.unwrap_or_default()),
+            },
+        };
+        let index = match index {
+            Ok(index) => index,
+            Err(what) => return Ok(Err(what)),
+        };
         let (range, found) = ranges.locate(index)?;
         all &= found.is_some();
         if args.form.json {
@@ -90,15 +108,13 @@ pub fn get(args: &GetArgs) -> Outcome {
             let gap = found.is_none().then(|| gap_json(&range));
             out.document(&json!({ "query": index, "found": entry, "gap": gap }))?;
         } else if let Some(text) = &found {
-            entry(&mut out, base, (!single).then_some(index), &range, text)?;
+            entry(out, base, (!single).then_some(index), &range, text)?;
         } else {
             let (index, gap) = (base.show(index), base.span(&range));
             complain(&format!("no range has {index}: it is in the gap {gap}"));
         }
-        // Whoever waits for the answer of a live map may ask again only then.
-        if args.live { out.flush() } else { Ok(()) }
+        Ok(Ok(()))
     })?;
-    out.flush()?;
     Ok(Answer::from_bool(all))
 }
 

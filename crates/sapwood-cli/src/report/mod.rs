@@ -6,10 +6,9 @@ mod page;
 mod records;
 mod shape;
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
 use sapwood_records::record::{in_order, sort};
 use sapwood_records::{Record, RecordError, compare, is_comparison};
@@ -19,8 +18,7 @@ use crate::cli::report::ReportArgs;
 use crate::errors::{Answer, Error, Outcome};
 use crate::output::document;
 use crate::progress::Progress;
-use crate::signals::HeldSignals;
-use crate::target::target;
+use crate::target::{replace, target};
 use shape::Shape;
 
 /// What a page shows.
@@ -56,7 +54,7 @@ pub fn run(args: &ReportArgs) -> Outcome {
     let inputs = read(&files, &args.maps, left_out)?;
     if let Some((target, output)) = target {
         let page = page::page(&inputs)?;
-        write(&target, &page).map_err(Error::write(output))?;
+        replace(&target, page.as_bytes()).map_err(Error::write(output))?;
     }
     match args.json {
         true => document(&inputs.json()),
@@ -121,23 +119,6 @@ fn record_error(error: RecordError) -> Error {
         RecordError::Read { path, source } => Error::Read { path, source },
         other => Error::Usage(other.to_string()),
     }
-}
-
-/// Writes a new file and renames it to `target`.
-fn write(target: &Path, page: &str) -> io::Result<()> {
-    let _held = HeldSignals::begin();
-    let folder = target
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    // The user's mask applies, as to every new file.
-    let mut file = tempfile::Builder::new()
-        .prefix(".report-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(page.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(target)?;
-    Ok(())
 }
 
 impl Inputs {

@@ -9,7 +9,7 @@ mod stats;
 pub(crate) mod table;
 
 use crate::cli::routes::RoutesCommand;
-use crate::errors::Outcome;
+use crate::errors::{Outcome, lasting};
 use crate::live::serve_routes;
 use crate::tour;
 
@@ -17,7 +17,7 @@ use crate::tour;
 pub fn run(command: &RoutesCommand) -> Outcome {
     match command {
         RoutesCommand::Build(args) => build::run(args),
-        RoutesCommand::Serve(args) => serve_routes::run(args),
+        RoutesCommand::Serve(args) => lasting(serve_routes::run(args)),
         RoutesCommand::Lookup(args) => query::lookup(args),
         RoutesCommand::Stats(args) => stats::stats(args),
         RoutesCommand::Verify(args) => stats::verify(args),

@@ -1,6 +1,7 @@
 //! `routes lookup` and `routes export`.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -15,7 +16,8 @@ use crate::errors::{Answer, Error, Outcome, complain};
 use crate::live;
 use crate::live::routes::LiveTable;
 use crate::output::Output;
-use crate::records::{each_given, is_single};
+use crate::queries::{self, Batch};
+use crate::records::{Record, is_single, line_text};
 
 /// Prints the routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
@@ -26,15 +28,29 @@ pub fn lookup(args: &LookupArgs) -> Outcome {
     let mut out = Output::lines(args.json);
     let single = is_single(&args.addresses);
     let mut all = true;
-    let too_long = |bytes| format!("a line of {bytes} bytes is not an address");
-    each_given(&args.addresses, address, too_long, |address| {
+    let batch = Batch {
+        field: "query",
+        null: false,
+        strict: args.strict,
+    };
+    let given = args.addresses.iter().map(OsStr::new);
+    queries::each(given, &batch, &mut out, |out, record, place| {
+        let address = match record {
+            Record::TooLong(bytes) => Err(format!("a line of {bytes} bytes is not an address")),
+            Record::Whole(text) => match line_text(text) {
+                None if place.is_some() => return Ok(Ok(())),
+                text => address(&text.unwrap_or_default()),
+            },
+        };
+        let address = match address {
+            Ok(address) => address,
+            Err(what) => return Ok(Err(what)),
+        };
         let found = table.find(address, args.all)?;
         all &= !found.is_empty();
-        print(&mut out, address, found, args, single)?;
-        // Whoever waits for the answer of a live table may ask again only then.
-        if args.live { out.flush() } else { Ok(()) }
+        print(out, address, found, args, single)?;
+        Ok(Ok(()))
     })?;
-    out.flush()?;
     Ok(Answer::from_bool(all))
 }
 

@@ -1,10 +1,11 @@
 //! Reads routes from a text, a dump or the kernel, with a progress bar.
 
 use std::cell::Cell;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use sapwood::arena::MAGIC;
 use sapwood_routes::{
     Error as RouteError, Format, MrtRoutes, Peer, Route, RouteSource, TextRoutes, decompressed,
     format_of, kernel_routes,
@@ -13,7 +14,7 @@ use sapwood_routes::{
 use crate::cli::routes::{RouteFormat, SourceArgs};
 use crate::errors::{Error, shown};
 use crate::progress::Progress;
-use crate::records::{input, leave_out, report_others};
+use crate::records::{input, is_no_text, leave_out, report_others};
 
 /// The name of the kernel's routes in messages, in place of a file name.
 const KERNEL: &str = "the kernel's routes";
@@ -46,7 +47,12 @@ impl Source {
             read: Rc::clone(&read),
         };
         let input = decompressed(counted).map_err(Error::read(path))?;
-        let (told, input) = format_of(input).map_err(Error::read(path))?;
+        let (told, mut input) = format_of(input).map_err(Error::read(path))?;
+        // The bytes that told the format.
+        let start = input.fill_buf().map_err(Error::read(path))?;
+        if start.starts_with(&MAGIC) {
+            return Err(is_no_text(path, "a saved file"));
+        }
         let format = match args.format {
             Some(RouteFormat::Text) => Format::Text,
             Some(RouteFormat::Mrt) => Format::Mrt,

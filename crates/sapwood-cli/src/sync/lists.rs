@@ -91,7 +91,7 @@ impl<V: ?Sized + ListedValue> Listed for Names<'_, V> {
     fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, Entry), String> {
         let (key, value) = list::split_command::<V>(text);
         let value = V::parsed(value.unwrap_or_default())?;
-        let key = self.parse_key(key)?;
+        let key = list::parse_listed(key, self.args.form())?.into_owned();
         Ok((key.clone(), (key, V::borrow(&value).text().into_owned())))
     }
 

@@ -392,6 +392,29 @@ fn bpf_names_stay_when_they_are_pinned() {
     s.run(&["bpf", "verify", &arena, "blocked"])
         .code(0)
         .out("blocked: 7 entries, sound\n");
+    // A bad name is left out; with --strict, nothing is changed.
+    let text = "||x.example^\nb\u{fc}cher.example # note\n*.wild.example\n".as_bytes();
+    let batch = |args: &[&str]| {
+        let args = [&["bpf", "names", args[0], pins.text(), "-"], &args[1..]].concat();
+        s.run_with(&args, text)
+    };
+    batch(&["block", "--strict"])
+        .code(2)
+        .out("")
+        .complains("standard input: line 1: \"||x.example^\" is not a domain name");
+    batch(&["block"])
+        .code(2)
+        .out("blocked\txn--bcher-kva.example\n")
+        .complains("standard input: line 1: \"||x.example^\" is not a domain name")
+        .complains("line 3: \"*.wild.example\": a filter has no wildcards")
+        .complains("bad queries: 2 of 3");
+    change("rule", &["www.b\u{fc}cher.example", "a b", "net"])
+        .code(2)
+        .out("block\twww.xn--bcher-kva.example\txn--bcher-kva.example\nblock\tnet\tnet\n")
+        .complains("\"a b\" is more than one name");
+    s.run(&["bpf", "verify", &arena, "blocked"])
+        .code(0)
+        .out("blocked: 8 entries, sound\n");
     // The program is detached when the command ends, also while another process holds its link.
     let index = || sapwood_bpf::interface_index("s0").unwrap().to_string();
     let held = Pinned::open(&pins.0).unwrap();

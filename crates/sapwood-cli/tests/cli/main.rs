@@ -1,5 +1,6 @@
 //! The tests of `sapwood` in one binary, so that they are linked once.
 
+mod batches;
 #[cfg(feature = "bpf")]
 mod bpf;
 #[cfg(feature = "bpf")]
@@ -11,12 +12,15 @@ mod bpf_sync;
 #[cfg(feature = "bpf")]
 mod bpf_sync_routes;
 mod build;
+mod closest;
 mod common;
 mod damage;
+mod edges;
 mod live;
 mod live_kinds;
 mod log;
 mod maps;
+mod name_lists;
 mod notify;
 mod operations;
 mod program;
