@@ -107,8 +107,12 @@ pub struct Arena {
     pub(crate) header: u32,
     /// The highest frontier since pages above it were given back.
     pub(crate) high: u32,
+    /// The highest frontier ever: memory above it was never used.
+    pub(crate) touched: u32,
     /// The bytes that the region has to back for `high`.
     pub(crate) backed: usize,
+    /// Bytes of these that are pages of zeros in live blocks, and are not backed.
+    pub(crate) zeros: usize,
     /// For each page a bit: it was given back since it was last used.
     pub(crate) released: Bits,
     pub(crate) released_pages: u32,
@@ -117,7 +121,7 @@ pub struct Arena {
     pub(crate) region: Option<Box<dyn Region>>,
     pub(crate) guard: Option<Box<Guard>>,
     /// Whether the caller gave the region, so that the options cannot make it anew.
-    given: bool,
+    pub(crate) given: bool,
     pub(crate) faults: Faults,
     pub(crate) options: ArenaOptions,
 }
@@ -168,7 +172,9 @@ impl Arena {
             chunk_max: units_in(chunk).clamp(GRANULE, 1 << 20) / GRANULE * GRANULE,
             header,
             high: 0,
+            touched: 0,
             backed: 0,
+            zeros: 0,
             released: Bits::new(),
             released_pages: 0,
             sweep_page: 0,
@@ -214,9 +220,7 @@ impl Arena {
     pub fn create(options: ArenaOptions) -> std::io::Result<Arena> {
         let mut arena = Arena::new(options);
         let region = arena.make_region_io()?;
-        arena
-            .adopt(region)
-            .map_err(|e| std::io::Error::new(std::io::ErrorKind::OutOfMemory, e))?;
+        arena.adopt(region)?;
         Ok(arena)
     }
 
@@ -229,9 +233,7 @@ impl Arena {
             Backing::Memfd => Ok(Box::new(crate::region::FileRegion::memfd("sapwood")?)),
             #[cfg(not(all(unix, not(miri))))]
             Backing::File(_) | Backing::Memfd => Err(std::io::ErrorKind::Unsupported.into()),
-            _ => self
-                .make_region()
-                .map_err(|e| std::io::Error::new(std::io::ErrorKind::OutOfMemory, e)),
+            _ => Ok(self.make_region()?),
         }
     }
 
@@ -247,23 +249,30 @@ impl Arena {
             Backing::Mmap { reserve } => {
                 Box::new(crate::region::MmapRegion::reserve(reserve, huge)?)
             }
+            #[cfg(all(unix, feature = "std", not(miri)))]
+            Backing::Growing { reserve } => {
+                let most = self.options.limit.min(most);
+                Box::new(crate::region::MmapRegion::growing(
+                    reserve.min(most),
+                    most,
+                    huge,
+                )?)
+            }
             #[cfg(not(all(unix, feature = "std", not(miri))))]
-            Backing::Mmap { reserve } => Box::new(HeapRegion::fixed(reserve.min(1 << 20))?),
+            Backing::Mmap { reserve } | Backing::Growing { reserve } => {
+                Box::new(HeapRegion::fixed(reserve.min(1 << 20))?)
+            }
             #[cfg(feature = "std")]
-            _ => self.make_region_io().map_err(|_| ArenaFull {
-                requested: 0,
-                limit: 0,
-            })?,
+            _ => self
+                .make_region_io()
+                .map_err(|error| ArenaFull::refused(0, 0, &error))?,
         })
     }
 
     /// Takes the region and writes the header into it.
     fn adopt(&mut self, mut region: Box<dyn Region>) -> Result<(), ArenaFull> {
         let header = self.header as usize * UNIT;
-        let full = ArenaFull {
-            requested: header,
-            limit: self.options.limit,
-        };
+        let full = ArenaFull::new(header, self.options.limit);
         self.limit = self
             .limit
             .min(units_in(region.capacity()) / GRANULE * GRANULE);
@@ -277,6 +286,7 @@ impl Arena {
         self.backed = region.will_use(header);
         self.frontier = self.header;
         self.high = self.header;
+        self.touched = self.header;
         self.region = Some(region);
         self.write_header();
         Ok(())
@@ -416,6 +426,7 @@ impl Arena {
         self.retired = 0;
         self.kinds = [Count::default(); Kind::COUNT];
         self.faults.promised = 0;
+        self.zeros = 0;
         if let Some(guard) = &mut self.guard {
             let end = self.frontier as usize * UNIT;
             if let Some(region) = &mut self.region {
@@ -433,6 +444,7 @@ impl Arena {
             self.frontier = 0;
             self.len = 0;
             self.high = 0;
+            self.touched = 0;
             self.backed = 0;
             return;
         }

@@ -35,10 +35,7 @@ impl Arena {
     #[inline]
     pub(crate) fn units_of(&self, bytes: usize) -> Result<u32, ArenaFull> {
         if bytes > self.limit_bytes() {
-            return Err(ArenaFull {
-                requested: bytes,
-                limit: self.limit_bytes(),
-            });
+            return Err(ArenaFull::new(bytes, self.limit_bytes()));
         }
         Ok((bytes.div_ceil(UNIT) as u32).max(1))
     }

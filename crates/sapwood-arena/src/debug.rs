@@ -95,10 +95,7 @@ impl Arena {
         }
         self.faults.countdown = self.faults.every;
         self.faults.injected = true;
-        Err(ArenaFull {
-            requested: bytes,
-            limit: self.limit_bytes(),
-        })
+        Err(ArenaFull::new(bytes, self.limit_bytes()))
     }
 
     #[cold]
@@ -203,10 +200,7 @@ impl Arena {
 
     /// Makes room up to `end` units in the region, for `Protect`.
     fn guard_room(&mut self, end: u64, bytes: usize) -> Result<(), ArenaFull> {
-        let full = ArenaFull {
-            requested: bytes,
-            limit: self.limit_bytes(),
-        };
+        let full = ArenaFull::new(bytes, self.limit_bytes());
         if end > u64::from(self.limit) {
             return Err(full);
         }

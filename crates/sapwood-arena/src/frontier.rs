@@ -37,9 +37,25 @@ impl Arena {
     /// Lowers the frontier by the free granules that touch it, if they are at least a chunk
     /// (otherwise the next block would take them again), or if no other memory is in use.
     pub(crate) fn lower_frontier(&mut self) {
-        let empty = self.nothing_used();
-        let least = if empty { 1 } else { self.chunk() };
-        if empty {
+        match self.nothing_used() {
+            true => self.lower(1, 64),
+            false => self.lower(self.chunk(), 8),
+        }
+    }
+
+    /// Lowers the frontier by all free granules that touch it.
+    pub(crate) fn lower_all(&mut self) {
+        let mut before = u32::MAX;
+        while self.frontier < before {
+            before = self.frontier;
+            self.lower(1, 64);
+        }
+    }
+
+    /// Lowers the frontier by free granules that touch it, in up to `steps` steps of at least
+    /// `least` units.
+    fn lower(&mut self, least: u32, steps: usize) {
+        if least == 1 {
             for area in 0..2 {
                 let (bump, end) = (self.spaces[area].bump, self.spaces[area].bump_end);
                 self.spaces[area].bump_end = bump;
@@ -48,7 +64,7 @@ impl Arena {
                 }
             }
         }
-        for _ in 0..if empty { 64 } else { 8 } {
+        for _ in 0..steps {
             let f = self.frontier;
             let floor = self
                 .header
@@ -142,10 +158,7 @@ impl Arena {
     fn open_chunk(&mut self, n: u32, area: usize) -> Result<(), ArenaFull> {
         self.start()?;
         let f = self.frontier;
-        let full = ArenaFull {
-            requested: n as usize * UNIT,
-            limit: self.limit_bytes(),
-        };
+        let full = ArenaFull::new(n as usize * UNIT, self.limit_bytes());
         let space = &self.spaces[area];
         let adjacent = space.bump < space.bump_end && space.bump_end == f;
         let have = if adjacent {
@@ -174,6 +187,7 @@ impl Arena {
         }
         self.frontier = end;
         self.spaces[area].owned += end - f;
+        self.touched = self.touched.max(end);
         if end > self.high {
             self.high = end;
             if let Some(region) = &mut self.region {
@@ -193,10 +207,7 @@ impl Arena {
     /// Makes region and side tables ready for a frontier of `end`, and for areas with `more` units.
     /// Apart from the base, which may move, the arena behaves as before.
     fn prepare(&mut self, end: u32, more: [u32; 2]) -> Result<(), ArenaFull> {
-        let full = ArenaFull {
-            requested: end as usize * UNIT,
-            limit: self.limit_bytes(),
-        };
+        let full = ArenaFull::new(end as usize * UNIT, self.limit_bytes());
         if end > self.limit {
             return Err(full);
         }
@@ -267,10 +278,7 @@ impl Arena {
 
     #[cold]
     fn ensure_fresh(&mut self, n: u32, worst: u32, bytes: usize) -> Result<(), ArenaFull> {
-        let full = ArenaFull {
-            requested: bytes,
-            limit: self.limit_bytes(),
-        };
+        let full = ArenaFull::new(bytes, self.limit_bytes());
         self.start()?;
         let chunk = self.chunk();
         let mut more = [0; 2];

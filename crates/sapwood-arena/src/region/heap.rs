@@ -66,10 +66,7 @@ impl HeapRegion {
     /// ```
     pub fn fixed(capacity: usize) -> Result<HeapRegion, ArenaFull> {
         let mut region = HeapRegion::new(capacity);
-        let full = ArenaFull {
-            requested: capacity,
-            limit: region.capacity,
-        };
+        let full = ArenaFull::new(capacity, region.capacity);
         region.stable = true;
         if capacity > region.capacity {
             return Err(full);

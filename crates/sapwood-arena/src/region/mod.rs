@@ -15,6 +15,8 @@ mod mmap;
 #[cfg(all(unix, feature = "std", not(miri)))]
 mod movable;
 #[cfg(all(unix, feature = "std", not(miri)))]
+mod places;
+#[cfg(all(unix, feature = "std", not(miri)))]
 pub(crate) use file::map_for_reading;
 #[cfg(all(unix, feature = "std", not(miri)))]
 pub use file::{FileMap, FileRegion};
@@ -32,18 +34,119 @@ pub const PAGE: usize = 4096;
 /// The error of an allocation for which there is no room. Nothing was changed.
 ///
 /// ```
-/// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+/// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind, Lack};
 /// let mut arena = Arena::new(ArenaOptions::default().limit(4096));
 /// let full = arena.alloc(10_000, Kind(0), Area::Nodes).unwrap_err();
 /// assert_eq!((full.requested, full.limit), (10_000, 4096));
+/// assert_eq!(full.lack, Lack::Memory);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the arena is full: {requested} bytes asked, limit {limit} bytes")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ArenaFull {
     /// Bytes that were asked for.
     pub requested: usize,
     /// The most bytes that the arena, or the region under it, may have.
     pub limit: usize,
+    /// What is lacking.
+    pub lack: Lack,
+}
+
+/// What an arena lacks that has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lack {
+    /// Memory: the arena, or the region under it, has reached its limit, or the system gives none.
+    #[default]
+    Memory,
+    /// Space on the device that has the arena's file: the file system is full, or the user's quota
+    /// is used up. There may be room later.
+    Space,
+    /// Addresses: the process has reached its limit of address space (`ulimit -v`), or the most
+    /// mappings that the system allows (`vm.max_map_count`). Fewer maps, or maps with smaller
+    /// limits of memory, take fewer addresses.
+    AddressSpace,
+    /// Addresses beside the arena, which must not move: another mapping lies behind its
+    /// reservation, of which `limit` is the length. A larger reservation from the start avoids
+    /// this; a map reserves its limit of memory.
+    Beside,
+}
+
+impl core::fmt::Display for ArenaFull {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let ArenaFull {
+            requested, limit, ..
+        } = self;
+        match self.lack {
+            Lack::Memory => write!(
+                f,
+                "the arena is full: {requested} bytes asked, limit {limit} bytes"
+            ),
+            Lack::Space => write!(f, "no space left on device: {requested} bytes asked"),
+            Lack::AddressSpace => write!(
+                f,
+                "no address space: {requested} bytes asked, and the process has reached its limit \
+                 of addresses (`ulimit -v`) or of mappings (`vm.max_map_count`)"
+            ),
+            Lack::Beside => write!(
+                f,
+                "the address space beside the arena is taken: {requested} bytes asked, {limit} \
+                 bytes reserved, and it cannot move; a map with a `memory_limit` reserves that \
+                 from the start"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ArenaFull {}
+
+impl ArenaFull {
+    /// The error of an arena that lacks memory.
+    pub const fn new(requested: usize, limit: usize) -> ArenaFull {
+        ArenaFull {
+            requested,
+            limit,
+            lack: Lack::Memory,
+        }
+    }
+
+    /// The error of an arena that lacks this.
+    pub const fn lacks(lack: Lack, requested: usize, limit: usize) -> ArenaFull {
+        ArenaFull {
+            requested,
+            limit,
+            lack,
+        }
+    }
+
+    /// As [`new`](ArenaFull::new), when the system refused for this reason.
+    #[cfg(feature = "std")]
+    pub fn refused(requested: usize, limit: usize, error: &std::io::Error) -> ArenaFull {
+        use std::io::ErrorKind;
+        let is_space = matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        );
+        ArenaFull {
+            lack: if is_space { Lack::Space } else { Lack::Memory },
+            ..ArenaFull::new(requested, limit)
+        }
+    }
+
+    /// Whether the device with the arena's file has no space left.
+    pub const fn is_no_space(&self) -> bool {
+        matches!(self.lack, Lack::Space)
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<ArenaFull> for std::io::Error {
+    fn from(full: ArenaFull) -> Self {
+        let kind = match full.lack {
+            Lack::Space => std::io::ErrorKind::StorageFull,
+            _ => std::io::ErrorKind::OutOfMemory,
+        };
+        std::io::Error::new(kind, full)
+    }
 }
 
 /// One contiguous memory for an [`Arena`](crate::Arena).
@@ -87,10 +190,7 @@ pub unsafe trait Region: Send + Sync {
         let fits = min_len <= self.capacity();
         match min_len <= self.len() || (fits && self.extend(min_len)) {
             true => Ok(()),
-            false => Err(ArenaFull {
-                requested: min_len,
-                limit: self.capacity(),
-            }),
+            false => Err(ArenaFull::new(min_len, self.capacity())),
         }
     }
 
@@ -101,6 +201,12 @@ pub unsafe trait Region: Send + Sync {
     /// usable; their contents become zero or unspecified.
     fn release(&mut self, range: Range<usize>) -> bool {
         let _ = range;
+        false
+    }
+
+    /// Whether pages that [`release`](Region::release) gave back are zeros, at once and until they
+    /// are written, so that others may read pages of zeros meanwhile.
+    fn releases_to_zeros(&self) -> bool {
         false
     }
 

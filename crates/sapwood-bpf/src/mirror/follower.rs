@@ -410,8 +410,8 @@ fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
     if arena.live + arena.retired + spare < arena.reserved {
         return Ok(());
     }
-    Err(sapwood::Error::ArenaFull(ArenaFull {
-        requested: spare,
-        limit: arena.reserved,
-    }))
+    Err(sapwood::Error::ArenaFull(ArenaFull::new(
+        spare,
+        arena.reserved,
+    )))
 }

@@ -66,10 +66,8 @@ impl<V: Eq + Hash> FibShared<V> {
         seed: u64,
     ) -> Result<Self, ArenaFull> {
         let words = 1_usize << bits;
-        let root = arena.alloc(words * 8, ROOT, Area::Nodes)?.get();
+        let root = arena.alloc_zeroed(words * 8, ROOT, Area::Nodes)?.get();
         let mem = Mem(arena.base());
-        // SAFETY: a new block of that size.
-        unsafe { mem.hint(root).write_bytes(0, words * 8) };
         Ok(FibShared {
             mem,
             root,

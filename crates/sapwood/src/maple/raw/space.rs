@@ -29,10 +29,7 @@ pub(crate) struct Held {
 
 /// The error when the process's heap has no memory for a list of `bytes` bytes.
 pub(crate) fn no_heap(_: TryReserveError, bytes: usize) -> ArenaFull {
-    ArenaFull {
-        requested: bytes,
-        limit: isize::MAX as usize,
-    }
+    ArenaFull::new(bytes, isize::MAX as usize)
 }
 
 /// The blocks of a map.

@@ -125,10 +125,10 @@ impl Unknown {
         // The sum saturates: an arena has fewer units, so the request is refused below.
         let stores = self.stores.saturating_add(more);
         if stores > MAX_UNITS as usize {
-            return Err(ArenaFull {
-                requested: stores.saturating_mul(self.bytes),
-                limit: MAX_UNITS as usize * UNIT,
-            });
+            return Err(ArenaFull::new(
+                stores.saturating_mul(self.bytes),
+                MAX_UNITS as usize * UNIT,
+            ));
         }
         let height = self.height.max(self.bound(leaves + self.leaves, stores));
         let (nodes, values) = (self.nodes.len(), self.values.len());

@@ -171,10 +171,7 @@ impl<V: ?Sized + Value> IndexOnly<V> {
         // SAFETY: the leaf was not published.
         let value = unsafe { self.unmake_leaf::<V>(&mut held.inner, leaf, spare) };
         // No table has a slot for dozens of equal hashes.
-        let hopeless = ArenaFull {
-            requested: CHUNK_BYTES,
-            limit: self.arena_memory().committed,
-        };
+        let hopeless = ArenaFull::new(CHUNK_BYTES, self.arena_memory().committed);
         Done::Lacks(value, lack.unwrap_or(hopeless.into()))
     }
 }
