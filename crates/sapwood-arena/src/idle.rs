@@ -52,7 +52,16 @@ impl Arena {
         let Some(start) = Ref::new(r.get() + (range.start / UNIT) as u32) else {
             return 0;
         };
-        let pages = whole(start, range.len());
+        let mut pages = whole(start, range.len());
+        // What lies in the last page behind the last block is of no use.
+        let end = start.byte_offset() + range.len();
+        if end.next_multiple_of(GRANULE as usize * UNIT) >= self.frontier as usize * UNIT {
+            let len = self.region.as_ref().map_or(0, |region| region.len());
+            pages.end = end
+                .next_multiple_of(PAGE)
+                .min(len / PAGE * PAGE)
+                .max(pages.end);
+        }
         debug_assert!(
             // SAFETY: a part of a live block.
             unsafe { core::slice::from_raw_parts(self.base.add(start.byte_offset()), range.len()) }

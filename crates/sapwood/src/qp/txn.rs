@@ -202,9 +202,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// that can fail.
     pub fn commit(mut self) -> Version {
         let (shared, writer, values) = self.parts();
-        let retired = writer.cow.retired.len();
+        let budget = shared.reclaim_budget(writer);
         let version = shared.commit(writer);
-        shared.reclaim(writer, shared.reclaim_budget(retired), values);
+        shared.reclaim(writer, budget, values);
         Version(version)
     }
 

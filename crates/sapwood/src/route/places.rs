@@ -111,6 +111,12 @@ impl<H: NextHop> Groups<H> {
             freed += here;
             left
         });
+        if self.all.is_empty() && self.all.capacity() > 64 {
+            // The table has become empty, and gives its memory back.
+            self.all.shrink_to_fit();
+            self.places.shrink_to_fit();
+            self.waiting.shrink_to_fit();
+        }
         freed
     }
 }

@@ -4,3 +4,4 @@
 //! `cargo test -p sapwood --test space emptied::` runs one of the modules.
 
 mod address_space;
+mod emptied;

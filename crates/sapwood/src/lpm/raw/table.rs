@@ -149,6 +149,11 @@ impl<V> FibShared<V> {
         }
     }
 
+    /// The block of the root, and its bytes.
+    pub(super) fn root_block(&self) -> (u32, usize) {
+        (self.root, 8 << self.bits)
+    }
+
     /// The root, for the holder of the writer's lock.
     pub(crate) fn root(&self) -> Root<'_> {
         // SAFETY: the root lives as long as the arena, and is only used as atomics.

@@ -64,9 +64,13 @@ impl<V: Eq + Hash> FibShared<V> {
             blocks, garbage, ..
         } = writer;
         // SAFETY: unlinked by a version whose grace period is over, and no snapshot is older.
-        garbage.reclaim(budget, bounds, |block| unsafe {
+        let freed = garbage.reclaim(budget, bounds, |block| unsafe {
             free_retired(blocks, block, dropped)
-        })
+        });
+        if writer.len == 0 && !writer.blocks.marks && writer.garbage.is_empty() {
+            writer.emptied(self.root_block());
+        }
+        freed
     }
 
     /// Publishes the change or the open transaction.
@@ -75,6 +79,7 @@ impl<V: Eq + Hash> FibShared<V> {
         writer: &mut Writer<V>,
         words: impl FnOnce(Root<'_>, &mut Overlay),
     ) {
+        writer.blocks.arena.use_zeros();
         let mut versions = self.versions.lock();
         words(self.root(), &mut writer.overlay);
         sync::point();
@@ -153,6 +158,7 @@ impl<V: Eq + Hash> FibShared<V> {
             writer.overlay = overlay;
             return done.map(|old| (old != 0).then_some(old));
         }
+        writer.blocks.arena.use_zeros();
         let mut target = Locked {
             root: self.root(),
             versions: &self.versions,
@@ -200,7 +206,9 @@ impl<V: Eq + Hash> FibShared<V> {
 
     /// Frees some garbage of earlier changes, at the end of every single change.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.garbage.is_due(writer.blocks.arena.live()) {
+        if writer.len == 0 {
+            self.reclaim(writer, usize::MAX, dropped);
+        } else if writer.garbage.is_due(writer.blocks.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }

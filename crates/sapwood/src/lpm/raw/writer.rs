@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::hash::Hash;
 
-use sapwood_arena::Arena;
+use sapwood_arena::{Arena, PAGE, Ref};
 use sapwood_qsbr::{Domain, GarbageLimit};
 
 use super::blocks::Blocks;
@@ -192,6 +192,36 @@ impl<V: Eq + Hash> Writer<V> {
         }
         self.retired_bytes = 0;
         self.given.clear();
+    }
+
+    /// Gives the memory back of a table that has become empty, but not the last page. The words of
+    /// the root are zeros.
+    #[cold]
+    pub(super) fn emptied(&mut self, (root, bytes): (u32, usize)) {
+        let Blocks {
+            arena,
+            pool,
+            made,
+            gone,
+            ..
+        } = &mut self.blocks;
+        if arena.committed() <= PAGE {
+            return;
+        }
+        pool.give_back(arena);
+        arena.give_back_free();
+        if let Some(root) = Ref::new(root) {
+            arena.release_zeros(root, 0..bytes);
+        }
+        self.garbage.give_back();
+        self.values.give_back();
+        for list in [made, gone] {
+            list.shrink_to_fit();
+        }
+        for list in [&mut self.taken, &mut self.given] {
+            list.shrink_to_fit();
+        }
+        self.retired.shrink_to_fit();
     }
 
     /// The number of blocks that the open transaction unlinked.

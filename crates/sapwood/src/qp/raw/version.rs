@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, ROOTS_AT};
+use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, PAGE, ROOTS_AT};
 use sapwood_format::header;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
@@ -243,12 +243,16 @@ impl<V: ?Sized + Value> StoreShared<V> {
         let (_, oldest) = self.versions.lock().bounds();
         let Writer { tree, queue, .. } = writer;
         // A node that version `r` retired may be part of any version before `r`.
-        queue.reclaim_while(
+        let freed = queue.reclaim_while(
             budget,
             |_, version| version <= oldest,
             // SAFETY: unlinked by a commit whose grace period is over, and no snapshot is older.
             |cell| unsafe { tree.free_retired(cell, values) },
-        )
+        );
+        if tree.arena.is_unused() {
+            writer.emptied();
+        }
+        freed
     }
 
     /// Reserves room for `bytes` more garbage of the open transaction, by the domain's policy.
@@ -270,12 +274,13 @@ impl<V: ?Sized + Value> StoreShared<V> {
         )
     }
 
-    /// The number of nodes that a commit which retired `retired` nodes tries to free.
-    pub(crate) fn reclaim_budget(&self, retired: usize) -> usize {
-        if self.domain.over_soft_limit() {
+    /// The number of nodes that a commit of the open transaction tries to free: all, if the store
+    /// becomes empty.
+    pub(crate) fn reclaim_budget(&self, writer: &Writer<V>) -> usize {
+        if self.domain.over_soft_limit() || writer.tree.root == 0 {
             usize::MAX
         } else {
-            RECLAIM_LEAST.max(2 * retired)
+            RECLAIM_LEAST.max(2 * writer.cow.retired.len())
         }
     }
 
@@ -375,6 +380,24 @@ impl<V: ?Sized + Value> Writer<V> {
         }
         cow.retired_bytes = 0;
         queue.seal_tagged(version);
+    }
+
+    /// Gives the memory back of a store that has no node in any version, but not the last page.
+    #[cold]
+    fn emptied(&mut self) {
+        if self.tree.arena.committed() > PAGE {
+            self.tree.arena.give_back_free();
+            self.queue.give_back();
+            let Cow {
+                fresh,
+                dead,
+                retired,
+                ..
+            } = &mut self.cow;
+            for list in [fresh, dead, retired] {
+                list.shrink_to_fit();
+            }
+        }
     }
 
     /// Frees the branches and clusters that the transaction made and unlinked.
