@@ -330,6 +330,7 @@ impl Arena {
     pub fn limit_to(&mut self, most: usize) {
         let most = units_in(most) / GRANULE * GRANULE;
         self.limit = self.limit.min(most.max(self.frontier));
+        self.options.limit = self.options.limit.min(self.limit_bytes());
     }
 
     /// Bytes of the live blocks, rounded up to whole units. It reads one number, where

@@ -137,9 +137,9 @@ impl ArenaOptions {
         self
     }
 
-    /// The limit that was chosen: see [`limit`](Self::limit).
-    pub fn chosen_limit(&self) -> usize {
-        self.limit
+    /// The limit that was chosen, if one was: see [`limit`](Self::limit).
+    pub fn chosen_limit(&self) -> Option<usize> {
+        (self.limit < MAX_BYTES).then_some(self.limit)
     }
 
     /// The header of the arena. Default: [`HeaderMode::Line`].

@@ -145,12 +145,14 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
 }
 
 impl<V: Send + Sync + 'static> QpStore<V> {
-    /// A store whose first version has the entries of a map.
+    /// A store whose first version has the entries of a map. It keeps the map's limit of memory.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is not enough memory; the map is dropped.
     pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
-        Self::builder().build_sorted(map)
+        let mut builder = Self::builder();
+        builder.memory.limit = map.limit();
+        builder.build_sorted(map)
     }
 }
 

@@ -3,9 +3,9 @@
 //! this file again.
 #![cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::process::{child, task};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use sapwood::Error;
 use sapwood::arena::{ArenaFull, Lack};
@@ -14,30 +14,6 @@ use sapwood::maple::MapleMap;
 use sapwood::qp::{PointMap, QpMap, QpShared, QpStore};
 use sapwood::qsbr::Domain;
 use sapwood::route::{Group, RouteCache, RouteTable};
-
-const TASK: &str = "SAPWOOD_ADDRESS_SPACE";
-
-/// The task of a child process, if this is one.
-fn task() -> Option<String> {
-    std::env::var(TASK).ok()
-}
-
-/// Runs a test of this file with a task, in a process of its own; returns what it printed.
-#[track_caller]
-fn child(test: &str, task: &str) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "--test-threads=1"])
-        .arg(format!("address_space::{test}"))
-        .env(TASK, task)
-        // An arena of the heap for each thread takes addresses, too.
-        .env("MALLOC_ARENA_MAX", "1")
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    assert!(output.status.success(), "{task}: {}\n{text}", output.status);
-    text
-}
 
 fn limit_addresses(bytes: u64) {
     let limit = Rlimit {
@@ -162,7 +138,7 @@ fn every_kind_of_map_is_made_or_says_no_address_space_within_a_second() {
     // As `ulimit -v` of 0.5, 1, 1.5 and 4 million KiB.
     for limit in [512_000_000_u64, 1_024_000_000, 1_536_000_000, 4_096_000_000] {
         let text = child(
-            "every_kind_of_map_is_made_or_says_no_address_space_within_a_second",
+            "address_space::every_kind_of_map_is_made_or_says_no_address_space_within_a_second",
             &limit.to_string(),
         );
         assert!(
@@ -205,7 +181,7 @@ fn maps_that_find_no_addresses_say_so_and_leave_some_to_the_program() {
         "MapleMap",
     ] {
         let text = child(
-            "maps_that_find_no_addresses_say_so_and_leave_some_to_the_program",
+            "address_space::maps_that_find_no_addresses_say_so_and_leave_some_to_the_program",
             kind,
         );
         assert!(text.contains("refused"), "{kind}: {text}");
@@ -237,7 +213,7 @@ fn twenty_thousand_maps_of_each_kind_fit_into_one_process() {
     }
     for (kind, _) in KINDS {
         let text = child(
-            "twenty_thousand_maps_of_each_kind_fit_into_one_process",
+            "address_space::twenty_thousand_maps_of_each_kind_fit_into_one_process",
             kind,
         );
         assert!(text.contains(&format!("{MAPS} maps")), "{kind}: {text}");
@@ -298,7 +274,7 @@ fn an_owned_map_uses_nearly_all_addresses_that_there_are() {
         return;
     }
     let text = child(
-        "an_owned_map_uses_nearly_all_addresses_that_there_are",
+        "address_space::an_owned_map_uses_nearly_all_addresses_that_there_are",
         "map",
     );
     assert!(text.contains("refused"), "{text}");

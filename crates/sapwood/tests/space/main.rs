@@ -5,3 +5,6 @@
 
 mod address_space;
 mod emptied;
+mod limits;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod process;

@@ -205,7 +205,11 @@ impl<V> MapleShared<V> {
     /// A copy of a published map is not published: two maps cannot be in one file.
     pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
         let options = match self.published.header {
-            Some(_) => crate::maple::builder::memory().stable(),
+            Some(_) => {
+                let mut memory = crate::maple::builder::memory();
+                memory.limit = writer.space.arena.options().chosen_limit();
+                memory.stable()
+            }
             None => writer.space.arena.options().clone(),
         };
         Config {
