@@ -52,7 +52,8 @@ pub struct Memory {
     pub frontier: usize,
     /// Bytes that the system has to back for this arena. For a heap this is its length. For pages
     /// it is whole pages below the highest frontier so far, whole huge pages where these were asked
-    /// for, less the pages that were given back. Pages that were never touched cost nothing and are
+    /// for, less the pages that were given back or are zeros
+    /// ([`alloc_zeroed`](Arena::alloc_zeroed)). Pages that were never touched cost nothing and are
     /// not counted.
     pub committed: usize,
     /// Bytes of address space held.
@@ -114,7 +115,7 @@ impl Arena {
             free: bytes(self.space_free(0)) + bytes(self.space_free(1)),
             header,
             frontier: bytes(self.frontier),
-            committed: self.backed.saturating_sub(released),
+            committed: self.committed(),
             reserved: self.region.as_ref().map_or(0, |r| r.reserved()),
             released,
             overhead: size_of::<Arena>() + tables + lists + guard,

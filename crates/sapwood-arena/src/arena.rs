@@ -107,8 +107,12 @@ pub struct Arena {
     pub(crate) header: u32,
     /// The highest frontier since pages above it were given back.
     pub(crate) high: u32,
+    /// The highest frontier ever: memory above it was never used.
+    pub(crate) touched: u32,
     /// The bytes that the region has to back for `high`.
     pub(crate) backed: usize,
+    /// Bytes of these that are pages of zeros in live blocks, and are not backed.
+    pub(crate) zeros: usize,
     /// For each page a bit: it was given back since it was last used.
     pub(crate) released: Bits,
     pub(crate) released_pages: u32,
@@ -117,7 +121,7 @@ pub struct Arena {
     pub(crate) region: Option<Box<dyn Region>>,
     pub(crate) guard: Option<Box<Guard>>,
     /// Whether the caller gave the region, so that the options cannot make it anew.
-    given: bool,
+    pub(crate) given: bool,
     pub(crate) faults: Faults,
     pub(crate) options: ArenaOptions,
 }
@@ -168,7 +172,9 @@ impl Arena {
             chunk_max: units_in(chunk).clamp(GRANULE, 1 << 20) / GRANULE * GRANULE,
             header,
             high: 0,
+            touched: 0,
             backed: 0,
+            zeros: 0,
             released: Bits::new(),
             released_pages: 0,
             sweep_page: 0,
@@ -243,8 +249,19 @@ impl Arena {
             Backing::Mmap { reserve } => {
                 Box::new(crate::region::MmapRegion::reserve(reserve, huge)?)
             }
+            #[cfg(all(unix, feature = "std", not(miri)))]
+            Backing::Growing { reserve } => {
+                let most = self.options.limit.min(most);
+                Box::new(crate::region::MmapRegion::growing(
+                    reserve.min(most),
+                    most,
+                    huge,
+                )?)
+            }
             #[cfg(not(all(unix, feature = "std", not(miri))))]
-            Backing::Mmap { reserve } => Box::new(HeapRegion::fixed(reserve.min(1 << 20))?),
+            Backing::Mmap { reserve } | Backing::Growing { reserve } => {
+                Box::new(HeapRegion::fixed(reserve.min(1 << 20))?)
+            }
             #[cfg(feature = "std")]
             _ => self
                 .make_region_io()
@@ -269,6 +286,7 @@ impl Arena {
         self.backed = region.will_use(header);
         self.frontier = self.header;
         self.high = self.header;
+        self.touched = self.header;
         self.region = Some(region);
         self.write_header();
         Ok(())
@@ -312,6 +330,7 @@ impl Arena {
     pub fn limit_to(&mut self, most: usize) {
         let most = units_in(most) / GRANULE * GRANULE;
         self.limit = self.limit.min(most.max(self.frontier));
+        self.options.limit = self.options.limit.min(self.limit_bytes());
     }
 
     /// Bytes of the live blocks, rounded up to whole units. It reads one number, where
@@ -408,6 +427,7 @@ impl Arena {
         self.retired = 0;
         self.kinds = [Count::default(); Kind::COUNT];
         self.faults.promised = 0;
+        self.zeros = 0;
         if let Some(guard) = &mut self.guard {
             let end = self.frontier as usize * UNIT;
             if let Some(region) = &mut self.region {
@@ -425,6 +445,7 @@ impl Arena {
             self.frontier = 0;
             self.len = 0;
             self.high = 0;
+            self.touched = 0;
             self.backed = 0;
             return;
         }

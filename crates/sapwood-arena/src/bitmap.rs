@@ -76,6 +76,24 @@ impl Bits {
         Ok(())
     }
 
+    /// Gives back the memory of all but the first `bits` bits, of which the others are zeros. If
+    /// there is no memory for a smaller piece, the larger one stays.
+    pub(crate) fn shrink(&mut self, bits: usize) {
+        let need = bits.div_ceil(64);
+        let pieces = need.div_ceil(PIECE);
+        self.pieces.truncate(pieces);
+        self.pieces.shrink_to_fit();
+        self.words = self.pieces.iter().map(|piece| piece.len()).sum();
+        // Only a bitmap of one piece has a piece of less than the full size.
+        if pieces == 1 && need < self.words {
+            if let Ok(mut piece) = zeros(need) {
+                piece.copy_from_slice(&self.pieces[0][..need]);
+                self.pieces[0] = piece.into_boxed_slice();
+                self.words = need;
+            }
+        }
+    }
+
     /// The 64 bits from `64 * w` on; zero beyond the end.
     #[inline]
     pub(crate) fn word(&self, w: usize) -> u64 {

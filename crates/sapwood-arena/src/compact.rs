@@ -253,6 +253,11 @@ impl Arena {
         released
     }
 
+    /// Gives back all free pages below the frontier.
+    pub(crate) fn release_all_pages(&mut self) {
+        self.release_pages(0, self.frontier / PAGE_UNITS);
+    }
+
     /// Gives back those pages of `first..end` that are free and have no links or sizes of a
     /// fragment.
     fn release_pages(&mut self, first: u32, end: u32) -> usize {

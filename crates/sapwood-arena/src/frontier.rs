@@ -37,9 +37,25 @@ impl Arena {
     /// Lowers the frontier by the free granules that touch it, if they are at least a chunk
     /// (otherwise the next block would take them again), or if no other memory is in use.
     pub(crate) fn lower_frontier(&mut self) {
-        let empty = self.nothing_used();
-        let least = if empty { 1 } else { self.chunk() };
-        if empty {
+        match self.nothing_used() {
+            true => self.lower(1, 64),
+            false => self.lower(self.chunk(), 8),
+        }
+    }
+
+    /// Lowers the frontier by all free granules that touch it.
+    pub(crate) fn lower_all(&mut self) {
+        let mut before = u32::MAX;
+        while self.frontier < before {
+            before = self.frontier;
+            self.lower(1, 64);
+        }
+    }
+
+    /// Lowers the frontier by free granules that touch it, in up to `steps` steps of at least
+    /// `least` units.
+    fn lower(&mut self, least: u32, steps: usize) {
+        if least == 1 {
             for area in 0..2 {
                 let (bump, end) = (self.spaces[area].bump, self.spaces[area].bump_end);
                 self.spaces[area].bump_end = bump;
@@ -48,7 +64,7 @@ impl Arena {
                 }
             }
         }
-        for _ in 0..if empty { 64 } else { 8 } {
+        for _ in 0..steps {
             let f = self.frontier;
             let floor = self
                 .header
@@ -171,6 +187,7 @@ impl Arena {
         }
         self.frontier = end;
         self.spaces[area].owned += end - f;
+        self.touched = self.touched.max(end);
         if end > self.high {
             self.high = end;
             if let Some(region) = &mut self.region {

@@ -41,6 +41,7 @@
 //! | `Heap` | moves | the same, without `mmap` |
 //! | `HeapFixed` | stays | shared with readers, without `mmap` |
 //! | `Mmap` | stays | shared with readers: address space is reserved, pages come as they are used |
+//! | `Growing` | stays | the same; a small reservation, which grows where it lies |
 //! | `File`, `Memfd` | stays | shared with other processes |
 //!
 //! # Features
@@ -60,6 +61,7 @@ pub mod compact;
 mod debug;
 mod frontier;
 mod header;
+mod idle;
 #[cfg(feature = "std")]
 mod image;
 mod lend;

@@ -29,6 +29,13 @@ pub enum Backing {
         /// Bytes of address space.
         reserve: usize,
     },
+    /// A [`MmapRegion::growing`](crate::MmapRegion::growing), which does not move: it reserves so
+    /// many bytes of address space, and grows where it lies up to the arena's
+    /// [`limit`](ArenaOptions::limit). Without `mmap`, and under Miri, as `Mmap`.
+    Growing {
+        /// Bytes of address space at first.
+        reserve: usize,
+    },
     /// [`FileRegion`](crate::FileRegion): a new file, shared with every process that maps it.
     #[cfg(feature = "std")]
     File(PathBuf),
@@ -128,6 +135,11 @@ impl ArenaOptions {
     pub fn limit_to(mut self, most: usize) -> Self {
         self.limit = self.limit.min(most);
         self
+    }
+
+    /// The limit that was chosen, if one was: see [`limit`](Self::limit).
+    pub fn chosen_limit(&self) -> Option<usize> {
+        (self.limit < MAX_BYTES).then_some(self.limit)
     }
 
     /// The header of the arena. Default: [`HeaderMode::Line`].

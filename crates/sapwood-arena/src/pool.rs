@@ -175,6 +175,12 @@ impl Pool {
         self.held = 0;
     }
 
+    /// Gives all blocks back to the arena, and the lists of them to the heap.
+    pub fn give_back(&mut self, arena: &mut Arena) {
+        self.clear(arena);
+        self.free = Default::default();
+    }
+
     /// Bytes outside the arena.
     pub fn bytes(&self) -> usize {
         let lists = self.free.iter().flatten();

@@ -1,9 +1,9 @@
 //! Pins: scoped guards for threads without a loop of their own.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 
@@ -39,12 +39,6 @@ impl Local {
             depth: Cell::new(0),
             owned: Cell::new(owned),
         })))
-    }
-
-    /// Whether the slot is one of `domain`. The claim keeps the slot list alive, so no other domain
-    /// has its address meanwhile.
-    fn is_of(&self, domain: &Domain) -> bool {
-        Arc::ptr_eq(self.claim.slots(), &domain.shared().slots)
     }
 }
 
@@ -93,15 +87,40 @@ impl Last {
     };
 }
 
+/// The number of slots up to which those of dropped domains are looked for at each new one.
+const FEW: usize = 16;
+
+/// The slots of one thread, by the address of the domain's list of slots. Each keeps its list
+/// alive, so no two lists have one address. A process may have tens of thousands of domains, so
+/// nothing here looks at all of them each time.
+struct Locals {
+    by_slots: BTreeMap<*const Slots, Owner>,
+    /// With so many slots, those of domains that have been dropped are dropped.
+    sweep_at: usize,
+}
+
+impl Locals {
+    const fn new() -> Self {
+        Self {
+            by_slots: BTreeMap::new(),
+            sweep_at: 0,
+        }
+    }
+
+    fn of(&self, domain: &Domain) -> Option<&Owner> {
+        self.by_slots.get(&Arc::as_ptr(&domain.shared().slots))
+    }
+}
+
 // Loom's macro does not have `const` initialisers.
 #[cfg(loom)]
 thread_local! {
-    static LOCALS: RefCell<Vec<Owner>> = RefCell::new(Vec::new());
+    static LOCALS: RefCell<Locals> = RefCell::new(Locals::new());
     static LAST: Cell<Last> = Cell::new(Last::NONE);
 }
 #[cfg(not(loom))]
 thread_local! {
-    static LOCALS: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) };
+    static LOCALS: RefCell<Locals> = const { RefCell::new(Locals::new()) };
     // No destructor, so that an access is a plain load.
     static LAST: Cell<Last> = const { Cell::new(Last::NONE) };
 }
@@ -120,11 +139,7 @@ fn local(domain: &Domain) -> NonNull<Local> {
 #[cold]
 fn find_local(domain: &Domain) -> NonNull<Local> {
     let found = LOCALS.try_with(|locals| {
-        let found = locals
-            .borrow()
-            .iter()
-            .find(|owner| owner.local().is_of(domain))
-            .map(|owner| owner.0);
+        let found = locals.borrow().of(domain).map(|owner| owner.0);
         let local = found.unwrap_or_else(|| add_local(locals, domain));
         let _ = LAST.try_with(|last| {
             last.set(Last {
@@ -139,7 +154,7 @@ fn find_local(domain: &Domain) -> NonNull<Local> {
     found.unwrap_or_else(|_| Local::new(domain, "ending thread".to_string(), false))
 }
 
-fn add_local(locals: &RefCell<Vec<Owner>>, domain: &Domain) -> NonNull<Local> {
+fn add_local(locals: &RefCell<Locals>, domain: &Domain) -> NonNull<Local> {
     let thread = std::thread::current();
     let local = Local::new(
         domain,
@@ -147,19 +162,23 @@ fn add_local(locals: &RefCell<Vec<Owner>>, domain: &Domain) -> NonNull<Local> {
         true,
     );
     let mut locals = locals.borrow_mut();
-    // Drop the slots of domains that have been dropped.
-    locals.retain(|owner| !owner.local().claim.slots().is_closed());
-    locals.push(Owner(local));
+    if locals.by_slots.len() >= locals.sweep_at {
+        let open = |owner: &Owner| !owner.local().claim.slots().is_closed();
+        locals.by_slots.retain(|_, owner| open(owner));
+        let open = locals.by_slots.len();
+        locals.sweep_at = if open < FEW { 0 } else { 2 * open };
+    }
+    let slots = Arc::as_ptr(&domain.shared().slots);
+    locals.by_slots.insert(slots, Owner(local));
     local
 }
 
 /// Whether this thread is inside a pin of `domain`.
 pub(crate) fn is_pinned(domain: &Domain) -> bool {
-    let pinned = |locals: &RefCell<Vec<Owner>>| {
-        locals
-            .borrow()
-            .iter()
-            .any(|owner| owner.local().depth.get() > 0 && owner.local().is_of(domain))
+    let pinned = |locals: &RefCell<Locals>| {
+        let locals = locals.borrow();
+        let owner = locals.of(domain);
+        owner.is_some_and(|owner| owner.local().depth.get() > 0)
     };
     LOCALS.try_with(pinned).unwrap_or(false)
 }

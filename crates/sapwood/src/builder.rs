@@ -53,6 +53,14 @@ impl<M: Buildable> Builder<M> {
     /// limit holds whatever [`options`](Self::options) say. Default: as much as the backing has
     /// room for.
     ///
+    /// A structure with registered readers cannot move its memory. So it reserves address space, in
+    /// which pages come as they are used: as much as the limit says, or 64 MiB without a limit. A
+    /// structure without a limit then grows where it lies, to at most 8 GiB (LPM tables: 1 GiB for
+    /// each family). Structures lie far from each other, so that there is room beside them. If
+    /// another mapping lies there all the same, a change fails with an error that says so
+    /// ([`Lack::Beside`](sapwood_arena::Lack)); a limit avoids that. Where the process's address
+    /// space is limited (`ulimit -v`), less is reserved at first.
+    ///
     /// In an [`IpFib`](crate::lpm::IpFib) and a [`RouteTable`](crate::route::RouteTable), the limit
     /// holds for the prefixes of each family by itself. The groups of a `RouteTable` are not
     /// counted.
@@ -61,8 +69,8 @@ impl<M: Buildable> Builder<M> {
         self
     }
 
-    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
-    /// of address space (LPM tables: 1 GiB for each family) and commits memory as it is used.
+    /// The arena's options. The backing must be one that does not move; for the default, see
+    /// [`memory_limit`](Self::memory_limit).
     ///
     /// Shared maps use small pages by default, because an insertion that touches a new huge page
     /// takes 0.2 to 5 ms. With [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger

@@ -116,6 +116,14 @@ impl Garbage {
         self.left_bytes
     }
 
+    /// Gives back the memory of the lists, if nothing waits.
+    pub(crate) fn give_back(&mut self) {
+        if self.is_empty() {
+            self.left = Vec::new();
+            self.queue.give_back();
+        }
+    }
+
     /// The queue, which reserves room for garbage.
     pub(crate) fn queue(&mut self) -> &mut RetireQueue<Block> {
         &mut self.queue

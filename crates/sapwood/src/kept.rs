@@ -179,6 +179,16 @@ impl Numbers {
         (self.newest, oldest.unwrap_or(u64::MAX))
     }
 
+    /// The newest version that is kept.
+    pub(crate) fn newest_kept(&self) -> Option<u64> {
+        self.kept.keys().next_back().copied()
+    }
+
+    /// The number of the version that is published next.
+    pub(crate) fn next(&self) -> u64 {
+        self.newest + 1
+    }
+
     /// Bytes that later versions retired, and that wait for the end of this one.
     fn held_back(&self, keepers: &Keepers) -> usize {
         (self.retired - keepers.retired) as usize

@@ -14,16 +14,22 @@ pub(crate) struct MemoryOptions {
     pub(crate) limit: Option<usize>,
 }
 
-impl MemoryOptions {
-    /// Memory in this many bytes of address space, committed as it is used.
-    pub(crate) fn reserve(bytes: usize) -> Self {
-        let backing = Backing::Mmap { reserve: bytes };
+/// Bytes of address space that a structure reserves at first, unless its memory is limited.
+pub(crate) const RESERVE: usize = 64 << 20;
+
+impl Default for MemoryOptions {
+    /// A small reservation of address space, which grows where it lies. Memory is committed as it
+    /// is used.
+    fn default() -> Self {
+        let backing = Backing::Growing { reserve: RESERVE };
         MemoryOptions {
             options: ArenaOptions::default().backing(backing),
             limit: None,
         }
     }
+}
 
+impl MemoryOptions {
     /// The options of the arena.
     ///
     /// # Panics
@@ -32,6 +38,15 @@ impl MemoryOptions {
         let backing = self.options.chosen_backing();
         let moves = matches!(backing, Backing::Auto | Backing::Heap);
         assert!(!moves, "{NEEDS_STABLE}");
-        self.options.limit_to(self.limit.unwrap_or(usize::MAX))
+        // What is promised to the structure is there from the start.
+        let growing = matches!(backing, Backing::Growing { .. });
+        match self.limit {
+            Some(reserve) if growing => self
+                .options
+                .backing(Backing::Growing { reserve })
+                .limit_to(reserve),
+            Some(limit) => self.options.limit_to(limit),
+            None => self.options,
+        }
     }
 }

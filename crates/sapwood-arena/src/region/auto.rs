@@ -1,6 +1,6 @@
 //! The default region of owned maps: a heap while small, movable pages when large.
 
-use super::{HeapRegion, Region};
+use super::{ArenaFull, HeapRegion, Region};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -80,13 +80,15 @@ unsafe impl Region for AutoRegion {
     }
 
     fn extend(&mut self, min_len: usize) -> bool {
+        self.grow(min_len).is_ok()
+    }
+
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
         #[cfg(all(unix, feature = "std", not(miri)))]
         if let Now::Heap(heap) = &self.now {
-            if min_len >= TO_PAGES {
+            if min_len >= TO_PAGES && min_len > heap.len() {
                 let mut pages = MovableMmap::new(heap.capacity(), self.huge_pages);
-                if pages.grow(min_len).is_err() {
-                    return false;
-                }
+                pages.grow(min_len)?;
                 // SAFETY: both are valid for `heap.len() < min_len` bytes and belong to different
                 // regions.
                 unsafe {
@@ -97,10 +99,10 @@ unsafe impl Region for AutoRegion {
                     )
                 };
                 self.now = Now::Pages(pages);
-                return true;
+                return Ok(());
             }
         }
-        self.inner_mut().grow(min_len).is_ok()
+        self.inner_mut().grow(min_len)
     }
 
     fn is_stable(&self) -> bool {
@@ -109,6 +111,10 @@ unsafe impl Region for AutoRegion {
 
     fn release(&mut self, range: Range<usize>) -> bool {
         self.inner_mut().release(range)
+    }
+
+    fn releases_to_zeros(&self) -> bool {
+        self.inner().releases_to_zeros()
     }
 
     fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {

@@ -1,12 +1,14 @@
 //! Anonymous pages over a reservation of address space. The base does not move.
 
-use super::{ArenaFull, PAGE, Region, whole_pages};
+use super::places::{self, Place};
+use super::{ArenaFull, Lack, PAGE, Region, whole_pages};
 use crate::reference::MAX_BYTES;
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 /// Size and alignment of a huge page, on systems that have them.
 pub(super) const HUGE: usize = 2 << 20;
@@ -64,6 +66,33 @@ impl Space {
                 len,
             })
         }
+    }
+
+    /// Reserves exactly this piece of address space, unless a part of it is taken.
+    fn reserve_at(address: *mut u8, len: usize) -> Result<Space, Errno> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let flags = reserve_flags() | MapFlags::FIXED_NOREPLACE;
+        // Elsewhere an address is a wish, which the system does not follow when it is taken.
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let flags = reserve_flags();
+        // SAFETY: the flags do not let the system replace what is there.
+        let p =
+            unsafe { rustix::mm::mmap_anonymous(address.cast(), len, ProtFlags::empty(), flags)? };
+        let base = NonNull::new(p.cast()).ok_or(Errno::NOMEM)?;
+        let space = Space { base, len };
+        // Kernels before Linux 4.17 do not know the flag, and take the address as a wish.
+        match p.cast() == address {
+            true => Ok(space),
+            false => Err(Errno::EXIST),
+        }
+    }
+
+    /// Reserves the address space behind this one, up to `len` bytes in all, unless it is taken.
+    pub(super) fn lengthen(&mut self, len: usize) -> Result<(), Errno> {
+        let more = Space::reserve_at(self.at(self.len).cast(), len - self.len)?;
+        // Both are one piece from now on, which is unmapped at once.
+        self.len += core::mem::ManuallyDrop::new(more).len;
+        Ok(())
     }
 
     pub(super) fn at(&self, offset: usize) -> *mut c_void {
@@ -190,7 +219,33 @@ impl Use {
 pub struct MmapRegion {
     space: Space,
     len: usize,
+    /// The most bytes that it may have.
+    most: usize,
     usage: Use,
+    /// Given back after the space is unmapped.
+    _place: Option<Place>,
+}
+
+/// The least reservation that is tried when larger ones are refused.
+const LEAST: usize = 1 << 20;
+
+/// Where the process's address space is limited (`ulimit -v`), a region leaves this much of it for
+/// others: without it the process's heap, whose failures end the program, would be the first to
+/// lack addresses.
+fn spare() -> usize {
+    let limit = getrlimit(Resource::As).current;
+    limit.map_or(0, |limit| (limit / 16).min(64 << 20) as usize)
+}
+
+/// Reserves address space while as much as [`spare`] says stays free.
+fn sparing<T>(reserve: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let spare = match spare() / PAGE * PAGE {
+        0 => None,
+        bytes => Some(Space::reserve(bytes, PAGE)?),
+    };
+    let done = reserve();
+    drop(spare);
+    done
 }
 
 impl MmapRegion {
@@ -199,36 +254,133 @@ impl MmapRegion {
 
     /// Reserves `bytes` of address space (at most [`DEFAULT_RESERVE`](Self::DEFAULT_RESERVE)). If
     /// the system refuses as much (because of a limit on address space, say), it tries halves down
-    /// to 1 MiB.
+    /// to 1 MiB, and asks for the rest when it grows.
     ///
     /// # Errors
     ///
     /// [`ArenaFull`] if even the smallest is refused.
     pub fn reserve(bytes: usize, huge_pages: bool) -> Result<MmapRegion, ArenaFull> {
-        let mut want = bytes
-            .clamp(PAGE, Self::DEFAULT_RESERVE)
-            .next_multiple_of(PAGE.max(rustix::param::page_size()));
+        MmapRegion::growing(bytes, bytes, huge_pages)
+    }
+
+    /// Reserves `bytes` of address space as [`reserve`](Self::reserve) does, and grows where it
+    /// lies to at most `most` bytes.
+    ///
+    /// Regions that may grow lie far from each other, so that the addresses behind each stay free:
+    /// the first 8,192 of a process are 8 GiB apart. Where the process's address space is limited
+    /// (`ulimit -v`), a region that may grow begins with a 128th of the limit at most. A process
+    /// with more than 8,192 such regions holds for each later one only what it uses.
+    ///
+    /// ```
+    /// use sapwood_arena::{MmapRegion, Region};
+    /// let mut region = MmapRegion::growing(1 << 20, 1 << 30, true).unwrap();
+    /// let base = region.base();
+    /// region.grow(100 << 20).unwrap();
+    /// assert_eq!(region.base(), base);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`reserve`](Self::reserve). Growing fails with [`Lack::Beside`] when another mapping lies
+    /// behind the region.
+    pub fn growing(bytes: usize, most: usize, huge_pages: bool) -> Result<MmapRegion, ArenaFull> {
+        let page = PAGE.max(rustix::param::page_size());
+        let whole = |bytes: usize| {
+            bytes
+                .clamp(PAGE, Self::DEFAULT_RESERVE)
+                .next_multiple_of(page)
+        };
+        let most = whole(most.max(bytes));
+        let mut want = whole(bytes);
+        let place = if want < most { Place::take() } else { None };
+        if want < most {
+            let few = getrlimit(Resource::As).current.map_or(want, |limit| {
+                whole(usize::try_from(limit / 128).unwrap_or(usize::MAX))
+            });
+            want = want.min(few.max(LEAST));
+            if places::are_many() {
+                want = want.min(FIRST);
+            }
+        }
         loop {
-            let align = if want >= HUGE { HUGE } else { PAGE };
-            match Space::reserve(want, align) {
+            match sparing(|| begin(want, place.as_ref())) {
                 Ok(space) => {
                     return Ok(MmapRegion {
                         space,
                         len: 0,
+                        most,
                         usage: Use {
                             wanted: huge_pages,
                             advised: 0,
                         },
+                        _place: place,
                     });
                 }
-                Err(_) if want > 1 << 20 => want = (want / 2).next_multiple_of(HUGE),
-                Err(_) => {
-                    return Err(ArenaFull::new(bytes, 0));
-                }
+                Err(_) if want > LEAST => want = whole(want / 2).max(LEAST),
+                Err(_) => return Err(ArenaFull::lacks(Lack::AddressSpace, bytes, most)),
             }
         }
     }
+
+    /// Grows to at least `min_len` bytes.
+    fn lengthen(&mut self, min_len: usize) -> Result<(), Lack> {
+        let mut len = if min_len <= SMALL {
+            min_len.next_power_of_two().max(FIRST)
+        } else {
+            next_len(self.len, min_len, self.most)
+        };
+        len = len
+            .next_multiple_of(rustix::param::page_size())
+            .min(self.most);
+        if len > self.space.len {
+            let twice = match places::are_many() {
+                true => len,
+                false => self.space.len.saturating_mul(2).clamp(len, self.most),
+            };
+            let page = PAGE.max(rustix::param::page_size());
+            let least = min_len.next_multiple_of(page).min(self.most);
+            let tries = [twice, len, least];
+            let mut refused = Errno::NOMEM;
+            let longer = tries.into_iter().any(|want| {
+                let space = &mut self.space;
+                let done = match want > space.len {
+                    true => sparing(|| space.lengthen(want)),
+                    false => Ok(()),
+                };
+                refused = done.err().unwrap_or(refused);
+                done.is_ok()
+            });
+            match longer {
+                true => len = len.min(self.space.len),
+                false if refused == Errno::EXIST => return Err(Lack::Beside),
+                false => return Err(Lack::AddressSpace),
+            }
+        }
+        self.space
+            .set_access(self.len..len, true)
+            .map_err(|_| Lack::Memory)?;
+        self.len = len;
+        Ok(())
+    }
 }
+
+/// Reserves the first piece of a region: at its place, or wherever the system has room.
+fn begin(len: usize, place: Option<&Place>) -> Result<Space, Errno> {
+    let align = if len >= HUGE { HUGE } else { PAGE };
+    if let Some(place) = place {
+        let address = core::ptr::without_provenance_mut(place.address());
+        if let Ok(space) = Space::reserve_at(address, len) {
+            return Ok(space);
+        }
+    }
+    Space::reserve(len, align)
+}
+
+/// The least length of a region that is in use. Smaller than a huge page: systems that give huge
+/// pages unasked would give one to each small region.
+const FIRST: usize = 64 << 10;
+/// Regions double up to this length.
+const SMALL: usize = 1 << 20;
 
 /// The next length of a region of pages: a sixteenth more, so that there are few calls, in whole
 /// system pages.
@@ -253,16 +405,25 @@ unsafe impl Region for MmapRegion {
     }
 
     fn capacity(&self) -> usize {
-        self.space.len
+        self.most
     }
 
     fn extend(&mut self, min_len: usize) -> bool {
-        let len = next_len(self.len, min_len, self.space.len);
-        let grown = self.space.set_access(self.len..len, true).is_ok();
-        if grown {
-            self.len = len;
+        self.lengthen(min_len).is_ok()
+    }
+
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
+        if min_len <= self.len {
+            return Ok(());
         }
-        grown
+        if min_len > self.most {
+            return Err(ArenaFull::new(min_len, self.most));
+        }
+        let (reserved, most) = (self.space.len, self.most);
+        self.lengthen(min_len).map_err(|lack| match lack {
+            Lack::Beside => ArenaFull::lacks(lack, min_len, reserved),
+            lack => ArenaFull::lacks(lack, min_len, most),
+        })
     }
 
     fn is_stable(&self) -> bool {
@@ -271,6 +432,10 @@ unsafe impl Region for MmapRegion {
 
     fn release(&mut self, range: Range<usize>) -> bool {
         self.space.give_back(range)
+    }
+
+    fn releases_to_zeros(&self) -> bool {
+        cfg!(any(target_os = "linux", target_os = "android"))
     }
 
     fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {

@@ -15,6 +15,8 @@ mod mmap;
 #[cfg(all(unix, feature = "std", not(miri)))]
 mod movable;
 #[cfg(all(unix, feature = "std", not(miri)))]
+mod places;
+#[cfg(all(unix, feature = "std", not(miri)))]
 pub(crate) use file::map_for_reading;
 #[cfg(all(unix, feature = "std", not(miri)))]
 pub use file::{FileMap, FileRegion, allocate};
@@ -61,6 +63,14 @@ pub enum Lack {
     Space,
     /// A reader that moves on: it stands still, and has mapped less memory than the arena would have.
     Readers,
+    /// Addresses: the process has reached its limit of address space (`ulimit -v`), or the most
+    /// mappings that the system allows (`vm.max_map_count`). Fewer maps, or maps with smaller
+    /// limits of memory, take fewer addresses.
+    AddressSpace,
+    /// Addresses beside the arena, which must not move: another mapping lies behind its
+    /// reservation, of which `limit` is the length. A larger reservation from the start avoids
+    /// this; a map reserves its limit of memory.
+    Beside,
 }
 
 impl core::fmt::Display for ArenaFull {
@@ -77,6 +87,17 @@ impl core::fmt::Display for ArenaFull {
             Lack::Readers => write!(
                 f,
                 "a reader that stands still has not mapped the {requested} bytes that were asked"
+            ),
+            Lack::AddressSpace => write!(
+                f,
+                "no address space: {requested} bytes asked, and the process has reached its limit \
+                 of addresses (`ulimit -v`) or of mappings (`vm.max_map_count`)"
+            ),
+            Lack::Beside => write!(
+                f,
+                "the address space beside the arena is taken: {requested} bytes asked, {limit} \
+                 bytes reserved, and it cannot move; a map with a `memory_limit` reserves that \
+                 from the start"
             ),
         }
     }
@@ -127,9 +148,9 @@ impl ArenaFull {
 impl From<ArenaFull> for std::io::Error {
     fn from(full: ArenaFull) -> Self {
         let kind = match full.lack {
-            Lack::Memory => std::io::ErrorKind::OutOfMemory,
             Lack::Readers => std::io::ErrorKind::WouldBlock,
             Lack::Space => std::io::ErrorKind::StorageFull,
+            _ => std::io::ErrorKind::OutOfMemory,
         };
         std::io::Error::new(kind, full)
     }
@@ -187,6 +208,12 @@ pub unsafe trait Region: Send + Sync {
     /// usable; their contents become zero or unspecified.
     fn release(&mut self, range: Range<usize>) -> bool {
         let _ = range;
+        false
+    }
+
+    /// Whether pages that [`release`](Region::release) gave back are zeros, at once and until they
+    /// are written, so that others may read pages of zeros meanwhile.
+    fn releases_to_zeros(&self) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! Anonymous pages that move when they outgrow their address space.
 
 use super::mmap::{HUGE, Space, Use, next_len};
-use super::{PAGE, Region};
+use super::{ArenaFull, Lack, PAGE, Region};
 use crate::reference::MAX_BYTES;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -113,6 +113,30 @@ impl MovableMmap {
         let _ = (new, cut);
     }
 
+    /// Grows to at least `min_len` bytes: in place, or in a new place with room for twice as much,
+    /// or, where addresses are few, with as little more as there is.
+    fn lengthen(&mut self, min_len: usize) -> Result<(), Lack> {
+        let mut len = next_len(self.len, min_len, self.capacity);
+        if len > self.space.len {
+            let page = PAGE.max(rustix::param::page_size());
+            let least = min_len.next_multiple_of(page);
+            let twice = len.saturating_mul(2).next_multiple_of(HUGE);
+            let longer = self.move_to(twice).is_ok()
+                || (self.len > 0
+                    && (least <= self.space.len || self.space.lengthen(least).is_ok()))
+                || self.move_to(least).is_ok();
+            if !longer {
+                return Err(Lack::AddressSpace);
+            }
+            len = len.min(self.space.len);
+        }
+        self.space
+            .set_access(self.len..len, true)
+            .map_err(|_| Lack::Memory)?;
+        self.len = len;
+        Ok(())
+    }
+
     /// Moves everything into a new place of `room` bytes.
     fn move_to(&mut self, room: usize) -> Result<(), Errno> {
         // Aligned to huge pages on both sides, so that the kernel moves page tables, not entries.
@@ -162,16 +186,19 @@ unsafe impl Region for MovableMmap {
     }
 
     fn extend(&mut self, min_len: usize) -> bool {
-        let len = next_len(self.len, min_len, self.capacity);
-        let room = len.saturating_mul(2).next_multiple_of(HUGE);
-        if len > self.space.len && self.move_to(room).is_err() {
-            return false;
+        self.lengthen(min_len).is_ok()
+    }
+
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
+        if min_len <= self.len {
+            return Ok(());
         }
-        let grown = self.space.set_access(self.len..len, true).is_ok();
-        if grown {
-            self.len = len;
+        if min_len > self.capacity {
+            return Err(ArenaFull::new(min_len, self.capacity));
         }
-        grown
+        let capacity = self.capacity;
+        self.lengthen(min_len)
+            .map_err(|lack| ArenaFull::lacks(lack, min_len, capacity))
     }
 
     fn is_stable(&self) -> bool {
@@ -180,6 +207,10 @@ unsafe impl Region for MovableMmap {
 
     fn release(&mut self, range: Range<usize>) -> bool {
         self.space.give_back(range)
+    }
+
+    fn releases_to_zeros(&self) -> bool {
+        cfg!(any(target_os = "linux", target_os = "android"))
     }
 
     fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {

@@ -175,7 +175,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
-        Builder::begin(MemoryOptions::reserve(MAX_BYTES), FibChoices::new(18))
+        Builder::begin(MemoryOptions::default(), FibChoices::new(18))
     }
 
     /// Held while a transaction of this table and another is published, and while both are kept.
@@ -202,6 +202,9 @@ impl<F: Family, V: NextHop> Fib<F, V> {
             let (key, len) = strict::<F>(net)?;
             let value = self.shared.intern(&mut writer, value, &mut dropped)?;
             entries.push((key, len, value));
+        }
+        if entries.is_empty() {
+            return Ok(());
         }
         // The sort is stable, so that of equal ones the last comes last.
         entries.sort_by_key(|&(key, len, _)| (key, len));

@@ -6,7 +6,6 @@ use core::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use sapwood_format::lpm::MAX_BYTES;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::both::{IpSnapshot, IpTxn};
@@ -131,7 +130,7 @@ impl<V: NextHop> IpFib<V> {
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
-        Builder::begin(MemoryOptions::reserve(MAX_BYTES), FibChoices::new(18))
+        Builder::begin(MemoryOptions::default(), FibChoices::new(18))
     }
 
     /// Joins two tables that share a domain. Each of them can still be changed by itself.

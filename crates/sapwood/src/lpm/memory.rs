@@ -29,7 +29,7 @@ pub struct FibMemory {
     pub waiting: (usize, usize),
     /// Free bytes that the writer keeps for the next changes.
     pub pooled: usize,
-    /// Snapshots that are alive. Each has a copy of the root besides.
+    /// Snapshots that are alive. They copy nothing; what changes save for them waits.
     pub snapshots: usize,
     /// Bytes of the table's own structures outside the arena.
     pub outside: usize,
@@ -54,7 +54,7 @@ impl FibMemory {
             outside: size_of::<FibShared<V>>()
                 + writer.values.bytes()
                 + writer.blocks.pool.bytes()
-                + snapshots * kind(ROOT).1,
+                + shared.heads_bytes(),
             arena,
         }
     }

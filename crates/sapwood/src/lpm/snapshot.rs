@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::family::{Family, Key};
 use super::fib::{NextHop, truncated};
-use super::raw::read::Copied;
+use super::raw::pages::Frozen;
 use super::raw::table::Kept;
 use super::raw::view::{Steps, View};
 use super::view::{Matches, lookup_methods};
@@ -44,7 +44,7 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
     }
 
     #[inline(always)]
-    fn view(&self) -> View<'_, V, Copied<'_>> {
+    fn view(&self) -> View<'_, V, Frozen<'_>> {
         self.kept.view()
     }
 
@@ -106,7 +106,7 @@ impl<'s, F: Family, V: NextHop> IntoIterator for &'s FibSnapshot<F, V> {
 }
 
 /// Prefixes in the order of their addresses, shorter ones first.
-pub struct Iter<'a, F: Family, V>(Steps<'a, F::Key, V, Copied<'a>>);
+pub struct Iter<'a, F: Family, V>(Steps<'a, F::Key, V, Frozen<'a>>);
 
 impl<'a, F: Family, V> Iterator for Iter<'a, F, V> {
     type Item = (F::Net, &'a V);
@@ -119,7 +119,7 @@ impl<'a, F: Family, V> Iterator for Iter<'a, F, V> {
 
 /// The prefixes directly inside one.
 pub struct Children<'a, F: Family, V> {
-    steps: Steps<'a, F::Key, V, Copied<'a>>,
+    steps: Steps<'a, F::Key, V, Frozen<'a>>,
     of: u8,
     last: Option<(F::Key, u8)>,
 }

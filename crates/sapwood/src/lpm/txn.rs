@@ -131,8 +131,10 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     /// with the transaction.
     pub(super) fn publish(&mut self) -> u64 {
         let (shared, writer, dropped) = self.parts();
-        let budget = shared.reclaim_budget(writer.retired());
+        let budget = shared.reclaim_budget(writer);
         shared.commit(writer);
+        // Nothing is changed any more.
+        writer.blocks.marks = false;
         shared.reclaim(writer, budget, dropped);
         shared.version()
     }

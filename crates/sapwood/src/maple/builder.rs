@@ -5,8 +5,6 @@ use super::raw::table::{Config, Values, is_plain};
 use crate::memory::MemoryOptions;
 use crate::{Buildable, Builder};
 
-/// The address space that a map reserves by default; also the most that a map can take.
-const RESERVE: usize = 8 << 30;
 /// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
 const LEAF: usize = 512;
 const FANOUT: usize = 36;
@@ -40,7 +38,7 @@ pub(super) fn begin<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> 
 
 /// The memory of a map whose builder was told nothing about it.
 pub(super) fn memory() -> MemoryOptions {
-    MemoryOptions::reserve(RESERVE)
+    MemoryOptions::default()
 }
 
 impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {

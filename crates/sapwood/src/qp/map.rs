@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Index, RangeBounds};
 
+#[cfg(feature = "std")]
+use sapwood_arena::Backing;
 use sapwood_arena::{Arena, ArenaOptions};
 
 use super::entry::{Entry, OccupiedEntry, VacantEntry};
@@ -128,6 +130,53 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// ```
     pub fn with_memory_limit(bytes: usize) -> Result<Self, Error> {
         Self::with_options(ArenaOptions::default().limit(bytes))
+    }
+
+    /// The limit of memory, if there is one.
+    #[cfg_attr(not(feature = "std"), allow(dead_code))]
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.tree.as_ref()?.arena.options().chosen_limit()
+    }
+
+    /// A map of these entries, which are this map's, with its options, limit and index.
+    ///
+    /// # Panics
+    /// When there is not enough memory.
+    fn copied<K: AsRef<[u8]>, N: IntoValue<V>, I: Iterator<Item = (K, N)>>(
+        &self,
+        entries: impl Fn() -> I,
+    ) -> Self
+    where
+        V: Accepts<N>,
+    {
+        let Some(tree) = &self.tree else {
+            return QpMap::new();
+        };
+        // A file has one map. Faults are injected where a test asked for them.
+        let options = tree.arena.options().clone().fail_every(0);
+        #[cfg(feature = "std")]
+        let options = match options.chosen_backing() {
+            Backing::File(_) => options.backing(Backing::Auto),
+            _ => options,
+        };
+        let copy = Self::from_sorted_iter_in(options.clone(), entries()).or_else(|error| {
+            // A compact copy takes less than the map; if a limit is nearly used up and it does
+            // not, then the limit is what it takes.
+            let limit = self.limit().ok_or(error)?;
+            let unlimited = options.limit(usize::MAX);
+            let mut copy = Self::from_sorted_iter_in(unlimited, entries())?;
+            copy.tree_mut().arena.limit_to(limit);
+            Ok(copy)
+        });
+        match copy {
+            Ok(mut copy) => {
+                if self.has_index() {
+                    copy.add_index();
+                }
+                copy
+            }
+            Err::<_, Error>(error) => panic!("cloning a QpMap: {error}"),
+        }
     }
 
     pub(crate) fn from_tree(tree: Tree<V>) -> Self {
@@ -467,28 +516,22 @@ impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpMap<V> {
 }
 
 impl Clone for QpMap<[u8]> {
-    /// A compact copy.
+    /// A compact copy, with the map's options, its limit of memory, and an index if it has one.
     ///
     /// # Panics
     /// When there is not enough memory.
     fn clone(&self) -> Self {
-        match Self::from_sorted_iter(self) {
-            Ok(map) => map,
-            Err(error) => panic!("cloning a QpMap: {error}"),
-        }
+        self.copied(|| self.iter())
     }
 }
 
 impl<V: Clone> Clone for QpMap<V> {
-    /// A compact copy.
+    /// A compact copy, with the map's options, its limit of memory, and an index if it has one.
     ///
     /// # Panics
     /// When there is not enough memory.
     fn clone(&self) -> Self {
-        match Self::from_sorted_iter(self.iter().map(|(k, v)| (k, v.clone()))) {
-            Ok(map) => map,
-            Err(error) => panic!("cloning a QpMap: {error}"),
-        }
+        self.copied(|| self.iter().map(|(k, v)| (k, v.clone())))
     }
 }
 

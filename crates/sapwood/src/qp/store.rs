@@ -25,9 +25,6 @@ use crate::qp::{Accepts, IntoValue, Value};
 use crate::reader::reading_methods;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable};
 
-/// Bytes of address space that a store reserves by default: all that references can reach.
-pub(crate) const RESERVE: usize = 8 << 30;
-
 /// The number of a committed version. The first version of a new store has 0; that of a loaded
 /// store has the number of the saved version. Each commit that changed something adds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,12 +145,14 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
 }
 
 impl<V: Send + Sync + 'static> QpStore<V> {
-    /// A store whose first version has the entries of a map.
+    /// A store whose first version has the entries of a map. It keeps the map's limit of memory.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is not enough memory; the map is dropped.
     pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
-        Self::builder().build_sorted(map)
+        let mut builder = Self::builder();
+        builder.memory.limit = map.limit();
+        builder.build_sorted(map)
     }
 }
 
@@ -173,7 +172,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
-        Builder::begin(MemoryOptions::reserve(RESERVE), ())
+        Builder::begin(MemoryOptions::default(), ())
     }
 
     reading_methods!(QpView<'g, V>);

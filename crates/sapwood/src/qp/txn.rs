@@ -172,16 +172,22 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         Ok(value.map(|value| (key, value)))
     }
 
-    /// Removes the entries whose keys start with `prefix`; returns their number.
+    /// Removes the entries whose keys start with `prefix`; returns their number. O(number of
+    /// removed entries).
     ///
-    /// Under a hard limit of garbage, the transaction asks beforehand only for the path to the
-    /// prefix. So the garbage may exceed the limit by the size of what is removed.
+    /// Under a hard limit of garbage, the transaction asks beforehand for room for all that is
+    /// removed. When there is none, nothing is removed; shorter steps may fit, with commits
+    /// between them.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], because a removal copies the path; [`Error::GarbageLimit`].
     pub fn remove_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<usize, Error> {
         let prefix = prefix.as_ref();
-        self.admit(prefix)?;
+        let (shared, writer, values) = self.parts();
+        if shared.domain().hard_limit().is_some() {
+            let bytes = writer.prefix_cost(prefix);
+            shared.admit(writer, bytes, values)?;
+        }
         let (_, writer, _) = self.parts();
         Ok(writer.take_prefix(prefix)?)
     }
@@ -202,9 +208,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// that can fail.
     pub fn commit(mut self) -> Version {
         let (shared, writer, values) = self.parts();
-        let retired = writer.cow.retired.len();
+        let budget = shared.reclaim_budget(writer);
         let version = shared.commit(writer);
-        shared.reclaim(writer, shared.reclaim_budget(retired), values);
+        shared.reclaim(writer, budget, values);
         Version(version)
     }
 

@@ -95,6 +95,12 @@ impl<H: NextHop> Names<H> {
         self.hashes.retain(|place, _| keep(place));
     }
 
+    /// Gives back the memory that it does not need for what it has.
+    fn shrink_to_fit(&mut self) {
+        self.names.shrink_to_fit(|(hash, ..)| *hash);
+        self.hashes.shrink_to_fit();
+    }
+
     /// All groups with their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Group<H>, &Place<H>)> {
         self.names.iter().map(|(_, group, place)| (group, place))
@@ -183,6 +189,12 @@ impl<H: NextHop> Groups<H> {
             freed += here;
             left
         });
+        if self.all.is_empty() && self.all.capacity() > 64 {
+            // The table has become empty, and gives its memory back.
+            self.all.shrink_to_fit();
+            self.places.shrink_to_fit();
+            self.waiting.shrink_to_fit();
+        }
         freed
     }
 }

@@ -229,7 +229,9 @@ impl<V: Eq + Hash> FibShared<V> {
         }
         writer.root_prefixes = built.root_prefixes;
         writer.len = entries.len();
-        self.publish(writer, |root, _| {
+        // Nobody has a handle of the table yet, so there is no snapshot.
+        self.publish(writer, None, |_, _| {
+            let root = self.root();
             for (slot, &word) in built.words.iter().enumerate() {
                 if word != root.get(slot) {
                     root.set(slot, word);

@@ -19,6 +19,7 @@ pub(crate) mod change;
 pub(crate) mod compact;
 pub(crate) mod node;
 pub(crate) mod open;
+pub(crate) mod pages;
 pub(crate) mod read;
 pub(crate) mod root;
 pub(crate) mod table;

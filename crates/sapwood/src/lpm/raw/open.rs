@@ -20,7 +20,7 @@ impl<V: Eq + Hash> FibShared<V> {
             return;
         }
         let mem = self.mem;
-        for (_, _, new) in writer.overlay.changes(self.root()) {
+        for (_, _, new) in writer.overlay.changes(mem, self.root()) {
             // SAFETY: fresh blocks are seen by nobody but the writer.
             unsafe { each_fresh_node(mem, new.child(), &mut |r| mem.node(r).unmark()) };
         }
@@ -30,21 +30,18 @@ impl<V: Eq + Hash> FibShared<V> {
                 mem.root_prefixes(r).unmark()
             })
         };
-        self.publish(writer, |root, overlay| {
-            for (slot, _, new) in overlay.changes(root) {
-                root.set(slot, new);
-            }
-            overlay.clear();
+        self.publish(writer, None, |versions, writer| {
+            self.publish_pages(versions, writer)
         });
     }
 
-    /// How many blocks a commit that retired `retired` blocks should try to free. After a stall,
-    /// several commits share the work.
-    pub(crate) fn reclaim_budget(&self, retired: usize) -> usize {
-        if self.domain.over_soft_limit() {
+    /// How many blocks a commit of the open transaction should try to free: all, if the table
+    /// becomes empty. After a stall, several commits share the work.
+    pub(crate) fn reclaim_budget(&self, writer: &Writer<V>) -> usize {
+        if self.domain.over_soft_limit() || writer.len == 0 {
             usize::MAX
         } else {
-            (4 * SEAL).max(2 * retired)
+            (4 * SEAL).max(2 * writer.retired.len())
         }
     }
 
@@ -52,14 +49,18 @@ impl<V: Eq + Hash> FibShared<V> {
     pub(crate) fn roll_back(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
         let (mem, blocks) = (self.mem, &mut writer.blocks);
         blocks.marks = false;
-        let overlay = core::mem::take(&mut writer.overlay);
-        for (_, old, new) in overlay.changes(self.root()) {
+        let mut overlay = core::mem::take(&mut writer.overlay);
+        for (_, old, new) in overlay.changes(mem, self.root()) {
             if old.child() != new.child() {
                 // SAFETY: fresh blocks are seen by nobody but the writer, and each has one parent.
                 unsafe {
                     each_fresh_node(mem, new.child(), &mut |r| blocks.free(mem.node(r).block(r)));
                 }
             }
+        }
+        for (_, page) in overlay.take() {
+            // SAFETY: a block of the transaction, which nobody else knows.
+            unsafe { blocks.free_page(self.root(), page) };
         }
         let root_prefixes = self.root_prefixes.load(Ordering::Relaxed);
         if root_prefixes != writer.root_prefixes {

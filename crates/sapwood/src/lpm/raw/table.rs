@@ -6,12 +6,15 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use std::sync::OnceLock;
+
 use crossbeam_utils::CachePadded;
 use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions, prefetch};
 use sapwood_qsbr::{Domain, Guard};
 
 use super::node::{Mem, ROOT, VALUE};
-use super::read::{Copied, Published, Reading, has_native};
+use super::pages::{Frozen, Head};
+use super::read::{Published, Reading, has_native};
 use super::root::{Open, Root};
 use super::values;
 use super::view::View;
@@ -37,6 +40,8 @@ pub(crate) struct FibShared<V> {
     pub(super) domain: Domain,
     writer: WriterLock<Writer<V>>,
     pub(super) versions: Arc<Versions>,
+    /// By the number of the page: where its words are that were saved for snapshots.
+    heads: OnceLock<Box<[Head]>>,
     /// Held while a transaction of this table and another is published, and while both are kept.
     commits: Mutex<()>,
 }
@@ -66,10 +71,8 @@ impl<V: Eq + Hash> FibShared<V> {
         seed: u64,
     ) -> Result<Self, ArenaFull> {
         let words = 1_usize << bits;
-        let root = arena.alloc(words * 8, ROOT, Area::Nodes)?.get();
+        let root = arena.alloc_zeroed(words * 8, ROOT, Area::Nodes)?.get();
         let mem = Mem(arena.base());
-        // SAFETY: a new block of that size.
-        unsafe { mem.hint(root).write_bytes(0, words * 8) };
         Ok(FibShared {
             mem,
             root,
@@ -80,6 +83,7 @@ impl<V: Eq + Hash> FibShared<V> {
             published: None,
             writer: WriterLock::new(Writer::new(arena, &domain, seed)),
             versions: Versions::new(&domain),
+            heads: OnceLock::new(),
             commits: Mutex::new(()),
             domain,
         })
@@ -151,6 +155,11 @@ impl<V> FibShared<V> {
         }
     }
 
+    /// The block of the root, and its bytes.
+    pub(super) fn root_block(&self) -> (u32, usize) {
+        (self.root, 8 << self.bits)
+    }
+
     /// The root, for the holder of the writer's lock.
     pub(crate) fn root(&self) -> Root<'_> {
         // SAFETY: the root lives as long as the arena, and is only used as atomics.
@@ -189,6 +198,7 @@ impl<V> FibShared<V> {
     /// The table as the open transaction has it.
     pub(super) fn open<'a>(&'a self, writer: &'a Writer<V>) -> Reading<Open<'a>> {
         self.reading(Open {
+            mem: self.mem,
             overlay: &writer.overlay,
             root: self.root(),
             root_prefixes: writer.root_prefixes,
@@ -228,18 +238,26 @@ impl<V> FibShared<V> {
         &self.versions
     }
 
-    /// Keeps the newest version and copies the root.
+    /// Where the pages are that are saved for snapshots, once there was a snapshot.
+    pub(super) fn heads(&self) -> Option<&[Head]> {
+        self.heads.get().map(|heads| &heads[..])
+    }
+
+    /// Bytes outside the arena for snapshots, however many there are.
+    pub(crate) fn heads_bytes(&self) -> usize {
+        self.heads().map_or(0, size_of_val)
+    }
+
+    /// Keeps the newest version.
     pub(crate) fn keep(self: &Arc<Self>) -> Kept<V> {
-        let root = self.root();
-        let (version, (words, root_prefixes, len)) = self.versions.keep(|| {
+        self.heads.get_or_init(|| Head::all(self.root()));
+        let (version, (root_prefixes, len)) = self.versions.keep(|| {
             (
-                (0..root.len()).map(|slot| root.get(slot).0).collect(),
                 self.root_prefixes.load(Ordering::Relaxed),
                 self.len.load(Ordering::Relaxed),
             )
         });
         Kept {
-            words,
             root_prefixes,
             len,
             version,
@@ -276,19 +294,21 @@ impl<V> Drop for FibShared<V> {
 /// A version that is kept alive.
 pub(crate) struct Kept<V> {
     shared: Arc<FibShared<V>>,
-    words: Box<[u64]>,
     root_prefixes: u32,
     pub(crate) len: usize,
     pub(crate) version: KeptVersion,
 }
 
 impl<V> Kept<V> {
-    pub(crate) fn view(&self) -> View<'_, V, Copied<'_>> {
-        let words = Copied {
-            words: &self.words,
-            root_prefixes: self.root_prefixes,
-        };
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_, V, Frozen<'_>> {
+        let shared = &*self.shared;
+        let heads = shared.heads().unwrap_or_default();
+        let version = (self.version.number(), self.root_prefixes);
         // SAFETY: while the version is in the list of snapshots, nothing that it reaches is freed.
-        unsafe { View::new(self.shared.reading(words)) }
+        unsafe {
+            let words = Frozen::new(shared.root(), heads, shared.mem, version);
+            View::new(shared.reading(words))
+        }
     }
 }

@@ -3,18 +3,20 @@
 
 use alloc::vec::Vec;
 use core::hash::Hash;
+use core::ops::Range;
 
-use sapwood_arena::Ref;
+use sapwood_arena::{ArenaFull, Ref};
 use sapwood_qsbr::GarbageLimit;
 
 use super::blocks::{Blocks, area};
 use super::node::VALUE;
-use super::root::{Over, Overlay, Root, Target};
+use super::pages::{self, page_bytes, pages_of, publish_page, save_page};
+use super::root::{Overlay, Target};
 use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
 use crate::garbage::{self, Block, SEAL};
-use crate::kept::{Numbers, Versions};
+use crate::kept::Numbers;
 use crate::lpm::family::Key;
 use crate::sync::{self, MutexGuard};
 use sapwood_format::lpm::Word;
@@ -64,19 +66,117 @@ impl<V: Eq + Hash> FibShared<V> {
             blocks, garbage, ..
         } = writer;
         // SAFETY: unlinked by a version whose grace period is over, and no snapshot is older.
-        garbage.reclaim(budget, bounds, |block| unsafe {
+        let freed = garbage.reclaim(budget, bounds, |block| unsafe {
             free_retired(blocks, block, dropped)
-        })
+        });
+        if writer.len == 0 && !writer.blocks.marks && writer.garbage.is_empty() {
+            writer.emptied(self.root_block());
+        }
+        freed
     }
 
-    /// Publishes the change or the open transaction.
+    /// How many of the pages of these slots a change has to save for snapshots.
+    fn unsaved(&self, versions: &Numbers, slots: &Range<usize>) -> usize {
+        let (Some(heads), Some(kept)) = (self.heads(), versions.newest_kept()) else {
+            return 0;
+        };
+        let heads = &heads[pages_of(slots)];
+        heads.iter().filter(|head| head.is_in_root(kept)).count()
+    }
+
+    /// Reserves room for `bytes` more garbage, and saves the pages of these slots for snapshots.
+    /// Until the lock is released nobody makes a snapshot.
+    fn make_ready<'a>(
+        &'a self,
+        writer: &mut Writer<V>,
+        slots: &Range<usize>,
+        bytes: usize,
+        dropped: &mut Vec<V>,
+    ) -> Result<MutexGuard<'a, Numbers>, crate::Error> {
+        let mut lacking = 0;
+        let ready = loop {
+            let garbage = bytes + lacking * page_bytes(self.root());
+            if let Err(limit) = self.admit(writer, garbage, dropped) {
+                break Err(limit.into());
+            }
+            let made = (writer.spare.len()..lacking).try_for_each(|_| {
+                let page = writer.blocks.page(self.root())?;
+                writer.spare.push(page);
+                Ok::<(), ArenaFull>(())
+            });
+            if let Err(full) = made {
+                break Err(full.into());
+            }
+            let versions = self.versions.lock();
+            lacking = self.unsaved(&versions, slots);
+            if lacking <= writer.spare.len() {
+                break Ok(versions);
+            }
+        };
+        if let Ok(versions) = &ready {
+            self.save(versions, writer, slots);
+        }
+        for page in core::mem::take(&mut writer.spare) {
+            // SAFETY: a block that was not used.
+            unsafe { writer.blocks.free_page(self.root(), page) };
+        }
+        ready
+    }
+
+    /// Saves the pages of these slots into the spare blocks, which are enough.
+    fn save(&self, versions: &Numbers, writer: &mut Writer<V>, slots: &Range<usize>) {
+        let (Some(heads), Some(kept)) = (self.heads(), versions.newest_kept()) else {
+            return;
+        };
+        let root = self.root();
+        for page in pages_of(slots) {
+            if !heads[page].is_in_root(kept) {
+                continue;
+            }
+            let Some(r) = writer.spare.pop() else {
+                unreachable!("as many blocks as pages to save");
+            };
+            // SAFETY: a new block. It is retired with the version that is published next, so it
+            // stays as long as earlier ones are kept.
+            unsafe { save_page(self.mem, root, heads, page, (r, versions.next())) };
+            let block = pages::block_of(root, r);
+            writer
+                .garbage
+                .retire(&mut writer.blocks.arena, block, block.bytes());
+        }
+    }
+
+    /// Publishes the pages of the open transaction, under the lock of the versions.
+    pub(super) fn publish_pages(&self, versions: &Numbers, writer: &mut Writer<V>) {
+        let root = self.root();
+        let kept = self.heads().zip(versions.newest_kept());
+        for (page, r) in writer.overlay.take() {
+            let heads = kept.map_or(&[][..], |(heads, _)| heads);
+            let saves = kept.is_some_and(|(heads, kept)| heads[page].is_in_root(kept));
+            let until = saves.then(|| versions.next());
+            // SAFETY: the transaction's block. As for `save`, if it keeps the former words.
+            unsafe { publish_page(self.mem, root, heads, page, (r, until)) };
+            if saves {
+                let block = pages::block_of(root, r);
+                writer.retired.push((block, block.bytes()));
+            } else {
+                // SAFETY: nobody else knows the block.
+                unsafe { writer.blocks.free_page(root, r) };
+            }
+        }
+    }
+
+    /// Publishes the change or the open transaction. `words` stores words of the root; it holds the
+    /// lock under which snapshots are made.
     pub(super) fn publish(
         &self,
         writer: &mut Writer<V>,
-        words: impl FnOnce(Root<'_>, &mut Overlay),
+        locked: Option<MutexGuard<'_, Numbers>>,
+        words: impl FnOnce(&Numbers, &mut Writer<V>),
     ) {
-        let mut versions = self.versions.lock();
-        words(self.root(), &mut writer.overlay);
+        writer.blocks.arena.use_zeros();
+        let mut versions = locked.unwrap_or_else(|| self.versions.lock());
+        words(&versions, writer);
         sync::point();
         self.publish_head(writer.root_prefixes, writer.len);
         versions.publish();
@@ -142,30 +242,26 @@ impl<V: Eq + Hash> FibShared<V> {
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
         let bits = self.bits;
-        let admit = |writer: &mut Writer<V>, bytes| self.admit(writer, bytes, dropped);
         if writer.blocks.marks {
             let mut overlay = core::mem::take(&mut writer.overlay);
             let mut target = Over {
+                shared: self,
                 overlay: &mut overlay,
-                root: self.root(),
+                dropped,
             };
-            let done = writer.apply(&mut target, bits, at, value, admit);
+            let done = writer.apply(&mut target, bits, at, value);
             writer.overlay = overlay;
             return done.map(|old| (old != 0).then_some(old));
         }
+        writer.blocks.arena.use_zeros();
         let mut target = Locked {
-            root: self.root(),
-            versions: &self.versions,
+            shared: self,
+            dropped,
             locked: None,
         };
-        let done = writer.apply(&mut target, bits, at, value, admit);
+        let done = writer.apply(&mut target, bits, at, value);
         if done.as_ref().is_ok_and(|old| *old != value) {
-            let locked = target.locked;
-            let mut versions = locked.unwrap_or_else(|| self.versions.lock());
-            self.publish_head(writer.root_prefixes, writer.len);
-            versions.publish();
-            drop(versions);
-            writer.settle();
+            self.publish(writer, target.locked, |_, _| ());
         }
         writer.garbage.release();
         done.map(|old| (old != 0).then_some(old))
@@ -187,11 +283,17 @@ impl<V: Eq + Hash> FibShared<V> {
                 return Err(full.into());
             }
         };
-        if let Err(limit) = self.admit(writer, writer.gone_bytes(), dropped) {
-            writer.blocks.undo();
-            return Err(limit.into());
-        }
-        self.publish(writer, |root, _| root.set(slot, word.with_child(new)));
+        let ready = self.make_ready(writer, &(slot..slot + 1), writer.gone_bytes(), dropped);
+        let locked = match ready {
+            Ok(locked) => locked,
+            Err(refused) => {
+                writer.blocks.undo();
+                return Err(refused);
+            }
+        };
+        self.publish(writer, Some(locked), |_, _| {
+            self.root().set(slot, word.with_child(new))
+        });
         writer.leave_gone();
         writer.garbage.release();
         self.tidy(writer, dropped);
@@ -200,28 +302,77 @@ impl<V: Eq + Hash> FibShared<V> {
 
     /// Frees some garbage of earlier changes, at the end of every single change.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.garbage.is_due(writer.blocks.arena.live()) {
+        if writer.len == 0 {
+            self.reclaim(writer, usize::MAX, dropped);
+        } else if writer.garbage.is_due(writer.blocks.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }
 }
 
-/// The published root. Its first store takes the lock under which snapshots are made.
-struct Locked<'a> {
-    root: Root<'a>,
-    versions: &'a Versions,
+/// The published root, for a change that is published at once.
+struct Locked<'a, V> {
+    shared: &'a FibShared<V>,
+    dropped: &'a mut Vec<V>,
+    /// The lock under which snapshots are made, from the first store on.
     locked: Option<MutexGuard<'a, Numbers>>,
 }
 
-impl Target for Locked<'_> {
+impl<V: Eq + Hash> Target<V> for Locked<'_, V> {
     fn get(&self, slot: usize) -> Word {
-        self.root.get(slot)
+        self.shared.root().get(slot)
     }
 
     #[inline]
     fn set(&mut self, slot: usize, word: Word) {
-        self.locked.get_or_insert_with(|| self.versions.lock());
-        self.root.set(slot, word);
+        debug_assert!(self.locked.is_some());
+        self.shared.root().set(slot, word);
+    }
+
+    fn admit(
+        &mut self,
+        writer: &mut Writer<V>,
+        slots: Range<usize>,
+        bytes: usize,
+    ) -> Result<(), crate::Error> {
+        let ready = self.shared.make_ready(writer, &slots, bytes, self.dropped);
+        self.locked = Some(ready?);
+        Ok(())
+    }
+}
+
+/// A transaction's words over the published ones.
+struct Over<'a, V> {
+    shared: &'a FibShared<V>,
+    overlay: &'a mut Overlay,
+    dropped: &'a mut Vec<V>,
+}
+
+impl<V: Eq + Hash> Target<V> for Over<'_, V> {
+    fn get(&self, slot: usize) -> Word {
+        let shared = self.shared;
+        self.overlay.get(shared.mem, shared.root(), slot)
+    }
+
+    fn set(&mut self, slot: usize, word: Word) {
+        self.overlay.set(self.shared.mem, slot, word);
+    }
+
+    fn admit(
+        &mut self,
+        writer: &mut Writer<V>,
+        slots: Range<usize>,
+        bytes: usize,
+    ) -> Result<(), crate::Error> {
+        let (root, pages) = (self.shared.root(), pages_of(&slots));
+        // Snapshots that are there at the commit keep the former words of the pages.
+        let pages_kept = match self.shared.versions.snapshots() {
+            0 => 0,
+            _ => self.overlay.count() + self.overlay.lacking(pages.clone()),
+        };
+        let garbage = bytes + pages_kept * page_bytes(root);
+        self.shared.admit(writer, garbage, self.dropped)?;
+        Ok(self.overlay.copy(&mut writer.blocks, root, pages)?)
     }
 }
 

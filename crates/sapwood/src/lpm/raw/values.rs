@@ -151,6 +151,15 @@ impl<V> Values<V> {
         }
     }
 
+    /// Gives back the memory of the lists, if there is no value.
+    pub(crate) fn give_back(&mut self) {
+        if self.table.is_empty() {
+            self.table = HashTable::new();
+            self.counts = Vec::new();
+            self.unused = Vec::new();
+        }
+    }
+
     /// How many values there are.
     pub(crate) fn len(&self) -> usize {
         self.table.len()

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::hash::Hash;
 
-use sapwood_arena::Arena;
-use sapwood_qsbr::{Domain, GarbageLimit};
+use sapwood_arena::{Arena, PAGE, Ref};
+use sapwood_qsbr::Domain;
 
 use super::blocks::Blocks;
 use super::change::Stop;
@@ -28,6 +28,8 @@ pub(crate) struct Writer<V> {
     pub(super) taken: Vec<u32>,
     pub(super) given: Vec<u32>,
     pub(super) overlay: Overlay,
+    /// Blocks for pages of the root that the change under way saves.
+    pub(super) spare: Vec<u32>,
     /// The first block of root prefixes, and the number of prefixes, as the open transaction has
     /// them.
     pub(super) root_prefixes: u32,
@@ -50,6 +52,7 @@ impl<V: Eq + Hash> Writer<V> {
             taken: Vec::new(),
             given: Vec::new(),
             overlay: Overlay::default(),
+            spare: Vec::new(),
             root_prefixes: 0,
             len: 0,
             compaction: Default::default(),
@@ -60,14 +63,13 @@ impl<V: Eq + Hash> Writer<V> {
     /// target gets its words when nothing can fail any more, and none when the value is the old
     /// one. The caller publishes the first block of root prefixes.
     ///
-    /// `admit` decides about the bytes that would be retired, before any are.
+    /// The target decides about the bytes that would be retired, before any are.
     pub(super) fn apply<K: Key>(
         &mut self,
-        target: &mut impl Target,
+        target: &mut impl Target<V>,
         bits: u32,
         (key, len): (K, u8),
         value: u32,
-        admit: impl FnOnce(&mut Self, usize) -> Result<(), GarbageLimit>,
     ) -> Result<u32, crate::Error> {
         let len = u32::from(len);
         let slot = key.top(bits);
@@ -94,9 +96,10 @@ impl<V: Eq + Hash> Writer<V> {
             }
         };
         let bytes = self.gone_bytes();
-        if let Err(limit) = admit(self, bytes) {
+        let slots = slot..slot + (1 << bits.saturating_sub(len));
+        if let Err(refused) = target.admit(self, slots.clone(), bytes) {
             self.blocks.undo();
-            return Err(limit.into());
+            return Err(refused);
         }
         if len > bits {
             target.set(slot, target.get(slot).with_child(new));
@@ -106,7 +109,7 @@ impl<V: Eq + Hash> Writer<V> {
                 0 => self.cover(key, len),
                 _ => (len + 1, value),
             };
-            for slot in slot..slot + (1 << (bits - len)) {
+            for slot in slots {
                 let word = target.get(slot);
                 // Slots that a longer prefix covers stay as they are.
                 if word.mark() <= len + 1 {
@@ -194,9 +197,34 @@ impl<V: Eq + Hash> Writer<V> {
         self.given.clear();
     }
 
-    /// The number of blocks that the open transaction unlinked.
-    pub(crate) fn retired(&self) -> usize {
-        self.retired.len()
+    /// Gives the memory back of a table that has become empty, but not the last page. The words of
+    /// the root are zeros.
+    #[cold]
+    pub(super) fn emptied(&mut self, (root, bytes): (u32, usize)) {
+        let Blocks {
+            arena,
+            pool,
+            made,
+            gone,
+            ..
+        } = &mut self.blocks;
+        if arena.committed() <= PAGE {
+            return;
+        }
+        pool.give_back(arena);
+        arena.give_back_free();
+        if let Some(root) = Ref::new(root) {
+            arena.release_zeros(root, 0..bytes);
+        }
+        self.garbage.give_back();
+        self.values.give_back();
+        for list in [made, gone] {
+            list.shrink_to_fit();
+        }
+        for list in [&mut self.taken, &mut self.given] {
+            list.shrink_to_fit();
+        }
+        self.retired.shrink_to_fit();
     }
 
     /// Blocks and bytes that wait for readers and snapshots.

@@ -2,7 +2,7 @@
 
 use alloc::collections::TryReserveError;
 
-use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
+use sapwood_arena::{Area, Arena, ArenaFull, Kind, PAGE, Pool, Ref};
 use sapwood_qsbr::Domain;
 
 use super::node::{INNER, LEAF, Mem, POOLED, RESERVED, VALUE};
@@ -190,7 +190,7 @@ impl Space {
             garbage,
             ..
         } = self;
-        garbage.reclaim(budget, bounds, |block| match block.kind() {
+        let freed = garbage.reclaim(budget, bounds, |block| match block.kind() {
             VALUE => value(arena, block.at()),
             kind => {
                 if let Some(r) = Ref::new(block.at()) {
@@ -198,6 +198,24 @@ impl Space {
                     unsafe { pool.free_retired(arena, (r, block.bytes(), kind), area(kind)) };
                 }
             }
-        })
+        });
+        if garbage.is_empty() && self.in_use() == 0 {
+            self.emptied();
+        }
+        freed
+    }
+
+    /// Gives the memory back of a map that has become empty, but not the last page.
+    #[cold]
+    fn emptied(&mut self) {
+        if self.arena.committed() <= PAGE {
+            return;
+        }
+        self.pool.give_back(&mut self.arena);
+        // Blocks of reservations stay.
+        if self.arena.is_unused() {
+            self.arena.give_back_free();
+            self.garbage.give_back();
+        }
     }
 }

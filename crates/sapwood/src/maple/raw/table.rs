@@ -205,7 +205,11 @@ impl<V> MapleShared<V> {
     /// A copy of a published map is not published: two maps cannot be in one file.
     pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
         let options = match self.published.header {
-            Some(_) => crate::maple::builder::memory().stable(),
+            Some(_) => {
+                let mut memory = crate::maple::builder::memory();
+                memory.limit = writer.space.arena.options().chosen_limit();
+                memory.stable()
+            }
             None => writer.space.arena.options().clone(),
         };
         Config {
@@ -323,7 +327,7 @@ impl<V> MapleShared<V> {
         dropped: &mut Vec<V>,
     ) -> usize {
         let bounds = self.versions.lock().bounds();
-        writer.space.reclaim(budget, bounds, |arena, r| {
+        let freed = writer.space.reclaim(budget, bounds, |arena, r| {
             let p = Mem(arena.base()).at(r);
             // SAFETY: the block holds a value that was unlinked, and whose grace period is over.
             unsafe {
@@ -332,13 +336,21 @@ impl<V> MapleShared<V> {
                     arena.free_retired(r, Apart::<V>::BYTES, VALUE);
                 }
             }
-        })
+        });
+        if writer.len == 0 && writer.space.arena.is_unused() {
+            // No reservation counts on room in the lists.
+            writer.gone.shrink_to(0);
+            writer.nodes.shrink_to(0);
+        }
+        freed
     }
 
     /// Frees some garbage of earlier changes, at the end of every change and at the start of every
     /// reservation.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.space.garbage.is_due(writer.space.arena.live()) {
+        if writer.len == 0 {
+            self.reclaim(writer, usize::MAX, dropped);
+        } else if writer.space.garbage.is_due(writer.space.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-use sapwood_arena::{Arena, ArenaFull};
+use sapwood_arena::{Arena, ArenaFull, PAGE};
 
 use super::cursor::Cursor;
 use super::leaf::{LeafOf, Value};
@@ -41,7 +41,19 @@ impl<V: ?Sized + Value> Tree<V> {
                 }
             });
         }
+        if self.len == 0 {
+            self.emptied();
+        }
         (before - self.len, values)
+    }
+
+    /// Gives the memory back of a trie that has become empty, but not the last page: a trie whose
+    /// only entry comes and goes need not ask the system each time.
+    #[cold]
+    pub(crate) fn emptied(&mut self) {
+        if self.arena.committed() > PAGE {
+            self.clear();
+        }
     }
 
     /// Moves the entry of a leaf of `from` into this trie; returns the value that it replaced. On
@@ -128,6 +140,9 @@ impl<V: ?Sized + Value> Tree<V> {
             cursor.seek_ge(&self.view(), key, false);
             let leaf = cursor.leaf;
             if leaf == 0 {
+                if self.len == 0 {
+                    self.emptied();
+                }
                 return Ok(upper);
             }
             // SAFETY: a live leaf, whose value now belongs to the other trie; unlinking in place

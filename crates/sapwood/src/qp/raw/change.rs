@@ -648,13 +648,17 @@ impl<V: ?Sized + Value> Tree<V> {
         let leaf = path.near.leaf;
         // SAFETY: the leaf is the key's, and live. The owned policy allocates nothing to unlink it,
         // so that cannot fail. Afterwards nobody else uses the leaf.
-        Some(unsafe {
+        let value = unsafe {
             let unlinked = self.unlink_at(&mut Owned, key, &path);
             debug_assert!(unlinked.is_ok());
             self.len -= 1;
             self.point_removed(leaf);
             self.take_value(leaf)
-        })
+        };
+        if self.len == 0 {
+            self.emptied();
+        }
+        Some(value)
     }
 }
 

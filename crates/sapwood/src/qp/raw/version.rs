@@ -5,18 +5,18 @@ use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, ROOTS_AT};
+use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, PAGE, ROOTS_AT};
 use sapwood_format::header;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
 use super::compact::Compaction;
 use super::leaf::{LeafOf, Value};
 use super::mem::Trusted;
-use super::node::{self, FRESH, LEAF};
+use super::node::{self, CLUSTER, FRESH, LEAF};
 use super::order::Order;
-use super::tree::{Cow, LEAF_KIND, Policy, Tree, block_of, ref_of};
+use super::tree::{Cow, LEAF_KIND, Policy, Tree, block_of, each_child, ref_of};
 use super::verify;
-use super::view::View;
+use super::view::{Subtree, View};
 use zerocopy::{FromBytes, Immutable};
 
 use crate::garbage;
@@ -243,12 +243,16 @@ impl<V: ?Sized + Value> StoreShared<V> {
         let (_, oldest) = self.versions.lock().bounds();
         let Writer { tree, queue, .. } = writer;
         // A node that version `r` retired may be part of any version before `r`.
-        queue.reclaim_while(
+        let freed = queue.reclaim_while(
             budget,
             |_, version| version <= oldest,
             // SAFETY: unlinked by a commit whose grace period is over, and no snapshot is older.
             |cell| unsafe { tree.free_retired(cell, values) },
-        )
+        );
+        if tree.arena.is_unused() {
+            writer.emptied();
+        }
+        freed
     }
 
     /// Reserves room for `bytes` more garbage of the open transaction, by the domain's policy.
@@ -270,12 +274,13 @@ impl<V: ?Sized + Value> StoreShared<V> {
         )
     }
 
-    /// The number of nodes that a commit which retired `retired` nodes tries to free.
-    pub(crate) fn reclaim_budget(&self, retired: usize) -> usize {
-        if self.domain.over_soft_limit() {
+    /// The number of nodes that a commit of the open transaction tries to free: all, if the store
+    /// becomes empty.
+    pub(crate) fn reclaim_budget(&self, writer: &Writer<V>) -> usize {
+        if self.domain.over_soft_limit() || writer.tree.root == 0 {
             usize::MAX
         } else {
-            RECLAIM_LEAST.max(2 * retired)
+            RECLAIM_LEAST.max(2 * writer.cow.retired.len())
         }
     }
 
@@ -375,6 +380,24 @@ impl<V: ?Sized + Value> Writer<V> {
         }
         cow.retired_bytes = 0;
         queue.seal_tagged(version);
+    }
+
+    /// Gives the memory back of a store that has no node in any version, but not the last page.
+    #[cold]
+    fn emptied(&mut self) {
+        if self.tree.arena.committed() > PAGE {
+            self.tree.arena.give_back_free();
+            self.queue.give_back();
+            let Cow {
+                fresh,
+                dead,
+                retired,
+                ..
+            } = &mut self.cow;
+            for list in [fresh, dead, retired] {
+                list.shrink_to_fit();
+            }
+        }
     }
 
     /// Frees the branches and clusters that the transaction made and unlinked.
@@ -496,6 +519,40 @@ impl<V: ?Sized + Value> Writer<V> {
         let old = old.map(|leaf| self.tree.pointer(leaf).cast_const());
         // The path, and the leaf with its key. SAFETY: the leaf is live.
         self.tree.path_bytes(key) + unsafe { LeafOf::<V>::block_of_key(key.len(), old) }
+    }
+
+    /// The most bytes of garbage that the removal of all keys with a prefix makes.
+    pub(crate) fn prefix_cost(&self, prefix: &[u8]) -> usize {
+        let tree = &self.tree;
+        let Some(Subtree { cell, from, to, .. }) = tree.view().subtree(prefix) else {
+            return 0;
+        };
+        let mut bytes = tree.path_bytes(prefix);
+        let mut todo = Vec::new();
+        // SAFETY: cells below the root are live; only some leaves of a cluster may have the prefix.
+        unsafe {
+            if cell & (LEAF | CLUSTER) == CLUSTER {
+                let cluster = tree.cluster(cell);
+                todo.extend((from..to).map(|i| cluster.cell(i)));
+            } else {
+                todo.push(cell);
+            }
+        }
+        while let Some(cell) = todo.pop() {
+            // SAFETY: cells below the root are live.
+            unsafe {
+                if cell & LEAF != 0 {
+                    bytes += tree.block(cell).0;
+                    continue;
+                }
+                let h = tree.header(cell);
+                if h & FRESH == 0 {
+                    bytes += block_of(cell, h).0;
+                }
+                each_child(tree.arena.base(), cell, |child| todo.push(child));
+            }
+        }
+        bytes
     }
 
     /// Number and bytes of the nodes that wait to be freed.

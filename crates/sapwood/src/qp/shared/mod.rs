@@ -28,7 +28,6 @@ use super::raw::index::Index;
 use super::raw::value::{storing, storing_taken};
 use super::raw::version::stable_arena;
 use super::raw::writers::ops::{Operations, Outcome, Removed, Structure};
-use super::store::RESERVE;
 use crate::figures;
 use crate::memory::MemoryOptions;
 use crate::qp::{Accepts, IntoValue, Value};
@@ -162,7 +161,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
-        let mut memory = MemoryOptions::reserve(RESERVE);
+        let mut memory = MemoryOptions::default();
         // A fault on a huge page clears 2 MiB, and may wait until the system finds a free one: see
         // `options`.
         memory.options = memory.options.huge_pages(false);

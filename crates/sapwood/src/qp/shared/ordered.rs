@@ -274,12 +274,16 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
 }
 
 impl<V: Send + Sync + 'static> QpShared<V> {
-    /// A shared map with the entries of an owned map.
+    /// A shared map with the entries of an owned map. It keeps the map's limit of memory, and has a
+    /// point index if the map has one.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is not enough memory; the map is dropped.
     pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
-        Self::builder().build_sorted(map)
+        let mut builder = Self::builder();
+        builder.memory.limit = map.limit();
+        builder.choices.index = map.has_index();
+        builder.build_sorted(map)
     }
 }
 

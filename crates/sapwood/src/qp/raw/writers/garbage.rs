@@ -139,7 +139,10 @@ impl WriterPool {
             }
         }
         if empty || freed >= MUCH {
-            self.depot.arena(|arena| arena.release_free(usize::MAX));
+            self.depot.arena(|arena| match arena.is_unused() {
+                true => arena.give_back_free(),
+                false => drop(arena.release_free(usize::MAX)),
+            });
         }
         freed
     }

@@ -1,0 +1,10 @@
+//! The address space and the memory that maps take from the system. A program of its own, since
+//! these tests limit and measure whole processes.
+//!
+//! `cargo test -p sapwood --test space emptied::` runs one of the modules.
+
+mod address_space;
+mod emptied;
+mod limits;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod process;
