@@ -395,6 +395,7 @@ impl<'r, V: PlainValue> CheckedRanges<'r, V> {
         }
         Err(match last {
             maple::Trouble::Changed => self.source.error(Trouble::Changed),
+            _ if self.source.is_cut() => self.source.error(Trouble::Changed),
             damaged => self.source.damaged(damaged),
         })
     }

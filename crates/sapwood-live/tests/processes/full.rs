@@ -232,12 +232,12 @@ fn rounds(bytes: u64, default: u64) {
 
 #[test]
 fn a_file_system_of_2_mb_may_fill_at_any_point() {
-    rounds(2 << 20, 30);
+    rounds(2 << 20, 10);
 }
 
 #[test]
 fn a_file_system_of_64_mb_may_fill_at_any_point() {
-    rounds(64 << 20, 10);
+    rounds(64 << 20, 4);
 }
 
 /// Another process that opens readers while there is no room, and ends by itself.
