@@ -327,9 +327,12 @@ impl Control {
         self.load(OVER_AT)
     }
 
-    /// Notes that a period is over, before memory that waited for it is used again.
+    /// Notes that a period is over, before memory that waited for it is used again. One thread at a
+    /// time.
     pub(crate) fn set_over(&self, period: u64) {
-        self.word(OVER_AT).fetch_max(period, Ordering::SeqCst);
+        if self.over() < period {
+            self.word(OVER_AT).store(period, Ordering::Release);
+        }
     }
 
     /// Begins a grace period, and returns its number.
