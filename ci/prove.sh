@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers capi soak histories versions heirs program-heirs live sync python windows shuttle loom asan tsan miri fuzz bench-quick"
+all="differential writers capi soak histories versions heirs program-heirs live full sync python windows shuttle loom asan tsan miri fuzz bench-quick"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -25,6 +25,7 @@ shows() {
     heirs) echo "what an owner had written when it was killed is there for its heir, and programs find it all the time" ;;
     program-heirs) echo "programs on all processors, in interrupts too, and user space change maps whose owners are killed every few seconds and have heirs: every value is right, every count is exact, and memory adds up" ;;
     live) echo "writers and readers of a live map are killed at random points: no version is torn, no commit that had returned is lost, and memory stays within its bounds" ;;
+    full) echo "live maps on file systems of 2 MB and 64 MB that fill at random points: no signal, no wrong answer, nothing lost that was there, nothing left behind, and they go on when there is room" ;;
     sync) echo "publishers, followers and nodes of etcd are killed, paused, parted and slowed down: each follower shows the leader's versions in order and no others, and no acknowledged commit is lost" ;;
     python) echo "maps of Python keep what they hold, no more, and answer as a dict, ipaddress and a list of cells do" ;;
     windows) echo "the checked reader answers or says why not, and ends, in any damaged window of any kind" ;;
@@ -50,6 +51,7 @@ command_of() {
     heirs) echo "SAPWOOD_ROUNDS=${HEIRS_ROUNDS:-20} ci/kernel.sh attach owners_killed_while_they_write" ;;
     program-heirs) echo "SAPWOOD_SOAK=${PROGRAM_HEIRS_SECONDS:-600} ci/kernel.sh program_map the_owner_is_killed" ;;
     live) echo "SAPWOOD_ROUNDS=${LIVE_ROUNDS:-10000} cargo test --locked --release -p sapwood-live --test processes killed_at_random_points -- --show-output" ;;
+    full) echo "SAPWOOD_ROUNDS=${FULL_ROUNDS:-1000} cargo test --locked --release -p sapwood-live --test processes full::a_file_system -- --show-output" ;;
     sync) echo "SAPWOOD_SOAK=${SYNC_SECONDS:-3600} ci/sync.sh" ;;
     python) echo "SAPWOOD_OPS=${PYTHON_OPS:-10000000} ci/python.sh" ;;
     windows) echo "SAPWOOD_OPS=${WINDOWS_OPS:-150000} ci/kernel.sh checked damaged_maps" ;;
@@ -72,6 +74,7 @@ counts() { # name, output
     heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ lookups by programs' lookups ;;
     program-heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ changes by programs' 'changes by programs' && sum "$2" '[0-9]+ changes by user space' 'changes by user space' ;;
     live) sum "$2" '[0-9]+ kills' kills && sum "$2" '[0-9]+ commits' commits ;;
+    full) sum "$2" '[0-9]+ points at which' 'points at which a file system was full' ;;
     sync) sum "$2" '[0-9]+ faults' faults && sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ versions applied' 'versions applied' && sum "$2" '[0-9]+ evictions' evictions ;;
     windows) sum "$2" '[0-9]+ damaged windows' windows ;;
     shuttle) sum "$2" '[0-9]+ schedules' schedules ;;

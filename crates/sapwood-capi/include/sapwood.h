@@ -1297,7 +1297,10 @@ int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const 
  *   -EEXIST  the folder has a live map already    -EBUSY   another process writes it
  *   -ENOENT  there is no live map, or not yet     -EACCES  others can write it, see below
  *   -EPROTO  it is damaged, another structure, or has other values
- * and those of the system, such as -ENOSPC. The message names the file.
+ *   -ENOSPC  the file system is full: nothing is left behind, and a map stays as it was
+ * and those of the system. The message names the file. A change of a map that needs more memory
+ * than the file system has fails with -ENOSPC, too, and changes nothing. Whoever comes before the
+ * writer gets -ENOENT, and may wait and open again: a map is there whole or not at all.
  */
 
 /* Writers. A live map in the folder of this process, beside the handle of its structure. */
@@ -1307,16 +1310,25 @@ typedef struct sapwood_live_options {
 	size_t size; /* sizeof(struct sapwood_live_options) */
 	const sapwood_domain_options *domain; /* of the domain that it gets; NULL: the defaults */
 	uint64_t evict_after_ms; /* how long it waits for readers that check; 0: for ever */
+	uint32_t read_by;	 /* enum sapwood_live_read_by: who may register as a reader */
+	uint32_t group;		 /* the number of the group of SAPWOOD_LIVE_BY_GROUP */
 } sapwood_live_options;
+
+/* Who may register as a reader, beside root. It sets the modes of the folder and its files. */
+enum sapwood_live_read_by {
+	SAPWOOD_LIVE_AS_IS = 0,	  /* of a new map the owner; one that is taken over keeps its modes */
+	SAPWOOD_LIVE_BY_OWNER = 1,
+	SAPWOOD_LIVE_BY_GROUP = 2, /* nobody else may read it then */
+	SAPWOOD_LIVE_BY_ALL = 3
+};
 
 /*
  * Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle: all
  * functions of its type work. Readers of this process belong to the domain of sapwood_live_domain,
  * so options->domain is NULL. Values are numbers or bytes: -EINVAL for pointers. memory_limit is
  * that of each part, at most 8 GiB; a fib has two. Tables of routes with groups (sapwood_routes)
- * cannot be live: the library for Rust has another type for these. After -ENOMEM, or an error of
- * the system, the folder may be there: sapwood_store_live_open and its likes then make the empty
- * map. O(1).
+ * cannot be live: the library for Rust has another type for these. After a failure nothing is left
+ * of the map. O(1).
  *
  * This process is the writer until its last handle is freed that belongs to the map: *live, *out,
  * and domains, readers, transactions, reservations and snapshots. Then readers go on with what was
@@ -1342,7 +1354,8 @@ int sapwood_ranges_live_create(const char *folder, const sapwood_live_options *l
  * Takes over the map of a writer that has ended. It checks every node of what the writer left,
  * copies it, and points readers there. A change that had returned is there; one that the writer's
  * death interrupted is there as a whole or not at all, except that a transaction of a fib may be
- * there in part. After a failure the map is as it was. O(bytes of the map).
+ * there in part. The copy needs room beside the old map: as much as the entries take. After a
+ * failure (-ENOSPC) the map is as it was. O(bytes of the map).
  */
 int sapwood_store_live_open(const char *folder, const sapwood_live_options *live_options,
 			    const sapwood_options *options, sapwood_live **live,
@@ -1413,12 +1426,13 @@ enum sapwood_live_kind {
 	SAPWOOD_LIVE_RANGES = 8
 };
 
-#define SAPWOOD_LIVE_CHECKED 32u /* the reader relies on nothing that lies in the memory */
+#define SAPWOOD_LIVE_CHECKED 32u      /* the reader relies on nothing that lies in the memory */
+#define SAPWOOD_LIVE_UNREGISTERED 64u /* and the writer does not know of it */
 
 /*
  * Opens a live map of a structure (enum sapwood_live_kind) with values (enum sapwood_values;
  * SAPWOOD_NUMBERS for tables and ranges). The reader is online. Flags: SAPWOOD_CHECKED, as for
- * sapwood_reader, and SAPWOOD_LIVE_CHECKED:
+ * sapwood_reader, SAPWOOD_LIVE_CHECKED and SAPWOOD_LIVE_UNREGISTERED:
  *
  *   Without it, the reader trusts the memory, and opens only a map that no other user than root can
  *   write: otherwise -EACCES. It gives out what lies in the map.
@@ -1426,6 +1440,9 @@ enum sapwood_live_kind {
  *   anybody can write. It has no views, and not the functions of which that is said. It can be
  *   evicted. Its lookups also return -EPROTO: the memory is damaged; -EAGAIN: changes disturbed
  *   each attempt; -ESTALE: it was evicted, and sapwood_live_reader_quiescent brings it back.
+ *   With both, the reader writes no file, so that it can read a map on a read-only mount, or one of
+ *   a user who lets nobody register (-EROFS, -EACCES otherwise). The writer does not wait for it:
+ *   it is evicted as soon as the writer uses memory again.
  */
 int sapwood_live_reader_open(const char *folder, int kind, int values, unsigned int flags,
 			     sapwood_live_reader **out);
@@ -1438,9 +1455,10 @@ int sapwood_live_reader_open_at(int folder, int kind, int values, unsigned int f
 void sapwood_live_reader_free(sapwood_live_reader *reader);
 
 /*
- * As the functions of sapwood_reader. When another process has taken the map over, the reader moves
- * to its data; a failure of that is returned, and the reader stays where it was. Its thread. O(1),
- * without a system call, unless it moves.
+ * As the functions of sapwood_reader. When another process has taken the map over, or the map has
+ * grown, the reader maps what there is now; a failure of that is returned, and the reader stays
+ * where it was. -ENOENT: the map was removed; a reader that is opened anew finds the one that may
+ * have been made in its place. Its thread. O(1), without a system call, unless it moves.
  */
 int sapwood_live_reader_quiescent(sapwood_live_reader *reader);
 int sapwood_live_reader_offline(sapwood_live_reader *reader);

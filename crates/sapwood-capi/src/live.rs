@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use ::sapwood_live::{Error, Live, LiveBuilder, LiveMap, LiveReaderInfo};
+use ::sapwood_live::{Error, Live, LiveBuilder, LiveMap, LiveReaderInfo, ReadBy};
 use sapwood::qsbr::Domain;
 
 use crate::call::{call, call_void};
@@ -66,6 +66,10 @@ pub struct sapwood_live_options {
     pub domain: *const sapwood_domain_options,
     /// Milliseconds after which a checked reader is evicted; 0: never.
     pub evict_after_ms: u64,
+    /// C's `enum sapwood_live_read_by`.
+    pub read_by: u32,
+    /// The number of the group that may read.
+    pub group: u32,
 }
 
 impl Default for sapwood_live_options {
@@ -74,6 +78,8 @@ impl Default for sapwood_live_options {
             size: size_of::<Self>(),
             domain: std::ptr::null(),
             evict_after_ms: 0,
+            read_by: 0,
+            group: 0,
         }
     }
 }
@@ -135,6 +141,16 @@ impl<'a> Plan<'a> {
         if bytes != 0 {
             builder = builder.bytes(bytes);
         }
+        builder = match self.options.read_by {
+            0 => builder,
+            1 => builder.read_by(ReadBy::Owner),
+            2 => builder.read_by(ReadBy::Group(self.options.group)),
+            3 => builder.read_by(ReadBy::Everybody),
+            other => {
+                let text = format!("{other} is no reader: see enum sapwood_live_read_by");
+                return Err(Failure::invalid(text));
+            }
+        };
         if self.options.evict_after_ms != 0 {
             builder = builder.evict_after(Duration::from_millis(self.options.evict_after_ms));
         }
@@ -271,6 +287,8 @@ const HOLDS_BACK: c_uint = 1;
 const EVICTED: c_uint = 2;
 /// The flag of a reader that checks what it reads, which is also one of `sapwood_live_reader_open`.
 pub const LIVE_CHECKED: c_uint = 32;
+/// The flag of `sapwood_live_reader_open` for a reader that the writer does not know of.
+pub const LIVE_UNREGISTERED: c_uint = 64;
 
 /// Calls a function with each reader in all processes.
 ///

@@ -14,7 +14,7 @@ use crate::domain::{CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules, Thread};
 use crate::input::{path, place};
-use crate::live::LIVE_CHECKED;
+use crate::live::{LIVE_CHECKED, LIVE_UNREGISTERED};
 use crate::live_lookups::Lookups;
 use crate::view::{Anchor, Changes, Viewed, sapwood_view};
 
@@ -130,24 +130,33 @@ impl Where<'_> {
         }))
     }
 
-    fn checking<M: CheckedMap>(self) -> Outcome<Held>
+    fn checking<M: CheckedMap>(self, registers: bool) -> Outcome<Held>
     where
         CheckedLiveReader<M>: Lookups,
     {
-        Ok(Held::new(match self {
-            Where::Path(path) => CheckedLiveReader::<M>::open(path)?,
-            Where::Folder(folder) => CheckedLiveReader::<M>::open_at(descriptor(folder)?)?,
+        Ok(Held::new(match (self, registers) {
+            (Where::Path(path), true) => CheckedLiveReader::<M>::open(path)?,
+            (Where::Path(path), false) => CheckedLiveReader::<M>::open_unregistered(path)?,
+            (Where::Folder(folder), true) => CheckedLiveReader::<M>::open_at(descriptor(folder)?)?,
+            (Where::Folder(folder), false) => {
+                CheckedLiveReader::<M>::open_unregistered_at(descriptor(folder)?)?
+            }
         }))
     }
 
-    fn open<M: CheckedMap>(self, checks: bool) -> Outcome<Held>
+    fn open<M: CheckedMap>(self, flags: c_uint) -> Outcome<Held>
     where
         LiveReader<M>: Lookups,
         CheckedLiveReader<M>: Lookups,
     {
-        match checks {
-            true => self.checking::<M>(),
-            false => self.trusting::<M>(),
+        let registers = flags & LIVE_UNREGISTERED == 0;
+        match flags & LIVE_CHECKED != 0 {
+            true => self.checking::<M>(registers),
+            false if registers => self.trusting::<M>(),
+            false => {
+                let text = "a reader that the writer does not know of must be checked";
+                Err(Failure::invalid(text))
+            }
         }
     }
 }
@@ -172,18 +181,17 @@ unsafe fn open(
     out: *mut *mut sapwood_live_reader,
 ) -> Outcome {
     let out = place(out, "out")?;
-    known_flags(flags, CHECKED | LIVE_CHECKED)?;
-    let checks = flags & LIVE_CHECKED != 0;
+    known_flags(flags, CHECKED | LIVE_CHECKED | LIVE_UNREGISTERED)?;
     let held = match (kind, values) {
         (_, 1) => return Err(crate::live_writers::no_pointers()),
-        (1, 0) => place_of.open::<QpStore<u64>>(checks)?,
-        (1, 2) => place_of.open::<QpStore<[u8]>>(checks)?,
-        (2, 0) => place_of.open::<QpShared<u64>>(checks)?,
-        (2, 2) => place_of.open::<QpShared<[u8]>>(checks)?,
-        (3, 0) => place_of.open::<PointMap<u64>>(checks)?,
-        (3, 2) => place_of.open::<PointMap<[u8]>>(checks)?,
-        (6, 0) => place_of.open::<IpFib<u64>>(checks)?,
-        (8, 0) => place_of.open::<MapleMap<u64>>(checks)?,
+        (1, 0) => place_of.open::<QpStore<u64>>(flags)?,
+        (1, 2) => place_of.open::<QpStore<[u8]>>(flags)?,
+        (2, 0) => place_of.open::<QpShared<u64>>(flags)?,
+        (2, 2) => place_of.open::<QpShared<[u8]>>(flags)?,
+        (3, 0) => place_of.open::<PointMap<u64>>(flags)?,
+        (3, 2) => place_of.open::<PointMap<[u8]>>(flags)?,
+        (6, 0) => place_of.open::<IpFib<u64>>(flags)?,
+        (8, 0) => place_of.open::<MapleMap<u64>>(flags)?,
         (6 | 8, 2) => {
             let text = "tables of prefixes and range maps have numbers as values";
             return Err(Failure::invalid(text));

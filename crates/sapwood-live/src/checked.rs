@@ -120,6 +120,14 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         Self::open_place(Place::new(folder.as_ref()), false)
     }
 
+    /// As [`open_unregistered`](Self::open_unregistered), with a descriptor of the folder.
+    ///
+    /// # Errors
+    /// As [`open_unregistered`](Self::open_unregistered).
+    pub fn open_unregistered_at(folder: OwnedFd) -> Result<Self, Error> {
+        Self::open_place(Place::at(folder), false)
+    }
+
     fn open_place(place: Place, register: bool) -> Result<Self, Error> {
         let ours = match place.belongs_to_us() {
             Ok(()) => true,
@@ -390,6 +398,7 @@ impl<'r, V: PlainValue> CheckedRanges<'r, V> {
         }
         Err(match last {
             maple::Trouble::Changed => self.source.error(Trouble::Changed),
+            _ if self.source.is_cut() => self.source.error(Trouble::Changed),
             damaged => self.source.damaged(damaged),
         })
     }

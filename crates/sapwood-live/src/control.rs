@@ -7,6 +7,7 @@
 //! | 4 | the newest grace period |
 //! | 5 | the period below which checked readers are evicted |
 //! | 6 | the newest period that is over |
+//! | 7 | the newest data whose sizes are in the words below, which may be in the making |
 //! | 8 to 15 | the layouts of the parts |
 //! | 16 to 23, 24 to 31 | the bytes of the parts of data with an even number, and an odd one |
 
@@ -31,6 +32,7 @@ const DATA_AT: usize = 3;
 const GRACE_AT: usize = 4;
 const EVICTED_AT: usize = 5;
 const OVER_AT: usize = 6;
+const SIZED_AT: usize = 7;
 const LAYOUTS_AT: usize = 8;
 const BYTES_AT: usize = 16;
 
@@ -288,17 +290,18 @@ impl Control {
         self.word(DATA_AT).store(number, Ordering::Release);
     }
 
-    /// The bytes that a part of the present data has, if these are the data with this number.
+    /// The bytes that a part of the data with this number has; none when they are so old that a
+    /// second heir has written the sizes of its own there.
     pub(crate) fn bytes(&self, number: u64, part: usize) -> Option<u64> {
         let bytes = self.load(Self::bytes_at(number, part));
-        // An heir writes the sizes of its own data elsewhere, and those of the next heir come here
-        // only after it has made its own the present ones.
-        (self.state().number() == number).then_some(bytes)
+        // An heir writes the sizes of its data to the other words, and its number before them.
+        (self.load(SIZED_AT) < number + 2).then_some(bytes)
     }
 
     /// Notes that a part of these data has grown, before anything refers to what is new. Readers
     /// see that in the state.
     pub(crate) fn set_bytes(&self, number: u64, part: usize, bytes: u64) {
+        self.word(SIZED_AT).fetch_max(number, Ordering::SeqCst);
         self.word(Self::bytes_at(number, part))
             .store(bytes, Ordering::Release);
         // Data that are being made have no readers.
@@ -336,9 +339,12 @@ impl Control {
         self.load(OVER_AT)
     }
 
-    /// Notes that a period is over, before memory that waited for it is used again.
+    /// Notes that a period is over, before memory that waited for it is used again. One thread at a
+    /// time.
     pub(crate) fn set_over(&self, period: u64) {
-        self.word(OVER_AT).fetch_max(period, Ordering::SeqCst);
+        if self.over() < period {
+            self.word(OVER_AT).store(period, Ordering::Release);
+        }
     }
 
     /// Begins a grace period, and returns its number.

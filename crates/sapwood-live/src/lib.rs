@@ -30,9 +30,9 @@
 //!
 //! | file | written by | what it has |
 //! |---|---|---|
-//! | `control` | the writer | which data is the present one, and the number of the newest grace period |
+//! | `control` | the writer | which data is the present one, how long its files are, and the number of the newest grace period |
 //! | `data-N-P` | the writer | part P of the map, as [`build_in`](sapwood::Builder::build_in) publishes it |
-//! | `readers/r-PID-N` | one reader | the newest grace period that it has announced; 0 while it is offline |
+//! | `readers/r-PID-N` | one reader | the newest grace period that it has announced; 0 while it is offline; how much it has mapped |
 //!
 //! The writer holds a lock (`flock`) on `control` as long as it lives, and each reader one on its
 //! file. So the kernel tells who is dead, in any namespace.
@@ -40,6 +40,9 @@
 //! A reader announces the newest grace period, and then reads. The writer frees what a commit has
 //! replaced when every reader has announced a period that began after it, or is offline, or dead.
 //! Each reader writes to a file of its own: what it writes there harms nobody else.
+//!
+//! A map is there whole or not at all: it is made beside its folder, which is renamed. Its files have
+//! their space before they are used, so a full file system is an error, not a signal.
 //!
 //! When the writer dies, readers go on with its last commit. [`Live::open`] in another process
 //! takes the map over: it checks every node of the last commit, copies it into new data, and points

@@ -66,7 +66,8 @@ impl Rights {
     pub(crate) fn of(control: &Metadata) -> Rights {
         Rights {
             file: control.mode() & 0o644,
-            group: Some(control.gid()),
+            // Where everybody may read, the group does not matter.
+            group: (control.mode() & 0o004 == 0).then(|| control.gid()),
             ..ReadBy::Owner.into()
         }
     }
@@ -290,7 +291,11 @@ pub(crate) fn remove(at: &Place) -> Result<(), Error> {
     // The folder cannot be moved: it is a mount, perhaps, or that above it belongs to others.
     let control = at.control();
     std::fs::remove_file(&control).map_err(Error::io("removing", &control))?;
-    std::fs::remove_dir_all(path).map_err(Error::io("removing", path))
+    match std::fs::remove_dir_all(path) {
+        // Such a folder stays, without a map.
+        Err(_) if std::fs::read_dir(path).is_ok_and(|mut left| left.next().is_none()) => Ok(()),
+        other => other.map_err(Error::io("removing", path)),
+    }
 }
 
 /// The folder above a map's, and how the names begin there of what is made or removed beside it.

@@ -369,7 +369,8 @@ impl<M: LiveMap> Live<M> {
         Ok(self)
     }
 
-    /// Deletes the map and its folder. Readers that have it open go on with what was written last,
+    /// Deletes the map and its folder; a folder that this process may not remove, such as a mount,
+    /// stays empty. Readers that have it open go on with what was written last,
     /// and [`quiescent`](crate::LiveReader::quiescent) tells them.
     ///
     /// # Errors

@@ -123,8 +123,11 @@ impl<M: LiveMap> Pool<M> {
         };
         let result = f(ours);
         let mut idle = self.idle();
-        if idle.len() < KEPT {
-            idle.push(reader);
+        match &result {
+            // The next call opens the map that may have been made in its place.
+            Err(Error::Removed { .. }) => idle.clear(),
+            _ if idle.len() < KEPT => idle.push(reader),
+            _ => (),
         }
         result
     }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{PROGRAM, Scratch};
 
 /// The longest time that anything takes.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process that serves a live map. It is killed when dropped.
 pub struct Server {

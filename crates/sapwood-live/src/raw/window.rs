@@ -104,6 +104,10 @@ impl LiveWindow {
         })))
     }
 
+    fn is_mapped(&self) -> bool {
+        matches!(&*self.0, Words::Mapped(_))
+    }
+
     /// Learns whether the file has grown. `bytes`: how many the writer says that it has.
     pub(crate) fn grow(&self, bytes: Option<u64>) {
         match &*self.0 {
@@ -201,6 +205,14 @@ pub(crate) struct Announced {
 }
 
 impl LiveSource {
+    /// Whether the file has, or may have, more than this reader can see.
+    pub(crate) fn is_cut(&self) -> bool {
+        let (number, part) = self.of;
+        let Some(slot) = &self.slot else { return false };
+        let bytes = slot.control.bytes(number, part);
+        self.window.is_mapped() && bytes.is_none_or(|bytes| whole(bytes) > self.window.len())
+    }
+
     pub(crate) fn damaged(&self, why: impl std::fmt::Display) -> Error {
         Error::Damaged {
             path: self.folder.clone(),
@@ -218,6 +230,12 @@ impl Source for LiveSource {
     }
 
     fn error(&self, trouble: Trouble) -> Error {
+        // What looks damaged may lie behind what could be mapped, before the heirs came.
+        if self.is_cut() {
+            return Error::Evicted {
+                path: self.folder.clone(),
+            };
+        }
         match trouble {
             Trouble::Changed => Error::Busy {
                 path: self.folder.clone(),
