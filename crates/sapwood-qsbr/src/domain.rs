@@ -8,7 +8,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::builder::{DomainBuilder, GarbageLimit, LimitPolicy, Limits, TooManyReaders};
+use crate::builder::{
+    DomainBuilder, GarbageLimit, LimitPolicy, Limits, TooManyReaders, WaitsForItself,
+};
 use crate::defer::DeferQueue;
 use crate::holder::Holders;
 use crate::reader::Reader;
@@ -248,30 +250,37 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// If this thread would wait for itself: at once if it is inside `pin` of this domain, and
-    /// after three seconds if its own reader is online. A reader belongs to the thread that came
-    /// online with it, or announced a grace period last; one that is only moved to another thread,
-    /// and not used there for three seconds while the first thread waits here, still counts as its
-    /// own. Without `std`, threads cannot be told apart, and the call does not return.
+    /// Where [`try_synchronize`](Self::try_synchronize) returns an error.
     pub fn synchronize(&self) {
+        if let Err(error) = self.try_synchronize() {
+            panic!("{error}");
+        }
+    }
+
+    /// As [`synchronize`](Self::synchronize), but gives up when this thread would wait for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitsForItself`]: at once if this thread is inside `pin` of this domain, and after three
+    /// seconds if its own reader is online. A reader belongs to the thread that came online with
+    /// it, or announced a grace period last; one that is only moved to another thread, and not used
+    /// there for three seconds while the first thread waits here, still counts as its own. Without
+    /// `std`, threads cannot be told apart, and the call does not return.
+    pub fn try_synchronize(&self) -> Result<(), WaitsForItself> {
         #[cfg(feature = "std")]
-        assert!(
-            !crate::pin::is_pinned(self),
-            "synchronize inside a pin of the same domain would never return"
-        );
+        if crate::pin::is_pinned(self) {
+            return Err(WaitsForItself { reader: None });
+        }
         let generation = self.advance();
         let mut backoff = Backoff::new();
         let mut own = OwnReader::new(generation);
         while !self.elapsed(generation) {
             if let Some(name) = own.stands_in_the_way(self, &backoff) {
-                panic!(
-                    "synchronize would never return: this thread's own reader \"{name}\" is online, \
-                     and it would wait for itself. Call `Reader::synchronize`, or take the reader \
-                     offline"
-                );
+                return Err(WaitsForItself { reader: Some(name) });
             }
             backoff.wait();
         }
+        Ok(())
     }
 
     /// Bytes that wait for a grace period.
@@ -373,7 +382,7 @@ impl Domain {
     ///
     /// [`GarbageLimit`] under [`LimitPolicy::Error`]. Under either policy, when `bytes` alone is
     /// more than the limit, and when this thread would wait for itself, as for
-    /// [`synchronize`](Self::synchronize).
+    /// [`try_synchronize`](Self::try_synchronize).
     ///
     /// # Panics
     ///

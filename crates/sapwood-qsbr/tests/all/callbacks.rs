@@ -190,7 +190,7 @@ fn what_a_deferred_closure_may_call() {
     domain
         .defer(8, move || {
             let _pin = inner.pin();
-            assert!(refused(|| inner.synchronize()).contains("inside a pin"));
+            assert!(refused(|| inner.synchronize()).contains("a pin of the same domain"));
         })
         .unwrap();
     assert_eq!((domain.poll(), domain.garbage()), (1, 0));
@@ -209,6 +209,11 @@ fn a_thread_does_not_wait_for_its_own_reader() {
         message.contains("reader \"mine\"") && message.contains("it would wait for itself"),
         "{message}"
     );
+    let error = domain.try_synchronize().unwrap_err();
+    assert_eq!(error.reader.as_deref(), Some("mine"));
+    let pin = domain.pin();
+    assert_eq!(domain.try_synchronize().unwrap_err().reader, None);
+    drop(pin);
     // The domain, and the reader, are as usable as before.
     reader.synchronize();
     let away = reader.offline();
