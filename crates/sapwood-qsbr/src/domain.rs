@@ -172,6 +172,8 @@ impl Domain {
 
     /// Registers a reader, which is online at once. Stall reports call it `name`.
     ///
+    /// O(slots) if a slot is used again, otherwise an allocation.
+    ///
     /// It reuses the slot of a reader that was dropped, so the memory is that of the most readers
     /// at one time. It does not block readers or writers.
     ///
@@ -188,6 +190,8 @@ impl Domain {
     }
 
     /// The number of registered readers. Threads that only pin are not counted.
+    ///
+    /// O(1).
     pub fn readers(&self) -> usize {
         self.0.readers.load(Relaxed)
     }
@@ -232,6 +236,8 @@ impl Domain {
     }
 
     /// The newest generation that has begun.
+    ///
+    /// One load.
     pub fn generation(&self) -> Generation {
         Generation(self.0.current())
     }
@@ -284,18 +290,24 @@ impl Domain {
     }
 
     /// Bytes that wait for a grace period.
+    ///
+    /// One load.
     pub fn garbage(&self) -> usize {
         self.0.garbage.load(Relaxed)
     }
 
     /// Counts `bytes` more garbage, without checking the limits. A
     /// [`RetireQueue`](crate::RetireQueue) does it by itself.
+    ///
+    /// One atomic addition.
     pub fn add_garbage(&self, bytes: usize) {
         self.0.garbage.fetch_add(bytes, Relaxed);
     }
 
     /// Counts `bytes` as garbage if that stays within the hard limit. It is one atomic step, also
     /// among many writers.
+    ///
+    /// O(1).
     ///
     /// # Errors
     ///
@@ -317,6 +329,8 @@ impl Domain {
 
     /// Subtracts `bytes` from the garbage count.
     ///
+    /// One atomic subtraction.
+    ///
     /// # Panics
     ///
     /// With debug assertions, when more is subtracted than was added; otherwise the count stops at
@@ -333,6 +347,8 @@ impl Domain {
     }
 
     /// Whether more garbage waits than the soft limit. Then writers should reclaim more than usual.
+    ///
+    /// One load.
     pub fn over_soft_limit(&self) -> bool {
         self.garbage() > self.0.limits.soft
     }
@@ -349,6 +365,8 @@ impl Domain {
 
     /// Checks that `bytes` more garbage would stay within the hard limit now. It does not wait, and
     /// counts nothing.
+    ///
+    /// One load.
     ///
     /// # Errors
     ///
@@ -367,6 +385,8 @@ impl Domain {
 
     /// Checks, before a write that would make `bytes` of garbage, that the hard limit allows it. It
     /// counts nothing.
+    ///
+    /// One load while there is room; otherwise the cost of [`poll`](Self::poll).
     ///
     /// So `n` writers at once may cross the limit by what `n - 1` of them add. Where that matters,
     /// call [`try_add_garbage`](Self::try_add_garbage) or

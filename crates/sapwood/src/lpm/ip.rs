@@ -88,6 +88,8 @@ impl<V: NextHop> Builder<IpFib<V>> {
 
     /// Builds a table of prefixes in any order; of equal prefixes, the last wins.
     ///
+    /// O(n log n), as the prefixes are sorted.
+    ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
     ///
@@ -195,6 +197,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
@@ -221,6 +225,8 @@ impl<V: NextHop> IpFib<V> {
 
     /// Removes a prefix; returns its value, or `None` when it was not there.
     ///
+    /// As [`Fib::insert`](super::Fib::insert).
+    ///
     /// # Errors
     /// As [`Fib::remove`](super::Fib::remove).
     ///
@@ -235,6 +241,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// A copy of the value of exactly this prefix.
+    ///
+    /// As [`Fib::get`](super::Fib::get).
     pub fn get(&self, net: IpNet) -> Option<V> {
         match net {
             IpNet::V4(net) => self.v4.get(net),
@@ -244,6 +252,8 @@ impl<V: NextHop> IpFib<V> {
 
     /// The longest prefix of an address, with a copy of its value. IPv6 addresses that embed IPv4
     /// ones are not unpacked.
+    ///
+    /// As [`Fib::lookup`](super::Fib::lookup).
     pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, V)> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),
@@ -252,6 +262,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// Checks both tables, as [`Fib::verify`](super::Fib::verify).
+    ///
+    /// O(size of the roots + nodes).
     ///
     /// # Errors
     /// A message that says what is wrong.
@@ -340,6 +352,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
 
     /// The longest prefix of an address, and its value. IPv6 addresses that embed IPv4 ones are not
     /// unpacked.
+    ///
+    /// As [`Fib::lookup`](super::Fib::lookup).
     pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, &'g V)> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),
@@ -348,6 +362,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
     }
 
     /// The value of exactly this prefix; bits after its length are taken as zeros.
+    ///
+    /// As [`Fib::get`](super::Fib::get).
     pub fn get(&self, net: IpNet) -> Option<&'g V> {
         match net {
             IpNet::V4(net) => self.v4.get(net),
@@ -368,6 +384,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
