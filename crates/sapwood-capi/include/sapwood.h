@@ -139,8 +139,9 @@ int sapwood_domain_poll(const sapwood_domain *domain, size_t most);
 
 /*
  * Defers run(ctx) to the end of a grace period. It runs once, on a thread that polls, or on the one
- * that lets go of the domain. Until then `bytes` count as garbage. -EAGAIN: the hard limit is
- * reached, and run is not called. Any thread.
+ * that lets go of the domain, or that defers at a limit of garbage. Until then `bytes` count as
+ * garbage. -EAGAIN: the hard limit is reached, nothing can be freed now, and run is not called. Any
+ * thread.
  */
 int sapwood_domain_defer(const sapwood_domain *domain, size_t bytes, void (*run)(void *ctx),
 			 void *ctx);
@@ -150,7 +151,8 @@ int sapwood_domain_garbage(const sapwood_domain *domain, size_t *bytes);
 
 /*
  * Waits until each reader has passed a quiescent state or is offline. The caller's own reader must
- * be offline, otherwise it waits for ever. Any thread.
+ * be offline: -EDEADLK after three seconds, as the thread would wait for itself; so would one whose
+ * reader went to another thread and was not used there yet. Any thread.
  */
 int sapwood_domain_synchronize(const sapwood_domain *domain);
 
@@ -1030,7 +1032,7 @@ typedef struct sapwood_cache_options {
 	unsigned int flags;   /* SAPWOOD_CHECKED, SAPWOOD_SINGLE_FLIGHT */
 	unsigned int threads; /* with counters of their own; 0: as many as processors */
 	size_t capacity;      /* the most entries; 0: 8,192 */
-	uint64_t fresh_ns;    /* for how long an answer is returned; 0: 100 ms */
+	uint64_t fresh_ns;    /* for how long an answer is returned; 0: 100 ms; 2^61 at most */
 	uint64_t keep_ns;     /* after which a sweep removes it; 0: 1 s */
 	uint64_t negative_ns; /* for how long a failure is remembered; 0: it is not */
 } sapwood_cache_options;

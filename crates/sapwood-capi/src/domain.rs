@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::time::Duration;
 
-use sapwood::qsbr::{Domain, DomainBuilder, LimitPolicy};
+use sapwood::qsbr::{Domain, DomainBuilder, LimitPolicy, WaitsForItself};
 
 use crate::call::{call, call_void};
 use crate::error::{Failure, Outcome};
@@ -240,8 +240,9 @@ pub unsafe extern "C" fn sapwood_domain_garbage(
 pub unsafe extern "C" fn sapwood_domain_synchronize(domain: *const sapwood_domain) -> c_int {
     call("sapwood_domain_synchronize", || {
         // SAFETY: C.
-        unsafe { Handle::shared(domain) }?.domain.synchronize();
-        Ok(0)
+        let domain = &unsafe { Handle::shared(domain) }?.domain;
+        let waits = |error: WaitsForItself| Failure::new(libc::EDEADLK, error.to_string());
+        domain.try_synchronize().map(|()| 0).map_err(waits)
     })
 }
 

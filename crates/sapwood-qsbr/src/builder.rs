@@ -27,6 +27,23 @@ pub struct GarbageLimit {
     pub limit: usize,
 }
 
+/// The error of a wait for a grace period that this thread itself holds back. The grace period has
+/// begun, and nothing else was done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the grace period would never end: {} is of this thread, and it would wait for itself. Drop the \
+     pin; call the reader's own `synchronize`, or take it offline",
+    match reader {
+        Some(reader) => alloc::format!("the reader \"{reader}\", which is online,"),
+        None => "a pin of the same domain".into(),
+    }
+)]
+#[non_exhaustive]
+pub struct WaitsForItself {
+    /// The name of the thread's own reader; `None` for a pin.
+    pub reader: Option<alloc::string::String>,
+}
+
 /// The error of a registration in a domain that has the most readers it allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("all {max} readers that this domain allows are registered")]

@@ -214,6 +214,8 @@ impl Domain {
     }
 
     /// The number of deferred closures that wait.
+    ///
+    /// One load.
     pub fn deferred(&self) -> usize {
         self.shared().deferred.len.load(Relaxed)
     }

@@ -8,7 +8,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::builder::{DomainBuilder, GarbageLimit, LimitPolicy, Limits, TooManyReaders};
+use crate::builder::{
+    DomainBuilder, GarbageLimit, LimitPolicy, Limits, TooManyReaders, WaitsForItself,
+};
 use crate::defer::DeferQueue;
 use crate::holder::Holders;
 use crate::reader::Reader;
@@ -170,6 +172,8 @@ impl Domain {
 
     /// Registers a reader, which is online at once. Stall reports call it `name`.
     ///
+    /// O(slots) if a slot is used again, otherwise an allocation.
+    ///
     /// It reuses the slot of a reader that was dropped, so the memory is that of the most readers
     /// at one time. It does not block readers or writers.
     ///
@@ -186,6 +190,8 @@ impl Domain {
     }
 
     /// The number of registered readers. Threads that only pin are not counted.
+    ///
+    /// O(1).
     pub fn readers(&self) -> usize {
         self.0.readers.load(Relaxed)
     }
@@ -230,6 +236,8 @@ impl Domain {
     }
 
     /// The newest generation that has begun.
+    ///
+    /// One load.
     pub fn generation(&self) -> Generation {
         Generation(self.0.current())
     }
@@ -248,45 +256,58 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// If this thread would wait for itself: at once if it is inside `pin` of this domain, and
-    /// after three seconds if its own reader is online. A reader belongs to the thread that came
-    /// online with it, or announced a grace period last; one that is only moved to another thread,
-    /// and not used there for three seconds while the first thread waits here, still counts as its
-    /// own. Without `std`, threads cannot be told apart, and the call does not return.
+    /// Where [`try_synchronize`](Self::try_synchronize) returns an error.
     pub fn synchronize(&self) {
+        if let Err(error) = self.try_synchronize() {
+            panic!("{error}");
+        }
+    }
+
+    /// As [`synchronize`](Self::synchronize), but gives up when this thread would wait for itself.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitsForItself`]: at once if this thread is inside `pin` of this domain, and after three
+    /// seconds if its own reader is online. A reader belongs to the thread that came online with
+    /// it, or announced a grace period last; one that is only moved to another thread, and not used
+    /// there for three seconds while the first thread waits here, still counts as its own. Without
+    /// `std`, threads cannot be told apart, and the call does not return.
+    pub fn try_synchronize(&self) -> Result<(), WaitsForItself> {
         #[cfg(feature = "std")]
-        assert!(
-            !crate::pin::is_pinned(self),
-            "synchronize inside a pin of the same domain would never return"
-        );
+        if crate::pin::is_pinned(self) {
+            return Err(WaitsForItself { reader: None });
+        }
         let generation = self.advance();
         let mut backoff = Backoff::new();
         let mut own = OwnReader::new(generation);
         while !self.elapsed(generation) {
             if let Some(name) = own.stands_in_the_way(self, &backoff) {
-                panic!(
-                    "synchronize would never return: this thread's own reader \"{name}\" is online, \
-                     and it would wait for itself. Call `Reader::synchronize`, or take the reader \
-                     offline"
-                );
+                return Err(WaitsForItself { reader: Some(name) });
             }
             backoff.wait();
         }
+        Ok(())
     }
 
     /// Bytes that wait for a grace period.
+    ///
+    /// One load.
     pub fn garbage(&self) -> usize {
         self.0.garbage.load(Relaxed)
     }
 
     /// Counts `bytes` more garbage, without checking the limits. A
     /// [`RetireQueue`](crate::RetireQueue) does it by itself.
+    ///
+    /// One atomic addition.
     pub fn add_garbage(&self, bytes: usize) {
         self.0.garbage.fetch_add(bytes, Relaxed);
     }
 
     /// Counts `bytes` as garbage if that stays within the hard limit. It is one atomic step, also
     /// among many writers.
+    ///
+    /// O(1).
     ///
     /// # Errors
     ///
@@ -308,6 +329,8 @@ impl Domain {
 
     /// Subtracts `bytes` from the garbage count.
     ///
+    /// One atomic subtraction.
+    ///
     /// # Panics
     ///
     /// With debug assertions, when more is subtracted than was added; otherwise the count stops at
@@ -324,6 +347,8 @@ impl Domain {
     }
 
     /// Whether more garbage waits than the soft limit. Then writers should reclaim more than usual.
+    ///
+    /// One load.
     pub fn over_soft_limit(&self) -> bool {
         self.garbage() > self.0.limits.soft
     }
@@ -340,6 +365,8 @@ impl Domain {
 
     /// Checks that `bytes` more garbage would stay within the hard limit now. It does not wait, and
     /// counts nothing.
+    ///
+    /// One load.
     ///
     /// # Errors
     ///
@@ -359,6 +386,8 @@ impl Domain {
     /// Checks, before a write that would make `bytes` of garbage, that the hard limit allows it. It
     /// counts nothing.
     ///
+    /// One load while there is room; otherwise the cost of [`poll`](Self::poll).
+    ///
     /// So `n` writers at once may cross the limit by what `n - 1` of them add. Where that matters,
     /// call [`try_add_garbage`](Self::try_add_garbage) or
     /// [`RetireQueue::reserve`](crate::RetireQueue::reserve), which check and count in one step.
@@ -373,7 +402,7 @@ impl Domain {
     ///
     /// [`GarbageLimit`] under [`LimitPolicy::Error`]. Under either policy, when `bytes` alone is
     /// more than the limit, and when this thread would wait for itself, as for
-    /// [`synchronize`](Self::synchronize).
+    /// [`try_synchronize`](Self::try_synchronize).
     ///
     /// # Panics
     ///

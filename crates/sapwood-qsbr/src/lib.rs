@@ -106,7 +106,7 @@ mod sync;
 #[cfg(feature = "tokio")]
 pub mod tokio_hooks;
 
-pub use builder::{DomainBuilder, GarbageLimit, LimitPolicy, TooManyReaders};
+pub use builder::{DomainBuilder, GarbageLimit, LimitPolicy, TooManyReaders, WaitsForItself};
 pub use domain::{Domain, Generation};
 pub use holder::{Hold, Holder};
 #[cfg(feature = "std")]

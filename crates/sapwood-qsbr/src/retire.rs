@@ -81,6 +81,8 @@ impl<T> RetireQueue<T> {
     /// bytes are then not counted again. Bytes that were reserved before and not used are part of
     /// them, so that afterwards at least `bytes` are reserved.
     ///
+    /// O(1): one atomic step where there is a hard limit.
+    ///
     /// It checks the limit and counts in one step. So any number of writers that reserve before
     /// they unlink keep a domain within its hard limit. [`release`](Self::release) gives unused
     /// bytes back. Without a hard limit it does nothing.
@@ -138,6 +140,8 @@ impl<T> RetireQueue<T> {
 
     /// Adds `item` to the open batch and counts its `bytes` as garbage.
     ///
+    /// O(1), and one atomic addition if the bytes were not reserved.
+    ///
     /// It does not check the limits: call [`reserve`](Self::reserve) or
     /// [`make_room`](Self::make_room) before the write.
     pub fn push(&mut self, item: T, bytes: usize) {
@@ -169,6 +173,8 @@ impl<T> RetireQueue<T> {
 
     /// Closes the open batch and starts its grace period; `None` if it is empty.
     ///
+    /// As [`Domain::advance`].
+    ///
     /// Call it after the stores that unlink the batch's items. It does not protect items that are
     /// still reachable.
     pub fn seal(&mut self) -> Option<Generation> {
@@ -196,6 +202,8 @@ impl<T> RetireQueue<T> {
 
     /// Hands at most `budget` items whose grace period is over to `f`, oldest first, and returns
     /// how many.
+    ///
+    /// O(items handed out), and [`Domain::elapsed`] for each batch.
     ///
     /// It stops in the middle of a batch when the budget is used up. It does not hand out items of
     /// the open batch.
@@ -303,6 +311,8 @@ impl<T> RetireQueue<T> {
 
     /// Hands over all items, those of the open batch included, **without waiting for a grace
     /// period**; returns how many.
+    ///
+    /// O(items).
     ///
     /// It is for an owner that is being dropped, or that knows that no reader is left. This is not
     /// unsafe, as the items are only values. To free the memory that they name while a reader holds

@@ -55,6 +55,8 @@ int main(void)
 	IS(sapwood_domain_synchronize(domain), 0);
 	IS(sapwood_reader_online(reader), 0);
 	IS(sapwood_reader_synchronize(reader), 0);
+	/* The reader is online again, and of this thread. */
+	IS(sapwood_domain_synchronize(domain), -EDEADLK);
 
 	/* Bad arguments. */
 	IS(sapwood_domain_new(NULL, NULL), -EINVAL);

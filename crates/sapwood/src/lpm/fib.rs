@@ -149,6 +149,8 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     /// Builds a table of prefixes in any order; of equal prefixes, the last wins. Three to five
     /// times quicker than inserting them one by one.
     ///
+    /// O(n log n), as the prefixes are sorted.
+    ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
     ///
@@ -228,16 +230,22 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     reading_methods!(FibView<'g, F, V>);
 
     /// The longest prefix of an address, with a copy of its value. [`FibView`] gives references.
+    ///
+    /// A pin, and the cost of [`FibView::lookup`].
     pub fn lookup(&self, addr: F::Addr) -> Option<(F::Net, V)> {
         self.read(|view| view.lookup(addr).map(|(net, value)| (net, value.clone())))
     }
 
     /// A copy of the value of exactly this prefix.
+    ///
+    /// A pin, and one node for each six bits behind the root.
     pub fn get(&self, net: F::Net) -> Option<V> {
         self.read(|view| view.get(net).cloned())
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.shared.len()
     }
@@ -249,6 +257,9 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// Inserts or replaces the value of a prefix; returns the old value. All lookups that begin
     /// afterwards see the change.
+    ///
+    /// It copies one node for each six bits of the prefix behind the root. A prefix that is shorter
+    /// than the root writes all root words that it covers.
     ///
     /// ```
     /// use sapwood::{Error, lpm::Ipv4Fib};
@@ -314,6 +325,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// Begins a transaction. If another thread has one open, this waits for its end.
     ///
+    /// O(1), apart from the wait.
+    ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
     #[track_caller]
@@ -333,6 +346,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     }
 
     /// The number of snapshots that are alive. Waits for no transaction.
+    ///
+    /// O(versions that snapshots keep).
     pub fn snapshots(&self) -> usize {
         self.shared.versions().snapshots()
     }
@@ -352,6 +367,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// Frees up to `budget` blocks that no reader and no snapshot can reach any more; returns how
     /// many.
     ///
+    /// O(budget), and a look at each reader.
+    ///
     /// Changes free some blocks as well; call this in an idle loop, or after a stall. It drops
     /// values on the calling thread. It returns 0 when a transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
@@ -366,6 +383,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// after many changes. It works in steps: readers are not disturbed, and writers wait for a
     /// step at most.
     ///
+    /// O(nodes).
+    ///
     /// # Errors
     /// As [`compact_step`](Self::compact_step).
     ///
@@ -379,6 +398,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// A step of [`compact`](Self::compact): moves the nodes below up to `budget` words of the
     /// root. Returns whether there is more to do. When there is no more, the next call begins anew.
+    ///
+    /// O(nodes below `budget` words of the root).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, and the next call
@@ -406,6 +427,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// Walks the newest version and checks every invariant, and compares the accounts with what the
     /// walk found. Waits for an open transaction.
+    ///
+    /// O(size of the root + nodes).
     ///
     /// # Errors
     /// A message that says what is wrong.

@@ -87,6 +87,8 @@ impl<V: NextHop> Builder<IpFib<V>> {
 
     /// Builds a table of prefixes in any order; of equal prefixes, the last wins.
     ///
+    /// O(n log n), as the prefixes are sorted.
+    ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
     ///
@@ -194,6 +196,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
@@ -220,6 +224,8 @@ impl<V: NextHop> IpFib<V> {
 
     /// Removes a prefix; returns its value, or `None` when it was not there.
     ///
+    /// As [`Fib::insert`](super::Fib::insert).
+    ///
     /// # Errors
     /// As [`Fib::remove`](super::Fib::remove).
     ///
@@ -234,6 +240,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// A copy of the value of exactly this prefix.
+    ///
+    /// As [`Fib::get`](super::Fib::get).
     pub fn get(&self, net: IpNet) -> Option<V> {
         match net {
             IpNet::V4(net) => self.v4.get(net),
@@ -243,6 +251,8 @@ impl<V: NextHop> IpFib<V> {
 
     /// The longest prefix of an address, with a copy of its value. IPv6 addresses that embed IPv4
     /// ones are not unpacked.
+    ///
+    /// As [`Fib::lookup`](super::Fib::lookup).
     pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, V)> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),
@@ -251,6 +261,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// Checks both tables, as [`Fib::verify`](super::Fib::verify).
+    ///
+    /// O(size of the roots + nodes).
     ///
     /// # Errors
     /// A message that says what is wrong.
@@ -339,6 +351,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
 
     /// The longest prefix of an address, and its value. IPv6 addresses that embed IPv4 ones are not
     /// unpacked.
+    ///
+    /// As [`Fib::lookup`](super::Fib::lookup).
     pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, &'g V)> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),
@@ -347,6 +361,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
     }
 
     /// The value of exactly this prefix; bits after its length are taken as zeros.
+    ///
+    /// As [`Fib::get`](super::Fib::get).
     pub fn get(&self, net: IpNet) -> Option<&'g V> {
         match net {
             IpNet::V4(net) => self.v4.get(net),
@@ -367,6 +383,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }

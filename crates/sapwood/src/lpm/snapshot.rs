@@ -49,6 +49,8 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.kept.len
     }
@@ -66,6 +68,8 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
     lookup_methods!(['s] 's [&'s ] self);
 
     /// All prefixes in the order of their addresses, shorter ones before those that they cover.
+    ///
+    /// O(size of the root + prefixes) for the whole walk.
     pub fn iter(&self) -> Iter<'_, F, V> {
         Iter(self.view().walk(F::WIDTH, F::Key::ZERO, 0))
     }
@@ -80,6 +84,8 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
     /// The prefixes directly inside this one: those of [`covered_by`](Self::covered_by) that no
     /// other of them covers, without the prefix itself. The walk passes the prefixes below them,
     /// too.
+    ///
+    /// O(prefixes inside this one).
     pub fn children(&self, net: F::Net) -> Children<'_, F, V> {
         let (key, len) = truncated::<F>(net);
         Children {

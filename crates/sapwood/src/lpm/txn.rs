@@ -75,6 +75,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.writer.len()
     }
@@ -88,6 +90,9 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
 
     /// Inserts or replaces the value of a prefix. The old value can be read until the next change
     /// of the transaction.
+    ///
+    /// As [`Fib::insert`](super::Fib::insert); a node that the transaction made is not copied
+    /// again.
     ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
@@ -109,6 +114,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
 
     /// Removes a prefix. Its value can be read until the next change of the transaction; `None`
     /// when the prefix was not there.
+    ///
+    /// As [`insert`](Self::insert).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] (the path to the prefix is copied), [`Error::GarbageLimit`].
@@ -140,6 +147,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     }
 
     /// Discards all changes, as dropping the transaction does.
+    ///
+    /// O(what was changed).
     pub fn rollback(self) {
         drop(self);
     }

@@ -119,6 +119,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// The value of the entry that it is on.
+    ///
+    /// O(log entries).
     pub fn value(&self) -> Option<&V> {
         match (self.place.position, self.place.range) {
             (Position::OnEntry, Some((start, _))) => self.writer.view().get(start),
@@ -127,6 +129,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes just before an index.
+    ///
+    /// O(1).
     pub fn set(&mut self, index: u64) {
         self.place = Place::before(index);
     }
@@ -145,6 +149,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes to the entry or the gap that holds an index; returns the entry's value.
+    ///
+    /// O(log entries).
     pub fn seek(&mut self, index: u64) -> Option<&V> {
         self.stand(index);
         self.value()
@@ -191,6 +197,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
 
     /// Goes to the next entry, if it starts at or before `limit`. `None` also when the limit is
     /// behind the cursor, which then goes behind what it has passed.
+    ///
+    /// O(log entries).
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.ahead.filter(|&from| from <= limit);
@@ -201,6 +209,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
 
     /// Goes to the entry before, if it ends at or after `limit`. `None` also when the limit is
     /// ahead of the cursor, which then goes before what it has passed.
+    ///
+    /// O(log entries).
     pub fn prev(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.behind.filter(|&from| from >= limit);
         let found = from.and_then(|from| self.writer.view().at_or_before(from));
@@ -223,6 +233,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes to the next entry or gap, if it starts at or before `limit`.
+    ///
+    /// O(log entries).
     pub fn next_range(&mut self, limit: u64) -> Option<(Range, Option<&V>)> {
         match self.place.ahead.filter(|&from| from <= limit) {
             Some(from) => self.stand_on(from),
@@ -234,6 +246,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes to the entry or gap before, if it ends at or after `limit`.
+    ///
+    /// O(log entries).
     pub fn prev_range(&mut self, limit: u64) -> Option<(Range, Option<&V>)> {
         match self.place.behind.filter(|&from| from >= limit) {
             Some(from) => self.stand_on(from),
@@ -252,6 +266,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// Stores over the entry or gap that the cursor is on, or over the range that was given to it.
     /// The cursor is on the new entry then.
     ///
+    /// As [`MapleMap::store`](super::MapleMap::store).
+    ///
     /// # Errors
     /// As [`MapleMap::store`](super::MapleMap::store); [`Error::Absent`] when the cursor is on no
     /// entry and no gap.
@@ -267,6 +283,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
 
     /// Removes and returns the entry that the cursor is on, if it is on one. The cursor is on the
     /// whole gap then.
+    ///
+    /// O(log entries).
     ///
     /// # Errors
     /// As [`MapleMap::remove`](super::MapleMap::remove).

@@ -97,36 +97,50 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     reading_methods!(MapleView<'g, V>);
 
     /// A copy of the value at an index.
+    ///
+    /// A pin, and O(log entries).
     pub fn get(&self, index: u64) -> Option<V> {
         self.read(|view| view.get(index).cloned())
     }
 
     /// The entry that holds an index, with a copy of its value.
+    ///
+    /// A pin, and O(log entries).
     pub fn get_entry(&self, index: u64) -> Option<(Range, V)> {
         self.read(|view| cloned(view.get_entry(index)))
     }
 
     /// Whether an entry holds an index.
+    ///
+    /// A pin, and O(log entries).
     pub fn contains(&self, index: u64) -> bool {
         self.read(|view| view.contains(index))
     }
 
     /// The first entry, with a copy of its value.
+    ///
+    /// A pin, and O(log entries).
     pub fn first(&self) -> Option<(Range, V)> {
         self.read(|view| cloned(view.first()))
     }
 
     /// The last entry, with a copy of its value.
+    ///
+    /// A pin, and O(log entries).
     pub fn last(&self) -> Option<(Range, V)> {
         self.read(|view| cloned(view.last()))
     }
 
     /// The first entry that starts after an index, with a copy of its value.
+    ///
+    /// A pin, and O(log entries).
     pub fn next_after(&self, index: u64) -> Option<(Range, V)> {
         self.read(|view| cloned(view.next_after(index)))
     }
 
     /// The last entry that ends before an index, with a copy of its value.
+    ///
+    /// A pin, and O(log entries).
     pub fn prev_before(&self, index: u64) -> Option<(Range, V)> {
         self.read(|view| cloned(view.prev_before(index)))
     }
@@ -216,6 +230,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// The number of snapshots that are alive. Waits for no writer.
+    ///
+    /// O(versions that snapshots keep).
     pub fn snapshots(&self) -> usize {
         self.shared.versions().snapshots()
     }
@@ -240,6 +256,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// Makes a range one entry with this value. Entries that it overlaps keep the indices outside
     /// the range; an entry that reaches out on both sides becomes two, with a clone of its value.
+    ///
+    /// O(log entries + entries that it overlaps).
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -279,6 +297,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// As [`store`](Self::store), if no entry has an index of the range.
     ///
+    /// As [`store`](Self::store).
+    ///
     /// # Errors
     /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
     /// with the value given back.
@@ -288,6 +308,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// Removes and returns the whole entry that holds an index.
     ///
+    /// O(log entries).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: a removal replaces nodes, too.
     pub fn remove(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
@@ -295,6 +317,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// Makes a range a gap. Entries that it overlaps keep the indices outside the range.
+    ///
+    /// O(log entries + entries that it overlaps).
     ///
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`].
@@ -304,6 +328,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// Removes all entries.
     ///
+    /// O(entries).
+    ///
     /// # Errors
     /// [`Error::GarbageLimit`].
     pub fn clear(&self) -> Result<(), Error> {
@@ -312,6 +338,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// Stores at the lowest `size` indices of a window that no entry has, or at the place that the
     /// [`Window`] chooses. Returns the range.
+    ///
+    /// The search of [`find_gap`](Self::find_gap), and a store.
     ///
     /// ```
     /// use sapwood::{Error, maple::{MapleMap, Window}};
@@ -337,6 +365,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// Plans a store: counts the nodes that it makes if the map stays as it is until then. A plan
     /// holds nothing.
+    ///
+    /// As [`store`](Self::store), and it makes nothing.
     ///
     /// All methods that plan take the map's lock. Beside a [`write`](Self::write) on the same
     /// thread they panic; the [`MapleWriter`] has the same methods for that case.
@@ -378,6 +408,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// can fail. If the map was changed since, the plan is made anew, and a plan of
     /// [`plan_alloc`](Self::plan_alloc) searches its gap anew.
     ///
+    /// O(nodes of the plan).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists that the
     /// change needs; [`Error::GarbageLimit`]; [`Error::NoGap`] when the gap has gone.
@@ -405,6 +437,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// An independent map with the same entries, clones of the values, and nodes of the same shape.
     /// Its arena has the same options; it shares the domain.
+    ///
+    /// O(entries).
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; this map is as it was.
@@ -435,6 +469,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// Frees up to `budget` blocks that no reader and no snapshot can reach any more; returns how
     /// many. Each change frees some blocks as well.
+    ///
+    /// O(budget), and a look at each reader.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut writer = self.write();
         let MapleWriter {

@@ -44,12 +44,16 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// The entry that holds an index.
+    ///
+    /// O(log entries).
     #[inline]
     pub fn get_entry(&self, index: u64) -> Option<(Range, &'g V)> {
         self.view.entry(index).map(|entry| self.entry(entry))
     }
 
     /// Whether an entry holds an index.
+    ///
+    /// O(log entries).
     #[inline]
     pub fn contains(&self, index: u64) -> bool {
         self.view.entry(index).is_some()
@@ -61,6 +65,8 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// The entry that holds an index, or the whole gap that does.
+    ///
+    /// O(log entries).
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -116,17 +122,23 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// The first entry.
+    ///
+    /// O(log entries).
     pub fn first(&self) -> Option<(Range, &'g V)> {
         self.at_or_after(0)
     }
 
     /// The last entry.
+    ///
+    /// O(log entries).
     pub fn last(&self) -> Option<(Range, &'g V)> {
         self.at_or_before(u64::MAX)
     }
 
     /// The first entry that starts after an index. When an entry is stored across that index
     /// meanwhile, this looks again behind that entry, so the answer is not of one moment.
+    ///
+    /// O(log entries).
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -149,6 +161,8 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// The last entry that ends before an index.
+    ///
+    /// O(log entries).
     pub fn prev_before(&self, index: u64) -> Option<(Range, &'g V)> {
         let mut finger = self.view.finger();
         let mut entry = finger.backward(index.checked_sub(1)?)?;
@@ -159,18 +173,24 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// All entries in order, from both ends.
+    ///
+    /// Each step is a search: O(log entries).
     pub fn iter(&self) -> Iter<'g, V> {
         self.range(0..=u64::MAX)
     }
 
     /// The entries that have an index in a range, in order, from both ends. Each is whole, also
     /// where the range cuts it. An empty range has none.
+    ///
+    /// As [`iter`](Self::iter).
     pub fn range(&self, range: Range) -> Iter<'g, V> {
         Iter::new(*self, range)
     }
 
     /// The gaps in a range, in order, from both ends, clipped to the range. An empty range has
     /// none.
+    ///
+    /// As [`iter`](Self::iter).
     pub fn gaps(&self, within: Range) -> Gaps<'g, V> {
         Gaps::new(*self, within)
     }

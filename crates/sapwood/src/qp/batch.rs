@@ -137,6 +137,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// Inserts or replaces many entries, in the order of the iterator; returns how many keys are
     /// new. Of equal keys, the last wins. Values that are replaced are dropped.
     ///
+    /// O(sum of the key lengths).
+    ///
     /// The result is the same as that of single insertions. In a map of about 300,000 entries or
     /// more it takes less time, because the cache misses of sixteen entries overlap.
     ///
@@ -175,6 +177,8 @@ impl<V: ?Sized + Value> QpMap<V> {
 impl<V: ?Sized + Value> QpMap<V> {
     /// Removes many keys and drops their values; returns how many keys were there. A removal needs
     /// no memory. [`remove`](Self::remove) returns the value.
+    ///
+    /// O(sum of the key lengths).
     ///
     /// In a large map this is quicker than single removals, as [`insert_many`](Self::insert_many)
     /// is quicker than single insertions.
@@ -224,6 +228,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// Inserts or replaces many entries, in the order of the iterator; returns how many keys are
     /// new. Of equal keys, the last wins.
     ///
+    /// O(sum of the key lengths).
+    ///
     /// The result is the same as that of single insertions. In a map of about 300,000 entries or
     /// more it takes less time, because the cache misses of sixteen entries overlap.
     ///
@@ -257,6 +263,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
 #[cfg(feature = "std")]
 impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// Removes many keys; returns how many were there.
+    ///
+    /// O(sum of the key lengths).
     ///
     /// # Errors
     /// As [`remove`](Self::remove). The keys before the one that failed are removed.
@@ -298,6 +306,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// Inserts or replaces many entries, in the order of the iterator; returns how many keys are
     /// new. Of equal keys, the last wins.
     ///
+    /// O(sum of the key lengths).
+    ///
     /// The result is the same as that of single insertions. Each takes effect at a moment of its
     /// own. In a map of about 300,000 entries or more they take less time, because the cache misses
     /// of sixteen entries overlap.
@@ -330,6 +340,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
 #[cfg(feature = "std")]
 impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// Removes many keys; returns how many were there.
+    ///
+    /// O(sum of the key lengths).
     ///
     /// # Errors
     /// As [`remove`](Self::remove). The keys before the one that failed are removed.

@@ -189,6 +189,8 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
     /// whoever opens `path` gets the old file or the whole new one. The bytes depend only on the
     /// entries.
     ///
+    /// O(entries).
+    ///
     /// Values are plain bytes without padding, aligned to at most 8 bytes; the compiler checks
     /// this.
     ///
@@ -240,6 +242,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// Opens a file that [`QpMap::save`] wrote with values of the same size and alignment. The file
     /// says nothing else about their type. `open` reads the whole file once, and checks the header,
     /// the checksums and every invariant of the trie.
+    ///
+    /// O(bytes of the file).
     ///
     /// # Errors
     /// [`OpenError`], with the path and the cause.
@@ -345,6 +349,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
 
     /// Checks every invariant of the trie.
     ///
+    /// O(bytes of the file).
+    ///
     /// # Errors
     /// A text that says what is wrong.
     pub fn verify(&self) -> Result<(), String> {
@@ -352,6 +358,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     }
 
     /// The shape of the trie, from a walk over all of it.
+    ///
+    /// O(entries).
     ///
     /// # Errors
     /// A text that says what is wrong.

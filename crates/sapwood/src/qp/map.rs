@@ -191,6 +191,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Number of entries.
+    ///
+    /// O(1).
     #[inline]
     pub fn len(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.len)
@@ -231,6 +233,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Removes a key and returns its value. A removal needs no memory.
+    ///
+    /// O(key length); one branch or cluster is written.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<V::Taken> {
         self.tree.as_mut()?.remove(key.as_ref())
     }
@@ -246,6 +250,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Removes a key and returns the stored key and its value.
+    ///
+    /// As [`remove`](Self::remove), and a copy of the key.
     pub fn remove_entry(&mut self, key: impl AsRef<[u8]>) -> Option<(Box<[u8]>, V::Taken)> {
         let key = key.as_ref();
         self.remove(key).map(|value| (key.into(), value))
@@ -263,18 +269,24 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Removes and returns the entry with the least key.
+    ///
+    /// O(length of its key), which is copied.
     pub fn pop_first(&mut self) -> Option<(Box<[u8]>, V::Taken)> {
         let key: Box<[u8]> = self.first_key_value()?.0.into();
         self.remove(&key).map(|value| (key, value))
     }
 
     /// Removes and returns the entry with the greatest key.
+    ///
+    /// O(length of its key), which is copied.
     pub fn pop_last(&mut self) -> Option<(Box<[u8]>, V::Taken)> {
         let key: Box<[u8]> = self.last_key_value()?.0.into();
         self.remove(&key).map(|value| (key, value))
     }
 
     /// Removes all entries and frees their memory.
+    ///
+    /// O(entries) if values have a destructor; otherwise it only gives the memory back.
     pub fn clear(&mut self) {
         if let Some(tree) = &mut self.tree {
             tree.clear();
@@ -282,6 +294,9 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Moves all entries of `other` into this map. Where both have a key, `other`'s value stays.
+    ///
+    /// O(sum of the lengths of the keys of `other`); O(1) if nothing was ever inserted into this
+    /// map.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; the entries that did not move are still in `other`.
@@ -302,6 +317,8 @@ impl<V: ?Sized + Value> QpMap<V> {
 
     /// Moves the entries with keys at and after `key` into a new map with the same options.
     ///
+    /// O(sum of the lengths of the keys that move).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`]; the map is unchanged.
     pub fn split_off(&mut self, key: impl AsRef<[u8]>) -> Result<Self, Error> {
@@ -317,6 +334,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// removed, `iter`, `keys` and `values` read only the leaves. While it runs, the map takes
     /// about twice its memory.
     ///
+    /// O(entries).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`]; the map is unchanged.
     pub fn compact(&mut self) -> Result<(), Error> {
@@ -328,6 +347,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// What the map's memory holds.
+    ///
+    /// It reads the accounts and walks nothing.
     pub fn memory(&self) -> QpMemory {
         match &self.tree {
             Some(tree) => QpMemory::from_tree(tree),
@@ -337,6 +358,8 @@ impl<V: ?Sized + Value> QpMap<V> {
 
     /// Walks the whole map and checks every invariant. Compares the arena's accounts with the nodes
     /// that are there.
+    ///
+    /// O(sum of all key lengths).
     ///
     /// # Errors
     /// A text that says what is wrong.
@@ -351,6 +374,8 @@ impl<V: ?Sized + Value> QpMap<V> {
 impl<V: ?Sized + Value> QpMap<V> {
     /// A map of entries in ascending order of keys, built depth-first. This fills a map faster than
     /// insertions do, and its layout is the best for reading. Of equal keys, the last wins.
+    ///
+    /// O(sum of all key lengths).
     ///
     /// # Errors
     /// [`Error::NotSorted`] with the entry's position, [`Error::KeyTooLong`], [`Error::ArenaFull`].
@@ -388,11 +413,15 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// A mutable reference to the value of a key.
+    ///
+    /// O(key length).
     pub fn get_mut(&mut self, key: impl AsRef<[u8]>) -> Option<&mut V> {
         self.tree.as_mut()?.get_mut(key.as_ref())
     }
 
     /// Inserts or replaces; returns the value that was replaced.
+    ///
+    /// O(key length); one branch or cluster is written, and sometimes a cluster is split.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] or [`Error::ArenaFull`], with the value given
@@ -423,6 +452,9 @@ impl<V: ?Sized + Value> QpMap<V> {
 impl<V> QpMap<V> {
     /// The entry of a key, for a change that depends on whether the key is there.
     ///
+    /// O(key length), as [`get`](Self::get); inserting or removing by the entry costs as much
+    /// again.
+    ///
     /// ```
     /// use sapwood::qp::QpMap;
     /// let mut counts = QpMap::new();
@@ -445,12 +477,16 @@ impl<V> QpMap<V> {
     }
 
     /// The entry with the least key.
+    ///
+    /// O(length of its key).
     pub fn first_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
         let key: Box<[u8]> = self.first_key_value()?.0.into();
         self.occupied(key)
     }
 
     /// The entry with the greatest key.
+    ///
+    /// O(length of its key).
     pub fn last_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
         let key: Box<[u8]> = self.last_key_value()?.0.into();
         self.occupied(key)
@@ -465,17 +501,23 @@ impl<V> QpMap<V> {
 
 impl<V: ?Sized + Value> QpMap<V> {
     /// All entries in order, with mutable references to their values.
+    ///
+    /// O(length of the first key); each step is O(1) on average.
     pub fn iter_mut(&mut self) -> IterMut<'_, V> {
         let len = self.len();
         IterMut::new(self.tree.as_deref_mut().map(Tree::all_mut), len)
     }
 
     /// Mutable references to all values, in order of their keys.
+    ///
+    /// As [`iter_mut`](Self::iter_mut).
     pub fn values_mut(&mut self) -> ValuesMut<'_, V> {
         ValuesMut(self.iter_mut())
     }
 
     /// The entries between two bounds, in order, with mutable references to their values.
+    ///
+    /// O(lengths of the bounds and of the keys at them); each step is O(1) on average.
     pub fn range_mut<K, R>(&mut self, bounds: R) -> IterMut<'_, V>
     where
         K: AsRef<[u8]> + ?Sized,
@@ -489,6 +531,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Removes the entries for which `keep` returns false. It sees the entries in order.
+    ///
+    /// O(entries), and O(key length) for each entry that goes.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &mut V) -> bool) {
         let mut gone: Vec<Box<[u8]>> = Vec::new();
         for (key, value) in self.iter_mut() {

@@ -39,6 +39,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Removes the point index and frees its memory.
+    ///
+    /// O(bytes of the index).
     pub fn remove_index(&mut self) {
         if let Some(tree) = &mut self.tree {
             tree.drop_index();
@@ -46,6 +48,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// Whether the map has a point index.
+    ///
+    /// O(1).
     pub fn has_index(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.points.is_some())
     }
@@ -65,18 +69,24 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     /// The stored key and its value.
+    ///
+    /// As [`get`](Self::get).
     pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&[u8], &V)> {
         let (view, leaf) = self.find(key.as_ref())?;
         view.entry(leaf)
     }
 
     /// Whether the key is stored.
+    ///
+    /// As [`get`](Self::get).
     #[inline]
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
         self.find(key.as_ref()).is_some()
     }
 
     /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`.
+    ///
+    /// O(sum of the key lengths).
     ///
     /// In maps larger than the cache, 16 lookups run interleaved. Without an index, they take a
     /// half to three quarters of the time of single lookups.

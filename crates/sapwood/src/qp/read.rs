@@ -188,39 +188,54 @@ pub(crate) fn at_separator(ancestor: &[u8], key: &[u8], separator: u8) -> bool {
 macro_rules! read_methods {
     ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident $mem:ty) => {
         /// Whether there is no entry.
+        ///
+        /// O(1).
         pub fn is_empty(&$self) -> bool {
             $self.len() == 0
         }
 
         /// The entry with the least key.
+        ///
+        /// O(length of its key).
         pub fn first_key_value$(<$g>)?($($this)+ $self) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
             $crate::qp::read::seek(view, |c| c.first(&view))
         }
 
         /// The entry with the greatest key.
+        ///
+        /// O(length of its key).
         pub fn last_key_value$(<$g>)?($($this)+ $self) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
             $crate::qp::read::seek(view, |c| c.last(&view))
         }
 
         /// All entries in ascending order of keys, from both ends.
+        ///
+        /// O(length of the first key); each step is O(1) on average.
         pub fn iter$(<$g>)?($($this)+ $self) -> $crate::qp::Iter<$lt, V, $mem> {
             $crate::qp::Iter::new($crate::qp::raw::span::Span::all($self.view()), $self.len())
         }
 
         /// All keys in ascending order.
+        ///
+        /// As [`iter`](Self::iter).
         pub fn keys$(<$g>)?($($this)+ $self) -> $crate::qp::Keys<$lt, V, $mem> {
             $crate::qp::Keys($self.iter())
         }
 
         /// All values in ascending order of their keys.
+        ///
+        /// As [`iter`](Self::iter).
         pub fn values$(<$g>)?($($this)+ $self) -> $crate::qp::Values<$lt, V, $mem> {
             $crate::qp::Values($self.iter())
         }
 
         /// The entries between two bounds, in order, from both ends. There are none if the bounds
         /// have crossed.
+        ///
+        /// O(lengths of the bounds and of the keys at them): two descents. Each step is O(1) on
+        /// average.
         pub fn range<$($g,)? K, R>($($this)+ $self, bounds: R) -> $crate::qp::Range<$lt, V, $mem>
         where
             K: AsRef<[u8]> + ?Sized,
@@ -230,6 +245,8 @@ macro_rules! read_methods {
         }
 
         /// The entries whose keys start with `prefix` (the key equal to it included), in order.
+        ///
+        /// O(length of the prefix and of the first key below it); each step is O(1) on average.
         pub fn prefix$(<$g>)?($($this)+ $self, prefix: impl AsRef<[u8]>) -> $crate::qp::Range<$lt, V, $mem> {
             let view = $self.view();
             let top = view.subtree(prefix.as_ref());
@@ -237,18 +254,24 @@ macro_rules! read_methods {
         }
 
         /// The entry with the greatest key less than `key`.
+        ///
+        /// O(length of `key` and of the key that is found).
         pub fn predecessor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
             $crate::qp::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
         }
 
         /// The entry with the least key greater than `key`.
+        ///
+        /// O(length of `key` and of the key that is found).
         pub fn successor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
             $crate::qp::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
         }
 
         /// The entry with the longest key that is a prefix of `key` (`key` itself included).
+        ///
+        /// O(key length).
         ///
         /// It walks down once, compares one leaf, and goes back up to the first prefix.
         pub fn longest_prefix$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
@@ -257,6 +280,8 @@ macro_rules! read_methods {
         }
 
         /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first.
+        ///
+        /// O(key length + entries that are found).
         pub fn ancestors$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<(&$lt [u8], &$lt V)> {
             $crate::qp::read::ancestors($self.view(), key.as_ref(), |_| true)
         }
@@ -264,6 +289,8 @@ macro_rules! read_methods {
         /// The entries whose keys are prefixes of `key` and end where a component of `key` ends.
         /// Such a prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole
         /// key. The shortest comes first, so the last is the closest enclosing name.
+        ///
+        /// O(key length + prefixes of the key that are stored).
         pub fn ancestors_at$(<$g>)?(
             $($this)+ $self,
             key: impl AsRef<[u8]>,
@@ -280,6 +307,8 @@ macro_rules! read_methods {
         /// shortest of the names at or above the name for which `is_cut` returns true. Each label
         /// of `name` ends with `separator`; [`dns_name`]($crate::key::dns_name) makes such names,
         /// with 0 as the separator. See [`Closest`]($crate::qp::Closest).
+        ///
+        /// O(length of the name + entries above it).
         pub fn closest$(<$g>)?(
             $($this)+ $self,
             name: impl AsRef<[u8]>,
@@ -318,18 +347,24 @@ macro_rules! point_methods {
         }
 
         /// The stored key and its value.
+        ///
+        /// As [`get`](Self::get).
         pub fn get_key_value$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
             view.find(key.as_ref()).and_then(|leaf| view.entry(leaf))
         }
 
         /// Whether the key is stored.
+        ///
+        /// As [`get`](Self::get).
         #[inline]
         pub fn contains_key(&$self, key: impl AsRef<[u8]>) -> bool {
             $self.view().find(key.as_ref()).is_some()
         }
 
         /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`.
+        ///
+        /// O(sum of the key lengths).
         ///
         /// In maps larger than the cache, 16 lookups run interleaved. They take a half to three
         /// quarters of the time of single lookups.

@@ -32,6 +32,8 @@ pub struct Version(pub(crate) u64);
 
 impl Version {
     /// The number.
+    ///
+    /// A pin, and O(key length).
     pub fn get(self) -> u64 {
         self.0
     }
@@ -127,6 +129,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// A store whose first version has these entries, which come in ascending order of keys. Of
     /// equal keys, the last wins.
     ///
+    /// O(sum of all key lengths).
+    ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`].
     ///
@@ -146,6 +150,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
 
 impl<V: Send + Sync + 'static> QpStore<V> {
     /// A store whose first version has the entries of a map. It keeps the map's limit of memory.
+    ///
+    /// O(sum of all key lengths).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is not enough memory; the map is dropped.
@@ -193,6 +199,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// [`pin`](Self::pin) or a [`reader`](Self::reader) gives a view of one version, with
     /// references.
     ///
+    /// A pin, and O(key length).
+    ///
     /// ```
     /// use sapwood::qp::QpStore;
     /// let store = QpStore::new()?;
@@ -213,6 +221,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// Whether the newest version has the key.
+    ///
+    /// A pin, and O(key length).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
         self.read(|view| view.contains_key(key))
     }
@@ -226,6 +236,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// The number of snapshots that are alive. It waits for no transaction.
+    ///
+    /// O(versions that snapshots keep).
     pub fn snapshots(&self) -> usize {
         self.shared.versions().snapshots()
     }
@@ -234,6 +246,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// so a monitor can call it while a writer is blocked at the hard limit of garbage.
     /// [`Domain::stalls`] reports the same for all structures of the domain, and waits for none
     /// either.
+    ///
+    /// O(log of the versions that snapshots keep).
     pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
         self.shared.versions().oldest()
     }
@@ -245,6 +259,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
 
     /// Begins a transaction. If another thread has one open, it waits for its end.
     ///
+    /// O(1), apart from the wait.
+    ///
     /// # Panics
     /// When this thread has a transaction of the store open, for which it would wait forever.
     #[track_caller]
@@ -253,6 +269,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// Begins a transaction, unless another is open.
+    ///
+    /// O(1).
     pub fn try_begin(&self) -> Option<QpTxn<'_, V>> {
         Some(QpTxn::new(&self.shared, self.shared.try_write()?))
     }
@@ -291,6 +309,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// Frees up to `budget` nodes that no reader and no snapshot can hold any more; returns their
     /// number.
     ///
+    /// O(budget), and a look at each reader.
+    ///
     /// Every commit frees some nodes. This call is for an idle loop, or for the time after a stall.
     /// The calling thread drops the values, after it has released the writer's lock. It returns 0
     /// when a transaction is open.
@@ -306,6 +326,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// own; returns whether there is more to do. Readers neither wait nor retry meanwhile. Repeated
     /// calls compact the whole map. The call after the last step begins a new compaction.
     ///
+    /// O(budget), and the path to where it goes on.
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]; no entry is lost, and a later call goes on
     /// with the compaction.
@@ -320,6 +342,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// What the store's memory holds. It waits for an open transaction;
     /// [`snapshots`](Self::snapshots) and [`oldest_snapshot`](Self::oldest_snapshot) do not.
     ///
+    /// It reads the accounts and walks nothing.
+    ///
     /// # Panics
     /// When this thread has a transaction of the store open, for which it would wait forever.
     #[track_caller]
@@ -330,6 +354,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
 
     /// Walks the newest version and checks every invariant. Compares the accounts with the nodes
     /// that are there. It waits for an open transaction.
+    ///
+    /// O(sum of all key lengths).
     ///
     /// # Errors
     /// A text that says what is wrong.

@@ -50,6 +50,8 @@ impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
     }
 
     /// Number of entries.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.writer.tree.len
     }
@@ -75,6 +77,8 @@ impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
 impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// Inserts or replaces; returns the value that was replaced. The reference lives until the next
     /// change of the transaction.
+    ///
+    /// O(key length). The first change below a branch in a transaction copies the branch.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
@@ -121,6 +125,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
 
     /// Removes a key; returns its value. The reference lives until the next change of the
     /// transaction.
+    ///
+    /// O(key length). The first change below a branch in a transaction copies the branch.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], because a removal copies the path; [`Error::GarbageLimit`].
@@ -172,8 +178,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         Ok(value.map(|value| (key, value)))
     }
 
-    /// Removes the entries whose keys start with `prefix`; returns their number. O(number of
-    /// removed entries).
+    /// Removes the entries whose keys start with `prefix`; returns their number. O(length of the
+    /// prefix + number of removed entries).
     ///
     /// Under a hard limit of garbage, the transaction asks beforehand for room for all that is
     /// removed. When there is none, nothing is removed; shorter steps may fit, with commits
@@ -193,6 +199,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     }
 
     /// Removes all entries; returns their number.
+    ///
+    /// O(entries).
     ///
     /// # Errors
     /// As [`remove_prefix`](Self::remove_prefix).
@@ -215,6 +223,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     }
 
     /// Undoes all changes. Dropping the transaction does the same.
+    ///
+    /// O(nodes made by the transaction).
     pub fn rollback(self) {
         drop(self);
     }

@@ -138,6 +138,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// The value of a key, if the cache has a fresh one.
+    ///
+    /// O(words of key and value): the head of one set and, nearly always, one slot.
     #[inline(always)]
     pub fn get(&self, key: &K, now: u64) -> Option<V> {
         self.get_hashed(key, self.hash(key), now)
@@ -184,6 +186,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// The value of a key: the fresh one of the cache, or else the resolver's, which is stored.
+    ///
+    /// As [`get`](Self::get); otherwise the resolver and one write into the set.
     ///
     /// `now` must have been read before this call, so that the age of the answer counts from before
     /// the resolver was called. If the key, or everything, is invalidated while the resolver runs,
@@ -322,6 +326,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
 
     /// Stores a value of the time `now`, and replaces the key's entry. Resolvers that are running
     /// now do not replace it by their answers.
+    ///
+    /// O(words of key and value), under the lock of one set.
     #[inline]
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
         let query = self.query(key, hash, now);
@@ -335,6 +341,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
 
     /// Removes a key; returns whether it was there. Resolvers that are running for it now do not
     /// store their answers.
+    ///
+    /// As [`insert`](Self::insert).
     pub fn invalidate(&self, key: &K) -> bool {
         self.invalidate_hashed(key, self.hash(key))
     }
@@ -367,6 +375,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// Removes entries older than `keep`, and those from before an
     /// [`invalidate_all`](Self::invalidate_all). It looks at about `budget` slots, and the next
     /// call continues there. Returns how many entries it removed.
+    ///
+    /// O(budget).
     pub fn sweep(&self, now: u64, budget: usize) -> usize {
         let mine = self.counters.mine();
         let time = self.time(mine, now);
@@ -408,6 +418,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// The counters of the cache, and how full it is. They are exact while nobody uses the cache.
+    ///
+    /// O(capacity), to count the entries.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             occupancy: self.occupancy(),
@@ -417,6 +429,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// The number of slots that are taken, counted one by one.
+    ///
+    /// O(capacity).
     pub fn occupancy(&self) -> usize {
         (0..self.table.sets())
             .map(|set| self.table.count(set))
@@ -424,6 +438,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// The number of slots.
+    ///
+    /// O(1).
     pub fn capacity(&self) -> usize {
         self.table.capacity()
     }
@@ -434,6 +450,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// Checks the cache's invariants while nobody uses it.
+    ///
+    /// O(capacity).
     ///
     /// # Errors
     ///

@@ -31,8 +31,12 @@ pub struct RouteCacheBuilder<K, V> {
     types: PhantomData<(K, V)>,
 }
 
+/// The longest time that entries are compared with: times are nanoseconds modulo 2^63, and an entry
+/// may be as much ahead as behind.
+const LONGEST: Duration = Duration::from_nanos(1 << 61);
+
 fn nanoseconds(time: Duration) -> u64 {
-    time.as_nanos().min(1 << 61) as u64
+    time.min(LONGEST).as_nanos() as u64
 }
 
 impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
@@ -62,6 +66,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     }
 
     /// For how long the cache returns an answer. Older entries are resolved again. Default: 100 ms.
+    /// At most 2^61 nanoseconds, which are 73 years: a longer time counts as that, here and in
+    /// [`keep`](Self::keep) and [`negative_ttl`](Self::negative_ttl).
     #[must_use]
     pub fn fresh(mut self, time: Duration) -> Self {
         self.fresh = nanoseconds(time);
@@ -102,11 +108,20 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     }
 
     /// Lets one thread at a time resolve a key; other threads that ask for the key meanwhile wait
-    /// for its answer. Any number of different keys can be resolved at once. Default: off.
+    /// for its answer, and take it, also if the cache has no room for it. Any number of different
+    /// keys can be resolved at once. Default: off.
+    ///
+    /// Threads that wait for a resolver that fails, without a
+    /// [`negative_ttl`](Self::negative_ttl), or that panics, resolve one after the other. An answer
+    /// from before an invalidation or insertion of the key is taken by nobody.
+    ///
+    /// A resolver may ask this cache and others. Where it would wait for itself, for its own key or
+    /// for a resolver that waits for this thread, it is answered by a call of its own resolver.
+    /// This cannot be seen when a resolver waits for a thread by other means, such as a join.
     ///
     /// This is the only case in which a cache takes memory later: keys are divided among 64 locks
     /// by their hash, and when more than four keys of one lock are resolved at once, their list
-    /// grows. A resolver must not ask the cache for its own key: it would wait for itself.
+    /// grows; so does the process's list of threads that wait, when more do than ever before.
     #[cfg(feature = "std")]
     #[must_use]
     pub fn single_flight(mut self, on: bool) -> Self {

@@ -197,6 +197,8 @@ impl<H: NextHop> RouteTable<H> {
     /// Begins a transaction. If another thread has one open, this waits for its end. All other
     /// changes of the table wait for the transaction, too.
     ///
+    /// O(1), apart from the wait.
+    ///
     /// # Panics
     ///
     /// When this thread has a transaction of the table open: it would wait for itself. All methods
@@ -241,6 +243,9 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Inserts or replaces the group of a prefix; returns the old group.
     ///
+    /// As [`Fib::insert`](crate::lpm::Fib::insert), and O(members) if the group is new to the
+    /// table.
+    ///
     /// # Errors
     ///
     /// As [`Fib::insert`](crate::lpm::Fib::insert).
@@ -270,6 +275,8 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Removes a prefix; returns its group, or `None` when it was not there.
     ///
+    /// As [`Fib::insert`](crate::lpm::Fib::insert).
+    ///
     /// # Errors
     ///
     /// As [`Fib::remove`](crate::lpm::Fib::remove).
@@ -283,6 +290,8 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// The group of exactly this prefix.
+    ///
+    /// As [`Fib::get`](crate::lpm::Fib::get), under the lock of writers.
     #[track_caller]
     pub fn get(&self, net: IpNet) -> Option<Group<H>> {
         let groups = self.lock();
@@ -291,6 +300,8 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// Replaces a group by another one for all prefixes that use it; returns how many these are.
+    ///
+    /// O(groups).
     ///
     /// This makes one store for each slot that holds the group. There is one such slot, unless
     /// other groups became equal to it by [`set_weight`](Self::set_weight),
@@ -309,6 +320,8 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Changes a member's weight in every group that has it, with one store for each; returns how
     /// many prefixes use these groups. With weight 0 it stays a member without flows.
+    ///
+    /// O(members of all groups), and a group that has it is made anew.
     #[track_caller]
     pub fn set_weight(&self, hop: &H, weight: u32) -> usize {
         self.change_groups(hop, |group| group.with(hop.clone(), weight))
@@ -316,6 +329,8 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Removes a member from every group that has it, with one store for each; returns how many
     /// prefixes use these groups.
+    ///
+    /// As [`set_weight`](Self::set_weight).
     #[track_caller]
     pub fn remove_member(&self, hop: &H) -> usize {
         self.change_groups(hop, |group| group.without(hop))
@@ -341,6 +356,8 @@ impl<H: NextHop> RouteTable<H> {
 
     /// The next hop of a flow to an address. This pins the thread and clones the next hop; a
     /// [`reader`](Self::reader) is quicker.
+    ///
+    /// A pin, the cost of [`Fib::lookup`](crate::lpm::Fib::lookup), and one bucket of the group.
     pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<H> {
         self.read(|view| view.lookup(addr, flow).cloned())
     }
@@ -348,6 +365,8 @@ impl<H: NextHop> RouteTable<H> {
     reading_methods!(RouteView<'g, H>);
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.shared.fib.len()
     }
@@ -359,12 +378,16 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Number of slots with groups: the number of different groups, or more after replacements that
     /// made groups equal.
+    ///
+    /// O(1).
     #[track_caller]
     pub fn groups(&self) -> usize {
         self.lock().all.len()
     }
 
     /// The memory that the table uses.
+    ///
+    /// O(groups).
     #[track_caller]
     pub fn memory(&self) -> RouteTableMemory {
         let groups = self.lock();
@@ -383,6 +406,8 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Frees about `budget` nodes and groups that no reader can reach any more; returns how many.
     /// Changes free some as well.
+    ///
+    /// O(budget + groups that wait), and a look at each reader.
     pub fn reclaim(&self, budget: usize) -> usize {
         let fib = &self.shared.fib;
         fib.v4().reclaim(budget) + fib.v6().reclaim(budget) + self.lock().reclaim(budget)

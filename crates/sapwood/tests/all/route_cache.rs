@@ -399,3 +399,17 @@ fn a_day() {
                 .all(|n| *n > 0)
     );
 }
+
+/// A time of more than 73 years counts as 73 years: entries are fresh until then and not after.
+#[test]
+fn a_time_beyond_the_longest_counts_as_the_longest() {
+    const LONGEST: u64 = 1 << 61;
+    for time in [Duration::from_nanos(LONGEST), Duration::MAX] {
+        let cache = builder(8).fresh(time).keep(Duration::MAX).build();
+        let hash = cache.hash(&key(1));
+        cache.insert(&key(1), hash, MS, [7; 4]);
+        assert_eq!(cache.get(&key(1), MS + LONGEST - 1), Some([7; 4]));
+        assert_eq!(cache.get(&key(1), MS + LONGEST), None);
+        cache.verify().unwrap();
+    }
+}

@@ -127,6 +127,8 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
     /// Builds a table of these prefixes, in any order: the quickest way to fill one, and the best
     /// layout for reading it. Of equal prefixes, the last wins.
     ///
+    /// O(n log n), as the prefixes are sorted.
+    ///
     /// # Errors
     /// [`Error::ArenaFull`].
     ///
@@ -165,6 +167,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     /// Inserts or replaces, as a commit of its own; returns the value that was replaced. A
     /// transaction inserts values that cannot be cloned.
     ///
+    /// O(bits of the prefix): the branches on its path are copied.
+    ///
     /// # Errors
     /// As [`BitTxn::insert`].
     ///
@@ -201,6 +205,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// The value of exactly this prefix, cloned. For many reads, take a [`reader`](Self::reader).
+    ///
+    /// A pin, and O(bits of the prefix).
     pub fn get(&self, prefix: impl AsBits) -> Option<V>
     where
         V: Clone,
@@ -210,6 +216,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
 
     /// The longest stored prefix of `bits`: its length, and its value, cloned. For many reads, take
     /// a [`reader`](Self::reader).
+    ///
+    /// A pin, and O(number of branches on the path).
     pub fn lookup(&self, bits: impl AsBits) -> Option<(usize, V)>
     where
         V: Clone,
@@ -220,6 +228,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     reading_methods!(BitView<'g, V>);
 
     /// A snapshot of the newest version.
+    ///
+    /// O(1).
     pub fn snapshot(&self) -> BitSnapshot<V> {
         BitSnapshot(self.store.snapshot())
     }
@@ -236,6 +246,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
 
     /// Begins a transaction. If another thread has one open, this waits for its end.
     ///
+    /// O(1), apart from the wait.
+    ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
     #[track_caller]
@@ -249,6 +261,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// Number of prefixes in the newest version.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.store.len()
     }
@@ -274,12 +288,16 @@ impl<V: Send + Sync + 'static> BitFib<V> {
 
     /// Frees up to `budget` nodes that no reader and no snapshot can reach any more; returns how
     /// many.
+    ///
+    /// O(budget), and a look at each reader.
     pub fn reclaim(&self, budget: usize) -> usize {
         self.store.reclaim(budget)
     }
 
     /// Moves all branches into fresh memory in order, in steps. Readers are not disturbed, and
     /// writers get their turns between the steps.
+    ///
+    /// O(prefixes).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost.
@@ -293,6 +311,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// Walks the newest version and checks every invariant, those of the keys included.
+    ///
+    /// O(sum of the bits of all prefixes).
     ///
     /// # Errors
     /// A message that says what is wrong.

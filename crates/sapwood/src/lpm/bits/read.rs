@@ -236,6 +236,8 @@ macro_rules! bit_methods {
         }
 
         /// The value of exactly this prefix.
+        ///
+        /// O(bits of the prefix).
         #[inline]
         pub fn get$(<$g>)?($($this)+ $self, prefix: impl $crate::lpm::AsBits) -> Option<&$lt V> {
             $crate::lpm::bits::read::get($self.trie(), prefix)
@@ -254,6 +256,8 @@ macro_rules! bit_methods {
         /// Looks up many at once: `out[i]` becomes what [`lookup`](Self::lookup) finds for
         /// `queries[i]`.
         ///
+        /// The sum of the lookups, of which many wait at once.
+        ///
         /// In tables larger than the cache, the memory that sixteen lookups read is prefetched.
         ///
         /// # Panics
@@ -267,11 +271,15 @@ macro_rules! bit_methods {
         }
 
         /// All stored prefixes of `bits` (itself included), shortest first: lengths and values.
+        ///
+        /// O(number of branches on the path).
         pub fn matches$(<$g>)?($($this)+ $self, bits: impl $crate::lpm::AsBits) -> $crate::lpm::BitMatches<$lt, V> {
             $crate::lpm::bits::read::matches($self.trie(), bits)
         }
 
         /// The stored prefixes that `prefix` covers (itself included), in order.
+        ///
+        /// O(bits of the prefix); each step is O(1) on average.
         pub fn covered_by$(<$g>)?(
             $($this)+ $self,
             prefix: impl $crate::lpm::AsBits,
@@ -281,6 +289,8 @@ macro_rules! bit_methods {
 
         /// The stored prefixes directly inside `prefix`, in order: `prefix` covers them, and no
         /// other stored prefix inside `prefix` does. `prefix` itself is left out.
+        ///
+        /// O(prefixes inside this one).
         pub fn children$(<$g>)?(
             $($this)+ $self,
             prefix: impl $crate::lpm::AsBits,
@@ -289,6 +299,8 @@ macro_rules! bit_methods {
         }
 
         /// All prefixes in order.
+        ///
+        /// Each step is O(1) on average.
         pub fn iter$(<$g>)?($($this)+ $self) -> $crate::lpm::BitIter<$lt, V, $mem> {
             $self.covered_by($crate::lpm::BitString::new())
         }

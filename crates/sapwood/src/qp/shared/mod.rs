@@ -176,6 +176,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// Number of entries. It is exact while nobody writes. Beside writers, each change counts from
     /// some moment within its call.
+    ///
+    /// O(shards), of which there are about four for each processor.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
@@ -191,6 +193,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// A copy of a key's value.
+    ///
+    /// A pin, and the cost of [`SharedView::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<V::Owned>
     where
         V: ToOwned,
@@ -199,6 +203,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// Whether the key is stored.
+    ///
+    /// As [`get`](Self::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
         self.read(|view| view.contains_key(key))
     }
@@ -242,6 +248,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// Removes a key; returns whether it was there.
     ///
+    /// O(key length), if no other writer is at the same branch.
+    ///
     /// # Errors
     /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with
     /// one child less beside the old one. An unordered map needs no memory for a removal.
@@ -251,6 +259,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// Removes a key if `test` returns true for its value; returns whether it was removed. See
     /// [`SharedView::remove_if`].
+    ///
+    /// As [`remove`](Self::remove), and one lookup for each run of the test.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -279,11 +289,15 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// Calls `each` with all entries until it breaks. Order and consistency are those of
     /// [`SharedView::iter`].
+    ///
+    /// O(entries).
     pub fn for_each<B>(&self, each: impl FnMut(&[u8], &V) -> ControlFlow<B>) -> ControlFlow<B> {
         self.read(|view| view.for_each(each))
     }
 
     /// Removes all entries; returns their number. Keys that are inserted meanwhile may stay.
+    ///
+    /// O(entries), each by a removal of its own.
     ///
     /// # Errors
     /// As [`remove`](Self::remove); the entries removed before the error stay removed.
@@ -292,6 +306,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// Removes the entries for which `keep` returns false; returns their number.
+    ///
+    /// O(entries), each by a lookup of its own.
     ///
     /// Each entry is tested and removed at a moment of its own. Of keys that are inserted
     /// meanwhile, some are tested and some are not. The walk takes a new guard for every few keys,
@@ -340,23 +356,31 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// Frees up to `budget` nodes that no reader can hold any more; returns their number. Writers
     /// free some nodes with each change. This call is for an idle loop, or for the time after a
     /// stall. The calling thread drops the values.
+    ///
+    /// O(budget + shards), and a look at each reader.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut values = Vec::new();
         self.raw.reclaim(budget, &mut values)
     }
 
     /// How often writers had to wait for each other, or begin anew, so far.
+    ///
+    /// O(shards).
     pub fn contention(&self) -> Contention {
         self.raw.contention()
     }
 
     /// What the map's memory holds. It waits for changes that are under way.
+    ///
+    /// O(shards).
     pub fn memory(&self) -> QpSharedMemory {
         self.raw.memory()
     }
 
     /// Walks the map and checks every invariant. Compares the accounts with the nodes that are
     /// there. Writers wait meanwhile.
+    ///
+    /// O(sum of all key lengths).
     ///
     /// # Errors
     /// A text that says what is wrong.
@@ -367,6 +391,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
 impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// Inserts or replaces; returns whether the key is new.
+    ///
+    /// O(key length), if no other writer is at the same branch. A node is copied, not changed.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
@@ -396,6 +422,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// Inserts a key that is absent.
     ///
+    /// As [`insert`](Self::insert).
+    ///
     /// # Errors
     /// [`Error::Exists`] when the key is there; otherwise as [`insert`](Self::insert).
     pub fn insert_new<N: IntoValue<V>>(
@@ -412,6 +440,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// Replaces the value of a key that is there.
     ///
+    /// As [`insert`](Self::insert); only a leaf is made.
+    ///
     /// # Errors
     /// [`Error::Absent`] when the key is absent; otherwise as [`insert`](Self::insert).
     pub fn replace<N: IntoValue<V>>(
@@ -427,6 +457,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// Replaces the value of a key if it equals `current`.
+    ///
+    /// As [`replace`](Self::replace), and one lookup for each comparison.
     ///
     /// # Errors
     /// [`Error::Absent`] when the key is absent, [`Error::Differs`] when its value is another;
@@ -467,6 +499,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// A copy of a key's value. If the key is absent, the map first inserts the value that `make`
     /// makes.
     ///
+    /// A lookup, and an insertion if the key is absent.
+    ///
     /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
     /// thread's value is the result, and the value of `make` is dropped.
     ///
@@ -495,6 +529,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// Replaces the value of a key by the value that `new` makes of it; returns whether the key was
     /// there. See [`SharedView::update`].
+    ///
+    /// A lookup and a replacement for each run of `new`.
     ///
     /// # Errors
     /// As [`insert`](Self::insert); the value that was made is dropped.

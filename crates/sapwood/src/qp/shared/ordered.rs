@@ -38,6 +38,8 @@ macro_rules! ordered_reads {
     () => {
         /// The entries between two bounds, in order, from both ends. There are none if the bounds
         /// have crossed.
+        ///
+        /// O(lengths of the bounds), which are copied; each step is O(1) on average.
         pub fn range<K, R>(&self, bounds: R) -> $crate::qp::QpSharedRange<'g, V>
         where
             K: AsRef<[u8]> + ?Sized,
@@ -52,17 +54,23 @@ macro_rules! ordered_reads {
         }
 
         /// The entries whose keys start with `prefix` (the key equal to it included), in order.
+        ///
+        /// O(length of the prefix); each step is O(1) on average.
         pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> $crate::qp::QpSharedRange<'g, V> {
             let (low, high) = $crate::qp::raw::shared::walk::prefix_bounds(prefix.as_ref());
             $crate::qp::QpSharedRange::new(self.view(), low, high)
         }
 
         /// The entry with the least key.
+        ///
+        /// O(length of its key).
         pub fn first_key_value(&self) -> Option<(&'g [u8], &'g V)> {
             self.iter().next()
         }
 
         /// The entry with the greatest key.
+        ///
+        /// O(length of its key).
         pub fn last_key_value(&self) -> Option<(&'g [u8], &'g V)> {
             self.iter().next_back()
         }
@@ -70,12 +78,16 @@ macro_rules! ordered_reads {
         /// The entry with the least key greater than `key`, whether `key` itself is there or not. A
         /// walk by such steps need not hold a guard between two of them, as with the kernel's
         /// `get_next_key`.
+        ///
+        /// O(length of `key` and of the key that is found).
         pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
             let view = self.view();
             $crate::qp::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
         }
 
         /// The entry with the greatest key less than `key`.
+        ///
+        /// O(length of `key` and of the key that is found).
         pub fn predecessor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
             let view = self.view();
             $crate::qp::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
@@ -83,6 +95,8 @@ macro_rules! ordered_reads {
 
         /// The entry with the least key greater than `key`; the same as
         /// [`next_after`](Self::next_after).
+        ///
+        /// O(length of `key` and of the key that is found).
         pub fn successor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
             self.next_after(key)
         }
@@ -98,6 +112,8 @@ macro_rules! ordered_reads {
 
         /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first.
         /// Beside writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
+        ///
+        /// O(key length + entries that are found).
         pub fn ancestors(&self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<(&'g [u8], &'g V)> {
             let key = key.as_ref();
             // A branch that was inserted between the two walks down may hold a key that is no
@@ -256,6 +272,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
 impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
     /// A map of these entries, which come in ascending order of keys. Of equal keys, the last wins.
     ///
+    /// O(sum of all key lengths).
+    ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`]; [`Error::Full`].
     ///
@@ -277,6 +295,8 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     /// A shared map with the entries of an owned map. It keeps the map's limit of memory, and has a
     /// point index if the map has one.
     ///
+    /// O(sum of all key lengths).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is not enough memory; the map is dropped.
     pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
@@ -290,6 +310,8 @@ impl<V: Send + Sync + 'static> QpShared<V> {
 impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// Copies of the entry with the least key greater than `key`, whether `key` itself is there or
     /// not.
+    ///
+    /// O(length of `key` and of the key that is found).
     pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, V::Owned)>
     where
         V: ToOwned,
@@ -302,6 +324,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
 
     /// Removes the entry with the least key, and returns copies of it. See
     /// [`SharedView::pop_first`].
+    ///
+    /// A lookup and a removal, again for each race that is lost.
     ///
     /// # Errors
     /// As [`remove`](SharedMap::remove).
@@ -324,6 +348,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
 
     /// Removes the entry with the greatest key, and returns copies of it. See
     /// [`SharedView::pop_last`].
+    ///
+    /// A lookup and a removal, again for each race that is lost.
     ///
     /// # Errors
     /// As [`remove`](SharedMap::remove).
@@ -358,6 +384,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// memory that they left. Readers and writers go on meanwhile. Repeated calls compact the whole
     /// map. The call after the last step begins a new compaction. The first step of a compaction
     /// makes writers wait for a moment.
+    ///
+    /// O(budget), and the path to where it goes on.
     ///
     /// Iteration gains most, because neighbours in order become neighbours in memory.
     ///
@@ -397,6 +425,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     /// Removes the entry with the least key and returns it. The references live as long as the
     /// guard. Of several threads that pop at once, no two get the same entry.
     ///
+    /// A lookup and a removal, again for each race that is lost.
+    ///
     /// The entry was the first at some moment of the call. A lesser key that another thread inserts
     /// before the removal stays for the next pop. If other threads remove the first entry
     /// meanwhile, the search begins anew.
@@ -410,6 +440,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
 
     /// Removes the entry with the greatest key and returns it, as [`pop_first`](Self::pop_first)
     /// does with the least key.
+    ///
+    /// A lookup and a removal, again for each race that is lost.
     ///
     /// # Errors
     /// As [`SharedMap::remove`].
@@ -432,6 +464,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     /// Runs a query of several entries so that its result is exact for one moment. It runs the
     /// query again until nothing changes meanwhile. After a few attempts, it runs the query while
     /// writers wait.
+    ///
+    /// The cost of the query, nine times at most, and O(shards) for each.
     ///
     /// # Panics
     /// When the query changes the map, by this view or otherwise, or calls `compact_step`,

@@ -45,11 +45,15 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     }
 
     /// Number of entries. It is exact while nobody writes.
+    ///
+    /// O(shards).
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
     /// Whether the map has no entry.
+    ///
+    /// As [`len`](Self::len).
     pub fn is_empty(&self) -> bool {
         self.raw.is_vacant()
     }
@@ -64,12 +68,16 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     }
 
     /// The stored key and its value.
+    ///
+    /// As [`get`](Self::get).
     pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
         Some(self.raw.entry(self.guard, leaf))
     }
 
     /// Whether the key is stored.
+    ///
+    /// As [`get`](Self::get).
     #[inline]
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
         self.raw.find_guarded(self.guard, key.as_ref()).is_some()
@@ -77,6 +85,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
 
     /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each key is looked up
     /// at a moment of its own.
+    ///
+    /// O(sum of the key lengths).
     ///
     /// # Panics
     /// When `keys` and `out` differ in length.
@@ -97,11 +107,15 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     /// All entries. In an ordered map they come in ascending order of keys, from both ends: see
     /// [`QpSharedRange`](super::QpSharedRange). In an unordered map they come in no order: see
     /// [`PointMapIter`](super::PointMapIter).
+    ///
+    /// Each step is O(1) on average, or O(key length) after a change at the place where it stands.
     pub fn iter(&self) -> O::Iter<'g, V> {
         O::iter(self.raw, self.guard)
     }
 
     /// Calls `each` with all entries until it breaks, in the order of [`iter`](Self::iter).
+    ///
+    /// O(entries).
     pub fn for_each<B>(
         &self,
         mut each: impl FnMut(&'g [u8], &'g V) -> ControlFlow<B>,
@@ -136,6 +150,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
 
     /// Removes a key if `test` returns true for its value; returns the value. The test may run
     /// several times; its last answer counts.
+    ///
+    /// As [`SharedMap::remove_if`](super::SharedMap::remove_if).
     ///
     /// No lock is held while the test runs, so it may call every method of this map.
     ///
@@ -256,6 +272,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     /// Inserts or replaces; returns the value that was replaced. The reference lives as long as the
     /// guard.
     ///
+    /// As [`SharedMap::insert`](super::SharedMap::insert).
+    ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
     /// [`Error::GarbageLimit`], [`Error::Full`], with the value; the map is unchanged.
@@ -283,6 +301,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
 
     /// Inserts a key that is absent; returns the value in its place.
     ///
+    /// As [`insert`](Self::insert).
+    ///
     /// # Errors
     /// [`Error::Exists`] when the key is there; otherwise as [`insert`](Self::insert).
     pub fn insert_new<N: IntoValue<V>>(
@@ -298,6 +318,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
 
     /// Replaces the value of a key that is there; returns the old value.
     ///
+    /// As [`insert`](Self::insert); only a leaf is made.
+    ///
     /// # Errors
     /// [`Error::Absent`] when the key is absent; otherwise as [`insert`](Self::insert).
     pub fn replace<N: IntoValue<V>>(
@@ -312,6 +334,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     }
 
     /// Replaces the value of a key if it equals `current`; returns what it found.
+    ///
+    /// As [`replace`](Self::replace), and one lookup for each comparison.
     ///
     /// No lock is held while the values are compared, so the comparison may call every method of
     /// this map.
@@ -354,6 +378,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     /// Replaces the value of a key by the value that `new` makes of it; returns the old value, or
     /// `None` when the key is absent.
     ///
+    /// A lookup and a replacement for each run of `new`.
+    ///
     /// No lock is held while `new` runs. If another thread changes the key meanwhile, `new` runs
     /// again with the new value. So no change is lost: a stored value was made of the value that it
     /// replaces. For values that change often, use atomics, which change in place.
@@ -393,6 +419,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     }
 
     /// The value of a key. If the key is absent, the map first inserts the value that `make` makes.
+    ///
+    /// A lookup, and an insertion if the key is absent.
     ///
     /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
     /// thread's value is the result, and the value of `make` is dropped.
