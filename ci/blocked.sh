@@ -66,7 +66,7 @@ for i in 1 2 3 4; do
     ask "$(zeros 63).$(zeros 63).$(zeros 63).$(zeros 61)" NOERROR
 done
 say "Long labels of zeros below a blocked name hide nothing."
-# A worker whose room for keys is too small: what it cannot look up is refused, and the log says why.
+# A worker whose room for keys is too small refuses what it cannot look up, and its log says why.
 mkdir "$work/small"
 sed 's/^local KEY_MAX = .*/local KEY_MAX = 16/' examples/lua/sapwood.lua >"$work/small/sapwood.lua"
 port=$((port + 1))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The closest entries to names, and what proves that names are not there, for a test. The packet holds the name, and the answer replaces it.
+ * The closest entries to names, and what proves that names are not there, for a test. The packet
+ * holds the name, and the answer replaces it.
  */
 #include <linux/bpf.h>
 #include "sapwood/qp_closest.bpf.h"

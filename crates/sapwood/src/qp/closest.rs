@@ -12,9 +12,9 @@ use core::fmt;
 ///   exists if it has an entry, or if an entry lies below it.
 /// - *Wildcard*: `*` below the closest encloser. It matters only when the asked name does not
 ///   exist.
-/// - *Predecessor*: the entry before the name. In a zone without delegations, it is the owner of the
-///   NSEC record that covers the name. [`Denial`] has the owner in all zones, and the rest of what
-///   proves that a name is not there.
+/// - *Predecessor*: the entry before the name. In a zone without delegations, it is the owner of
+///   the NSEC record that covers the name. [`Denial`] has the owner in all zones, and the rest of
+///   what proves that a name is not there.
 ///
 /// ```
 /// use sapwood::key::dns_name;

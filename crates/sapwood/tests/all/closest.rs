@@ -1,4 +1,4 @@
-//! `closest` and `denial` on every kind of map, compared with the definition of each of its answers.
+//! `closest` and `denial` on every kind of map, compared with the definitions of their answers.
 
 use sapwood::key::{dns_name, dns_name_to_text};
 use sapwood::qp::{QpFile, QpMap, QpShared, QpStore};
