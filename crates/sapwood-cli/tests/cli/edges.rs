@@ -185,6 +185,24 @@ fn a_server_whose_answers_nobody_reads_ends_with_an_error() {
     }
 }
 
+#[test]
+fn a_command_that_is_too_long_is_refused_and_the_next_one_is_answered() {
+    let s = files();
+    let commands = [
+        b"get ".to_vec(),
+        vec![b'x'; 200_000],
+        b"\n\xff\xfe\n\nget oak\r\nget \xff\nquit".to_vec(),
+    ];
+    s.run_with(
+        &["names", "serve", "words", "-q", "--live", "live"],
+        &commands.concat(),
+    )
+    .code(0)
+    .out(b"found\toak\t2\nabsent\t\xff\n")
+    .complains("\"(a line of 200005 bytes)\" is not a command")
+    .complains("\"\\xff\\xfe\" is not a command");
+}
+
 /// The commands that read a text, with what they make of a text with a word in each line.
 const READERS: [&[&str]; 4] = [
     &["names", "build", "in", "-o", "out"],
