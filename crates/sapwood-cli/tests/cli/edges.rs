@@ -67,10 +67,12 @@ fn a_full_file_system_is_an_error_that_leaves_all_as_it_was() {
             "sapwood: cannot write {output}: No space left on device"
         ));
     }
-    // Figures are no reason to stop.
+    // A server that cannot show its figures does not begin.
     let serve = "echo quit | \"$0\" names serve words --live live --metrics small/map";
-    let ran = without_room(&s, serve).unwrap();
-    ran.code(0).complains("small/map: No space left on device");
+    without_room(&s, serve)
+        .unwrap()
+        .code(2)
+        .complains("cannot write small/map: No space left on device");
 }
 
 #[test]
