@@ -260,7 +260,10 @@ fn host_fault(text: &str) -> Option<String> {
         match byte {
             b'\\' => drop(bytes.next()),
             b'*' if at == 0 && is_wildcard(text) => {}
-            b'*' => return Some("a * is a wildcard only as the first label".into()),
+            b'*' => {
+                let what = "a * is a wildcard only as the first label (\\* if it is meant)";
+                return Some(what.into());
+            }
             byte if is_of_hosts(byte) || !byte.is_ascii() => {}
             byte if byte.is_ascii_graphic() => {
                 let byte = char::from(byte);

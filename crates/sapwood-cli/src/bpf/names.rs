@@ -1,6 +1,7 @@
 //! `sapwood bpf names`: drops DNS queries by the names that they ask for.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -231,7 +232,9 @@ pub fn run(args: &RunArgs) -> Outcome {
     let status = format!("{} names", filter.rules().map().len());
     service.ready(&status, || metrics.update(&filter))?;
     let out = Output::lines(args.json);
-    let commands = (!args.no_commands).then(lines);
+    // A list on stdin has been read to its end, which is not the end of commands.
+    let is_free = args.filter.list != Path::new("-") && !args.no_commands;
+    let commands = is_free.then(lines);
     let mut running = Running {
         filter: &filter,
         metrics,

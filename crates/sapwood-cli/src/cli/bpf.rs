@@ -289,7 +289,7 @@ Example:
 /// The arguments of a filter: a list and interfaces.
 #[derive(Debug, Args)]
 pub struct FilterArgs {
-    /// The file of the list.
+    /// The file of the list; "-" for stdin, which then has no commands.
     #[arg(value_name = "FILE")]
     pub list: PathBuf,
     /// An interface whose incoming packets are filtered; give the option once for each interface.

@@ -29,8 +29,9 @@ an error, and nothing is written.";
   sapwood report --records bench/record --json | jq '.records[].ratios'"
 )]
 pub struct ReportArgs {
-    /// Records: files, or folders whose CSV and JSON files are read. Files of a folder that only
-    /// compare two builds, with "before", "-build-" or "house-" in their names, are left out.
+    /// Records: files, "-" for stdin, or folders whose CSV and JSON files are read. Files of a
+    /// folder that only compare two builds, with "before", "-build-" or "house-" in their names,
+    /// are left out.
     #[arg(long, value_name = "DIR|FILE", num_args = 1..)]
     pub records: Vec<PathBuf>,
     /// A saved map whose shape the page shows; may be given more than once.

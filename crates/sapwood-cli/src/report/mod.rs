@@ -8,16 +8,17 @@ mod shape;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sapwood_records::record::{in_order, sort};
 use sapwood_records::{Record, RecordError, compare, is_comparison};
 use serde_json::{Value, json};
 
 use crate::cli::report::ReportArgs;
-use crate::errors::{Answer, Error, Outcome};
+use crate::errors::{Answer, Error, Outcome, shown};
 use crate::output::document;
 use crate::progress::Progress;
+use crate::records::input;
 use crate::target::{replace, target};
 use shape::Shape;
 
@@ -97,7 +98,7 @@ fn read(files: &[PathBuf], maps: &[PathBuf], left_out: Vec<String>) -> Result<In
     let mut records = Vec::new();
     for file in files {
         progress.doing(format!("reading {}", file.display()));
-        records.push(Record::read(file).map_err(record_error)?);
+        records.push(record(file)?);
         progress.step();
     }
     sort(&mut records);
@@ -112,6 +113,17 @@ fn read(files: &[PathBuf], maps: &[PathBuf], left_out: Vec<String>) -> Result<In
         left_out,
         shapes,
     })
+}
+
+/// Reads a record from a file, or from stdin for `-`.
+fn record(file: &Path) -> Result<Record, Error> {
+    if file != Path::new("-") {
+        return Record::read(file).map_err(record_error);
+    }
+    let (mut text, name) = (String::new(), shown(file));
+    let (mut input, _) = input(file)?;
+    input.read_to_string(&mut text).map_err(Error::read(file))?;
+    Record::parse(&name, &text).map_err(record_error)
 }
 
 fn record_error(error: RecordError) -> Error {

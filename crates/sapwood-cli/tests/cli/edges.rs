@@ -67,10 +67,12 @@ fn a_full_file_system_is_an_error_that_leaves_all_as_it_was() {
             "sapwood: cannot write {output}: No space left on device"
         ));
     }
-    // Figures are no reason to stop.
+    // A server that cannot show its figures does not begin.
     let serve = "echo quit | \"$0\" names serve words --live live --metrics small/map";
-    let ran = without_room(&s, serve).unwrap();
-    ran.complains("small/map: No space left on device");
+    without_room(&s, serve)
+        .unwrap()
+        .code(2)
+        .complains("cannot write small/map: No space left on device");
 }
 
 #[test]
@@ -183,6 +185,24 @@ fn a_server_whose_answers_nobody_reads_ends_with_an_error() {
         ran.out("2\n")
             .complains("the command has ended: cannot write the output: Broken pipe");
     }
+}
+
+#[test]
+fn a_command_that_is_too_long_is_refused_and_the_next_one_is_answered() {
+    let s = files();
+    let commands = [
+        b"get ".to_vec(),
+        vec![b'x'; 200_000],
+        b"\n\xff\xfe\n\nget oak\r\nget \xff\nquit".to_vec(),
+    ];
+    s.run_with(
+        &["names", "serve", "words", "-q", "--live", "live"],
+        &commands.concat(),
+    )
+    .code(0)
+    .out(b"found\toak\t2\nabsent\t\xff\n")
+    .complains("\"(a line of 200005 bytes)\" is not a command")
+    .complains("\"\\xff\\xfe\" is not a command");
 }
 
 /// The commands that read a text, with what they make of a text with a word in each line.

@@ -168,6 +168,24 @@ fn a_page_shows_a_record_and_escapes_its_texts() {
 }
 
 #[test]
+fn a_record_may_come_by_stdin() {
+    let s = Scratch::new();
+    s.file("r.csv", RECORD);
+    let report = ["report", "--json", "--records"];
+    let of_file = s.run(&[&report[..], &["r.csv"]].concat());
+    let of_stdin = s.run_with(&[&report[..], &["-"]].concat(), RECORD.as_bytes());
+    let [file, stdin] = [of_file, of_stdin].map(|ran| ran.code(0).documents().remove(0));
+    assert_eq!(file["records"][0]["rows"], stdin["records"][0]["rows"]);
+    assert_ne!(file["records"][0]["rows"], serde_json::json!([]));
+    s.run_with(&[&report[..], &["-"]].concat(), b"\xff\n")
+        .code(2)
+        .complains("cannot read standard input: stream did not contain valid UTF-8");
+    s.run_with(&[&report[..], &["-"]].concat(), b"what is this\n")
+        .code(2)
+        .complains("sapwood: standard input");
+}
+
+#[test]
 fn each_row_of_the_repositorys_records_is_in_a_table_of_its_case() {
     let s = Scratch::new();
     let folder = recorded();

@@ -23,10 +23,17 @@ fn exchange(address: SocketAddr, request: &str) -> String {
     answer
 }
 
-/// The figures that an address serves.
+/// The figures that an address serves. A command that has begun to listen may not have any yet.
 #[track_caller]
 pub fn scrape(address: SocketAddr) -> String {
-    let answer = exchange(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let until = Instant::now() + LIMIT;
+    let answer = loop {
+        let answer = exchange(address, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        if !answer.starts_with("HTTP/1.1 503 ") || Instant::now() > until {
+            break answer;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
     let (head, text) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let kind = "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
