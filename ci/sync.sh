@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Publishers, followers and nodes of etcd are killed, paused and cut off at random for two minutes,
 # or for as many seconds as SAPWOOD_SOAK says. Afterwards one log must explain all that was seen.
-# Beside that, logs of both engines are removed, emptied, torn and put back for half of the time each.
+# Beside that, logs of both engines are removed, emptied, torn and put back, for half of the time
+# each.
 . "$(dirname "$0")/lib.sh"
 etcd_tools && has etcd && has etcdctl || skip "etcd or protoc is missing (ci/packages.sh)"
 etcd_ready

@@ -24,15 +24,15 @@ pub struct FollowerOptions {
     /// attempts come sooner.
     pub retry_at_most: Duration,
     /// Whether the map becomes empty when the log is. Without this, a log that was emptied, or that
-    /// has lost its identity, is a [trouble](FollowerStatus::trouble), and readers see the old data:
-    /// what was lost there was not removed by the leader. A commit that removes all entries is
-    /// followed in any case.
+    /// has lost its identity, is a [trouble](FollowerStatus::trouble), and readers see the old
+    /// data: what was lost there was not removed by the leader. A commit that removes all entries
+    /// is followed in any case.
     pub adopt_empty: bool,
 }
 
 impl FollowerOptions {
-    /// The usual ones: a report every second, an attempt at least every five seconds, an empty log is
-    /// not adopted.
+    /// The usual ones: a report every second, an attempt at least every five seconds, an empty log
+    /// is not adopted.
     pub fn new(name: impl Into<String>) -> Self {
         FollowerOptions {
             name: name.into(),
@@ -197,7 +197,7 @@ impl<T: Target> Follower<T> {
         self.status.clone()
     }
 
-    /// Waits until readers see a commit.
+    /// Waits until readers see a commit of the log that is followed then, or a later one.
     ///
     /// # Errors
     /// [`Error::Closed`] when the follower's task has ended.
@@ -353,9 +353,11 @@ impl<T: Target> Follow<T> {
     fn look(&mut self) -> Result<(), Error> {
         let (restored, here, head) = match &*self.heads.borrow_and_update() {
             Some((restored, here, Ok(head))) => (*restored, *here, *head),
-            // A service that does not answer shows when the next frame is awaited.
+            // A service that does not answer shows when the next frame is awaited. What else is
+            // wrong shows when the log is followed anew.
             Some((_, _, Err(error))) if !error.may_pass() => {
-                return Err(Error::lost(self.log.map(), error.to_string()));
+                let (place, what) = (self.log.map().into(), error.to_string());
+                return Err(Error::Unavailable { place, what });
             }
             _ => return Ok(()),
         };
@@ -416,8 +418,8 @@ impl<T: Target> Follow<T> {
         Ok(tail)
     }
 
-    /// Refuses to empty a map because a log is empty or has no identity, whatever the map had before
-    /// this process.
+    /// Refuses to empty a map because a log is empty or has no identity, whatever the map had
+    /// before this process.
     async fn refuse_nothing(&mut self, state: &State, head: &Head) -> Result<(), Error> {
         let what = match (state.commit, head.log) {
             (0, _) => "the log is empty",

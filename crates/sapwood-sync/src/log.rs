@@ -208,9 +208,9 @@ pub trait Leadership: Send {
     /// Deletes the frames of commits up to `commit`.
     async fn trim(&mut self, commit: u64) -> Result<(), Error>;
 
-    /// Begins a new history: the log has no commit then, and another identity; the term has a number
-    /// above its own and above `epoch`. Followers do not take the empty log for an empty map, but
-    /// wait for its first commit, which should have all of the map.
+    /// Begins a new history: the log has no commit then, and another identity; the term has a
+    /// number above its own and above `epoch`. Followers do not take the empty log for an empty
+    /// map, but wait for its first commit, which should have all of the map.
     ///
     /// # Errors
     /// [`Error::Deposed`], [`Error::NoSpace`], and those of the service.

@@ -15,8 +15,8 @@ pub(crate) enum Verdict {
     Other(String),
 }
 
-/// Compares the place of a map in its log with a head that was read later. `here.term` is the newest
-/// term that was seen; `here.epoch` and `here.commit` are those of the map.
+/// Compares the place of a map in its log with a head that was read later. `here.term` is the
+/// newest term that was seen; `here.epoch` and `here.commit` are those of the map.
 pub(crate) fn judge(here: &Head, now: &Head) -> Verdict {
     if here.commit == 0 {
         return Verdict::Same;

@@ -17,9 +17,9 @@ const TRIES: usize = 5;
 /// log after it.
 ///
 /// # Errors
-/// [`Error::Gap`] when there is no snapshot from which the log goes on, [`Error::Lost`] when the log
-/// ends before its snapshot, [`Error::Kind`], [`Error::Damaged`], [`Error::Digest`], and those of
-/// the services.
+/// [`Error::Gap`] when there is no snapshot from which the log goes on, [`Error::Lost`] when the
+/// log ends before its snapshot, [`Error::Kind`], [`Error::Damaged`], [`Error::Digest`], and those
+/// of the services.
 pub async fn restore(
     log: &dyn Log,
     snapshots: &Snapshots,

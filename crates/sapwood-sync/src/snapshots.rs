@@ -20,9 +20,9 @@ const FORMAT: u32 = 1;
 /// Where the snapshots of a map are.
 ///
 /// A snapshot is a saved map ([`QpFile`]), in an object `MAP/COMMIT-TERM-LOG.qp`. Its manifest, an
-/// object of the same name with the ending `.json`, is written last. The newest snapshot of a log is
-/// that of the highest commit, whichever was written last. It and the one before it are kept. Those
-/// of another log, which had this name before, go when this one has two.
+/// object of the same name with the ending `.json`, is written last. The newest snapshot of a log
+/// is that of the highest commit, whichever was written last. It and the one before it are kept.
+/// Those of another log, which had this name before, go when this one has two.
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     store: Arc<dyn ObjectStore>,
@@ -192,8 +192,8 @@ impl Snapshots {
         serde_json::from_slice(&bytes).map(Some).map_err(damaged)
     }
 
-    /// Writes a snapshot of a log's commit, then its manifest; deletes those that are older than the
-    /// one before.
+    /// Writes a snapshot of a log's commit, then its manifest; deletes those that are older than
+    /// the one before.
     ///
     /// A leader that was deposed meanwhile does no harm: its snapshot is one of an earlier commit,
     /// which is not the newest, and it deletes none that is newer than what it had found.

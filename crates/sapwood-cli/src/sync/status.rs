@@ -1,5 +1,5 @@
-//! `sync status` shows which process leads a map, which followers are behind, and whether the log is
-//! what they follow.
+//! `sync status` shows which process leads a map, which followers are behind, and whether the log
+//! is what they follow.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `sync` over logs that are removed, emptied, put back or spoiled: it is told, and readers have the
-//! old map until there is a sound newer log.
+//! `sync` over logs that are removed, emptied, put back or spoiled: it is told, and readers have
+//! the old map until there is a sound newer log.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};

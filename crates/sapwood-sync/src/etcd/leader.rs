@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget,
-    Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
+    TxnOpResponse, TxnResponse,
 };
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -562,9 +562,7 @@ impl Leadership for Leader {
         // Nobody else writes while this term goes on, and it writes nothing now.
         let state = self.shared.state().await.ok()?;
         let head = (state.term.number > 0).then_some(state.position);
-        let lost = self.lost(head, Some(state.term));
-        let is_held = state.leader.as_ref().map(KeyValue::create_revision) == Some(self.fence);
-        lost.or_else(|| (!is_held).then(|| "the lease has ended".into()))
+        self.lost(head, Some(state.term))
     }
 
     async fn resign(self: Box<Self>) -> Result<(), Error> {

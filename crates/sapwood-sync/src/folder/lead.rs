@@ -1,8 +1,9 @@
 //! A term as leader of a log in a folder.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use async_trait::async_trait;
 use rustix::fs::{FlockOperation, flock};
@@ -26,6 +27,23 @@ pub(super) struct FolderLeadership {
     newest: Option<FrameName>,
     /// The lock goes with the process, however it ends.
     lock: File,
+    /// What the files of the identity and of the term looked like when they were read last.
+    stamps: [Option<Stamp>; 2],
+}
+
+/// What changes when a file is replaced or written: its device, number, size and time of change.
+type Stamp = (u64, u64, u64, (i64, i64));
+
+fn stamp(path: &Path) -> Result<Option<Stamp>, Error> {
+    let of = |found: fs::Metadata| {
+        let changed = (found.ctime(), found.ctime_nsec());
+        (found.dev(), found.ino(), found.size(), changed)
+    };
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(of(found))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(path)(error)),
+    }
 }
 
 impl FolderLeadership {
@@ -78,22 +96,30 @@ impl FolderLeadership {
             term,
             newest,
             lock,
+            stamps: [None; 2],
         }))
     }
 
     /// What shows that the log is not the one that this term writes to; `None` while it is.
-    fn lost(&self) -> Result<Option<&'static str>, Error> {
+    fn lost(&mut self) -> Result<Option<&'static str>, Error> {
         let path = self.log.path("leader");
         let own = self.lock.metadata().map_err(Error::io(&path))?;
         if node(&path)? != Some((own.dev(), own.ino())) {
             return Ok(Some("the log was removed or replaced"));
         }
-        let id = self.log.meta()?.and_then(|meta| meta.log);
-        if id != self.id {
-            return Ok(Some("another log has taken the place of this one"));
-        }
-        if self.log.term()? != self.term {
-            return Ok(Some("the log was put back to an earlier state"));
+        let now = [
+            stamp(&self.log.path("meta.json"))?,
+            stamp(&self.log.path("epoch"))?,
+        ];
+        if now != self.stamps || now.contains(&None) {
+            let id = self.log.meta()?.and_then(|meta| meta.log);
+            if id != self.id {
+                return Ok(Some("another log has taken the place of this one"));
+            }
+            if self.log.term()? != self.term {
+                return Ok(Some("the log was put back to an earlier state"));
+            }
+            self.stamps = now;
         }
         let newest = self.newest.map(|name| self.log.frame(&name));
         match newest.map(|path| node(&path)).transpose()? {
@@ -102,7 +128,7 @@ impl FolderLeadership {
         }
     }
 
-    fn still(&self) -> Result<(), Error> {
+    fn still(&mut self) -> Result<(), Error> {
         match self.lost()? {
             None => Ok(()),
             Some(what) => Err(Error::Deposed {

@@ -89,8 +89,8 @@ impl FolderTail {
         Ok(())
     }
 
-    /// Notes the frames that follow on what has been noted; returns the commit that is missing before
-    /// others.
+    /// Notes the frames that follow on what has been noted; returns the commit that is missing
+    /// before others.
     fn push_all(&mut self, names: Vec<FrameName>) -> Option<u64> {
         let known = self.waiting.back().map_or(0, |name| name.last);
         let mut next = known.max(self.commit) + 1;

@@ -43,8 +43,8 @@ impl Publisher {
     ///
     /// # Errors
     /// [`Error::Led`] when another process leads and the options say not to wait; [`Error::Kind`];
-    /// [`Error::Gap`] when the log is there but the snapshots before it are not; [`Error::Lost`] when
-    /// followers or snapshots have later commits than the log; [`Error::Damaged`] and
+    /// [`Error::Gap`] when the log is there but the snapshots before it are not; [`Error::Lost`]
+    /// when followers or snapshots have later commits than the log; [`Error::Damaged`] and
     /// [`Error::Digest`] for what is not as it was written; those of the services. With
     /// [`PublisherOptions::anew`], a new history begins after these last four.
     ///

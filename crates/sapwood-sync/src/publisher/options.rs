@@ -18,9 +18,9 @@ pub struct PublisherOptions {
     pub name: String,
     /// Whether it waits while another process leads.
     pub wait: bool,
-    /// Whether it begins a new history when the log cannot be gone on with: when it cannot be read as
-    /// a whole, or is not what followers and snapshots had before, because it was removed, emptied or
-    /// put back to an earlier state. Without this, such a log is an error.
+    /// Whether it begins a new history when the log cannot be gone on with: when it cannot be read
+    /// as a whole, or is not what followers and snapshots had before, because it was removed,
+    /// emptied or put back to an earlier state. Without this, such a log is an error.
     ///
     /// The map is empty then, and its first commit should have all of it ([`Publisher::replace`]):
     /// followers have the old map until this commit, and then become what it says.

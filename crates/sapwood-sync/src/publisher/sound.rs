@@ -1,7 +1,7 @@
 //! Whether a log has all that others know of it.
 
 use crate::restored::{State, restore};
-use crate::{Error, Head, Kind, Log, Snapshots};
+use crate::{Error, Head, Kind, Log, Report, Snapshots};
 
 /// The newest state of a map, if the log has all that followers and snapshots had.
 pub(super) async fn sound(
@@ -9,7 +9,7 @@ pub(super) async fn sound(
     snapshots: &Snapshots,
     kind: Kind,
 ) -> Result<(State, Head), Error> {
-    let reports = log.followers().await?;
+    let reports = reports(log).await?;
     let (state, head, _) = restore(log, snapshots, kind).await?;
     let mut beyond = reports.iter().find_map(|report| report.beyond(&head));
     if beyond.is_none() && head.commit == 0 {
@@ -27,9 +27,17 @@ pub(super) async fn sound(
     }
 }
 
+/// What followers have reported. A report that cannot be read says nothing about the log.
+async fn reports(log: &dyn Log) -> Result<Vec<Report>, Error> {
+    match log.followers().await {
+        Err(Error::Damaged { .. }) => Ok(Vec::new()),
+        reports => reports,
+    }
+}
+
 /// The newest term that anybody knows of.
 pub(super) async fn newest_term(log: &dyn Log, snapshots: &Snapshots) -> Result<u64, Error> {
-    let reports = log.followers().await?;
+    let reports = reports(log).await?;
     let reported = reports.iter().map(|report| report.epoch).max();
     // A manifest that cannot be read tells nothing.
     let (own, others) = (
