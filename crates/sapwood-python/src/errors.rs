@@ -35,8 +35,12 @@ pub fn refused(error: Error) -> PyErr {
     }
 }
 
-/// The exception of an error of the system, with a text of ours: `FileNotFoundError` and so on.
+/// The exception of an error of the system, with a text of ours and the system's number:
+/// `FileNotFoundError` and so on.
 pub fn system(error: &io::Error, text: String) -> PyErr {
+    if let Some(number) = error.raw_os_error() {
+        return PyOSError::new_err((number, text));
+    }
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => PyValueError::new_err(text),
         kind => match io::Error::new(kind, text) {

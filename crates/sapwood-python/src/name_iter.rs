@@ -58,7 +58,7 @@ impl Source {
 }
 
 /// An iterator over entries of a NameMap, a NameFile or a live map, in order.
-#[pyclass(module = "sapwood")]
+#[pyclass(generic, module = "sapwood")]
 pub struct NameIter {
     /// None at the end.
     source: Option<Source>,
@@ -154,11 +154,8 @@ impl NameIter {
         let Some((key, value)) = self.next_entry(py)? else {
             return Ok(None);
         };
-        Ok(Some(match self.kind {
-            Kind::Keys => keys.object(py, &key),
-            Kind::Values => value.into_bound(py),
-            Kind::Items => (keys.object(py, &key), value).into_pyobject(py)?.into_any(),
-        }))
+        let part = (self.kind).part(py, || Ok(keys.object(py, &key)), value.into_bound(py));
+        part.map(Some)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
