@@ -8,6 +8,7 @@ mod address;
 mod batch;
 mod closest;
 mod columns;
+mod drops;
 mod errors;
 mod fib;
 mod fib_file;

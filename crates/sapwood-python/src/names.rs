@@ -13,6 +13,7 @@ use sapwood::qp::QpMap;
 
 use crate::address::shown;
 use crate::closest::{Closest, closest, needs_dns};
+use crate::drops::let_go;
 use crate::errors::{not_saved, refused};
 use crate::name_iter::{Chunk, Entry, NameIter, Source};
 use crate::name_keys::{Edges, Keys};
@@ -85,6 +86,13 @@ impl Names {
         let old = self.map.remove(key);
         self.changes += u64::from(old.is_some());
         old
+    }
+}
+
+impl Drop for NameMap {
+    fn drop(&mut self) {
+        let names = self.names.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let_go(std::mem::take(&mut names.map));
     }
 }
 

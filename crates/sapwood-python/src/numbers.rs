@@ -3,7 +3,7 @@
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 
 /// The integer that an object stands for by its `__index__`, as scalars of numpy do. None if it
 /// stands for none: a `bool` and a number with a fraction do not, and a mask is no list of indices.
@@ -14,7 +14,8 @@ pub fn int_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyI
     if let Ok(int) = object.cast::<PyInt>() {
         return Ok(Some(int.clone()));
     }
-    if object.getattr_opt("__index__")?.is_none() {
+    // A masked element has a number below its mask.
+    if object.getattr_opt("__index__")?.is_none() || object.getattr_opt("mask")?.is_some() {
         return Ok(None);
     }
     match object.call_method0("__index__") {
@@ -30,20 +31,29 @@ pub fn whole<'py, T: FromPyObjectOwned<'py>>(object: &Bound<'py, PyAny>) -> PyRe
     Ok(int_of(object)?.and_then(|int| int.extract::<T>().ok()))
 }
 
+/// The module and the name of an object's type.
+fn names(object: &Bound<'_, PyAny>) -> Option<(String, String)> {
+    let class = object.get_type();
+    Some((
+        class.module().ok()?.to_string(),
+        class.name().ok()?.to_string(),
+    ))
+}
+
 /// What a scalar of Arrow has inside; none for other objects.
 pub fn in_arrow<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match object
-        .get_type()
-        .module()?
-        .to_str()?
-        .starts_with("pyarrow.")
-    {
-        true => match object.getattr_opt("as_py")? {
-            Some(inside) => inside.call0().map(Some),
-            None => Ok(None),
-        },
-        false => Ok(None),
+    if !names(object).is_some_and(|(module, _)| module.starts_with("pyarrow.")) {
+        return Ok(None);
     }
+    let Some(inside) = object.getattr_opt("as_py")? else {
+        return Ok(None);
+    };
+    let inside = inside.call0()?;
+    let is_key = inside.is_none()
+        || inside.is_exact_instance_of::<PyInt>()
+        || inside.is_exact_instance_of::<PyString>()
+        || inside.is_exact_instance_of::<PyBytes>();
+    Ok(is_key.then_some(inside))
 }
 
 /// Whether an object stands for a value that is missing: `None`, a float that is no number, the
@@ -52,14 +62,15 @@ pub fn is_null(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_none() {
         return Ok(true);
     }
-    if let Ok(float) = object.cast::<PyFloat>() {
-        return Ok(float.extract::<f64>()?.is_nan());
-    }
-    let class = object.get_type();
-    let (module, name) = (class.module()?, class.name()?);
-    Ok(match (module.to_str()?, name.to_str()?) {
+    let Some((module, name)) = names(object) else {
+        return Ok(false);
+    };
+    let is_float = object.is_instance_of::<PyFloat>();
+    Ok(match (module.as_str(), name.as_str()) {
         (module, "NAType" | "NaTType") => module.starts_with("pandas."),
         (module, "MaskedConstant") => module.starts_with("numpy.ma"),
+        ("numpy", "float16" | "float32" | "longdouble") => object.extract::<f64>()?.is_nan(),
+        _ if is_float => object.extract::<f64>()?.is_nan(),
         _ => in_arrow(object)?.is_some_and(|inside| inside.is_none()),
     })
 }

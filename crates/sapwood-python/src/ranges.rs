@@ -248,10 +248,8 @@ impl RangeMap {
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if range_if(key)?.is_none() {
-            if !self.map.contains(index(key)?) {
-                return Err(absent(key));
-            }
+        if range_if(key)?.is_none() && !self.map.contains(index(key)?) {
+            return Err(absent(key));
         }
         self.erase(key.py(), &range_or_index(key)?)
     }
