@@ -155,6 +155,10 @@ fn exact(address: IpAddr, network: &Bound<'_, PyAny>) -> PyResult<Key> {
 /// A key that is no text.
 #[cold]
 fn key_of_other(object: &Bound<'_, PyAny>) -> PyResult<Key> {
+    // What most of them are.
+    if let Ok(number) = object.cast_exact::<PyInt>() {
+        return address_of_int(number).map(Key::Address);
+    }
     if let Some(number) = int_of(object)? {
         return address_of_int(&number).map(Key::Address);
     }

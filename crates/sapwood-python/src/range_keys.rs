@@ -23,6 +23,12 @@ fn no_index(object: &Bound<'_, PyAny>) -> PyErr {
 
 /// An index, or the end of a range, which may be 2**64.
 fn number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    // What most numbers are.
+    if object.is_exact_instance_of::<PyInt>()
+        && let Ok(number) = object.extract::<u64>()
+    {
+        return Ok(Some(number));
+    }
     let Some(int) = int_of(object)? else {
         // Scalars of Arrow.
         if let Some(inside) = in_arrow(object)? {
@@ -58,8 +64,11 @@ impl Key {
     /// The key that an object stands for: an index, or a `range`.
     #[inline]
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if object.is_exact_instance_of::<PyInt>() {
-            return index(object).map(Key::Index);
+        // What most keys are.
+        if object.is_exact_instance_of::<PyInt>()
+            && let Ok(index) = object.extract::<u64>()
+        {
+            return Ok(Key::Index(index));
         }
         if object.is_instance_of::<PySlice>() {
             let text = "[] looks up one index; items(start, stop) has the entries of a slice";
