@@ -154,8 +154,11 @@ impl NameIter {
         let Some((key, value)) = self.next_entry(py)? else {
             return Ok(None);
         };
-        let part = (self.kind).part(py, || Ok(keys.object(py, &key)), value.into_bound(py));
-        part.map(Some)
+        Ok(Some(match self.kind {
+            Kind::Keys => keys.object(py, &key),
+            Kind::Values => value.into_bound(py),
+            Kind::Items => (keys.object(py, &key), value).into_pyobject(py)?.into_any(),
+        }))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -28,20 +28,6 @@ impl Kind {
             other => Err(PyValueError::new_err(format!("no such view: {other:?}"))),
         }
     }
-
-    /// What an iterator of this kind yields for an entry.
-    pub fn part<'py>(
-        self,
-        py: Python<'py>,
-        key: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
-        value: Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        Ok(match self {
-            Kind::Keys => key()?,
-            Kind::Values => value,
-            Kind::Items => (key()?, value).into_pyobject(py)?.into_any(),
-        })
-    }
 }
 
 /// An iterator over entries that are there already.
@@ -52,7 +38,11 @@ pub fn listed<'py>(
     entries: Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let entries = entries.into_iter();
-    let parts = entries.map(|(key, value)| kind.part(py, || Ok(key), value));
+    let parts = entries.map(|(key, value)| match kind {
+        Kind::Keys => Ok(key),
+        Kind::Values => Ok(value),
+        Kind::Items => Ok((key, value).into_pyobject(py)?.into_any()),
+    });
     let mut parts = parts.collect::<PyResult<Vec<_>>>()?;
     if back {
         parts.reverse();
@@ -150,8 +140,11 @@ impl SnapshotIter {
         let Some((place, value)) = self.next_pair(py) else {
             return Ok(None);
         };
-        let part = (self.kind).part(py, || place.object(py), value.into_bound(py));
-        part.map(Some)
+        Ok(Some(match self.kind {
+            Kind::Keys => place.object(py)?,
+            Kind::Values => value.into_bound(py),
+            Kind::Items => (place.object(py)?, value).into_pyobject(py)?.into_any(),
+        }))
     }
 
     fn __length_hint__(&self) -> usize {

@@ -302,6 +302,51 @@ def test_children_of_a_fork_read_and_do_not_write(tmp_path):
         assert [entry["pid"] for entry in heir.readers()] == [os.getpid()]
 
 
+def test_children_of_a_fork_wait_for_no_thread_of_their_parent(tmp_path):
+    """A thread may be anywhere in a batch when its process forks, and the child has no such thread."""
+    writer = LiveFib.create(tmp_path / "routes", root_bits=6)
+    writer["10.0.0.0/8"] = 1
+    routes, done = LiveFib.open(tmp_path / "routes"), threading.Event()
+    # Parts of a batch take a reader each.
+    addresses = np.full(1 << 16, 0x0A000001, np.uint32)
+
+    def look(table):
+        while not done.is_set():
+            table.lookup_many(addresses, threads=2)
+
+    threads = [threading.Thread(target=look, args=(table,)) for table in (routes, writer)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(30):
+            child = os.fork()
+            if child == 0:
+                try:
+                    assert routes["10.0.0.1"] == 1 and routes == {"10.0.0.0/8": 1}
+                    assert routes.lookup_many(addresses[:9000]).tolist() == [1] * 9000
+                    for use in (lambda: writer["10.0.0.1"], lambda: writer.__setitem__("::/0", 1)):
+                        with pytest.raises(RuntimeError, match="a child of a fork cannot write"):
+                            use()
+                    writer.close()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            deadline = time.monotonic() + 120
+            while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(child, 9)
+                    os.waitpid(child, 0)
+                    pytest.fail("the child waits")
+                time.sleep(0.005)
+            assert os.waitstatus_to_exitcode(ended[1]) == 0
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert routes == {"10.0.0.0/8": 1}
+    writer.remove_map()
+
+
 def test_threads_share_a_reader(tmp_path):
     writer = LiveNames.create(tmp_path / "map")
     writer.update({f"{n:03}": 0 for n in range(200)})
