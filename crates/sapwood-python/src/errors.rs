@@ -35,9 +35,9 @@ pub fn refused(error: Error) -> PyErr {
     }
 }
 
-/// The exception of an error of the system, with a text of ours and the system's number:
-/// `FileNotFoundError` and so on.
+/// The exception of an error of the system, with a text of ours: `FileNotFoundError` and so on.
 pub fn system(error: &io::Error, text: String) -> PyErr {
+    // Python chooses the class by the system's number.
     if let Some(number) = error.raw_os_error() {
         return PyOSError::new_err((number, text));
     }

@@ -31,6 +31,7 @@ mod numbers;
 mod objects;
 mod pairs;
 mod range_keys;
+mod range_table;
 mod ranges;
 mod snapshot_iter;
 

@@ -13,7 +13,6 @@ use sapwood::qp::QpMap;
 
 use crate::address::shown;
 use crate::closest::{Closest, closest, needs_dns};
-use crate::drops::let_go;
 use crate::errors::{not_saved, refused};
 use crate::name_iter::{Chunk, Entry, NameIter, Source};
 use crate::name_keys::{Edges, Keys};
@@ -92,7 +91,7 @@ impl Names {
 impl Drop for NameMap {
     fn drop(&mut self) {
         let names = self.names.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let_go(std::mem::take(&mut names.map));
+        crate::drops::let_go(std::mem::take(&mut names.map));
     }
 }
 
