@@ -353,8 +353,9 @@ impl LiveFib {
 /// The writer of a live table of routes, which other processes read with LiveFib.open().
 ///
 /// LiveFib.create() and LiveFib.take_over() make it. It is also a reader, and a
-/// collections.abc.MutableMapping. Values are int from 0 to 2**32 - 1. The table has a writer until close(), or until the process ends; it stays in its
-/// folder until remove_map(). A child of a fork cannot write it.
+/// collections.abc.MutableMapping. Values are int from 0 to 2**32 - 1. The table has a writer until
+/// close(), or until the process ends; it stays in its folder until remove_map(). A child of a fork
+/// cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveFib

@@ -343,9 +343,10 @@ fn change<V: ?Sized + Storable>(
 /// The writer of a live map of names, which other processes read with LiveNames.open().
 ///
 /// LiveNames.create() and LiveNames.take_over() make it. It is also a reader, and a
-/// collections.abc.MutableMapping. Each change is one commit: readers see all of it, or nothing yet. The map has a writer until close(), or until the
-/// process ends; it stays in its folder until remove_map(). A child of a fork cannot write it, but
-/// the map has a writer as long as the child lives.
+/// collections.abc.MutableMapping. Each change is one commit: readers see all of it, or nothing
+/// yet. The map has a writer until close(), or until the process ends; it stays in its folder until
+/// remove_map(). A child of a fork cannot write it, but the map has a writer as long as the child
+/// lives.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveNames

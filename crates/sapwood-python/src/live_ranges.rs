@@ -47,8 +47,8 @@ macro_rules! on {
 /// The map is a folder, which LiveRanges.create() makes, or the program `sapwood` (`ranges serve`).
 /// Values are int, or str in maps of the program. The reader holds nothing back between two calls.
 /// Threads may share it, and children of a fork may go on reading. It is a collections.abc.Mapping
-/// with the keys of RangeMap; beside a writer, each entry that a view yields was there at some time,
-/// so one may reach back over others that it has replaced.
+/// with the keys of RangeMap; beside a writer, each entry that a view yields was there at some
+/// time, so one may reach back over others that it has replaced.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveRanges
@@ -327,9 +327,9 @@ impl LiveRanges {
 /// The writer of a live map of ranges, which other processes read with LiveRanges.open().
 ///
 /// LiveRanges.create() and LiveRanges.take_over() make it. It is also a reader, and a
-/// collections.abc.MutableMapping. Values are int from 0 to 2**64 - 1. Readers see each change as a whole, or nothing of it yet. The map has a writer
-/// until close(), or until the process ends; it stays in its folder until remove_map(). A child of
-/// a fork cannot write it.
+/// collections.abc.MutableMapping. Values are int from 0 to 2**64 - 1. Readers see each change as a
+/// whole, or nothing of it yet. The map has a writer until close(), or until the process ends; it
+/// stays in its folder until remove_map(). A child of a fork cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveRanges

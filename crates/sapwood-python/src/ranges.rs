@@ -28,10 +28,10 @@ use crate::snapshot_iter::{Kind, Place, SnapshotIter};
 /// as `range`.
 ///
 /// map[index] is the value at an index, map[range(a, b)] that of the entry with exactly this range;
-/// `in`, get() and pop() do the same. So it is a collections.abc.MutableMapping of ranges, with what
-/// a dict has, too: |, |=, fromkeys(), copy(). Two mappings are equal when dicts of their items are.
-/// popitem() takes the last entry. `del map[range(a, b)]` clears these indices, whatever entries
-/// they belong to.
+/// `in`, get() and pop() do the same. So it is a collections.abc.MutableMapping of ranges, with
+/// what a dict has, too: |, |=, fromkeys(), copy(). Two mappings are equal when dicts of their
+/// items are. popitem() takes the last entry. `del map[range(a, b)]` clears these indices, whatever
+/// entries they belong to.
 ///
 /// >>> from sapwood import RangeMap
 /// >>> memory = RangeMap()
