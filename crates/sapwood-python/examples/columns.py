@@ -19,10 +19,10 @@ FIB = Fib(
 )
 
 
-def origins(fib: Fib, addresses) -> np.ndarray:
+def origins(fib: Fib, addresses, *, mapped: bool = False) -> np.ndarray:
     """The origin of each address of a column, as uint32; 0 where there is none."""
     hops = np.array([hop or 0 for hop in fib.next_hops()] + [0], dtype=np.uint32)
-    return hops[fib.lookup_many(addresses)]  # -1 takes the last one
+    return hops[fib.lookup_many(addresses, mapped=mapped)]  # -1 takes the last one
 
 
 def with_origins(frame: pl.DataFrame, fib: Fib, column: str) -> pl.DataFrame:
@@ -47,6 +47,12 @@ def main() -> None:
     numbers = pa.array([0xC0000207, 0xC6336401, 0xC63364FF, 0xCB007101], type=pa.uint32())
     table = pa.table({"address": numbers, "origin": pa.array(origins(FIB, numbers))})
     print(table.to_pydict())
+
+    # What is missing finds nothing: -1, here 0.
+    print(origins(FIB, pa.array([0xC0000207, None], type=pa.uint32())).tolist())
+
+    # IPv4 peers as a socket for both families shows them.
+    print(origins(FIB, ["::ffff:192.0.2.7", "2001:db8::1"], mapped=True).tolist())
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple, PyType};
 use sapwood_routes::parse_prefix;
 
+use crate::numbers::{in_arrow, int_of};
+
 /// A key of a table of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -63,13 +65,18 @@ fn address_of_text(text: &str) -> Result<IpAddr, String> {
 /// The prefix of a text.
 fn prefix_of_text(text: &str) -> Result<IpNet, String> {
     let (net, exact) = parse_prefix(text)?;
-    if !exact {
-        return Err(format!(
+    without_more_bits(net, exact)
+}
+
+/// A prefix, if it is `exact`: no bit after its length is set.
+fn without_more_bits(net: IpNet, exact: bool) -> Result<IpNet, String> {
+    match exact {
+        true => Ok(net),
+        false => Err(format!(
             "{net} has bits set after its length; {} may be meant",
             net.trunc()
-        ));
+        )),
     }
-    Ok(net)
 }
 
 /// The address of packed bytes.
@@ -87,7 +94,7 @@ pub fn address_of_bytes(bytes: &[u8]) -> Result<IpAddr, String> {
 }
 
 /// The address of an integer, as `ipaddress.ip_address` reads it.
-fn address_of_int(number: &Bound<'_, PyAny>) -> PyResult<IpAddr> {
+fn address_of_int(number: &Bound<'_, PyInt>) -> PyResult<IpAddr> {
     if let Ok(small) = number.extract::<u32>() {
         return Ok(Ipv4Addr::from(small).into());
     }
@@ -100,9 +107,10 @@ fn address_of_int(number: &Bound<'_, PyAny>) -> PyResult<IpAddr> {
     }
 }
 
-/// The classes of `ipaddress`: addresses, and networks.
+/// The classes of `ipaddress`. An interface is an address, too.
 struct Classes {
     addresses: Py<PyTuple>,
+    interfaces: Py<PyTuple>,
     networks: Py<PyTuple>,
 }
 
@@ -119,6 +127,7 @@ fn classes(py: Python<'_>) -> PyResult<&Classes> {
         let pair = |v4, v6| Ok::<_, PyErr>(PyTuple::new(py, [class(v4)?, class(v6)?])?.unbind());
         Ok(Classes {
             addresses: pair("IPv4Address", "IPv6Address")?,
+            interfaces: pair("IPv4Interface", "IPv6Interface")?,
             networks: pair("IPv4Network", "IPv6Network")?,
         })
     })
@@ -134,26 +143,44 @@ fn packed(address: &Bound<'_, PyAny>) -> PyResult<IpAddr> {
     address_of_bytes(bytes.cast::<PyBytes>()?.as_bytes()).map_err(bad)
 }
 
+/// The prefix of an address and a length, as the text of both is read.
+fn exact(address: IpAddr, network: &Bound<'_, PyAny>) -> PyResult<Key> {
+    let length = network.getattr("prefixlen")?.extract::<u8>()?;
+    let net = IpNet::new(address, length).map_err(|error| bad(error.to_string()))?;
+    without_more_bits(net, net == net.trunc())
+        .map(Key::Prefix)
+        .map_err(bad)
+}
+
 /// A key that is no text.
 #[cold]
 fn key_of_other(object: &Bound<'_, PyAny>) -> PyResult<Key> {
-    if object.is_instance_of::<PyInt>() && !object.is_instance_of::<pyo3::types::PyBool>() {
-        return address_of_int(object).map(Key::Address);
+    // What most of them are.
+    if let Ok(number) = object.cast_exact::<PyInt>() {
+        return address_of_int(number).map(Key::Address);
+    }
+    if let Some(number) = int_of(object)? {
+        return address_of_int(&number).map(Key::Address);
     }
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return address_of_bytes(bytes.as_bytes())
             .map(Key::Address)
             .map_err(bad);
     }
-    let classes = classes(object.py())?;
-    if object.is_instance(classes.addresses.bind(object.py()))? {
+    let py = object.py();
+    let classes = classes(py)?;
+    if object.is_instance(classes.interfaces.bind(py))? {
+        return exact(packed(object)?, &object.getattr("network")?);
+    }
+    if object.is_instance(classes.addresses.bind(py))? {
         return packed(object).map(Key::Address);
     }
-    if object.is_instance(classes.networks.bind(object.py()))? {
-        let address = packed(&object.getattr("network_address")?)?;
-        let length = object.getattr("prefixlen")?.extract::<u8>()?;
-        let net = IpNet::new(address, length);
-        return net.map(Key::Prefix).map_err(|error| bad(error.to_string()));
+    if object.is_instance(classes.networks.bind(py))? {
+        return exact(packed(&object.getattr("network_address")?)?, object);
+    }
+    // Scalars of Arrow.
+    if let Some(inside) = in_arrow(object)? {
+        return key_of(&inside);
     }
     Err(PyTypeError::new_err(format!(
         "an address or a prefix is a str, an int, bytes or an object of ipaddress, not {}",
@@ -189,5 +216,29 @@ pub fn address_of(object: &Bound<'_, PyAny>) -> PyResult<IpAddr> {
     match key_of(object)? {
         Key::Address(address) => Ok(address),
         Key::Prefix(net) => Err(bad(format!("{net} is a prefix, and an address is wanted"))),
+    }
+}
+
+/// The IPv4 address of an IPv4-mapped IPv6 address (`::ffff:192.0.2.1`), as an
+/// ipaddress.IPv4Address; any other address or prefix as it is.
+///
+/// Lookups take such an address for the IPv6 address that it is. A program whose sockets show IPv4
+/// peers in this form asks for the IPv4 address, in batches with mapped=True.
+///
+/// >>> from sapwood import Fib, unmapped
+/// >>> fib = Fib({"192.0.2.0/24": "lab"})
+/// >>> fib.get("::ffff:192.0.2.1"), fib.get(unmapped("::ffff:192.0.2.1"))
+/// (None, 'lab')
+/// >>> fib.lookup_many(["::ffff:192.0.2.1", "192.0.2.1"], mapped=True).tolist()
+/// [0, 0]
+#[pyfunction]
+#[pyo3(signature = (address, /))]
+pub fn unmapped<'py>(address: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match key_of(address)? {
+        Key::Address(IpAddr::V6(six)) => match six.to_ipv4_mapped() {
+            Some(four) => Ok(four.into_pyobject(address.py())?),
+            None => Ok(address.clone()),
+        },
+        _ => Ok(address.clone()),
     }
 }

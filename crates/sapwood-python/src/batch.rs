@@ -3,13 +3,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::buffer::{Element, ElementType, PyUntypedBuffer};
+use pyo3::buffer::{ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyImportError, PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use sapwood::lpm::{IpFib, IpFibView};
+use sapwood::maple::MapleMap;
 
 use crate::address::{address_of, kind};
+use crate::columns::{Column, copied, element};
+use crate::range_keys::index;
 
 /// Addresses that one thread looks up before it takes the next ones.
 const PART: usize = 1 << 13;
@@ -32,43 +35,40 @@ pub enum Part<'a> {
 }
 
 impl Addresses {
-    /// The addresses of an array, of what has one, or of an iterable.
-    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// The addresses of an array, of what has one, or of an iterable. With `mapped`, IPv4-mapped
+    /// IPv6 addresses are the IPv4 addresses that they stand for.
+    pub fn of(object: &Bound<'_, PyAny>, mapped: bool) -> PyResult<Self> {
         if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
             return Err(PyTypeError::new_err(format!(
                 "many addresses are an array or an iterable, not {}; [] looks up one",
                 kind(object)
             )));
         }
-        if let Ok(buffer) = PyUntypedBuffer::get(object) {
-            return Self::of_buffer(object, buffer);
-        }
-        if let Some(array) = object.getattr_opt("__array__")? {
-            let array = array.call0()?;
-            return match PyUntypedBuffer::get(&array) {
-                Ok(buffer) => Self::of_buffer(&array, buffer),
-                Err(_) => Self::of_iterable(&array),
-            };
-        }
-        Self::of_iterable(object)
+        let addresses = match Column::of(object, "addresses")? {
+            Column::Array(array, buffer) => Self::of_buffer(&array, buffer)?,
+            Column::Objects(objects) => Addresses::Mixed(objects.read(address_of, at)?),
+        };
+        Ok(match mapped {
+            true => addresses.unmapped(),
+            false => addresses,
+        })
     }
 
-    fn of_iterable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let items = object.try_iter().map_err(|_| {
-            PyTypeError::new_err(format!(
-                "many addresses are an array or an iterable, not {}",
-                kind(object)
-            ))
-        })?;
-        let mut all = Vec::with_capacity(object.len().unwrap_or(0));
-        for (index, item) in items.enumerate() {
-            let item = item?;
-            all.push(match item.is_none() {
-                true => None,
-                false => Some(address_of(&item).map_err(|error| at(&item, index, &error))?),
-            });
+    /// IPv4 addresses for those that are mapped into IPv6.
+    fn unmapped(self) -> Self {
+        match self {
+            Addresses::V4(_) => self,
+            Addresses::V6(all) => {
+                let address = |octets| Some(Ipv6Addr::from(octets).to_canonical());
+                Addresses::Mixed(all.into_iter().map(address).collect())
+            }
+            Addresses::Mixed(mut all) => {
+                for address in all.iter_mut().flatten() {
+                    *address = address.to_canonical();
+                }
+                Addresses::Mixed(all)
+            }
         }
-        Ok(Addresses::Mixed(all))
     }
 
     fn of_buffer(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> PyResult<Self> {
@@ -76,34 +76,29 @@ impl Addresses {
         let format = buffer.format().to_string_lossy().into_owned();
         let shape = buffer.shape().to_vec();
         match (element(&buffer), &shape[..]) {
-            (UnsignedInteger { bytes: 4 }, [_]) => {
+            (Some(UnsignedInteger { bytes: 4 }), [_]) => {
                 Ok(Addresses::V4(copied(object, buffer, u32::from_ne_bytes)?))
             }
-            (UnsignedInteger { bytes: 8 }, [_]) => narrow(
+            (Some(UnsignedInteger { bytes: 8 }), [_]) => narrow(
                 copied(object, buffer, u64::from_ne_bytes)?
                     .into_iter()
                     .map(i128::from),
             ),
-            (SignedInteger { bytes: 8 }, [_]) => narrow(
+            (Some(SignedInteger { bytes: 8 }), [_]) => narrow(
                 copied(object, buffer, i64::from_ne_bytes)?
                     .into_iter()
                     .map(i128::from),
             ),
-            (UnsignedInteger { bytes: 1 }, [_, 4]) => {
+            (Some(UnsignedInteger { bytes: 1 }), [_, 4]) => {
                 let octets = copied(object, buffer, u8::from_ne_bytes)?;
                 let octets = octets.as_chunks().0.iter();
                 Ok(Addresses::V4(
                     octets.map(|o| u32::from_be_bytes(*o)).collect(),
                 ))
             }
-            (UnsignedInteger { bytes: 1 }, [_, 16]) => {
+            (Some(UnsignedInteger { bytes: 1 }), [_, 16]) => {
                 let octets = copied(object, buffer, u8::from_ne_bytes)?;
                 Ok(Addresses::V6(octets.as_chunks().0.to_vec()))
-            }
-            // Objects and texts of numpy.
-            _ if shape.len() == 1 && (format == "O" || format.ends_with('w')) => {
-                drop(buffer);
-                Self::of_iterable(object)
             }
             _ => Err(PyTypeError::new_err(format!(
                 "an array of addresses has the dtype uint32 (or uint64 or int64) and one dimension, \
@@ -133,41 +128,13 @@ impl Addresses {
 }
 
 /// Adds the position to an error; what it was is kept.
-fn at(item: &Bound<'_, PyAny>, index: usize, error: &PyErr) -> PyErr {
+fn at(index: usize, item: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = item.py();
     let text = format!("address {index}: {}", error.value(py));
-    match error.is_instance_of::<PyTypeError>(py) {
-        true => PyTypeError::new_err(text),
-        false => PyValueError::new_err(text),
-    }
-}
-
-/// The type of an array's numbers; unknown if their bytes are in the order of another machine.
-fn element(buffer: &PyUntypedBuffer) -> ElementType {
-    let foreign: &[u8] = match cfg!(target_endian = "little") {
-        true => b">!",
-        false => b"<",
-    };
-    match buffer.format().to_bytes().first() {
-        Some(first) if foreign.contains(first) => ElementType::Unknown,
-        _ => ElementType::from_format(buffer.format()),
-    }
-}
-
-/// The numbers of an array, also of one with strides.
-fn copied<T: Element, const BYTES: usize>(
-    object: &Bound<'_, PyAny>,
-    buffer: PyUntypedBuffer,
-    number: fn([u8; BYTES]) -> T,
-) -> PyResult<Vec<T>> {
-    match buffer.as_typed::<T>() {
-        Ok(buffer) => buffer.to_vec(object.py()),
-        // The array does not begin where such a number may lie.
-        Err(_) => {
-            let bytes = PyMemoryView::from(object)?.call_method0("tobytes")?;
-            let numbers = bytes.cast::<PyBytes>()?.as_bytes().as_chunks().0.iter();
-            Ok(numbers.map(|bytes| number(*bytes)).collect())
-        }
+    match error {
+        error if error.is_instance_of::<PyTypeError>(py) => PyTypeError::new_err(text),
+        error if error.is_instance_of::<PyValueError>(py) => PyValueError::new_err(text),
+        error => error,
     }
 }
 
@@ -320,23 +287,75 @@ pub fn filled<'py>(
     }
 }
 
-/// The numbers of an array of one dimension, if the object is one of uint64, uint32 or int64.
-pub fn unsigned(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u64>>> {
-    use ElementType::{SignedInteger, UnsignedInteger};
-    let Ok(buffer) = PyUntypedBuffer::get(object) else {
-        return Ok(None);
-    };
-    if buffer.shape().len() != 1 {
-        return Ok(None);
+/// Many indices of a map of ranges; none for what stands for no index.
+pub enum Indices {
+    All(Vec<u64>),
+    Some(Vec<Option<u64>>),
+}
+
+impl Indices {
+    /// The indices of an array of uint64, uint32 or int64, or of an iterable.
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (array, buffer) = match Column::of(object, "indices")? {
+            Column::Objects(objects) => {
+                let indices = objects.read(index, |_, _, error| error)?;
+                return Ok(Indices::Some(indices));
+            }
+            Column::Array(array, buffer) => (array, buffer),
+        };
+        if buffer.shape().len() == 1
+            && let Some(indices) = unsigned(&array, buffer)?
+        {
+            return Ok(Indices::All(indices));
+        }
+        let all: PyResult<Vec<u64>> = array.try_iter()?.map(|item| index(&item?)).collect();
+        all.map(Indices::All)
     }
+
+    /// Number of indices.
+    pub fn len(&self) -> usize {
+        match self {
+            Indices::All(all) => all.len(),
+            Indices::Some(all) => all.len(),
+        }
+    }
+
+    /// Looks the indices up: `out` gets the number of each, or -1.
+    pub fn numbers(&self, map: &MapleMap<u32>, out: &mut [[u8; 4]]) {
+        match self {
+            Indices::All(all) => range_numbers(map, all, out, |index| Some(*index)),
+            Indices::Some(all) => range_numbers(map, all, out, |index| *index),
+        }
+    }
+}
+
+fn range_numbers<T>(
+    map: &MapleMap<u32>,
+    indices: &[T],
+    out: &mut [[u8; 4]],
+    index: impl Fn(&T) -> Option<u64>,
+) {
+    for (indices, out) in indices.chunks(PART).zip(out.chunks_mut(PART)) {
+        map.read(|view| {
+            for (at, out) in indices.iter().zip(out) {
+                let found = index(at).and_then(|index| view.get(index));
+                *out = found.unwrap_or(&NONE).to_ne_bytes();
+            }
+        });
+    }
+}
+
+/// The numbers of an array of uint64, uint32 or int64.
+fn unsigned(array: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> PyResult<Option<Vec<u64>>> {
+    use ElementType::{SignedInteger, UnsignedInteger};
     let numbers = match element(&buffer) {
-        UnsignedInteger { bytes: 8 } => copied(object, buffer, u64::from_ne_bytes)?,
-        UnsignedInteger { bytes: 4 } => {
-            let numbers = copied(object, buffer, u32::from_ne_bytes)?;
+        Some(UnsignedInteger { bytes: 8 }) => copied(array, buffer, u64::from_ne_bytes)?,
+        Some(UnsignedInteger { bytes: 4 }) => {
+            let numbers = copied(array, buffer, u32::from_ne_bytes)?;
             numbers.into_iter().map(u64::from).collect()
         }
-        SignedInteger { bytes: 8 } => {
-            let numbers = copied(object, buffer, i64::from_ne_bytes)?.into_iter();
+        Some(SignedInteger { bytes: 8 }) => {
+            let numbers = copied(array, buffer, i64::from_ne_bytes)?.into_iter();
             let number = |number| {
                 u64::try_from(number).map_err(|_| {
                     let text = format!("index {number} is not from 0 to 2**64 - 1");

@@ -10,7 +10,7 @@ use sapwood::qp::Denial as Found;
 use crate::name_keys::Keys;
 
 /// The answers of a zone for a name; see NameMap.closest().
-#[pyclass(frozen, get_all, module = "sapwood")]
+#[pyclass(frozen, get_all, generic, module = "sapwood")]
 pub struct Closest {
     /// The name and its value, or None when it has no entry.
     exact: Option<(Py<PyAny>, Py<PyAny>)>,

@@ -46,6 +46,10 @@ pub fn no_space(text: String) -> PyErr {
 
 /// The exception of an error of the system, with a text of ours: `FileNotFoundError` and so on.
 pub fn system(error: &io::Error, text: String) -> PyErr {
+    // Python chooses the class by the system's number.
+    if let Some(number) = error.raw_os_error() {
+        return PyOSError::new_err((number, text));
+    }
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => PyValueError::new_err(text),
         kind => match io::Error::new(kind, text) {

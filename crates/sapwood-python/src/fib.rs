@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
@@ -46,9 +46,13 @@ use crate::snapshot_iter::{Kind, SnapshotIter};
 /// Equal values that are str, bytes or int are kept once; any other object is kept as itself. Each
 /// different value has a number, which lookup_many() returns.
 ///
+/// It is a collections.abc.MutableMapping with what a dict has, too: |, |=, fromkeys(), copy(). Two
+/// mappings are equal when dicts of their items are. The views of keys() and items() have prefixes,
+/// also where [] takes an address. popitem() takes the first prefix.
+///
 /// The table has a root of 2**root_bits words for each family (6, 12, 18 or 24); 12 suits tables of
 /// some thousand prefixes, and takes 64 KiB instead of 4 MiB.
-#[pyclass(frozen, generic, weakref, module = "sapwood")]
+#[pyclass(frozen, generic, mapping, weakref, module = "sapwood")]
 pub struct Fib {
     pub(crate) table: IpFib<u32>,
     pub(crate) objects: SharedObjects,
@@ -69,7 +73,7 @@ impl Fib {
         let Some(items) = items else {
             return Self::of(py, root_bits, []);
         };
-        let routes = pairs(items)?.map(|pair| {
+        let routes = pairs(Some(items), None)?.map(|pair| {
             let (prefix, value) = pair?;
             Ok((prefix_of(&prefix)?, value.unbind()))
         });
@@ -195,12 +199,26 @@ impl Fib {
         })
     }
 
-    /// Inserts all items of a mapping or of an iterable of pairs. Readers see all of them or none
-    /// of a family, and an error changes nothing.
-    #[pyo3(signature = (items, /))]
-    fn update(&self, items: &Bound<'_, PyAny>) -> PyResult<()> {
-        let py = items.py();
-        let routes: Vec<(IpNet, Bound<'_, PyAny>)> = pairs(items)?
+    /// Removes the first prefix and returns it with its value; KeyError when there is none.
+    fn popitem(&self, py: Python<'_>) -> PyResult<(String, Py<PyAny>)> {
+        while let Some(net) = self.first() {
+            if let Some(value) = self.take(py, net)? {
+                return Ok((net.to_string(), value));
+            }
+        }
+        Err(PyKeyError::new_err("the table is empty"))
+    }
+
+    /// Inserts all items of a mapping or of an iterable of pairs, and the named arguments. Readers
+    /// see all of them or none of a family, and an error changes nothing.
+    #[pyo3(signature = (items=None, /, **others))]
+    fn update(
+        &self,
+        py: Python<'_>,
+        items: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let routes: Vec<(IpNet, Bound<'_, PyAny>)> = pairs(items, others)?
             .map(|pair| {
                 let (prefix, value) = pair?;
                 Ok((prefix_of(&prefix)?, value))
@@ -276,8 +294,9 @@ impl Fib {
     ///
     /// `addresses` is an array of 32-bit IPv4 addresses (dtype uint32; or uint64 or int64 with
     /// numbers below 2**32), an array of shape (n, 4) or (n, 16) of uint8, whatever has such an
-    /// array (`__array__`: columns of Arrow, polars and pandas), or any iterable of addresses, in
-    /// which None stands for no address.
+    /// array (`__array__`: columns of Arrow, polars and pandas), or any iterable of addresses. What
+    /// is missing is no address: None, NaN, pandas.NA, nulls of Arrow and polars, masked elements.
+    /// With mapped=True, IPv4-mapped IPv6 addresses (::ffff:192.0.2.1) are looked up as IPv4.
     ///
     /// Returns the numbers of the values as an array of int32, -1 where an address has no prefix.
     /// next_hops()[number] is the value as long as a prefix has it. The array is numpy's, or a
@@ -294,16 +313,17 @@ impl Fib {
     ///
     /// Other threads may change the table meanwhile. Each lookup then sees the table before a
     /// change or after it.
-    #[pyo3(signature = (addresses, *, objects=false, default=None, threads=1))]
+    #[pyo3(signature = (addresses, *, objects=false, default=None, threads=1, mapped=false))]
     fn lookup_many<'py>(
         &self,
         addresses: &Bound<'py, PyAny>,
         objects: bool,
         default: Option<Py<PyAny>>,
         threads: usize,
+        mapped: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = addresses.py();
-        let addresses = Addresses::of(addresses)?;
+        let addresses = Addresses::of(addresses, mapped)?;
         if !objects {
             let find = |addresses: batch::Part<'_>, out: &mut [u8]| {
                 batch::numbers(&self.table, addresses, out.as_chunks_mut().0);
@@ -344,35 +364,17 @@ impl Fib {
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> SnapshotIter {
-        Self::iter(slf, Kind::Keys)
+        Self::iter(slf, Kind::Keys, false)
     }
 
-    /// An iterator over all prefixes: IPv4 first, in the order of addresses, a prefix before those
-    /// that it covers. It is a snapshot: changes that come after it do not show.
-    fn keys(slf: &Bound<'_, Self>) -> SnapshotIter {
-        Self::iter(slf, Kind::Keys)
+    /// An iterator for views.
+    fn _walk(slf: &Bound<'_, Self>, kind: &str, back: bool) -> PyResult<SnapshotIter> {
+        Ok(Self::iter(slf, Kind::of(kind)?, back))
     }
 
-    /// An iterator over the values of all prefixes, in the order of keys().
-    fn values(slf: &Bound<'_, Self>) -> SnapshotIter {
-        Self::iter(slf, Kind::Values)
-    }
-
-    /// An iterator over pairs of prefix and value, in the order of keys().
-    fn items(slf: &Bound<'_, Self>) -> SnapshotIter {
-        Self::iter(slf, Kind::Items)
-    }
-
-    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let py = slf.py();
-        let Ok(other) = other.cast::<Fib>() else {
-            return Ok(py.NotImplemented());
-        };
-        if slf.get().table.len() != other.get().table.len() {
-            return Ok(false.into_pyobject(py)?.to_owned().into_any().unbind());
-        }
-        let equal = Self::iter(slf, Kind::Items).equal(py, Self::iter(other, Kind::Items))?;
-        Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())
+    /// An empty table with such a root.
+    fn _like(&self, py: Python<'_>) -> PyResult<Self> {
+        Self::of(py, self.root_bits, [])
     }
 
     /// Another table with the same prefixes and the same objects.

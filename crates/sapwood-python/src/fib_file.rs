@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyType};
 use sapwood::lpm::{BitFile, BitString};
 
-use crate::address::{Key, key_of};
+use crate::address::{Key, key_of, prefix_of};
 use crate::batch::{self, Addresses, Part};
 use crate::errors::not_opened;
+use crate::snapshot_iter::{Kind, listed};
 
 /// Bits before the address: a byte that names the family.
 const FAMILY: usize = 8;
@@ -63,7 +64,8 @@ type Content = (Vec<(IpNet, u32)>, Vec<String>);
 /// same file share its memory.
 ///
 /// Fib.save() writes such files, and so does the program `sapwood`. The file must not be changed in
-/// place while it is open; saving again replaces it. Values are int or str, as they were saved.
+/// place while it is open; saving again replaces it. Values are int or str, as they were saved. It
+/// is a collections.abc.Mapping.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import Fib, FibFile
@@ -74,7 +76,7 @@ type Content = (Vec<(IpNet, u32)>, Vec<String>);
 /// (64500, ('2001:db8::/32', 64501), 2)
 /// >>> file.lookup_many(["10.1.2.3", "192.0.2.1"]).tolist()
 /// [64500, -1]
-#[pyclass(frozen, module = "sapwood")]
+#[pyclass(frozen, mapping, weakref, module = "sapwood")]
 pub struct FibFile {
     file: BitFile<u32>,
     path: PathBuf,
@@ -192,6 +194,19 @@ impl FibFile {
         }
     }
 
+    /// The value of exactly this prefix; an address is the prefix of this address alone.
+    #[pyo3(signature = (prefix, default=None, /))]
+    fn exact<'py>(
+        &self,
+        prefix: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.find(Key::Prefix(prefix_of(prefix)?)) {
+            Some(value) => self.object(prefix.py(), value).map(Some),
+            None => Ok(default),
+        }
+    }
+
     /// The longest prefix of an address, or the longest that covers a prefix (itself included), and
     /// its value; None when there is none.
     #[pyo3(signature = (key, /))]
@@ -212,14 +227,15 @@ impl FibFile {
     /// Looks up many addresses, as Fib.lookup_many() does, without the interpreter's lock. Returns
     /// an array of int64: the values if they are int, or their positions in names(); -1 where an
     /// address has no prefix.
-    #[pyo3(signature = (addresses, *, threads=1))]
+    #[pyo3(signature = (addresses, *, threads=1, mapped=false))]
     fn lookup_many<'py>(
         &self,
         addresses: &Bound<'py, PyAny>,
         threads: usize,
+        mapped: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = addresses.py();
-        let addresses = Addresses::of(addresses)?;
+        let addresses = Addresses::of(addresses, mapped)?;
         batch::array(py, &addresses, batch::I64, threads, |part, out| {
             self.lookup_all(part, out.as_chunks_mut().0);
         })
@@ -231,31 +247,22 @@ impl FibFile {
         PyList::new(py, names.collect::<Vec<_>>())
     }
 
-    /// A list of pairs of prefix and value, in order.
-    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// An iterator for views.
+    fn _walk<'py>(&self, py: Python<'py>, kind: &str, back: bool) -> PyResult<Bound<'py, PyAny>> {
         let (entries, names) = py
             .detach(|| self.all())
             .map_err(|what| crate::errors::wrong_file(&self.path, what))?;
         let names: Vec<Bound<'_, PyAny>> =
             (names.iter().map(|name| PyString::new(py, name).into_any())).collect();
-        let value = |value: u32| match names.is_empty() {
-            true => Ok(value.into_pyobject(py)?.into_any()),
-            false => Ok::<_, PyErr>(names[value as usize].clone()),
+        let entry = |(net, value): (IpNet, u32)| {
+            let value = match names.get(value as usize) {
+                Some(name) => name.clone(),
+                None => value.into_pyobject(py)?.into_any(),
+            };
+            Ok((PyString::new(py, &net.to_string()).into_any(), value))
         };
-        let items = entries.into_iter();
-        let items = items.map(|(net, number)| Ok((net.to_string(), value(number)?)));
-        PyList::new(py, items.collect::<PyResult<Vec<_>>>()?)
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let (entries, _) = py
-            .detach(|| self.all())
-            .map_err(|what| crate::errors::wrong_file(&self.path, what))?;
-        let nets: Vec<String> = entries
-            .into_iter()
-            .map(|(net, _)| net.to_string())
-            .collect();
-        Ok(PyList::new(py, nets)?.try_iter()?.into_any())
+        let entries = entries.into_iter().map(entry);
+        listed(py, Kind::of(kind)?, back, entries.collect::<PyResult<_>>()?)
     }
 
     fn __repr__(&self) -> String {

@@ -8,7 +8,7 @@ use std::path::Path;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use sapwood::lpm::BitFileBuilder;
 use sapwood_routes::{
     Error as RouteError, Format, MrtRoutes, Peer, RouteSource, TextRoutes, decompressed, format_of,
@@ -18,6 +18,7 @@ use crate::address::{address_of, shown};
 use crate::errors::{not_read, not_saved, refused, wrong_file};
 use crate::fib::Fib;
 use crate::fib_file::{FibFile, bits_of};
+use crate::numbers::whole;
 use crate::objects::SharedObjects;
 
 /// What is pickled: the prefixes, each with the position of its value, and the values.
@@ -132,8 +133,7 @@ fn values_of(fib: &Fib, py: Python<'_>) -> PyResult<(Vec<(IpNet, u32)>, Saved)> 
     let number = |value: &Option<Py<PyAny>>| match value {
         Some(value) => {
             let value = value.bind(py);
-            let number = value.cast::<PyInt>().map_err(|_| refuse(value))?;
-            number.extract().map_err(|_| refuse(value))
+            whole(value)?.ok_or_else(|| refuse(value))
         }
         None => Ok(0),
     };

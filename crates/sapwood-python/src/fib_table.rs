@@ -216,14 +216,20 @@ impl Fib {
         PyList::new(py, found)
     }
 
-    pub(crate) fn iter(slf: &Bound<'_, Self>, kind: Kind) -> SnapshotIter {
+    pub(crate) fn iter(slf: &Bound<'_, Self>, kind: Kind, back: bool) -> SnapshotIter {
         let map = Numbered::Fib(slf.clone().unbind());
-        SnapshotIter::new(slf.py(), map, kind, || {
+        SnapshotIter::new(slf.py(), map, kind, back, || {
             let entries = slf.get().entries().into_iter();
             entries
                 .map(|(net, number)| (Place::Net(net), number))
                 .collect()
         })
+    }
+
+    /// The first prefix.
+    pub(crate) fn first(&self) -> Option<IpNet> {
+        let snapshot = self.table.snapshot();
+        snapshot.iter().map(|(net, _)| net).next()
     }
 
     /// All prefixes with their numbers, in order.

@@ -1,11 +1,14 @@
 //! The Python module `sapwood`: tables of routes, maps of names, and maps of ranges.
 //!
 //! The classes are thin: keys are read ([`address`]), a map of the library is asked, and objects
-//! are numbers in it ([`objects`]).
+//! are numbers in it ([`objects`]). What all mappings have in common is Python's
+//! (`python/sapwood/_mapping.py`): views, equality, `|`.
 
 mod address;
 mod batch;
 mod closest;
+mod columns;
+mod drops;
 mod errors;
 mod fib;
 mod fib_file;
@@ -24,23 +27,21 @@ mod name_iter;
 mod name_keys;
 mod name_reader;
 mod names;
+mod numbers;
 mod objects;
 mod pairs;
 mod range_keys;
+mod range_table;
 mod ranges;
 mod snapshot_iter;
 
 use pyo3::prelude::*;
 
-/// Ordered maps for routes, names and ranges.
-///
-/// Fib: IPv4 and IPv6 prefixes, looked up by longest prefix, one by one or in arrays.
-/// NameMap: an ordered dict of texts, bytes or domain names.
-/// RangeMap: ranges of integers, and the gaps between them.
-/// FibFile, NameFile: saved maps, read where they lie.
-/// LiveFib, LiveNames, LiveRanges: maps that one process writes while others read them.
-#[pymodule(gil_used = true)]
-mod sapwood {
+/// The classes of the package `sapwood`, without what python/sapwood/_mapping.py adds to them.
+#[pymodule(name = "_native", gil_used = true)]
+mod native {
+    #[pymodule_export]
+    use super::address::unmapped;
     #[pymodule_export]
     use super::closest::Closest;
     #[pymodule_export]
@@ -67,13 +68,18 @@ mod sapwood {
     #[pymodule_export]
     use super::names::NameMap;
     #[pymodule_export]
+    use super::range_keys::window_of;
+    #[pymodule_export]
     use super::ranges::RangeMap;
     #[pymodule_export]
     use super::snapshot_iter::SnapshotIter;
 
-    #[cfg(target_os = "linux")]
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
-        super::live::count_forks(module.py())
+        use pyo3::types::PyModuleMethods;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        #[cfg(target_os = "linux")]
+        super::live::count_forks(module.py())?;
+        Ok(())
     }
 }

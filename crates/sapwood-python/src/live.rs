@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::exceptions::{
     PyBlockingIOError, PyFileExistsError, PyFileNotFoundError, PyPermissionError, PyRuntimeError,
@@ -20,6 +20,10 @@ const KEPT: usize = 64;
 /// How often the process of this module is a child of a fork: the number of forks that lie between
 /// it and the process that imported the module.
 static FORKS: AtomicU64 = AtomicU64::new(0);
+
+fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
 
 /// Counts the forks from now on.
 pub fn count_forks(py: Python<'_>) -> PyResult<()> {
@@ -44,12 +48,12 @@ impl<T> Ours<T> {
     pub fn new(value: T) -> Self {
         Ours {
             value: Some(value),
-            forks: FORKS.load(Ordering::Relaxed),
+            forks: forks(),
         }
     }
 
     fn is_ours(&self) -> bool {
-        self.forks == FORKS.load(Ordering::Relaxed)
+        self.forks == forks()
     }
 
     /// The value; none in a child of a fork.
@@ -91,6 +95,7 @@ pub fn not_live(error: Error) -> PyErr {
 pub struct Pool<M: LiveMap> {
     folder: PathBuf,
     idle: Mutex<Vec<Ours<LiveIdle<M>>>>,
+    forks: u64,
 }
 
 impl<M: LiveMap> Pool<M> {
@@ -98,13 +103,23 @@ impl<M: LiveMap> Pool<M> {
         let pool = Pool {
             folder: folder.to_owned(),
             idle: Mutex::default(),
+            forks: forks(),
         };
         pool.with(|_| Ok(()))?;
         Ok(pool)
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Ours<LiveIdle<M>>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The readers that nobody uses. A child of a fork may have a lock that a thread of its parent
+    /// held, and that nobody will release: then there are none.
+    fn idle(&self) -> Option<MutexGuard<'_, Vec<Ours<LiveIdle<M>>>>> {
+        if self.forks == forks() {
+            return Some(self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.idle.try_lock() {
+            Ok(idle) => Some(idle),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Calls `f` with a reader that no other thread uses. No lock is held meanwhile.
@@ -113,7 +128,8 @@ impl<M: LiveMap> Pool<M> {
         f: impl FnOnce(&mut LiveIdle<M>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         // Those of a process that has forked are dropped without a trace.
-        let kept = self.idle().pop().filter(Ours::is_ours);
+        let kept = self.idle().and_then(|mut idle| idle.pop());
+        let kept = kept.filter(Ours::is_ours);
         let mut reader = match kept {
             Some(reader) => reader,
             None => Ours::new(LiveReader::open(&self.folder)?.idle()),
@@ -122,12 +138,13 @@ impl<M: LiveMap> Pool<M> {
             unreachable!("no fork happens within this function");
         };
         let result = f(ours);
-        let mut idle = self.idle();
-        match &result {
-            // The next call opens the map that may have been made in its place.
-            Err(Error::Removed { .. }) => idle.clear(),
-            _ if idle.len() < KEPT => idle.push(reader),
-            _ => (),
+        if let Some(mut idle) = self.idle() {
+            match &result {
+                // The next call opens the map that may have been made in its place.
+                Err(Error::Removed { .. }) => idle.clear(),
+                _ if idle.len() < KEPT => idle.push(reader),
+                _ => (),
+            }
         }
         result
     }
@@ -154,12 +171,14 @@ impl<M: LiveMap> Pool<M> {
 /// The writer of a live map, until it is closed.
 pub struct Writer<M: LiveMap> {
     live: Mutex<Option<Arc<Ours<Live<M>>>>>,
+    forks: u64,
 }
 
 impl<M: LiveMap> Writer<M> {
     pub fn new(live: Live<M>) -> Self {
         Writer {
             live: Mutex::new(Some(Arc::new(Ours::new(live)))),
+            forks: forks(),
         }
     }
 
@@ -169,19 +188,22 @@ impl<M: LiveMap> Writer<M> {
 
     /// Calls `f` with the map.
     pub fn with<R>(&self, f: impl FnOnce(&Live<M>) -> R) -> PyResult<R> {
-        let live = self.live().clone();
-        let live = live.ok_or_else(|| PyValueError::new_err("the live map is closed"))?;
-        match &live.value {
-            Some(map) if live.is_ours() => Ok(f(map)),
-            _ => {
-                let text = "a child of a fork cannot write the live map of its parent";
-                Err(PyRuntimeError::new_err(text))
-            }
+        // Before the lock, which a thread of the parent may have held.
+        if self.forks != forks() {
+            let text = "a child of a fork cannot write the live map of its parent";
+            return Err(PyRuntimeError::new_err(text));
         }
+        let live = self.live().clone();
+        let closed = || PyValueError::new_err("the live map is closed");
+        let live = live.ok_or_else(closed)?;
+        live.value.as_ref().map(f).ok_or_else(closed)
     }
 
     /// Ends writing as soon as no other thread is in a call.
     pub fn close(&self) {
+        if self.forks != forks() {
+            return; // what a child has is the parent's
+        }
         let live = self.live().take();
         drop(live);
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use ipnet::IpNet;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use sapwood::lpm::{IpFib, IpFibView};
 use sapwood::qp::QpStore;
 use sapwood_live::{CheckedLiveReader, Error, Live};
@@ -16,7 +16,9 @@ use crate::batch::{self, Addresses};
 use crate::errors::refused;
 use crate::fib_table::{absent, longest};
 use crate::live::{Pool, Writer, not_live};
+use crate::numbers::whole;
 use crate::pairs::{at_most_one, pairs};
+use crate::snapshot_iter::{Kind, listed};
 
 /// The attempts to find a number and its text while the writer changes both, and to read a whole
 /// table.
@@ -32,7 +34,8 @@ enum Table {
 ///
 /// The table is a folder, which LiveFib.create() makes, or the program `sapwood` (`routes serve`).
 /// Values are int, or str in tables of the program. The reader holds nothing back between two
-/// calls. Threads may share it, and children of a fork may go on reading.
+/// calls. Threads may share it, and children of a fork may go on reading. It is a
+/// collections.abc.Mapping; beside a writer, each entry that a view yields was there at some time.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveFib
@@ -45,7 +48,7 @@ enum Table {
 /// >>> origins.lookup_many(["10.1.2.3", "192.0.2.1"]).tolist()
 /// [64500, -1]
 /// >>> writer.remove_map()
-#[pyclass(frozen, subclass, module = "sapwood")]
+#[pyclass(frozen, mapping, subclass, weakref, module = "sapwood")]
 pub struct LiveFib {
     table: Table,
     /// The texts of the numbers, under the numbers as four bytes, most significant first.
@@ -252,14 +255,15 @@ impl LiveFib {
     /// an array of int64: the values if they are int, or their numbers in names(); -1 where an
     /// address has no prefix. With threads=n, up to n threads share a large batch, each with a
     /// reader of its own.
-    #[pyo3(signature = (addresses, *, threads=1))]
+    #[pyo3(signature = (addresses, *, threads=1, mapped=false))]
     fn lookup_many<'py>(
         &self,
         addresses: &Bound<'py, PyAny>,
         threads: usize,
+        mapped: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = addresses.py();
-        let addresses = Addresses::of(addresses)?;
+        let addresses = Addresses::of(addresses, mapped)?;
         let failed = Mutex::new(None);
         let found = batch::array(py, &addresses, batch::I64, threads, |part, out| {
             let out = out.as_chunks_mut().0;
@@ -290,25 +294,25 @@ impl LiveFib {
         Ok(dict)
     }
 
-    /// A list of pairs of prefix and value, in order. Beside a writer, each was there at some time.
-    fn items<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    /// An iterator for views.
+    fn _walk<'py>(&self, py: Python<'py>, kind: &str, back: bool) -> PyResult<Bound<'py, PyAny>> {
+        let kind = Kind::of(kind)?;
         'again: for _ in 0..TRIES {
-            let mut items = Vec::new();
+            let mut entries = Vec::new();
             for (net, number) in self.all(py)? {
-                let Some(value) = self.object(py, number)? else {
-                    continue 'again;
+                let value = match kind {
+                    // Keys do not need the values, whose texts may be many reads.
+                    Kind::Keys => py.None().into_bound(py),
+                    _ => match self.object(py, number)? {
+                        Some(value) => value,
+                        None => continue 'again,
+                    },
                 };
-                items.push((net.to_string(), value));
+                entries.push((PyString::new(py, &net.to_string()).into_any(), value));
             }
-            return PyList::new(py, items);
+            return listed(py, kind, back, entries);
         }
         Err(changed())
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let nets = self.all(py)?;
-        let nets: Vec<String> = nets.into_iter().map(|(net, _)| net.to_string()).collect();
-        Ok(PyList::new(py, nets)?.try_iter()?.into_any())
     }
 
     /// How many times processes have taken the table over.
@@ -348,9 +352,10 @@ impl LiveFib {
 
 /// The writer of a live table of routes, which other processes read with LiveFib.open().
 ///
-/// LiveFib.create() and LiveFib.take_over() make it. It is also a reader. Values are int from 0 to
-/// 2**32 - 1. The table has a writer until close(), or until the process ends; it stays in its
-/// folder until remove_map(). A child of a fork cannot write it.
+/// LiveFib.create() and LiveFib.take_over() make it. It is also a reader, and a
+/// collections.abc.MutableMapping. Values are int from 0 to 2**32 - 1. The table has a writer until
+/// close(), or until the process ends; it stays in its folder until remove_map(). A child of a fork
+/// cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveFib
@@ -358,7 +363,7 @@ impl LiveFib {
 /// >>> with LiveFib.create(path, root_bits=12) as routes:
 /// ...     routes["10.0.0.0/8"] = 1
 /// ...     routes.update({"10.1.0.0/16": 2, "::/0": 3}, remove=["10.0.0.0/8"])
-/// ...     routes.items()
+/// ...     list(routes.items())
 /// [('10.1.0.0/16', 2), ('::/0', 3)]
 /// >>> routes = LiveFib.take_over(path, root_bits=12)
 /// >>> routes.generation, routes.pop("::/0"), len(routes)
@@ -368,9 +373,7 @@ impl LiveFib {
 pub struct LiveFibWriter;
 
 fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u32> {
-    let number = value.cast::<PyInt>().ok();
-    let number = number.and_then(|number| number.extract().ok());
-    number.ok_or_else(|| {
+    whole(value)?.ok_or_else(|| {
         let shown = shown(value);
         let text = format!("{shown} is no value of this table: they are int from 0 to 2**32 - 1");
         PyValueError::new_err(text)
@@ -462,21 +465,34 @@ impl LiveFibWriter {
         }
     }
 
+    /// Removes all prefixes, in one transaction.
+    fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let cleared = Self::with(slf, |map| {
+            let mut txn = map.begin();
+            let all: Vec<IpNet> = map.snapshot().iter().map(|(net, _)| net).collect();
+            for net in all {
+                txn.remove(net)?;
+            }
+            txn.commit();
+            Ok::<_, sapwood::Error>(())
+        })?;
+        cleared.map_err(refused)
+    }
+
     /// Removes the prefixes of an iterable, as far as they are there, and then inserts all items of
-    /// a mapping or of an iterable of pairs, in one transaction. Readers may see a part of it for a
-    /// moment. An error changes nothing.
-    #[pyo3(signature = (items=None, /, *, remove=None))]
+    /// a mapping or of an iterable of pairs, and the other named arguments, in one transaction.
+    /// Readers may see a part of it for a moment. An error changes nothing.
+    #[pyo3(signature = (items=None, /, *, remove=None, **others))]
     fn update(
         slf: &Bound<'_, Self>,
         items: Option<&Bound<'_, PyAny>>,
         remove: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let (mut new, mut gone) = (Vec::new(), Vec::new());
-        if let Some(items) = items {
-            for pair in pairs(items)? {
-                let (prefix, value) = pair?;
-                new.push((prefix_of(&prefix)?, number_of(&value)?));
-            }
+        for pair in pairs(items, others)? {
+            let (prefix, value) = pair?;
+            new.push((prefix_of(&prefix)?, number_of(&value)?));
         }
         if let Some(remove) = remove {
             for prefix in remove.try_iter()? {

@@ -15,6 +15,7 @@ use crate::errors::refused;
 use crate::live::{Pool, Writer, not_live};
 use crate::name_keys::Keys;
 use crate::name_reader::{Either, NameReader, Names, Pickled, Shown};
+use crate::numbers::whole;
 use crate::pairs::{at_most_one, pairs};
 
 /// A map of names that another process writes, read in place: readers take no lock, and each call
@@ -33,7 +34,7 @@ use crate::pairs::{at_most_one, pairs};
 /// >>> blocked.longest_prefix("pixel.Ads.example"), len(blocked), blocked.has_writer()
 /// (('ads.example', 1), 2, True)
 /// >>> writer.remove_map()
-#[pyclass(frozen, extends = NameReader, module = "sapwood")]
+#[pyclass(frozen, extends = NameReader, generic, subclass, module = "sapwood")]
 pub struct LiveNames;
 
 /// Opens a store of numbers or of byte strings, or else a shared map of either.
@@ -64,6 +65,21 @@ impl LiveNames {
         };
         Py::new(py, PyClassInitializer::from(reader).add_subclass(LiveNames))
     }
+}
+
+/// What the pool of a reader or the writer says, whichever the values are.
+macro_rules! reading {
+    ($names:expr, $pool:ident => $read:expr, $writer:ident => $write:expr) => {
+        match $names {
+            Either::Numbers(Names::Store($pool)) => $read.map_err(not_live),
+            Either::Numbers(Names::Shared($pool)) => $read.map_err(not_live),
+            Either::Bytes(Names::Store($pool)) => $read.map_err(not_live),
+            Either::Bytes(Names::Shared($pool)) => $read.map_err(not_live),
+            Either::Numbers(Names::Writer($writer)) => $write,
+            Either::Bytes(Names::Writer($writer)) => $write,
+            _ => Err(PyTypeError::new_err("these names are in no live map")),
+        }
+    };
 }
 
 #[pymethods]
@@ -143,31 +159,22 @@ impl LiveNames {
     /// How many times processes have taken the map over.
     #[getter]
     fn generation(slf: &Bound<'_, Self>) -> PyResult<u64> {
-        let generation = match &slf.as_super().get().names {
-            Either::Numbers(Names::Store(pool)) => pool.generation(),
-            Either::Numbers(Names::Shared(pool)) => pool.generation(),
-            Either::Bytes(Names::Store(pool)) => pool.generation(),
-            Either::Bytes(Names::Shared(pool)) => pool.generation(),
-            _ => return Err(no_reader()),
-        };
-        generation.map_err(not_live)
+        let names = &slf.as_super().get().names;
+        reading!(names, pool => pool.generation(), writer => writer.with(|map| map.generation()))
     }
 
     /// Whether the map's writer lives. Without one, the map stays as it is until a process takes it
     /// over.
     fn has_writer(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        let has_writer = match &slf.as_super().get().names {
-            Either::Numbers(Names::Store(pool)) => pool.has_writer(),
-            Either::Numbers(Names::Shared(pool)) => pool.has_writer(),
-            Either::Bytes(Names::Store(pool)) => pool.has_writer(),
-            Either::Bytes(Names::Shared(pool)) => pool.has_writer(),
-            _ => return Err(no_reader()),
-        };
-        has_writer.map_err(not_live)
+        let names = &slf.as_super().get().names;
+        reading!(names, pool => pool.has_writer(), writer => writer.with(|_| true))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
         let map = slf.as_super().get();
+        if let Either::Numbers(Names::Writer(_)) | Either::Bytes(Names::Writer(_)) = &map.names {
+            return Err(PyTypeError::new_err("a writer cannot be pickled"));
+        }
         let again = slf.get_type().getattr("_again")?;
         Ok((again, (map.path.clone(), map.keys.word(), map.text)))
     }
@@ -181,10 +188,6 @@ impl LiveNames {
     ) -> PyResult<Py<Self>> {
         Self::of(class.py(), path, Keys::of_word(keys)?, text)
     }
-}
-
-fn no_reader() -> PyErr {
-    PyTypeError::new_err("these names are not read from a live map")
 }
 
 /// The values of a live map, as a transaction takes them.
@@ -210,9 +213,7 @@ impl Storable for u64 {
     type Kept = u64;
 
     fn of_object(object: &Bound<'_, PyAny>, _text: bool) -> PyResult<u64> {
-        let number = object.cast::<PyInt>().ok();
-        let number = number.and_then(|number| number.extract().ok());
-        number.ok_or_else(|| {
+        whole(object)?.ok_or_else(|| {
             let shown = shown(object);
             let text = format!("{shown} is no value of this map: they are int from 0 to 2**64 - 1");
             PyValueError::new_err(text)
@@ -315,14 +316,13 @@ fn change<V: ?Sized + Storable>(
     writer: &Writer<QpStore<V>>,
     items: Option<&Bound<'_, PyAny>>,
     remove: Option<&Bound<'_, PyAny>>,
+    others: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     let (mut new, mut gone) = (Vec::new(), Vec::new());
-    if let Some(items) = items {
-        for pair in pairs(items)? {
-            let (key, value) = pair?;
-            let value = V::of_object(&value, map.text)?;
-            new.push((map.keys.bytes(&key)?.into_owned(), value));
-        }
+    for pair in pairs(items, others)? {
+        let (key, value) = pair?;
+        let value = V::of_object(&value, map.text)?;
+        new.push((map.keys.bytes(&key)?.into_owned(), value));
     }
     if let Some(remove) = remove {
         for key in remove.try_iter()? {
@@ -342,10 +342,11 @@ fn change<V: ?Sized + Storable>(
 
 /// The writer of a live map of names, which other processes read with LiveNames.open().
 ///
-/// LiveNames.create() and LiveNames.take_over() make it. It is also a reader. Each change is one
-/// commit: readers see all of it, or nothing yet. The map has a writer until close(), or until the
-/// process ends; it stays in its folder until remove_map(). A child of a fork cannot write it, but
-/// the map has a writer as long as the child lives.
+/// LiveNames.create() and LiveNames.take_over() make it. It is also a reader, and a
+/// collections.abc.MutableMapping. Each change is one commit: readers see all of it, or nothing
+/// yet. The map has a writer until close(), or until the process ends; it stays in its folder until
+/// remove_map(). A child of a fork cannot write it, but the map has a writer as long as the child
+/// lives.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveNames
@@ -359,7 +360,7 @@ fn change<V: ?Sized + Storable>(
 /// >>> trees.generation, trees.pop("oak"), len(trees)
 /// (1, 'Quercus', 1)
 /// >>> trees.remove_map()
-#[pyclass(frozen, extends = NameReader, module = "sapwood")]
+#[pyclass(frozen, extends = LiveNames, generic, module = "sapwood")]
 pub struct LiveNamesWriter;
 
 /// Evaluates an expression for the writer, whichever its values are.
@@ -387,10 +388,8 @@ impl LiveNamesWriter {
             text,
             path,
         };
-        Py::new(
-            py,
-            PyClassInitializer::from(reader).add_subclass(LiveNamesWriter),
-        )
+        let class = PyClassInitializer::from(reader).add_subclass(LiveNames);
+        Py::new(py, class.add_subclass(LiveNamesWriter))
     }
 }
 
@@ -405,7 +404,7 @@ impl LiveNamesWriter {
     }
 
     fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        let map = slf.as_super().get();
+        let map = slf.as_super().as_super().get();
         let old = writing!(map, writer => take(map, writer, key))?;
         old.map(drop)
             .ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
@@ -418,7 +417,7 @@ impl LiveNamesWriter {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let map = slf.as_super().get();
+        let map = slf.as_super().as_super().get();
         writing!(map, writer => put(map, writer, key, value))
     }
 
@@ -431,27 +430,29 @@ impl LiveNamesWriter {
         default: &Bound<'_, PyTuple>,
     ) -> PyResult<Py<PyAny>> {
         let default = at_most_one("pop", default)?;
-        let map = slf.as_super().get();
+        let map = slf.as_super().as_super().get();
         let old = writing!(map, writer => take(map, writer, key))?;
         old.or(default)
             .ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
     }
 
     /// Removes the keys of an iterable, as far as they are there, and then inserts all items of a
-    /// mapping or of an iterable of pairs, in one commit. An error changes nothing.
-    #[pyo3(signature = (items=None, /, *, remove=None))]
+    /// mapping or of an iterable of pairs, and the other named arguments, in one commit. An error
+    /// changes nothing.
+    #[pyo3(signature = (items=None, /, *, remove=None, **others))]
     fn update(
         slf: &Bound<'_, Self>,
         items: Option<&Bound<'_, PyAny>>,
         remove: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let map = slf.as_super().get();
-        writing!(map, writer => change(slf.py(), map, writer, items, remove))
+        let map = slf.as_super().as_super().get();
+        writing!(map, writer => change(slf.py(), map, writer, items, remove, others))
     }
 
     /// Removes all entries in one commit.
     fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let map = slf.as_super().get();
+        let map = slf.as_super().as_super().get();
         writing!(map, writer => commit(slf.py(), writer, |txn| txn.clear().map(drop)))
     }
 
@@ -459,27 +460,21 @@ impl LiveNamesWriter {
     /// and below a name. Returns their number.
     #[pyo3(signature = (prefix, /))]
     fn remove_prefix(slf: &Bound<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let map = slf.as_super().get();
+        let map = slf.as_super().as_super().get();
         let bytes = map.keys.bytes(prefix)?;
         writing!(map, writer => commit(slf.py(), writer, |txn| txn.remove_prefix(&bytes)))
-    }
-
-    /// How many times processes have taken the map over.
-    #[getter]
-    fn generation(slf: &Bound<'_, Self>) -> PyResult<u64> {
-        writing!(slf.as_super().get(), writer => writer.with(|map| map.generation()))
     }
 
     /// The readers in all processes: a list of dicts with "pid", "name", "online" and "holds_back",
     /// which says that what was replaced cannot be freed because of this reader.
     fn readers<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        writing!(slf.as_super().get(), writer => writer.readers(slf.py()))
+        writing!(slf.as_super().as_super().get(), writer => writer.readers(slf.py()))
     }
 
     /// Checks every invariant of the map; ValueError says what is wrong. For tests.
     fn verify(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
-        let result = writing!(slf.as_super().get(), writer => {
+        let result = writing!(slf.as_super().as_super().get(), writer => {
             writer.with(|map| py.detach(|| map.verify()))
         })?;
         result.map_err(PyValueError::new_err)
@@ -488,7 +483,7 @@ impl LiveNamesWriter {
     /// Ends writing, so that another process may take the map over. Every later call raises
     /// ValueError.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        writing!(slf.as_super().get(), writer => {
+        writing!(slf.as_super().as_super().get(), writer => {
             writer.close();
             Ok(())
         })
@@ -496,7 +491,7 @@ impl LiveNamesWriter {
 
     /// Deletes the map and its folder. From then on, readers raise FileNotFoundError.
     fn remove_map(slf: &Bound<'_, Self>) -> PyResult<()> {
-        writing!(slf.as_super().get(), writer => writer.remove())
+        writing!(slf.as_super().as_super().get(), writer => writer.remove())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

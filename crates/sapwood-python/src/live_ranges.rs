@@ -3,20 +3,22 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use sapwood::maple::MapleMap;
 use sapwood::qp::QpStore;
 use sapwood_live::{Error, Live};
 
 use crate::address::shown;
 use crate::errors::refused;
+use crate::fib_table::absent;
 use crate::live::{Pool, Writer, not_live};
 use crate::live_fib::{changed, text_of, texts_in};
-use crate::pairs::pairs;
-use crate::range_keys::{Range, between, index, range_if, range_or_index, window};
-use crate::snapshot_iter::Place;
+use crate::numbers::whole;
+use crate::pairs::{at_most_one, pairs};
+use crate::range_keys::{Key, Range, between, range_if, range_or_index, window};
+use crate::snapshot_iter::{Kind, Place, listed};
 
 /// The attempts to find a number and its text while the writer changes both.
 const TRIES: usize = 1000;
@@ -44,7 +46,9 @@ macro_rules! on {
 ///
 /// The map is a folder, which LiveRanges.create() makes, or the program `sapwood` (`ranges serve`).
 /// Values are int, or str in maps of the program. The reader holds nothing back between two calls.
-/// Threads may share it, and children of a fork may go on reading.
+/// Threads may share it, and children of a fork may go on reading. It is a collections.abc.Mapping
+/// with the keys of RangeMap; beside a writer, each entry that a view yields was there at some
+/// time, so one may reach back over others that it has replaced.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveRanges
@@ -55,7 +59,7 @@ macro_rules! on {
 /// >>> owners[150], 200 in owners, owners.entry(150), owners.find_gap(50, start=100)
 /// (7, False, (range(100, 200), 7), range(200, 250))
 /// >>> writer.remove_map()
-#[pyclass(frozen, subclass, module = "sapwood")]
+#[pyclass(frozen, mapping, subclass, weakref, module = "sapwood")]
 pub struct LiveRanges {
     map: Map,
     path: PathBuf,
@@ -115,18 +119,19 @@ impl LiveRanges {
         )
     }
 
-    fn find<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.entry(index)?.map(|(_, value)| value))
+    fn find<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let at = Key::of(key)?;
+        let found = self.one(key.py(), || {
+            let entry = on!(self, view => view.get_entry(at.first()).map(wide))?;
+            Ok(entry.filter(|(range, _)| at.fits(range)))
+        })?;
+        Ok(found.map(|(_, value)| value))
     }
 }
 
 /// An entry with its value in 64 bits.
 fn wide<V: Copy + Into<u64>>((range, value): (Range, &V)) -> Entry {
     (range, (*value).into())
-}
-
-fn absent(key: &Bound<'_, PyAny>) -> PyErr {
-    PyKeyError::new_err(key.clone().unbind())
 }
 
 #[pymethods]
@@ -172,26 +177,23 @@ impl LiveRanges {
     }
 
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        if range_if(key)?.is_some() {
-            let text = "[] looks up one index; items(start, stop) has the entries of a range";
-            return Err(PyTypeError::new_err(text));
-        }
         self.find(key)?.ok_or_else(|| absent(key))
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let at = index(key)?;
-        on!(self, view => view.contains(at))
+        let at = Key::of(key)?;
+        on!(self, view => view.get_entry(at.first()).is_some_and(|(range, _)| at.fits(&range)))
     }
 
-    /// The value at an index, or `default`.
-    #[pyo3(signature = (index, default=None, /))]
+    /// The value at an index, or of the entry with exactly this range; `default` when there is
+    /// none.
+    #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         &self,
-        index: &Bound<'py, PyAny>,
+        key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.find(index)?.or(default))
+        Ok(self.find(key)?.or(default))
     }
 
     /// The entry that holds an index: its range and its value; None in a gap.
@@ -234,23 +236,17 @@ impl LiveRanges {
         )
     }
 
-    /// A list of the entries that have an index from `start` to before `stop`, each whole, in
-    /// order: pairs of range and value. Beside a writer, each was there at some time, so one may
-    /// reach back over others that it has replaced.
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn items<'py>(
+    /// An iterator for views, over the entries that have an index in a range.
+    #[pyo3(signature = (kind, back, within=None))]
+    fn _walk<'py>(
         &self,
         py: Python<'py>,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.within(py, between(start, stop)?)?)
-    }
-
-    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let ranges = self.within(py, 0..=u64::MAX)?.into_iter();
-        let ranges: Vec<_> = ranges.map(|(range, _)| range).collect();
-        Ok(PyList::new(py, ranges)?.try_iter()?.into_any())
+        kind: &str,
+        back: bool,
+        within: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let within = within.map_or(Ok(0..=u64::MAX), range_or_index)?;
+        listed(py, Kind::of(kind)?, back, self.within(py, within)?)
     }
 
     /// A list of the gaps from `start` to before `stop`, clipped to it.
@@ -330,10 +326,10 @@ impl LiveRanges {
 
 /// The writer of a live map of ranges, which other processes read with LiveRanges.open().
 ///
-/// LiveRanges.create() and LiveRanges.take_over() make it. It is also a reader. Values are int from
-/// 0 to 2**64 - 1. Readers see each change as a whole, or nothing of it yet. The map has a writer
-/// until close(), or until the process ends; it stays in its folder until remove_map(). A child of
-/// a fork cannot write it.
+/// LiveRanges.create() and LiveRanges.take_over() make it. It is also a reader, and a
+/// collections.abc.MutableMapping. Values are int from 0 to 2**64 - 1. Readers see each change as a
+/// whole, or nothing of it yet. The map has a writer until close(), or until the process ends; it
+/// stays in its folder until remove_map(). A child of a fork cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveRanges
@@ -350,9 +346,7 @@ impl LiveRanges {
 pub struct LiveRangesWriter;
 
 fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let number = value.cast::<PyInt>().ok();
-    let number = number.and_then(|number| number.extract().ok());
-    number.ok_or_else(|| {
+    whole(value)?.ok_or_else(|| {
         let shown = shown(value);
         let text = format!("{shown} is no value of this map: they are int from 0 to 2**64 - 1");
         PyValueError::new_err(text)
@@ -434,17 +428,57 @@ impl LiveRangesWriter {
         Self::change(slf, |map| Ok(map.insert_new(range, number)?))
     }
 
-    /// Stores all items of a mapping or of an iterable of pairs of a range and a value, one after
-    /// the other. All items are read first: a wrong one changes nothing.
-    #[pyo3(signature = (items, /))]
-    fn update(slf: &Bound<'_, Self>, items: &Bound<'_, PyAny>) -> PyResult<()> {
-        let mut all = Vec::new();
-        for pair in pairs(items)? {
+    /// Removes the entry with exactly this range, or one index from the entry that holds it, and
+    /// returns the value. When there is none, returns `default` or raises KeyError.
+    #[pyo3(signature = (key, /, *default))]
+    fn pop<'py>(
+        slf: &Bound<'py, Self>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyTuple>,
+    ) -> PyResult<Py<PyAny>> {
+        let default = at_most_one("pop", default)?;
+        let at = Key::of(key)?;
+        let removed = Self::change(slf, |map| {
+            let mut writer = map.write();
+            let found = writer.view().get_entry(at.first());
+            let found = found.filter(|(range, _)| at.fits(range));
+            let Some(number) = found.map(|(_, number)| *number) else {
+                return Ok(None);
+            };
+            writer.clear_range(at.range())?;
+            Ok(Some(number))
+        })?;
+        match removed {
+            Some(number) => Ok(number.into_pyobject(slf.py())?.into_any().unbind()),
+            None => default.ok_or_else(|| absent(key)),
+        }
+    }
+
+    /// Clears the ranges of an iterable, and then stores all items of a mapping or of an iterable
+    /// of pairs of a range and a value, one after the other. All are read first: a wrong one
+    /// changes nothing.
+    #[pyo3(signature = (items=None, /, *, remove=None, **others))]
+    fn update(
+        slf: &Bound<'_, Self>,
+        items: Option<&Bound<'_, PyAny>>,
+        remove: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let (mut all, mut gone) = (Vec::new(), Vec::new());
+        for pair in pairs(items, others)? {
             let (range, value) = pair?;
             all.push((range_or_index(&range)?, number_of(&value)?));
         }
+        if let Some(remove) = remove {
+            for range in remove.try_iter()? {
+                gone.push(range_or_index(&range?)?);
+            }
+        }
         Self::change(slf, |map| {
             let mut writer = map.write();
+            for range in gone {
+                writer.clear_range(range)?;
+            }
             for (range, number) in all {
                 writer.store(range, number)?;
             }

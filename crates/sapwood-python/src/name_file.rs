@@ -23,7 +23,7 @@ use crate::name_reader::{Either, NameReader, Names, Pickled};
 /// >>> blocked = NameFile.open(path, dns=True)
 /// >>> blocked.longest_prefix("pixel.Ads.example"), "example" in blocked
 /// (('ads.example', 1), False)
-#[pyclass(frozen, extends = NameReader, module = "sapwood")]
+#[pyclass(frozen, extends = NameReader, generic, module = "sapwood")]
 pub struct NameFile;
 
 /// Opens a file with values of either kind.

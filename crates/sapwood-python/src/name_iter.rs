@@ -58,7 +58,7 @@ impl Source {
 }
 
 /// An iterator over entries of a NameMap, a NameFile or a live map, in order.
-#[pyclass(module = "sapwood")]
+#[pyclass(generic, module = "sapwood")]
 pub struct NameIter {
     /// None at the end.
     source: Option<Source>,

@@ -99,8 +99,9 @@ impl Shown for [u8] {
 }
 
 /// Names in a file or in a live map: what NameFile, LiveNames and LiveNamesWriter have in common.
-/// Each call reads the newest names; an iterator reads some dozens of entries at once.
-#[pyclass(frozen, subclass, module = "sapwood")]
+/// Each call reads the newest names; an iterator reads some dozens of entries at once. It is a
+/// collections.abc.Mapping.
+#[pyclass(frozen, generic, mapping, subclass, weakref, module = "sapwood")]
 pub struct NameReader {
     pub(crate) names: Either,
     pub(crate) keys: Keys,
@@ -288,23 +289,9 @@ impl NameReader {
         Self::iter(slf, Edges::all(), Kind::Keys, false)
     }
 
-    fn __reversed__(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Keys, true)
-    }
-
-    /// An iterator over all keys, in order. reversed() reverses it.
-    fn keys(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Keys, false)
-    }
-
-    /// An iterator over all values, in the order of their keys. reversed() reverses it.
-    fn values(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Values, false)
-    }
-
-    /// An iterator over pairs of key and value, in order. reversed() reverses it.
-    fn items(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Items, false)
+    /// An iterator for views.
+    fn _walk(slf: &Bound<'_, Self>, kind: &str, back: bool) -> PyResult<NameIter> {
+        Ok(Self::iter(slf, Edges::all(), Kind::of(kind)?, back))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {

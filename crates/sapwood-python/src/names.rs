@@ -7,7 +7,8 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
+use sapwood::Rejected;
 use sapwood::qp::QpMap;
 
 use crate::address::shown;
@@ -15,6 +16,7 @@ use crate::closest::{Closest, closest, needs_dns, with_cuts};
 use crate::errors::{not_saved, refused};
 use crate::name_iter::{Chunk, Entry, NameIter, Source};
 use crate::name_keys::{Edges, Keys};
+use crate::numbers::{int_of, whole};
 use crate::pairs::{at_most_one, pairs};
 use crate::snapshot_iter::Kind;
 
@@ -27,8 +29,9 @@ use crate::snapshot_iter::Kind;
 /// it), and prefix(), longest_prefix() and ancestors() go by labels. A key has at most 65,535
 /// bytes.
 ///
-/// An iterator raises RuntimeError when keys were inserted or removed since it was made, as a
-/// dict's does.
+/// It is a collections.abc.MutableMapping with what a dict has, too: |, |=, fromkeys(), copy(). Two
+/// mappings are equal when dicts of their items are. An iterator raises RuntimeError when keys were
+/// inserted or removed since it was made, as a dict's does. popitem() takes the greatest key.
 ///
 /// >>> from sapwood import NameMap
 /// >>> trees = NameMap({"elm": 1, "ash": 2, "oak": 3, "elder": 4})
@@ -41,7 +44,7 @@ use crate::snapshot_iter::Kind;
 /// ('example.org', 2)
 /// >>> list(zones)
 /// ['org', 'example.org']
-#[pyclass(frozen, generic, weakref, module = "sapwood")]
+#[pyclass(frozen, generic, mapping, weakref, module = "sapwood")]
 pub struct NameMap {
     names: Mutex<Names>,
     pub(crate) keys: Keys,
@@ -55,11 +58,13 @@ struct Names {
 }
 
 impl Names {
-    fn put(&mut self, key: &[u8], value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
-        let old = match self.map.insert(key, value) {
-            Ok(old) => old,
-            Err(rejected) => return Err(refused(rejected.error)),
-        };
+    /// Inserts; what is refused comes back, to be dropped when the map is not locked.
+    fn put(
+        &mut self,
+        key: &[u8],
+        value: Py<PyAny>,
+    ) -> Result<Option<Py<PyAny>>, Rejected<Py<PyAny>>> {
+        let old = self.map.insert(key, value)?;
         match old {
             None => self.changes += 1,
             Some(_) => self.writes += 1,
@@ -67,10 +72,26 @@ impl Names {
         Ok(old)
     }
 
+    fn pop(
+        &mut self,
+        take: impl FnOnce(&mut QpMap<Py<PyAny>>) -> Option<(Box<[u8]>, Py<PyAny>)>,
+    ) -> Option<(Box<[u8]>, Py<PyAny>)> {
+        let entry = take(&mut self.map);
+        self.changes += u64::from(entry.is_some());
+        entry
+    }
+
     fn take(&mut self, key: &[u8]) -> Option<Py<PyAny>> {
         let old = self.map.remove(key);
         self.changes += u64::from(old.is_some());
         old
+    }
+}
+
+impl Drop for NameMap {
+    fn drop(&mut self) {
+        let names = self.names.get_mut().unwrap_or_else(PoisonError::into_inner);
+        crate::drops::let_go(std::mem::take(&mut names.map));
     }
 }
 
@@ -133,7 +154,19 @@ impl NameMap {
 
     fn put(&self, key: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
         let bytes = self.keys.bytes(key)?;
-        self.lock(key.py()).put(&bytes, value)
+        let put = self.lock(key.py()).put(&bytes, value);
+        put.map_err(|rejected| refused(rejected.error))
+    }
+
+    /// Removes the entry that `take` takes, or KeyError.
+    fn popped<'py>(
+        &self,
+        py: Python<'py>,
+        take: impl FnOnce(&mut QpMap<Py<PyAny>>) -> Option<(Box<[u8]>, Py<PyAny>)>,
+    ) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
+        let entry = self.lock(py).pop(take);
+        let (key, value) = entry.ok_or_else(|| PyKeyError::new_err("the map is empty"))?;
+        Ok((self.keys.object(py, &key), value))
     }
 
     /// The entry that `f` finds, as objects.
@@ -163,12 +196,11 @@ impl NameMap {
                 shown(value)
             ))
         };
-        let is_number = |(_, value): &Entry| value.bind(py).is_instance_of::<PyInt>();
-        if entries.first().is_none_or(is_number) {
+        let first = entries.first().map(|(_, value)| int_of(value.bind(py)));
+        if first.transpose()?.is_none_or(|int| int.is_some()) {
             let number = |(key, value): Entry| {
                 let value = value.into_bound(py);
-                let number = value.cast::<PyInt>().map_err(|_| refuse(&value))?;
-                Ok((key, number.extract().map_err(|_| refuse(&value))?))
+                Ok((key, whole(&value)?.ok_or_else(|| refuse(&value))?))
             };
             let all = entries.into_iter().map(number);
             return Ok(Saved::Numbers(all.collect::<PyResult<_>>()?));
@@ -198,9 +230,7 @@ impl NameMap {
         dns: bool,
     ) -> PyResult<Self> {
         let map = Self::empty(Keys::of(key, dns)?);
-        if let Some(items) = items {
-            map.update(items)?;
-        }
+        map.update(items, None)?;
         Ok(map)
     }
 
@@ -257,22 +287,12 @@ impl NameMap {
 
     /// Removes the entry with the least key and returns it; KeyError when there is none.
     fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
-        let mut names = self.lock(py);
-        let entry = names.map.pop_first();
-        names.changes += 1;
-        drop(names);
-        let (key, value) = entry.ok_or_else(|| PyKeyError::new_err("the map is empty"))?;
-        Ok((self.keys.object(py, &key), value))
+        self.popped(py, QpMap::pop_first)
     }
 
     /// Removes the entry with the greatest key and returns it; KeyError when there is none.
     fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
-        let mut names = self.lock(py);
-        let entry = names.map.pop_last();
-        names.changes += 1;
-        drop(names);
-        let (key, value) = entry.ok_or_else(|| PyKeyError::new_err("the map is empty"))?;
-        Ok((self.keys.object(py, &key), value))
+        self.popped(py, QpMap::pop_last)
     }
 
     /// As pop_last().
@@ -294,15 +314,23 @@ impl NameMap {
         if let Some(value) = names.map.get(&bytes) {
             return Ok(value.clone_ref(py));
         }
-        names.put(&bytes, default.clone_ref(py))?;
-        Ok(default)
+        let put = names.put(&bytes, default.clone_ref(py));
+        drop(names);
+        match put {
+            Ok(_) => Ok(default),
+            Err(rejected) => Err(refused(rejected.error)),
+        }
     }
 
-    /// Inserts all items of a mapping or of an iterable of pairs. An error leaves the items before
-    /// it inserted.
-    #[pyo3(signature = (items, /))]
-    fn update(&self, items: &Bound<'_, PyAny>) -> PyResult<()> {
-        for pair in pairs(items)? {
+    /// Inserts all items of a mapping or of an iterable of pairs, and the named arguments. An error
+    /// leaves the items before it inserted.
+    #[pyo3(signature = (items=None, /, **others))]
+    fn update(
+        &self,
+        items: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        for pair in pairs(items, others)? {
             let (key, value) = pair?;
             drop(self.put(&key, value.unbind())?);
         }
@@ -442,36 +470,16 @@ impl NameMap {
         Self::iter(slf, Edges::all(), Kind::Keys)
     }
 
-    fn __reversed__(slf: &Bound<'_, Self>) -> NameIter {
+    /// An iterator for views.
+    fn _walk(slf: &Bound<'_, Self>, kind: &str, back: bool) -> PyResult<NameIter> {
         let source = Source::Map(slf.clone().unbind());
-        NameIter::new(slf.py(), source, Edges::all(), Kind::Keys, true)
+        let kind = Kind::of(kind)?;
+        Ok(NameIter::new(slf.py(), source, Edges::all(), kind, back))
     }
 
-    /// An iterator over all keys, in order. reversed() reverses it.
-    fn keys(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Keys)
-    }
-
-    /// An iterator over all values, in the order of their keys. reversed() reverses it.
-    fn values(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Values)
-    }
-
-    /// An iterator over pairs of key and value, in order. reversed() reverses it.
-    fn items(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Items)
-    }
-
-    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let Ok(other) = other.cast::<NameMap>() else {
-            return Ok(py.NotImplemented());
-        };
-        let (ours, theirs) = (self.all(py), other.get().all(py));
-        let mut equal = self.keys == other.get().keys && ours.len() == theirs.len();
-        for ((key, value), (other_key, other)) in ours.iter().zip(&theirs) {
-            equal = equal && key == other_key && value.bind(py).eq(other)?;
-        }
-        Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())
+    /// An empty map with such keys.
+    fn _like(&self) -> Self {
+        Self::empty(self.keys)
     }
 
     /// Another map with the same keys and the same objects.

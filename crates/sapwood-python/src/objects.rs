@@ -18,6 +18,8 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyInt, PyString};
 
+use crate::drops::let_go;
+
 /// The most numbers that a table gives out.
 const MOST: usize = i32::MAX as usize;
 
@@ -228,6 +230,13 @@ impl SharedObjects {
             .collect();
         drop(objects);
         drop(dead);
+    }
+}
+
+impl Drop for SharedObjects {
+    fn drop(&mut self) {
+        let objects = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let_go(std::mem::take(&mut objects.slots));
     }
 }
 

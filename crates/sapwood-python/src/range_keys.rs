@@ -2,43 +2,107 @@
 
 use std::ops::RangeInclusive;
 
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyRange, PySlice};
 use sapwood::maple::Window;
 
 use crate::address::{kind, shown};
-use crate::batch;
+use crate::numbers::{in_arrow, int_of};
+use crate::snapshot_iter::Place;
 
 /// Indices from the first to the last.
 pub type Range = RangeInclusive<u64>;
 
+fn no_index(object: &Bound<'_, PyAny>) -> PyErr {
+    PyIndexError::new_err(format!(
+        "index {} is not from 0 to 2**64 - 1",
+        shown(object)
+    ))
+}
+
 /// An index, or the end of a range, which may be 2**64.
 fn number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
-    if let Ok(number) = object.extract::<u64>() {
+    // What most numbers are.
+    if object.is_exact_instance_of::<PyInt>()
+        && let Ok(number) = object.extract::<u64>()
+    {
         return Ok(Some(number));
     }
-    if !object.is_instance_of::<PyInt>() && object.getattr_opt("__index__")?.is_none() {
+    let Some(int) = int_of(object)? else {
+        // Scalars of Arrow.
+        if let Some(inside) = in_arrow(object)? {
+            return number(&inside);
+        }
         let text = format!("an index is an int, not {}", kind(object));
         return Err(PyTypeError::new_err(text));
+    };
+    if let Ok(number) = int.extract::<u64>() {
+        return Ok(Some(number));
     }
-    match object.extract::<u128>() {
+    match int.extract::<u128>() {
         Ok(number) if number == 1 << 64 => Ok(None),
-        _ => Err(PyIndexError::new_err(format!(
-            "index {} is not from 0 to 2**64 - 1",
-            shown(object)
-        ))),
+        _ => Err(no_index(object)),
     }
 }
 
+/// The index that an object stands for.
 pub fn index(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    number(object)?.ok_or_else(|| {
-        PyIndexError::new_err(format!(
-            "index {} is not from 0 to 2**64 - 1",
-            shown(object)
-        ))
-    })
+    number(object)?.ok_or_else(|| no_index(object))
+}
+
+/// A key of a map of ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The entry that holds an index.
+    Index(u64),
+    /// The entry that has exactly this range.
+    Range(Range),
+}
+
+impl Key {
+    /// The key that an object stands for: an index, or a `range`.
+    #[inline]
+    pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        // What most keys are.
+        if object.is_exact_instance_of::<PyInt>()
+            && let Ok(index) = object.extract::<u64>()
+        {
+            return Ok(Key::Index(index));
+        }
+        if object.is_instance_of::<PySlice>() {
+            let text = "[] looks up one index; items(start, stop) has the entries of a slice";
+            return Err(PyTypeError::new_err(text));
+        }
+        match range_if(object)? {
+            Some(range) => Ok(Key::Range(range)),
+            None => index(object).map(Key::Index),
+        }
+    }
+
+    /// An index of the entry.
+    pub fn first(&self) -> u64 {
+        match self {
+            Key::Index(index) => *index,
+            Key::Range(range) => *range.start(),
+        }
+    }
+
+    /// Whether an entry with this range, which holds the first index, is meant.
+    pub fn fits(&self, entry: &Range) -> bool {
+        match self {
+            Key::Index(_) => true,
+            Key::Range(range) => range == entry,
+        }
+    }
+
+    /// The indices that go when the key is removed.
+    pub fn range(self) -> Range {
+        match self {
+            Key::Index(index) => index..=index,
+            Key::Range(range) => range,
+        }
+    }
 }
 
 /// The range from `start` to before `stop`.
@@ -60,6 +124,18 @@ pub fn between(
             Err(PyValueError::new_err(text))
         }
     }
+}
+
+/// The range from `start` to before `stop`, for views.
+#[pyfunction(name = "_window")]
+#[pyo3(signature = (start, stop, /))]
+pub fn window_of<'py>(
+    py: Python<'py>,
+    start: Option<&Bound<'py, PyAny>>,
+    stop: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let range = between(start, stop)?;
+    Place::Range(*range.start(), *range.end()).object(py)
 }
 
 /// A slice or a `range`, if the object is one.
@@ -101,22 +177,4 @@ pub fn window(
         window = window.starting_at(near);
     }
     Ok(window)
-}
-
-/// Many indices: an array of uint64, uint32 or int64, or an iterable.
-pub fn indices(object: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
-    let object = match object.getattr_opt("__array__")? {
-        Some(array) if PyUntypedBuffer::get(object).is_err() => array.call0()?,
-        _ => object.clone(),
-    };
-    let items = object.try_iter().map_err(|_| {
-        let kind = kind(&object);
-        PyTypeError::new_err(format!(
-            "many indices are an array or an iterable, not {kind}"
-        ))
-    });
-    match batch::unsigned(&object)? {
-        Some(indices) => Ok(indices),
-        None => items?.map(|item| index(&item?)).collect(),
-    }
 }

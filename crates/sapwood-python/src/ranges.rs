@@ -2,20 +2,23 @@
 
 use std::path::PathBuf;
 
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyTuple, PyType};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use sapwood::maple::{MapleFile, MapleMap};
 
 use crate::address::shown;
 use crate::batch;
 use crate::errors::{not_opened, not_saved, refused};
-use crate::objects::{Objects, SharedObjects};
-use crate::pairs::pairs;
+use crate::fib_table::absent;
+use crate::numbers::whole;
+use crate::objects::SharedObjects;
+use crate::pairs::{at_most_one, pairs};
 use crate::range_keys;
-use crate::range_keys::{Range, between, index, range_if, range_or_index, window};
-use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
+use crate::range_keys::{Key, between, index, range_if, range_or_index, window};
+use crate::range_table::place;
+use crate::snapshot_iter::{Kind, Place, SnapshotIter};
 
 /// A map of ranges of indices, which do not overlap, to any objects.
 ///
@@ -23,6 +26,12 @@ use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
 /// the beginning or the end of all indices, and a stop of 2**64 is allowed. `items` is a mapping,
 /// or an iterable of pairs of a range and a value, stored one after the other. Ranges are returned
 /// as `range`.
+///
+/// map[index] is the value at an index, map[range(a, b)] that of the entry with exactly this range;
+/// `in`, get() and pop() do the same. So it is a collections.abc.MutableMapping of ranges, with
+/// what a dict has, too: |, |=, fromkeys(), copy(). Two mappings are equal when dicts of their
+/// items are. popitem() takes the last entry. `del map[range(a, b)]` clears these indices, whatever
+/// entries they belong to.
 ///
 /// >>> from sapwood import RangeMap
 /// >>> memory = RangeMap()
@@ -37,9 +46,9 @@ use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
 /// range(8192, 10240)
 /// >>> memory.gaps(0x1000, 0x6000)
 /// [range(10240, 12288), range(20480, 24576)]
-#[pyclass(frozen, generic, weakref, module = "sapwood")]
+#[pyclass(frozen, generic, mapping, weakref, module = "sapwood")]
 pub struct RangeMap {
-    map: MapleMap<u32>,
+    pub(crate) map: MapleMap<u32>,
     pub(crate) objects: SharedObjects,
 }
 
@@ -49,137 +58,25 @@ impl AsRef<SharedObjects> for &RangeMap {
     }
 }
 
-fn absent(index: u64) -> PyErr {
-    PyKeyError::new_err(index)
-}
-
-impl RangeMap {
-    fn empty() -> Self {
-        RangeMap {
-            map: MapleMap::new(),
-            objects: SharedObjects::default(),
-        }
-    }
-
-    /// The numbers of the entries that a change within a range may touch: also those beside it.
-    fn touched(&self, range: &Range) -> Vec<u32> {
-        let wider = range.start().saturating_sub(1)..=range.end().saturating_add(1);
-        self.map.range(wider).map(|(_, number)| number).collect()
-    }
-
-    /// Changes entries within a range, and counts how often each number is there before and after.
-    fn change<R>(
-        &self,
-        objects: &mut Objects,
-        range: &Range,
-        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::Error>,
-    ) -> PyResult<R> {
-        let before = self.touched(range);
-        let result = f(&self.map).map_err(refused)?;
-        for number in self.touched(range) {
-            objects.again(number);
-        }
-        for number in before {
-            objects.give_back(number);
-        }
-        Ok(result)
-    }
-
-    /// Makes a range one entry; returns its range.
-    fn put(&self, range: Range, value: &Bound<'_, PyAny>, coalesce: bool) -> PyResult<Range> {
-        self.objects.with(value.py(), |objects| {
-            let number = objects.take(value)?;
-            let stored = self.change(objects, &range, |map| match coalesce {
-                true => Ok(map.store_coalescing(range.clone(), number)?),
-                false => {
-                    map.store(range.clone(), number)?;
-                    Ok(range.clone())
-                }
-            });
-            // The entry has been counted, too.
-            objects.give_back(number);
-            stored
-        })
-    }
-
-    /// Stores a value where nothing else is changed.
-    fn add(
-        &self,
-        value: &Bound<'_, PyAny>,
-        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::Error>,
-    ) -> PyResult<Range> {
-        self.objects.with(value.py(), |objects| {
-            let number = objects.take(value)?;
-            f(&self.map, number).map_err(|error| {
-                objects.give_back(number);
-                refused(error)
-            })
-        })
-    }
-
-    fn erase(&self, py: Python<'_>, range: &Range) -> PyResult<()> {
-        self.objects.with(py, |objects| {
-            self.change(objects, range, |map| map.clear_range(range.clone()))
-        })
-    }
-
-    fn entries(&self, range: Range) -> Vec<(Place, u32)> {
-        let entries = self.map.range(range);
-        let place = |range: Range| Place::Range(*range.start(), *range.end());
-        entries
-            .map(|(range, number)| (place(range), number))
-            .collect()
-    }
-
-    fn iter(slf: &Bound<'_, Self>, range: Range, kind: Kind) -> SnapshotIter {
-        let map = Numbered::Ranges(slf.clone().unbind());
-        SnapshotIter::new(slf.py(), map, kind, || slf.get().entries(range))
-    }
-
-    /// An entry as objects.
-    fn entry<'py>(
-        &self,
-        py: Python<'py>,
-        f: impl FnOnce(&MapleMap<u32>) -> Option<(Range, u32)>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let found = self.objects.with(py, |objects| {
-            let (range, number) = f(&self.map)?;
-            Some((range, objects.get(number)?.clone_ref(py)))
-        });
-        found
-            .map(|(range, value)| Ok((place(&range).object(py)?, value)))
-            .transpose()
-    }
-
-    fn find(&self, py: Python<'_>, index: u64) -> Option<Py<PyAny>> {
-        self.objects.with(py, |objects| {
-            let number = self.map.get(index)?;
-            objects.get(number).map(|value| value.clone_ref(py))
-        })
-    }
-}
-
-fn place(range: &Range) -> Place {
-    Place::Range(*range.start(), *range.end())
-}
-
 #[pymethods]
 impl RangeMap {
     #[new]
     #[pyo3(signature = (items=None))]
     fn new(items: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let map = Self::empty();
-        if let Some(items) = items {
-            map.update(items)?;
-        }
+        map.update(items, None)?;
         Ok(map)
     }
 
     /// Stores all items of a mapping or of an iterable of pairs of a range and a value, one after
-    /// the other.
-    #[pyo3(signature = (items, /))]
-    fn update(&self, items: &Bound<'_, PyAny>) -> PyResult<()> {
-        for pair in pairs(items)? {
+    /// the other. An error leaves the items before it stored.
+    #[pyo3(signature = (items=None, /, **others))]
+    fn update(
+        &self,
+        items: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        for pair in pairs(items, others)? {
             let (range, value) = pair?;
             self.put(range_or_index(&range)?, &value, false)?;
         }
@@ -191,12 +88,8 @@ impl RangeMap {
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        if range_if(key)?.is_some() {
-            let text = "[] looks up one index; items(start, stop) has the entries of a range";
-            return Err(PyTypeError::new_err(text));
-        }
-        let index = index(key)?;
-        self.find(key.py(), index).ok_or_else(|| absent(index))
+        let found = self.find(key.py(), &Key::of(key)?);
+        found.ok_or_else(|| absent(key))
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -204,28 +97,74 @@ impl RangeMap {
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if range_if(key)?.is_none() {
-            let index = index(key)?;
-            if !self.map.contains(index) {
-                return Err(absent(index));
-            }
+        if range_if(key)?.is_none() && !self.map.contains(index(key)?) {
+            return Err(absent(key));
         }
         self.erase(key.py(), &range_or_index(key)?)
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(self.map.contains(index(key)?))
+        Ok(self.number(&Key::of(key)?).is_some())
     }
 
-    /// The value at an index, or `default`.
-    #[pyo3(signature = (index, default=None, /))]
+    /// The value at an index, or of the entry with exactly this range; `default` when there is
+    /// none.
+    #[pyo3(signature = (key, default=None, /))]
     fn get(
         &self,
-        index: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
         default: Option<Py<PyAny>>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let py = index.py();
-        Ok(self.find(py, range_keys::index(index)?).or(default))
+        Ok(self.find(key.py(), &Key::of(key)?).or(default))
+    }
+
+    /// Removes the entry with exactly this range, or one index from the entry that holds it, and
+    /// returns the value. When there is none, returns `default` or raises KeyError.
+    #[pyo3(signature = (key, /, *default))]
+    fn pop(&self, key: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        let default = at_most_one("pop", default)?;
+        let at = Key::of(key)?;
+        let value = self.objects.with(key.py(), |objects| {
+            let Some(number) = self.number(&at) else {
+                return Ok(None);
+            };
+            let value = objects.get(number).map(|value| value.clone_ref(key.py()));
+            let range = at.range();
+            self.change(objects, &range, |map| map.clear_range(range.clone()))?;
+            Ok::<_, PyErr>(value)
+        })?;
+        value.or(default).ok_or_else(|| absent(key))
+    }
+
+    /// Removes the last entry and returns its range and its value; KeyError when there is none.
+    fn popitem<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
+        let removed = self.removed(py, |map| match map.last() {
+            Some((range, _)) => map.remove(*range.start()),
+            None => Ok(None),
+        });
+        removed?.ok_or_else(|| PyKeyError::new_err("the map is empty"))
+    }
+
+    /// The value at an index, or of the entry with exactly this range; stores `default` there when
+    /// there is none.
+    #[pyo3(signature = (key, default=None, /))]
+    fn setdefault(
+        &self,
+        key: &Bound<'_, PyAny>,
+        default: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let at = Key::of(key)?;
+        let py = key.py();
+        let default = default.unwrap_or_else(|| py.None().into_bound(py));
+        self.objects.with(py, |objects| {
+            if let Some(number) = self.number(&at)
+                && let Some(value) = objects.get(number)
+            {
+                return Ok(value.clone_ref(py));
+            }
+            self.put_in(objects, at.range(), &default, false)?;
+            Ok(default.clone().unbind())
+        })
     }
 
     /// The range of the entry that holds an index, and its value; None in a gap.
@@ -301,16 +240,9 @@ impl RangeMap {
     /// gap.
     #[pyo3(signature = (index, /))]
     fn remove<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
-        let py = index.py();
         let at = range_keys::index(index)?;
-        let (range, value) = self.objects.with(py, |objects| {
-            let removed = self.map.remove(at).map_err(refused)?;
-            let (range, number) = removed.ok_or_else(|| absent(at))?;
-            let value = objects.get(number).map(|value| value.clone_ref(py));
-            objects.give_back(number);
-            Ok::<_, PyErr>((range, value.unwrap_or_else(|| py.None())))
-        })?;
-        Ok((place(&range).object(py)?, value))
+        let removed = self.removed(index.py(), |map| map.remove(at))?;
+        removed.ok_or_else(|| absent(index))
     }
 
     /// Removes all entries.
@@ -380,21 +312,15 @@ impl RangeMap {
     }
 
     /// Looks up many indices, without the interpreter's lock: an array of uint64, uint32 or int64,
-    /// or any iterable. Returns the numbers of the values as an array of int32, -1 in gaps;
+    /// a column, or any iterable, in which what is missing is no index, as in Fib.lookup_many().
+    /// Returns the numbers of the values as an array of int32, -1 in gaps;
     /// values_by_number()[number] is the value as long as an entry has it.
     #[pyo3(signature = (indices, /))]
     fn lookup_many<'py>(&self, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = indices.py();
-        let indices = range_keys::indices(indices)?;
+        let indices = batch::Indices::of(indices)?;
         batch::filled(py, indices.len(), batch::I32, |out| {
-            let out = out.as_chunks_mut().0;
-            for (indices, out) in indices.chunks(1 << 13).zip(out.chunks_mut(1 << 13)) {
-                self.map.read(|view| {
-                    for (index, out) in indices.iter().zip(out) {
-                        *out = view.get(*index).unwrap_or(&u32::MAX).to_ne_bytes();
-                    }
-                });
-            }
+            indices.numbers(&self.map, out.as_chunks_mut().0);
         })
     }
 
@@ -409,49 +335,24 @@ impl RangeMap {
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> SnapshotIter {
-        Self::iter(slf, 0..=u64::MAX, Kind::Keys)
+        Self::iter(slf, 0..=u64::MAX, Kind::Keys, false)
     }
 
-    /// An iterator over the ranges of the entries that have an index from `start` to before `stop`,
-    /// each whole, in order. It is a snapshot: changes that come after it do not show.
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn keys(
+    /// An iterator for views, over the entries that have an index in a range.
+    #[pyo3(signature = (kind, back, within=None))]
+    fn _walk(
         slf: &Bound<'_, Self>,
-        start: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyAny>>,
+        kind: &str,
+        back: bool,
+        within: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<SnapshotIter> {
-        Ok(Self::iter(slf, between(start, stop)?, Kind::Keys))
+        let within = within.map_or(Ok(0..=u64::MAX), range_or_index)?;
+        Ok(Self::iter(slf, within, Kind::of(kind)?, back))
     }
 
-    /// An iterator over the values of the entries of keys().
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn values(
-        slf: &Bound<'_, Self>,
-        start: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<SnapshotIter> {
-        Ok(Self::iter(slf, between(start, stop)?, Kind::Values))
-    }
-
-    /// An iterator over pairs of range and value of the entries of keys().
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn items(
-        slf: &Bound<'_, Self>,
-        start: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<SnapshotIter> {
-        Ok(Self::iter(slf, between(start, stop)?, Kind::Items))
-    }
-
-    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let py = slf.py();
-        let Ok(other) = other.cast::<RangeMap>() else {
-            return Ok(py.NotImplemented());
-        };
-        let all = |map| Self::iter(map, 0..=u64::MAX, Kind::Items);
-        let equal =
-            slf.get().map.len() == other.get().map.len() && all(slf).equal(py, all(other))?;
-        Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())
+    /// An empty map.
+    fn _like(&self) -> Self {
+        Self::empty()
     }
 
     /// Another map with the same ranges and the same objects.
@@ -480,7 +381,7 @@ impl RangeMap {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let (mut bytes, mut values) = (Vec::new(), Vec::new());
-        let mut all = Self::iter(slf, 0..=u64::MAX, Kind::Items);
+        let mut all = Self::iter(slf, 0..=u64::MAX, Kind::Items, false);
         while let Some((place, value)) = all.next_pair(py) {
             if let Place::Range(start, end) = place {
                 bytes.push(start);
@@ -553,14 +454,10 @@ impl RangeMap {
     fn save(slf: &Bound<'_, Self>, path: PathBuf) -> PyResult<()> {
         let py = slf.py();
         let saved = MapleMap::<u64>::new();
-        let mut all = Self::iter(slf, 0..=u64::MAX, Kind::Items);
+        let mut all = Self::iter(slf, 0..=u64::MAX, Kind::Items, false);
         while let Some((place, value)) = all.next_pair(py) {
             let value = value.bind(py);
-            let number = value
-                .cast::<PyInt>()
-                .ok()
-                .and_then(|value| value.extract().ok());
-            let number: u64 = number.ok_or_else(|| {
+            let number: u64 = whole(value)?.ok_or_else(|| {
                 PyValueError::new_err(format!(
                     "{} cannot be saved: a file has values that are int from 0 to 2**64 - 1",
                     shown(value)

@@ -1,9 +1,10 @@
 //! Iterators over a `Fib` or a `RangeMap`: over the entries that it had when they began.
 
 use ipnet::IpNet;
+use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyRange, PyString};
+use pyo3::types::{PyList, PyRange, PyString};
 
 use crate::fib::Fib;
 use crate::objects::{Reading, SharedObjects};
@@ -15,6 +16,38 @@ pub enum Kind {
     Keys,
     Values,
     Items,
+}
+
+impl Kind {
+    /// The kind of a word: the name of the method that shows it.
+    pub fn of(word: &str) -> PyResult<Self> {
+        match word {
+            "keys" => Ok(Kind::Keys),
+            "values" => Ok(Kind::Values),
+            "items" => Ok(Kind::Items),
+            other => Err(PyValueError::new_err(format!("no such view: {other:?}"))),
+        }
+    }
+}
+
+/// An iterator over entries that are there already.
+pub fn listed<'py>(
+    py: Python<'py>,
+    kind: Kind,
+    back: bool,
+    entries: Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let entries = entries.into_iter();
+    let parts = entries.map(|(key, value)| match kind {
+        Kind::Keys => Ok(key),
+        Kind::Values => Ok(value),
+        Kind::Items => Ok((key, value).into_pyobject(py)?.into_any()),
+    });
+    let mut parts = parts.collect::<PyResult<Vec<_>>>()?;
+    if back {
+        parts.reverse();
+    }
+    Ok(PyList::new(py, parts)?.try_iter()?.into_any())
 }
 
 /// Where an entry is.
@@ -54,7 +87,7 @@ impl AsRef<SharedObjects> for Numbered {
 }
 
 /// An iterator over the entries of a Fib or a RangeMap, as it was when the iterator was made.
-#[pyclass(module = "sapwood")]
+#[pyclass(generic, module = "sapwood")]
 pub struct SnapshotIter {
     /// Keeps the objects of removed entries; none at the end.
     reading: Option<Reading<Numbered>>,
@@ -68,12 +101,17 @@ impl SnapshotIter {
         py: Python<'_>,
         map: Numbered,
         kind: Kind,
+        back: bool,
         entries: impl FnOnce() -> Vec<(Place, u32)>,
     ) -> Self {
         let reading = SharedObjects::read(py, map);
+        let mut entries = entries();
+        if back {
+            entries.reverse();
+        }
         SnapshotIter {
             reading: Some(reading),
-            entries: entries().into_iter(),
+            entries: entries.into_iter(),
             kind,
         }
     }
@@ -89,21 +127,6 @@ impl SnapshotIter {
             objects.get(number).map(|object| object.clone_ref(py))
         });
         Some((place, object.unwrap_or_else(|| py.None())))
-    }
-
-    /// Whether two iterators yield the same places and equal values.
-    pub fn equal(mut self, py: Python<'_>, mut other: Self) -> PyResult<bool> {
-        loop {
-            match (self.next_pair(py), other.next_pair(py)) {
-                (None, None) => return Ok(true),
-                (Some((place, value)), Some((other, other_value))) => {
-                    if place != other || !value.bind(py).eq(other_value)? {
-                        return Ok(false);
-                    }
-                }
-                _ => return Ok(false),
-            }
-        }
     }
 }
 

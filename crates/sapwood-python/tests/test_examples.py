@@ -45,7 +45,9 @@ def test_columns(capsys):
     pytest.importorskip("pyarrow")
     columns = load("columns")
     columns.main()
-    assert "'origin': [64500, 64501, 64502, 0]" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "'origin': [64500, 64501, 64502, 0]" in shown
+    assert shown.endswith("[64500, 0]\n[64500, 64503]\n")
     import polars as pl
 
     frame = pl.DataFrame({"a": ["192.0.2.7", "2001:db8::1", None, "198.51.100.200", "203.0.113.1"]})
@@ -60,8 +62,7 @@ def test_columns(capsys):
         assert fib.lookup_many(column).tolist() == [0, -1]
     packed = pa.array([b"\x0a\0\0\1", None, b"\0\0\0\1"], type=pa.binary(4))
     assert fib.lookup_many(packed).tolist() == [0, -1, -1]
-    with pytest.raises(TypeError, match='this one has the format "d"'):
-        fib.lookup_many(pl.Series([0x0A000001, None], dtype=pl.UInt32))
+    assert fib.lookup_many(pl.Series([0x0A000001, None], dtype=pl.UInt32)).tolist() == [0, -1]
 
 
 def test_the_benchmark_compares_its_answers(tmp_path, capsys, monkeypatch):

@@ -38,7 +38,8 @@ def check_file(fib, path):
     assert again == fib
     for file in (FibFile.open(path), FibFile.open(str(path), verify=False)):
         assert len(file) == len(fib)
-        assert list(file) == list(fib) and file.items() == list(fib.items())
+        assert list(file) == list(fib) and list(file.items()) == list(fib.items())
+        assert file == fib and file.items() == fib.items()
         file = pickle.loads(pickle.dumps(file))
         for prefix in fib:
             net = ipaddress.ip_network(prefix)

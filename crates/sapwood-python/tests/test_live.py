@@ -310,6 +310,51 @@ def test_children_of_a_fork_read_and_do_not_write(tmp_path):
         assert [entry["pid"] for entry in heir.readers()] == [os.getpid()]
 
 
+def test_children_of_a_fork_wait_for_no_thread_of_their_parent(tmp_path):
+    """A thread may be anywhere in a batch when its process forks, and the child has no such thread."""
+    writer = LiveFib.create(tmp_path / "routes", root_bits=6)
+    writer["10.0.0.0/8"] = 1
+    routes, done = LiveFib.open(tmp_path / "routes"), threading.Event()
+    # Parts of a batch take a reader each.
+    addresses = np.full(1 << 16, 0x0A000001, np.uint32)
+
+    def look(table):
+        while not done.is_set():
+            table.lookup_many(addresses, threads=2)
+
+    threads = [threading.Thread(target=look, args=(table,)) for table in (routes, writer)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(30):
+            child = os.fork()
+            if child == 0:
+                try:
+                    assert routes["10.0.0.1"] == 1 and routes == {"10.0.0.0/8": 1}
+                    assert routes.lookup_many(addresses[:9000]).tolist() == [1] * 9000
+                    for use in (lambda: writer["10.0.0.1"], lambda: writer.__setitem__("::/0", 1)):
+                        with pytest.raises(RuntimeError, match="a child of a fork cannot write"):
+                            use()
+                    writer.close()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            deadline = time.monotonic() + 120
+            while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+                if time.monotonic() > deadline:
+                    os.kill(child, 9)
+                    os.waitpid(child, 0)
+                    pytest.fail("the child waits")
+                time.sleep(0.005)
+            assert os.waitstatus_to_exitcode(ended[1]) == 0
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert routes == {"10.0.0.0/8": 1}
+    writer.remove_map()
+
+
 def test_threads_share_a_reader(tmp_path):
     writer = LiveNames.create(tmp_path / "map")
     writer.update({f"{n:03}": 0 for n in range(200)})
@@ -350,7 +395,7 @@ def test_nothing_leaks(tmp_path, operations):
             writer.update({f"name {n}": bytes(200) for n in range(turn % 50, 60)})
             writer.pop(f"name {turn % 60}", None)
             list(reader.items())
-            next(reader.values())
+            next(iter(reader.values()))
             reader.longest_prefix("name 12345")
             with pytest.raises(KeyError):
                 reader["missing"]
@@ -420,7 +465,7 @@ def test_shared_maps_of_other_programs_are_read(tmp_path):
     )
     assert writer.stdout.readline() == "ready\n"
     ranges = LiveRanges.open(folder)
-    assert ranges.items() == [(range(10, 20), "free"), (range(30, 2**64), "used")]
+    assert list(ranges.items()) == [(range(10, 20), "free"), (range(30, 2**64), "used")]
     assert ranges[10] == "free" and ranges.get(20) is None and ranges.gaps() == [range(10), range(20, 30)]
     writer.kill()
     writer.communicate()
@@ -460,14 +505,14 @@ def test_lookups_beside_a_writer_that_is_killed(tmp_path):
         writer.kill()
         writer.communicate()
         assert not routes.has_writer()
-        before = routes.items()
+        before = list(routes.items())
         if turn == 2:
             break
         writer = process(ROUTES_WRITER, path, "take_over")
         assert routes.generation == turn + 1 and routes.has_writer()
     heir = LiveFib.take_over(path, root_bits=12)
     heir.verify()
-    assert heir.items() == before and routes.items() == before and routes.generation == 3
+    assert list(heir.items()) == before == list(routes.items()) and routes.generation == 3
     heir.remove_map()
     for look in (lambda: routes["10.0.0.1"], lambda: routes.lookup_many(addresses)):
         with pytest.raises(FileNotFoundError, match="was removed"):
@@ -479,11 +524,11 @@ def test_lookups_are_those_of_a_fib(tmp_path):
     expected = Fib(items)
     writer = LiveFib.create(tmp_path / "routes", root_bits=6)
     reader = LiveFib.open(tmp_path / "routes")
-    assert len(reader) == 0 and reader.items() == []
+    assert len(reader) == 0 and list(reader.items()) == []
     writer.update(items)
     for live in (writer, reader, pickle.loads(pickle.dumps(reader))):
         assert len(live) == len(expected) and list(live) == list(expected)
-        assert live.items() == list(expected.items())
+        assert list(live.items()) == list(expected.items()) and live == expected
         keys = [*items, "10.1.2.3", "10.1.2.4", "10.2.0.0", "10.1.0.0/17", "1.1.1.1", "::1", "2001:db8::9"]
         for key in keys:
             assert live.get(key, "none") == expected.get(key, "none") and (key in live) == (key in expected)
@@ -522,7 +567,7 @@ def test_values_that_are_texts(tmp_path):
     writer.update({"10.0.0.0/8": 7, "10.1.0.0/16": 9})
     routes = LiveFib.open(tmp_path / "routes")
     assert routes["10.1.2.3"] == "lab" and routes.lookup("10.2.2.2") == ("10.0.0.0/8", "core")
-    assert routes.items() == [("10.0.0.0/8", "core"), ("10.1.0.0/16", "lab")]
+    assert list(routes.items()) == [("10.0.0.0/8", "core"), ("10.1.0.0/16", "lab")]
     assert routes.names() == {7: "core", 9: "lab"}
     assert routes.lookup_many(["10.1.2.3", "1.1.1.1"]).tolist() == [9, -1]
     writer["10.1.0.0/16"] = 10  # which never gets a text
@@ -609,8 +654,8 @@ def test_ranges_are_those_of_a_map(tmp_path):
     writer.update(items)
     for live in (writer, reader, pickle.loads(pickle.dumps(reader))):
         assert len(live) == len(expected) and list(live) == list(expected)
-        assert live.items() == list(expected.items())
-        assert live.items(5, 120) == list(expected.items(5, 120))
+        assert list(live.items()) == list(expected.items()) and live == expected
+        assert list(live.items(5, 120)) == list(expected.items(5, 120))
         assert (live.first(), live.last()) == (expected.first(), expected.last())
         assert live.gaps(5, 200) == expected.gaps(5, 200)
         assert live.find_gap(16, align=16) == expected.find_gap(16, align=16)
@@ -626,7 +671,7 @@ def test_ranges_are_those_of_a_map(tmp_path):
         del writer[20]
     with pytest.raises(KeyError, match="20"):
         writer.remove(20)
-    with pytest.raises(TypeError, match=r"items\(start, stop\) has the entries"):
+    with pytest.raises(TypeError, match=r"items\(start, stop\) has the entries of a slice"):
         reader[1:2]
     with pytest.raises(OccupiedError):
         writer.insert(range(5, 30), 1)
@@ -641,9 +686,9 @@ def test_ranges_are_those_of_a_map(tmp_path):
     assert writer.remove(150) == (range(150, 151), 4) and reader.get(150) is None
     writer.insert(40, 9)
     del writer[0:10]
-    assert reader.items(0, 100) == [(range(10, 30), 2**64 - 1), (range(40, 41), 9)]
+    assert list(reader.items(0, 100)) == [(range(10, 30), 2**64 - 1), (range(40, 41), 9)]
     writer.clear()
-    assert reader.items() == []
+    assert list(reader.items()) == []
     writer.verify()
     with pytest.raises(ValueError, match="is no range map, but a store"):
         LiveNames.create(tmp_path / "names")

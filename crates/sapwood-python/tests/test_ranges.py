@@ -221,7 +221,7 @@ def test_objects_are_let_go():
     map[40:60] = 1  # the object now has two entries
     del map[0:40]
     assert known() is not None
-    items = map.items()
+    items = iter(map.items())
     del map[60:100]
     assert known() is not None  # the iterator will yield it
     assert list(items)[1][1] is known()

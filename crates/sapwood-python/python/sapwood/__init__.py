@@ -1,0 +1,31 @@
+"""Ordered maps for routes, names and ranges.
+
+Fib: IPv4 and IPv6 prefixes, looked up by longest prefix, one by one or in arrays.
+NameMap: an ordered dict of texts, bytes or domain names.
+RangeMap: ranges of integers, and the gaps between them.
+FibFile, NameFile: saved maps, read where they lie.
+LiveFib, LiveNames, LiveRanges: maps that one process writes while others read them.
+"""
+
+import sys
+
+from . import _native
+from ._mapping import InMemory, Ranges, Reading, Routes, Writing, complete
+from ._native import *
+from ._native import __version__
+
+complete(_native.Fib, InMemory, Routes)
+complete(_native.NameMap, InMemory)
+complete(_native.RangeMap, InMemory, Ranges)
+complete(_native.FibFile, Reading, Routes)
+complete(_native.NameReader, Reading)
+if sys.platform == "linux":
+    complete(_native.LiveFib, Reading, Routes)
+    complete(_native.LiveFibWriter, Writing, Routes)
+    complete(_native.LiveNamesWriter, Writing)
+    complete(_native.LiveRanges, Reading, Ranges)
+    complete(_native.LiveRangesWriter, Writing, Ranges)
+
+__all__ = sorted(name for name in _native.__all__ if not name.startswith("_"))
+
+del sys, complete, InMemory, Ranges, Reading, Routes, Writing

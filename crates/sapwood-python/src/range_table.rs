@@ -1,0 +1,173 @@
+//! What the methods of `RangeMap` are made of: ranges in a map, and their objects by number.
+
+use pyo3::prelude::*;
+use sapwood::maple::MapleMap;
+
+use crate::errors::refused;
+use crate::objects::{Objects, SharedObjects};
+use crate::range_keys::{Key, Range};
+use crate::ranges::RangeMap;
+use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
+
+impl RangeMap {
+    pub(crate) fn empty() -> Self {
+        RangeMap {
+            map: MapleMap::new(),
+            objects: SharedObjects::default(),
+        }
+    }
+
+    /// The numbers of the entries that a change within a range may touch: also those beside it.
+    pub(crate) fn touched(&self, range: &Range) -> Vec<u32> {
+        let wider = range.start().saturating_sub(1)..=range.end().saturating_add(1);
+        self.map.range(wider).map(|(_, number)| number).collect()
+    }
+
+    /// Changes entries within a range, and counts how often each number is there before and after.
+    pub(crate) fn change<R>(
+        &self,
+        objects: &mut Objects,
+        range: &Range,
+        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::Error>,
+    ) -> PyResult<R> {
+        let before = self.touched(range);
+        let result = f(&self.map).map_err(refused)?;
+        for number in self.touched(range) {
+            objects.again(number);
+        }
+        for number in before {
+            objects.give_back(number);
+        }
+        Ok(result)
+    }
+
+    /// Makes a range one entry; returns its range.
+    pub(crate) fn put(
+        &self,
+        range: Range,
+        value: &Bound<'_, PyAny>,
+        coalesce: bool,
+    ) -> PyResult<Range> {
+        self.objects.with(value.py(), |objects| {
+            self.put_in(objects, range, value, coalesce)
+        })
+    }
+
+    pub(crate) fn put_in(
+        &self,
+        objects: &mut Objects,
+        range: Range,
+        value: &Bound<'_, PyAny>,
+        coalesce: bool,
+    ) -> PyResult<Range> {
+        let number = objects.take(value)?;
+        let stored = self.change(objects, &range, |map| match coalesce {
+            true => Ok(map.store_coalescing(range.clone(), number)?),
+            false => {
+                map.store(range.clone(), number)?;
+                Ok(range.clone())
+            }
+        });
+        // The entry has been counted, too.
+        objects.give_back(number);
+        stored
+    }
+
+    /// Stores a value where nothing else is changed.
+    pub(crate) fn add(
+        &self,
+        value: &Bound<'_, PyAny>,
+        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::Error>,
+    ) -> PyResult<Range> {
+        self.objects.with(value.py(), |objects| {
+            let number = objects.take(value)?;
+            f(&self.map, number).map_err(|error| {
+                objects.give_back(number);
+                refused(error)
+            })
+        })
+    }
+
+    pub(crate) fn erase(&self, py: Python<'_>, range: &Range) -> PyResult<()> {
+        self.objects.with(py, |objects| {
+            self.change(objects, range, |map| map.clear_range(range.clone()))
+        })
+    }
+
+    pub(crate) fn entries(&self, range: Range) -> Vec<(Place, u32)> {
+        let entries = self.map.range(range);
+        let place = |range: Range| Place::Range(*range.start(), *range.end());
+        entries
+            .map(|(range, number)| (place(range), number))
+            .collect()
+    }
+
+    pub(crate) fn iter(
+        slf: &Bound<'_, Self>,
+        range: Range,
+        kind: Kind,
+        back: bool,
+    ) -> SnapshotIter {
+        let map = Numbered::Ranges(slf.clone().unbind());
+        SnapshotIter::new(slf.py(), map, kind, back, || slf.get().entries(range))
+    }
+
+    /// An entry as objects.
+    pub(crate) fn entry<'py>(
+        &self,
+        py: Python<'py>,
+        f: impl FnOnce(&MapleMap<u32>) -> Option<(Range, u32)>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let found = self.objects.with(py, |objects| {
+            let (range, number) = f(&self.map)?;
+            Some((range, objects.get(number)?.clone_ref(py)))
+        });
+        found
+            .map(|(range, value)| Ok((place(&range).object(py)?, value)))
+            .transpose()
+    }
+
+    pub(crate) fn find(&self, py: Python<'_>, key: &Key) -> Option<Py<PyAny>> {
+        self.objects.with(py, |objects| {
+            let number = self.number(key)?;
+            objects.get(number).map(|value| value.clone_ref(py))
+        })
+    }
+
+    #[inline]
+    pub(crate) fn number(&self, key: &Key) -> Option<u32> {
+        match key {
+            Key::Index(index) => self.map.get(*index),
+            Key::Range(_) => {
+                let found = self.map.get_entry(key.first());
+                found
+                    .filter(|(range, _)| key.fits(range))
+                    .map(|(_, number)| number)
+            }
+        }
+    }
+
+    /// The entry that `remove` removes, as objects.
+    pub(crate) fn removed<'py>(
+        &self,
+        py: Python<'py>,
+        remove: impl FnOnce(&MapleMap<u32>) -> Result<Option<(Range, u32)>, sapwood::Error>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
+        let removed = self.objects.with(py, |objects| {
+            let Some((range, number)) = remove(&self.map).map_err(refused)? else {
+                return Ok(None);
+            };
+            let value = objects.get(number).map(|value| value.clone_ref(py));
+            objects.give_back(number);
+            Ok::<_, PyErr>(value.map(|value| (range, value)))
+        })?;
+        removed
+            .map(|(range, value)| Ok((place(&range).object(py)?, value)))
+            .transpose()
+    }
+}
+
+/// Where the entry of a range is.
+pub fn place(range: &Range) -> Place {
+    Place::Range(*range.start(), *range.end())
+}
