@@ -29,6 +29,8 @@ finish() {
 }
 trap finish EXIT
 awk -v n="$names" 'BEGIN { for (i = 0; i < n; i++) printf "n%d.z%d.blocked%d.example\n", i * 7919 % 1000003 + i, i % 5000, i % 7 }' >"$work/blocked.txt"
+# The parent of names whose keys are longer than their messages.
+printf 'ads.example\n' >>"$work/blocked.txt"
 run "$root/bin/sapwood" names build --dns "$work/blocked.txt" -o "$work/blocked.qp"
 export BLOCKED=$work/blocked.qp SAPWOOD_LUA=examples/lua LISTEN=127.0.0.1:$port SAPWOOD_LIBRARY=$root/lib/libsapwood.so.0
 for ((i = 0; i < workers; i++)); do
@@ -55,6 +57,15 @@ for i in 1 2 3 4 5 6 7 8; do
     ask "not$name" NOERROR
     ask "${name#*.}" NOERROR
 done
+# A byte 0 in a label takes two in the key: three labels of fifty, and names of 255 bytes.
+zeros() { printf '\\000%.0s' $(seq "$1"); }
+for i in 1 2 3 4; do
+    ask "$(zeros 50).$(zeros 50).$(zeros 50).ads.example" REFUSED
+    ask "$(zeros 50).$(zeros 50).$(zeros 50).bads.example" NOERROR
+    ask "$(zeros 63).$(zeros 63).$(zeros 63).$(zeros 49).ads.example" REFUSED
+    ask "$(zeros 63).$(zeros 63).$(zeros 63).$(zeros 61)" NOERROR
+done
+say "Long labels of zeros below a blocked name hide nothing."
 say "40 queries were refused or answered as they should be, by $workers workers with $names blocked names."
 printf '%-8s %14s %14s %16s %14s\n' worker 'file, KiB' 'resident, KiB' 'its share, KiB' 'own, KiB'
 for pid in "${pids[@]}"; do

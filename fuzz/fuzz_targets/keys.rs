@@ -7,8 +7,10 @@ use std::net::IpAddr;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use sapwood::key::{
-    TupleReader, dns_name, dns_name_from_wire, dns_name_to_text, reverse, reverse_components, tuple,
+    DNS_KEY_MAX, DNS_TEXT_MAX, TupleReader, dns_name, dns_name_from_wire, dns_name_in_message,
+    dns_name_to_text, reverse, reverse_components, tuple,
 };
+use sapwood_model::oracle::name_in_message;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -18,6 +20,7 @@ struct Input<'a> {
     tuples: Vec<(Value, Value)>,
     kinds: Vec<u8>,
     separator: u8,
+    places: [u16; 4],
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -161,6 +164,40 @@ fn names(input: &Input<'_>) {
     }
 }
 
+/// Names in a message of arbitrary bytes, against the definition. The first name that was made is
+/// read again behind them, with a pointer in place of its last labels.
+fn messages(input: &Input<'_>) {
+    let last = (input.raw.len() as u16).saturating_add(1);
+    let places = input.places.map(|place| place % last);
+    for at in places.into_iter().chain([0]).map(usize::from) {
+        let read = dns_name_in_message(input.raw, at);
+        match name_in_message(input.raw, at, 127) {
+            Some((wire, end)) => {
+                let key = dns_name_from_wire(&wire).unwrap();
+                assert!(key.len() <= DNS_KEY_MAX && at < end && end <= input.raw.len());
+                assert!(dns_name_to_text(&key).unwrap().len() <= DNS_TEXT_MAX);
+                assert_eq!(read, Ok((key, end)), "{at}");
+            }
+            None => assert!(read.is_err(), "{at}: {read:?}"),
+        }
+    }
+    let (wire, _) = name_of(&input.names[0], false);
+    let labels: Vec<_> = std::iter::successors(Some(0), |at| {
+        let length = usize::from(wire[*at]);
+        (length > 0).then_some(at + 1 + length)
+    })
+    .collect();
+    let cut = labels[usize::from(input.places[0]) % labels.len()];
+    let mut message = [&[0xff; 3], &wire[cut..], input.raw].concat();
+    let at = message.len();
+    message.extend_from_slice(&wire[..cut]);
+    message.extend([0xc0, 3]);
+    let end = message.len();
+    message.extend_from_slice(input.raw);
+    let key = dns_name_from_wire(&wire).unwrap();
+    assert_eq!(dns_name_in_message(&message, at), Ok((key, end)));
+}
+
 fn tuples(input: &Input<'_>) {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut wanted = std::cmp::Ordering::Equal;
@@ -229,6 +266,7 @@ fn foreign_tuple(input: &Input<'_>) {
 
 fuzz_target!(|input: Input<'_>| {
     names(&input);
+    messages(&input);
     tuples(&input);
     foreign_tuple(&input);
     assert_eq!(reverse(reverse(input.raw)), input.raw);

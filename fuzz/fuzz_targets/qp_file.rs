@@ -114,6 +114,12 @@ fn ask<V: ?Sized + Held>(file: &QpFile<V>, keys: &[Vec<u8>], whole: bool) {
                 let wanted = model.closest(key, separator, |value| is_cut(*value));
                 assert_eq!(values::keys_of(&found), wanted, "{key:?}, {separator}");
             }
+            let found = file.denial(key, separator, |_, value| is_cut(value.sum()));
+            std::hint::black_box(found.predecessor.map(|(_, value)| value.sum()));
+            if let Some(model) = &model {
+                let wanted = model.denial(key, separator, |value| is_cut(*value));
+                assert_eq!(values::denial_of(&found), wanted, "{key:?}, {separator}");
+            }
         }
         let found = file.get(key);
         assert_eq!(found.is_some(), file.contains_key(key));

@@ -140,6 +140,7 @@ pub fn keys_of(op: &Op, into: &mut Vec<Vec<u8>>) {
         | Op::Ancestors(key)
         | Op::AncestorsSep(key, _)
         | Op::Closest(key, _)
+        | Op::Denial(key, _)
         | Op::RemovePrefix(key)
         | Op::SplitOff(key) => into.push(key.clone()),
         Op::Append(list) => into.extend(list.iter().map(|(key, _)| key.clone())),

@@ -457,6 +457,7 @@ pub fn constants() -> Vec<(String, u64)> {
     add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
     add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
     add("KEY_ROOM_BYTES", KEY_ROOM_BYTES as u64);
+    add("DNS_KEY_MAX", sapwood::key::DNS_KEY_MAX as u64);
     add("DNS_ROOM_BYTES", xdp_names::ROOM_BYTES as u64);
     for (name, value) in xdp_names::constants() {
         add(&name, value);

@@ -115,8 +115,9 @@ impl NameRules {
     ///
     /// Programs make keys of more than 254 bytes in a separate window, which has 512 bytes for each
     /// processor. When the arena has no room for this window, programs look up the first 254 bytes.
-    /// If they find nothing, they count the name as
-    /// [`TooLong`](crate::layout::xdp_names::NamesVerdict::TooLong).
+    /// If these are not blocked, programs drop the query, too, and count the name as
+    /// [`TooLong`](crate::layout::xdp_names::NamesVerdict::TooLong). Ordinary names have no such
+    /// keys.
     pub fn from_map(map: UserMap<u64>) -> NameRules {
         let rooms = new_rooms(map.arena(), &map.window().name);
         NameRules { map, rooms }

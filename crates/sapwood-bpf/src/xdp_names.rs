@@ -36,9 +36,9 @@ pub type NamesCounts = PacketCounts<NamesVerdict>;
 /// Drops DNS queries for names of a list, and for names below them, on network interfaces.
 ///
 /// Queries are UDP packets to port 53. The program looks at the name of the first question, in any
-/// letter case. The closest enclosing name that has a rule decides. All other packets pass
-/// unchanged, and are counted by the reason: TCP, fragments, compressed names, malformed packets,
-/// responses.
+/// letter case. The closest enclosing name that has a rule decides. Queries for names that cannot
+/// be looked up are dropped as well ([`NamesVerdict::drops`]). All other packets pass unchanged,
+/// and are counted by the reason: TCP, fragments, malformed packets, responses.
 ///
 /// The list may be changed while packets arrive. No packet waits for a change, and no packet misses
 /// a rule that is not changed.

@@ -1,5 +1,5 @@
-//! The closest entries to names by a BPF program, compared with `closest` in Rust, and beside a
-//! writer.
+//! The closest entries to names by a BPF program, and what proves that names are not there,
+//! compared with `closest` and `denial` in Rust, and beside a writer.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kernel::maps::{Kind, Names, Texts, Trie};
 use kernel::{Answers, CLOSEST, INVALID, Room, load, name, question_of, skipped, word};
 use sapwood::key::dns_name;
-use sapwood::qp::{Closest, QpMap};
+use sapwood::qp::{Closest, Denial, QpMap};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
 /// A program's answer for a name, with values in place of entries; 0 for none.
@@ -23,6 +23,27 @@ struct Found {
     cut: u64,
     encloser: usize,
     exists: bool,
+}
+
+/// The same for a denial.
+#[derive(Debug, PartialEq, Eq)]
+struct Proof {
+    closest: Found,
+    wildcard_exists: bool,
+    predecessor: u64,
+    wildcard_predecessor: u64,
+}
+
+impl From<Denial<'_, u64>> for Proof {
+    fn from(found: Denial<'_, u64>) -> Self {
+        let value = |entry: Option<(&[u8], &u64)>| entry.map_or(0, |(_, value)| *value);
+        Proof {
+            closest: found.closest.into(),
+            wildcard_exists: found.wildcard_exists,
+            predecessor: value(found.predecessor),
+            wildcard_predecessor: value(found.wildcard_predecessor),
+        }
+    }
 }
 
 impl From<Closest<'_, u64>> for Found {
@@ -49,6 +70,8 @@ struct Asking {
     cursor: u64,
     _scratch: Words,
     room: Room,
+    /// Memory for the key of a wildcard.
+    wild: Room,
 }
 
 impl Asking {
@@ -58,17 +81,39 @@ impl Asking {
         data[24..32].copy_from_slice(&cut_mask.to_ne_bytes());
         self.programs.answer("sw_ask_closest", &mut data);
         match word(&data, 16) as i64 {
-            0 => Ok(Found {
-                exact: word(&data, 32),
-                ancestor: word(&data, 40),
-                wildcard: word(&data, 48),
-                predecessor: word(&data, 56),
-                cut: word(&data, 64),
-                encloser: (word(&data, 72) >> 32) as usize,
-                exists: word(&data, 80) as u32 != 0,
+            0 => Ok(found_in(&data)),
+            error => Err(error),
+        }
+    }
+
+    fn deny(&self, name: &[u8], cut_mask: u64, room: u64) -> Result<Proof, i64> {
+        let mut data = question_of([self.window, 0], 112, &self.room.image(name));
+        data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
+        data[24..32].copy_from_slice(&cut_mask.to_ne_bytes());
+        data[88..96].copy_from_slice(&room.to_ne_bytes());
+        self.programs.answer("sw_ask_denial", &mut data);
+        match word(&data, 16) as i64 {
+            0 => Ok(Proof {
+                closest: found_in(&data),
+                wildcard_exists: word(&data, 0) >> 32 != 0,
+                predecessor: word(&data, 96),
+                wildcard_predecessor: word(&data, 104),
             }),
             error => Err(error),
         }
+    }
+}
+
+/// The `struct sw_closest` of an answer.
+fn found_in(data: &[u8]) -> Found {
+    Found {
+        exact: word(data, 32),
+        ancestor: word(data, 40),
+        wildcard: word(data, 48),
+        predecessor: word(data, 56),
+        cut: word(data, 64),
+        encloser: (word(data, 72) >> 32) as usize,
+        exists: word(data, 80) as u32 != 0,
     }
 }
 
@@ -82,6 +127,7 @@ fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
         cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
         _scratch: scratch,
         room: Room::new(&arena, "room"),
+        wild: Room::new(&arena, "wild"),
     };
     (names, asking)
 }
@@ -95,7 +141,7 @@ fn as_in_rust<K: Kind>() {
     let (names, asking) = set_up::<K>();
     let mut oracle = QpMap::<u64>::new();
     let mut rng = fastrand::Rng::with_seed(16);
-    let mut kinds = [0u32; 6];
+    let mut kinds = [0u32; 9];
     for round in 1..4_000u64 {
         let stored = name(&mut rng, 6);
         // The map is small, then large, then small again.
@@ -108,8 +154,8 @@ fn as_in_rust<K: Kind>() {
         for _ in 0..4 {
             let name = name(&mut rng, 6);
             let cut_mask = if rng.bool() { CUT } else { 0 };
-            let wanted = oracle.closest(&name, 0, |_, value| value & cut_mask != 0);
-            let wanted = Found::from(wanted);
+            let proof = oracle.denial(&name, 0, |_, value| value & cut_mask != 0);
+            let (proof, wanted) = (Proof::from(proof), Found::from(proof.closest));
             let seen = [
                 wanted.exact,
                 wanted.ancestor,
@@ -117,13 +163,26 @@ fn as_in_rust<K: Kind>() {
                 wanted.predecessor,
                 wanted.cut,
                 u64::from(wanted.exists && wanted.exact == 0),
+                u64::from(proof.wildcard_exists && wanted.wildcard == 0),
+                u64::from(proof.predecessor != wanted.predecessor),
+                proof.wildcard_predecessor,
             ];
             for (kind, seen) in kinds.iter_mut().zip(seen) {
                 *kind += u32::from(seen != 0);
             }
             assert_eq!(asking.ask(&name, cut_mask), Ok(wanted), "{round} {name:?}");
+            let denied = asking.deny(&name, cut_mask, asking.wild.at());
+            assert_eq!(denied, Ok(proof), "{round} {name:?}");
         }
     }
+    // A wildcard whose key is long needs a room, and a short one does not.
+    let long = [vec![b'l'; 252], vec![0], b"x\0".to_vec()].concat();
+    names.put(&long, 8);
+    let below = [&long[..], b"y\0"].concat();
+    assert_eq!(asking.deny(&below, 0, 0), Err(INVALID));
+    let denied = asking.deny(&below, 0, asking.wild.at()).unwrap();
+    assert_eq!((denied.predecessor, denied.wildcard_predecessor), (8, 8));
+    assert!(asking.deny(b"none\0", 0, 0).is_ok());
     assert!(kinds.iter().all(|kind| *kind > 300), "{kinds:?}");
     let no_map = Asking {
         window: 17,

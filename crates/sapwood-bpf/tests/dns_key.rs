@@ -7,7 +7,7 @@ mod user;
 
 use std::collections::BTreeMap;
 
-use sapwood::key::{DnsNameError, dns_name_from_wire};
+use sapwood::key::{DnsNameError, dns_name_from_wire, dns_name_in_message};
 use sapwood_bpf::{BpfArena, UserMap};
 use user::Compiled;
 
@@ -116,4 +116,67 @@ fn keys_and_ancestors_as_the_library_finds_them() {
         "{kinds:?} {cut} {further}"
     );
     Compiled::new("dns").same_answers(&arena.image(), &questions);
+}
+
+/// Names in messages of labels and of pointers to places where something begins.
+#[test]
+fn names_in_messages_as_the_library_reads_them() {
+    let mut rng = fastrand::Rng::with_seed(9);
+    let mut questions = Vec::new();
+    let mut results = BTreeMap::new();
+    for round in 0..3000 {
+        let mut message = Vec::new();
+        let mut begins = vec![0];
+        let most = rng.usize(1..500);
+        while message.len() < most {
+            begins.push(message.len());
+            match rng.u8(..12) {
+                0..=5 => {
+                    // Some messages have names around the greatest length.
+                    let length = match (round % 7, rng.u8(..8)) {
+                        (0, _) => rng.u8(50..64),
+                        (_, 0) => rng.u8(1..66),
+                        _ => rng.u8(1..4),
+                    };
+                    message.push(length);
+                    message.extend((0..length).map(|_| *rng.choice(b"aZ\0\x01").unwrap()));
+                }
+                6 | 7 if round % 7 > 0 || rng.bool() => message.push(0),
+                8 => message.push(rng.u8(..)),
+                _ => {
+                    let place = *rng.choice(&begins).unwrap() as u16;
+                    message.extend((0xc000 | place + u16::from(round % 9 == 0)).to_be_bytes());
+                }
+            }
+        }
+        message.truncate(512);
+        for _ in 0..8 {
+            let at = match rng.u8(..10) {
+                0 => rng.usize(..message.len() + 2),
+                _ => *rng.choice(&begins).unwrap(),
+            };
+            let (result, key) = match dns_name_in_message(&message, at) {
+                Ok((key, end)) => (end as i64, key),
+                // EMLINK, ENAMETOOLONG, and 0 for other errors.
+                Err(DnsNameError::BadPointer { .. }) => (-31, vec![]),
+                Err(DnsNameError::NameTooLong { .. }) => (-36, vec![]),
+                Err(_) => (0, vec![]),
+            };
+            *results.entry(result.min(1)).or_insert(0) += 1;
+            questions.extend(result.to_ne_bytes());
+            questions.extend((message.len() as u32).to_ne_bytes());
+            questions.extend((at as u32).to_ne_bytes());
+            questions.extend((key.len() as u64).to_ne_bytes());
+            let mut fixed = [0; 1024];
+            fixed[..key.len()].copy_from_slice(&key);
+            fixed[512..512 + message.len()].copy_from_slice(&message);
+            questions.extend(fixed);
+        }
+    }
+    println!("{results:?}");
+    assert!(
+        results.len() == 4 && results.values().all(|&count| count > 20),
+        "{results:?}"
+    );
+    Compiled::new("messages").same_answers(&[0; 4096], &questions);
 }

@@ -139,7 +139,8 @@ fn questions_of_names(oracle: &QpMap<u64>, names: &[Vec<u8>], rng: &mut fastrand
     let mut text = String::new();
     for name in names {
         let cuts = if rng.bool() { 6 } else { 0 };
-        let found = oracle.closest(name, 0, |_, value| value & cuts != 0);
+        let proof = oracle.denial(name, 0, |_, value| value & cuts != 0);
+        let found = proof.closest;
         let value = |entry: Option<(&[u8], &u64)>| entry.map_or(0, |(_, value)| *value);
         let sum = [
             value(found.exact),
@@ -150,14 +151,19 @@ fn questions_of_names(oracle: &QpMap<u64>, names: &[Vec<u8>], rng: &mut fastrand
             found.encloser as u64,
             found.exists.into(),
         ];
-        let sum = sum
-            .into_iter()
-            .fold(0u64, |sum, next| sum.wrapping_mul(31).wrapping_add(next));
+        let mix = |sum: u64, next| sum.wrapping_mul(31).wrapping_add(next);
+        let sum = sum.into_iter().fold(0, mix);
+        let more = [
+            value(proof.predecessor),
+            value(proof.wildcard_predecessor),
+            proof.wildcard_exists.into(),
+        ];
+        let all = more.into_iter().fold(sum, mix);
         let longest = value(oracle.longest_prefix(name));
         let name = hex(name);
         writeln!(
             text,
-            "closest {name} {sum} {cuts}\nlongest {name} {longest}"
+            "closest {name} {sum} {cuts}\ndenial {name} {all} {cuts}\nlongest {name} {longest}"
         )
         .unwrap();
     }

@@ -398,7 +398,8 @@ fn a_stream_of_queries_while_the_list_changes() {
     lab.filter.rules().map().verify().unwrap();
 }
 
-/// Packets other than queries for a whole name arrive unchanged, and are counted.
+/// Packets other than queries arrive unchanged, and are counted. Names with pointers that lead
+/// nowhere are dropped.
 fn odd_packets(mode: Option<XdpMode>) {
     let Some(lab) = Lab::new(blocked(&["ads.test"]), mode) else {
         return;
@@ -442,7 +443,9 @@ fn odd_packets(mode: Option<XdpMode>) {
             packet.extend(noise);
         }
         client.send(&packet);
-        sent.push(packet);
+        if round % 6 > 1 {
+            sent.push(packet);
+        }
         if round % 50 == 49 {
             // The server keeps up.
             client.ask(&[("ads.test", false), ("www.test", true)]);

@@ -602,6 +602,29 @@ typedef struct sapwood_closest {
 int sapwood_view_closest(const sapwood_view *view, const void *name, size_t name_len,
 			 sapwood_cut_fn is_cut, void *ctx, sapwood_closest *out);
 
+/*
+ * What a signed zone proves of a name that is not there. Names below a cut own no NSEC records; the
+ * apex is no cut.
+ */
+typedef struct sapwood_denial {
+	size_t size;         /* sizeof(struct sapwood_denial), set by the caller */
+	int wildcard_exists; /* `*` below the closest encloser has an entry, or one lies below it */
+	unsigned int reserved;
+	sapwood_entry predecessor; /* the greatest key less than the name, and below no cut */
+	sapwood_entry wildcard_predecessor; /* the same for the wildcard; unless the name exists */
+	sapwood_closest closest; /* as sapwood_view_closest stores it; its size, chain and room are
+				    set by the caller */
+} sapwood_denial;
+
+/*
+ * Stores what sapwood_view_closest stores, and the owners of the NSEC records that cover the name
+ * and the wildcard. It searches twice or more, so call it only where proofs are wanted. is_cut is
+ * also called for entries above the predecessors. Returns 0 if the name has an entry, otherwise
+ * -ENOENT with everything else stored.
+ */
+int sapwood_view_denial(const sapwood_view *view, const void *name, size_t name_len,
+			sapwood_cut_fn is_cut, void *ctx, sapwood_denial *out);
+
 /* ---- Iterators ------------------------------------------------------------------------------- */
 
 /*
@@ -648,16 +671,40 @@ int sapwood_iter_resume(sapwood_iter *iter, const sapwood_view *view);
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /*
+ * Room for any. A byte 0 or 1 within a label takes two bytes of the key, so the longest key has
+ * 504 bytes, although the longest name has 255 in wire form.
+ */
+enum sapwood_key_rooms {
+	SAPWOOD_KEY_DNS_MAX = 504,      /* bytes of the longest key of a name */
+	SAPWOOD_KEY_DNS_TEXT_MAX = 1004 /* bytes of the longest text of a name, with its zero */
+};
+
+/*
  * The key of a domain name in text or wire form: its labels in reverse order and in lower case,
- * each ended by a zero byte; the root is empty. Keys sort in the canonical order of DNSSEC. 255
- * bytes are enough for any. The length is stored; -E2BIG if there is no room for it. -EINVAL: not a
- * name. Any thread.
+ * each ended by a zero byte; the root is empty. Keys sort in the canonical order of DNSSEC.
+ * SAPWOOD_KEY_DNS_MAX bytes are enough for any. The length is stored; -E2BIG if there is no room
+ * for it, with the length that is needed. -EINVAL: not a name. Any thread.
+ *
+ * Look at each result. A list of refused names that takes an error for "not listed" lets names
+ * pass that somebody has made for that.
  */
 int sapwood_key_dns_name(const char *name, void *key, size_t room, size_t *key_len);
+/* `wire` has the name without compression, and nothing behind it. */
 int sapwood_key_dns_wire(const void *wire, size_t wire_len, void *key, size_t room,
 			 size_t *key_len);
+/*
+ * The key of the name at byte `at` of a DNS message, which begins with its header. The name may be
+ * compressed, and other bytes may lie behind it: *end becomes the place of the first one (end may
+ * be NULL). Pointers must lead back, and 127 are followed at most, so messages from anybody can be
+ * given. -EINVAL: no name is there, or it is cut off; the message of the failure has the place.
+ */
+int sapwood_key_dns_message(const void *message, size_t message_len, size_t at, void *key,
+			    size_t room, size_t *key_len, size_t *end);
 
-/* The name of a key, ended by a zero that text_len does not count. 1,025 bytes are enough. */
+/*
+ * The name of a key, ended by a zero that text_len does not count. SAPWOOD_KEY_DNS_TEXT_MAX bytes
+ * are enough for any. -EINVAL: not the key of a name.
+ */
 int sapwood_key_dns_text(const void *key, size_t key_len, char *text, size_t room,
 			 size_t *text_len);
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use sapwood::key::{dns_name, dns_name_from_wire, dns_name_to_text};
+use sapwood::key::{dns_name, dns_name_from_wire, dns_name_in_message, dns_name_to_text};
 
 use crate::call::call;
 use crate::error::{Failure, Outcome};
@@ -70,6 +70,34 @@ pub unsafe extern "C" fn sapwood_key_dns_wire(
         unsafe {
             let wire = bytes(wire, wire_len, "the name")?;
             give(&dns_name_from_wire(wire).map_err(bad)?, key, room, key_len)
+        }
+    })
+}
+
+/// The key of a domain name in a DNS message.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_key_dns_message(
+    message: *const c_void,
+    message_len: usize,
+    at: usize,
+    key: *mut c_void,
+    room: usize,
+    key_len: *mut usize,
+    end: *mut usize,
+) -> c_int {
+    call("sapwood_key_dns_message", || {
+        // SAFETY: C.
+        unsafe {
+            let message = bytes(message, message_len, "the message")?;
+            let (made, behind) = dns_name_in_message(message, at).map_err(bad)?;
+            give(&made, key, room, key_len)?;
+            if let Some(end) = end.as_mut() {
+                *end = behind;
+            }
+            Ok(0)
         }
     })
 }

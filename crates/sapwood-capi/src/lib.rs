@@ -23,6 +23,7 @@
 
 pub mod cache;
 pub mod call;
+pub mod closest;
 pub mod domain;
 pub mod error;
 pub mod fib;

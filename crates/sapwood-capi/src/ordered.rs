@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use sapwood::qp::{
-    AttachedView, Checked, Closest, Ordered as InOrder, QpFile, QpMap, QpSharedRange, QpSharedView,
-    QpSnapshot, QpTxn, QpView, Range, Trusted,
+    AttachedView, Checked, Closest, Denial, Ordered as InOrder, QpFile, QpMap, QpSharedRange,
+    QpSharedView, QpSnapshot, QpTxn, QpView, Range, Trusted,
 };
 use zerocopy::{FromBytes, Immutable};
 
@@ -41,6 +41,13 @@ pub trait Ordered<V: ?Sized + CValue> {
         separator: u8,
         is_cut: &mut dyn FnMut(&'a [u8], &'a V) -> bool,
     ) -> Closest<'a, V>;
+    /// What proves that a name is not there.
+    fn denial<'a>(
+        &'a self,
+        name: &[u8],
+        separator: u8,
+        is_cut: &mut dyn FnMut(&'a [u8], &'a V) -> bool,
+    ) -> Denial<'a, V>;
     /// The entries between two bounds.
     fn range(&self, bounds: Bounds<'_>) -> Walk<'_, V>;
 }
@@ -114,6 +121,14 @@ macro_rules! ordered {
                 is_cut: &mut dyn FnMut(&'a [u8], &'a V) -> bool,
             ) -> Closest<'a, V> {
                 <$short>::closest(self, name, separator, is_cut)
+            }
+            fn denial<'a>(
+                &'a self,
+                name: &[u8],
+                separator: u8,
+                is_cut: &mut dyn FnMut(&'a [u8], &'a V) -> bool,
+            ) -> Denial<'a, V> {
+                <$short>::denial(self, name, separator, is_cut)
             }
             fn range(&self, bounds: Bounds<'_>) -> Walk<'_, V> {
                 Walk::$walk(<$short>::range::<[u8], _>(self, bounds))

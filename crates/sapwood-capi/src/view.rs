@@ -1,6 +1,6 @@
 //! Views: what a map shows to a reader, for everything that needs order.
 
-use std::ffi::{c_int, c_uchar, c_uint, c_void};
+use std::ffi::{c_int, c_uchar, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -437,105 +437,6 @@ pub unsafe extern "C" fn sapwood_view_prefixes(
                     *entries.add(i) = sapwood_entry::new(entry);
                 }
                 Ok(c_int::try_from(all.len()).unwrap_or(c_int::MAX))
-            })
-        }
-    })
-}
-
-/// Whether a name is a zone cut.
-pub type sapwood_cut_fn =
-    Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>;
-
-/// The answer for a name.
-#[repr(C)]
-pub struct sapwood_closest {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// Room for the entries at or above the name, topmost first; may be NULL.
-    pub chain: *mut sapwood_entry,
-    /// How many entries there is room for.
-    pub chain_room: usize,
-    /// The number of entries at or above the name.
-    pub chain_len: usize,
-    /// The length of the closest encloser.
-    pub encloser: usize,
-    /// Whether the name exists.
-    pub exists: c_int,
-    /// Always 0.
-    pub reserved: c_uint,
-    /// The entry of the name.
-    pub exact: sapwood_entry,
-    /// The entry of the longest name at or above it.
-    pub ancestor: sapwood_entry,
-    /// The entry of the wildcard below the closest encloser.
-    pub wildcard: sapwood_entry,
-    /// The entry with the greatest key less than the name.
-    pub predecessor: sapwood_entry,
-    /// The topmost entry for which the caller's function returned something else than 0.
-    pub cut: sapwood_entry,
-}
-
-/// What a name server needs to answer for a name.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_closest(
-    view: *const sapwood_view,
-    name: *const c_void,
-    name_len: usize,
-    is_cut: sapwood_cut_fn,
-    ctx: *mut c_void,
-    out: *mut sapwood_closest,
-) -> c_int {
-    call("sapwood_view_closest", || {
-        // SAFETY: C. No more than `chain_room` entries are written.
-        unsafe {
-            let body = sapwood_view::body(view)?;
-            let name = bytes(name, name_len, "the name")?;
-            let out = place(out, "out")?;
-            if (*out).size != size_of::<sapwood_closest>() {
-                return Err(Failure::invalid(
-                    "the field size of sapwood_closest is not its size",
-                ));
-            }
-            let (chain, room) = ((*out).chain, (*out).chain_room);
-            if room > 0 {
-                place(chain, "chain")?;
-            }
-            let (mut count, mut cut) = (0usize, sapwood_entry::NONE);
-            each!(&body.source, source => {
-                let reading = source.reading();
-                // The search offers each entry above the name, topmost first, until one is a cut.
-                // Here all are wanted, so none is; the first cut is remembered.
-                let closest = reading.closest(name, 0, &mut |key, value: &V| {
-                    let entry = sapwood_entry::new((key, value));
-                    if count < room {
-                        *chain.add(count) = entry;
-                    }
-                    count += 1;
-                    if let Some(is_cut) = is_cut {
-                        if cut.key.data.is_null() && is_cut(&raw const entry, ctx) != 0 {
-                            cut = entry;
-                        }
-                    }
-                    false
-                });
-                *out = sapwood_closest {
-                    size: size_of::<sapwood_closest>(),
-                    chain,
-                    chain_room: room,
-                    chain_len: count,
-                    encloser: closest.encloser,
-                    exists: c_int::from(closest.exists),
-                    reserved: 0,
-                    exact: sapwood_entry::maybe(closest.exact),
-                    ancestor: sapwood_entry::maybe(closest.ancestor),
-                    wildcard: sapwood_entry::maybe(closest.wildcard),
-                    predecessor: sapwood_entry::maybe(closest.predecessor),
-                    cut,
-                };
-                Ok(if closest.exact.is_some() { 0 } else { -libc::ENOENT })
             })
         }
     })

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::ops::Bound;
 
 use crate::keys::KeyPool;
-use crate::oracle::{ByteMap, Closest};
+use crate::oracle::{ByteMap, Closest, Denial};
 
 /// One operation on a map from byte strings to `u64`.
 ///
@@ -49,6 +49,11 @@ pub enum Op {
     /// Find what a name leads to, whose labels each end with a separator; see
     /// [`ByteMap::closest`].
     Closest(
+        #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>,
+        #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::separator))] u8,
+    ),
+    /// Find what proves that a name is not there; see [`ByteMap::denial`].
+    Denial(
         #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>,
         #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::separator))] u8,
     ),
@@ -105,6 +110,15 @@ pub enum Outcome {
         /// Exact, ancestor, wildcard, predecessor, cut.
         keys: [Option<Vec<u8>>; 5],
     },
+    /// `Denial`: an [`Outcome::Closest`], and what the proofs need beside it.
+    Denial {
+        /// What `Closest` gives.
+        closest: Box<Outcome>,
+        /// Whether the wildcard exists.
+        wildcard_exists: bool,
+        /// Predecessor of the name, and of the wildcard.
+        keys: [Option<Vec<u8>>; 2],
+    },
 }
 
 impl Outcome {
@@ -136,6 +150,17 @@ impl From<Closest<'_>> for Outcome {
     }
 }
 
+impl From<Denial<'_>> for Outcome {
+    fn from(found: Denial<'_>) -> Self {
+        let keys = [found.predecessor, found.wildcard_predecessor];
+        Self::Denial {
+            closest: Box::new(found.closest.into()),
+            wildcard_exists: found.wildcard_exists,
+            keys: keys.map(|key| key.map(<[u8]>::to_vec)),
+        }
+    }
+}
+
 fn owned((key, value): (&[u8], impl Borrow<u64>)) -> (Vec<u8>, u64) {
     (key.to_vec(), *value.borrow())
 }
@@ -146,7 +171,7 @@ pub fn retains(bit: u8, value: u64) -> bool {
     value >> (bit % 64) & 1 == 1
 }
 
-/// What is a cut for [`Op::Closest`].
+/// What is a cut for [`Op::Closest`] and [`Op::Denial`].
 #[must_use]
 pub fn is_cut(value: u64) -> bool {
     value % 3 == 0
@@ -183,6 +208,9 @@ impl Op {
             }
             Op::Closest(name, separator) => {
                 map.closest(name, *separator, |value| is_cut(*value)).into()
+            }
+            Op::Denial(name, separator) => {
+                map.denial(name, *separator, |value| is_cut(*value)).into()
             }
             Op::RemovePrefix(prefix) => Outcome::Entries(map.remove_prefix(prefix)),
             Op::PopFirst => Outcome::Entry(map.pop_first()),
@@ -223,6 +251,7 @@ pub struct Weights {
     pub ancestors: u32,
     pub ancestors_sep: u32,
     pub closest: u32,
+    pub denial: u32,
     pub remove_prefix: u32,
     pub pop_first: u32,
     pub pop_last: u32,
@@ -248,6 +277,7 @@ impl Weights {
         ancestors: 0,
         ancestors_sep: 0,
         closest: 0,
+        denial: 0,
         remove_prefix: 0,
         pop_first: 0,
         pop_last: 0,
@@ -273,6 +303,7 @@ impl Weights {
         ancestors: 20,
         ancestors_sep: 20,
         closest: 20,
+        denial: 20,
         remove_prefix: 5,
         pop_first: 10,
         pop_last: 10,
@@ -292,7 +323,7 @@ impl Weights {
         ..Self::NONE
     };
 
-    fn list(&self) -> [u32; 20] {
+    fn list(&self) -> [u32; 21] {
         [
             self.insert,
             self.remove,
@@ -314,6 +345,7 @@ impl Weights {
             self.get_many,
             self.clear,
             self.closest,
+            self.denial,
         ]
     }
 }
@@ -394,9 +426,13 @@ impl OpGen {
                 Op::GetMany((0..count).map(|_| self.keys.key()).collect())
             }
             18 => Op::Clear,
-            _ => {
+            19 => {
                 let separator = self.separator();
                 Op::Closest(self.keys.key(), separator)
+            }
+            _ => {
+                let separator = self.separator();
+                Op::Denial(self.keys.key(), separator)
             }
         }
     }

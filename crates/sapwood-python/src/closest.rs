@@ -1,9 +1,11 @@
 //! The answers of a zone for a name.
 
+use std::collections::HashSet;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use sapwood::qp::Closest as Found;
+use sapwood::qp::Denial as Found;
 
 use crate::name_keys::Keys;
 
@@ -20,8 +22,15 @@ pub struct Closest {
     ancestor: Option<(Py<PyAny>, Py<PyAny>)>,
     /// The wildcard below the encloser, and its value; None when the name exists.
     wildcard: Option<(Py<PyAny>, Py<PyAny>)>,
-    /// The entry before the name.
+    /// Whether the wildcard below the encloser exists: it has an entry, or one lies below it.
+    /// False when the name exists.
+    wildcard_exists: bool,
+    /// The entry before the name, and before the wildcard (None when the name exists). With is_cut,
+    /// the last ones that lie below no cut: the owners of the NSEC records.
     predecessor: Option<(Py<PyAny>, Py<PyAny>)>,
+    wildcard_predecessor: Option<(Py<PyAny>, Py<PyAny>)>,
+    /// With is_cut, the topmost entry at or above the name that is a cut.
+    cut: Option<(Py<PyAny>, Py<PyAny>)>,
 }
 
 #[pymethods]
@@ -33,7 +42,10 @@ impl Closest {
             "encloser",
             "ancestor",
             "wildcard",
+            "wildcard_exists",
             "predecessor",
+            "wildcard_predecessor",
+            "cut",
         ];
         let part = |name| Ok(format!("{name}={}", slf.getattr(name)?.repr()?));
         let parts = names.into_iter().map(part).collect::<PyResult<Vec<_>>>()?;
@@ -46,6 +58,8 @@ impl Closest {
             &self.ancestor,
             &self.wildcard,
             &self.predecessor,
+            &self.wildcard_predecessor,
+            &self.cut,
         ];
         for (key, value) in pairs.into_iter().flatten() {
             visit.call(key)?;
@@ -66,13 +80,51 @@ pub fn closest<V: ?Sized + sapwood::qp::Value>(
     let pair = |entry: Option<(&[u8], &V)>| {
         entry.map(|(key, value)| (keys.object(py, key).unbind(), object(value)))
     };
+    let closest = found.closest;
     Closest {
-        exact: pair(found.exact),
-        exists: found.exists,
-        encloser: keys.object(py, &name[..found.encloser]).unbind(),
-        ancestor: pair(found.ancestor),
-        wildcard: pair(found.wildcard),
+        exact: pair(closest.exact),
+        exists: closest.exists,
+        encloser: keys.object(py, &name[..closest.encloser]).unbind(),
+        ancestor: pair(closest.ancestor),
+        wildcard: pair(closest.wildcard),
+        wildcard_exists: found.wildcard_exists,
         predecessor: pair(found.predecessor),
+        wildcard_predecessor: pair(found.wildcard_predecessor),
+        cut: pair(closest.cut),
+    }
+}
+
+/// Whether an entry is a cut, of which the function makes the value's object.
+type Cuts<'f> = dyn FnMut(&[u8], &dyn Fn() -> Py<PyAny>) -> bool + 'f;
+
+/// The answers of `search`, for which Python's `is_cut` says what a cut is.
+///
+/// Python is asked between two searches, and never within one, because it may use the map itself.
+/// The first search tells which entries matter.
+pub fn with_cuts(
+    py: Python<'_>,
+    keys: Keys,
+    is_cut: Option<&Bound<'_, PyAny>>,
+    mut search: impl FnMut(&mut Cuts<'_>) -> PyResult<Closest>,
+) -> PyResult<Closest> {
+    let mut asked = Vec::new();
+    let found = search(&mut |key, object| {
+        if is_cut.is_some() {
+            asked.push((key.to_vec(), object()));
+        }
+        false
+    })?;
+    let mut cuts = HashSet::new();
+    for (key, value) in asked {
+        if let Some(is_cut) = is_cut {
+            if is_cut.call1((keys.object(py, &key), value))?.is_truthy()? {
+                cuts.insert(key);
+            }
+        }
+    }
+    match cuts.is_empty() {
+        true => Ok(found),
+        false => search(&mut |key, _| cuts.contains(key)),
     }
 }
 

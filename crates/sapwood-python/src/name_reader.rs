@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 use sapwood::qp::QpFile;
 
-use crate::closest::{Closest, closest, needs_dns};
+use crate::closest::{Closest, closest, needs_dns, with_cuts};
 use crate::name_iter::{Chunk, NameIter, Source};
 use crate::name_keys::{Edges, Keys};
 use crate::snapshot_iter::Kind;
@@ -265,14 +265,22 @@ impl NameReader {
     }
 
     /// What a name server needs to answer for a name; see NameMap.closest().
-    #[pyo3(signature = (name, /))]
-    fn closest(&self, name: &Bound<'_, PyAny>) -> PyResult<Closest> {
+    #[pyo3(signature = (name, /, *, is_cut=None))]
+    fn closest(
+        &self,
+        name: &Bound<'_, PyAny>,
+        is_cut: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Closest> {
         needs_dns(self.keys)?;
         let py = name.py();
         let bytes = self.keys.bytes(name)?;
-        on!(self, names => {
-            let found = names.closest(&bytes, 0, |_, _| false);
-            closest(py, self.keys, &bytes, found, |value| Shown::object(value, py, self.text))
+        with_cuts(py, self.keys, is_cut, |cuts| {
+            on!(self, names => {
+                let found = names.denial(&bytes, 0, |key, value| {
+                    cuts(key, &|| Shown::object(value, py, self.text))
+                });
+                closest(py, self.keys, &bytes, found, |value| Shown::object(value, py, self.text))
+            })
         })
     }
 

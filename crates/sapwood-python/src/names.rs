@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyDict, PyInt, PyList, PyString, PyTuple, PyType};
 use sapwood::qp::QpMap;
 
 use crate::address::shown;
-use crate::closest::{Closest, closest, needs_dns};
+use crate::closest::{Closest, closest, needs_dns, with_cuts};
 use crate::errors::{not_saved, refused};
 use crate::name_iter::{Chunk, Entry, NameIter, Source};
 use crate::name_keys::{Edges, Keys};
@@ -414,16 +414,28 @@ impl NameMap {
     /// (None, 'org', ('*.org', 2))
     /// >>> zone.closest("example.org").exists  # a name lies below it
     /// True
-    #[pyo3(signature = (name, /))]
-    fn closest(&self, name: &Bound<'_, PyAny>) -> PyResult<Closest> {
+    ///
+    /// is_cut(name, value) says whether an entry is a zone cut. Then `cut` is the topmost one at or
+    /// above the name, and predecessors are the last entries that lie below none.
+    ///
+    /// >>> zone = NameMap({"org": 1, "sub.org": 2, "ns.sub.org": 3}, dns=True)
+    /// >>> zone.closest("t.org", is_cut=lambda name, value: value == 2).predecessor
+    /// ('sub.org', 2)
+    #[pyo3(signature = (name, /, *, is_cut=None))]
+    fn closest(
+        &self,
+        name: &Bound<'_, PyAny>,
+        is_cut: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Closest> {
         needs_dns(self.keys)?;
         let py = name.py();
         let bytes = self.keys.bytes(name)?;
-        let names = self.lock(py);
-        let found = names.map.closest(&bytes, 0, |_, _| false);
-        Ok(closest(py, self.keys, &bytes, found, |value| {
-            value.clone_ref(py)
-        }))
+        let object = |value: &Py<PyAny>| value.clone_ref(py);
+        with_cuts(py, self.keys, is_cut, |cuts| {
+            let names = self.lock(py);
+            let found = (names.map).denial(&bytes, 0, |key, value| cuts(key, &|| object(value)));
+            Ok(closest(py, self.keys, &bytes, found, object))
+        })
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> NameIter {

@@ -93,6 +93,39 @@ def test_domains(items, asked):
         star = "*" if encloser == "." else "*." + encloser
         expected = None if found.exists or star not in oracle else (star, oracle[star])
         assert found.wildcard == expected
+        below = any(at_or_below(o, star) for o in oracle)
+        assert found.wildcard_exists == (below and not found.exists)
+        assert found.cut is None
+        proof = zone.closest(name, is_cut=lambda _, value: value % 3 == 0)
+        above = [n for n in [key, *parents(key)] if n in oracle and oracle[n] % 3 == 0]
+        assert proof.cut == ((above[-1], oracle[above[-1]]) if above else None)
+        assert proof.predecessor == not_below_a_cut(oracle, key)
+        expected = None if found.exists else not_below_a_cut(oracle, star)
+        assert proof.wildcard_predecessor == expected
+
+
+def not_below_a_cut(oracle, name):
+    def below(other):
+        return any(oracle.get(above, 1) % 3 == 0 for above in parents(other))
+
+    less = [n for n in oracle if order(n) < order(name) and not below(n)]
+    return max(((n, oracle[n]) for n in less), key=lambda pair: order(pair[0]), default=None)
+
+
+def test_a_cut_is_asked_for_outside_of_the_search():
+    zone = NameMap({"org": 1, "sub.org": 2, "ns.sub.org": 3}, dns=True)
+    asked = []
+
+    def is_cut(name, value):
+        asked.append(name)
+        zone["a.org"] = 4  # the map may be used meanwhile
+        return value == 2
+
+    found = zone.closest("t.org", is_cut=is_cut)
+    assert found.predecessor == ("sub.org", 2) and found.wildcard_predecessor == ("org", 1)
+    assert set(asked) == {"org", "sub.org"}
+    with pytest.raises(ZeroDivisionError):
+        zone.closest("t.org", is_cut=lambda name, value: 1 // 0)
 
 
 def parents(name):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Drops DNS queries for names of a list, and for names below them. All other packets pass
- * unchanged, and are counted.
+ * Drops DNS queries for names of a list, and for names below them, and queries of which it cannot
+ * tell whether they are. All other packets pass unchanged, and are counted.
  *
  * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the
  * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries are
@@ -143,7 +143,7 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	__u32 zero = 0, copied = left < SW_DNS_WIRE_MAX ? left : SW_DNS_WIRE_MAX;
 	struct sw_names_work *work = bpf_map_lookup_elem(&sw_names_scratch, &zero);
 	sw_at room = sw_window(sw_names_windows.rooms, SW_KIND_WORDS);
-	long used, found;
+	long used, found, end;
 
 	if (room)
 		room += (__u64)bpf_get_smp_processor_id() * SW_DNS_ROOM_BYTES;
@@ -155,6 +155,13 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	if (bpf_xdp_load_bytes(ctx, at, work->name.wire, copied))
 		return SW_NAMES_MALFORMED;
 	used = sw_dns_key(&work->key, &work->name, copied, room);
+	if (used == -EMLINK) {
+		/* No resolver compresses a question, but servers read it, and so must a filter. */
+		end = sw_dns_read_packet(&work->name, ctx, at - SW_DNS_BYTES, left + SW_DNS_BYTES, SW_DNS_BYTES);
+		used = end > 0 ? sw_dns_key(&work->key, &work->name, SW_DNS_WIRE_MAX, room) : end;
+		if (used > 0)
+			used = end - SW_DNS_BYTES;
+	}
 	if (used <= 0) {
 		switch (used) {
 		case -EMLINK:
@@ -169,13 +176,13 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	if ((__u32)used + 4 > left)
 		return SW_NAMES_MALFORMED;
 	found = sw_qp_ancestor(sw_names_windows.list, &work->key);
-	if (found > 0)
-		return sw_u64(found) == SW_NAMES_BLOCK ? SW_NAMES_DROPPED : SW_NAMES_PASSED;
-	if (found != -ENOENT)
+	if (found > 0 && sw_u64(found) == SW_NAMES_BLOCK)
+		return SW_NAMES_DROPPED;
+	if (found < 0 && found != -ENOENT)
 		return SW_NAMES_ERROR;
 	/*
-	 * The list has no parent of the key that was looked up. The bytes behind it were not looked
-	 * up.
+	 * Nothing that was looked up blocks the name. The bytes behind a key that was cut off were
+	 * not looked up.
 	 */
 	return !room && work->name.key_bytes > SW_KEY_SHORT_MAX ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
 }
@@ -235,5 +242,6 @@ int sw_xdp_names(struct xdp_md *ctx)
 
 	if (count)
 		++*count;
-	return why == SW_NAMES_DROPPED ? XDP_DROP : XDP_PASS;
+	/* A query that may be for a blocked name does not pass. */
+	return why == SW_NAMES_DROPPED || why == SW_NAMES_TOO_LONG || why == SW_NAMES_COMPRESSED ? XDP_DROP : XDP_PASS;
 }

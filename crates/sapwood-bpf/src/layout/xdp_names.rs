@@ -4,19 +4,21 @@ named! {
     /// What the program `xdp-names` did with a packet, and why. The value is the number of the
     /// verdict's counter.
     pub enum NamesVerdict {
-        /// A query for a blocked name or a name below it, which was dropped. All other packets
-        /// pass.
+        /// A query for a blocked name or a name below it, which was dropped.
         Dropped = 0: "dropped",
         /// A query for any other name.
         Passed = 1: "passed",
         /// A query for a name whose key has more than 254 bytes (a name with bytes 0 and 1), when
-        /// the list has no rule for its first 254 bytes. This occurs only when the arena had no
-        /// memory for such keys (see `NameRules::from_map`).
+        /// its first 254 bytes are not blocked. The rest could not be looked up, so it was dropped.
+        /// This occurs only when the arena had no memory for such keys (see
+        /// `NameRules::from_map`).
         TooLong = 2: "too-long",
         /// A packet to port 53 that is a response, has an operation other than a query, or has no
         /// question.
         NotQuery = 3: "not-query",
-        /// A query whose name is compressed.
+        /// A query whose name has compression pointers that cannot be followed: they do not lead
+        /// back, or are more than 127. It was dropped, because some servers may read it. A name
+        /// with other pointers is looked up as any name.
         Compressed = 4: "compressed",
         /// A packet that ends early, or whose lengths contradict each other.
         Malformed = 5: "malformed",
@@ -31,13 +33,24 @@ named! {
     }
 }
 
+impl NamesVerdict {
+    /// Whether the program drops such packets. It passes all others.
+    pub fn drops(self) -> bool {
+        matches!(
+            self,
+            NamesVerdict::Dropped | NamesVerdict::TooLong | NamesVerdict::Compressed
+        )
+    }
+}
+
 /// A value in the list of `xdp-names`: queries for this name and names below it pass.
 pub const ALLOW: u64 = 0;
 /// A value in the list of `xdp-names`: queries for this name and names below it are dropped.
 pub const BLOCK: u64 = 1;
 
-/// Bytes that are enough for the key of any domain name.
-pub const ROOM_BYTES: usize = 512;
+/// Bytes that are enough for the key of any domain name, which has
+/// [`DNS_KEY_MAX`](sapwood::key::DNS_KEY_MAX) bytes at most.
+pub const ROOM_BYTES: usize = sapwood::key::DNS_KEY_MAX.next_power_of_two();
 
 pub(super) fn constants() -> Vec<(String, u64)> {
     let more = [

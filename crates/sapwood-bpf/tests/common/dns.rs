@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sapwood::key::dns_name_from_wire;
+use sapwood::key::{DnsNameError, dns_name_in_message};
 use sapwood_bpf::NameRule;
 use sapwood_bpf::layout::xdp_names::NamesVerdict;
 
@@ -213,27 +213,19 @@ fn carries(protocol: u8, packet: &[u8], length: usize, rules: &Rules) -> Option<
     if packet.len() < 20 + (said - 20).min(255) {
         return None;
     }
-    question(&message[12..], said - 20, rules)
+    // Where the message ends by its header: the type and the class must be in it.
+    question(message, said - 8, rules)
 }
 
-fn question(question: &[u8], said: usize, rules: &Rules) -> Option<NamesVerdict> {
-    let mut end = 0;
-    loop {
-        match *question.get(end)? {
-            0 => break,
-            length @ 1..=63 => end += 1 + usize::from(length),
-            192.. => return Some(NamesVerdict::Compressed),
-            _ => return None,
-        }
-        if end > 254 {
-            return None;
-        }
-    }
-    let name = &question[..=end];
-    if name.len() + 4 > said {
+fn question(message: &[u8], said: usize, rules: &Rules) -> Option<NamesVerdict> {
+    let (key, end) = match dns_name_in_message(message, 12) {
+        Ok(read) => read,
+        Err(DnsNameError::BadPointer { .. }) => return Some(NamesVerdict::Compressed),
+        Err(_) => return None,
+    };
+    if end + 4 > said {
         return None;
     }
-    let key = dns_name_from_wire(name).unwrap();
     let found = (0..=key.len()).rev().find_map(|end| rules.get(&key[..end]));
     Some(match found {
         Some(NameRule::Block) => NamesVerdict::Dropped,

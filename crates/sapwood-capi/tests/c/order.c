@@ -124,8 +124,8 @@ static void names(void)
 	sapwood_closest found;
 	sapwood_entry chain[2];
 	sapwood_value value;
-	unsigned char key[255];
-	char text[1025];
+	unsigned char key[SAPWOOD_KEY_DNS_MAX];
+	char text[SAPWOOD_KEY_DNS_TEXT_MAX];
 	size_t len = 0, text_len = 0, i;
 	int asked = 0;
 

@@ -140,6 +140,21 @@ fn the_header_has_the_types_of_the_functions() {
     ok(cc.arg(here().join("include")).arg(&file));
 }
 
+/// The rooms that the header names are those that the longest key and the longest text need.
+#[test]
+fn the_rooms_for_names_are_the_librarys() {
+    use sapwood::key::{DNS_KEY_MAX, DNS_TEXT_MAX};
+    let declared = declarations(&header());
+    // A text has a zero behind it.
+    for (name, bytes) in [("MAX", DNS_KEY_MAX), ("TEXT_MAX", DNS_TEXT_MAX + 1)] {
+        let constant = format!("SAPWOOD_KEY_DNS_{name} = {bytes}");
+        let found = declared
+            .split([',', '{', '}', '\n'])
+            .any(|part| part.trim() == constant);
+        assert!(found, "{constant}");
+    }
+}
+
 /// Structures have the same size and the same places of fields in both languages.
 #[test]
 fn structures_lie_in_memory_as_the_header_says() {
@@ -175,9 +190,12 @@ fn structures_lie_in_memory_as_the_header_says() {
         value::sapwood_entry { key, value }
         value::sapwood_options { size, flags, values, retire, ctx, memory_limit, max_entries, domain }
         value::sapwood_value { number, pointer, bytes }
-        view::sapwood_closest {
+        closest::sapwood_closest {
             size, chain, chain_room, chain_len, encloser, exists, reserved, exact, ancestor,
             wildcard, predecessor, cut,
+        }
+        closest::sapwood_denial {
+            size, wildcard_exists, reserved, predecessor, wildcard_predecessor, closest,
         }
         view::sapwood_view {}
     }

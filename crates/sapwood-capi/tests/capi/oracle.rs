@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::{from_ref, null, null_mut};
 
+use sapwood_capi::closest::*;
 use sapwood_capi::domain::sapwood_domain_free;
 use sapwood_capi::file::*;
 use sapwood_capi::iter::*;
@@ -16,7 +17,7 @@ use sapwood_capi::txn::*;
 use sapwood_capi::value::*;
 use sapwood_capi::view::*;
 use sapwood_model::keys::KeyPool;
-use sapwood_model::oracle::ByteMap;
+use sapwood_model::oracle::{ByteMap, Closest};
 
 use crate::door::{Door, Driver, Kind, NOTHING, raw};
 
@@ -96,10 +97,11 @@ impl Driver {
         let (data, len) = raw(name);
         let mut kind = self.kind;
         let mut chain = [NOTHING; 64];
-        let mut out = sapwood_closest {
+        let entries = chain.as_mut_ptr();
+        let empty = || sapwood_closest {
             size: size_of::<sapwood_closest>(),
-            chain: chain.as_mut_ptr(),
-            chain_room: chain.len(),
+            chain: entries,
+            chain_room: 64,
             chain_len: 0,
             encloser: 0,
             exists: 0,
@@ -110,11 +112,44 @@ impl Driver {
             predecessor: NOTHING,
             cut: NOTHING,
         };
+        let mut out = empty();
         let ctx = (&raw mut kind).cast();
         // SAFETY: as above.
         let result =
             unsafe { sapwood_view_closest(view, data, len, Some(is_cut), ctx, &raw mut out) };
         let wanted = oracle.closest(name, 0, |n| n % 3 == 0);
+        self.same_closest(result, &out, &chain, &wanted);
+        let mut out = sapwood_denial {
+            size: size_of::<sapwood_denial>(),
+            wildcard_exists: 0,
+            reserved: 0,
+            predecessor: NOTHING,
+            wildcard_predecessor: NOTHING,
+            closest: empty(),
+        };
+        chain = [NOTHING; 64];
+        // SAFETY: as above.
+        let result =
+            unsafe { sapwood_view_denial(view, data, len, Some(is_cut), ctx, &raw mut out) };
+        let wanted = oracle.denial(name, 0, |n| n % 3 == 0);
+        self.same_closest(result, &out.closest, &chain, &wanted.closest);
+        let key = |entry: &sapwood_entry| self.entry(entry).map(|(key, _)| key.to_vec());
+        let owned = |key: Option<&[u8]>| key.map(<[u8]>::to_vec);
+        assert_eq!(out.wildcard_exists != 0, wanted.wildcard_exists);
+        assert_eq!(key(&out.predecessor), owned(wanted.predecessor));
+        assert_eq!(
+            key(&out.wildcard_predecessor),
+            owned(wanted.wildcard_predecessor)
+        );
+    }
+
+    fn same_closest(
+        &self,
+        result: c_int,
+        out: &sapwood_closest,
+        chain: &[sapwood_entry],
+        wanted: &Closest<'_>,
+    ) {
         let key = |entry: &sapwood_entry| self.entry(entry).map(|(key, _)| key.to_vec());
         let owned = |key: Option<&[u8]>| key.map(<[u8]>::to_vec);
         assert_eq!(

@@ -40,8 +40,9 @@ interfaces.
 
 A query is a UDP packet to port 53 that arrives on the interface, over IPv4 or IPv6, with one VLAN \
 tag at most. The name of its first question counts, in any letter case. The closest enclosing name \
-of the list decides whether the query is dropped. Everything else passes unchanged: TCP, \
-fragments, compressed names, malformed packets. Each packet is counted once.",
+of the list decides whether the query is dropped. A query whose name cannot be looked up is \
+dropped, too. Everything else passes unchanged: TCP, fragments, malformed packets. Each packet is \
+counted once.",
         after_help = "Examples:
   sapwood bpf names run blocked.txt -i eth0
   sapwood bpf names load blocked.txt -i eth0 --pin /sys/fs/bpf/names

@@ -23,6 +23,20 @@ pub struct Closest<'a> {
     pub cut: Option<&'a [u8]>,
 }
 
+/// The answer of [`ByteMap::denial`] for a name; names are keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial<'a> {
+    /// What [`ByteMap::closest`] says.
+    pub closest: Closest<'a>,
+    /// Whether a stored key begins with the wildcard below the encloser, when the name does not
+    /// exist.
+    pub wildcard_exists: bool,
+    /// The greatest stored key less than the name that is not below a cut.
+    pub predecessor: Option<&'a [u8]>,
+    /// The same for the wildcard, when the name does not exist.
+    pub wildcard_predecessor: Option<&'a [u8]>,
+}
+
 /// A naive ordered map of byte strings.
 ///
 /// A `BTreeMap` gives the storage and the order: lexicographic by unsigned bytes, a prefix before
@@ -196,6 +210,32 @@ impl<V> ByteMap<V> {
             wildcard: stored(&wildcard).filter(|_| !is_there),
             predecessor: self.predecessor(name).map(|(k, _)| k),
             cut: above.iter().find(|(_, v)| is_cut(v)).map(|(k, _)| *k),
+        }
+    }
+
+    /// What proves that a name is not there; see [`Denial`]. A stored key is below a cut if a
+    /// shorter beginning of it, up to a separator or empty, is stored and a cut.
+    #[must_use]
+    pub fn denial(&self, name: &[u8], separator: u8, is_cut: impl Fn(&V) -> bool) -> Denial<'_> {
+        let closest = self.closest(name, separator, &is_cut);
+        let wildcard = [&name[..closest.encloser], b"*", &[separator]].concat();
+        let is_below = |key: &[u8]| {
+            (self.ancestors(key).into_iter()).any(|(above, value)| {
+                let is_name = above.last().is_none_or(|last| *last == separator);
+                above.len() < key.len() && is_name && is_cut(value)
+            })
+        };
+        let before = |key: &[u8]| {
+            let mut less = self.iter().rev().filter(|(stored, _)| *stored < key);
+            less.find(|(stored, _)| !is_below(stored))
+                .map(|(stored, _)| stored)
+        };
+        let wanted = !closest.exists;
+        Denial {
+            wildcard_exists: wanted && self.iter().any(|(key, _)| key.starts_with(&wildcard)),
+            predecessor: before(name),
+            wildcard_predecessor: before(&wildcard).filter(|_| wanted),
+            closest,
         }
     }
 

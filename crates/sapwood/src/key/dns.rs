@@ -4,12 +4,42 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use smallvec::SmallVec;
+
 use super::{push_escaped, take_escaped};
 
 /// The longest label, in bytes.
 const MAX_LABEL: usize = 63;
 /// The longest name in wire form, in bytes.
 const MAX_WIRE: usize = 255;
+/// The most labels of a name. Each takes two bytes at least, and the root takes one.
+const MAX_LABELS: usize = (MAX_WIRE - 1) / 2;
+/// The greatest number of compression pointers that are followed in a name: one for each label.
+const MAX_POINTERS: usize = MAX_LABELS;
+
+/// The fewest labels that a name of 255 bytes may have.
+const LABELS_OF_LONGEST: usize = (MAX_WIRE - 1).div_ceil(1 + MAX_LABEL);
+
+/// The length of the longest key of a domain name, in bytes: 504.
+///
+/// It is more than the 255 bytes of the longest name in wire form, because a byte 0 or 1 within a
+/// label takes two bytes of the key. A name of `n` labels has at most 254 - `n` bytes within them.
+/// If all of these are 0 or 1, the key has 508 - `n` bytes with the ends of labels. Labels of 63
+/// bytes make the fewest labels, which are four.
+///
+/// ```
+/// use sapwood::key::{DNS_KEY_MAX, dns_name};
+/// let zeros = |n| "\\000".repeat(n);
+/// let longest = format!("{0}.{0}.{0}.{1}", zeros(63), zeros(61));
+/// assert_eq!(dns_name(longest)?.len(), DNS_KEY_MAX);
+/// # Ok::<(), sapwood::key::DnsNameError>(())
+/// ```
+pub const DNS_KEY_MAX: usize = 2 * (MAX_WIRE - 1 - LABELS_OF_LONGEST) + LABELS_OF_LONGEST;
+
+/// The length of the longest text that [`dns_name_to_text`] makes, in bytes: 1,003.
+///
+/// A byte within a label takes up to four bytes, `\DDD`, and dots stand between labels.
+pub const DNS_TEXT_MAX: usize = 4 * (MAX_WIRE - 1 - LABELS_OF_LONGEST) + LABELS_OF_LONGEST - 1;
 
 /// The reason why an input is not a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +60,8 @@ pub enum DnsNameError {
     /// More than 255 bytes in wire form.
     #[error("name of {len} bytes in wire form (the limit is 255)")]
     NameTooLong {
-        /// Bytes in wire form.
+        /// Bytes in wire form. Of a name in wire form or in a message, only the labels up to the
+        /// first that is too much are counted.
         len: usize,
     },
     /// A backslash that neither three digits up to 255 nor another character follow.
@@ -39,10 +70,18 @@ pub enum DnsNameError {
         /// Position in the input.
         at: usize,
     },
-    /// Wire form that ends early, goes on behind the root, or has a compression pointer.
+    /// Wire form that ends early, goes on behind the root, has an unknown kind of label, or has a
+    /// compression pointer where none is allowed.
     #[error("bad wire form at byte {at}")]
     BadWire {
         /// Position in the input.
+        at: usize,
+    },
+    /// A compression pointer that does not lead back before everything that was read of the name
+    /// so far, or one pointer more than a name has labels.
+    #[error("bad compression pointer at byte {at}")]
+    BadPointer {
+        /// Position in the message.
         at: usize,
     },
     /// A key that `dns_name` did not make.
@@ -128,7 +167,9 @@ fn escape(text: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// The key of a domain name in uncompressed wire form.
+/// The key of a domain name in uncompressed wire form, which `wire` holds and nothing else.
+///
+/// For a name within a message, see [`dns_name_in_message`].
 ///
 /// ```
 /// use sapwood::key::{dns_name, dns_name_from_wire};
@@ -139,28 +180,91 @@ fn escape(text: &[u8]) -> Option<(u8, usize)> {
 /// # Errors
 /// [`DnsNameError`] says what is wrong, and at which byte.
 pub fn dns_name_from_wire(wire: &[u8]) -> Result<Vec<u8>, DnsNameError> {
-    let mut labels = Vec::new();
-    let mut at = 0;
-    loop {
-        let len = usize::from(*wire.get(at).ok_or(DnsNameError::BadWire { at })?);
-        if len == 0 {
-            break;
-        }
-        let label = (len <= MAX_LABEL)
-            .then(|| wire.get(at + 1..at + 1 + len))
-            .flatten()
-            .ok_or(DnsNameError::BadWire { at })?;
-        labels.push(label);
-        at += 1 + len;
-    }
-    if at + 1 != wire.len() {
-        return Err(DnsNameError::BadWire { at: at + 1 });
+    let (labels, end) = read_labels(wire, 0, 0)?;
+    if end != wire.len() {
+        return Err(DnsNameError::BadWire { at: end });
     }
     key_of(&labels)
 }
 
+/// The key of the domain name that begins at byte `at` of a DNS message, and the place of the first
+/// byte behind the name.
+///
+/// The message begins with its header, as offsets of compression pointers count from there. The
+/// name may be compressed (RFC 1035, section 4.1.4), and other bytes may lie behind it. A pointer
+/// must lead to a place before the name, or before the place to which the last pointer led. So no
+/// message makes the function run in circles. It follows at most 127 pointers, as many as a name
+/// can have labels, and stops at the first label with which the name is too long.
+///
+/// ```
+/// use sapwood::key::{dns_name, dns_name_in_message};
+/// // A query for the address of `example.org`, and an answer about `www` below it.
+/// let mut message = vec![0x12, 0x34, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+/// message.extend(b"\x07example\x03org\x00\x00\x01\x00\x01");
+/// let answer = message.len();
+/// message.extend(b"\x03WWW\xc0\x0c\x00\x01\x00\x01");
+///
+/// let (question, end) = dns_name_in_message(&message, 12)?;
+/// assert_eq!((question, end + 4), (dns_name("example.org")?, answer));
+/// let (owner, end) = dns_name_in_message(&message, answer)?;
+/// assert_eq!((owner, end), (dns_name("www.example.org")?, answer + 6));
+/// # Ok::<(), sapwood::key::DnsNameError>(())
+/// ```
+///
+/// # Errors
+/// [`DnsNameError`] says what is wrong, and at which byte of the message.
+pub fn dns_name_in_message(message: &[u8], at: usize) -> Result<(Vec<u8>, usize), DnsNameError> {
+    let (labels, end) = read_labels(message, at, MAX_POINTERS)?;
+    Ok((key_of(&labels)?, end))
+}
+
+/// The labels of a name, the first one first.
+type Labels<'a> = SmallVec<[&'a [u8]; 8]>;
+
+/// The labels of the name at this place, and where it ends. Follows this many pointers at most.
+fn read_labels(
+    message: &[u8],
+    mut at: usize,
+    pointers: usize,
+) -> Result<(Labels<'_>, usize), DnsNameError> {
+    let mut labels = Labels::new();
+    // The bytes that the name takes in wire form, with the root's.
+    let mut len = 1;
+    // The place where the name ends, once a pointer has led elsewhere.
+    let mut end = None;
+    let (mut begin, mut left) = (at, pointers);
+    loop {
+        let bad = DnsNameError::BadWire { at };
+        let kind = *message.get(at).ok_or(bad)?;
+        match kind {
+            0 => return Ok((labels, end.unwrap_or(at + 1))),
+            0xc0.. if pointers > 0 => {
+                let low = *message.get(at + 1).ok_or(bad)?;
+                let target = usize::from(kind & 0x3f) << 8 | usize::from(low);
+                if target >= begin || left == 0 {
+                    return Err(DnsNameError::BadPointer { at });
+                }
+                end.get_or_insert(at + 2);
+                (begin, left) = (target, left - 1);
+                at = target;
+            }
+            _ if usize::from(kind) > MAX_LABEL => return Err(bad),
+            _ => {
+                let bytes = usize::from(kind);
+                labels.push(message.get(at + 1..at + 1 + bytes).ok_or(bad)?);
+                len += 1 + bytes;
+                if len > MAX_WIRE {
+                    return Err(DnsNameError::NameTooLong { len });
+                }
+                at += 1 + bytes;
+            }
+        }
+    }
+}
+
+/// The key of a name of these labels.
 fn key_of<L: AsRef<[u8]>>(labels: &[L]) -> Result<Vec<u8>, DnsNameError> {
-    let len = 1 + labels.iter().map(|l| 1 + l.as_ref().len()).sum::<usize>();
+    let len = wire_len(labels);
     if len > MAX_WIRE {
         return Err(DnsNameError::NameTooLong { len });
     }
@@ -169,6 +273,11 @@ fn key_of<L: AsRef<[u8]>>(labels: &[L]) -> Result<Vec<u8>, DnsNameError> {
         push_escaped(&mut key, label.as_ref().iter().map(u8::to_ascii_lowercase));
     }
     Ok(key)
+}
+
+/// The bytes of a name in wire form.
+fn wire_len<L: AsRef<[u8]>>(labels: &[L]) -> usize {
+    1 + labels.iter().map(|l| 1 + l.as_ref().len()).sum::<usize>()
 }
 
 /// The name of a key that [`dns_name`] made, without a trailing dot; the root is a single dot.
@@ -182,14 +291,20 @@ fn key_of<L: AsRef<[u8]>>(labels: &[L]) -> Result<Vec<u8>, DnsNameError> {
 /// # Errors
 /// [`DnsNameError::NotAKey`].
 pub fn dns_name_to_text(mut key: &[u8]) -> Result<String, DnsNameError> {
+    if key.len() > DNS_KEY_MAX {
+        return Err(DnsNameError::NotAKey);
+    }
     let mut labels = Vec::new();
     while !key.is_empty() {
         let (label, rest) = take_escaped(key).ok_or(DnsNameError::NotAKey)?;
-        if label.is_empty() {
+        if label.is_empty() || label.len() > MAX_LABEL {
             return Err(DnsNameError::NotAKey);
         }
         labels.push(label);
         key = rest;
+    }
+    if wire_len(&labels) > MAX_WIRE {
+        return Err(DnsNameError::NotAKey);
     }
     if labels.is_empty() {
         return Ok(".".into());
@@ -255,6 +370,73 @@ mod tests {
             let text = dns_name_to_text(&key).unwrap();
             assert_eq!(dns_name(&text).unwrap(), key, "{text}");
         }
+    }
+
+    /// A name in wire form of labels of these lengths, which have only this byte.
+    fn wire_of(lengths: &[usize], byte: u8) -> Vec<u8> {
+        let mut wire = Vec::new();
+        for &length in lengths {
+            wire.push(length as u8);
+            wire.extend(core::iter::repeat_n(byte, length));
+        }
+        wire.push(0);
+        wire
+    }
+
+    /// Only the lengths of labels matter, and a byte 0 takes most room in keys and in texts. A
+    /// search over all bytes that are left to the labels finds the longest of each.
+    #[test]
+    fn the_longest_key_and_the_longest_text_are_the_constants() {
+        // The longest key and text of labels that have `n` bytes in wire form, without the root.
+        let mut longest: Vec<Option<(usize, usize)>> = vec![None; MAX_WIRE];
+        longest[0] = Some((0, 0));
+        for n in 2..MAX_WIRE {
+            for label in 1..=MAX_LABEL.min(n - 1) {
+                if let Some((key, text)) = longest[n - 1 - label] {
+                    let grown = (key + 2 * label + 1, text + 4 * label + 1);
+                    let most = longest[n].get_or_insert((0, 0));
+                    *most = (most.0.max(grown.0), most.1.max(grown.1));
+                }
+            }
+        }
+        let all = longest.iter().flatten();
+        // Each label was counted with a dot, but the last one has none.
+        let (key, text) = all.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
+        assert_eq!((key, text - 1), (DNS_KEY_MAX, DNS_TEXT_MAX));
+        assert_eq!((DNS_KEY_MAX, DNS_TEXT_MAX), (504, 1003));
+        // Both are reached, and no name of many others is beyond them.
+        let longest = [63, 63, 63, 61];
+        for byte in 0..=255 {
+            let mut lengths = vec![longest.to_vec(), vec![1; 127], vec![2; 84]];
+            for label in 1..=63 {
+                let mut some = vec![label; 254 / (label + 1)];
+                if let Some(last) = (254 % (label + 1)).checked_sub(1).filter(|&last| last > 0) {
+                    some.push(last);
+                }
+                lengths.push(some);
+            }
+            for lengths in lengths {
+                let key = dns_name_from_wire(&wire_of(&lengths, byte)).unwrap();
+                let text = dns_name_to_text(&key).unwrap();
+                assert!(key.len() <= DNS_KEY_MAX && text.len() <= DNS_TEXT_MAX);
+                assert_eq!(dns_name(&text).unwrap(), key);
+                if lengths == longest && byte == 0 {
+                    assert_eq!((key.len(), text.len()), (DNS_KEY_MAX, DNS_TEXT_MAX));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_name_has_as_its_key_is_not_one() {
+        let label = |n: usize| [vec![b'a'; n], vec![0]].concat();
+        assert!(dns_name_to_text(&label(63)).is_ok());
+        assert_eq!(dns_name_to_text(&label(64)), Err(DnsNameError::NotAKey));
+        let long = [label(63), label(63), label(63), label(61)].concat();
+        assert!(dns_name_to_text(&long).is_ok());
+        let longer = [label(63), label(63), label(63), label(62)].concat();
+        assert_eq!(dns_name_to_text(&longer), Err(DnsNameError::NotAKey));
+        assert_eq!(dns_name_to_text(&label(9999)), Err(DnsNameError::NotAKey));
     }
 
     #[test]

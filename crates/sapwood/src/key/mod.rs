@@ -6,7 +6,10 @@
 pub mod dns;
 pub mod tuple;
 
-pub use dns::{DnsNameError, dns_name, dns_name_from_wire, dns_name_to_text};
+pub use dns::{
+    DNS_KEY_MAX, DNS_TEXT_MAX, DnsNameError, dns_name, dns_name_from_wire, dns_name_in_message,
+    dns_name_to_text,
+};
 pub use tuple::{TupleError, TupleReader, tuple};
 
 use alloc::vec::Vec;

@@ -12,7 +12,9 @@ use core::fmt;
 ///   exists if it has an entry, or if an entry lies below it.
 /// - *Wildcard*: `*` below the closest encloser. It matters only when the asked name does not
 ///   exist.
-/// - *Predecessor*: the owner of the NSEC record that covers the name.
+/// - *Predecessor*: the entry before the name. In a zone without delegations, it is the owner of the
+///   NSEC record that covers the name. [`Denial`] has the owner in all zones, and the rest of what
+///   proves that a name is not there.
 ///
 /// ```
 /// use sapwood::key::dns_name;
@@ -47,7 +49,8 @@ pub struct Closest<'a, V: ?Sized + Value> {
     pub encloser: usize,
     /// The entry of the longest name at or above the asked name that has an entry.
     pub ancestor: Option<(&'a [u8], &'a V)>,
-    /// The entry of the wildcard below the closest encloser; none when the name exists.
+    /// The entry of the wildcard below the closest encloser; none when the name exists. A wildcard
+    /// without an entry may exist by entries below it: see [`Denial::wildcard_exists`].
     pub wildcard: Option<(&'a [u8], &'a V)>,
     /// The entry with the greatest key less than the name.
     pub predecessor: Option<(&'a [u8], &'a V)>,
@@ -73,6 +76,75 @@ impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for Closest<'_, V> {
             .field("wildcard", &self.wildcard)
             .field("predecessor", &self.predecessor)
             .field("cut", &self.cut)
+            .finish()
+    }
+}
+
+/// The result of `denial`: what a name server of a signed zone needs to prove that a name is not
+/// there, or has no such records. Its searches go beyond those of [`Closest`], which it holds.
+///
+/// A name is *below a cut* if `is_cut` returns true for an entry above it. Names below a delegation
+/// point (glue, and what is hidden by it) own no NSEC records, so the predecessors here are the
+/// greatest entries below no cut. As with `closest`, the caller says which entries are cuts: the
+/// zone's own apex is none.
+///
+/// | the name | | NSEC records of |
+/// |---|---|---|
+/// | does not exist, nor does the wildcard | NXDOMAIN | `predecessor`, `wildcard_predecessor` |
+/// | does not exist, the wildcard has an entry | the wildcard's records | `predecessor` |
+/// | does not exist, the wildcard exists without an entry | NODATA | `predecessor`, `wildcard_predecessor` |
+/// | exists without an entry | NODATA | `predecessor` |
+///
+/// ```
+/// use sapwood::key::dns_name;
+/// use sapwood::qp::QpMap;
+/// let mut zone = QpMap::new();
+/// for name in ["example", "a.example", "f.*.e.example", "sub.example", "ns.sub.example"] {
+///     zone.insert(dns_name(name)?, name)?;
+/// }
+/// let is_cut = |_: &[u8], name: &&str| *name == "sub.example";
+///
+/// // The entry before `t.example` is glue. The NSEC record of `sub.example` covers the name.
+/// let found = zone.denial(dns_name("t.example")?, 0, is_cut);
+/// assert_eq!(found.closest.predecessor.map(|(_, name)| *name), Some("ns.sub.example"));
+/// assert_eq!(found.predecessor.map(|(_, name)| *name), Some("sub.example"));
+/// // That of `example` shows that there is no `*.example`.
+/// assert_eq!(found.wildcard_predecessor.map(|(_, name)| *name), Some("example"));
+///
+/// // `*.e.example` has no entry, but one below it: no records, but the name is not denied.
+/// let found = zone.denial(dns_name("something.e.example")?, 0, is_cut);
+/// assert!(found.wildcard_exists && found.closest.wildcard.is_none());
+/// assert_eq!(found.wildcard_predecessor.map(|(_, name)| *name), Some("a.example"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Denial<'a, V: ?Sized + Value> {
+    /// What `closest` returns for the name.
+    pub closest: Closest<'a, V>,
+    /// Whether the wildcard below the closest encloser exists: it has an entry, or an entry lies
+    /// below it. False when the name exists.
+    pub wildcard_exists: bool,
+    /// The entry with the greatest key less than the name that is below no cut.
+    pub predecessor: Option<(&'a [u8], &'a V)>,
+    /// The entry with the greatest key less than the wildcard that is below no cut; none when the
+    /// name exists.
+    pub wildcard_predecessor: Option<(&'a [u8], &'a V)>,
+}
+
+impl<V: ?Sized + Value> Clone for Denial<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V: ?Sized + Value> Copy for Denial<'_, V> {}
+
+impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for Denial<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Denial")
+            .field("closest", &self.closest)
+            .field("wildcard_exists", &self.wildcard_exists)
+            .field("predecessor", &self.predecessor)
+            .field("wildcard_predecessor", &self.wildcard_predecessor)
             .finish()
     }
 }

@@ -38,7 +38,7 @@ mod store;
 #[cfg(feature = "std")]
 mod txn;
 
-pub use closest::Closest;
+pub use closest::{Closest, Denial};
 #[cfg(feature = "std")]
 pub use diff::{Change, Diff};
 pub use entry::{Entry, OccupiedEntry, VacantEntry};

@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 use core::ops::{Bound, RangeBounds};
 
-use super::closest::Closest;
+use super::closest::{Closest, Denial};
 use super::iter::Range;
 #[cfg(feature = "std")]
 use super::raw::batch;
+use super::raw::closest::{Found, wildcard_of};
 use super::raw::cursor::Cursor;
+use super::raw::leaf::mismatch;
 use super::raw::mem::Mem;
 use super::raw::span::Span;
 use super::raw::view::View;
@@ -103,6 +105,17 @@ pub(crate) fn closest<'a, V: ?Sized + Value, M: Mem>(
     mut is_cut: impl FnMut(&'a [u8], &'a V) -> bool,
 ) -> Closest<'a, V> {
     let found = view.closest(name, separator).unwrap_or_default();
+    entries_of(view, name, &found, &mut is_cut)
+}
+
+/// The entries of what was found for a name.
+#[inline(always)]
+fn entries_of<'a, V: ?Sized + Value, M: Mem>(
+    view: View<'a, V, M>,
+    name: &[u8],
+    found: &Found,
+    is_cut: &mut impl FnMut(&'a [u8], &'a V) -> bool,
+) -> Closest<'a, V> {
     let entry = |leaf: u32| (leaf != 0).then(|| view.entry(leaf)).flatten();
     // In a map that others change or damage, the walk may have met a leaf that is not above the
     // name.
@@ -115,6 +128,50 @@ pub(crate) fn closest<'a, V: ?Sized + Value, M: Mem>(
         wildcard: entry(found.wildcard),
         predecessor: entry(found.before).filter(|(k, _)| *k < name),
         cut: (found.above.iter().rev().filter_map(above)).find(|(k, v)| is_cut(k, v)),
+    }
+}
+
+/// What proves that a name is not there: see [`Denial`].
+pub(crate) fn denial<'a, V: ?Sized + Value, M: Mem>(
+    view: View<'a, V, M>,
+    name: &[u8],
+    separator: u8,
+    mut is_cut: impl FnMut(&'a [u8], &'a V) -> bool,
+) -> Denial<'a, V> {
+    let (found, beside) = view.denial(name, separator).unwrap_or_default();
+    let closest = entries_of(view, name, &found, &mut is_cut);
+    // No cut lies above the entry before a name, and is not above the name as well, unless it is
+    // longer than what both share.
+    let mut uncut = |name: &[u8], before: Option<(&'a [u8], &'a V)>| {
+        let cut = closest.cut.filter(|(k, _)| k.len() < name.len());
+        let Some((key, _)) = before.filter(|_| cut.is_none()) else {
+            return cut;
+        };
+        let both = mismatch(key, name)
+            .unwrap_or(key.len())
+            .min(closest.encloser);
+        let between = key.get(both..key.len().saturating_sub(1));
+        if between.is_none_or(|labels| !labels.contains(&separator)) {
+            return before;
+        }
+        let leaves = view.names_above(key, both, separator).unwrap_or_default();
+        let names = (leaves.iter().rev()).filter_map(|leaf| view.entry(*leaf));
+        let mut above = names.filter(|(k, _)| key.starts_with(k));
+        above.find(|(k, v)| is_cut(k, v)).or(before)
+    };
+    let predecessor = uncut(name, closest.predecessor);
+    let mut before_wildcard = None;
+    if !closest.exists {
+        let wildcard = wildcard_of(&name[..closest.encloser], separator);
+        let entry = (beside.before != 0).then(|| view.entry(beside.before));
+        let before = entry.flatten().filter(|(k, _)| *k < &wildcard[..]);
+        before_wildcard = uncut(&wildcard, before);
+    }
+    Denial {
+        closest,
+        wildcard_exists: beside.exists,
+        predecessor,
+        wildcard_predecessor: before_wildcard,
     }
 }
 
@@ -230,6 +287,20 @@ macro_rules! read_methods {
             is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
         ) -> $crate::qp::Closest<$lt, V> {
             $crate::qp::read::closest($self.view(), name.as_ref(), separator, is_cut)
+        }
+
+        /// What [`closest`](Self::closest) finds for a name, with all that proves that the name is
+        /// not there. This takes a second search, of which the wildcard is the goal, from the place
+        /// where it leaves the path of the first one. A third and a fourth one are needed only when
+        /// an entry before the name or the wildcard lies deeper than these. See
+        /// [`Denial`]($crate::qp::Denial).
+        pub fn denial$(<$g>)?(
+            $($this)+ $self,
+            name: impl AsRef<[u8]>,
+            separator: u8,
+            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
+        ) -> $crate::qp::Denial<$lt, V> {
+            $crate::qp::read::denial($self.view(), name.as_ref(), separator, is_cut)
         }
     };
 }

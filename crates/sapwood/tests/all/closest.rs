@@ -1,10 +1,11 @@
-//! `closest` on every kind of map, compared with the definition of each of its answers.
+//! `closest` and `denial` on every kind of map, compared with the definition of each of its answers.
 
+use sapwood::key::{dns_name, dns_name_to_text};
 use sapwood::qp::{QpFile, QpMap, QpShared, QpStore};
 use sapwood_model::oracle::{self, ByteMap};
 
 use crate::support::folder::Folder;
-use crate::support::values::keys_of;
+use crate::support::values::{denial_of, keys_of};
 
 const ROUNDS: usize = if cfg!(miri) { 3 } else { 300 };
 const QUERIES: usize = if cfg!(miri) { 20 } else { 100 };
@@ -43,6 +44,8 @@ fn it_answers_as_the_definitions_do() {
     let mut rng = fastrand::Rng::with_seed(16);
     let folder = Folder::quick("closest");
     let path = folder.file("map");
+    // Predecessors that lie below cuts, and wildcards without an entry.
+    let (mut skipped, mut bare) = (0, 0);
     for round in 0..ROUNDS {
         let mut model = ByteMap::new();
         let mut map = QpMap::new();
@@ -62,6 +65,10 @@ fn it_answers_as_the_definitions_do() {
             assert_eq!(
                 keys_of(&txn.closest(name, 0, |_, v| is_cut(v))),
                 model.closest(name, 0, is_cut)
+            );
+            assert_eq!(
+                denial_of(&txn.denial(name, 0, |_, v| is_cut(v))),
+                model.denial(name, 0, is_cut)
             );
         }
         txn.commit();
@@ -86,11 +93,104 @@ fn it_answers_as_the_definitions_do() {
                 keys_of(&pin.view().closest(name, 0, |_, v| is_cut(v))),
                 wanted
             );
+            let proof = model.denial(name, 0, is_cut);
+            let found = map.denial(name, 0, |_, v| is_cut(v));
+            assert_eq!(denial_of(&found), proof, "{name:?}");
+            let found = snapshot.denial(name, 0, |_, v| is_cut(v));
+            assert_eq!(denial_of(&found), proof, "{name:?}");
+            let found = pin.view().denial(name, 0, |_, v| is_cut(v));
+            assert_eq!(denial_of(&found), proof, "{name:?}");
             if let Some(file) = &file {
                 assert_eq!(keys_of(&file.closest(name, 0, |_, v| is_cut(v))), wanted);
+                let found = file.denial(name, 0, |_, v| is_cut(v));
+                assert_eq!(denial_of(&found), proof, "{name:?}");
             }
+            skipped += usize::from(proof.predecessor != wanted.predecessor);
+            bare += usize::from(proof.wildcard_exists && wanted.wildcard.is_none());
         }
     }
+    assert!(
+        cfg!(miri) || skipped > 1000 && bare > 1000,
+        "{skipped} {bare}"
+    );
+}
+
+/// The names of a zone with their numbers; 3 is a cut.
+fn zone(names: &[(&str, u32)]) -> QpMap<u32> {
+    let named = |(name, number): &(&str, u32)| (dns_name(name).unwrap(), *number);
+    names.iter().map(named).collect()
+}
+
+/// The texts of the names whose NSEC records prove that a name is not there: that which covers the
+/// name, and that which covers the wildcard. Empty where there is none.
+fn proofs(zone: &QpMap<u32>, name: &str) -> [String; 2] {
+    let found = zone.denial(dns_name(name).unwrap(), 0, |_, v| *v == 3);
+    let text = |(key, _): (&[u8], &u32)| dns_name_to_text(key).unwrap();
+    [found.predecessor, found.wildcard_predecessor].map(|entry| entry.map(text).unwrap_or_default())
+}
+
+#[test]
+fn no_name_below_a_cut_owns_the_record_that_covers_another() {
+    let zone = zone(&[
+        ("example", 1),
+        ("!.example", 3),
+        ("glue.!.example", 1),
+        ("a.example", 1),
+        ("sub.example", 3),
+        ("ns.deep.sub.example", 3),
+        ("below.ns.deep.sub.example", 1),
+        ("ns.sub.example", 1),
+        ("z.example", 1),
+    ]);
+    // The wildcard lies behind the glue of the cut before it.
+    assert_eq!(proofs(&zone, "t.example"), ["sub.example", "!.example"]);
+    // Of two cuts, the upper one; also for what lies below the cut itself.
+    let below = "x.below.ns.deep.sub.example";
+    assert_eq!(proofs(&zone, below), ["sub.example", "sub.example"]);
+    assert_eq!(
+        proofs(&zone, "u.sub.example"),
+        ["sub.example", "sub.example"]
+    );
+    // The cut itself has a record of its own; what lies before it is the entry before it.
+    assert_eq!(proofs(&zone, "sub.example"), ["a.example", ""]);
+    assert_eq!(proofs(&zone, "b.example"), ["a.example", "!.example"]);
+    // Outside of the zone.
+    assert_eq!(proofs(&zone, "f"), ["z.example", ""]);
+    assert_eq!(proofs(&zone, "a"), ["", ""]);
+}
+
+#[test]
+fn a_wildcard_exists_by_a_name_below_it() {
+    let zone = zone(&[
+        ("example", 1),
+        ("a.example", 1),
+        ("f.*.e.example", 1),
+        ("*.g.example", 1),
+        ("x.*.h.example", 1),
+        ("*.h.example", 1),
+        ("*x.i.example", 1),
+    ]);
+    let exists = |name: &str| {
+        let found = zone.denial(dns_name(name).unwrap(), 0, |_, _| false);
+        (found.wildcard_exists, found.closest.wildcard.is_some())
+    };
+    assert_eq!(exists("something.e.example"), (true, false));
+    assert_eq!(
+        proofs(&zone, "something.e.example"),
+        ["f.*.e.example", "a.example"]
+    );
+    assert_eq!(exists("something.g.example"), (true, true));
+    assert_eq!(exists("something.h.example"), (true, true));
+    // A label that begins with an asterisk is no wildcard.
+    assert_eq!(exists("something.i.example"), (false, false));
+    assert_eq!(exists("something.example"), (false, false));
+    // Names that exist, with and without an entry.
+    assert_eq!(exists("a.example"), (false, false));
+    assert_eq!(exists("e.example"), (false, false));
+    // The wildcard itself is asked for: it exists, and one may lie below it.
+    assert_eq!(exists("*.e.example"), (false, false));
+    assert_eq!(exists("*.example"), (false, false));
+    assert_eq!(proofs(&zone, "*.example"), ["example", "example"]);
 }
 
 /// Beside a writer that changes other names in the same clusters and branches, answers that depend
@@ -147,6 +247,20 @@ fn answers_stay_beside_a_writer_of_other_names() {
                 let exact = pin.view().closest(&zone, 0, |_, v| is_cut(v));
                 assert_eq!(keys_of(&exact).exact, Some(&zone[..]));
                 assert_eq!(keys_of(&exact).ancestor, Some(&zone[..]));
+                let proof = pin.view().denial(&name, 0, |_, v| *v == 1);
+                let wanted = oracle::Denial {
+                    closest: oracle::Closest {
+                        cut: Some(b"org\0"),
+                        ..wanted
+                    },
+                    wildcard_exists: true,
+                    predecessor: Some(b"org\0"),
+                    wildcard_predecessor: Some(b"org\0"),
+                };
+                assert_eq!(denial_of(&proof), wanted);
+                let proof = pin.view().denial(&name, 0, |_, _| false);
+                assert_eq!(denial_of(&proof).predecessor, Some(&wildcard[..]));
+                assert_eq!(denial_of(&proof).wildcard_predecessor, Some(&zone[..]));
             }
         });
         shared.verify().unwrap();
@@ -173,4 +287,7 @@ fn a_cut_is_the_topmost_of_several_and_the_root_is_a_name() {
     let empty = QpMap::<u32>::new();
     let nothing = empty.closest(b"org\0", 0, cut);
     assert!(!nothing.exists && nothing.encloser == 0 && nothing.predecessor.is_none());
+    let nothing = empty.denial(b"org\0", 0, cut);
+    assert!(nothing.predecessor.is_none() && nothing.wildcard_predecessor.is_none());
+    assert!(!nothing.wildcard_exists && nothing.closest.cut.is_none());
 }

@@ -205,17 +205,17 @@ fn query_everything(file: &QpFile<u64>, map: &QpMap<u64>) {
         all ^= sum(&mut file.range::<&[u8], _>(half..*key).take(20))
             ^ sum(&mut file.range::<&[u8], _>(half..*key).rev().take(20));
         all ^= u64::from(file.contains_key([key, &[0xfe; 300][..]].concat()));
-        let found = file.closest(
-            key,
-            key[key.len() / 2..].first().copied().unwrap_or(0),
-            |_, v| v % 2 == 0,
-        );
+        let middle = key[key.len() / 2..].first().copied().unwrap_or(0);
+        let found = file.closest(key, middle, |_, v| v % 2 == 0);
+        let proof = file.denial(key, middle, |_, v| v % 2 == 0);
         let found = [
             found.exact,
             found.ancestor,
             found.wildcard,
             found.predecessor,
             found.cut,
+            proof.predecessor,
+            proof.wildcard_predecessor,
         ];
         all ^= sum(&mut found.into_iter().flatten());
     }

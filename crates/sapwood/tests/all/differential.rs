@@ -104,6 +104,7 @@ fn map_large() {
             ancestors: 1,
             ancestors_sep: 1,
             closest: 1,
+            denial: 1,
             compact: 1,
             retain: 0,
             split_off: 0,

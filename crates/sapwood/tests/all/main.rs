@@ -22,6 +22,7 @@ mod maple;
 mod maple_behaviours;
 mod memory;
 mod memory_limits;
+mod names_in_messages;
 mod order;
 mod route_cache;
 mod same_thread;

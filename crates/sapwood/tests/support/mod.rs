@@ -7,7 +7,7 @@ use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 use sapwood_model::oracle::{self, ByteMap};
 
 pub use super::values::Value;
-use super::values::{cuts, keys_of};
+use super::values::{cuts, denial_of, keys_of};
 
 /// Options that detect misuse: freed memory is poisoned, chunks are small.
 pub fn loud() -> ArenaOptions {
@@ -43,6 +43,7 @@ pub fn apply<V: ?Sized + Value>(map: &mut QpMap<V>, op: &Op) -> Outcome {
         Op::Ancestors(key) => entries(map.ancestors(key)),
         Op::AncestorsSep(key, separator) => entries(map.ancestors_at(key, *separator)),
         Op::Closest(name, separator) => keys_of(&map.closest(name, *separator, cuts)).into(),
+        Op::Denial(name, separator) => denial_of(&map.denial(name, *separator, cuts)).into(),
         Op::RemovePrefix(prefix) => {
             let there = entries(map.prefix(prefix));
             let Outcome::Entries(list) = &there else {
@@ -145,6 +146,9 @@ pub fn apply_txn<V: ?Sized + Value>(txn: &mut QpTxn<'_, V>, op: &Op, model: &mut
                 Op::AncestorsSep(key, separator) => entries(txn.ancestors_at(key, *separator)),
                 Op::Closest(name, separator) => {
                     keys_of(&txn.closest(name, *separator, cuts)).into()
+                }
+                Op::Denial(name, separator) => {
+                    denial_of(&txn.denial(name, *separator, cuts)).into()
                 }
                 Op::GetMany(keys) => {
                     let mut out = vec![None; keys.len()];

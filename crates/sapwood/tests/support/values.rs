@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 
-use sapwood::qp::{Closest, Exchange, Order, QpMap, QpTxn, SharedMap, SharedView};
+use sapwood::qp::{Closest, Denial, Exchange, Order, QpMap, QpTxn, SharedMap, SharedView};
 use sapwood::{Error, Rejected};
 use sapwood_model::ops::is_cut;
 use sapwood_model::oracle;
@@ -403,6 +403,17 @@ pub fn keys_of<'a, V: ?Sized + sapwood::qp::Value>(found: &Closest<'a, V>) -> or
         wildcard: key(found.wildcard),
         predecessor: key(found.predecessor),
         cut: key(found.cut),
+    }
+}
+
+/// The answer of `denial`, as keys.
+pub fn denial_of<'a, V: ?Sized + sapwood::qp::Value>(found: &Denial<'a, V>) -> oracle::Denial<'a> {
+    let key = |entry: Option<(&'a [u8], &V)>| entry.map(|(key, _)| key);
+    oracle::Denial {
+        closest: keys_of(&found.closest),
+        wildcard_exists: found.wildcard_exists,
+        predecessor: key(found.predecessor),
+        wildcard_predecessor: key(found.wildcard_predecessor),
     }
 }
 

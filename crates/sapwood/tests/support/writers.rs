@@ -24,7 +24,8 @@ fn without_order(op: Op) -> Op {
         | Op::LongestPrefix(key)
         | Op::Ancestors(key)
         | Op::AncestorsSep(key, _)
-        | Op::Closest(key, _) => Op::Get(key),
+        | Op::Closest(key, _)
+        | Op::Denial(key, _) => Op::Get(key),
         other => other,
     }
 }

@@ -10,7 +10,7 @@ use sapwood_model::history::{Answer, Op as Single};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 
 pub use super::super::values::Value;
-use super::super::values::{cuts, keys_of};
+use super::super::values::{cuts, denial_of, keys_of};
 
 /// The queries that only ordered maps answer.
 pub trait Kind: Order {
@@ -269,6 +269,7 @@ impl Kind for Ordered {
                 Outcome::entries(view.ancestors_at(key, *separator).into_iter().map(entry))
             }
             Op::Closest(name, separator) => keys_of(&view.closest(name, *separator, cuts)).into(),
+            Op::Denial(name, separator) => denial_of(&view.denial(name, *separator, cuts)).into(),
             Op::PopFirst => Outcome::entry(view.first_key_value().map(entry)),
             Op::PopLast => Outcome::entry(view.last_key_value().map(entry)),
             other => unreachable!("{other:?} is not a query"),

@@ -323,4 +323,130 @@ SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name 
 	return 0;
 }
 
+/*
+ * What proves that a name is not there, for a signed zone: the type Denial in Rust. It is too large
+ * for a stack; keep it in a map's value, one for each CPU.
+ */
+struct sw_denial {
+	/* What sw_qp_closest finds. The caller sets its cut_mask. */
+	struct sw_closest closest;
+	/*
+	 * The entry with the greatest key less than the name that is below no cut, and the same for
+	 * the wildcard: the owners of the NSEC records that cover them. 0 where there is none; for
+	 * the wildcard also when the name exists.
+	 */
+	__u64 predecessor, wildcard_predecessor;
+	/*
+	 * Whether `*` below the closest encloser exists: it has an entry, or an entry lies below
+	 * it. 0 when the name exists.
+	 */
+	__u32 wildcard_exists;
+	__u32 spare;
+	/* The key and the results of further searches. */
+	struct sw_key key;
+	struct sw_closest other;
+};
+
+/*
+ * Makes the key of the wildcard below an encloser of a name. A long key is made in the room.
+ * Returns 0, -EINVAL when it is long and there is no room, -E2BIG or -ELOOP.
+ */
+SW_GLOBAL long sw_qp_wild_key(const struct sw_key *name SW_NONNULL, __u32 encloser, sw_at room,
+			      struct sw_key *key SW_NONNULL)
+{
+	__u32 length = encloser + 2, i, left, byte, is_long;
+
+	sw_use_arena();
+	if (encloser > SW_KEY_MAX - 2)
+		return -E2BIG;
+	is_long = length > SW_KEY_SHORT_MAX;
+	if (is_long && (!room || room & 7))
+		return -EINVAL;
+	for (i = 0; i < SW_KEY_WORDS; i++)
+		((volatile __u64 *)key->words)[i] = 0;
+	if (is_long)
+		sw_key_long(key, room, length);
+	else
+		key->length = (__u8)length;
+	/* The last byte is 0. */
+	for (i = sw_zero(), left = length + sw_zero(); left && sw_can_loop; left--, i++) {
+		i &= 0x1fff;
+		sw_hide(i);
+		byte = left == 1 ? 0 : left == 2 ? '*' : sw_key_byte(name, i);
+		sw_hide(byte);
+		if (is_long) {
+			sw_set_u8(room + i, byte);
+			/* Without this, the compiler joins both stores, which the verifier refuses. */
+			sw_hide(byte);
+			continue;
+		}
+		if (i < SW_KEY_SHORT_MAX)
+			((__u8 *)key)[(i + 1) & (SW_KEY_WORDS * 8 - 1)] = (__u8)byte;
+	}
+	return left ? -ELOOP : 0;
+}
+
+/*
+ * The entry at a place, or the topmost cut above it. Returns its place, 0 if the place is 0, or a
+ * negative error.
+ */
+SW_INLINE long sw_qp_uncut(__u32 map, sw_at cursor, __u64 place, struct sw_denial *found)
+{
+	long error;
+
+	found->other.cut_mask = found->closest.cut_mask;
+	if (!place || !found->other.cut_mask)
+		return (long)place;
+	error = sw_qp_key(map, place, &found->key);
+	if (!error)
+		error = sw_qp_closest(map, cursor, &found->key, &found->other);
+	if (error)
+		return error;
+	return (long)(found->other.cut ? found->other.cut : place);
+}
+
+/*
+ * Finds what proves that a name is not there. Returns 0, or a negative error as sw_qp_closest does.
+ * The room is memory of the arena for the wildcard's key, SW_KEY_ROOM_BYTES, and not that of the
+ * name's. It may be 0 where the keys of all names are short: -EINVAL if one is not.
+ *
+ *     found->closest.cut_mask = IS_CUT;
+ *     error = sw_qp_denial(ZONE, cursor, room, &name, found);
+ *     if (!error && !found->closest.exists && !found->wildcard_exists)
+ *             deny(sw_u64(found->predecessor), sw_u64(found->wildcard_predecessor));
+ */
+SW_GLOBAL long sw_qp_denial(__u32 map, sw_at cursor, sw_at room, const struct sw_key *name SW_NONNULL,
+			    struct sw_denial *found SW_NONNULL)
+{
+	__u64 cut;
+	long result;
+
+	sw_use_arena();
+	found->predecessor = found->wildcard_predecessor = 0;
+	found->wildcard_exists = found->spare = 0;
+	result = sw_qp_closest(map, cursor, name, &found->closest);
+	if (result)
+		return result;
+	/* All between a cut above the name and the name is below that cut. */
+	cut = found->closest.cut != found->closest.exact ? found->closest.cut : 0;
+	result = cut ? (long)cut : sw_qp_uncut(map, cursor, found->closest.predecessor, found);
+	if (result < 0)
+		return result;
+	found->predecessor = (__u64)result;
+	if (found->closest.exists)
+		return 0;
+	result = sw_qp_wild_key(name, found->closest.encloser, room, &found->key);
+	found->other.cut_mask = 0;
+	if (!result)
+		result = sw_qp_closest(map, cursor, &found->key, &found->other);
+	if (result)
+		return result;
+	found->wildcard_exists = found->other.exists;
+	result = cut ? (long)cut : sw_qp_uncut(map, cursor, found->other.predecessor, found);
+	if (result < 0)
+		return result;
+	found->wildcard_predecessor = (__u64)result;
+	return 0;
+}
+
 #endif

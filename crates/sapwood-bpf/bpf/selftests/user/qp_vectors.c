@@ -6,12 +6,13 @@
  *     window NUMBER
  *     get KEY VALUE | next KEY VALUE | prev KEY VALUE | first VALUE | last VALUE
  *     from KEY COUNT SUM | prefix KEY COUNT SUM
- *     longest KEY VALUE | closest NAME SUM CUTS
+ *     longest KEY VALUE | closest NAME SUM CUTS | denial NAME SUM CUTS
  *
  * Keys are in hexadecimal digits behind a '.'; values are numbers, 0 where there is no entry. A sum
  * is that of a walk's values, each time multiplied by 31 before the next is added. That of a name
  * is made of the values that it leads to, with these bits of the cuts, then of the length of its
- * encloser, and of 1 if it exists.
+ * encloser, and of 1 if it exists. That of a denial continues with the values that it has more, and
+ * with 1 if the wildcard exists.
  *
  *     qp_vectors IMAGE QUESTIONS [damaged]
  *
@@ -35,7 +36,7 @@ static unsigned long strange;
 static unsigned long line;
 /* The window of the questions. */
 static __u32 window;
-/* Where a long key lies, behind the copy and the cursor. */
+/* Where a long key lies, behind the copy and the cursor; and behind that, one of a wildcard. */
 static sw_at room;
 
 static void same(const char *what, __u64 there, __u64 wanted)
@@ -113,20 +114,45 @@ static void copy_value(long leaf, __u64 number)
 	}
 }
 
+/* The value of a leaf; 0 if there is none. */
+static __u64 value_at(__u64 leaf)
+{
+	return value_of(leaf ? (long)leaf : -ENOENT);
+}
+
 /* What a name leads to, mixed. */
+static __u64 mix_closest(const struct sw_closest *found)
+{
+	__u64 leaves[] = { found->exact, found->ancestor, found->wildcard, found->predecessor, found->cut };
+	__u64 mixed = 0;
+	size_t i;
+
+	for (i = 0; i < sizeof(leaves) / sizeof(*leaves); i++)
+		mixed = mixed * 31 + value_at(leaves[i]);
+	return (mixed * 31 + found->encloser) * 31 + found->exists;
+}
+
 static __u64 closest(const struct sw_key *name, __u64 cuts, sw_at cursor)
 {
 	struct sw_closest found = { .cut_mask = cuts };
 	long error = sw_qp_closest(window, cursor, name, &found);
-	__u64 leaves[] = { found.exact, found.ancestor, found.wildcard, found.predecessor, found.cut };
-	__u64 mixed = 0;
-	size_t i;
 
+	return error ? (__u64)error : mix_closest(&found);
+}
+
+static __u64 denial(const struct sw_key *name, __u64 cuts, sw_at cursor)
+{
+	struct sw_denial found;
+	long error;
+	__u64 mixed;
+
+	memset(&found, 0xff, sizeof(found));
+	found.closest.cut_mask = cuts;
+	error = sw_qp_denial(window, cursor, room + SW_KEY_ROOM_BYTES, name, &found);
 	if (error)
 		return (__u64)error;
-	for (i = 0; i < sizeof(leaves) / sizeof(*leaves); i++)
-		mixed = mixed * 31 + value_of(leaves[i] ? (long)leaves[i] : -ENOENT);
-	return (mixed * 31 + found.encloser) * 31 + found.exists;
+	mixed = mix_closest(&found.closest) * 31 + value_at(found.predecessor);
+	return (mixed * 31 + value_at(found.wildcard_predecessor)) * 31 + found.wildcard_exists;
 }
 
 static void walk(long begun, sw_at cursor, __u64 count, __u64 sum)
@@ -187,13 +213,15 @@ static int answer(const char *what, const char *text, __u64 first, __u64 second,
 		same("longest", value_of(sw_qp_longest_prefix(window, &key)), first);
 	} else if (!strcmp(what, "closest")) {
 		same("closest", closest(&key, second, cursor), first);
+	} else if (!strcmp(what, "denial")) {
+		same("denial", denial(&key, second, cursor), first);
 	} else {
 		return -1;
 	}
 	return 0;
 }
 
-/* The cursor lies behind the copy, and a long key behind that. */
+/* The cursor lies behind the copy, and long keys behind that. */
 int main(int argc, char **argv)
 {
 	static char text[TEXT], row[TEXT + 100], format[32];
@@ -208,7 +236,7 @@ int main(int argc, char **argv)
 	if (fseek(image, 0, SEEK_END) || (bytes = ftell(image)) < 4096 || fseek(image, 0, SEEK_SET))
 		return 2;
 	room = (sw_at)bytes + SW_QP_CURSOR_BYTES;
-	sw_limit = room + SW_KEY_ROOM_BYTES;
+	sw_limit = room + 2 * SW_KEY_ROOM_BYTES;
 	sw_base = calloc(1, sw_limit);
 	if (!sw_base || fread(sw_base, 1, bytes, image) != (size_t)bytes)
 		return 2;

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::leaf::Value;
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
-use super::path::{Frame, Path};
+use super::path::{Frame, Frames, Path};
 use super::view::{Near, View};
 
 /// The answer for a name, as leaf cells; 0 where there is none.
@@ -28,15 +28,32 @@ pub(crate) struct Found {
 }
 
 /// The key of the wildcard below an encloser.
-fn wildcard_of(encloser: &[u8], separator: u8) -> SmallVec<[u8; 264]> {
+pub(crate) fn wildcard_of(encloser: &[u8], separator: u8) -> SmallVec<[u8; 264]> {
     let mut name = SmallVec::from_slice(encloser);
     name.extend_from_slice(&[b'*', separator]);
     name
 }
 
+/// The number of branches on a path that all keys have on theirs which begin with as many bytes of
+/// its key.
+#[inline(always)]
+fn parting(path: &Path, bytes: usize) -> usize {
+    let there = path.frames.iter().position(|frame| frame.offset() >= bytes);
+    there.unwrap_or(path.frames.len())
+}
+
 /// Whether the prefix of this length of a name is the name itself or a name above it.
 pub(crate) fn is_name(name: &[u8], length: usize, separator: u8) -> bool {
     length == 0 || length == name.len() || name[length - 1] == separator
+}
+
+/// What lies beside the wildcard below the closest encloser of a name that does not exist.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Whether a stored key begins with the wildcard.
+    pub(crate) exists: bool,
+    /// The last leaf before the wildcard; 0 when there is none.
+    pub(crate) before: u32,
 }
 
 impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
@@ -47,12 +64,63 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// begins at the branch of the path at which the wildcard first differs from the name.
     pub(crate) fn closest(&self, name: &[u8], separator: u8) -> Option<Found> {
         let path = self.path_and_fetch(name)?;
+        let mut found = self.nearest(name, separator, &path)?;
+        if !found.exists {
+            let wildcard = wildcard_of(&name[..found.encloser], separator);
+            let top = path.cell(parting(&path, found.encloser));
+            found.wildcard = self.find_below(top, &wildcard).unwrap_or(0);
+        }
+        self.add_above(name, separator, &path, &mut found)?;
+        Some(found)
+    }
+
+    /// The same, with what lies beside the wildcard. This takes the place of the wildcard in the
+    /// order of keys, which `closest` does not look for.
+    pub(crate) fn denial(&self, name: &[u8], separator: u8) -> Option<(Found, Beside)> {
+        let path = self.path_and_fetch(name)?;
+        let mut found = self.nearest(name, separator, &path)?;
+        let mut beside = Beside::default();
+        if !found.exists {
+            let wildcard = wildcard_of(&name[..found.encloser], separator);
+            let depth = parting(&path, found.encloser);
+            let other = self.path_from(&path, depth, &wildcard)?;
+            let Near { leaf, part, .. } = other.near;
+            found.wildcard = if part.is_none() { leaf } else { 0 };
+            beside.exists = part.is_none_or(|part| part == wildcard.len());
+            let before = self.before(&other.frames, other.end, other.near);
+            beside.before = before.unwrap_or(0);
+        }
+        self.add_above(name, separator, &path, &mut found)?;
+        Some((found, beside))
+    }
+
+    /// The leaves of the names above a name that have more than this many bytes, the longest first.
+    pub(crate) fn names_above(
+        &self,
+        name: &[u8],
+        bytes: usize,
+        separator: u8,
+    ) -> Option<SmallVec<[u32; 8]>> {
+        let path = self.path(name)?;
+        let mut above = SmallVec::new();
+        let wanted =
+            |length| bytes < length && length < name.len() && name[length - 1] == separator;
+        self.prefixes_beside(name, &path, wanted, |leaf| {
+            above.push(leaf);
+            false
+        })?;
+        Some(above)
+    }
+
+    /// The part of the answer that lies at the end of the name's path.
+    #[inline(always)]
+    fn nearest(&self, name: &[u8], separator: u8, path: &Path) -> Option<Found> {
         let Near { leaf, part, .. } = path.near;
         let agree = part.unwrap_or(name.len());
         let encloser = (0..=agree)
             .rev()
             .find(|length| is_name(name, *length, separator))?;
-        let mut found = Found {
+        let found = Found {
             exact: if part.is_none() { leaf } else { 0 },
             exists: agree == name.len(),
             encloser,
@@ -60,18 +128,25 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             ..Found::default()
         };
         self.fetch(found.before);
-        if !found.exists {
-            let wildcard = wildcard_of(&name[..encloser], separator);
-            let parts_at = path.frames.iter().find(|frame| frame.offset() >= encloser);
-            let top = parts_at.map_or(path.end, |frame| frame.cell);
-            found.wildcard = self.find_below(top, &wildcard).unwrap_or(0);
-        }
+        Some(found)
+    }
+
+    /// Adds the names at or above a name to its answer.
+    #[inline(always)]
+    fn add_above(&self, name: &[u8], separator: u8, path: &Path, found: &mut Found) -> Option<()> {
         let wanted = |length| is_name(name, length, separator);
-        self.prefixes_beside(name, &path, wanted, |leaf| {
+        self.prefixes_beside(name, path, wanted, |leaf| {
             found.above.push(leaf);
             false
-        })?;
-        Some(found)
+        })
+    }
+
+    /// The path of a key that leaves another path below the first `depth` branches of it.
+    fn path_from(&self, other: &Path, depth: usize, key: &[u8]) -> Option<Path> {
+        let mut frames = Frames::from_slice(other.frames.get(..depth)?);
+        let end = self.walk_on(&mut frames, other.cell(depth), key)?;
+        let near = self.near(end, key)?;
+        Some(Path { frames, end, near })
     }
 
     /// The path of a key. The predecessor is most often the leaf before the one that is compared

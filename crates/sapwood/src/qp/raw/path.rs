@@ -112,11 +112,17 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     #[inline(always)]
     pub(crate) fn walk(&self, key: &[u8]) -> Option<(Frames, u32)> {
         let mut frames = Frames::new();
-        let mut end = self.root;
-        if end == 0 {
+        if self.root == 0 {
             return None;
         }
-        let mut min = 0;
+        let end = self.walk_on(&mut frames, self.root, key)?;
+        Some((frames, end))
+    }
+
+    /// Walks down from a cell below these branches, as `walk` does from the root.
+    #[inline(always)]
+    pub(crate) fn walk_on(&self, frames: &mut Frames, mut end: u32, key: &[u8]) -> Option<u32> {
+        let mut min = frames.last().map_or(0, |frame| frame.offset() + 1);
         while end & KIND == 0 {
             let b = self.branch(end, min)?;
             let index = self.index(b, key);
@@ -124,7 +130,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             end = self.child(b, index)?;
             min = b.offset() + 1;
         }
-        Some((frames, end))
+        Some(end)
     }
 
     /// The branches above a cell that is on a key's path.

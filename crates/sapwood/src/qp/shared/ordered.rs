@@ -131,6 +131,17 @@ macro_rules! ordered_reads {
         ) -> $crate::qp::Closest<'g, V> {
             $crate::qp::read::closest(self.view(), name.as_ref(), separator, is_cut)
         }
+
+        /// What proves that a name is not there: see [`Denial`]($crate::qp::Denial). Beside
+        /// writers, the same holds as for [`closest`](Self::closest).
+        pub fn denial(
+            &self,
+            name: impl AsRef<[u8]>,
+            separator: u8,
+            is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
+        ) -> $crate::qp::Denial<'g, V> {
+            $crate::qp::read::denial(self.view(), name.as_ref(), separator, is_cut)
+        }
     };
 }
 pub(super) use ordered_reads;
