@@ -143,14 +143,19 @@ needs to answer for it. The map must have been built with --dns.
 It prints a line for each part, with tabs between the fields; for several names, or names from \
 stdin, the given name and a tab come first. Parts that are not there have no line, in JSON they \
 are null.
-  exists       yes if the name has an entry, or if an entry lies below it; else no
-  exact        the name's own entry: name, value
-  encloser     the closest encloser (RFC 4592): the longest name at or above it that exists
-  next_closer  the encloser and one more label of the name (RFC 5155), if the name does not exist
-  ancestor     the entry of the longest name at or above it that has one: name, value
-  wildcard     the entry of * below the encloser, if the name does not exist: name, value
-  predecessor  the entry before the name in the canonical order of DNSSEC: name, value
-  cut          the topmost entry at or above it whose value is one of --cut: name, value",
+  exists           yes if the name has an entry, or if an entry lies below it; else no
+  exact            the name's own entry: name, value
+  encloser         the closest encloser (RFC 4592): the longest name at or above it that exists
+  next_closer      the encloser and one more label of the name (RFC 5155), if it does not exist
+  ancestor         the entry of the longest name at or above it that has one: name, value
+  wildcard         the entry of * below the encloser, if the name does not exist: name, value
+  wildcard_exists  yes if that wildcard has an entry, or if an entry lies below it; else no
+  predecessor      the entry before the name in the canonical order of DNSSEC: name, value
+  wildcard_predecessor
+                   the entry before the wildcard, if the name does not exist: name, value
+  cut              the topmost entry at or above it whose value is one of --cut: name, value
+Predecessors are the owners of the NSEC records that prove that the name and the wildcard are not \
+there: what lies below a zone cut is passed over.",
         after_help = "The exit code is 1 when a name neither exists nor has a wildcard.
 
 Examples:

@@ -1,6 +1,6 @@
 //! `names closest`: what a zone has around a domain name.
 
-use sapwood::qp::{Closest, Value};
+use sapwood::qp::{Denial, Value};
 use serde_json::{Value as Json, json};
 
 use super::query::each_key;
@@ -34,8 +34,8 @@ fn around<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &ClosestArgs) -
         let Some(name) = key.stored else {
             return Ok(Err("the name is too long".into()));
         };
-        let found = map.closest(name, &is_cut);
-        all &= found.exists || found.wildcard.is_some();
+        let found = map.denial(name, &is_cut);
+        all &= found.closest.exists || found.wildcard_exists;
         let parts = parts(name, &found);
         if out.json {
             let mut document = json!({ "query": out.key_json(name)? });
@@ -71,18 +71,24 @@ enum Part<'m, 'n, V: ?Sized> {
 /// The parts of an answer with their names, in the order in which they are printed.
 fn parts<'m, 'n, V: ?Sized + Value>(
     name: &'n [u8],
-    found: &Closest<'m, V>,
+    found: &Denial<'m, V>,
 ) -> Vec<(&'static str, Part<'m, 'n, V>)> {
-    let closer = next_closer(name, found.encloser);
+    let closest = &found.closest;
+    let closer = next_closer(name, closest.encloser);
     vec![
-        ("exists", Part::Yes(found.exists)),
-        ("exact", Part::Entry(found.exact)),
-        ("encloser", Part::Name(Some(&name[..found.encloser]))),
+        ("exists", Part::Yes(closest.exists)),
+        ("exact", Part::Entry(closest.exact)),
+        ("encloser", Part::Name(Some(&name[..closest.encloser]))),
         ("next_closer", Part::Name(closer)),
-        ("ancestor", Part::Entry(found.ancestor)),
-        ("wildcard", Part::Entry(found.wildcard)),
+        ("ancestor", Part::Entry(closest.ancestor)),
+        ("wildcard", Part::Entry(closest.wildcard)),
+        ("wildcard_exists", Part::Yes(found.wildcard_exists)),
         ("predecessor", Part::Entry(found.predecessor)),
-        ("cut", Part::Entry(found.cut)),
+        (
+            "wildcard_predecessor",
+            Part::Entry(found.wildcard_predecessor),
+        ),
+        ("cut", Part::Entry(closest.cut)),
     ]
 }
 

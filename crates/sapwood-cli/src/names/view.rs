@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use sapwood::qp::{Closest, QpFile, QpView, Value};
+use sapwood::qp::{Denial, QpFile, QpView, Value};
 
 use super::SavedValue;
 use crate::errors::Error;
@@ -39,8 +39,9 @@ pub trait Names<V: ?Sized + Value> {
 
     /// The key and the value of an entry.
     fn entry(&self, key: &[u8]) -> Option<Entry<'_, V>>;
-    /// What a zone has around a domain name; `is_cut` tells the values of zone cuts.
-    fn closest(&self, name: &[u8], is_cut: &dyn Fn(&V) -> bool) -> Closest<'_, V>;
+    /// What a zone has around a domain name, and what proves that it is not there; `is_cut` tells
+    /// the values of zone cuts.
+    fn denial(&self, name: &[u8], is_cut: &dyn Fn(&V) -> bool) -> Denial<'_, V>;
 
     /// All entries.
     fn iter(&self) -> Entries<'_, V> {
@@ -92,8 +93,8 @@ macro_rules! names {
                 self.get_key_value(key)
             }
 
-            fn closest(&self, name: &[u8], is_cut: &dyn Fn(&V) -> bool) -> Closest<'_, V> {
-                self.closest(name, 0, |_, value| is_cut(value))
+            fn denial(&self, name: &[u8], is_cut: &dyn Fn(&V) -> bool) -> Denial<'_, V> {
+                self.denial(name, 0, |_, value| is_cut(value))
             }
         }
     };

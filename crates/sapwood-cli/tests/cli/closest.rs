@@ -23,13 +23,14 @@ fn a_name_that_is_there() {
         .code(0)
         .out(
             "exists\tyes\nexact\ta.example\tA\nencloser\ta.example\nancestor\ta.example\tA\n\
-         predecessor\texample\tSOA\n",
+             wildcard_exists\tno\npredecessor\texample\tSOA\n",
         );
     // It exists, because a name lies below it.
     s.run(&["names", "closest", "--dns", "zone", "e.example"])
         .code(0)
         .out(
-            "exists\tyes\nencloser\te.example\nancestor\texample\tSOA\npredecessor\ta.example\tA\n",
+            "exists\tyes\nencloser\te.example\nancestor\texample\tSOA\nwildcard_exists\tno\n\
+             predecessor\ta.example\tA\n",
         );
 }
 
@@ -40,17 +41,60 @@ fn a_name_that_is_not_there() {
         .code(1)
         .out(
             "exists\tno\nencloser\te.example\nnext_closer\ty.e.example\nancestor\texample\tSOA\n\
-         predecessor\tb.e.example\tA\n",
+             wildcard_exists\tno\npredecessor\tb.e.example\tA\n\
+             wildcard_predecessor\ta.example\tA\n",
         );
     s.run(&["names", "closest", "zone", "x.y.w.example"])
         .code(0)
         .out(
             "exists\tno\nencloser\tw.example\nnext_closer\ty.w.example\nancestor\texample\tSOA\n\
-         wildcard\t*.w.example\tTXT\npredecessor\t*.w.example\tTXT\n",
+             wildcard\t*.w.example\tTXT\nwildcard_exists\tyes\npredecessor\t*.w.example\tTXT\n\
+             wildcard_predecessor\tns.sub.example\tA\n",
         );
     s.run(&["names", "closest", "zone", "org"])
         .code(1)
         .says("encloser\t.\nnext_closer\torg\n");
+}
+
+#[test]
+fn predecessors_pass_over_what_is_below_a_zone_cut() {
+    let s = zone();
+    let closest =
+        |options: &[&str]| s.run(&[&["names", "closest", "zone", "t.example"], options].concat());
+    closest(&[])
+        .code(1)
+        .says("\npredecessor\tns.sub.example\tA\n");
+    closest(&["--cut", "NS"])
+        .code(1)
+        .says("\npredecessor\tsub.example\tNS\nwildcard_predecessor\texample\tSOA\n");
+}
+
+#[test]
+fn a_wildcard_may_exist_by_what_is_below_it() {
+    let s = Scratch::new();
+    let names = b"example\na.example\nf.*.e.example\n";
+    s.run_with(
+        &["names", "build", "--dns", "--strict", "-", "-o", "zone"],
+        b"example\na.example\nf.\\042.e.example\n",
+    )
+    .code(0);
+    // A list means no such thing by it, but a zone may have it.
+    s.run_with(
+        &["names", "build", "--dns", "--strict", "-", "-o", "x"],
+        names,
+    )
+    .code(2)
+    .complains("a * is a wildcard only as the first label");
+    s.run(&["names", "closest", "zone", "something.e.example"])
+        .code(0)
+        .says("exists\tno\n")
+        .says("\nwildcard_exists\tyes\n")
+        .says("\nwildcard_predecessor\ta.example\t2\n");
+    let ran = s.run(&["names", "closest", "zone", "something.e.example"]);
+    assert!(
+        !String::from_utf8_lossy(&ran.0.stdout).contains("\nwildcard\t"),
+        "{ran}"
+    );
 }
 
 #[test]
@@ -116,7 +160,9 @@ fn documents_have_every_part() {
             "next_closer": "q.w.example",
             "ancestor": {"key": "example", "value": "SOA"},
             "wildcard": {"key": "*.w.example", "value": "TXT"},
+            "wildcard_exists": true,
             "predecessor": {"key": "*.w.example", "value": "TXT"},
+            "wildcard_predecessor": {"key": "ns.sub.example", "value": "A"},
             "cut": null,
         })]
     );
