@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The missing Debian packages of `make test` (argument `test`), of `make check` (`check`), or of both
-# and the tour: installed as root, otherwise named.
+# The missing Debian packages of `make test` (argument `test`), of `make check` (`check`), or of
+# both and the tour: installed as root, otherwise named.
 . "$(dirname "$0")/lib.sh"
 for_test=1 for_check=1
 case ${1:-} in

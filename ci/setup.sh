@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the missing tools of `make test` (argument `test`), or of `make check` (`check`), or both:
-# system packages (as root; otherwise named), components of Rust's toolchains; for the checks also
-# Miri, the oldest Rust, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
+# Installs the missing tools of `make test` (argument `test`), or of `make check` (`check`), or of
+# both: system packages (as root; otherwise named), components of Rust's toolchains; for the checks
+# also Miri, the oldest Rust, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
 . "$(dirname "$0")/lib.sh"
 
 ci/packages.sh "$@"
