@@ -61,8 +61,8 @@ pub enum Lack {
     /// Space on the device that has the arena's file: the file system is full, or the user's quota
     /// is used up. There may be room later.
     Space,
-    /// A reader in another process: it stands still, and has mapped fewer bytes than the arena would
-    /// get.
+    /// A reader in another process: it stands still, and has mapped fewer bytes than the arena
+    /// would get.
     Readers,
     /// Addresses: the process has reached its limit of address space (`ulimit -v`), or the most
     /// mappings that the system allows (`vm.max_map_count`). Fewer maps, or maps with smaller
