@@ -49,7 +49,7 @@ pub type Ipv6Fib<V> = Fib<V6, V>;
 ///   lookups of one thread may see one each. The same holds for a change of a prefix that is
 ///   shorter than the root, which stores several words.
 /// - A [`FibSnapshot`] is one whole version: for walks, and for answers that must agree with each
-///   other. It copies the root (2 MiB with 18 bits).
+///   other. It copies nothing: the first change of a page of the root after a snapshot does.
 ///
 /// Equal values are stored once and counted. Handles are cheap to clone.
 ///
@@ -339,8 +339,12 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Some(FibTxn::new(&self.shared, self.shared.try_write()?))
     }
 
-    /// A snapshot of the newest version. Making it is O(size of the root), and writers wait
-    /// meanwhile. Reading it takes no lock.
+    /// A snapshot of the newest version. Making it takes a lock for a short time; the first one of
+    /// a table also takes 16 bytes for each 512 words of the root. Reading it takes no lock.
+    ///
+    /// What later changes replace is kept in the table's memory as long as the snapshot is: pages
+    /// of the root, nodes and values. It counts against the limit of memory and the domain's limits
+    /// of garbage, at which changes fail.
     pub fn snapshot(&self) -> FibSnapshot<F, V> {
         FibSnapshot::new(self.shared.keep())
     }

@@ -180,8 +180,9 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// A snapshot of the newest version of both families. It has all changes of a transaction on
-    /// both or none. Making it is O(size of the roots), and writers wait meanwhile.
-    /// [`Domain::stalls`] lists it as it lists snapshots of one family.
+    /// both or none. Making it takes a short time, as
+    /// [`Fib::snapshot`](super::Fib::snapshot) says. [`Domain::stalls`] lists it as it lists
+    /// snapshots of one family.
     pub fn snapshot(&self) -> IpSnapshot<V> {
         let _no_commit = lock(self.v4.commits());
         IpSnapshot::new(self.v4.snapshot(), self.v6.snapshot())

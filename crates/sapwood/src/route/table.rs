@@ -229,8 +229,8 @@ impl<H: NextHop> RouteTable<H> {
         Some(oldest)
     }
 
-    /// A snapshot of the newest routes with their groups. Making it is O(size of the roots + number
-    /// of groups), and waits for an open transaction.
+    /// A snapshot of the newest routes with their groups. Making it is O(number of groups),
+    /// and waits for an open transaction.
     ///
     /// # Panics
     ///

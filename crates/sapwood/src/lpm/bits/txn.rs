@@ -44,10 +44,11 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
         self.0.remove(&key)
     }
 
-    /// Removes all prefixes.
+    /// Removes all prefixes; returns their number. When there is no room for the garbage, nothing is
+    /// removed.
     ///
     /// # Errors
-    /// [`Error::GarbageLimit`].
+    /// As [`QpTxn::clear`](crate::qp::QpTxn::clear).
     pub fn clear(&mut self) -> Result<usize, Error> {
         self.0.clear()
     }

@@ -72,7 +72,7 @@ pub trait Order: Sized + 'static {
 ///   [`Reader`](crate::Reader) for a thread with a loop.
 /// - Operations on one key are linearizable. Walks are weakly consistent.
 /// - The memory of removed entries is freed after a grace period. An emptied map keeps no more than
-///   a few pages, once [`reclaim`](Self::reclaim) has freed the nodes that waited.
+///   a page, once [`reclaim`](Self::reclaim) has freed the nodes that waited.
 ///
 /// Methods of the map itself take a guard for their duration and give copies. Methods of a
 /// [`SharedView`] give references. A map is a handle, cheap to clone: all clones are handles of one
