@@ -262,3 +262,64 @@ fn the_message_of_the_limit_promises_no_names() {
     );
     domain.sub_garbage(90);
 }
+
+/// A source and a holder that call the domain that asks them.
+#[test]
+fn what_a_source_and_a_holder_may_call() {
+    use sapwood_qsbr::{GraceSource, Hold, Holder};
+    use std::sync::OnceLock;
+
+    #[derive(Default)]
+    struct Curious(OnceLock<Domain>, AtomicUsize);
+
+    impl Curious {
+        fn calls(&self) {
+            // The domain is there once it was built. The calls come back to the source.
+            let Some(domain) = self.0.get() else { return };
+            if self.1.fetch_add(1, SeqCst) % 7 == 0 {
+                domain.advance();
+                domain.poll();
+                _ = domain.defer(8, || ());
+                drop(domain.pin());
+                drop(domain.register("inside"));
+                drop(domain.stalls());
+            }
+        }
+    }
+
+    impl GraceSource for Curious {
+        fn start(&self) -> u64 {
+            self.calls();
+            0
+        }
+        fn elapsed(&self, _: u64) -> bool {
+            self.calls();
+            true
+        }
+        fn name(&self) -> &str {
+            "curious"
+        }
+    }
+
+    impl Holder for Curious {
+        fn holds(&self) -> Vec<Hold> {
+            self.calls();
+            Vec::new()
+        }
+    }
+
+    let curious = Arc::new(Curious::default());
+    let domain = Domain::builder().source(curious.clone()).build();
+    let holder: Arc<dyn Holder> = curious.clone();
+    domain.add_holder(Arc::downgrade(&holder));
+    assert!(curious.0.set(domain.clone()).is_ok());
+    for _ in 0..100 {
+        domain.defer(8, || ()).unwrap();
+        domain.synchronize();
+        domain.stalls();
+    }
+    assert!(curious.1.load(SeqCst) > 100);
+    while domain.deferred() > 0 {
+        domain.poll();
+    }
+}
