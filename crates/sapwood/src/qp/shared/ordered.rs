@@ -469,8 +469,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     ///
     /// # Panics
     /// When the query changes the map, by this view or otherwise, or calls `compact_step`,
-    /// `memory`,
-    /// `contention`, `verify` or `exact` while writers wait for it: it would wait for itself.
+    /// `memory`, `contention` or `verify`, while writers wait for it: it would wait for itself.
     ///
     /// ```
     /// # let map = sapwood::qp::QpShared::new()?;
