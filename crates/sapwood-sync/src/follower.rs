@@ -257,6 +257,8 @@ async fn report(
                 status.send_modify(|status| status.evicted += 1);
                 None
             }
+            // So does a log that is gone.
+            Err(Error::Lost { .. }) => None,
             Err(error) if !error.may_pass() => Some(error.to_string()),
             _ => None,
         };

@@ -17,7 +17,7 @@ use super::keys::{Position, term_from_text, term_to_text};
 use super::service::{Failure, Why};
 use super::{Shared, State};
 use crate::log::Meta;
-use crate::{Error, Frame, Kind, Leadership, Term};
+use crate::{Error, Frame, Kind, Leadership, LogId, Term};
 
 /// How often a process that waits for its term looks whether the leader is gone.
 const POLL: Duration = Duration::from_millis(200);
@@ -27,6 +27,7 @@ pub(super) struct Leader {
     shared: Arc<Shared>,
     kind: Kind,
     term: Term,
+    id: Option<LogId>,
     /// The revision that created the leader's key. No later key has it, unless etcd is put back to
     /// an earlier state: then the key of the term tells.
     fence: i64,
@@ -165,6 +166,7 @@ impl Leader {
             shared: shared.clone(),
             kind,
             term: state.term,
+            id: state.head().log,
             fence,
             position: state.position,
             lease,
@@ -521,6 +523,7 @@ impl Leadership for Leader {
             Term::begin(self.term.number.max(epoch) + 1),
             Meta::new(self.kind),
         );
+        let id = meta.log;
         let meta = serde_json::to_vec(&meta).expect("it is JSON");
         let (log, end, position) = (keys.log(), keys.log_end(), Position::default());
         let renewed = self
@@ -551,6 +554,7 @@ impl Leadership for Leader {
             return Err(self.deposed("another term has begun"));
         }
         (self.term, self.position) = (term, position);
+        self.id = id;
         Ok(())
     }
 
@@ -562,7 +566,12 @@ impl Leadership for Leader {
         // Nobody else writes while this term goes on, and it writes nothing now.
         let state = self.shared.state().await.ok()?;
         let head = (state.term.number > 0).then_some(state.position);
-        self.lost(head, Some(state.term))
+        let lost = self.lost(head, Some(state.term));
+        lost.or_else(|| match state.head().log {
+            id if id == self.id => None,
+            None => Some("the log has lost its identity".into()),
+            Some(_) => Some("another log has taken the place of this one".into()),
+        })
     }
 
     async fn resign(self: Box<Self>) -> Result<(), Error> {

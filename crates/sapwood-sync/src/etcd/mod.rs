@@ -114,6 +114,7 @@ struct State {
 }
 
 impl State {
+    /// How far the log was, and which one it was.
     fn head(&self) -> Head {
         Head {
             log: self.meta.as_ref().and_then(|meta| meta.log),

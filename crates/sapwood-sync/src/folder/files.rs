@@ -1,7 +1,7 @@
 //! The files of a log in a folder: their names, and how they are written and read.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -62,6 +62,14 @@ impl std::fmt::Display for FrameName {
     }
 }
 
+/// The system's error, without the random name of a file.
+fn bare(error: io::Error) -> io::Error {
+    let cause = error.get_ref().and_then(|error| error.source());
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    let code = cause.and_then(io::Error::raw_os_error);
+    code.map_or(error, io::Error::from_raw_os_error)
+}
+
 /// Writes a file beside, makes it durable, and renames it.
 ///
 /// # Errors
@@ -73,7 +81,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         // Who may read it is for the folder, and for the process's mask, to say.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)
-        .map_err(Error::io(folder))?;
+        .map_err(|error| Error::io(folder)(bare(error)))?;
     file.write_all(bytes).map_err(Error::io(path))?;
     file.as_file().sync_data().map_err(Error::io(path))?;
     file.persist(path)

@@ -198,7 +198,10 @@ impl Log for FolderLog {
             });
         }
         let folder = self.path("followers");
-        if !folder.exists() && self.folder.exists() {
+        if !self.folder.exists() {
+            return Err(Error::lost(&self.map, "the log is gone"));
+        }
+        if !folder.exists() {
             fs::create_dir(&folder).map_err(Error::io(&folder))?;
         }
         let kept = Kept {

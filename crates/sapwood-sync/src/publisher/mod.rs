@@ -428,7 +428,8 @@ impl Publish {
         let ended = self.leadership.look().await;
         if ended.is_some() || !self.leadership.leads() {
             let mut what = ended.unwrap_or_else(|| "the lease has ended".into());
-            if let Ok(Some(leader)) = self.log.leader().await {
+            let leader = self.log.leader().await.ok().flatten();
+            if let Some(leader) = leader.filter(|leader| *leader != self.options.name) {
                 what = format!("{what}, and {leader} leads");
             }
             self.status

@@ -51,6 +51,7 @@ both!(
     a_torn_last_entry_is_told_and_healed_by_a_new_history,
     a_publisher_whose_log_is_removed_ends,
     a_publisher_whose_log_is_put_back_ends,
+    a_publisher_that_nobody_asks_notices_what_befell_its_log,
     a_publisher_does_not_begin_anew_in_silence,
     snapshots_of_a_lost_log_stand_against_an_empty_one,
     the_end_of_a_log_is_one_error_for_all,
@@ -447,6 +448,46 @@ async fn a_publisher_whose_log_is_put_back_ends(mut lab: Lab) {
     assert_eq!(lab.log().await.head().await.unwrap().commit, 2);
     tells(&follower, "put back to an earlier state").await;
     assert_eq!(copy.len(), 4);
+}
+
+async fn a_publisher_that_nobody_asks_notices_what_befell_its_log(mut lab: Lab) {
+    let ends = async |publisher: &sapwood_sync::Publisher| {
+        let wait = async {
+            while !publisher.has_ended() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(LONG, wait).await.expect("the end");
+        publisher.status().trouble.unwrap()
+    };
+    let (_, follower) = three(&lab).await;
+    follower.stop().await.unwrap();
+    let publisher = lab.lead(true).await.unwrap();
+    lab.lose_identity();
+    let why = ends(&publisher).await;
+    let says = ["lost its identity", "another log has taken the place"];
+    assert!(says.iter().any(|it| why.contains(it)), "{why}");
+    let publisher = lab.lead(true).await.unwrap();
+    lab.empty();
+    let why = ends(&publisher).await;
+    let says = [
+        "gone from etcd",
+        "put back to an earlier state",
+        "not in the log any more",
+    ];
+    assert!(says.iter().any(|it| why.contains(it)), "{why}");
+    lab.restore("new").await;
+    let publisher = lab.lead(true).await.unwrap();
+    publisher.commit(put("d", "4")).await.unwrap();
+    lab.restore("old").await;
+    let why = ends(&publisher).await;
+    let says = [
+        "put back to an earlier state",
+        "not in the log any more",
+        "removed or replaced",
+        "the lease has ended",
+    ];
+    assert!(says.iter().any(|it| why.contains(it)), "{why}");
 }
 
 /// A publisher that learns only later what its log has lost ends, unless it may begin anew.
