@@ -25,10 +25,11 @@ fn limit_addresses(bytes: u64) {
 
 /// A map in use, kept alive.
 type Made = Box<dyn std::any::Any>;
+type Make = fn() -> Result<Made, Error>;
 
 /// Makes a map of each kind and gives it an entry. Maps without an error when they are made show it
 /// then.
-const KINDS: [(&str, fn() -> Result<Made, Error>); 12] = [
+const KINDS: [(&str, Make); 12] = [
     ("QpMap", || {
         let mut map = QpMap::with_index();
         map.insert("a", 1)?;

@@ -34,7 +34,8 @@ fn gives_back(what: &str, new: usize, full: usize, emptied: usize) {
 
 #[test]
 fn an_emptied_map_gives_its_memory_back_all_but_4_kib() {
-    let ways: [(&str, fn(&mut QpMap<u64>)); 7] = [
+    type Empty = fn(&mut QpMap<u64>);
+    let ways: [(&str, Empty); 7] = [
         ("clear", QpMap::clear),
         ("remove", |map| {
             keys().iter().for_each(|key| ignore(map.remove(key)))
@@ -170,7 +171,8 @@ macro_rules! shared {
 
 #[test]
 fn an_emptied_map_for_many_writers_gives_its_memory_back_all_but_4_kib() {
-    let ways: [(&str, fn(&QpShared<u64>)); 4] = [
+    type Empty = fn(&QpShared<u64>);
+    let ways: [(&str, Empty); 4] = [
         ("clear", |map| ignore(map.clear().unwrap())),
         ("remove", |map| {
             keys()
@@ -190,7 +192,8 @@ fn an_emptied_map_for_many_writers_gives_its_memory_back_all_but_4_kib() {
 
 #[test]
 fn an_emptied_point_map_gives_its_memory_back_all_but_4_kib() {
-    let ways: [(&str, fn(&PointMap<u64>)); 3] = [
+    type Empty = fn(&PointMap<u64>);
+    let ways: [(&str, Empty); 3] = [
         ("clear", |map| ignore(map.clear().unwrap())),
         ("remove", |map| {
             keys()

@@ -24,6 +24,8 @@ pub(crate) mod change;
 pub(crate) mod closest;
 #[cfg(feature = "std")]
 pub(crate) mod compact;
+#[cfg(feature = "std")]
+mod cost;
 pub(crate) mod cursor;
 #[cfg(feature = "std")]
 pub(crate) mod image;
