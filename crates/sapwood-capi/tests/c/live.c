@@ -369,6 +369,7 @@ static void points(void)
 	memset(&limits, 0, sizeof limits);
 	limits.size = sizeof limits;
 	limits.soft_limit = 4096;
+	memset(&live_options, 0, sizeof live_options);
 	live_options.size = sizeof live_options;
 	live_options.domain = &limits;
 	live_options.evict_after_ms = 1;

@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use std::ptr::{from_ref, null, null_mut};
 
 use sapwood_capi::cache::*;
+use sapwood_capi::closest::*;
 use sapwood_capi::domain::sapwood_domain_new;
 use sapwood_capi::fib::*;
 use sapwood_capi::iter::*;
