@@ -386,7 +386,7 @@ fn bounds_are_asked_once_each() {
         let moving = || Moving(Cell::new(start), keys.clone());
         let bounds = moving();
         let (low, high) = (bounds.bound(), bounds.bound());
-        let inside = |key: &[u8]| (low, high).contains(key);
+        let inside = |key: &[u8]| RangeBounds::<[u8]>::contains::<[u8]>(&(low, high), key);
         let expected: Vec<u32> = map
             .iter()
             .filter(|(k, _)| inside(k))
