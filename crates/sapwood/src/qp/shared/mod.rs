@@ -587,7 +587,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debu
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contention {
-    /// Number of changes that were made or refused.
+    /// Number of changes that were made or refused. What a test or a comparison of the user refuses
+    /// is a lookup, and not counted.
     pub operations: u64,
     /// Number of changes that found a branch locked by another writer, or had to begin anew after
     /// another writer's change.
