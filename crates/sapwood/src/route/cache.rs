@@ -6,6 +6,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
+use sapwood_arena::ArenaFull;
 
 use super::answer::{Lookup, Unresolved};
 use super::config::RouteCacheBuilder;
@@ -110,9 +111,9 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         RouteCacheBuilder::new()
     }
 
-    pub(super) fn with(config: &RouteCacheBuilder<K, V>, seed: u64) -> Self {
-        Self {
-            table: Table::new(config.capacity),
+    pub(super) fn with(config: &RouteCacheBuilder<K, V>, seed: u64) -> Result<Self, ArenaFull> {
+        Ok(Self {
+            table: Table::new(config.capacity)?,
             secrets: Secrets::new(seed),
             counters: Counters::new(config.threads),
             fresh: config.fresh,
@@ -125,7 +126,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             cursor: CachePadded::new(AtomicUsize::new(0)),
             #[cfg(feature = "std")]
             flights: config.single_flight.then(Flights::new),
-        }
+        })
     }
 
     /// The hash of a key, for the methods that take one.

@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 use core::time::Duration;
 
 use super::{Plain, RouteCache};
+use crate::Error;
 
 /// A builder of a [`RouteCache`], from [`RouteCache::builder`].
 ///
@@ -133,10 +134,31 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     ///
     /// # Panics
     ///
-    /// When the address space has no room for this many entries.
-    pub fn build(mut self) -> RouteCache<K, V> {
+    /// When there is no memory for this many entries; [`try_build`](Self::try_build) returns an
+    /// error then.
+    pub fn build(self) -> RouteCache<K, V> {
+        let entries = self.capacity;
+        match self.try_build() {
+            Ok(cache) => cache,
+            Err(error) => panic!("a route cache of {entries} entries: {error}"),
+        }
+    }
+
+    /// As [`build`](Self::build), but without memory this returns an error.
+    ///
+    /// ```
+    /// use sapwood::route::RouteCache;
+    /// let huge = RouteCache::<u32, u32>::builder().capacity(1 << 50);
+    /// let error = huge.try_build().err().unwrap();
+    /// assert!(error.to_string().starts_with("no address space: "), "{error}");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaFull`] when there is no memory for this many entries.
+    pub fn try_build(mut self) -> Result<RouteCache<K, V>, Error> {
         self.keep = self.keep.max(self.fresh);
         let seed = self.seed.unwrap_or_else(crate::seed::seed);
-        RouteCache::with(&self, seed)
+        Ok(RouteCache::with(&self, seed)?)
     }
 }

@@ -165,6 +165,8 @@ fn maps_that_find_no_addresses_say_so_and_leave_some_to_the_program() {
         // The program still has addresses for its heap.
         let bytes = vec![1_u8; 30 << 20];
         assert_eq!(bytes[bytes.len() - 1], 1);
+        let cache = RouteCache::<u32, u32>::builder().capacity(100_000_000);
+        says_addresses(&cache.try_build().err().unwrap());
         // An answer again, and addresses for others when the maps are gone.
         says_addresses(&make().err().unwrap());
         made.clear();

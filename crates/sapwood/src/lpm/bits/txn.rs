@@ -44,8 +44,8 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
         self.0.remove(&key)
     }
 
-    /// Removes all prefixes; returns their number. When there is no room for the garbage, nothing is
-    /// removed.
+    /// Removes all prefixes; returns their number. When there is no room for the garbage, nothing
+    /// is removed.
     ///
     /// # Errors
     /// As [`QpTxn::clear`](crate::qp::QpTxn::clear).

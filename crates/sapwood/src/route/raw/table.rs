@@ -26,8 +26,11 @@
 //! with programming language memory models?", 2012).
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+use sapwood_arena::{ArenaFull, Lack};
 
 use super::sync;
 use super::tags::Tags;
@@ -96,9 +99,8 @@ pub(crate) enum Found<V> {
 
 impl<K: Words, V: Words> Table<K, V> {
     /// Memory for this many entries.
-    pub(crate) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Result<Self, ArenaFull> {
         let sets = capacity.div_ceil(WAYS);
-        assert!(sets <= u32::MAX as usize, "capacity");
         let (ways, wider) = match sets {
             0 => (0, 0),
             _ => (capacity / sets, capacity % sets),
@@ -106,14 +108,23 @@ impl<K: Words, V: Words> Table<K, V> {
         let most = ways + usize::from(wider > 0);
         let stride = (HEAD + most * Set::<K, V>::SLOT).div_ceil(8);
         let empty = |_| Line([const { AtomicU64::new(0) }; 8]);
-        Self {
-            lines: (0..sets * stride).map(empty).collect(),
+        let count = sets.saturating_mul(stride);
+        let bytes = count.saturating_mul(size_of::<Line>());
+        let refused = ArenaFull::lacks(Lack::AddressSpace, bytes, isize::MAX as usize);
+        if sets > u32::MAX as usize {
+            return Err(refused);
+        }
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(count).map_err(|_| refused)?;
+        lines.extend((0..count).map(empty));
+        Ok(Self {
+            lines: lines.into_boxed_slice(),
             sets,
             ways,
             wider,
             stride,
             words: PhantomData,
-        }
+        })
     }
 
     #[inline(always)]
@@ -474,7 +485,7 @@ mod tests {
     #[test]
     fn capacities_are_exact() {
         for capacity in (0..70).chain([1000, 8191, 8192, 8193]) {
-            let table = Table::<[u64; 1], [u64; 1]>::new(capacity);
+            let table = Table::<[u64; 1], [u64; 1]>::new(capacity).unwrap();
             assert_eq!(table.capacity(), capacity);
             let ways = (0..table.sets()).map(|set| table.ways(set));
             assert_eq!(ways.clone().sum::<usize>(), capacity);
@@ -484,7 +495,7 @@ mod tests {
 
     #[test]
     fn marked_ways_stay_longest() {
-        let table = Table::<[u64; 1], [u64; 1]>::new(4);
+        let table = Table::<[u64; 1], [u64; 1]>::new(4).unwrap();
         let mark = |way| table.place(0).into_iter().for_each(|place| place.mark(way));
         for way in [0, 1, 3] {
             mark(way);
