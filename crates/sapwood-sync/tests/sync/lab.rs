@@ -225,6 +225,8 @@ impl Lab {
 
 /// Copies a folder. Files that are there for a moment only may be missing.
 fn copy_all(from: &Path, to: &Path) {
+    // What was removed before is a copy with nothing in it.
+    let _ = std::fs::create_dir_all(from);
     let mut command = Command::new("cp");
     let copied = command.arg("-a").arg(from).arg(to).output().unwrap();
     assert!(to.is_dir(), "{copied:?}");
