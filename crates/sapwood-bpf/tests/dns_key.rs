@@ -145,7 +145,7 @@ fn names_in_messages_as_the_library_reads_them() {
                 8 => message.push(rng.u8(..)),
                 _ => {
                     let place = *rng.choice(&begins).unwrap() as u16;
-                    message.extend((0xc000 | place + u16::from(round % 9 == 0)).to_be_bytes());
+                    message.extend((0xc000 | (place + u16::from(round % 9 == 0))).to_be_bytes());
                 }
             }
         }

@@ -116,10 +116,10 @@ pub fn with_cuts(
     })?;
     let mut cuts = HashSet::new();
     for (key, value) in asked {
-        if let Some(is_cut) = is_cut {
-            if is_cut.call1((keys.object(py, &key), value))?.is_truthy()? {
-                cuts.insert(key);
-            }
+        if let Some(is_cut) = is_cut
+            && is_cut.call1((keys.object(py, &key), value))?.is_truthy()?
+        {
+            cuts.insert(key);
         }
     }
     match cuts.is_empty() {
