@@ -41,8 +41,8 @@
 //! replaced when every reader has announced a period that began after it, or is offline, or dead.
 //! Each reader writes to a file of its own: what it writes there harms nobody else.
 //!
-//! A map is there whole or not at all: it is made beside its folder, which is renamed. Its files have
-//! their space before they are used, so a full file system is an error, not a signal.
+//! A map is there whole or not at all: it is made in a folder beside, which is renamed. Its files
+//! have their space before they are used, so a full file system is an error, not a signal.
 //!
 //! When the writer dies, readers go on with its last commit. [`Live::open`] in another process
 //! takes the map over: it checks every node of the last commit, copies it into new data, and points

@@ -59,7 +59,8 @@ pub enum Lack {
     /// Space on the device that has the arena's file: the file system is full, or the user's quota
     /// is used up. There may be room later.
     Space,
-    /// A reader that moves on: it stands still, and has mapped less memory than the arena would have.
+    /// A reader that moves on: it stands still, and has mapped less memory than the arena would
+    /// have.
     Readers,
 }
 

@@ -107,8 +107,8 @@ pub struct LimitArgs {
     /// milliseconds. Other readers cannot be evicted.
     #[arg(long, value_name = "MS")]
     pub evict_after: Option<u64>,
-    /// Who may read the map beside root: owner, everybody, or group:NAME with the name or the number
-    /// of a group. [default: owner, or what the map has that is taken over]
+    /// Who may read the map beside root: owner, everybody, or group:NAME with the name or the
+    /// number of a group. [default: owner, or what the map has that is taken over]
     #[arg(long, value_name = "WHO", value_parser = read_by)]
     pub read_by: Option<ReadBy>,
 }
