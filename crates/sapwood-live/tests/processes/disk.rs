@@ -15,7 +15,7 @@ impl Disk {
     /// Mounts one of this many bytes. None where this process may not: the test is skipped then.
     pub fn new(bytes: u64) -> Option<Disk> {
         let temp = tempfile::tempdir().unwrap();
-        let size = format!("size={bytes}");
+        let size = format!("size={bytes},mode=755");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
             .arg(temp.path())
@@ -61,6 +61,16 @@ impl Disk {
     /// Leaves all free.
     pub fn clear(&self) {
         self.leave(self.bytes);
+    }
+
+    /// Gives it this many times the bytes that it had at first.
+    pub fn resize(&self, times: u64) {
+        let size = format!("remount,size={}", self.bytes * times);
+        let done = Command::new("mount")
+            .args(["-o", &size])
+            .arg(self.path())
+            .status();
+        assert!(done.unwrap().success());
     }
 
     /// The names of what is there, but for what fills it.
