@@ -268,7 +268,7 @@ impl MmapRegion {
     ///
     /// Regions that may grow lie far from each other, so that the addresses behind each stay free:
     /// the first 8,192 of a process are 8 GiB apart. Where the process's address space is limited
-    /// (`ulimit -v`), a region that may grow begins with a 128th of the limit at most. A process
+    /// (`ulimit -v`), a region that may grow begins with a 256th of the limit at most. A process
     /// with more than 8,192 such regions holds for each later one only what it uses.
     ///
     /// ```
@@ -295,7 +295,7 @@ impl MmapRegion {
         let place = if want < most { Place::take() } else { None };
         if want < most {
             let few = getrlimit(Resource::As).current.map_or(want, |limit| {
-                whole(usize::try_from(limit / 128).unwrap_or(usize::MAX))
+                whole(usize::try_from(limit / 256).unwrap_or(usize::MAX))
             });
             want = want.min(few.max(LEAST));
             if places::are_many() {
