@@ -74,7 +74,8 @@ fn programs_read_names_as_the_definition_says() {
             begins.push(message.len());
             match rng.u8(..8) {
                 0..=3 => {
-                    let length = rng.u8(1..if rng.bool() { 4 } else { 64 });
+                    let most = if rng.bool() { 4 } else { 64 };
+                    let length = rng.u8(1..most);
                     message.push(length);
                     message.extend((0..length).map(|_| *rng.choice(b"aZ\0\x01").unwrap()));
                 }
