@@ -58,6 +58,11 @@ impl Disk {
         }
     }
 
+    /// Whether nothing fills it but what the test is about.
+    pub fn is_clear(&self) -> bool {
+        self.filler.metadata().unwrap().len() == 0
+    }
+
     /// Leaves all free.
     pub fn clear(&self) {
         self.leave(self.bytes);

@@ -125,6 +125,10 @@ impl<M: Subject> Round<'_, M> {
             }
             assert_eq!(names_of(&map), before, "nothing is left behind");
             self.ask();
+            // The file system may be too small for the map and its copy.
+            if self.disk.is_clear() {
+                self.disk.resize(4);
+            }
             let room = self.disk.room() + self.rng.u64(4096..200_000);
             self.disk.leave(room);
         }
