@@ -86,6 +86,7 @@ pub fn not_live(error: Error) -> PyErr {
             PyFileNotFoundError::new_err(text)
         }
         Error::Foreign { .. } => PyPermissionError::new_err(text),
+        Error::Forked { .. } => PyRuntimeError::new_err(text),
         Error::Map(error) => refused(error),
         _ => PyValueError::new_err(text),
     }
