@@ -383,7 +383,12 @@ fn remove_parts(folder: &Path) -> io::Result<()> {
         if name.starts_with(b"data-") || name == NEW_CONTROL.as_bytes() {
             gone(std::fs::remove_file(entry.path()))?;
         } else if name == b"texts" && Place::new(&entry.path()).is_left() {
-            gone(std::fs::remove_dir_all(entry.path()))?;
+            // The folder of readers stays, as that of the map does: somebody may have made it, with
+            // the mode that it is to have.
+            let texts = Place::new(&entry.path());
+            gone(std::fs::remove_file(texts.control()))?;
+            remove_parts(texts.path())?;
+            let _ = std::fs::remove_dir(texts.path());
         }
     }
     Ok(())
