@@ -69,6 +69,11 @@ fn programs_under_valgrind() {
         return;
     }
     for source in programs(false) {
+        // In children that let go of their parent's files, valgrind 3.19 fails an assertion of its
+        // own about the names of mappings ("aspacem assertion failed"). Sanitizers check this one.
+        if source.ends_with("fork.c") {
+            continue;
+        }
         let program = compile(&source, Language::C, Link::Shared, &["-DVALGRIND"]);
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
