@@ -1,25 +1,33 @@
 #!/usr/bin/env bash
 # All tests and all examples in the documentation, except the test programs of sapwood-bpf and
-# sapwood-capi (see bpf.sh and capi.sh), and those that need nodes of etcd (see services.sh); then
-# the tests of the core alone. The program and the benchmarks have their feature for BPF, if it can
-# be built here.
+# sapwood-capi (see bpf.sh and capi.sh), and what needs other servers (see services.sh and sync.sh); then the
+# tests of the core alone. The program and the benchmarks have their feature for BPF, if it can be
+# built here. SAPWOOD_OPS is the number of operations in each comparison of the libraries with the
+# oracles (ci/diff.sh makes long ones).
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
-folders=()
+libraries=() folders=()
 for folder in crates/* bench; do
-    case $folder in
-    */sapwood-bpf | */sapwood-capi | */sapwood-sync) ;;
-    *) folders+=("$folder") ;;
+    case " $LIBRARIES " in
+    *" ${folder#crates/} "*) libraries+=("$folder") ;;
+    *) case $folder in
+        */sapwood-bpf | */sapwood-capi | */sapwood-sync | */sapwood-cli) ;;
+        *) folders+=("$folder") ;;
+        esac ;;
     esac
 done
 # One choice of packages and features for all tests, here, in bpf.sh, capi.sh and services.sh, so
 # that each crate is compiled once.
+# shellcheck disable=SC2207 # words
+all=(--locked --no-fail-fast --workspace $(all_features))
+bad=0
 # shellcheck disable=SC2046 # words
-run cargo test --locked --no-fail-fast --workspace $(all_features) --lib --bins $(programs "${folders[@]}")
+run cargo test "${all[@]}" --lib --bins $(programs "${folders[@]}") || bad=1
 # shellcheck disable=SC2046
-run cargo test --locked --no-fail-fast --workspace $(all_features) $(programs crates/sapwood-sync) -- \
-    --skip etcd:: --skip faults:: --skip refusals::
-# shellcheck disable=SC2046
-run cargo test --locked --no-fail-fast --workspace $(all_features) --doc
+SAPWOOD_OPS=${SAPWOOD_OPS:-20000} run cargo test "${all[@]}" $(programs "${libraries[@]}") || bad=1
+# shellcheck disable=SC2046,SC2086
+run cargo test "${all[@]}" $(programs crates/sapwood-sync crates/sapwood-cli) -- $(printf -- '--skip %s ' $SERVICES $FAULTS) || bad=1
+run cargo test "${all[@]}" --doc || bad=1
 # The tests of the core alone.
-run cargo test --locked -p sapwood-qsbr --no-default-features --tests
+run cargo test --locked -p sapwood-qsbr --no-default-features --tests || bad=1
+exit $bad
