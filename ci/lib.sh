@@ -20,8 +20,8 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
-# The tests of sync and of the program that need other servers or their tools (services.sh), by parts
-# of their names; and those that break things at random (sync.sh).
+# The tests of sync and of the program that need other servers or their tools (services.sh), by
+# parts of their names; and those that break things at random (sync.sh).
 SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::"
 FAULTS="faults:: lost_soak::"
 # Crates that are published.
