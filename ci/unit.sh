@@ -2,8 +2,8 @@
 # All tests and all examples in the documentation, except the test programs of sapwood-bpf and
 # sapwood-capi (see bpf.sh and capi.sh), and what needs other servers (see services.sh and sync.sh);
 # then the tests of the core alone. The program and the benchmarks have their feature for BPF, if it
-# can be built here. SAPWOOD_OPS is the number of operations in each comparison of the libraries with the
-# oracles (ci/diff.sh makes long ones).
+# can be built here. SAPWOOD_OPS is the number of operations in each comparison of the libraries
+# with the oracles (ci/diff.sh makes long ones).
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
 libraries=() folders=()
