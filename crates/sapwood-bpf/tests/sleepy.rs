@@ -412,12 +412,15 @@ fn a_sleepable_probe_looks_names_up() {
         let (mut found, mut missed) = (0, 0);
         let began = Instant::now();
         for i in 0.. {
-            if began.elapsed() > Duration::from_secs(3) && found > 100 && missed > 100 {
+            // Periods of programs that sleep may take most of a second on a busy machine.
+            let enough = found > 100 && missed > 100 && grace.periods() > 2;
+            if began.elapsed() > Duration::from_secs(3) && enough {
                 break;
             }
             assert!(
                 began.elapsed() < Duration::from_secs(60),
-                "{found} {missed}"
+                "{found} {missed}, {} periods",
+                grace.periods()
             );
             let key = name(i * 7);
             let mut ask = vec![0; ASK];
