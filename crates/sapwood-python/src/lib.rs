@@ -77,9 +77,6 @@ mod native {
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         use pyo3::types::PyModuleMethods;
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        #[cfg(target_os = "linux")]
-        super::live::count_forks(module.py())?;
-        Ok(())
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

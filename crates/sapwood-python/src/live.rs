@@ -1,7 +1,6 @@
 //! What the classes of live maps share: readers, writers, and what a fork means for both.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::exceptions::{
@@ -9,51 +8,31 @@ use pyo3::exceptions::{
     PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict};
-use sapwood_live::{Error, Live, LiveIdle, LiveMap, LiveReader, LiveReaderInfo};
+use pyo3::types::PyDict;
+use sapwood_live::{Error, Live, LiveIdle, LiveMap, LiveReader, LiveReaderInfo, Process};
 
 use crate::errors::{no_space, refused, system};
 
 /// The readers that a pool keeps while nobody reads.
 const KEPT: usize = 64;
 
-/// How often the process of this module is a child of a fork: the number of forks that lie between
-/// it and the process that imported the module.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-fn forks() -> u64 {
-    FORKS.load(Ordering::Relaxed)
-}
-
-/// Counts the forks from now on.
-pub fn count_forks(py: Python<'_>) -> PyResult<()> {
-    let forked = PyCFunction::new_closure(py, None, None, |_, _| {
-        FORKS.fetch_add(1, Ordering::Relaxed);
-    })?;
-    let when = PyDict::new(py);
-    when.set_item("after_in_child", forked)?;
-    let os = py.import("os")?;
-    os.call_method("register_at_fork", (), Some(&when))?;
-    Ok(())
-}
-
 /// A reader or a writer of this process. A child of a fork has a copy, which it must neither use
 /// nor drop: its memory and its files are still those of the parent.
 pub struct Ours<T> {
     value: Option<T>,
-    forks: u64,
+    process: Process,
 }
 
 impl<T> Ours<T> {
     pub fn new(value: T) -> Self {
         Ours {
             value: Some(value),
-            forks: forks(),
+            process: Process::current(),
         }
     }
 
     fn is_ours(&self) -> bool {
-        self.forks == forks()
+        self.process.is_current()
     }
 
     /// The value; none in a child of a fork.
@@ -96,7 +75,7 @@ pub fn not_live(error: Error) -> PyErr {
 pub struct Pool<M: LiveMap> {
     folder: PathBuf,
     idle: Mutex<Vec<Ours<LiveIdle<M>>>>,
-    forks: u64,
+    process: Process,
 }
 
 impl<M: LiveMap> Pool<M> {
@@ -104,7 +83,7 @@ impl<M: LiveMap> Pool<M> {
         let pool = Pool {
             folder: folder.to_owned(),
             idle: Mutex::default(),
-            forks: forks(),
+            process: Process::current(),
         };
         pool.with(|_| Ok(()))?;
         Ok(pool)
@@ -113,7 +92,7 @@ impl<M: LiveMap> Pool<M> {
     /// The readers that nobody uses. A child of a fork may have a lock that a thread of its parent
     /// held, and that nobody will release: then there are none.
     fn idle(&self) -> Option<MutexGuard<'_, Vec<Ours<LiveIdle<M>>>>> {
-        if self.forks == forks() {
+        if self.process.is_current() {
             return Some(self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         }
         match self.idle.try_lock() {
@@ -172,14 +151,14 @@ impl<M: LiveMap> Pool<M> {
 /// The writer of a live map, until it is closed.
 pub struct Writer<M: LiveMap> {
     live: Mutex<Option<Arc<Ours<Live<M>>>>>,
-    forks: u64,
+    process: Process,
 }
 
 impl<M: LiveMap> Writer<M> {
     pub fn new(live: Live<M>) -> Self {
         Writer {
             live: Mutex::new(Some(Arc::new(Ours::new(live)))),
-            forks: forks(),
+            process: Process::current(),
         }
     }
 
@@ -190,7 +169,7 @@ impl<M: LiveMap> Writer<M> {
     /// Calls `f` with the map.
     pub fn with<R>(&self, f: impl FnOnce(&Live<M>) -> R) -> PyResult<R> {
         // Before the lock, which a thread of the parent may have held.
-        if self.forks != forks() {
+        if !self.process.is_current() {
             let text = "a child of a fork cannot write the live map of its parent";
             return Err(PyRuntimeError::new_err(text));
         }
@@ -202,7 +181,7 @@ impl<M: LiveMap> Writer<M> {
 
     /// Ends writing as soon as no other thread is in a call.
     pub fn close(&self) {
-        if self.forks != forks() {
+        if !self.process.is_current() {
             return; // what a child has is the parent's
         }
         let live = self.live().take();
