@@ -22,8 +22,9 @@ pub struct PublisherOptions {
     /// as a whole, or is not what followers and snapshots had before, because it was removed,
     /// emptied or put back to an earlier state. Without this, such a log is an error.
     ///
-    /// The map is empty then, and its first commit should have all of it ([`Publisher::replace`]):
-    /// followers have the old map until this commit, and then become what it says.
+    /// The map is empty then, and its first commit should have all of it
+    /// ([`replace`](crate::Publisher::replace)): followers have the old map until this commit, and
+    /// then become what it says.
     /// [`PublisherStatus::anew`] tells that it happened.
     pub anew: bool,
     /// The most commits that a follower may be behind.
@@ -34,7 +35,8 @@ pub struct PublisherOptions {
     pub snapshot_commits: u64,
     /// The bytes of log entries after which a snapshot is saved.
     pub snapshot_bytes: u64,
-    /// The commits that may wait for the log. Further ones wait in [`Publisher::commit`].
+    /// The commits that may wait for the log. Further ones wait in
+    /// [`commit`](crate::Publisher::commit).
     pub queue: usize,
 }
 
