@@ -68,12 +68,9 @@ fn programs_under_valgrind() {
         eprintln!("skipped: valgrind is not installed");
         return;
     }
+    const LIVE: [&str; 3] = ["fork.c", "live.c", "live-processes.c"];
+    let mut checked = 0;
     for source in programs(false) {
-        // In children that let go of their parent's files, valgrind 3.19 fails an assertion of its
-        // own about the names of mappings ("aspacem assertion failed"). Sanitizers check this one.
-        if source.ends_with("fork.c") {
-            continue;
-        }
         let program = compile(&source, Language::C, Link::Shared, &["-DVALGRIND"]);
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
@@ -81,8 +78,20 @@ fn programs_under_valgrind() {
         valgrind.args(["--show-leak-kinds=definite,indirect"]);
         valgrind.args(["--errors-for-leak-kinds=definite,indirect"]);
         valgrind.arg("--trace-children=no").arg(program);
-        succeeds(valgrind);
+        valgrind.env("SAPWOOD_LIBRARY", folder().join("libsapwood.so.0"));
+        let output = run(&mut valgrind);
+        let text = String::from_utf8_lossy(&output.stderr);
+        // Live maps are renamed while they are mapped. Where one of them grows afterwards, valgrind
+        // 3.19 fails an assertion of its own about the names of mapped files. The sanitizers check
+        // these programs.
+        if text.contains("aspacem assertion failed") && LIVE.iter().any(|it| source.ends_with(it)) {
+            println!("skipped: valgrind fails by itself in {source:?}");
+            continue;
+        }
+        assert!(output.status.success(), "{valgrind:?}: {text}");
+        checked += 1;
     }
+    assert!(checked > 10, "{checked} programs under valgrind");
 }
 
 #[test]
