@@ -267,15 +267,17 @@ fn the_message_of_the_limit_promises_no_names() {
 #[test]
 fn what_a_source_and_a_holder_may_call() {
     use sapwood_qsbr::{GraceSource, Hold, Holder};
-    use std::sync::OnceLock;
+    use std::sync::Mutex;
 
     #[derive(Default)]
-    struct Curious(OnceLock<Domain>, AtomicUsize);
+    struct Curious(Mutex<Option<Domain>>, AtomicUsize);
 
     impl Curious {
         fn calls(&self) {
             // The domain is there once it was built. The calls come back to the source.
-            let Some(domain) = self.0.get() else { return };
+            let Some(domain) = self.0.lock().unwrap().clone() else {
+                return;
+            };
             if self.1.fetch_add(1, SeqCst) % 7 == 0 {
                 domain.advance();
                 domain.poll();
@@ -312,7 +314,7 @@ fn what_a_source_and_a_holder_may_call() {
     let domain = Domain::builder().source(curious.clone()).build();
     let holder: Arc<dyn Holder> = curious.clone();
     domain.add_holder(Arc::downgrade(&holder));
-    assert!(curious.0.set(domain.clone()).is_ok());
+    *curious.0.lock().unwrap() = Some(domain.clone());
     for _ in 0..100 {
         domain.defer(8, || ()).unwrap();
         domain.synchronize();
@@ -322,4 +324,6 @@ fn what_a_source_and_a_holder_may_call() {
     while domain.deferred() > 0 {
         domain.poll();
     }
+    // The two no longer hold each other.
+    *curious.0.lock().unwrap() = None;
 }
