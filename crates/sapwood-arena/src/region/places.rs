@@ -93,7 +93,11 @@ mod tests {
             .collect();
         let mut sorted = places.clone();
         sorted.sort_unstable();
-        assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] == SPAN / 8192));
+        assert!(
+            sorted
+                .windows(2)
+                .all(|pair| pair[1] - pair[0] == SPAN / 8192)
+        );
         assert!(sorted[0] == FROM && sorted[8191] < FROM + SPAN);
         // The first ones are farther from each other.
         let mut first = places[..64].to_vec();
