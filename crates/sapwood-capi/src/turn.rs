@@ -16,7 +16,7 @@ use crate::process;
 #[derive(Clone, Debug, Default)]
 pub struct Turns(Arc<Mutex<Option<Open>>>);
 
-/// Who has something open: the thread, and the process in which it began.
+/// The thread that has something open, and the process in which it began.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     thread: Thread,

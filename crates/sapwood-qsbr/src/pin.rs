@@ -95,7 +95,7 @@ const FEW: usize = 16;
 /// nothing here looks at all of them each time.
 struct Locals {
     by_slots: BTreeMap<*const Slots, Owner>,
-    /// With so many slots, those of domains that have been dropped are dropped.
+    /// The number of slots at which those of dropped domains are removed.
     sweep_at: usize,
 }
 

@@ -77,7 +77,7 @@ fn next() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Whether there are so many regions that a new one should hold only what it uses.
+/// Whether there are [`FEW`] regions or more: then a new one holds only the addresses that it uses.
 pub(super) fn are_many() -> bool {
     LIVE.load(Ordering::Relaxed) >= FEW
 }

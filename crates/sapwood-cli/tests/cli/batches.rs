@@ -168,7 +168,7 @@ fn a_line_that_is_too_long_is_one_bad_line() {
             .complains("bad queries: 1 of 2")
             .says(&format!("{good}\t"));
     }
-    // Any bytes may be asked for, and so many are no key.
+    // A query may have any bytes, but a key has at most 65,535 of them.
     s.run_with(
         &["names", "get", "words", "-"],
         format!("{long}\noak").as_bytes(),

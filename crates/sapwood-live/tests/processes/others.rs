@@ -273,7 +273,7 @@ fn a_map_that_was_removed_and_made_again_is_told_and_found() {
     assert!(trusting.is_current() && checked.is_current() && idle.is_current());
     trusting.quiescent().unwrap();
 
-    // Somebody deletes the folder by hand, so nobody is told; but who asks learns it.
+    // A folder that is deleted by hand tells no reader. A reader that asks learns of it.
     std::fs::remove_dir_all(&folder).unwrap();
     drop(store);
     let _store = filled(Live::builder(), &folder);
