@@ -77,6 +77,9 @@ pub struct FollowerStatus {
     pub trouble: Option<String>,
     /// Whether the trouble is that the log is gone, empty, or an earlier state of itself.
     pub lost: bool,
+    /// Whether the trouble is that an entry of the log, or a snapshot, is missing or damaged. The
+    /// leader, who has all of it, is asked for a snapshot.
+    pub needs_snapshot: bool,
     /// Why the leader does not know of this follower: its reports cannot be written. It follows all
     /// the same.
     pub unreported: Option<String>,
@@ -86,6 +89,12 @@ impl FollowerStatus {
     /// The commits that are known to be in the log, and that readers do not see yet.
     pub fn lag(&self) -> u64 {
         self.head.saturating_sub(self.commit.unwrap_or(0))
+    }
+
+    /// Notes that nothing holds the follower back.
+    fn follows(&mut self) {
+        self.trouble = None;
+        (self.lost, self.needs_snapshot) = (false, false);
     }
 
     /// The place of the map in its log.
@@ -250,6 +259,7 @@ async fn report(
             epoch: now.epoch,
             log: now.log,
             trouble: now.trouble,
+            needs_snapshot: now.needs_snapshot,
         };
         // A service that does not answer shows in the follower's own trouble.
         let unreported = match log.report(&report, options.report_every * 5).await {
@@ -304,6 +314,7 @@ impl<T: Target> Follow<T> {
             self.status.send_modify(|status| {
                 status.trouble = Some(error.to_string());
                 status.lost = matches!(error, Error::Lost { .. });
+                status.needs_snapshot = !status.lost && error.is_about_history();
             });
             // Whoever followed well for some time starts again at once.
             pause = match began.elapsed() > self.options.retry_at_most {
@@ -324,8 +335,7 @@ impl<T: Target> Follow<T> {
             Ok(tail) => tail,
             Err(error) => return error,
         };
-        self.status
-            .send_modify(|status| (status.trouble, status.lost) = (None, false));
+        self.status.send_modify(FollowerStatus::follows);
         let mut assembler = Assembler::default();
         let mut reclaim = tokio::time::interval(RECLAIM);
         reclaim.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -412,7 +422,7 @@ impl<T: Target> Follow<T> {
         self.status.send_modify(|status| {
             status.restored += 1;
             status.replaced += u64::from(is_another);
-            (status.trouble, status.lost) = (None, false);
+            status.follows();
             (status.log, status.term) = (head.log, head.term);
             status.head = self.applied.commit;
             self.applied.tell(status);

@@ -103,6 +103,10 @@ pub struct Report {
     pub log: Option<LogId>,
     /// What holds it back, in words; `None` while it follows.
     pub trouble: Option<String>,
+    /// Whether an entry of the log, or a snapshot, is missing or damaged for it. A leader that has
+    /// all of it saves a snapshot then, from which the follower goes on.
+    #[serde(default)]
+    pub needs_snapshot: bool,
 }
 
 impl Report {

@@ -97,6 +97,7 @@ impl Publisher {
             saving: None,
             asked: Vec::new(),
             looked: Instant::now() - LOOK,
+            healed: None,
             tells_wait: false,
         };
         Ok(Publisher {
@@ -249,6 +250,9 @@ impl Submitted {
 const BATCH: (usize, usize) = (4096, 4 << 20);
 /// The time between two looks at the followers.
 const LOOK: Duration = Duration::from_millis(500);
+/// The shortest and the longest time between two snapshots for followers that need one. It doubles
+/// while that does not help them.
+const HEAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(600));
 
 /// What publishes.
 struct Publish {
@@ -268,6 +272,9 @@ struct Publish {
     /// Who waits for the snapshot after that.
     asked: Vec<oneshot::Sender<Result<Manifest, Error>>>,
     looked: Instant,
+    /// When a snapshot was saved last for a follower that needs it still, and the time until the
+    /// next.
+    healed: Option<(Instant, Duration)>,
     /// Whether the status tells that it waits for a follower.
     tells_wait: bool,
 }
@@ -447,6 +454,10 @@ impl Publish {
         if let Some(what) = followers.iter().find_map(|report| report.beyond(&head)) {
             self.is_beyond(what).await?;
         }
+        match followers.iter().any(|report| report.needs_snapshot) {
+            true => self.heal(),
+            false => self.healed = None,
+        }
         let head = self.state.commit;
         let (mut lag, mut slowest, mut count) = (0, None, followers.len());
         for follower in followers {
@@ -510,6 +521,19 @@ impl Publish {
         }
         let (reply, _) = oneshot::channel();
         self.publish(vec![(Changes::new(), reply)]).await
+    }
+
+    /// Saves a snapshot for a follower that cannot read the log, or the newest snapshot. The state
+    /// of this term is whole, whatever befell what it was written to.
+    fn heal(&mut self) {
+        let (is_due, pause) = match self.healed {
+            None => (true, HEAL.0),
+            Some((last, pause)) => (last.elapsed() >= pause, (pause * 2).min(HEAL.1)),
+        };
+        if self.saving.is_none() && is_due {
+            self.healed = Some((Instant::now(), pause));
+            self.save(None);
+        }
     }
 
     /// Whether a follower is so far behind that the leader waits.

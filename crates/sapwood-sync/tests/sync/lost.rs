@@ -49,6 +49,7 @@ both!(
     a_log_without_identity_is_told,
     a_gap_is_told_and_healed_by_a_new_history,
     a_torn_last_entry_is_told_and_healed_by_a_new_history,
+    what_a_living_leader_wrote_and_others_damaged_is_healed_by_its_snapshot,
     a_publisher_whose_log_is_removed_ends,
     a_publisher_whose_log_is_put_back_ends,
     a_publisher_that_nobody_asks_notices_what_befell_its_log,
@@ -407,6 +408,26 @@ async fn a_torn_last_entry_is_told_and_healed_by_a_new_history(lab: Lab) {
     })
     .await;
     has(&copy, &LIST).await;
+    publisher.close().await.unwrap();
+}
+
+/// Followers that cannot read an entry ask the leader, who has all that it says, for a snapshot.
+async fn what_a_living_leader_wrote_and_others_damaged_is_healed_by_its_snapshot(lab: Lab) {
+    let publisher = lab.lead(false).await.unwrap();
+    for (commit, is_torn) in [(1, true), (3, false)] {
+        for (key, value) in [("a", "1"), ("b", "2")] {
+            publisher.commit(put(key, value)).await.unwrap();
+        }
+        lab.spoil(commit, is_torn);
+        let copy = store();
+        let late = lab.follow("late", &copy).await;
+        until("healed", &late, |now| now.commit == Some(commit + 1)).await;
+        has(&copy, &[("a", "1"), ("b", "2")]).await;
+        let status = late.status();
+        assert_eq!((status.trouble, status.needs_snapshot), (None, false));
+        assert_eq!(publisher.status().snapshot, commit + 1);
+        late.stop().await.unwrap();
+    }
     publisher.close().await.unwrap();
 }
 
