@@ -1328,9 +1328,9 @@ enum sapwood_live_read_by {
  * Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle: all
  * functions of its type work. Readers of this process belong to the domain of sapwood_live_domain,
  * so options->domain is NULL. Values are numbers or bytes: -EINVAL for pointers. memory_limit is
- * that of each part, at most 8 GiB; a fib has two. Tables of routes with groups (sapwood_routes)
- * cannot be live: the library for Rust has another type for these. After a failure nothing is left
- * of the map. O(1).
+ * that of each part, at most 8 GiB; a fib has two parts of at most 1 GiB. Tables of routes with
+ * groups (sapwood_routes) cannot be live: the library for Rust has another type for these. After a
+ * failure nothing is left of the map. O(1).
  *
  * This process is the writer until its last handle is freed that belongs to the map: *live, *out,
  * and domains, readers, transactions, reservations and snapshots. Then readers go on with what was
@@ -1436,13 +1436,13 @@ enum sapwood_live_kind {
  * SAPWOOD_NUMBERS for tables and ranges). The reader is online. Flags: SAPWOOD_CHECKED, as for
  * sapwood_reader, SAPWOOD_LIVE_CHECKED and SAPWOOD_LIVE_UNREGISTERED:
  *
- *   Without it, the reader trusts the memory, and opens only a map that no other user than root can
- *   write: otherwise -EACCES. It gives out what lies in the map.
- *   With it, the reader checks every word and copies what it gives out, so it may read a map that
+ *   Without SAPWOOD_LIVE_CHECKED, the reader trusts the memory, and opens only a map that no other
+ *   user than root can write: otherwise -EACCES. It gives out what lies in the map.
+ *   With SAPWOOD_LIVE_CHECKED, the reader checks every word and copies what it gives out, so it may read a map that
  *   anybody can write. It has no views, and not the functions of which that is said. It can be
  *   evicted. Its lookups also return -EPROTO: the memory is damaged; -EAGAIN: changes disturbed
  *   each attempt; -ESTALE: it was evicted, and sapwood_live_reader_quiescent brings it back.
- *   With both, the reader writes no file, so that it can read a map on a read-only mount, or one of
+ *   With SAPWOOD_LIVE_UNREGISTERED as well, the reader writes no file, so that it can read a map on a read-only mount, or one of
  *   a user who lets nobody register (-EROFS, -EACCES otherwise). The writer does not wait for it:
  *   it is evicted as soon as the writer uses memory again.
  */

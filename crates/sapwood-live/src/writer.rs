@@ -72,7 +72,7 @@ impl<M: LiveMap> LiveBuilder<M> {
     }
 
     /// The most bytes of each part of the map's memory: a table of both families of addresses has
-    /// two. Default, and most: 8 GiB.
+    /// two, of at most 1 GiB. Default, and most: 8 GiB.
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = Some(bytes);
         self

@@ -64,6 +64,8 @@ impl<M: Buildable> Builder<M> {
     /// In an [`IpFib`](crate::lpm::IpFib) and a [`RouteTable`](crate::route::RouteTable), the limit
     /// holds for the prefixes of each family by itself. The groups of a `RouteTable` are not
     /// counted.
+    ///
+    /// O(1).
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory.limit = Some(bytes);
         self
@@ -75,6 +77,8 @@ impl<M: Buildable> Builder<M> {
     /// Shared maps use small pages by default, because an insertion that touches a new huge page
     /// takes 0.2 to 5 ms. With [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger
     /// than the cache are up to a fifth quicker (both figures are notes of one measurement).
+    ///
+    /// O(1).
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.memory.options = options;
         self
@@ -88,8 +92,10 @@ impl<M: Buildable> Builder<M> {
     /// change fails with [`Error::GarbageLimit`](crate::Error::GarbageLimit), or waits. In an
     /// ordered shared map it reserves 1.6 KiB and the leaf, for each writer at work. An index grows
     /// only when there is room for the chunk of a table that it gives back, of up to 33 KiB. A
-    /// change of a range map with reserved blocks cannot fail: `reserve` has asked for the room for
-    /// its garbage.
+    /// change of a range map with a [reservation](crate::maple::Reservation) cannot fail: `reserve`
+    /// has asked for the room for its garbage.
+    ///
+    /// O(1).
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self

@@ -96,7 +96,8 @@ pub struct KeepArgs {
 /// How much memory a live map takes, and who may read it.
 #[derive(Debug, Clone, Args)]
 pub struct LimitArgs {
-    /// The most bytes of each part of the live map, up to 8G.
+    /// The most bytes of each part of the live map, up to 8G. A table of routes has a part for each
+    /// family, of at most 1G.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
     pub limit: u64,
     /// The most bytes of old versions that readers may hold back. What needs more fails, and is

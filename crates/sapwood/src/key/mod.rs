@@ -17,6 +17,8 @@ use alloc::vec::Vec;
 /// The bytes of a key in reverse order, so that a suffix becomes a prefix: all names that end in
 /// `.rs` are a range of reversed keys.
 ///
+/// O(length of the key).
+///
 /// ```
 /// use sapwood::key::reverse;
 /// assert_eq!(reverse("lib.rs"), b"sr.bil");
@@ -27,6 +29,8 @@ pub fn reverse(key: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// A key with its components in reverse order, each component unchanged: `a/b/c` becomes `c/b/a`.
+///
+/// O(length of the key).
 ///
 /// ```
 /// use sapwood::key::reverse_components;

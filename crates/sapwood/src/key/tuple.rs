@@ -140,6 +140,8 @@ tuples!(A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E
 /// The key of a tuple. Tuples of the same types sort like their keys, and the key of a shorter
 /// tuple is a prefix of the keys of longer tuples that begin with it.
 ///
+/// O(length of the key).
+///
 /// ```
 /// use sapwood::key::{tuple, TupleReader};
 /// let key = tuple(("tenant", -5i32, [10, 0, 0, 1]));
@@ -199,6 +201,8 @@ macro_rules! read_integers {
 
 impl<'a> TupleReader<'a> {
     /// A reader that begins at the first part.
+    ///
+    /// O(1).
     pub fn new(key: &'a [u8]) -> Self {
         TupleReader { key, rest: key }
     }
@@ -223,6 +227,8 @@ impl<'a> TupleReader<'a> {
 
     /// Reads a `bool`.
     ///
+    /// O(1).
+    ///
     /// # Errors
     /// When the next part is something else.
     pub fn bool(&mut self) -> Result<bool, TupleError> {
@@ -237,6 +243,8 @@ impl<'a> TupleReader<'a> {
 
     /// Reads an `f64`.
     ///
+    /// O(1).
+    ///
     /// # Errors
     /// When the key ends before that.
     pub fn f64(&mut self) -> Result<f64, TupleError> {
@@ -250,6 +258,8 @@ impl<'a> TupleReader<'a> {
 
     /// Reads a known number of bytes.
     ///
+    /// O(number of the bytes).
+    ///
     /// # Errors
     /// When the key ends before that.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], TupleError> {
@@ -257,6 +267,8 @@ impl<'a> TupleReader<'a> {
     }
 
     /// Reads a byte string of any length.
+    ///
+    /// O(length of the byte string).
     ///
     /// # Errors
     /// When the key ends before that, or has a bad escape.
@@ -268,6 +280,8 @@ impl<'a> TupleReader<'a> {
 
     /// Reads a string.
     ///
+    /// O(length of the string).
+    ///
     /// # Errors
     /// When the key ends before that, has a bad escape, or is not UTF-8 there.
     pub fn string(&mut self) -> Result<String, TupleError> {
@@ -276,6 +290,8 @@ impl<'a> TupleReader<'a> {
     }
 
     /// Reads an address.
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// When the next part is something else.
@@ -294,6 +310,8 @@ impl<'a> TupleReader<'a> {
     }
 
     /// Checks that no part is left.
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// When the key has more bytes.

@@ -65,16 +65,22 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
     }
 
     /// The transaction on the IPv4 table, which has more methods.
+    ///
+    /// O(1).
     pub fn v4(&mut self) -> &mut FibTxn<'s, V4, V> {
         &mut self.both_mut().0
     }
 
     /// The transaction on the IPv6 table, which has more methods.
+    ///
+    /// O(1).
     pub fn v6(&mut self) -> &mut FibTxn<'s, V6, V> {
         &mut self.both_mut().1
     }
 
     /// The value of the longest prefix of an address.
+    ///
+    /// As [`FibTxn::lookup_value`].
     pub fn lookup_value(&self, addr: IpAddr) -> Option<&V> {
         match addr {
             IpAddr::V4(addr) => self.both().0.lookup_value(addr),
@@ -84,6 +90,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
 
     /// Inserts or replaces the value of a prefix. The old value can be read until the next change
     /// of the transaction.
+    ///
+    /// As [`FibTxn::insert`].
     ///
     /// # Errors
     /// As [`FibTxn::insert`].
@@ -96,6 +104,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
 
     /// Removes a prefix. Its value can be read until the next change of the transaction; `None`
     /// when the prefix was not there.
+    ///
+    /// As [`FibTxn::remove`].
     ///
     /// # Errors
     /// As [`FibTxn::remove`].
@@ -118,6 +128,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
     }
 
     /// Discards all changes, as dropping the transaction does.
+    ///
+    /// O(what was changed).
     pub fn rollback(self) {
         drop(self);
     }
@@ -166,26 +178,36 @@ impl<V: NextHop> IpSnapshot<V> {
     }
 
     /// The IPv4 prefixes.
+    ///
+    /// O(1).
     pub fn v4(&self) -> &FibSnapshot<V4, V> {
         &self.v4
     }
 
     /// The IPv6 prefixes.
+    ///
+    /// O(1).
     pub fn v6(&self) -> &FibSnapshot<V6, V> {
         &self.v6
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The value of the longest prefix of an address.
+    ///
+    /// As [`FibSnapshot::lookup_value`].
     pub fn lookup_value(&self, addr: IpAddr) -> Option<&V> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup_value(addr),
@@ -194,6 +216,8 @@ impl<V: NextHop> IpSnapshot<V> {
     }
 
     /// All prefixes, IPv4 first, each family in the order of addresses.
+    ///
+    /// O(size of the roots + prefixes) for the whole walk.
     pub fn iter(&self) -> impl Iterator<Item = (IpNet, &V)> {
         let v4 = self.v4.iter().map(|(net, value)| (net.into(), value));
         let v6 = self.v6.iter().map(|(net, value)| (net.into(), value));

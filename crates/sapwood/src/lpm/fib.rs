@@ -119,6 +119,8 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full
     /// tables) or 24. The root takes `8 << bits` bytes.
     ///
+    /// O(1).
+    ///
     /// # Panics
     /// With any other number.
     pub fn root_bits(mut self, bits: u8) -> Self {
@@ -127,6 +129,8 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     }
 
     /// An empty table.
+    ///
+    /// O(1): it reserves address space for the root, in which pages come as they are used.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system does not give the backing.
@@ -169,6 +173,8 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
 impl<F: Family, V: NextHop> Fib<F, V> {
     /// An empty table for full routing tables: the root resolves 18 bits and takes 2 MiB.
     ///
+    /// As [`build`](Builder::build).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn new() -> Result<Self, Error> {
@@ -176,6 +182,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::default(), FibChoices::new(18))
     }
@@ -223,6 +231,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     }
 
     /// Bits of an address that the root resolves.
+    ///
+    /// O(1).
     pub fn root_bits(&self) -> u8 {
         self.shared.bits() as u8
     }
@@ -251,6 +261,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -308,6 +320,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// Removes a prefix; returns its value, or `None` when it was not there. All lookups that begin
     /// afterwards see the change. Bits behind the prefix's length are taken as zeros.
     ///
+    /// As [`insert`](Self::insert).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] (the path to the prefix is copied), [`Error::GarbageLimit`].
     ///
@@ -335,6 +349,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     }
 
     /// Begins a transaction, unless another is open.
+    ///
+    /// O(1). It does not wait.
     pub fn try_begin(&self) -> Option<FibTxn<'_, F, V>> {
         Some(FibTxn::new(&self.shared, self.shared.try_write()?))
     }
@@ -359,11 +375,15 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// The oldest version that snapshots keep, and how much garbage it holds back. The newest 64
     /// blocks may not be counted yet, as the domain does not know of them. This waits for no
     /// transaction: a monitor can call it while a writer is blocked at the hard limit of garbage.
+    ///
+    /// O(1), and a short lock.
     pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
         self.shared.versions().oldest()
     }
 
     /// The number of the newest version. Each published change increases it by one.
+    ///
+    /// O(1).
     pub fn version(&self) -> u64 {
         self.shared.version()
     }
@@ -420,6 +440,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// The memory that the table uses. Waits for an open transaction;
     /// [`snapshots`](Self::snapshots) and [`oldest_snapshot`](Self::oldest_snapshot) do not.
+    ///
+    /// It reads the accounts and walks nothing.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.

@@ -52,6 +52,8 @@ impl<V: NextHop> Builder<IpFib<V>> {
     /// Bits of an address that the roots resolve with one load, as for a
     /// [`Fib`](super::Fib): 6, 12, 18 (the default, for full tables) or 24.
     ///
+    /// O(1).
+    ///
     /// # Panics
     /// With any other number.
     pub fn root_bits(mut self, bits: u8) -> Self {
@@ -75,6 +77,8 @@ impl<V: NextHop> Builder<IpFib<V>> {
     }
 
     /// An empty table. A limit of memory holds for each family by itself.
+    ///
+    /// As a [`Fib`](super::Fib) of each family.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system gives no address space.
@@ -124,6 +128,8 @@ impl<V: NextHop> Clone for IpFib<V> {
 impl<V: NextHop> IpFib<V> {
     /// An empty table for full routing tables.
     ///
+    /// As [`build`](Builder::build).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn new() -> Result<Self, Error> {
@@ -131,11 +137,15 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::default(), FibChoices::new(18))
     }
 
     /// Joins two tables that share a domain. Each of them can still be changed by itself.
+    ///
+    /// O(1).
     ///
     /// # Panics
     /// When the two tables have different domains.
@@ -148,11 +158,15 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// The table of IPv4 prefixes.
+    ///
+    /// O(1).
     pub fn v4(&self) -> &Ipv4Fib<V> {
         &self.v4
     }
 
     /// The table of IPv6 prefixes.
+    ///
+    /// O(1).
     pub fn v6(&self) -> &Ipv6Fib<V> {
         &self.v6
     }
@@ -174,6 +188,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// Begins a transaction, unless one is open on either family.
+    ///
+    /// O(1). It does not wait.
     pub fn try_begin(&self) -> Option<IpTxn<'_, V>> {
         let (v4, v6) = (self.v4.try_begin()?, self.v6.try_begin()?);
         Some(IpTxn::new(v4, v6, self.v4.commits()))
@@ -189,6 +205,8 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// The memory that the tables use. Waits for open transactions.
+    ///
+    /// It reads the accounts and walks nothing.
     pub fn memory(&self) -> IpFibMemory {
         IpFibMemory {
             v4: self.v4.memory(),
@@ -204,11 +222,15 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Inserts or replaces the value of a prefix; returns the old value.
+    ///
+    /// As [`Fib::insert`](super::Fib::insert).
     ///
     /// # Errors
     /// As [`Fib::insert`](super::Fib::insert).
@@ -335,6 +357,8 @@ pub struct IpFibView<'g, V: NextHop> {
 
 impl<'g, V: NextHop> IpFibView<'g, V> {
     /// Joins views of both families' tables.
+    ///
+    /// O(1).
     #[inline]
     pub fn from_views(v4: FibView<'g, V4, V>, v6: FibView<'g, V6, V>) -> Self {
         IpFibView { v4, v6 }
@@ -342,6 +366,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
 
     /// The value of the longest prefix of an address. This is the quickest lookup, as it does not
     /// find the prefix itself.
+    ///
+    /// As [`FibView::lookup_value`].
     #[inline]
     pub fn lookup_value(&self, addr: IpAddr) -> Option<&'g V> {
         match addr {
@@ -372,12 +398,16 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
     }
 
     /// The IPv4 table alone: for packet paths that know the family, and for batches.
+    ///
+    /// O(1).
     #[inline]
     pub fn v4(&self) -> FibView<'g, V4, V> {
         self.v4
     }
 
     /// The IPv6 table alone.
+    ///
+    /// O(1).
     #[inline]
     pub fn v6(&self) -> FibView<'g, V6, V> {
         self.v6
@@ -391,6 +421,8 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -424,6 +456,8 @@ pub struct IpFibMemory {
 
 impl IpFibMemory {
     /// All bytes that the tables take from the system.
+    ///
+    /// O(1).
     pub fn total(&self) -> usize {
         self.v4.total() + self.v6.total()
     }

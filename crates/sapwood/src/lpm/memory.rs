@@ -60,6 +60,8 @@ impl FibMemory {
     }
 
     /// All bytes that the table takes from the system.
+    ///
+    /// O(1).
     pub fn total(&self) -> usize {
         figures::total(&self.arena, self.outside)
     }

@@ -23,6 +23,8 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> Builder<Fib<F, V
     /// says where the root is (`sapwood_format::lpm::header`). The builder's options are not used.
     /// `docs/lpm.md` and these numbers suffice to write another reader.
     ///
+    /// O(size of the root).
+    ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
     /// use sapwood::lpm::Ipv4Fib;

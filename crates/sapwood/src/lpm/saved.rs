@@ -128,6 +128,8 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibSnapshot<F, V
     /// always names the whole old file or the whole new one. [`Builder::load`] makes a table of it.
     /// A [`BitFile`] reads it without loading; its prefixes then have the byte 4 or 6 in front.
     ///
+    /// O(prefixes), and the writing of the file. It takes no lock.
+    ///
     /// ```
     /// use sapwood::lpm::{BitFile, BitString, Ipv4Fib};
     /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.fib", std::process::id()));
@@ -174,6 +176,8 @@ impl<F: Family, V: NextHop + FromBytes + Immutable> Builder<Fib<F, V>> {
     /// Loads a table from a file that [`FibSnapshot::save`] or [`IpSnapshot::save`] wrote, after
     /// checking all of it.
     ///
+    /// O(bytes of the file), and a table built of sorted prefixes.
+    ///
     /// # Errors
     /// [`OpenError`] says what is wrong. A prefix of the other family is an error, too.
     ///
@@ -196,6 +200,8 @@ impl<F: Family, V: NextHop + FromBytes + Immutable> Builder<Fib<F, V>> {
 impl<V: NextHop + FromBytes + Immutable> Builder<IpFib<V>> {
     /// Loads a table from a file that [`IpSnapshot::save`] or [`FibSnapshot::save`] wrote, after
     /// checking all of it.
+    ///
+    /// O(bytes of the file), and tables built of sorted prefixes.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

@@ -82,6 +82,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

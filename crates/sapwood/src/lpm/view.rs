@@ -176,6 +176,8 @@ impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

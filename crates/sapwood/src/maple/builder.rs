@@ -49,6 +49,8 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
     /// that are not `Copy` that would be wrong (two copies of one counter), so their values have
     /// blocks of their own.
     ///
+    /// O(1).
+    ///
     /// ```
     /// use sapwood::maple::MapleMap;
     /// #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,6 +88,8 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
     }
 
     /// An empty map.
+    ///
+    /// O(1): address space is reserved with the first entry.
     ///
     /// # Panics
     /// When the backing moves as it grows: [`Backing::Auto`](sapwood_arena::Backing), the default

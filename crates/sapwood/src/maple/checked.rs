@@ -108,6 +108,8 @@ type Found<V> = (Vec<(u64, u64, V)>, Option<u64>);
 impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
     /// Reads the header page of the map.
     ///
+    /// O(1).
+    ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
     /// use sapwood::maple::{CheckedMaple, MapleMap};
@@ -169,6 +171,8 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
 
     /// The entry that holds an index.
     ///
+    /// O(log entries): each node on the path is copied and checked.
+    ///
     /// # Errors
     /// [`Trouble`].
     pub fn get(&self, index: u64) -> Result<Option<(Range, V)>, Trouble> {
@@ -211,6 +215,8 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
 
     /// The first entry that ends at or after an index.
     ///
+    /// O(log entries), as [`get`](Self::get).
+    ///
     /// # Errors
     /// [`Trouble`].
     pub fn at_or_after(&self, index: u64) -> Result<Option<(Range, V)>, Trouble> {
@@ -224,6 +230,8 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
     /// leaf has, as they were at one moment. There are none if there is no such entry. For walks
     /// that begin anew after a [`Trouble`].
     ///
+    /// O(log entries), and a copy of the entries of one leaf.
+    ///
     /// # Errors
     /// [`Trouble`].
     pub fn some_from(&self, index: u64) -> Result<Vec<(Range, V)>, Trouble> {
@@ -233,6 +241,8 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
     }
 
     /// All entries in order.
+    ///
+    /// O(1); each step is O(1) on average, and each leaf takes O(log entries).
     pub fn iter(&self) -> CheckedIter<'_, V, W> {
         self.range(0..=u64::MAX)
     }
@@ -241,6 +251,8 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
     ///
     /// Entries of one leaf are of one moment. The walk ends after the first [`Trouble`]; to go on,
     /// begin another one behind the last entry.
+    ///
+    /// O(1); each step costs as that of [`iter`](Self::iter).
     pub fn range(&self, range: Range) -> CheckedIter<'_, V, W> {
         CheckedIter::new(self.nodes(), &range)
     }
@@ -248,6 +260,8 @@ impl<V: FromBytes + Send + Sync + 'static, W: Memory> CheckedMaple<V, W> {
     /// Checks the whole map; returns the number of entries. Beside what every read checks, no gap
     /// word may understate a gap: a gap word may say too much, also for long after a writer was
     /// killed in the middle of a change.
+    ///
+    /// O(entries).
     ///
     /// # Errors
     /// [`Trouble`]: what is wrong and where.

@@ -109,11 +109,15 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// The kind of place that the cursor is at.
+    ///
+    /// O(1).
     pub fn position(&self) -> Position {
         self.place.position
     }
 
     /// The entry or gap that it is on, or the range that was given to it.
+    ///
+    /// O(1).
     pub fn range(&self) -> Option<Range> {
         self.place.range.map(|(start, end)| start..=end)
     }
@@ -136,6 +140,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes just before the first index of a range, over which [`store`](Self::store) then stores.
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
@@ -299,6 +305,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
 
     /// Notes the place, so that [`MapleWriter::resume`] can continue there after others have used
     /// the map. Then `next` finds the first entry behind the range, `prev` the last one before it.
+    ///
+    /// O(1).
     pub fn pause(self) -> PausedCursor {
         PausedCursor { place: self.place }
     }

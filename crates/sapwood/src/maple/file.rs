@@ -39,6 +39,8 @@ impl<V: IntoBytes + Immutable + Send + Sync + 'static> MapleSnapshot<V> {
     /// and 16 bytes and the value for each entry. Saving takes linear time, and as much memory as
     /// the file has bytes.
     ///
+    /// O(entries), and the writing of the file. It takes no lock.
+    ///
     /// ```
     /// use sapwood::maple::{MapleFile, MapleMap};
     /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.maple", std::process::id()));
@@ -95,6 +97,8 @@ impl<V: FromBytes + Clone + Send + Sync + 'static> MapleFile<V> {
 
 impl<V: Send + Sync + 'static> MapleFile<V> {
     /// The saved map, for reading.
+    ///
+    /// O(1).
     #[inline]
     pub fn view(&self) -> MapleView<'_, V> {
         self.kept.view()

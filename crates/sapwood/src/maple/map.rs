@@ -81,11 +81,15 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// An empty map, which takes no memory but the handle's.
+    ///
+    /// O(1).
     pub fn new() -> Self {
         Self::builder().build()
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     pub fn builder() -> Builder<Self> {
         builder::begin()
     }
@@ -151,6 +155,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// the map as it is then. A [view](MapleView::iter) walks from leaf to leaf, gives references,
     /// and holds garbage back meanwhile.
     ///
+    /// O(1); each step is O(log entries).
+    ///
     /// ```
     /// use sapwood::maple::MapleMap;
     /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
@@ -173,6 +179,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// The gaps in a range, in order, from both ends, clipped to the range. An empty range has
     /// none. Each step is a search of its own, as in [`iter`](Self::iter).
     ///
+    /// O(1); each step is a search, O(log entries).
+    ///
     /// ```
     /// use sapwood::maple::MapleMap;
     /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
@@ -183,11 +191,15 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// Number of entries.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
     /// Whether there are no entries.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -239,6 +251,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// The oldest version that snapshots keep, and how much it holds back. This waits for no
     /// writer: a monitor can call it while a writer is blocked at the hard limit of garbage.
     /// [`Domain::stalls`] reports on all structures of the domain.
+    ///
+    /// O(1), and a short lock.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -297,7 +311,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// As [`store`](Self::store), if no entry has an index of the range.
     ///
-    /// As [`store`](Self::store).
+    /// The cost of [`store`](Self::store).
     ///
     /// # Errors
     /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
@@ -453,6 +467,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// The memory that the map uses.
+    ///
+    /// It takes the lock of the map, reads the accounts and walks nothing.
     pub fn memory(&self) -> MapleMemory {
         MapleMemory::new(&self.write().writer)
     }

@@ -56,6 +56,8 @@ impl MapleMemory {
     }
 
     /// All bytes that the map takes from the system.
+    ///
+    /// O(1).
     pub fn total(&self) -> usize {
         figures::total(&self.arena, self.outside)
     }

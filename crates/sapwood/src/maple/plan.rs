@@ -39,11 +39,15 @@ pub struct ErasePlan {
 macro_rules! costs {
     ($($cost:ident).+) => {
         /// The exact number of nodes that the change makes, if the map stays as it is until then.
+        ///
+        /// O(1).
         pub fn nodes(&self) -> usize {
             self.$($cost).+.nodes
         }
 
         /// The bytes of these nodes, and of the blocks of values.
+        ///
+        /// O(1).
         pub fn bytes(&self) -> usize {
             self.$($cost).+.bytes
         }
@@ -54,6 +58,8 @@ impl StorePlan {
     costs!(cost);
 
     /// The range where the value is to be stored.
+    ///
+    /// O(1).
     pub fn range(&self) -> Range {
         self.range.0..=self.range.1
     }
@@ -63,6 +69,8 @@ impl ErasePlan {
     costs!(cost);
 
     /// The range that is to be cleared, if any.
+    ///
+    /// O(1).
     pub fn range(&self) -> Option<Range> {
         self.range.map(|(start, end)| start..=end)
     }
@@ -146,11 +154,15 @@ impl<V: Clone> Reservation<'_, V> {
     costs!(holding.cost);
 
     /// The range where the value will be stored.
+    ///
+    /// O(1).
     pub fn range(&self) -> Range {
         self.range.0..=self.range.1
     }
 
     /// Stores the value.
+    ///
+    /// O(nodes of the plan), which it writes; it marks those that they replace.
     ///
     /// # Panics
     /// Only when the clone of a value that the range cuts in two panics; then nothing has changed.
@@ -163,6 +175,8 @@ impl<V: Clone> EraseReservation<'_, V> {
     costs!(holding.cost);
 
     /// Clears the planned range.
+    ///
+    /// O(nodes of the plan), as [`Reservation::store`].
     ///
     /// # Panics
     /// As [`Reservation::store`].

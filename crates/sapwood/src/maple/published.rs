@@ -36,6 +36,8 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
     /// not used. A map in a file stays in the file when it is dropped
     /// ([`restore_in`](Self::restore_in)).
     ///
+    /// O(1).
+    ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
     /// use sapwood::maple::MapleMap;

@@ -35,6 +35,8 @@ impl<V: Send + Sync + 'static> MapleSnapshot<V> {
     }
 
     /// The version, for reading.
+    ///
+    /// O(1).
     #[inline]
     pub fn view(&self) -> MapleView<'_, V> {
         MapleView::new(self.kept.view())

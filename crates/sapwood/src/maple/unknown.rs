@@ -57,6 +57,8 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     }
 
     /// How many changes are left.
+    ///
+    /// O(1).
     pub fn remaining(&self) -> usize {
         self.remaining
     }

@@ -100,11 +100,15 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// Number of entries.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.view.len()
     }
 
     /// Whether there are no entries.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

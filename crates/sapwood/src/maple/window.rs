@@ -28,6 +28,8 @@ pub struct Window {
 
 impl Window {
     /// All places within a range.
+    ///
+    /// O(1).
     #[inline]
     pub fn new(range: Range) -> Self {
         Window {
@@ -39,12 +41,16 @@ impl Window {
     }
 
     /// Places whose first index is a multiple of `align`, a power of two.
+    ///
+    /// O(1).
     #[inline]
     pub fn aligned(self, align: u64) -> Self {
         Window { align, ..self }
     }
 
     /// Takes the highest place, not the lowest.
+    ///
+    /// O(1).
     #[inline]
     pub fn from_end(self) -> Self {
         Window {
@@ -54,7 +60,7 @@ impl Window {
     }
 
     /// Prefers places at or after an index; with [`from_end`](Self::from_end), those that end at or
-    /// before it. All other places come after them.
+    /// before it. All other places come after them. O(1).
     ///
     /// An allocator of identifiers begins behind the identifier that it gave out last, so that it
     /// does not soon reuse those that were given back:

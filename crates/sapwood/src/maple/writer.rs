@@ -49,6 +49,8 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     }
 
     /// The map, until its next change.
+    ///
+    /// O(1).
     #[inline]
     pub fn view(&self) -> MapleView<'_, V> {
         MapleView::new(self.shared().still(&self.writer))
@@ -173,11 +175,15 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     }
 
     /// A cursor, before the first entry.
+    ///
+    /// O(1).
     pub fn cursor(&mut self) -> Cursor<'_, 'm, V> {
         Cursor::new(self)
     }
 
     /// A cursor at the place where another one was paused.
+    ///
+    /// O(1).
     pub fn resume(&mut self, paused: PausedCursor) -> Cursor<'_, 'm, V> {
         Cursor::resumed(self, paused)
     }

@@ -23,6 +23,8 @@ pub enum Change<'a, V: ?Sized + Value> {
 
 impl<'a, V: ?Sized + Value> Change<'a, V> {
     /// The key.
+    ///
+    /// O(1).
     pub fn key(&self) -> &'a [u8] {
         match self {
             Change::Added(key, _) | Change::Removed(key, _) | Change::Changed(key, _, _) => key,

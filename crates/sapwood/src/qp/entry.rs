@@ -34,6 +34,8 @@ pub struct VacantEntry<'a, K, V> {
 impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     /// The value of the key; inserts this one if the key is absent.
     ///
+    /// As [`VacantEntry::insert`] if the key is absent, else O(1).
+    ///
     /// # Panics
     /// When the arena is full; see [`VacantEntry::try_insert`].
     pub fn or_insert(self, value: V) -> &'a mut V {
@@ -41,6 +43,8 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     }
 
     /// The value of the key; makes one and inserts it if the key is absent.
+    ///
+    /// As [`VacantEntry::insert`] if the key is absent, else O(1).
     ///
     /// # Panics
     /// When the arena is full.
@@ -52,6 +56,8 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     }
 
     /// The value of the key; makes one from the key and inserts it if the key is absent.
+    ///
+    /// As [`VacantEntry::insert`] if the key is absent, else O(1).
     ///
     /// # Panics
     /// When the arena is full.
@@ -67,6 +73,8 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
 
     /// The value of the key; inserts the default if the key is absent.
     ///
+    /// As [`VacantEntry::insert`] if the key is absent, else O(1).
+    ///
     /// # Panics
     /// When the arena is full.
     pub fn or_default(self) -> &'a mut V
@@ -77,6 +85,8 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     }
 
     /// Changes the value if the key is there.
+    ///
+    /// O(1).
     pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
         if let Entry::Occupied(entry) = &mut self {
             change(entry.get_mut());
@@ -85,6 +95,8 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     }
 
     /// The key.
+    ///
+    /// O(1).
     pub fn key(&self) -> &[u8] {
         match self {
             Entry::Occupied(entry) => entry.key(),
@@ -104,31 +116,43 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     }
 
     /// The key, as it is in the map.
+    ///
+    /// O(1).
     pub fn key(&self) -> &[u8] {
         self.tree.leaf_key(self.leaf)
     }
 
     /// The value.
+    ///
+    /// O(1).
     pub fn get(&self) -> &V {
         self.tree.leaf_value(self.leaf)
     }
 
     /// A mutable reference to the value.
+    ///
+    /// O(1).
     pub fn get_mut(&mut self) -> &mut V {
         self.tree.leaf_value_mut(self.leaf)
     }
 
     /// A mutable reference to the value that lives as long as the map is borrowed.
+    ///
+    /// O(1).
     pub fn into_mut(self) -> &'a mut V {
         self.tree.leaf_value_mut(self.leaf)
     }
 
     /// Replaces the value and returns the old one.
+    ///
+    /// O(1).
     pub fn insert(&mut self, value: V) -> V {
         core::mem::replace(self.get_mut(), value)
     }
 
     /// Removes the entry and returns its value.
+    ///
+    /// O(key length), as the removal of a key.
     pub fn remove(self) -> V {
         let key: SmallVec<[u8; 48]> = self.key().into();
         match self.tree.remove(&key) {
@@ -149,11 +173,15 @@ impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     }
 
     /// The key.
+    ///
+    /// O(1).
     pub fn key(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Inserts the value.
+    ///
+    /// As [`try_insert`](Self::try_insert).
     ///
     /// # Panics
     /// When the arena is full.
@@ -165,6 +193,8 @@ impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     }
 
     /// Inserts the value.
+    ///
+    /// O(key length); one branch or cluster is written, and sometimes a cluster is split.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], with the value given back; the map is unchanged.

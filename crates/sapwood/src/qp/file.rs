@@ -279,6 +279,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// commit. `open_published` walks the whole trie, and checks every invariant. Nobody may change
     /// the file meanwhile, nor as long as it is open. Its [`version`](Self::version) is 0.
     ///
+    /// O(bytes of the file), all of which is checked.
+    ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
     /// use sapwood::qp::{QpFile, QpStore};
@@ -319,6 +321,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     }
 
     /// Number of entries.
+    ///
+    /// O(1).
     #[inline]
     pub fn len(&self) -> usize {
         self.image.len()
@@ -326,11 +330,15 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
 
     /// The number of the version that a [`QpSnapshot`](super::QpSnapshot) saved; 0 for a map
     /// without versions.
+    ///
+    /// O(1).
     pub fn version(&self) -> Version {
         Version(self.image.version())
     }
 
     /// Size of the file in bytes.
+    ///
+    /// O(1).
     pub fn file_bytes(&self) -> usize {
         self.image.file_bytes()
     }

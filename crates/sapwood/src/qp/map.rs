@@ -100,11 +100,15 @@ pub(crate) fn sorted_tree<V: ?Sized + Value + Accepts<N>, N: IntoValue<V>, K: As
 
 impl<V: ?Sized + Value> QpMap<V> {
     /// An empty map in memory of its own.
+    ///
+    /// O(1).
     pub const fn new() -> Self {
         QpMap { tree: None }
     }
 
     /// An empty map in an arena with these options: another backing, a limit, a mode for tests.
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the backing cannot be had.
@@ -116,6 +120,8 @@ impl<V: ?Sized + Value> QpMap<V> {
 
     /// An empty map in memory of its own, which never has more than `bytes` bytes: entries, index,
     /// free blocks and the header. A change that needs more fails with [`Error::ArenaFull`].
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the limit has no room for the header of 64 bytes.
@@ -399,6 +405,8 @@ impl<V: ?Sized + Value> QpMap<V> {
 
     /// A map of entries in ascending order of keys, in an arena with these options. See
     /// [`from_sorted_iter`](Self::from_sorted_iter).
+    ///
+    /// O(sum of all key lengths).
     ///
     /// # Errors
     /// As `from_sorted_iter`.

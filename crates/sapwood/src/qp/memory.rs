@@ -45,6 +45,8 @@ impl QpMemory {
     }
 
     /// All bytes that the map takes from the system.
+    ///
+    /// O(1).
     pub fn total(&self) -> usize {
         figures::total(&self.arena, self.outside)
     }
@@ -138,6 +140,8 @@ pub struct QpSharedMemory {
 #[cfg(feature = "std")]
 impl QpSharedMemory {
     /// All bytes that the map takes from the system.
+    ///
+    /// O(1).
     pub fn total(&self) -> usize {
         figures::total(&self.arena, self.outside)
     }

@@ -323,6 +323,8 @@ macro_rules! read_methods {
         /// where it leaves the path of the first one. A third and a fourth one are needed only when
         /// an entry before the name or the wildcard lies deeper than these. See
         /// [`Denial`]($crate::qp::Denial).
+        ///
+        /// Each search is O(length of the name and of the keys that it finds).
         pub fn denial$(<$g>)?(
             $($this)+ $self,
             name: impl AsRef<[u8]>,

@@ -101,6 +101,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Buildable for QpStore<V> {
 impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// An empty store.
     ///
+    /// O(1): it reserves address space, in which pages come as they are used.
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
@@ -170,6 +172,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
 
     /// An empty store with a domain of its own.
     ///
+    /// As [`build`](Builder::build).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system refuses the address space.
     pub fn new() -> Result<Self, Error> {
@@ -177,6 +181,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::default(), ())
     }
@@ -190,6 +196,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// Whether the newest version has no entry.
+    ///
+    /// O(1).
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -253,6 +261,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// The number of the newest version.
+    ///
+    /// O(1).
     pub fn version(&self) -> Version {
         Version(self.shared.version())
     }
@@ -285,6 +295,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// branches and clusters. Entries do not move, and the difference does not read those without a
     /// change. To keep differences small, make the snapshot to compare with after a compaction, not
     /// before. Snapshots of different stores are compared whole, entries included.
+    ///
+    /// O(1); the walk reads the branches and clusters on the paths to the changes, and what a
+    /// compaction between the versions has moved.
     ///
     /// ```
     /// use sapwood::qp::{Change, QpStore};
@@ -429,6 +442,8 @@ impl<'g, V: ?Sized + Value + Send + Sync> QpView<'g, V> {
     }
 
     /// Number of entries.
+    ///
+    /// O(1).
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -469,6 +484,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     }
 
     /// Number of entries.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.kept.len()
     }
@@ -478,6 +495,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     }
 
     /// The version's number.
+    ///
+    /// O(1).
     pub fn version(&self) -> Version {
         Version(self.kept.version())
     }

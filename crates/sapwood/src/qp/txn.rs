@@ -141,6 +141,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// Removes the entry with the least key and returns it. The reference lives until the next
     /// change of the transaction.
     ///
+    /// O(length of its key).
+    ///
     /// # Errors
     /// As [`remove`](Self::remove).
     ///
@@ -162,6 +164,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
 
     /// Removes the entry with the greatest key and returns it. The reference lives until the next
     /// change of the transaction.
+    ///
+    /// O(length of its key).
     ///
     /// # Errors
     /// As [`remove`](Self::remove).

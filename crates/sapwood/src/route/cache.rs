@@ -102,11 +102,15 @@ struct Query<'c, W> {
 
 impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// A cache for this many entries, with the default times and a hash seed of its own.
+    ///
+    /// O(entries), whose memory it takes at once.
     pub fn new(capacity: usize) -> Self {
         Self::builder().capacity(capacity).build()
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     pub fn builder() -> RouteCacheBuilder<K, V> {
         RouteCacheBuilder::new()
     }
@@ -133,6 +137,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     ///
     /// These methods take any other hash of the key as well, as long as all calls use the same one.
     /// Then the caller answers for keys that an attacker chooses. The upper 32 bits choose the set.
+    ///
+    /// O(words of the key).
     #[inline(always)]
     pub fn hash(&self, key: &K) -> u64 {
         self.secrets.hash(&key.to_words())
@@ -446,6 +452,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// The bytes that the cache took when it was made.
+    ///
+    /// O(1).
     pub fn memory(&self) -> usize {
         size_of_val(self) + self.table.bytes() + self.counters.bytes()
     }

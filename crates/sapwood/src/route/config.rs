@@ -60,6 +60,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     }
 
     /// The most entries. Default: 8,192. With 0, every lookup is a miss.
+    ///
+    /// O(1).
     #[must_use]
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = entries;
@@ -69,6 +71,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     /// For how long the cache returns an answer. Older entries are resolved again. Default: 100 ms.
     /// At most 2^61 nanoseconds, which are 73 years: a longer time counts as that, here and in
     /// [`keep`](Self::keep) and [`negative_ttl`](Self::negative_ttl).
+    ///
+    /// O(1).
     #[must_use]
     pub fn fresh(mut self, time: Duration) -> Self {
         self.fresh = nanoseconds(time);
@@ -77,6 +81,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
 
     /// For how long an entry may keep its slot without being resolved again, at least `fresh`.
     /// [`sweep`](RouteCache::sweep) removes older entries. Default: 1 s.
+    ///
+    /// O(1).
     #[must_use]
     pub fn keep(mut self, time: Duration) -> Self {
         self.keep = nanoseconds(time);
@@ -85,6 +91,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
 
     /// For how long the cache remembers that the resolver failed; the time should be short. By
     /// default it does not remember failures.
+    ///
+    /// O(1).
     #[must_use]
     pub fn negative_ttl(mut self, time: Duration) -> Self {
         self.negative = Some(nanoseconds(time));
@@ -93,6 +101,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
 
     /// The hash seed. By default it is random. Without `std` it is made of addresses, so callers
     /// that have random numbers should give one.
+    ///
+    /// O(1).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -102,6 +112,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     /// The number of threads that have counters of their own, of 128 bytes each. Further threads
     /// share counters, which costs them a few nanoseconds. Default: the number of processors, at
     /// most 64.
+    ///
+    /// O(1).
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.min(256);
@@ -123,6 +135,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     /// This is the only case in which a cache takes memory later: keys are divided among 64 locks
     /// by their hash, and when more than four keys of one lock are resolved at once, their list
     /// grows; so does the process's list of threads that wait, when more do than ever before.
+    ///
+    /// O(1).
     #[cfg(feature = "std")]
     #[must_use]
     pub fn single_flight(mut self, on: bool) -> Self {
@@ -131,6 +145,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     }
 
     /// The cache, with all of its memory.
+    ///
+    /// O(entries + threads), whose memory it takes at once.
     ///
     /// # Panics
     ///

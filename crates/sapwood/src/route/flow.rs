@@ -34,6 +34,8 @@ impl FlowKey {
     pub const UDP: u8 = 17;
 
     /// A flow between two sockets.
+    ///
+    /// O(1).
     pub fn new(source: SocketAddr, destination: SocketAddr, protocol: u8) -> Self {
         Self {
             source: source.ip(),
@@ -45,11 +47,15 @@ impl FlowKey {
     }
 
     /// A flow between two addresses without ports: of a protocol that has none, or of fragments.
+    ///
+    /// O(1).
     pub fn without_ports(source: IpAddr, destination: IpAddr, protocol: u8) -> Self {
         Self::new((source, 0).into(), (destination, 0).into(), protocol)
     }
 
     /// The flow of the answers.
+    ///
+    /// O(1).
     #[must_use]
     pub fn reversed(self) -> Self {
         Self {
@@ -108,22 +114,30 @@ pub struct FlowHasher(Secrets);
 
 impl FlowHasher {
     /// A hasher with this seed. Machines that must agree on the path of a flow share a seed.
+    ///
+    /// O(1).
     pub fn new(seed: u64) -> Self {
         Self(Secrets::new(seed))
     }
 
     /// A hasher with a random seed. Without `std`, the seed is made of addresses and counters.
+    ///
+    /// O(1).
     pub fn random() -> Self {
         Self::new(crate::seed::seed())
     }
 
     /// The hash of a flow.
+    ///
+    /// O(1).
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u64 {
         self.0.hash(&key.to_words())
     }
 
     /// The same hash for both directions of a conversation.
+    ///
+    /// O(1).
     #[inline]
     pub fn hash_symmetric(&self, key: &FlowKey) -> u64 {
         let forward = (key.source, key.source_port) <= (key.destination, key.destination_port);

@@ -62,6 +62,8 @@ impl<H: Clone + Eq + Hash> Group<H> {
     /// A group of members with their weights. The weights of equal members are added, up to
     /// `u32::MAX`. A member of weight 0 gets no flow.
     ///
+    /// O(members), with 2,048 draws for each if there are two or more.
+    ///
     /// # Panics
     ///
     /// With more than 65,536 members.
@@ -106,12 +108,16 @@ impl<H: Clone + Eq + Hash> Group<H> {
     }
 
     /// A group of one member.
+    ///
+    /// O(1).
     pub fn single(hop: H) -> Self {
         Self::new([(hop, 1)])
     }
 
     /// The member for a flow; `None` if no member has any weight. Any number that is the same for
     /// all packets of a flow will do, also a counter, as this mixes it.
+    ///
+    /// O(1): one bucket and one member are read.
     #[inline(always)]
     pub fn member(&self, flow: u64) -> Option<&H> {
         let (flow, all) = (spread(flow), &*self.buckets);
@@ -158,22 +164,30 @@ impl<H: Clone + Eq + Hash> Group<H> {
 
     /// The members' hashes, in the order of [`members`](Self::members). With them, programs and
     /// other languages choose as this group does (`sapwood/group.bpf.h` of `sapwood-bpf`).
+    ///
+    /// O(1); each step is O(1).
     pub fn member_hashes(&self) -> impl Iterator<Item = u64> {
         self.members.iter().map(|member| member.hash)
     }
 
     /// The members with their weights.
+    ///
+    /// O(1); each step is O(1).
     pub fn members(&self) -> impl ExactSizeIterator<Item = (&H, u32)> {
         let members = self.members.iter();
         members.map(|member| (&member.hop, member.weight))
     }
 
     /// The weight of a member.
+    ///
+    /// O(members).
     pub fn weight(&self, hop: &H) -> Option<u32> {
         self.members().find(|member| member.0 == hop).map(|m| m.1)
     }
 
     /// The group with another weight for a member, which may be new.
+    ///
+    /// As [`new`](Self::new).
     #[must_use]
     pub fn with(&self, hop: H, weight: u32) -> Self {
         let others = self.members().filter(|member| *member.0 != hop);
@@ -182,6 +196,8 @@ impl<H: Clone + Eq + Hash> Group<H> {
     }
 
     /// The group without a member.
+    ///
+    /// As [`new`](Self::new).
     #[must_use]
     pub fn without(&self, hop: &H) -> Self {
         let others = self.members().filter(|member| member.0 != hop);

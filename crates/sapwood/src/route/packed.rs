@@ -57,6 +57,8 @@ impl<H> Copy for PackedGroup<'_, H> {}
 
 impl<H: NextHop + IntoBytes + Immutable> Group<H> {
     /// The group as bytes, for a [`PackedGroup`]. A next hop is plain bytes.
+    ///
+    /// O(bytes of the group).
     pub fn to_bytes(&self) -> Vec<u8> {
         let buckets = self.bucket_bytes();
         let wide = self.members().len() > 256;
@@ -81,6 +83,8 @@ impl<H: NextHop + IntoBytes + Immutable> Group<H> {
 
 impl<'a, H: FromBytes> PackedGroup<'a, H> {
     /// The group in these bytes; `None` if they cannot be a group with such next hops.
+    ///
+    /// O(1).
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<{ 4 * HEAD }>()?;
@@ -127,6 +131,8 @@ impl<'a, H: FromBytes> PackedGroup<'a, H> {
     }
 
     /// The members with their weights.
+    ///
+    /// O(1); each step is O(1).
     pub fn members(&self) -> impl Iterator<Item = (H, u32)> {
         let weights = self.weights.chunks_exact(4).enumerate();
         let (me, word) = (*self, |w: &[u8]| {
@@ -137,6 +143,8 @@ impl<'a, H: FromBytes> PackedGroup<'a, H> {
 
     /// The group made anew of its members, whatever its bytes say of buckets; `None` if two members
     /// are equal.
+    ///
+    /// As [`Group::new`].
     pub fn to_group(&self) -> Option<Group<H>>
     where
         H: NextHop,

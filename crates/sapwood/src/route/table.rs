@@ -70,6 +70,8 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     /// Bits of an address that the roots resolve with one load, as for a
     /// [`Fib`](crate::lpm::Fib): 6, 12, 18 (the default) or 24.
     ///
+    /// O(1).
+    ///
     /// # Panics
     ///
     /// With any other number.
@@ -88,6 +90,8 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     }
 
     /// An empty table.
+    ///
+    /// As that of an [`IpFib`].
     ///
     /// # Errors
     ///
@@ -144,6 +148,8 @@ struct TableShared<H: NextHop> {
 impl<H: NextHop> RouteTable<H> {
     /// An empty table.
     ///
+    /// As [`build`](Builder::build).
+    ///
     /// # Errors
     ///
     /// [`Error::ArenaFull`] when the system gives no address space.
@@ -152,6 +158,8 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     ///
     /// ```
     /// use sapwood::qsbr::Domain;
@@ -209,12 +217,16 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// Begins a transaction, unless another is open.
+    ///
+    /// O(1). It does not wait.
     pub fn try_begin(&self) -> Option<RouteTxn<'_, H>> {
         let groups = self.shared.groups.try_lock()?;
         Some(RouteTxn::new(groups, self.shared.fib.try_begin()?))
     }
 
     /// The number of snapshots that are alive. Waits for no transaction.
+    ///
+    /// O(versions that snapshots keep).
     pub fn snapshots(&self) -> usize {
         self.shared.fib.v4().snapshots()
     }
@@ -372,6 +384,8 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -509,6 +523,8 @@ pub struct RouteTableMemory {
 
 impl RouteTableMemory {
     /// About all bytes that the table takes from the system.
+    ///
+    /// O(1).
     pub fn total(&self) -> usize {
         self.prefixes.total() + self.groups.1
     }

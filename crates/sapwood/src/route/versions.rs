@@ -72,6 +72,8 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
 
     /// Inserts or replaces the group of a prefix; returns whether it had one.
     ///
+    /// As [`Fib::insert`](crate::lpm::Fib::insert), and a search for an equal group by its hash.
+    ///
     /// # Errors
     /// As [`Fib::insert`](crate::lpm::Fib::insert).
     pub fn insert(&mut self, net: IpNet, group: Group<H>) -> Result<bool, Rejected<Group<H>>> {
@@ -98,6 +100,8 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
 
     /// Removes a prefix; returns whether it was there.
     ///
+    /// As [`Fib::remove`](crate::lpm::Fib::remove).
+    ///
     /// # Errors
     /// As [`Fib::remove`](crate::lpm::Fib::remove).
     pub fn remove(&mut self, net: IpNet) -> Result<bool, Error> {
@@ -108,6 +112,8 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
     }
 
     /// The group of the longest prefix of an address, with the transaction's changes.
+    ///
+    /// The lookup of the prefix, and that of the group in a hash map.
     pub fn group(&self, addr: IpAddr) -> Option<&Group<H>> {
         let place = self.fib.lookup_value(addr)?;
         Some(&self.changes.groups.all.get(place)?.0)
@@ -124,6 +130,8 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
     }
 
     /// Discards all changes, as dropping the transaction does.
+    ///
+    /// O(what was changed).
     pub fn rollback(self) {
         drop(self);
     }
@@ -165,21 +173,29 @@ impl<H: NextHop> RouteSnapshot<H> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.fib.len()
     }
 
     /// Whether there are no prefixes.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The group of the longest prefix of an address.
+    ///
+    /// The lookup of the prefix, and that of the group in a hash map.
     pub fn group(&self, addr: IpAddr) -> Option<&Group<H>> {
         self.groups.get(self.fib.lookup_value(addr)?)
     }
 
     /// All prefixes with their groups, IPv4 first, each family in the order of addresses.
+    ///
+    /// O(size of the roots + prefixes) for the whole walk.
     pub fn iter(&self) -> impl Iterator<Item = (IpNet, &Group<H>)> {
         let all = self.fib.iter();
         all.filter_map(|(net, place)| Some((net, self.groups.get(place)?)))
@@ -202,6 +218,8 @@ impl<H: NextHop + FromBytes + IntoBytes + Immutable> RouteSnapshot<H> {
     ///
     /// A member takes 4 bytes more than its next hop. A next hop may have at most 60 bytes, which
     /// is checked when the program is compiled.
+    ///
+    /// O(routes + members of the groups), and the writing of the file. It takes no lock.
     ///
     /// ```
     /// use sapwood::route::{Group, RouteTable};
@@ -284,6 +302,8 @@ fn groups_of<H: NextHop + FromBytes>(file: &BitFile<u32>) -> Result<Vec<Group<H>
 impl<H: NextHop + FromBytes + Immutable> Builder<RouteTable<H>> {
     /// Loads a table from a file that [`RouteSnapshot::save`] wrote with next hops of the same
     /// size, after checking all of it.
+    ///
+    /// O(n log n), as the routes are sorted.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

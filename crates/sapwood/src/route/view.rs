@@ -40,6 +40,8 @@ pub struct FamilyRoutes<'g, F: Family, H: NextHop> {
 
 impl<'g, F: Family, H: NextHop> FamilyRoutes<'g, F, H> {
     /// The next hop of a flow to an address.
+    ///
+    /// The lookup of the prefix, and four loads: slot, group, bucket, member.
     #[inline(always)]
     pub fn lookup(&self, addr: F::Addr, flow: u64) -> Option<&'g H> {
         self.group_or_none(addr).member(flow)
@@ -48,6 +50,8 @@ impl<'g, F: Family, H: NextHop> FamilyRoutes<'g, F, H> {
     /// [`lookup`](Self::lookup) of many packets, whose waits for memory overlap. `hops[i]` becomes
     /// the next hop of `flows[i]` to `addrs[i]`, or `default`: a packet path needs a next hop for
     /// such packets, too.
+    ///
+    /// The sum of the lookups, of which many wait at once.
     ///
     /// # Panics
     ///
@@ -74,6 +78,8 @@ impl<'g, F: Family, H: NextHop> FamilyRoutes<'g, F, H> {
     }
 
     /// The group of the longest prefix of an address.
+    ///
+    /// The lookup of the prefix, and two loads: slot and group.
     #[inline]
     pub fn group(&self, addr: F::Addr) -> Option<&'g Group<H>> {
         Some(self.fib.lookup_value(addr)?.0.get(self.guard))
@@ -102,6 +108,8 @@ impl<F: Family, H: NextHop> fmt::Debug for FamilyRoutes<'_, F, H> {
 
 impl<'g, H: NextHop> RouteView<'g, H> {
     /// The next hop of a flow to an address.
+    ///
+    /// As [`FamilyRoutes::lookup`].
     #[inline]
     pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<&'g H> {
         match addr {
@@ -111,6 +119,8 @@ impl<'g, H: NextHop> RouteView<'g, H> {
     }
 
     /// The group of the longest prefix of an address.
+    ///
+    /// As [`FamilyRoutes::group`].
     #[inline]
     pub fn group(&self, addr: IpAddr) -> Option<&'g Group<H>> {
         match addr {
@@ -120,12 +130,16 @@ impl<'g, H: NextHop> RouteView<'g, H> {
     }
 
     /// The routes of IPv4 alone: for packet paths that know the family, and for batches.
+    ///
+    /// O(1).
     #[inline]
     pub fn v4(&self) -> FamilyRoutes<'g, V4, H> {
         self.v4
     }
 
     /// The routes of IPv6 alone.
+    ///
+    /// O(1).
     #[inline]
     pub fn v6(&self) -> FamilyRoutes<'g, V6, H> {
         self.v6

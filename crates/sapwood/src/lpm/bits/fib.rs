@@ -80,6 +80,8 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
 
     /// An empty table.
     ///
+    /// O(1): it reserves address space, in which pages come as they are used.
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system does not give the backing.
     ///
@@ -93,6 +95,8 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
     /// An empty table in an arena that programs in other languages read: a [`QpStore`], whose keys
     /// are those of prefixes ([`BitString::key`](super::BitString::key)). The builder's options are
     /// not used.
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is no room for the header.
@@ -152,6 +156,8 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
 impl<V: Send + Sync + 'static> BitFib<V> {
     /// An empty table with a domain of its own.
     ///
+    /// As [`build`](Builder::build).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn new() -> Result<Self, Error> {
@@ -159,6 +165,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     pub fn builder() -> Builder<Self> {
         let Builder { memory, .. } = QpStore::<V>::builder();
         Builder::begin(memory, ())
@@ -187,6 +195,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
 
     /// Removes a prefix, as a commit of its own; returns its value, or `None` when it was not
     /// there.
+    ///
+    /// As [`insert`](Self::insert).
     ///
     /// # Errors
     /// As [`BitTxn::remove`].
@@ -235,11 +245,15 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// The number of snapshots that are alive. Waits for no transaction.
+    ///
+    /// O(versions that snapshots keep).
     pub fn snapshots(&self) -> usize {
         self.store.snapshots()
     }
 
     /// The oldest version that snapshots keep, and what it holds back. Waits for no transaction.
+    ///
+    /// O(1), and a short lock.
     pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
         self.store.oldest_snapshot()
     }
@@ -256,6 +270,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// Begins a transaction, unless another is open.
+    ///
+    /// O(1). It does not wait.
     pub fn try_begin(&self) -> Option<BitTxn<'_, V>> {
         self.store.try_begin().map(BitTxn)
     }
@@ -268,16 +284,22 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// Whether there is no prefix.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of the newest version.
+    ///
+    /// O(1).
     pub fn version(&self) -> Version {
         self.store.version()
     }
 
     /// The memory that the table uses. Waits for an open transaction.
+    ///
+    /// It reads the accounts and walks nothing.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.

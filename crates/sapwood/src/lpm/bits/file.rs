@@ -53,11 +53,15 @@ pub struct BitFileBuilder<V> {
 
 impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// An empty table.
+    ///
+    /// O(1).
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Inserts or replaces; returns the value that was replaced.
+    ///
+    /// O(bits of the prefix); as [`QpMap::insert`].
     ///
     /// # Errors
     /// [`Error::ArenaFull`], with the value given back.
@@ -67,6 +71,8 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
 
     /// Adds a name at the end of the list; returns its number, from 0. The list may have the same
     /// name twice.
+    ///
+    /// O(length of the name).
     ///
     /// # Errors
     /// [`Error::KeyTooLong`] for names of more than 65,530 bytes, [`Error::ArenaFull`],
@@ -87,17 +93,23 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.map.len() - self.names as usize
     }
 
     /// Whether there is no prefix.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Saves table and names. The file is written beside `path`, flushed, and renamed, so `path`
     /// always names the whole old file or the whole new one.
+    ///
+    /// O(sum of all key lengths), and the writing of the file.
     ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
@@ -150,6 +162,8 @@ impl<V: FromBytes + Immutable + Send + Sync + 'static> Builder<BitFib<V>> {
     /// [`BitFileBuilder::save`] wrote with values of the same size and alignment, after checking
     /// all of it. The table's first version has the number that the saved one had.
     ///
+    /// O(bytes of the file).
+    ///
     /// ```
     /// use sapwood::lpm::{BitFib, BitString};
     /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.bit", std::process::id()));
@@ -188,6 +202,8 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// [`BitSnapshot::save`](super::BitSnapshot::save) wrote with values of the same size and
     /// alignment. This reads the whole file and checks the header, the checksums, the trie, and
     /// that each key is a prefix's or a name's.
+    ///
+    /// O(bytes of the file).
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.
@@ -244,6 +260,8 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     #[inline]
     pub fn len(&self) -> usize {
         self.file.len() - self.names as usize
@@ -252,23 +270,31 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     bit_methods!(['s] 's [&'s ] self Checked);
 
     /// Number of names.
+    ///
+    /// O(1).
     pub fn names_len(&self) -> u32 {
         self.names
     }
 
     /// The name with this number.
+    ///
+    /// O(length of the name).
     pub fn name(&self, index: u32) -> Option<&[u8]> {
         let (key, _) = self.file.prefix(name_key(index)).next()?;
         key.get(NAME_AT..)
     }
 
     /// All names, in the order in which they were added.
+    ///
+    /// O(1); each step is O(1) on average.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         let names = self.file.prefix([NAME]);
         names.filter_map(|(key, _)| key.get(NAME_AT..))
     }
 
     /// Bytes of the file.
+    ///
+    /// O(1).
     pub fn file_bytes(&self) -> usize {
         self.file.file_bytes()
     }
@@ -282,6 +308,8 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     }
 
     /// Checks every invariant of the trie and of its keys.
+    ///
+    /// O(bytes of the file).
     ///
     /// # Errors
     /// A message that says what is wrong.

@@ -231,6 +231,8 @@ impl<V: fmt::Debug> fmt::Debug for BitMatches<'_, V> {
 macro_rules! bit_methods {
     ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident $mem:ty) => {
         /// Whether there is no prefix.
+        ///
+        /// O(1).
         pub fn is_empty(&$self) -> bool {
             $self.len() == 0
         }

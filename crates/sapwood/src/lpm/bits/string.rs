@@ -44,6 +44,8 @@ fn mask(len: usize) -> u8 {
 impl<'a> BitPrefix<'a> {
     /// The first `bits` bits of `bytes`, the rest of which is 0.
     ///
+    /// O(length of `bytes`).
+    ///
     /// # Errors
     /// [`Error::PrefixTooLong`] when `bytes` has fewer bits, or `bits` is over 2,048;
     /// [`Error::BitsBehindPrefix`] when a bit behind them is 1.
@@ -58,6 +60,8 @@ impl<'a> BitPrefix<'a> {
     }
 
     /// The first `bits` bits of `bytes`. Bits behind them are ignored.
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// [`Error::PrefixTooLong`] when `bytes` has fewer bits, or `bits` is over 2,048.
@@ -84,17 +88,23 @@ impl<'a> BitPrefix<'a> {
     }
 
     /// Number of bits.
+    ///
+    /// O(1).
     #[inline]
     pub fn len(self) -> usize {
         usize::from(self.len)
     }
 
     /// Whether there is no bit.
+    ///
+    /// O(1).
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
     /// The first `bits` bits, or all if there are no more.
+    ///
+    /// O(1).
     pub fn truncate(self, bits: usize) -> Self {
         let bits = bits.min(self.len());
         BitPrefix {
@@ -104,16 +114,22 @@ impl<'a> BitPrefix<'a> {
     }
 
     /// The bit at a place, the most significant bit of the first byte being at 0.
+    ///
+    /// O(1).
     pub fn bit(self, at: usize) -> Option<bool> {
         (at < self.len()).then(|| self.bytes[at / 8] >> (7 - at % 8) & 1 == 1)
     }
 
     /// Whether `other` starts with these bits.
+    ///
+    /// O(bits of this prefix).
     pub fn covers(self, other: impl AsBits) -> bool {
         other.with_bits(|other| self.len <= other.len && self == other.truncate(self.len()))
     }
 
     /// The bytes, padded with zero bits.
+    ///
+    /// O(1); each step is O(1).
     pub fn bytes(self) -> impl ExactSizeIterator<Item = u8> + use<'a> {
         let last = self.bytes.len().wrapping_sub(1);
         let mask = mask(self.len());
@@ -128,12 +144,16 @@ impl<'a> BitPrefix<'a> {
     }
 
     /// The prefix of IPv4 addresses, if there are 32 bits or less.
+    ///
+    /// O(1).
     pub fn to_ipv4_net(self) -> Option<Ipv4Net> {
         let bytes = self.padded::<4>()?;
         Ipv4Net::new(bytes.into(), self.len as u8).ok()
     }
 
     /// The prefix of IPv6 addresses, if there are 128 bits or less.
+    ///
+    /// O(1).
     pub fn to_ipv6_net(self) -> Option<Ipv6Net> {
         let bytes = self.padded::<16>()?;
         Ipv6Net::new(bytes.into(), self.len as u8).ok()
@@ -228,11 +248,15 @@ pub struct BitString {
 
 impl BitString {
     /// The empty string.
+    ///
+    /// O(1).
     pub fn new() -> Self {
         Self::default()
     }
 
     /// The first `bits` bits of `bytes`, the rest of which is 0.
+    ///
+    /// O(bits), which are copied.
     ///
     /// # Errors
     /// As [`BitPrefix::new`].
@@ -242,6 +266,8 @@ impl BitString {
 
     /// The first `bits` bits of `bytes`. Bits behind them are ignored.
     ///
+    /// O(bits), which are copied.
+    ///
     /// # Errors
     /// As [`BitPrefix::truncated`].
     pub fn truncated(bytes: &[u8], bits: usize) -> Result<Self, Error> {
@@ -249,6 +275,8 @@ impl BitString {
     }
 
     /// A number as `bits` bits, the most significant first.
+    ///
+    /// O(1).
     ///
     /// # Errors
     /// [`Error::PrefixTooLong`] when `bits` is over 128; [`Error::BitsBehindPrefix`] when the
@@ -265,6 +293,8 @@ impl BitString {
     }
 
     /// The bit string of a key that [`key`](Self::key) made; `None` of other bytes.
+    ///
+    /// O(length of the key).
     pub fn from_key(key: &[u8]) -> Option<Self> {
         code::decode(key)
     }
@@ -272,6 +302,8 @@ impl BitString {
     /// The bytes that stand for this prefix in ordered maps over byte strings, such as one that
     /// BPF programs write: a byte for each four bits. Keys are in the order of prefixes.
     /// `docs/lpm.md` describes them.
+    ///
+    /// O(bits), and an allocation.
     ///
     /// ```
     /// use sapwood::lpm::BitString;
@@ -291,16 +323,22 @@ impl BitString {
     }
 
     /// Number of bits.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
     /// Whether there is no bit.
+    ///
+    /// O(1).
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The string, borrowed.
+    ///
+    /// O(1).
     #[inline]
     pub fn as_prefix(&self) -> BitPrefix<'_> {
         BitPrefix {
@@ -310,11 +348,15 @@ impl BitString {
     }
 
     /// The bytes, padded with zero bits.
+    ///
+    /// O(1).
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Appends bits.
+    ///
+    /// O(bits of `more`).
     ///
     /// # Errors
     /// [`Error::PrefixTooLong`] when there would be more than 2,048; the string is unchanged.
@@ -342,6 +384,8 @@ impl BitString {
     }
 
     /// The string with bits appended.
+    ///
+    /// O(bits of both).
     ///
     /// # Errors
     /// As [`push`](Self::push).

@@ -19,6 +19,8 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -28,6 +30,8 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     /// Inserts or replaces. The value that was replaced can be read until the next change of the
     /// transaction.
     ///
+    /// O(bits of the prefix); the branches on the path are copied, once in a transaction.
+    ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
     pub fn insert(&mut self, prefix: impl AsBits, value: V) -> Result<Option<&V>, Rejected<V>> {
@@ -36,6 +40,8 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     }
 
     /// Removes a prefix. Its value can be read until the next change of the transaction.
+    ///
+    /// As [`insert`](Self::insert).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
@@ -47,6 +53,8 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     /// Removes all prefixes; returns their number. When there is no room for the garbage, nothing
     /// is removed.
     ///
+    /// O(prefixes).
+    ///
     /// # Errors
     /// As [`QpTxn::clear`](crate::qp::QpTxn::clear).
     pub fn clear(&mut self) -> Result<usize, Error> {
@@ -56,11 +64,15 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     /// Publishes all changes as a new version with one store. Returns the version's number, or the
     /// newest version's when nothing was changed. This cannot fail: the operations did everything
     /// that can.
+    ///
+    /// O(what was changed), to hand over what was replaced; readers see it by one store.
     pub fn commit(self) -> Version {
         self.0.commit()
     }
 
     /// Discards all changes, as dropping the transaction does.
+    ///
+    /// O(what was changed).
     pub fn rollback(self) {
         self.0.rollback();
     }

@@ -25,6 +25,8 @@ impl<'g, V: Send + Sync> BitView<'g, V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -50,11 +52,15 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
     }
 
     /// Number of prefixes.
+    ///
+    /// O(1).
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The version's number.
+    ///
+    /// O(1).
     pub fn version(&self) -> Version {
         self.0.version()
     }
@@ -63,6 +69,8 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
 
     /// Saves the table for [`BitFile::open`](super::BitFile::open). The file is written beside
     /// `path`, flushed, and renamed.
+    ///
+    /// O(sum of all key lengths), and the writing of the file. It takes no lock.
     ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.

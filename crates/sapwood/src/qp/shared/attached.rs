@@ -79,11 +79,15 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> AttachedView<'g, O
     }
 
     /// The stored key and its value.
+    ///
+    /// As [`get`](Self::get).
     pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         self.raw.entry_of(key.as_ref())
     }
 
     /// Whether the key is stored.
+    ///
+    /// As [`get`](Self::get).
     #[inline]
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
         self.raw.entry_of(key.as_ref()).is_some()
@@ -91,6 +95,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> AttachedView<'g, O
 
     /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each key is looked up
     /// at a moment of its own.
+    ///
+    /// The sum of the lookups, of which many wait at once.
     ///
     /// # Panics
     /// When `keys` and `out` differ in length.
@@ -107,11 +113,15 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> AttachedView<'g, Ordered, V>
     }
 
     /// All entries in ascending order of keys, from both ends.
+    ///
+    /// O(1); each step is O(1) on average.
     pub fn iter(&self) -> QpSharedRange<'g, V> {
         self.range::<[u8], _>(..)
     }
 
     /// Whether there is no entry.
+    ///
+    /// O(length of the first key).
     pub fn is_empty(&self) -> bool {
         self.first_key_value().is_none()
     }
@@ -121,11 +131,15 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> AttachedView<'g, Ordered, V>
 
 impl<'g, V: ?Sized + Value + Send + Sync + 'static> AttachedView<'g, Unordered, V> {
     /// All entries, in no order.
+    ///
+    /// O(1); each step is O(1) on average.
     pub fn iter(&self) -> PointMapIter<'g, V> {
         PointMapIter::new(self.raw.unordered())
     }
 
     /// Whether there is no entry.
+    ///
+    /// O(buckets of the index) at worst.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }

@@ -107,6 +107,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V
     ///
     /// With this limit, all writers change one shared counter.
     ///
+    /// O(1).
+    ///
     /// ```
     /// use sapwood::{Error, qp::QpShared};
     /// let map = QpShared::builder().max_entries(2).build()?;
@@ -126,6 +128,9 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V
     }
 
     /// An empty map.
+    ///
+    /// O(processors), as there are shards for them; it reserves address space, in which pages come
+    /// as they are used.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the backing cannot be had.
@@ -153,6 +158,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
 
     /// An empty map with a domain of its own.
     ///
+    /// As [`build`](Builder::build).
+    ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system refuses the address space.
     pub fn new() -> Result<Self, Error> {
@@ -160,6 +167,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
+    ///
+    /// O(1).
     pub fn builder() -> Builder<Self> {
         let mut memory = MemoryOptions::default();
         // A fault on a huge page clears 2 MiB, and may wait until the system finds a free one: see
@@ -183,11 +192,15 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// Whether the map has no entry.
+    ///
+    /// O(1) with order; without, O(shards), as [`len`](Self::len).
     pub fn is_empty(&self) -> bool {
         self.raw.is_vacant()
     }
 
     /// The greatest number of entries, if it is limited.
+    ///
+    /// O(1).
     pub fn max_entries(&self) -> Option<usize> {
         self.raw.most()
     }

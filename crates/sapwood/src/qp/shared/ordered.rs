@@ -106,6 +106,8 @@ macro_rules! ordered_reads {
         /// The entry was there and its key is a prefix. Beside writers, it may have been the
         /// longest at no moment, because the walk may see one change without an earlier one. See
         /// [`exact`]($crate::qp::SharedView::exact).
+        ///
+        /// As [`ancestors`](Self::ancestors).
         pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
             self.ancestors(key).pop()
         }
@@ -124,6 +126,8 @@ macro_rules! ordered_reads {
         /// The entries whose keys are prefixes of `key` and end where a component of `key` ends.
         /// Such a prefix ends in `separator`, is followed by it in `key`, is empty, or is the whole
         /// key. The shortest comes first.
+        ///
+        /// As [`ancestors`](Self::ancestors).
         pub fn ancestors_at(
             &self,
             key: impl AsRef<[u8]>,
@@ -232,7 +236,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
     /// Keeps a point index: a hash index over the entries, which every change updates. `get`,
     /// `contains_key` and `get_many` then touch two cache lines. Ordered operations still use the
     /// trie. The index costs 6 to 10 bytes a key and some time at each change. The hash seed is
-    /// random, so nobody can choose keys that collide.
+    /// random, so nobody can choose keys that collide. The call is O(1).
     ///
     /// ```
     /// # use sapwood::qp::QpShared;
@@ -430,6 +434,8 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     /// The entry was the first at some moment of the call. A lesser key that another thread inserts
     /// before the removal stays for the next pop. If other threads remove the first entry
     /// meanwhile, the search begins anew.
+    ///
+    /// O(length of its key), if no other writer is at the same branch.
     ///
     /// # Errors
     /// As [`SharedMap::remove`].

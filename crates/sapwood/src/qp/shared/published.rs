@@ -40,6 +40,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// another language can be written from `docs/qp.md`, `docs/shared.md` and these numbers. The
     /// size of a value must be a multiple of 8 bytes; the compiler checks this.
     ///
+    /// O(processors), as there are shards for them.
+    ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
     /// use sapwood::qp::QpShared;
@@ -91,6 +93,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// A map as that of [`build_in`](Self::build_in), with these entries, which come in ascending
     /// order of keys. Of equal keys, the last wins.
     ///
+    /// O(sum of all key lengths).
+    ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter); [`Error::Full`].
     ///
@@ -126,6 +130,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// (`QpFile::open_published`). The arena has options and a limit of its own, so those of the
     /// builder are not used. The size of a value must be a multiple of 8 bytes; the compiler checks
     /// this.
+    ///
+    /// O(1).
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -184,6 +190,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// A store as that of [`build_in`](Self::build_in), whose first version has these entries,
     /// which come in ascending order of keys. Of equal keys, the last wins.
     ///
+    /// O(sum of all key lengths).
+    ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter).
     ///
@@ -237,6 +245,8 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// header page says where the index begins. The arena has options and a limit of its own, so
     /// those of the builder are not used. The size of a value must be a multiple of 8 bytes; the
     /// compiler checks this.
+    ///
+    /// O(processors), as there are shards for them.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};

@@ -142,6 +142,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
 
     /// Removes a key; returns its value. The reference lives as long as the guard.
     ///
+    /// O(key length), if no other writer is at the same branch.
+    ///
     /// # Errors
     /// As [`SharedMap::remove`](super::SharedMap::remove).
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<&'g V>, Error> {
