@@ -180,8 +180,9 @@ impl Numbers {
     }
 
     /// The newest version that is kept.
+    #[inline]
     pub(crate) fn newest_kept(&self) -> Option<u64> {
-        self.kept.keys().next_back().copied()
+        self.kept.last_key_value().map(|(&version, _)| version)
     }
 
     /// The number of the version that is published next.

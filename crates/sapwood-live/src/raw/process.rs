@@ -42,6 +42,15 @@ impl Process {
     /// Whether this is the process. O(1).
     #[inline(always)]
     pub fn is_current(self) -> bool {
+        // SAFETY: it points to `NONE` or to a page that stays mapped.
+        let number = unsafe { &*NUMBER.load(Ordering::Acquire) }.load(Ordering::Relaxed);
+        number == self.0 || self.is_found()
+    }
+
+    /// As [`is_current`](Self::is_current), where the number is not there yet, or another.
+    #[cold]
+    #[inline(never)]
+    fn is_found(self) -> bool {
         self == Process::current()
     }
 

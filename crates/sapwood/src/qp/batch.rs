@@ -98,7 +98,11 @@ pub(crate) fn insert<
 pub(crate) fn remove<T: Keys, K: AsRef<[u8]>>(map: &mut T, keys: &[K]) -> Result<usize, Error> {
     let mut removed = 0;
     for group in keys.chunks(LANES) {
-        let group: SmallVec<[&[u8]; LANES]> = group.iter().map(K::as_ref).collect();
+        let mut bytes: [&[u8]; LANES] = [&[]; LANES];
+        for (to, key) in bytes.iter_mut().zip(group) {
+            *to = key.as_ref();
+        }
+        let group = &bytes[..group.len()];
         prepare(map, group.iter().copied());
         for key in group {
             removed += usize::from(map.take(key)?);

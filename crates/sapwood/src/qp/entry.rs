@@ -38,6 +38,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     ///
     /// # Panics
     /// When the arena is full; see [`VacantEntry::try_insert`].
+    #[inline]
     pub fn or_insert(self, value: V) -> &'a mut V {
         self.or_insert_with(|| value)
     }
@@ -48,6 +49,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     ///
     /// # Panics
     /// When the arena is full.
+    #[inline]
     pub fn or_insert_with(self, make: impl FnOnce() -> V) -> &'a mut V {
         match self {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -61,6 +63,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     ///
     /// # Panics
     /// When the arena is full.
+    #[inline]
     pub fn or_insert_with_key(self, make: impl FnOnce(&[u8]) -> V) -> &'a mut V {
         match self {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -77,6 +80,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
     ///
     /// # Panics
     /// When the arena is full.
+    #[inline]
     pub fn or_default(self) -> &'a mut V
     where
         V: Default,
@@ -107,6 +111,7 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
 
 impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     /// The entry of a leaf in `tree`.
+    #[inline]
     pub(crate) fn new(tree: &'a mut Tree<V>, leaf: u32) -> Self {
         OccupiedEntry {
             tree,
@@ -139,6 +144,7 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     /// A mutable reference to the value that lives as long as the map is borrowed.
     ///
     /// O(1).
+    #[inline]
     pub fn into_mut(self) -> &'a mut V {
         self.tree.leaf_value_mut(self.leaf)
     }
@@ -153,8 +159,9 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     /// Removes the entry and returns its value.
     ///
     /// O(key length), as the removal of a key.
+    #[inline]
     pub fn remove(self) -> V {
-        let key: SmallVec<[u8; 48]> = self.key().into();
+        let key: SmallVec<[u8; 48]> = SmallVec::from_slice(self.key());
         match self.tree.remove(&key) {
             Some(value) => value,
             None => unreachable!("the key of a leaf is in the map"),
@@ -164,10 +171,11 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
 
 impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     /// The entry of a key that is absent from `tree` and is not too long.
+    #[inline]
     pub(crate) fn new(tree: &'a mut Tree<V>, key: &[u8]) -> Self {
         VacantEntry {
             tree,
-            bytes: key.into(),
+            bytes: SmallVec::from_slice(key),
             key: PhantomData,
         }
     }
@@ -185,6 +193,7 @@ impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     ///
     /// # Panics
     /// When the arena is full.
+    #[inline]
     pub fn insert(self, value: V) -> &'a mut V {
         match self.try_insert(value) {
             Ok(value) => value,
@@ -198,6 +207,7 @@ impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`], with the value given back; the map is unchanged.
+    #[inline]
     pub fn try_insert(self, value: V) -> Result<&'a mut V, Rejected<V>> {
         match self.tree.insert_absent(&self.bytes, value) {
             Ok(leaf) => Ok(self.tree.leaf_value_mut(leaf)),

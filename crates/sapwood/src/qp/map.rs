@@ -475,6 +475,7 @@ impl<V> QpMap<V> {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`].
+    #[inline]
     pub fn entry<K: AsRef<[u8]>>(&mut self, key: K) -> Result<Entry<'_, K, V>, Error> {
         let key = checked(key.as_ref())?;
         let tree = self.tree_mut();

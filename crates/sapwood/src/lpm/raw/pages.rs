@@ -54,6 +54,7 @@ impl Head {
     }
 
     /// Whether a version has its words in the root.
+    #[inline]
     pub(crate) fn is_in_root(&self, version: u64) -> bool {
         self.until.load(Ordering::Relaxed) <= version
     }
@@ -66,16 +67,19 @@ pub(crate) fn page_of(slot: usize) -> usize {
 }
 
 /// The pages of some slots.
+#[inline]
 pub(crate) fn pages_of(slots: &Range<usize>) -> Range<usize> {
     page_of(slots.start)..page_of(slots.end - 1) + 1
 }
 
 /// The slots of a page.
+#[inline]
 pub(crate) fn slots_of(root: Root<'_>, page: usize) -> Range<usize> {
     page * WORDS..((page + 1) * WORDS).min(root.len())
 }
 
 /// Bytes of a page's block.
+#[inline]
 pub(crate) fn page_bytes(root: Root<'_>) -> usize {
     BEFORE + 8 * root.len().min(WORDS)
 }

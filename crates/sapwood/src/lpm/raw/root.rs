@@ -19,6 +19,7 @@ use sapwood_format::lpm::Word;
 pub(crate) struct Root<'a>(pub(crate) &'a [AtomicU64]);
 
 impl Root<'_> {
+    #[inline]
     pub(crate) fn get(self, slot: usize) -> Word {
         Word(self.0[slot].load(Ordering::Relaxed))
     }
@@ -30,6 +31,7 @@ impl Root<'_> {
         self.0[slot].store(word.0, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn len(self) -> usize {
         self.0.len()
     }
@@ -61,6 +63,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
+    #[inline]
     pub(crate) fn get(&self, mem: Mem, root: Root<'_>, slot: usize) -> Word {
         match self.pages.get(page_of(slot)) {
             // SAFETY: a block of the transaction, which is alone in writing it.
@@ -70,6 +73,7 @@ impl Overlay {
     }
 
     /// Stores a word of a slot whose page is there.
+    #[inline]
     pub(crate) fn set(&mut self, mem: Mem, slot: usize, word: Word) {
         let r = self.pages[page_of(slot)];
         assert!(r != 0, "a page that was made ready");
@@ -78,10 +82,12 @@ impl Overlay {
     }
 
     /// How many of these pages are not there.
+    #[inline]
     pub(crate) fn lacking(&self, pages: Range<usize>) -> usize {
         pages.filter(|&page| !self.has(page)).count()
     }
 
+    #[inline]
     fn has(&self, page: usize) -> bool {
         self.pages.get(page).is_some_and(|&r| r != 0)
     }

@@ -11,7 +11,7 @@ use sapwood_qsbr::GarbageLimit;
 use super::blocks::{Blocks, area};
 use super::node::VALUE;
 use super::pages::{self, page_bytes, pages_of, publish_page, save_page};
-use super::root::{Overlay, Target};
+use super::root::{Overlay, Root, Target};
 use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
@@ -76,6 +76,7 @@ impl<V: Eq + Hash> FibShared<V> {
     }
 
     /// How many of the pages of these slots a change has to save for snapshots.
+    #[inline]
     fn unsaved(&self, versions: &Numbers, slots: &Range<usize>) -> usize {
         let (Some(heads), Some(kept)) = (self.heads(), versions.newest_kept()) else {
             return 0;
@@ -93,7 +94,27 @@ impl<V: Eq + Hash> FibShared<V> {
         bytes: usize,
         dropped: &mut Vec<V>,
     ) -> Result<MutexGuard<'a, Numbers>, crate::Error> {
-        let mut lacking = 0;
+        self.admit(writer, bytes, dropped)?;
+        let versions = self.versions.lock();
+        match self.unsaved(&versions, slots) {
+            0 => Ok(versions),
+            lacking => {
+                drop(versions);
+                self.make_ready_with_pages(writer, slots, (bytes, lacking), dropped)
+            }
+        }
+    }
+
+    /// [`make_ready`](Self::make_ready) where there is a snapshot that lacks this many pages.
+    #[cold]
+    #[inline(never)]
+    fn make_ready_with_pages<'a>(
+        &'a self,
+        writer: &mut Writer<V>,
+        slots: &Range<usize>,
+        (bytes, mut lacking): (usize, usize),
+        dropped: &mut Vec<V>,
+    ) -> Result<MutexGuard<'a, Numbers>, crate::Error> {
         let ready = loop {
             let garbage = bytes + lacking * page_bytes(self.root());
             if let Err(limit) = self.admit(writer, garbage, dropped) {
@@ -246,6 +267,7 @@ impl<V: Eq + Hash> FibShared<V> {
             let mut overlay = core::mem::take(&mut writer.overlay);
             let mut target = Over {
                 shared: self,
+                root: self.root(),
                 overlay: &mut overlay,
                 dropped,
             };
@@ -256,6 +278,7 @@ impl<V: Eq + Hash> FibShared<V> {
         writer.blocks.arena.use_zeros();
         let mut target = Locked {
             shared: self,
+            root: self.root(),
             dropped,
             locked: None,
         };
@@ -313,6 +336,7 @@ impl<V: Eq + Hash> FibShared<V> {
 /// The published root, for a change that is published at once.
 struct Locked<'a, V> {
     shared: &'a FibShared<V>,
+    root: Root<'a>,
     dropped: &'a mut Vec<V>,
     /// The lock under which snapshots are made, from the first store on.
     locked: Option<MutexGuard<'a, Numbers>>,
@@ -320,13 +344,13 @@ struct Locked<'a, V> {
 
 impl<V: Eq + Hash> Target<V> for Locked<'_, V> {
     fn get(&self, slot: usize) -> Word {
-        self.shared.root().get(slot)
+        self.root.get(slot)
     }
 
     #[inline]
     fn set(&mut self, slot: usize, word: Word) {
         debug_assert!(self.locked.is_some());
-        self.shared.root().set(slot, word);
+        self.root.set(slot, word);
     }
 
     fn admit(
@@ -344,14 +368,14 @@ impl<V: Eq + Hash> Target<V> for Locked<'_, V> {
 /// A transaction's words over the published ones.
 struct Over<'a, V> {
     shared: &'a FibShared<V>,
+    root: Root<'a>,
     overlay: &'a mut Overlay,
     dropped: &'a mut Vec<V>,
 }
 
 impl<V: Eq + Hash> Target<V> for Over<'_, V> {
     fn get(&self, slot: usize) -> Word {
-        let shared = self.shared;
-        self.overlay.get(shared.mem, shared.root(), slot)
+        self.overlay.get(self.shared.mem, self.root, slot)
     }
 
     fn set(&mut self, slot: usize, word: Word) {
@@ -364,7 +388,7 @@ impl<V: Eq + Hash> Target<V> for Over<'_, V> {
         slots: Range<usize>,
         bytes: usize,
     ) -> Result<(), crate::Error> {
-        let (root, pages) = (self.shared.root(), pages_of(&slots));
+        let (root, pages) = (self.root, pages_of(&slots));
         // Snapshots that are there at the commit keep the former words of the pages.
         let pages_kept = match self.shared.versions.snapshots() {
             0 => 0,

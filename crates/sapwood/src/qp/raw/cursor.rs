@@ -65,6 +65,7 @@ impl Cursor {
     }
 
     /// A cursor on the first leaf of a subtree, which it does not leave.
+    #[inline(always)]
     pub(crate) fn first_of<V: ?Sized + Value, M: Mem>(
         view: &View<'_, V, M>,
         subtree: Subtree,
@@ -78,6 +79,7 @@ impl Cursor {
     }
 
     /// A cursor on the last leaf of a subtree, which it does not leave.
+    #[inline(always)]
     pub(crate) fn last_of<V: ?Sized + Value, M: Mem>(
         view: &View<'_, V, M>,
         subtree: Subtree,

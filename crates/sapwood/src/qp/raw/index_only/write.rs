@@ -39,6 +39,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
         }
     }
 
+    #[inline]
     unsafe fn remove(
         &self,
         held: &mut Held<'_>,

@@ -358,6 +358,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     }
 
     /// Removes a key, or only this leaf of it, which was found under the guard.
+    #[inline]
     fn take<'g>(
         &'g self,
         guard: Guard<'g>,
@@ -413,6 +414,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     /// has a guard of its own, because that guard holds memory back. Between attempts the call
     /// waits for room for garbage, if the domain's policy says so. The caller need not hold a
     /// guard; if it does, that guard holds memory back, too.
+    #[inline]
     fn with_room<T, R>(
         &self,
         given: T,
