@@ -486,6 +486,10 @@ fn no_answer_after_an_eviction() {
     };
     let address = V4::address(oracle.iter().next().unwrap().0.bits);
     assert!(evicted(0, &|| reader.lookup(address).map(drop)));
+    assert!(evicted(0, &|| reader
+        .covering(IpNet::from(address))
+        .map(drop)));
+    assert!(evicted(0, &|| reader.get(IpNet::from(address)).map(drop)));
     assert!(evicted(0, &|| reader.verify().map(drop)));
     assert!(evicted(0, &|| reader.len().map(drop)));
     assert!(!evicted(1, &|| reader.lookup(address).map(drop)));
