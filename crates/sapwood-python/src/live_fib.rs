@@ -1,22 +1,21 @@
 //! `LiveFib`: a table of routes that another process writes, and `LiveFibWriter`, which writes one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use ipnet::IpNet;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use sapwood::lpm::{IpFib, IpFibView};
-use sapwood::qp::QpStore;
-use sapwood_live::{CheckedIp, CheckedLiveReader, CheckedNames, Error, Live, ReadBy};
+use sapwood_live::{CheckedIp, CheckedLiveReader, Error, Live, ReadBy};
 
 use crate::address::{Key, key_of, prefix_of, shown};
 use crate::batch::{self, Addresses};
 use crate::errors::refused;
 use crate::fib_table::{absent, longest};
 use crate::live::{self, Pool, Trusting, Writer, builder, not_live, patiently};
+use crate::live_texts::Texts;
 use crate::numbers::whole;
 use crate::pairs::{at_most_one, pairs};
 use crate::snapshot_iter::{Kind, listed};
@@ -173,53 +172,6 @@ fn whole_table(mut reader: CheckedLiveReader<IpFib<u32>>) -> Result<Vec<(IpNet, 
         }
     }
     reader.view()?.iter().collect()
-}
-
-/// The texts of a live map, which the program `sapwood` keeps in a folder inside that of the map.
-pub enum Texts {
-    Trusting(Trusting<QpStore<[u8]>>),
-    Checked(Pool<CheckedNames<QpStore<[u8]>>>),
-}
-
-impl Texts {
-    /// Opens the texts of the live map in a folder, if there are any.
-    pub fn of_map(map: &Path, registered: bool) -> Result<Option<Texts>, Error> {
-        let (folder, wait) = (map.join("texts"), Duration::ZERO);
-        Ok(match (folder.join("control").exists(), registered) {
-            (false, _) => None,
-            (true, true) => Some(Texts::Trusting(Pool::open(&folder, wait)?)),
-            (true, false) => Some(Texts::Checked(Pool::open(&folder, wait)?)),
-        })
-    }
-
-    /// The text of a number.
-    pub fn of(&self, number: u32) -> PyResult<Option<String>> {
-        let (key, shown) = (number.to_be_bytes(), String::from_utf8_lossy);
-        let text = match self {
-            Texts::Trusting(pool) => {
-                pool.read(|texts| texts.get(key).map(|text| shown(text).into_owned()))
-            }
-            Texts::Checked(pool) => {
-                pool.read(|texts| texts.get(key).map(|text| shown(text).into_owned()))
-            }
-        };
-        text.map_err(not_live)
-    }
-
-    /// All numbers with their texts.
-    fn all(&self) -> PyResult<Vec<(u32, String)>> {
-        fn entry((key, text): (&[u8], &[u8])) -> Option<(u32, String)> {
-            let number = u32::from_be_bytes(key.try_into().ok()?);
-            Some((number, String::from_utf8_lossy(text).into_owned()))
-        }
-        let all = match self {
-            Texts::Trusting(pool) => pool.read(|texts| texts.iter().filter_map(entry).collect()),
-            Texts::Checked(pool) => {
-                pool.read(|texts| texts.range::<[u8], _>(..).filter_map(entry).collect())
-            }
-        };
-        all.map_err(not_live)
-    }
 }
 
 /// The error of a reader that finds numbers whose texts are gone, again and again.

@@ -74,7 +74,8 @@ impl Either {
 }
 
 /// Evaluates an expression for names, wherever they lie: in one read, so for one version of a
-/// store, unless the writer does not know of the reader. Python runs no code of users in it, since it makes only int, str and bytes.
+/// store, unless the writer does not know of the reader. Python runs no code of users in it, since
+/// it makes only int, str and bytes.
 macro_rules! on {
     ($this:expr, $names:ident => $answer:expr) => {
         match &$this.names {
