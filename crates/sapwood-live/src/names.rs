@@ -60,14 +60,16 @@ impl<M: NameMap> CheckedNames<M> {
         }
     }
 
-    /// Calls `f` with the map. What it finds is kept until it returns: a walk over a whole map takes
-    /// memory for all of it.
+    /// Calls `f` with the map. What it finds is kept until it returns: a walk over a whole map
+    /// takes memory for all of it.
     ///
     /// # Errors
     /// The first error of a question: those of [`CheckedLiveReader::read`]. From then on `f` found
     /// nothing any more.
     pub fn ask<R>(&mut self, f: impl FnOnce(&NamesAsked<M>) -> R) -> Result<R, Error> {
-        self.asked.kept = Kept::default();
+        if self.asked.kept.len.get() > 0 {
+            self.asked.kept = Kept::default();
+        }
         *self.asked.failed.get_mut() = None;
         let done = f(&self.asked);
         match self.asked.failed.get_mut().take() {
@@ -409,9 +411,11 @@ impl<M: NameMap> fmt::Debug for NamesRange<'_, M> {
     }
 }
 
+type Chunk<T> = OnceCell<Box<[OnceCell<T>]>>;
+
 /// Values that stay where they are while more come. Chunk `i` has room for `2^i` of them.
 struct Kept<T> {
-    chunks: [OnceCell<Box<[OnceCell<T>]>>; usize::BITS as usize],
+    chunks: Box<[Chunk<T>; usize::BITS as usize]>,
     len: Cell<usize>,
 }
 
@@ -431,7 +435,7 @@ impl<T> Kept<T> {
 impl<T> Default for Kept<T> {
     fn default() -> Self {
         Kept {
-            chunks: [const { OnceCell::new() }; usize::BITS as usize],
+            chunks: Box::new([const { OnceCell::new() }; usize::BITS as usize]),
             len: Cell::new(0),
         }
     }

@@ -22,7 +22,7 @@ pub struct LiveRanges {
 }
 
 enum Map {
-    Known(LiveIdle<MapleMap<u32>>),
+    Known(Box<LiveIdle<MapleMap<u32>>>),
     Checked(CheckedLiveReader<MapleMap<u32>>),
 }
 
@@ -72,7 +72,7 @@ impl LiveRanges {
     pub fn open(path: &Path, wait: Duration) -> Result<Self, Error> {
         let known = || {
             Ok(LiveRanges {
-                map: Map::Known(LiveReader::open_within(path, wait)?.idle()),
+                map: Map::Known(Box::new(LiveReader::open_within(path, wait)?.idle())),
                 texts: LiveTextReader::open(path)?,
             })
         };

@@ -23,7 +23,7 @@ pub struct LiveTable {
 }
 
 enum Routed {
-    Known(LiveIdle<IpFib<u32>>),
+    Known(Box<LiveIdle<IpFib<u32>>>),
     Checked(CheckedLiveReader<IpFib<u32>>),
 }
 
@@ -74,7 +74,7 @@ impl LiveTable {
     pub fn open(path: &Path, wait: Duration) -> Result<Self, Error> {
         let known = || {
             Ok(LiveTable {
-                table: Routed::Known(LiveReader::open_within(path, wait)?.idle()),
+                table: Routed::Known(Box::new(LiveReader::open_within(path, wait)?.idle())),
                 next_hops: LiveTextReader::open(path)?,
             })
         };
