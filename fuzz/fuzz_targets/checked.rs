@@ -8,14 +8,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libfuzzer_sys::fuzz_target;
 use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
-use sapwood::lpm::ipnet::{Ipv4Net, Ipv6Net};
+use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{Ipv4Fib, Ipv6Fib};
 use sapwood::qp::{PointMap, QpShared, QpStore};
 use sapwood_checked::lpm::CheckedFib;
-use sapwood_checked::{Bytes, CheckedReader, Publisher, Source, Trouble, Window};
+use sapwood_checked::{Bytes, CheckedDenial, CheckedReader, Publisher, Source, Trouble, Window};
 use sapwood_fuzz::Input;
 use sapwood_fuzz::image::Scratch;
-use sapwood_model::oracle::{Lpm, Prefix};
+use sapwood_model::oracle::{ByteMap, Lpm, Prefix};
 
 /// Words that refuse reads outside.
 #[derive(Clone, Copy)]
@@ -156,6 +156,31 @@ fn damage(words: &mut Vec<u64>, input: &Input<'_>) {
     }
 }
 
+/// The entries before and after a key, and what is around it as a name.
+type Beside = (
+    Result<Option<(Vec<u8>, Bytes)>, Trouble>,
+    Result<Option<(Vec<u8>, Bytes)>, Trouble>,
+    Result<CheckedDenial<Bytes>, Trouble>,
+);
+
+fn is_cut(value: &Bytes) -> bool {
+    value.0.first().is_some_and(|byte| byte % 3 == 1)
+}
+
+fn beside(reader: &CheckedReader<Words<'_>, Bytes>, key: &[u8]) -> Beside {
+    let (before, after) = (reader.predecessor(key), reader.successor(key));
+    assert!(!matches!(&before, Ok(Some((found, _))) if &found[..] >= key));
+    assert!(!matches!(&after, Ok(Some((found, _))) if &found[..] <= key));
+    let found = reader.denial(key, b'a', |_, value| is_cut(value));
+    if let Ok(found) = &found {
+        let closest = &found.closest;
+        assert!(closest.encloser <= key.len());
+        let mut above = closest.ancestor.iter().chain(&closest.cut);
+        assert!(above.all(|(found, _)| key.starts_with(found)));
+    }
+    (before, after, found)
+}
+
 fn ask_map(words: Words<'_>, asked: &[Vec<u8>]) {
     let Ok(reader) = CheckedReader::<_, Bytes>::new(words) else {
         return;
@@ -165,6 +190,7 @@ fn ask_map(words: Words<'_>, asked: &[Vec<u8>]) {
     assert!(all.len() <= most);
     let answers: Vec<_> = asked.iter().map(|key| reader.get(key)).collect();
     let longest: Vec<_> = asked.iter().map(|key| reader.longest_prefix(key)).collect();
+    let beside: Vec<_> = asked.iter().map(|key| beside(&reader, key)).collect();
     assert!(asked.iter().all(|key| reader.from_key(key).count() <= most));
     assert!(asked.iter().all(|key| reader.prefix(key).count() <= most));
     let Ok(len) = reader.verify() else { return };
@@ -174,6 +200,41 @@ fn ask_map(words: Words<'_>, asked: &[Vec<u8>]) {
     }
     let all: BTreeMap<_, _> = all.into_iter().map(Result::unwrap).collect();
     assert_eq!(all.len(), len);
+    let mut oracle = ByteMap::new();
+    for (key, value) in &all {
+        oracle.insert(key, value.clone());
+    }
+    for (key, beside) in asked.iter().zip(beside) {
+        let (before, after, found) = beside;
+        let copied = |entry: Option<(&[u8], &Bytes)>| {
+            entry.map(|(key, value)| (key.to_vec(), value.clone()))
+        };
+        assert_eq!(before, Ok(copied(oracle.predecessor(key))));
+        assert_eq!(after, Ok(copied(oracle.successor(key))));
+        let (found, want) = (found.unwrap(), oracle.denial(key, b'a', is_cut));
+        let at = |entry: &Option<(Vec<u8>, Bytes)>| entry.clone().map(|(key, _)| key);
+        let is = |entry: &Option<(Vec<u8>, Bytes)>, want: Option<&[u8]>| {
+            assert_eq!(at(entry).as_deref(), want);
+        };
+        is(&found.closest.exact, want.closest.exact);
+        is(&found.closest.ancestor, want.closest.ancestor);
+        is(&found.closest.wildcard, want.closest.wildcard);
+        is(&found.closest.predecessor, want.closest.predecessor);
+        is(&found.closest.cut, want.closest.cut);
+        is(&found.predecessor, want.predecessor);
+        is(&found.wildcard_predecessor, want.wildcard_predecessor);
+        let ours = (
+            found.closest.exists,
+            found.closest.encloser,
+            found.wildcard_exists,
+        );
+        let theirs = (
+            want.closest.exists,
+            want.closest.encloser,
+            want.wildcard_exists,
+        );
+        assert_eq!(ours, theirs);
+    }
     for ((key, answer), longest) in asked.iter().zip(answers).zip(longest) {
         assert_eq!(answer, Ok(all.get(key).cloned()));
         let mut prefixes = (0..=key.len()).rev().map(|len| &key[..len]);
@@ -218,11 +279,24 @@ fn ask_fib(words: Words<'_>, asked: &[u128]) {
         .iter()
         .map(|bits| reader.lookup(address(*bits)))
         .collect();
+    let covering: Vec<_> = asked
+        .iter()
+        .map(|bits| reader.covering(IpNet::from(address(*bits))))
+        .collect();
     let Ok(census) = reader.verify() else { return };
     if !census.is_settled() {
         return;
     }
     assert_eq!((last, table.len()), (Ok(()), census.prefixes));
+    for (bits, found) in asked.iter().zip(covering) {
+        let want = table.matches(Prefix::truncated(*bits, width).bits);
+        let want = want.into_iter();
+        let mut want: Vec<_> = want
+            .map(|(prefix, value)| (prefix.len, value.clone()))
+            .collect();
+        want.sort_by_key(|(len, _)| *len);
+        assert_eq!(found, Ok(want));
+    }
     for (bits, answer) in asked.into_iter().zip(answers) {
         let want = table.lookup(Prefix::truncated(bits, width).bits);
         let want = want.map(|(prefix, value)| (prefix.len, value.clone()));

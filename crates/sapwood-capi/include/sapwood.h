@@ -1302,7 +1302,8 @@ int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const 
  *   -ENOSPC  the file system is full: nothing is left behind, and a map stays as it was
  * and those of the system. The message names the file. A change of a map that needs more memory
  * than the file system has fails with -ENOSPC, too, and changes nothing. Whoever comes before the
- * writer gets -ENOENT, and may wait and open again: a map is there whole or not at all.
+ * writer gets -ENOENT, and may wait: sapwood_live_reader_open_within. A map is there whole or not
+ * at all.
  */
 
 /* Writers. A live map in the folder of this process, beside the handle of its structure. */
@@ -1448,6 +1449,13 @@ enum sapwood_live_kind {
  */
 int sapwood_live_reader_open(const char *folder, int kind, int values, unsigned int flags,
 			     sapwood_live_reader **out);
+
+/*
+ * The same, which waits up to (wait_ms) milliseconds for a map that is not there yet; then -ENOENT.
+ * UINT64_MAX: as long as it takes.
+ */
+int sapwood_live_reader_open_within(const char *folder, int kind, int values, unsigned int flags,
+				    uint64_t wait_ms, sapwood_live_reader **out);
 
 /* The same with a descriptor of the folder, which stays the caller's. */
 int sapwood_live_reader_open_at(int folder, int kind, int values, unsigned int flags,

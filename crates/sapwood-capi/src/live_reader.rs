@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use sapwood::lpm::IpFib;
 use sapwood::maple::MapleMap;
@@ -115,7 +116,8 @@ impl LiveReaderBody {
 
 /// Where a live map is.
 enum Where<'a> {
-    Path(&'a Path),
+    /// With the time to wait for one that is not there yet.
+    Path(&'a Path, Duration),
     Folder(c_int),
 }
 
@@ -125,7 +127,7 @@ impl Where<'_> {
         LiveReader<M>: Lookups,
     {
         Ok(Held::new(match self {
-            Where::Path(path) => LiveReader::<M>::open(path)?,
+            Where::Path(path, wait) => LiveReader::<M>::open_within(path, wait)?,
             Where::Folder(folder) => LiveReader::<M>::open_at(descriptor(folder)?)?,
         }))
     }
@@ -135,8 +137,10 @@ impl Where<'_> {
         CheckedLiveReader<M>: Lookups,
     {
         Ok(Held::new(match (self, registers) {
-            (Where::Path(path), true) => CheckedLiveReader::<M>::open(path)?,
-            (Where::Path(path), false) => CheckedLiveReader::<M>::open_unregistered(path)?,
+            (Where::Path(path, wait), true) => CheckedLiveReader::<M>::open_within(path, wait)?,
+            (Where::Path(path, wait), false) => {
+                CheckedLiveReader::<M>::open_unregistered_within(path, wait)?
+            }
             (Where::Folder(folder), true) => CheckedLiveReader::<M>::open_at(descriptor(folder)?)?,
             (Where::Folder(folder), false) => {
                 CheckedLiveReader::<M>::open_unregistered_at(descriptor(folder)?)?
@@ -231,7 +235,28 @@ pub unsafe extern "C" fn sapwood_live_reader_open(
 ) -> c_int {
     // SAFETY: C.
     call("sapwood_live_reader_open", || unsafe {
-        open(Where::Path(path(folder)?), (kind, values), flags, out)
+        let place_of = Where::Path(path(folder)?, Duration::ZERO);
+        open(place_of, (kind, values), flags, out)
+    })
+}
+
+/// The same, which waits for a map that is not there yet.
+///
+/// # Safety
+/// As `sapwood.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sapwood_live_reader_open_within(
+    folder: *const c_char,
+    kind: c_int,
+    values: c_int,
+    flags: c_uint,
+    wait_ms: u64,
+    out: *mut *mut sapwood_live_reader,
+) -> c_int {
+    // SAFETY: C.
+    call("sapwood_live_reader_open_within", || unsafe {
+        let place_of = Where::Path(path(folder)?, Duration::from_millis(wait_ms));
+        open(place_of, (kind, values), flags, out)
     })
 }
 

@@ -47,10 +47,12 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod closest;
 mod find;
 mod index;
 pub mod lpm;
 mod nodes;
+mod order;
 mod path;
 mod reader;
 mod source;
@@ -61,6 +63,7 @@ mod verify;
 mod version;
 mod walks;
 
+pub use closest::{CheckedClosest, CheckedDenial};
 pub use reader::CheckedReader;
 pub use sapwood_format::Window;
 pub use source::{Publisher, Source, Trouble, Values};

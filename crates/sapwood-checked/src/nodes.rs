@@ -135,6 +135,11 @@ impl Borders {
         self.base + usize::from(self.distances[slot])
     }
 
+    /// The slot of the last leaf.
+    pub(crate) fn last(&self) -> usize {
+        self.leaves - 1
+    }
+
     /// The slot of a leaf that shares the longest prefix with a key. If the key is there, its slot.
     pub(crate) fn search(&self, key: &[u8]) -> usize {
         let (mut found, mut least) = (0, usize::MAX);

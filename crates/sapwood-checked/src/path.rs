@@ -5,13 +5,29 @@ use sapwood_format::cluster::tag;
 use sapwood_format::{LEAF, Window, is_branch};
 
 use crate::Trouble;
-use crate::nodes::{Borders, Branch, Cluster, Copied, Nodes, mismatch};
+use crate::nodes::{Borders, Branch, Cluster, Copied, Leaf, Nodes, mismatch};
 
 #[derive(Clone, Copy)]
 struct Frame {
     cell: u32,
     branch: Branch,
     index: usize,
+}
+
+/// Where a key that is not there parts from the keys of the trie.
+struct Parting {
+    /// The first byte in which it differs from the leaf to which its path leads.
+    at: usize,
+    /// Whether it is less than that leaf's key.
+    less: bool,
+    /// The highest cell on the path, if there is one, below which all leaves share the bytes before
+    /// and that byte.
+    below: Option<u32>,
+}
+
+/// The trouble of a leaf that the path to it contradicts.
+fn unfit(leaf: &Leaf) -> Trouble {
+    Trouble::Damaged("a key that does not fit its place", leaf.block().0)
 }
 
 /// A path in a trie, which ends at a leaf or is empty.
@@ -122,6 +138,12 @@ impl Path {
         self.enter(nodes, |_| 0)
     }
 
+    /// Moves to the last leaf below a cell.
+    fn down_last(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
+        self.down(nodes, cell, |branch| branch.children() - 1)?;
+        self.enter(nodes, Borders::last)
+    }
+
     fn begin(&mut self, nodes: &Nodes<impl Window>) -> bool {
         self.frames.clear();
         self.leave_cluster();
@@ -139,16 +161,14 @@ impl Path {
         }
     }
 
-    /// Moves to the least leaf whose key is not less than `key`, or is greater when `strict`.
-    fn seek(
+    /// Moves from the root to a leaf that shares the longest prefix with a key; returns where the
+    /// key parts from it, or nothing when the leaf has the key. The frames below the parting are
+    /// gone then.
+    fn approach(
         &mut self,
         nodes: &Nodes<impl Window>,
         key: &[u8],
-        strict: bool,
-    ) -> Result<(), Trouble> {
-        if !self.begin(nodes) {
-            return Ok(());
-        }
+    ) -> Result<Option<Parting>, Trouble> {
         // Off the key's path, any leaf below shows where the key would leave the path.
         self.down(nodes, self.root, |branch| branch.child(key))?;
         self.enter(nodes, |borders| borders.search(key))?;
@@ -156,10 +176,7 @@ impl Path {
         // All later steps depend on this path.
         self.look_again(nodes, true)?;
         let Some(at) = mismatch(key, &found) else {
-            return match strict {
-                true => self.step_apart(nodes),
-                false => Ok(()),
-            };
+            return Ok(None);
         };
         let less = key.get(at) < found.get(at);
         let mut below = None;
@@ -170,6 +187,25 @@ impl Path {
         {
             below = self.frames.pop().map(|top| top.cell);
         }
+        Ok(Some(Parting { at, less, below }))
+    }
+
+    /// Moves to the least leaf whose key is not less than `key`, or is greater when `strict`.
+    fn seek(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: &[u8],
+        strict: bool,
+    ) -> Result<(), Trouble> {
+        if !self.begin(nodes) {
+            return Ok(());
+        }
+        let Some(Parting { at, less, below }) = self.approach(nodes, key)? else {
+            return match strict {
+                true => self.step_apart(nodes),
+                false => Ok(()),
+            };
+        };
         match (below, self.cluster, self.within) {
             // All leaves below this cell share the bytes in which the key differs.
             (Some(cell), _, _) if less => self.down_first(nodes, cell),
@@ -187,6 +223,55 @@ impl Path {
             _ if less => Ok(()),
             _ => self.step_apart(nodes),
         }
+    }
+
+    /// Moves to the greatest leaf whose key is less than `key`, or to the last one.
+    fn seek_back(&mut self, nodes: &Nodes<impl Window>, key: Option<&[u8]>) -> Result<(), Trouble> {
+        if !self.begin(nodes) {
+            return Ok(());
+        }
+        let Some(key) = key else {
+            return self.down_last(nodes, self.root);
+        };
+        let Some(Parting { at, less, below }) = self.approach(nodes, key)? else {
+            return self.step_back(nodes);
+        };
+        match (below, self.cluster, self.within) {
+            (Some(cell), _, _) if !less => self.down_last(nodes, cell),
+            (Some(_), _, _) => {
+                self.leave_cluster();
+                self.step_back(nodes)
+            }
+            (None, Some(cluster), Some((borders, slot))) => match borders.place(slot, at, less) {
+                0 => {
+                    self.leave_cluster();
+                    self.step_back(nodes)
+                }
+                place => self.turn(nodes, &cluster, borders, place - 1),
+            },
+            _ if less => self.step_back(nodes),
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves to the leaf before.
+    fn step_back(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
+        if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
+            if slot > 0 {
+                return self.turn(nodes, &cluster, borders, slot - 1);
+            }
+        }
+        while let Some(top) = self.frames.last_mut() {
+            if top.index > 0 {
+                top.index -= 1;
+                let cell = nodes.cell(&top.branch, top.index);
+                return self.down_last(nodes, cell);
+            }
+            self.frames.pop();
+        }
+        self.leave_cluster();
+        self.leaf = 0;
+        Ok(())
     }
 
     /// Moves to the next leaf.
@@ -237,6 +322,39 @@ impl Path {
         read
     }
 
+    /// The entry with the greatest key less than `key`, or the last one; `None` when there is none.
+    /// It is an error when the path has changed.
+    pub(crate) fn before(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: Option<&[u8]>,
+    ) -> Result<Option<Copied>, Trouble> {
+        let read = self.read_before(nodes, key);
+        match read {
+            Ok(None) => self.is_over(nodes),
+            _ => self.look_again(nodes, true),
+        }?;
+        read
+    }
+
+    fn read_before(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: Option<&[u8]>,
+    ) -> Result<Option<Copied>, Trouble> {
+        self.seek_back(nodes, key)?;
+        if self.leaf == 0 {
+            return Ok(None);
+        }
+        let leaf = nodes.leaf(self.leaf)?;
+        let (found, value) = nodes.entry(&leaf);
+        let descends = key.is_none_or(|key| found.as_slice() < key);
+        if !descends || !self.leads_to(&found, None) {
+            return Err(unfit(&leaf));
+        }
+        Ok(Some((found, value)))
+    }
+
     fn read(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -256,8 +374,7 @@ impl Path {
             None => key.as_slice() >= from,
         };
         if !ascends || !self.leads_to(&key, before) {
-            let at = leaf.block().0;
-            return Err(Trouble::Damaged("a key that does not fit its place", at));
+            return Err(unfit(&leaf));
         }
         Ok(Some((key, value)))
     }

@@ -12,7 +12,7 @@ use crate::source::attempts;
 use crate::value::NO_VALUE;
 use crate::version::Version;
 use crate::walks::{CheckedEntries, CheckedIter};
-use crate::{CheckedValue, Publisher, Source, Trouble, Values, verify};
+use crate::{Bytes, CheckedValue, Publisher, Source, Trouble, Values, verify};
 
 /// A reader of a map over byte strings. Another process, or programs in the kernel, may write the
 /// map meanwhile, or its writer may be dead. The reader returns copies, and checks every word
@@ -52,6 +52,14 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
         reader.nodes()?;
         reader.source.still_valid()?;
         Ok(reader)
+    }
+
+    /// A reader of the same map that leaves its values as bytes.
+    pub(crate) fn raw(&self) -> CheckedReader<&S, Bytes> {
+        CheckedReader {
+            source: &self.source,
+            values: PhantomData,
+        }
     }
 
     /// The source.

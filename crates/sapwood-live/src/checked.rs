@@ -120,6 +120,18 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         Self::open_place(Place::new(folder.as_ref()), false)
     }
 
+    /// As [`open_unregistered`](Self::open_unregistered), and waits this long for a map that is not
+    /// there yet.
+    ///
+    /// # Errors
+    /// As [`open_unregistered`](Self::open_unregistered); [`Error::NotYet`] after this time.
+    pub fn open_unregistered_within(
+        folder: impl AsRef<Path>,
+        limit: Duration,
+    ) -> Result<Self, Error> {
+        within(limit, || Self::open_unregistered(folder.as_ref()))
+    }
+
     /// As [`open_unregistered`](Self::open_unregistered), with a descriptor of the folder.
     ///
     /// # Errors
@@ -292,6 +304,28 @@ impl<'r, V: CheckedValue> CheckedIp<'r, V> {
         match addr {
             IpAddr::V4(_) => self.v4.lookup(addr),
             IpAddr::V6(_) => self.v6.lookup(addr),
+        }
+    }
+
+    /// All prefixes that cover a prefix, itself included: their lengths and values, shortest first.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn covering(&self, net: IpNet) -> Result<Vec<(u8, V)>, Error> {
+        match net {
+            IpNet::V4(_) => self.v4.covering(net),
+            IpNet::V6(_) => self.v6.covering(net),
+        }
+    }
+
+    /// The value of exactly this prefix.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn get(&self, net: IpNet) -> Result<Option<V>, Error> {
+        match net {
+            IpNet::V4(_) => self.v4.get(net),
+            IpNet::V6(_) => self.v6.get(net),
         }
     }
 

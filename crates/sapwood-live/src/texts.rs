@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use sapwood::qp::QpStore;
 
-use crate::{Error, Live, LiveIdle, LiveReader};
+use crate::{CheckedLiveReader, CheckedNames, Error, Live, LiveIdle, LiveReader};
 
 /// How long a text that is not used stays. Readers that have found its number need it.
 const STAYS: Duration = Duration::from_secs(2);
@@ -232,8 +232,13 @@ impl fmt::Debug for LiveTexts {
 
 /// The texts of a live map whose values are numbers, as a reader in another process finds them.
 pub struct LiveTextReader {
-    texts: LiveIdle<QpStore<[u8]>>,
+    texts: Texts,
     folder: PathBuf,
+}
+
+enum Texts {
+    Trusting(LiveIdle<QpStore<[u8]>>),
+    Checked(CheckedNames<QpStore<[u8]>>),
 }
 
 impl LiveTextReader {
@@ -244,7 +249,21 @@ impl LiveTextReader {
     pub fn open(map: &Path) -> Result<Self, Error> {
         let folder = LiveTexts::folder(map);
         Ok(LiveTextReader {
-            texts: LiveReader::open(&folder)?.idle(),
+            texts: Texts::Trusting(LiveReader::open(&folder)?.idle()),
+            folder,
+        })
+    }
+
+    /// The same for a folder in which this process may not write: see
+    /// [`CheckedLiveReader::open_unregistered`].
+    ///
+    /// # Errors
+    /// As [`CheckedLiveReader::open_unregistered`].
+    pub fn open_unregistered(map: &Path) -> Result<Self, Error> {
+        let folder = LiveTexts::folder(map);
+        let texts = CheckedLiveReader::open_unregistered(&folder)?;
+        Ok(LiveTextReader {
+            texts: Texts::Checked(CheckedNames::new(texts)),
             folder,
         })
     }
@@ -258,13 +277,16 @@ impl LiveTextReader {
         &mut self,
         mut find: impl FnMut(&dyn Fn(u32) -> Option<String>) -> Result<Option<R>, E>,
     ) -> Result<R, E> {
+        let shown = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         for _ in 0..TRIES {
-            let found = self.texts.read(|view| {
-                find(&|number| {
-                    let text = view.get(number.to_be_bytes())?;
-                    Some(String::from_utf8_lossy(text).into_owned())
-                })
-            })?;
+            let found = match &mut self.texts {
+                Texts::Trusting(texts) => {
+                    texts.read(|view| find(&|number| view.get(number.to_be_bytes()).map(shown)))
+                }
+                Texts::Checked(texts) => {
+                    texts.ask(|texts| find(&|number| texts.get(number.to_be_bytes()).map(shown)))
+                }
+            }?;
             if let Some(found) = found? {
                 return Ok(found);
             }

@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use sapwood::lpm::{IpFib, IpFibView};
 use sapwood::maple::MapleMap;
+#[cfg(target_os = "linux")]
+use sapwood_live::CheckedLiveReader;
 
 use crate::address::{address_of, kind};
 use crate::columns::{Column, copied, element};
@@ -165,6 +167,35 @@ pub fn wide_numbers(view: IpFibView<'_, u32>, addresses: Part<'_>, out: &mut [[u
         false => i64::from(*number),
     };
     lookup(view, addresses, out, |number| wide(number).to_ne_bytes());
+}
+
+/// The same by a reader that checks what it reads. Some are looked up at once, and again when
+/// changes disturb it.
+#[cfg(target_os = "linux")]
+pub fn checked_numbers(
+    reader: &mut CheckedLiveReader<IpFib<u32>>,
+    addresses: Part<'_>,
+    out: &mut [[u8; 8]],
+) -> Result<(), sapwood_live::Error> {
+    let address = |at: usize| match addresses {
+        Part::V4(addresses) => Some(IpAddr::from(Ipv4Addr::from_bits(addresses[at]))),
+        Part::V6(addresses) => Some(IpAddr::from(addresses[at])),
+        Part::Mixed(addresses) => addresses[at],
+    };
+    for (lane, out) in out.chunks_mut(LANE).enumerate() {
+        reader.read(|table| {
+            for (at, out) in (lane * LANE..).zip(&mut *out) {
+                let found = match address(at) {
+                    Some(address) => table.lookup(address)?,
+                    None => None,
+                };
+                let number = found.map_or(-1, |(_, number)| i64::from(number));
+                *out = number.to_ne_bytes();
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 /// Looks up addresses: `out` gets what `bytes` makes of the number of each, or of `NONE`.

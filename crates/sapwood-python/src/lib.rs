@@ -22,6 +22,8 @@ mod live_fib;
 mod live_names;
 #[cfg(target_os = "linux")]
 mod live_ranges;
+#[cfg(target_os = "linux")]
+mod live_texts;
 mod name_file;
 mod name_iter;
 mod name_keys;

@@ -2,19 +2,28 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{
     PyBlockingIOError, PyFileExistsError, PyFileNotFoundError, PyPermissionError, PyRuntimeError,
-    PyValueError,
+    PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use sapwood_live::{Error, Live, LiveIdle, LiveMap, LiveReader, LiveReaderInfo, Process};
+use pyo3::types::{PyDict, PyInt, PyString};
+use sapwood_live::{
+    CheckedLiveReader, CheckedMap, CheckedNames, Error, Live, LiveBuilder, LiveIdle, LiveMap,
+    LiveReader, LiveReaderInfo, NameMap, NamesAsked, Process, ReadBy,
+};
 
+use crate::address::shown;
 use crate::errors::{no_space, refused, system};
+use crate::numbers::whole;
 
 /// The readers that a pool keeps while nobody reads.
 const KEPT: usize = 64;
+
+/// The time between two looks for signals, such as that of Ctrl-C, while a reader waits for a map.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A reader or a writer of this process. A child of a fork has a copy, which it must neither use
 /// nor drop: its memory and its files are still those of the parent.
@@ -71,27 +80,146 @@ pub fn not_live(error: Error) -> PyErr {
     }
 }
 
+/// Opens a map, and waits up to so many seconds for one that is not there yet. `open` gets the time
+/// that it may wait itself.
+pub fn patiently<T: Send>(
+    py: Python<'_>,
+    wait: Option<f64>,
+    open: impl Fn(Duration) -> Result<T, Error> + Sync,
+) -> PyResult<T> {
+    let limit = match wait {
+        None => Duration::ZERO,
+        // Longer than anybody waits.
+        Some(seconds) if seconds > 1e15 => Duration::MAX,
+        Some(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| {
+            PyValueError::new_err(format!(
+                "wait is a number of seconds from 0 on, not {seconds}"
+            ))
+        })?,
+    };
+    let begun = Instant::now();
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        match py.detach(|| open(left.min(LOOK))) {
+            Err(Error::NotYet { .. }) if !left.is_zero() => py.check_signals()?,
+            done => return done.map_err(not_live),
+        }
+    }
+}
+
+/// Who may register as a reader, as `create` and `take_over` get it.
+pub fn read_by(who: Option<&Bound<'_, PyAny>>) -> PyResult<Option<ReadBy>> {
+    let Some(who) = who else { return Ok(None) };
+    if let Ok(text) = who.cast::<PyString>() {
+        match text.to_str()? {
+            "owner" => return Ok(Some(ReadBy::Owner)),
+            "everybody" => return Ok(Some(ReadBy::Everybody)),
+            _ => {}
+        }
+    } else if who.is_instance_of::<PyInt>()
+        && let Some(group) = whole::<u32>(who)?
+    {
+        return Ok(Some(ReadBy::Group(group)));
+    } else {
+        let text = format!("read_by is a str or the int of a group, not {}", shown(who));
+        return Err(PyTypeError::new_err(text));
+    }
+    let text = format!(
+        "read_by is \"owner\", \"everybody\" or the number of a group, not {}",
+        shown(who)
+    );
+    Err(PyValueError::new_err(text))
+}
+
+/// A builder of a live map that these may read.
+pub fn builder<M: LiveMap>(who: Option<ReadBy>) -> LiveBuilder<M> {
+    let builder = Live::builder();
+    match who {
+        Some(who) => builder.read_by(who),
+        None => builder,
+    }
+}
+
+/// A reader of a live map that holds nothing back between two calls.
+pub trait Pooled: Sized {
+    /// Opens the map in a folder, and waits this long for one that is not there yet.
+    fn open(folder: &Path, wait: Duration) -> Result<Self, Error>;
+
+    /// How many times processes have taken the map over.
+    fn generation(&mut self) -> Result<u64, Error>;
+
+    /// Whether the map's writer lives.
+    fn has_writer(&mut self) -> Result<bool, Error>;
+}
+
+impl<M: LiveMap> Pooled for LiveIdle<M> {
+    fn open(folder: &Path, wait: Duration) -> Result<Self, Error> {
+        Ok(LiveReader::open_within(folder, wait)?.idle())
+    }
+
+    fn generation(&mut self) -> Result<u64, Error> {
+        self.read(|_| ())?;
+        Ok(LiveIdle::generation(self))
+    }
+
+    fn has_writer(&mut self) -> Result<bool, Error> {
+        LiveIdle::has_writer(self)
+    }
+}
+
+/// One that the writer does not know of.
+impl<M: CheckedMap> Pooled for CheckedLiveReader<M> {
+    fn open(folder: &Path, wait: Duration) -> Result<Self, Error> {
+        Self::open_unregistered_within(folder, wait)
+    }
+
+    fn generation(&mut self) -> Result<u64, Error> {
+        self.quiescent()?;
+        Ok(CheckedLiveReader::generation(self))
+    }
+
+    fn has_writer(&mut self) -> Result<bool, Error> {
+        CheckedLiveReader::has_writer(self)
+    }
+}
+
+impl<M: NameMap> Pooled for CheckedNames<M> {
+    fn open(folder: &Path, wait: Duration) -> Result<Self, Error> {
+        <CheckedLiveReader<M> as Pooled>::open(folder, wait).map(CheckedNames::new)
+    }
+
+    fn generation(&mut self) -> Result<u64, Error> {
+        Pooled::generation(self.reader())
+    }
+
+    fn has_writer(&mut self) -> Result<bool, Error> {
+        Pooled::has_writer(self.reader())
+    }
+}
+
 /// Readers of a live map. Each is used by one thread at a time, and is offline in between.
-pub struct Pool<M: LiveMap> {
+pub struct Pool<R> {
     folder: PathBuf,
-    idle: Mutex<Vec<Ours<LiveIdle<M>>>>,
+    idle: Mutex<Vec<Ours<R>>>,
     process: Process,
 }
 
-impl<M: LiveMap> Pool<M> {
-    pub fn open(folder: &Path) -> Result<Self, Error> {
-        let pool = Pool {
+/// Those that trust the memory, of which the writer knows.
+pub type Trusting<M> = Pool<LiveIdle<M>>;
+
+impl<R: Pooled> Pool<R> {
+    pub fn open(folder: &Path, wait: Duration) -> Result<Self, Error> {
+        let first = Ours::new(R::open(folder, wait)?);
+        Ok(Pool {
             folder: folder.to_owned(),
-            idle: Mutex::default(),
+            idle: Mutex::new(vec![first]),
             process: Process::current(),
-        };
-        pool.with(|_| Ok(()))?;
-        Ok(pool)
+        })
     }
 
     /// The readers that nobody uses. A child of a fork may have a lock that a thread of its parent
     /// held, and that nobody will release: then there are none.
-    fn idle(&self) -> Option<MutexGuard<'_, Vec<Ours<LiveIdle<M>>>>> {
+    fn idle(&self) -> Option<MutexGuard<'_, Vec<Ours<R>>>> {
         if self.process.is_current() {
             return Some(self.idle.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -103,16 +231,13 @@ impl<M: LiveMap> Pool<M> {
     }
 
     /// Calls `f` with a reader that no other thread uses. No lock is held meanwhile.
-    pub fn with<R>(
-        &self,
-        f: impl FnOnce(&mut LiveIdle<M>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+    pub fn with<T>(&self, f: impl FnOnce(&mut R) -> Result<T, Error>) -> Result<T, Error> {
         // Those of a process that has forked are dropped without a trace.
         let kept = self.idle().and_then(|mut idle| idle.pop());
         let kept = kept.filter(Ours::is_ours);
         let mut reader = match kept {
             Some(reader) => reader,
-            None => Ours::new(LiveReader::open(&self.folder)?.idle()),
+            None => Ours::new(R::open(&self.folder, Duration::ZERO)?),
         };
         let Some(ours) = reader.get() else {
             unreachable!("no fork happens within this function");
@@ -129,22 +254,35 @@ impl<M: LiveMap> Pool<M> {
         result
     }
 
-    /// Calls `f` with the newest map.
-    pub fn read<R>(&self, f: impl FnOnce(M::View<'_>) -> R) -> Result<R, Error> {
-        self.with(|reader| reader.read(f))
-    }
-
     /// How many times processes have taken the map over.
     pub fn generation(&self) -> Result<u64, Error> {
-        self.with(|reader| {
-            reader.read(|_| ())?;
-            Ok(reader.generation())
-        })
+        self.with(R::generation)
     }
 
     /// Whether the map's writer lives.
     pub fn has_writer(&self) -> Result<bool, Error> {
-        self.with(|reader| reader.has_writer())
+        self.with(R::has_writer)
+    }
+}
+
+impl<M: LiveMap> Pool<LiveIdle<M>> {
+    /// Calls `f` with the newest map.
+    pub fn read<T>(&self, f: impl FnOnce(M::View<'_>) -> T) -> Result<T, Error> {
+        self.with(|reader| reader.read(f))
+    }
+}
+
+impl<M: NameMap> Pool<CheckedNames<M>> {
+    /// Calls `f` with the map.
+    pub fn read<T>(&self, f: impl FnOnce(&NamesAsked<M>) -> T) -> Result<T, Error> {
+        self.with(|reader| reader.ask(f))
+    }
+}
+
+impl<M: CheckedMap> Pool<CheckedLiveReader<M>> {
+    /// Calls `f` with the newest map, again when changes disturb it.
+    pub fn ask<T>(&self, f: impl FnMut(M::Checked<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        self.with(|reader| reader.read(f))
     }
 }
 

@@ -8,14 +8,14 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use sapwood::lpm::{IpFib, IpFibView};
-use sapwood::qp::QpStore;
-use sapwood_live::{CheckedLiveReader, Error, Live};
+use sapwood_live::{CheckedIp, CheckedLiveReader, Error, Live, ReadBy};
 
 use crate::address::{Key, key_of, prefix_of, shown};
 use crate::batch::{self, Addresses};
 use crate::errors::refused;
 use crate::fib_table::{absent, longest};
-use crate::live::{Pool, Writer, not_live};
+use crate::live::{self, Pool, Trusting, Writer, builder, not_live, patiently};
+use crate::live_texts::Texts;
 use crate::numbers::whole;
 use crate::pairs::{at_most_one, pairs};
 use crate::snapshot_iter::{Kind, listed};
@@ -24,8 +24,14 @@ use crate::snapshot_iter::{Kind, listed};
 /// table.
 const TRIES: usize = 1000;
 
+/// What makes a reader again from a pickle, with its arguments: path, and whether the writer knows
+/// of it.
+pub type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, bool));
+
 enum Table {
-    Reader(Pool<IpFib<u32>>),
+    Reader(Trusting<IpFib<u32>>),
+    /// Readers that the writer does not know of.
+    Checked(Pool<CheckedLiveReader<IpFib<u32>>>),
     Writer(Writer<IpFib<u32>>),
 }
 
@@ -52,16 +58,56 @@ enum Table {
 pub struct LiveFib {
     table: Table,
     /// The texts of the numbers, under the numbers as four bytes, most significant first.
-    texts: Option<Pool<QpStore<[u8]>>>,
+    texts: Option<Texts>,
     path: PathBuf,
 }
 
 impl LiveFib {
-    fn read<R>(&self, f: impl FnOnce(IpFibView<'_, u32>) -> R) -> PyResult<R> {
+    /// Calls `f` with a view, or `checked` where the memory is read with checks.
+    fn read<R>(
+        &self,
+        f: impl FnOnce(IpFibView<'_, u32>) -> R,
+        checked: impl FnMut(CheckedIp<'_, u32>) -> Result<R, Error>,
+    ) -> PyResult<R> {
         match &self.table {
             Table::Reader(pool) => pool.read(f).map_err(not_live),
+            Table::Checked(pool) => pool.ask(checked).map_err(not_live),
             Table::Writer(writer) => writer.with(|map| map.read(f)),
         }
+    }
+
+    /// The number of an address, or of exactly this prefix.
+    fn number(&self, key: Key) -> PyResult<Option<u32>> {
+        self.read(
+            |view| {
+                let number = match key {
+                    Key::Address(address) => view.lookup_value(address),
+                    Key::Prefix(net) => view.get(net),
+                };
+                number.copied()
+            },
+            |table| match key {
+                Key::Address(address) => Ok(table.lookup(address)?.map(|(_, number)| number)),
+                Key::Prefix(net) => table.get(net),
+            },
+        )
+    }
+
+    /// The longest prefix that covers an address or a prefix, and its number.
+    fn longest(&self, key: Key) -> PyResult<Option<(IpNet, u32)>> {
+        self.read(
+            |view| longest(&view, key),
+            |table| {
+                let (address, found) = match key {
+                    Key::Address(address) => (address, table.lookup(address)?),
+                    Key::Prefix(net) => (net.addr(), table.covering(net)?.pop()),
+                };
+                Ok(found.and_then(|(len, number)| {
+                    let net = IpNet::new(address, len).ok()?;
+                    Some((net.trunc(), number))
+                }))
+            },
+        )
     }
 
     /// The object of a number; none when its text has been removed meanwhile.
@@ -69,7 +115,7 @@ impl LiveFib {
         let Some(texts) = &self.texts else {
             return Ok(Some(number.into_pyobject(py)?.into_any()));
         };
-        match text_of(texts, number)? {
+        match texts.of(number)? {
             Some(text) => Ok(Some(text.into_pyobject(py)?.into_any())),
             None => Ok(None),
         }
@@ -79,10 +125,10 @@ impl LiveFib {
     fn find<'py, T>(
         &self,
         py: Python<'py>,
-        f: impl Fn(IpFibView<'_, u32>) -> Option<(T, u32)>,
+        f: impl Fn() -> PyResult<Option<(T, u32)>>,
     ) -> PyResult<Option<(T, Bound<'py, PyAny>)>> {
         for _ in 0..TRIES {
-            let Some((found, number)) = self.read(&f)? else {
+            let Some((found, number)) = f()? else {
                 return Ok(None);
             };
             if let Some(object) = self.object(py, number)? {
@@ -93,13 +139,7 @@ impl LiveFib {
     }
 
     fn value<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.find(py, |view| {
-            let number = match key {
-                Key::Address(address) => view.lookup_value(address),
-                Key::Prefix(net) => view.get(net),
-            };
-            number.map(|number| ((), *number))
-        })?;
+        let found = self.find(py, || Ok(self.number(key)?.map(|number| ((), number))))?;
         Ok(found.map(|((), object)| object))
     }
 
@@ -110,41 +150,28 @@ impl LiveFib {
                 let all = py.detach(|| map.snapshot());
                 all.iter().map(|(net, number)| (net, *number)).collect()
             }),
-            Table::Reader(_) => py.detach(|| self.walk()).map_err(not_live),
-        }
-    }
-
-    /// All prefixes that a reader finds. A walk that changes disturb is done again.
-    fn walk(&self) -> Result<Vec<(IpNet, u32)>, Error> {
-        let mut reader = CheckedLiveReader::<IpFib<u32>>::open(&self.path)?;
-        for _ in 1..TRIES {
-            let all = reader.view()?.iter().collect();
-            match all {
-                Err(Error::Evicted { .. } | Error::Busy { .. }) => reader.quiescent()?,
-                all => return all,
+            Table::Reader(_) => {
+                let walk = || whole_table(CheckedLiveReader::open(&self.path)?);
+                py.detach(walk).map_err(not_live)
+            }
+            Table::Checked(_) => {
+                let walk = || whole_table(CheckedLiveReader::open_unregistered(&self.path)?);
+                py.detach(walk).map_err(not_live)
             }
         }
-        reader.view()?.iter().collect()
     }
 }
 
-/// The text of a number in a store of texts.
-pub fn text_of(texts: &Pool<QpStore<[u8]>>, number: u32) -> PyResult<Option<String>> {
-    let text = |view: sapwood::qp::QpView<'_, [u8]>| {
-        let text = view.get(number.to_be_bytes())?;
-        Some(String::from_utf8_lossy(text).into_owned())
-    };
-    texts.read(text).map_err(not_live)
-}
-
-/// Opens the texts of a live map, which the program `sapwood` keeps in a folder inside that of the
-/// map, if there are any.
-pub fn texts_in(map: &std::path::Path) -> Result<Option<Pool<QpStore<[u8]>>>, Error> {
-    let folder = map.join("texts");
-    match folder.join("control").exists() {
-        true => Pool::open(&folder).map(Some),
-        false => Ok(None),
+/// All prefixes that a reader finds. A walk that changes disturb is done again.
+fn whole_table(mut reader: CheckedLiveReader<IpFib<u32>>) -> Result<Vec<(IpNet, u32)>, Error> {
+    for _ in 1..TRIES {
+        let all = reader.view()?.iter().collect();
+        match all {
+            Err(Error::Evicted { .. } | Error::Busy { .. }) => reader.quiescent()?,
+            all => return all,
+        }
     }
+    reader.view()?.iter().collect()
 }
 
 /// The error of a reader that finds numbers whose texts are gone, again and again.
@@ -154,54 +181,73 @@ pub fn changed() -> PyErr {
 
 #[pymethods]
 impl LiveFib {
-    /// Opens the live table in a folder. Only tables are read that no other user than root can
-    /// write.
+    /// Opens the live table in a folder. With wait=seconds, it waits so long for a table that is
+    /// not there yet. Only tables are read that no other user than root can write.
+    ///
+    /// With registered=False the reader writes nothing, and may read tables on read-only mounts and
+    /// those of other users: see LiveNames.open(). Lookups check what they read, so they take
+    /// longer.
     #[classmethod]
-    #[pyo3(signature = (path, /))]
-    fn open(class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Self> {
-        let opened = class.py().detach(|| {
-            let table = Pool::open(&path)?;
-            Ok((table, texts_in(&path)?))
-        });
-        let (table, texts) = opened.map_err(not_live)?;
-        Ok(LiveFib {
-            table: Table::Reader(table),
-            texts,
-            path,
-        })
+    #[pyo3(signature = (path, /, *, wait=None, registered=true))]
+    fn open(
+        class: &Bound<'_, PyType>,
+        path: PathBuf,
+        wait: Option<f64>,
+        registered: bool,
+    ) -> PyResult<Self> {
+        let (table, texts) = patiently(class.py(), wait, |wait| {
+            let table = match registered {
+                true => Table::Reader(Pool::open(&path, wait)?),
+                false => Table::Checked(Pool::open(&path, wait)?),
+            };
+            Ok((table, Texts::of_map(&path, registered)?))
+        })?;
+        Ok(LiveFib { table, texts, path })
+    }
+
+    #[classmethod]
+    fn _again(class: &Bound<'_, PyType>, path: PathBuf, registered: bool) -> PyResult<Self> {
+        Self::open(class, path, None, registered)
     }
 
     /// Makes an empty live table in a folder, which is made if it is not there, and returns its
-    /// writer; `root_bits` is as for Fib. FileExistsError when the folder has a live map.
+    /// writer; `root_bits` is as for Fib, `read_by` as for LiveNames.create(). FileExistsError when
+    /// the folder has a live map.
     #[classmethod]
-    #[pyo3(signature = (path, /, *, root_bits=18))]
+    #[pyo3(signature = (path, /, *, root_bits=18, read_by=None))]
     fn create(
         class: &Bound<'_, PyType>,
         path: PathBuf,
         root_bits: u8,
+        read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveFibWriter>> {
-        LiveFibWriter::of(class.py(), path, root_bits, true)
+        LiveFibWriter::of(class.py(), path, root_bits, live::read_by(read_by)?, true)
     }
 
     /// Takes over the live table of a writer that has ended, however it ended, and returns a
-    /// writer; `root_bits` is as for Fib. BlockingIOError when the table has a writer; ValueError
-    /// when it is damaged. Tables of the program `sapwood` with values that are str are refused.
+    /// writer; `root_bits` is as for Fib, `read_by` as for LiveNames.take_over(). BlockingIOError
+    /// when the table has a writer; ValueError when it is damaged. Tables of the program `sapwood`
+    /// with values that are str are refused.
     #[classmethod]
-    #[pyo3(signature = (path, /, *, root_bits=18))]
+    #[pyo3(signature = (path, /, *, root_bits=18, read_by=None))]
     fn take_over(
         class: &Bound<'_, PyType>,
         path: PathBuf,
         root_bits: u8,
+        read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveFibWriter>> {
         if path.join("texts").exists() {
             let text = "the program `sapwood` writes this table, whose values are str";
             return Err(crate::errors::wrong_file(&path, text));
         }
-        LiveFibWriter::of(class.py(), path, root_bits, false)
+        LiveFibWriter::of(class.py(), path, root_bits, live::read_by(read_by)?, false)
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        self.read(|view| view.len())
+        self.read(
+            |view| view.len(),
+            |table| Ok((table.v4().len()? + table.v6().len()?) as usize),
+        )
     }
 
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -210,11 +256,7 @@ impl LiveFib {
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let key = key_of(key)?;
-        self.read(|view| match key {
-            Key::Address(address) => view.lookup_value(address).is_some(),
-            Key::Prefix(net) => view.get(net).is_some(),
-        })
+        Ok(self.number(key_of(key)?)?.is_some())
     }
 
     /// The value of exactly this prefix, or of the longest prefix of this address; `default` when
@@ -247,7 +289,7 @@ impl LiveFib {
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
         let at = key_of(key)?;
-        let found = self.find(key.py(), |view| longest(&view, at))?;
+        let found = self.find(key.py(), || self.longest(at))?;
         Ok(found.map(|(net, value)| (net.to_string(), value)))
     }
 
@@ -267,7 +309,15 @@ impl LiveFib {
         let failed = Mutex::new(None);
         let found = batch::array(py, &addresses, batch::I64, threads, |part, out| {
             let out = out.as_chunks_mut().0;
-            if let Err(error) = self.read(|view| batch::wide_numbers(view, part, out)) {
+            let find = |view: IpFibView<'_, u32>| batch::wide_numbers(view, part, out);
+            let found = match &self.table {
+                Table::Reader(pool) => pool.read(find).map_err(not_live),
+                Table::Writer(writer) => writer.with(|map| map.read(find)),
+                Table::Checked(pool) => pool
+                    .with(|reader| batch::checked_numbers(reader, part, out))
+                    .map_err(not_live),
+            };
+            if let Err(error) = found {
                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         })?;
@@ -281,14 +331,7 @@ impl LiveFib {
         let Some(texts) = &self.texts else {
             return Ok(dict);
         };
-        let all = texts.read(|view| {
-            let all = view.iter().filter_map(|(key, text)| {
-                let number = u32::from_be_bytes(key.try_into().ok()?);
-                Some((number, String::from_utf8_lossy(text).into_owned()))
-            });
-            all.collect::<Vec<_>>()
-        });
-        for (number, text) in all.map_err(not_live)? {
+        for (number, text) in texts.all()? {
             dict.set_item(number, text)?;
         }
         Ok(dict)
@@ -320,6 +363,7 @@ impl LiveFib {
     fn generation(&self) -> PyResult<u64> {
         match &self.table {
             Table::Reader(pool) => pool.generation().map_err(not_live),
+            Table::Checked(pool) => pool.generation().map_err(not_live),
             Table::Writer(writer) => writer.with(|map| map.generation()),
         }
     }
@@ -329,6 +373,7 @@ impl LiveFib {
     fn has_writer(&self) -> PyResult<bool> {
         match &self.table {
             Table::Reader(pool) => pool.has_writer().map_err(not_live),
+            Table::Checked(pool) => pool.has_writer().map_err(not_live),
             Table::Writer(writer) => writer.with(|_| true),
         }
     }
@@ -342,11 +387,14 @@ impl LiveFib {
         ))
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
-        match &slf.get().table {
-            Table::Reader(_) => Ok((slf.get_type().getattr("open")?, (slf.get().path.clone(),))),
-            Table::Writer(_) => Err(PyTypeError::new_err("a writer cannot be pickled")),
-        }
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
+        let registered = match &slf.get().table {
+            Table::Reader(_) => true,
+            Table::Checked(_) => false,
+            Table::Writer(_) => return Err(PyTypeError::new_err("a writer cannot be pickled")),
+        };
+        let again = slf.get_type().getattr("_again")?;
+        Ok((again, (slf.get().path.clone(), registered)))
     }
 }
 
@@ -381,13 +429,19 @@ fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u32> {
 }
 
 impl LiveFibWriter {
-    fn of(py: Python<'_>, path: PathBuf, root_bits: u8, new: bool) -> PyResult<Py<Self>> {
+    fn of(
+        py: Python<'_>,
+        path: PathBuf,
+        root_bits: u8,
+        read_by: Option<ReadBy>,
+        new: bool,
+    ) -> PyResult<Py<Self>> {
         if !matches!(root_bits, 6 | 12 | 18 | 24) {
             let text = format!("root_bits is 6, 12, 18 or 24, not {root_bits}");
             return Err(PyValueError::new_err(text));
         }
         let live = py.detach(|| {
-            let builder = Live::<IpFib<u32>>::builder().map(|fib| fib.root_bits(root_bits));
+            let builder = builder::<IpFib<u32>>(read_by).map(|fib| fib.root_bits(root_bits));
             match new {
                 true => builder.create(&path),
                 false => builder.open(&path),
@@ -413,7 +467,7 @@ impl LiveFibWriter {
     fn writer<'a>(slf: &'a Bound<'_, Self>) -> PyResult<&'a Writer<IpFib<u32>>> {
         match &slf.as_super().get().table {
             Table::Writer(writer) => Ok(writer),
-            Table::Reader(_) => Err(PyTypeError::new_err("this table has no writer here")),
+            _ => Err(PyTypeError::new_err("this table has no writer here")),
         }
     }
 

@@ -2,19 +2,20 @@
 //! one.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
 use sapwood::Error as MapError;
 use sapwood::qp::{QpStore, QpTxn};
-use sapwood_live::{Error, Live, LiveValue};
+use sapwood_live::{Error, LiveValue};
 
 use crate::address::shown;
 use crate::errors::refused;
-use crate::live::{Pool, Writer, not_live};
+use crate::live::{self, Pool, Writer, builder, not_live, patiently};
 use crate::name_keys::Keys;
-use crate::name_reader::{Either, NameReader, Names, Pickled, Shown};
+use crate::name_reader::{Either, NameReader, Names, Shown};
 use crate::numbers::whole;
 use crate::pairs::{at_most_one, pairs};
 
@@ -38,27 +39,53 @@ use crate::pairs::{at_most_one, pairs};
 pub struct LiveNames;
 
 /// Opens a store of numbers or of byte strings, or else a shared map of either.
-fn opened(path: &Path) -> Result<Either, Error> {
-    let store = match Pool::open(path) {
-        Err(Error::Layout { .. }) => Pool::open(path).map(|pool| Either::Bytes(Names::Store(pool))),
-        numbers => numbers.map(|pool| Either::Numbers(Names::Store(pool))),
-    };
-    let Err(first @ Error::Kind { .. }) = store else {
-        return store;
-    };
-    match Pool::open(path) {
-        Err(Error::Kind { .. }) => Err(first),
-        Err(Error::Layout { .. }) => {
-            Pool::open(path).map(|pool| Either::Bytes(Names::Shared(pool)))
+macro_rules! opened {
+    ($path:expr, $wait:expr, $store:ident, $shared:ident) => {{
+        let (path, wait) = ($path, $wait);
+        let store = match Pool::open(path, wait) {
+            Err(Error::Layout { .. }) => {
+                Pool::open(path, wait).map(|pool| Either::Bytes(Names::$store(pool)))
+            }
+            numbers => numbers.map(|pool| Either::Numbers(Names::$store(pool))),
+        };
+        let Err(first @ Error::Kind { .. }) = store else {
+            return store;
+        };
+        match Pool::open(path, wait) {
+            Err(Error::Kind { .. }) => Err(first),
+            Err(Error::Layout { .. }) => {
+                Pool::open(path, wait).map(|pool| Either::Bytes(Names::$shared(pool)))
+            }
+            numbers => numbers.map(|pool| Either::Numbers(Names::$shared(pool))),
         }
-        numbers => numbers.map(|pool| Either::Numbers(Names::Shared(pool))),
-    }
+    }};
 }
 
+fn opened(path: &Path, wait: Duration) -> Result<Either, Error> {
+    opened!(path, wait, Store, Shared)
+}
+
+fn opened_unregistered(path: &Path, wait: Duration) -> Result<Either, Error> {
+    opened!(path, wait, CheckedStore, CheckedShared)
+}
+
+/// What makes a reader again from a pickle, with its arguments: path, keys, whether values are
+/// texts, and whether the writer knows of it.
+type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, bool, bool));
+
 impl LiveNames {
-    fn of(py: Python<'_>, path: PathBuf, keys: Keys, text: bool) -> PyResult<Py<Self>> {
+    fn of(
+        py: Python<'_>,
+        path: PathBuf,
+        keys: Keys,
+        text: bool,
+        (wait, registered): (Option<f64>, bool),
+    ) -> PyResult<Py<Self>> {
         let reader = NameReader {
-            names: py.detach(|| opened(&path)).map_err(not_live)?,
+            names: match registered {
+                true => patiently(py, wait, |wait| opened(&path, wait)),
+                false => patiently(py, wait, |wait| opened_unregistered(&path, wait)),
+            }?,
             keys,
             text,
             path,
@@ -75,6 +102,10 @@ macro_rules! reading {
             Either::Numbers(Names::Shared($pool)) => $read.map_err(not_live),
             Either::Bytes(Names::Store($pool)) => $read.map_err(not_live),
             Either::Bytes(Names::Shared($pool)) => $read.map_err(not_live),
+            Either::Numbers(Names::CheckedStore($pool)) => $read.map_err(not_live),
+            Either::Numbers(Names::CheckedShared($pool)) => $read.map_err(not_live),
+            Either::Bytes(Names::CheckedStore($pool)) => $read.map_err(not_live),
+            Either::Bytes(Names::CheckedShared($pool)) => $read.map_err(not_live),
             Either::Numbers(Names::Writer($writer)) => $write,
             Either::Bytes(Names::Writer($writer)) => $write,
             _ => Err(PyTypeError::new_err("these names are in no live map")),
@@ -84,33 +115,46 @@ macro_rules! reading {
 
 #[pymethods]
 impl LiveNames {
-    /// Opens the live map in a folder; `key`, `dns` and `text` are as for NameFile.open(). Only
-    /// maps are read that no other user than root can write.
+    /// Opens the live map in a folder; `key`, `dns` and `text` are as for NameFile.open(). With
+    /// wait=seconds, it waits so long for a map that is not there yet. Only maps are read that no
+    /// other user than root can write.
+    ///
+    /// With registered=False the reader writes nothing, and may read maps on read-only mounts and
+    /// those of other users: it checks what it reads. The writer does not know of it, so one call
+    /// may read two versions, and ValueError says when a busy writer disturbed each attempt.
     #[classmethod]
-    #[pyo3(signature = (path, /, *, key=None, dns=false, text=false))]
+    #[pyo3(signature = (
+        path, /, *, key=None, dns=false, text=false, wait=None, registered=true
+    ))]
     fn open(
         class: &Bound<'_, PyType>,
         path: PathBuf,
         key: Option<&Bound<'_, PyAny>>,
         dns: bool,
         text: bool,
+        wait: Option<f64>,
+        registered: bool,
     ) -> PyResult<Py<Self>> {
-        Self::of(class.py(), path, Keys::of(key, dns)?, text)
+        let how = (wait, registered);
+        Self::of(class.py(), path, Keys::of(key, dns)?, text, how)
     }
 
     /// Makes an empty live map in a folder, which is made if it is not there, and returns its
     /// writer. `values` is int (from 0 to 2**64 - 1), bytes or str: all values are of this type.
-    /// FileExistsError when the folder has a live map.
+    /// `read_by` says who may register as a reader beside root: "owner" (as without it),
+    /// "everybody", or the number of a group. FileExistsError when the folder has a live map.
     #[classmethod]
-    #[pyo3(signature = (path, /, *, key=None, dns=false, values=None))]
+    #[pyo3(signature = (path, /, *, key=None, dns=false, values=None, read_by=None))]
     fn create(
         class: &Bound<'_, PyType>,
         path: PathBuf,
         key: Option<&Bound<'_, PyAny>>,
         dns: bool,
         values: Option<&Bound<'_, PyAny>>,
+        read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveNamesWriter>> {
         let py = class.py();
+        let who = live::read_by(read_by)?;
         let keys = Keys::of(key, dns)?;
         let is = |class: &Bound<'_, PyType>| values.is_some_and(|values| values.is(class));
         let (is_text, is_bytes) = (
@@ -119,14 +163,14 @@ impl LiveNames {
         );
         let names = match values {
             Some(_) if is_text || is_bytes => py
-                .detach(|| Live::create(&path))
+                .detach(|| builder(who).create(&path))
                 .map(|live| Either::Bytes(Names::Writer(Writer::new(live)))),
             Some(other) if !is(&py.get_type::<PyInt>()) => {
                 let text = format!("values is int, bytes or str, not {}", shown(other));
                 return Err(PyTypeError::new_err(text));
             }
             _ => py
-                .detach(|| Live::create(&path))
+                .detach(|| builder(who).create(&path))
                 .map(|live| Either::Numbers(Names::Writer(Writer::new(live)))),
         };
         LiveNamesWriter::of(py, names.map_err(not_live)?, keys, is_text, path)
@@ -134,22 +178,25 @@ impl LiveNames {
 
     /// Takes over the live map of a writer that has ended, however it ended, and returns a writer.
     /// Everything that was committed is there. Readers go on meanwhile, and then move to the new
-    /// writer's data. BlockingIOError when the map has a writer; ValueError when the map is
-    /// damaged.
+    /// writer's data. `read_by` is as for create(); without it, the map keeps its modes.
+    /// BlockingIOError when the map has a writer; ValueError when the map is damaged.
     #[classmethod]
-    #[pyo3(signature = (path, /, *, key=None, dns=false, text=false))]
+    #[pyo3(signature = (path, /, *, key=None, dns=false, text=false, read_by=None))]
     fn take_over(
         class: &Bound<'_, PyType>,
         path: PathBuf,
         key: Option<&Bound<'_, PyAny>>,
         dns: bool,
         text: bool,
+        read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveNamesWriter>> {
         let py = class.py();
         let keys = Keys::of(key, dns)?;
-        let names = py.detach(|| match Live::open(&path) {
+        let who = live::read_by(read_by)?;
+        let names = py.detach(|| match builder(who).open(&path) {
             Err(Error::Layout { .. }) => {
-                Live::open(&path).map(|live| Either::Bytes(Names::Writer(Writer::new(live))))
+                let live = builder(who).open(&path);
+                live.map(|live| Either::Bytes(Names::Writer(Writer::new(live))))
             }
             numbers => numbers.map(|live| Either::Numbers(Names::Writer(Writer::new(live)))),
         });
@@ -176,7 +223,11 @@ impl LiveNames {
             return Err(PyTypeError::new_err("a writer cannot be pickled"));
         }
         let again = slf.get_type().getattr("_again")?;
-        Ok((again, (map.path.clone(), map.keys.word(), map.text)))
+        let registered = map.names.is_registered();
+        Ok((
+            again,
+            (map.path.clone(), map.keys.word(), map.text, registered),
+        ))
     }
 
     #[classmethod]
@@ -185,8 +236,10 @@ impl LiveNames {
         path: PathBuf,
         keys: &str,
         text: bool,
+        registered: bool,
     ) -> PyResult<Py<Self>> {
-        Self::of(class.py(), path, Keys::of_word(keys)?, text)
+        let how = (None, registered);
+        Self::of(class.py(), path, Keys::of_word(keys)?, text, how)
     }
 }
 

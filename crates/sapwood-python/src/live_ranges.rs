@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
-use sapwood::maple::MapleMap;
-use sapwood::qp::QpStore;
-use sapwood_live::{Error, Live};
+use sapwood::maple::{MapleMap, PlainValue};
+use sapwood_live::{CheckedLiveReader, Error, Live};
 
 use crate::address::shown;
 use crate::errors::refused;
 use crate::fib_table::absent;
-use crate::live::{Pool, Writer, not_live};
-use crate::live_fib::{changed, text_of, texts_in};
+use crate::live::{self, Pool, Trusting, Writer, builder, not_live, patiently};
+use crate::live_fib::{Pickled, changed};
+use crate::live_texts::Texts;
 use crate::numbers::whole;
 use crate::pairs::{at_most_one, pairs};
 use crate::range_keys::{Key, Range, between, range_if, range_or_index, window};
@@ -24,9 +24,12 @@ use crate::snapshot_iter::{Kind, Place, listed};
 const TRIES: usize = 1000;
 
 enum Map {
-    Reader(Pool<MapleMap<u64>>),
+    Reader(Trusting<MapleMap<u64>>),
     /// A map of the program `sapwood`, whose values are the numbers of texts.
-    Texts(Pool<MapleMap<u32>>, Pool<QpStore<[u8]>>),
+    Texts(Trusting<MapleMap<u32>>, Texts),
+    /// The same for readers that the writer does not know of.
+    Checked(Pool<CheckedLiveReader<MapleMap<u64>>>),
+    CheckedTexts(Pool<CheckedLiveReader<MapleMap<u32>>>, Texts),
     Writer(Writer<MapleMap<u64>>),
 }
 
@@ -36,9 +39,25 @@ macro_rules! on {
         match &$this.map {
             Map::Reader(pool) => pool.read(|$view| $answer).map_err(not_live),
             Map::Texts(pool, _) => pool.read(|$view| $answer).map_err(not_live),
+            Map::Checked(pool) => copied(pool).map(|map| map.read(|$view| $answer)),
+            Map::CheckedTexts(pool, _) => copied(pool).map(|map| map.read(|$view| $answer)),
             Map::Writer(writer) => writer.with(|map| map.read(|$view| $answer)),
         }
     };
+}
+
+/// All of a map that is read with checks. Each entry was there at some time; of entries that
+/// overlap, because the map changed meanwhile, the later one counts.
+fn copied<V: PlainValue + Copy>(
+    pool: &Pool<CheckedLiveReader<MapleMap<V>>>,
+) -> PyResult<MapleMap<V>> {
+    let all = pool.ask(|view| view.iter().collect::<Result<Vec<_>, _>>());
+    let copy = MapleMap::new();
+    for (range, value) in all.map_err(not_live)? {
+        let stored = copy.store(range, value);
+        stored.map_err(|rejected| refused(rejected.error))?;
+    }
+    Ok(copy)
 }
 
 /// A map of ranges of indices that another process writes, read in place: readers take no lock, and
@@ -75,11 +94,11 @@ fn place<'py>(py: Python<'py>, range: &Range) -> PyResult<Bound<'py, PyAny>> {
 impl LiveRanges {
     /// The object of a value; none when its text has been removed meanwhile.
     fn object<'py>(&self, py: Python<'py>, value: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Map::Texts(_, texts) = &self.map else {
+        let (Map::Texts(_, texts) | Map::CheckedTexts(_, texts)) = &self.map else {
             return Ok(Some(value.into_pyobject(py)?.into_any()));
         };
         // The values of such a map have 32 bits.
-        match text_of(texts, value as u32)? {
+        match texts.of(value as u32)? {
             Some(text) => Ok(Some(text.into_pyobject(py)?.into_any())),
             None => Ok(None),
         }
@@ -119,10 +138,22 @@ impl LiveRanges {
         )
     }
 
+    /// The entry that holds an index. A map that is read with checks is not copied for it.
+    fn entry_at(&self, index: u64) -> PyResult<Option<Entry>> {
+        match &self.map {
+            Map::Checked(pool) => pool.ask(|view| view.get(index)).map_err(not_live),
+            Map::CheckedTexts(pool, _) => {
+                let found = pool.ask(|view| view.get(index)).map_err(not_live)?;
+                Ok(found.map(|(range, value)| (range, value.into())))
+            }
+            _ => on!(self, view => view.get_entry(index).map(wide)),
+        }
+    }
+
     fn find<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let at = Key::of(key)?;
         let found = self.one(key.py(), || {
-            let entry = on!(self, view => view.get_entry(at.first()).map(wide))?;
+            let entry = self.entry_at(at.first())?;
             Ok(entry.filter(|(range, _)| at.fits(range)))
         })?;
         Ok(found.map(|(_, value)| value))
@@ -136,39 +167,69 @@ fn wide<V: Copy + Into<u64>>((range, value): (Range, &V)) -> Entry {
 
 #[pymethods]
 impl LiveRanges {
-    /// Opens the live map in a folder. Only maps are read that no other user than root can write.
+    /// Opens the live map in a folder. With wait=seconds, it waits so long for a map that is not
+    /// there yet. Only maps are read that no other user than root can write.
+    ///
+    /// With registered=False the reader writes nothing, and may read maps on read-only mounts and
+    /// those of other users: see LiveNames.open(). Then all but the lookups of an index and of a
+    /// range copy the map, which takes time for all of it.
     #[classmethod]
-    #[pyo3(signature = (path, /))]
-    fn open(class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Self> {
-        let opened = class.py().detach(|| match Pool::open(&path) {
-            Err(numbers @ Error::Layout { .. }) => match texts_in(&path)? {
-                Some(texts) => Ok(Map::Texts(Pool::open(&path)?, texts)),
-                None => Err(numbers),
-            },
-            numbers => numbers.map(Map::Reader),
-        });
-        let map = opened.map_err(not_live)?;
+    #[pyo3(signature = (path, /, *, wait=None, registered=true))]
+    fn open(
+        class: &Bound<'_, PyType>,
+        path: PathBuf,
+        wait: Option<f64>,
+        registered: bool,
+    ) -> PyResult<Self> {
+        let map = patiently(class.py(), wait, |wait| {
+            let numbers = match registered {
+                true => Pool::open(&path, wait).map(Map::Reader),
+                false => Pool::open(&path, wait).map(Map::Checked),
+            };
+            let Err(first @ Error::Layout { .. }) = numbers else {
+                return numbers;
+            };
+            match (Texts::of_map(&path, registered)?, registered) {
+                (None, _) => Err(first),
+                (Some(texts), true) => Ok(Map::Texts(Pool::open(&path, wait)?, texts)),
+                (Some(texts), false) => Ok(Map::CheckedTexts(Pool::open(&path, wait)?, texts)),
+            }
+        })?;
         Ok(LiveRanges { map, path })
     }
 
-    /// Makes an empty live map in a folder, which is made if it is not there, and returns its
-    /// writer. FileExistsError when the folder has a live map.
     #[classmethod]
-    #[pyo3(signature = (path, /))]
-    fn create(class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Py<LiveRangesWriter>> {
-        let py = class.py();
-        let live = py.detach(|| Live::create(&path));
+    fn _again(class: &Bound<'_, PyType>, path: PathBuf, registered: bool) -> PyResult<Self> {
+        Self::open(class, path, None, registered)
+    }
+
+    /// Makes an empty live map in a folder, which is made if it is not there, and returns its
+    /// writer; `read_by` is as for LiveNames.create(). FileExistsError when the folder has a live
+    /// map.
+    #[classmethod]
+    #[pyo3(signature = (path, /, *, read_by=None))]
+    fn create(
+        class: &Bound<'_, PyType>,
+        path: PathBuf,
+        read_by: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<LiveRangesWriter>> {
+        let (py, who) = (class.py(), live::read_by(read_by)?);
+        let live = py.detach(|| builder(who).create(&path));
         LiveRangesWriter::of(py, live.map_err(not_live)?, path)
     }
 
-    /// Takes over the live map of a writer that has ended, however it ended, and returns a writer.
-    /// BlockingIOError when the map has a writer; ValueError when the map is damaged, or has other
-    /// values than int.
+    /// Takes over the live map of a writer that has ended, however it ended, and returns a writer;
+    /// `read_by` is as for LiveNames.take_over(). BlockingIOError when the map has a writer;
+    /// ValueError when the map is damaged, or has other values than int.
     #[classmethod]
-    #[pyo3(signature = (path, /))]
-    fn take_over(class: &Bound<'_, PyType>, path: PathBuf) -> PyResult<Py<LiveRangesWriter>> {
-        let py = class.py();
-        let live = py.detach(|| Live::open(&path));
+    #[pyo3(signature = (path, /, *, read_by=None))]
+    fn take_over(
+        class: &Bound<'_, PyType>,
+        path: PathBuf,
+        read_by: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<LiveRangesWriter>> {
+        let (py, who) = (class.py(), live::read_by(read_by)?);
+        let live = py.detach(|| builder(who).open(&path));
         LiveRangesWriter::of(py, live.map_err(not_live)?, path)
     }
 
@@ -182,7 +243,8 @@ impl LiveRanges {
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let at = Key::of(key)?;
-        on!(self, view => view.get_entry(at.first()).is_some_and(|(range, _)| at.fits(&range)))
+        let entry = self.entry_at(at.first())?;
+        Ok(entry.is_some_and(|(range, _)| at.fits(&range)))
     }
 
     /// The value at an index, or of the entry with exactly this range; `default` when there is
@@ -200,10 +262,7 @@ impl LiveRanges {
     #[pyo3(signature = (index, /))]
     fn entry<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
         let at = crate::range_keys::index(index)?;
-        self.one(
-            index.py(),
-            || on!(self, view => view.get_entry(at).map(wide)),
-        )
+        self.one(index.py(), || self.entry_at(at))
     }
 
     /// The first entry, or None.
@@ -293,6 +352,8 @@ impl LiveRanges {
         match &self.map {
             Map::Reader(pool) => pool.generation().map_err(not_live),
             Map::Texts(pool, _) => pool.generation().map_err(not_live),
+            Map::Checked(pool) => pool.generation().map_err(not_live),
+            Map::CheckedTexts(pool, _) => pool.generation().map_err(not_live),
             Map::Writer(writer) => writer.with(|map| map.generation()),
         }
     }
@@ -303,6 +364,8 @@ impl LiveRanges {
         match &self.map {
             Map::Reader(pool) => pool.has_writer().map_err(not_live),
             Map::Texts(pool, _) => pool.has_writer().map_err(not_live),
+            Map::Checked(pool) => pool.has_writer().map_err(not_live),
+            Map::CheckedTexts(pool, _) => pool.has_writer().map_err(not_live),
             Map::Writer(writer) => writer.with(|_| true),
         }
     }
@@ -316,11 +379,14 @@ impl LiveRanges {
         ))
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
-        match &slf.get().map {
-            Map::Writer(_) => Err(PyTypeError::new_err("a writer cannot be pickled")),
-            _ => Ok((slf.get_type().getattr("open")?, (slf.get().path.clone(),))),
-        }
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
+        let registered = match &slf.get().map {
+            Map::Reader(_) | Map::Texts(..) => true,
+            Map::Checked(_) | Map::CheckedTexts(..) => false,
+            Map::Writer(_) => return Err(PyTypeError::new_err("a writer cannot be pickled")),
+        };
+        let again = slf.get_type().getattr("_again")?;
+        Ok((again, (slf.get().path.clone(), registered)))
     }
 }
 

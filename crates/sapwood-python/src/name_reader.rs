@@ -13,21 +13,26 @@ use crate::name_keys::{Edges, Keys};
 use crate::snapshot_iter::Kind;
 
 #[cfg(target_os = "linux")]
-use crate::live::{Pool, Writer, not_live};
+use crate::live::{Pool, Trusting, Writer, not_live};
 #[cfg(not(target_os = "linux"))]
 use sapwood::qp::Value;
 #[cfg(target_os = "linux")]
 use sapwood::qp::{QpShared, QpStore};
 #[cfg(target_os = "linux")]
-use sapwood_live::LiveValue as Value;
+use sapwood_live::{CheckedNames, LiveValue as Value};
 
 /// Where names lie, with values of one kind.
 pub enum Names<V: ?Sized + Value> {
     File(QpFile<V>),
     #[cfg(target_os = "linux")]
-    Store(Pool<QpStore<V>>),
+    Store(Trusting<QpStore<V>>),
     #[cfg(target_os = "linux")]
-    Shared(Pool<QpShared<V>>),
+    Shared(Trusting<QpShared<V>>),
+    /// The same for readers that the writer does not know of.
+    #[cfg(target_os = "linux")]
+    CheckedStore(Pool<CheckedNames<QpStore<V>>>),
+    #[cfg(target_os = "linux")]
+    CheckedShared(Pool<CheckedNames<QpShared<V>>>),
     #[cfg(target_os = "linux")]
     Writer(Writer<QpStore<V>>),
 }
@@ -40,7 +45,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Names<V> {
             #[cfg(target_os = "linux")]
             Names::Store(pool) => pool.read(|view| Some(view.len())).map_err(not_live),
             #[cfg(target_os = "linux")]
-            Names::Shared(_) => Ok(None),
+            Names::CheckedStore(pool) => pool.read(|names| Some(names.len())).map_err(not_live),
+            #[cfg(target_os = "linux")]
+            Names::Shared(_) | Names::CheckedShared(_) => Ok(None),
             #[cfg(target_os = "linux")]
             Names::Writer(writer) => writer.with(|map| Some(map.len())),
         }
@@ -53,8 +60,22 @@ pub enum Either {
     Bytes(Names<[u8]>),
 }
 
+#[cfg(target_os = "linux")]
+impl Either {
+    /// Whether the writer knows of the readers, if there are any.
+    pub fn is_registered(&self) -> bool {
+        use Names::{CheckedShared, CheckedStore};
+        !matches!(
+            self,
+            Either::Numbers(CheckedStore(_) | CheckedShared(_))
+                | Either::Bytes(CheckedStore(_) | CheckedShared(_))
+        )
+    }
+}
+
 /// Evaluates an expression for names, wherever they lie: in one read, so for one version of a
-/// store. Python runs no code of users in it, since it makes only int, str and bytes.
+/// store, unless the writer does not know of the reader. Python runs no code of users in it, since
+/// it makes only int, str and bytes.
 macro_rules! on {
     ($this:expr, $names:ident => $answer:expr) => {
         match &$this.names {
@@ -69,6 +90,10 @@ macro_rules! on {
             Names::Store(pool) => pool.read(|$names| $answer).map_err(not_live),
             #[cfg(target_os = "linux")]
             Names::Shared(pool) => pool.read(|$names| $answer).map_err(not_live),
+            #[cfg(target_os = "linux")]
+            Names::CheckedStore(pool) => pool.read(|$names| $answer).map_err(not_live),
+            #[cfg(target_os = "linux")]
+            Names::CheckedShared(pool) => pool.read(|$names| $answer).map_err(not_live),
             #[cfg(target_os = "linux")]
             Names::Writer(writer) => writer.with(|map| map.read(|$names| $answer)),
         }

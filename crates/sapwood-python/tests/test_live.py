@@ -6,8 +6,10 @@ import multiprocessing
 import os
 import pickle
 import resource
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -140,6 +142,11 @@ def compare(live, expected):
         assert list(live.range(None, name)) == list(expected.range(None, name))
 
 
+def and_pickled(*maps):
+    """Readers, and what their pickles make."""
+    return (*maps, *(pickle.loads(pickle.dumps(map)) for map in maps))
+
+
 def test_all_reads_are_those_of_a_map(tmp_path):
     kinds = [
         ({"dns": True}, {}, lambda n: n, NAMES),
@@ -156,7 +163,8 @@ def test_all_reads_are_those_of_a_map(tmp_path):
         compare(reader, expected)
         writer.update(items)
         expected.update(items)
-        for map in (writer, reader, pickle.loads(pickle.dumps(reader))):
+        silent = LiveNames.open(tmp_path / str(at), **keys, **text, registered=False)
+        for map in (writer, *and_pickled(reader, silent)):
             compare(map, expected)
             if keys.get("dns"):
                 for name in ("org", "example.org", "a.b.example.org", "com", "eu.net"):
@@ -442,18 +450,20 @@ def test_shared_maps_of_other_programs_are_read(tmp_path):
             [program, kind, tmp_path / kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert writer.stdout.readline() == "ready\n"
-        live, expected = LiveNames.open(tmp_path / kind, text=text), NameMap(items)
-        assert dict(live.items()) == items and list(reversed(live)) == list(reversed(expected))
-        for name in (*items, "", "e", "elms", "zz"):
-            assert live.get(name) == expected.get(name) and (name in live) == (name in expected)
-            for method in ("predecessor", "successor", "longest_prefix", "ancestors"):
-                assert getattr(live, method)(name) == getattr(expected, method)(name)
-            assert list(live.prefix(name)) == list(expected.prefix(name))
-        assert (live.first(), live.last()) == (expected.first(), expected.last())
-        assert live and live.has_writer() and live.generation == 0
-        assert repr(live).endswith("of str keys>")
-        with pytest.raises(TypeError, match=r"has many writers and no len\(\)"):
-            len(live)
+        expected = NameMap(items)
+        silent = LiveNames.open(tmp_path / kind, text=text, registered=False)
+        for live in (silent, LiveNames.open(tmp_path / kind, text=text)):
+            assert dict(live.items()) == items and list(reversed(live)) == list(reversed(expected))
+            for name in (*items, "", "e", "elms", "zz"):
+                assert live.get(name) == expected.get(name) and (name in live) == (name in expected)
+                for method in ("predecessor", "successor", "longest_prefix", "ancestors"):
+                    assert getattr(live, method)(name) == getattr(expected, method)(name)
+                assert list(live.prefix(name)) == list(expected.prefix(name))
+            assert (live.first(), live.last()) == (expected.first(), expected.last())
+            assert live and live.has_writer() and live.generation == 0
+            assert repr(live).endswith("of str keys>")
+            with pytest.raises(TypeError, match=r"has many writers and no len\(\)"):
+                len(live)
         writer.kill()
         writer.communicate()
         assert live["oak"] == items["oak"] and not live.has_writer()
@@ -464,9 +474,10 @@ def test_shared_maps_of_other_programs_are_read(tmp_path):
         [program, "ranges-of-texts", folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert writer.stdout.readline() == "ready\n"
-    ranges = LiveRanges.open(folder)
-    assert list(ranges.items()) == [(range(10, 20), "free"), (range(30, 2**64), "used")]
-    assert ranges[10] == "free" and ranges.get(20) is None and ranges.gaps() == [range(10), range(20, 30)]
+    for ranges in (LiveRanges.open(folder, registered=False), LiveRanges.open(folder)):
+        assert list(ranges.items()) == [(range(10, 20), "free"), (range(30, 2**64), "used")]
+        assert ranges[10] == "free" and ranges.get(20) is None
+        assert ranges.gaps() == [range(10), range(20, 30)]
     writer.kill()
     writer.communicate()
     with pytest.raises(ValueError, match="has other values"):
@@ -527,7 +538,8 @@ def test_lookups_are_those_of_a_fib(tmp_path):
     reader = LiveFib.open(tmp_path / "routes")
     assert len(reader) == 0 and list(reader.items()) == []
     writer.update(items)
-    for live in (writer, reader, pickle.loads(pickle.dumps(reader))):
+    silent = LiveFib.open(tmp_path / "routes", registered=False)
+    for live in (writer, *and_pickled(reader, silent)):
         assert len(live) == len(expected) and list(live) == list(expected)
         assert list(live.items()) == list(expected.items()) and live == expected
         keys = [*items, "10.1.2.3", "10.1.2.4", "10.2.0.0", "10.1.0.0/17", "1.1.1.1", "::1", "2001:db8::9"]
@@ -538,6 +550,8 @@ def test_lookups_are_those_of_a_fib(tmp_path):
         addresses = [key for key in keys if "/" not in key] + [None]
         found = [expected.get(key, -1) if key else -1 for key in addresses]
         assert live.lookup_many(addresses).tolist() == found
+        of_a_family = np.array([0x0A010203, 0x0A020000, 0x01010101] * 99, np.uint32)
+        assert live.lookup_many(of_a_family).tolist() == [6, 2**32 - 1, 0] * 99
     with pytest.raises(KeyError, match="::1"):
         reader["::1"]
     assert writer.insert("10.1.0.0/16", 8) == 5 and reader["10.1.9.9"] == 8
@@ -566,11 +580,12 @@ def test_values_that_are_texts(tmp_path):
     texts = LiveNames.create(tmp_path / "routes" / "texts", key=bytes, values=str)
     texts.update({(7).to_bytes(4, "big"): "core", (9).to_bytes(4, "big"): "lab"})
     writer.update({"10.0.0.0/8": 7, "10.1.0.0/16": 9})
-    routes = LiveFib.open(tmp_path / "routes")
-    assert routes["10.1.2.3"] == "lab" and routes.lookup("10.2.2.2") == ("10.0.0.0/8", "core")
-    assert list(routes.items()) == [("10.0.0.0/8", "core"), ("10.1.0.0/16", "lab")]
-    assert routes.names() == {7: "core", 9: "lab"}
-    assert routes.lookup_many(["10.1.2.3", "1.1.1.1"]).tolist() == [9, -1]
+    silent = LiveFib.open(tmp_path / "routes", registered=False)
+    for routes in (silent, LiveFib.open(tmp_path / "routes")):
+        assert routes["10.1.2.3"] == "lab" and routes.lookup("10.2.2.2") == ("10.0.0.0/8", "core")
+        assert list(routes.items()) == [("10.0.0.0/8", "core"), ("10.1.0.0/16", "lab")]
+        assert routes.names() == {7: "core", 9: "lab"}
+        assert routes.lookup_many(["10.1.2.3", "1.1.1.1"]).tolist() == [9, -1]
     writer["10.1.0.0/16"] = 10  # which never gets a text
     with pytest.raises(RuntimeError, match="changed during each attempt"):
         routes["10.1.2.3"]
@@ -653,7 +668,8 @@ def test_ranges_are_those_of_a_map(tmp_path):
     reader = LiveRanges.open(tmp_path / "ranges")
     assert len(reader) == 0 and reader.first() is None and reader.gaps() == [range(0, 2**64)]
     writer.update(items)
-    for live in (writer, reader, pickle.loads(pickle.dumps(reader))):
+    silent = LiveRanges.open(tmp_path / "ranges", registered=False)
+    for live in (writer, *and_pickled(reader, silent)):
         assert len(live) == len(expected) and list(live) == list(expected)
         assert list(live.items()) == list(expected.items()) and live == expected
         assert list(live.items(5, 120)) == list(expected.items(5, 120))
@@ -751,3 +767,150 @@ def test_a_full_file_system_is_an_error_also_in_children(tmp_path):
         assert list(tmp_path.iterdir()) == []
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+OPENED = [LiveNames, LiveFib, LiveRanges]
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_a_reader_may_wait_for_a_map(tmp_path, kind):
+    path, made = tmp_path / "map", []
+    late = threading.Timer(0.3, lambda: made.append(kind.create(path)))
+    late.start()
+    try:
+        readers = [kind.open(path, wait=60), kind.open(path, wait=60, registered=False)]
+        assert [list(reader) for reader in readers] == [[], []]
+    finally:
+        late.join()
+    made[0].remove_map()
+    for registered in (True, False):
+        began = time.monotonic()
+        with pytest.raises(FileNotFoundError, match="map has no live map yet"):
+            kind.open(path, wait=0.2, registered=registered)
+        assert time.monotonic() - began >= 0.2
+    for wait in (-1, float("nan")):
+        with pytest.raises(ValueError, match="wait is a number of seconds from 0 on, not"):
+            kind.open(path, wait=wait)
+
+
+def test_a_signal_ends_a_wait(tmp_path):
+    class Rang(Exception):
+        pass
+
+    def ring(*_):
+        raise Rang
+
+    old = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(Rang):
+            LiveNames.open(tmp_path / "map", wait=float("inf"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def test_readers_that_the_writer_does_not_know_read_beside_it(tmp_path):
+    """What they read is whole, entry by entry, and the writer waits for none of them."""
+    writer = process(NAMES_WRITER, tmp_path / "names", 1, "create")
+    routes = process(ROUTES_WRITER, tmp_path / "routes", "create")
+    try:
+        names = LiveNames.open(tmp_path / "names", registered=False)
+        table = LiveFib.open(tmp_path / "routes", registered=False)
+        last, addresses = 0, np.full(500, 0x0A010203, np.uint32)
+        for _ in range(200):
+            number = names["name 7"]
+            assert number >= last
+            last = number
+            assert names.longest_prefix("name 7 and more")[0] == "name 7"
+            assert list(names.prefix("name "))[0][0] == "name 0" and names.first()[0] == "more"
+            assert names.last()[0] == "name 99"
+            found = table.lookup_many(addresses)
+            assert ((found == 1) | ((found >= 1000) & (found < 2000))).all()
+            assert table.lookup("2001:db8::1") == ("2001:db8::/32", 2)
+        assert last > 1
+        assert not any((tmp_path / "names" / "readers").iterdir())
+        assert not any((tmp_path / "routes" / "readers").iterdir())
+        # A writer that ended is followed by another one, to whose data they move.
+        writer.kill()
+        writer.communicate()
+        assert not names.has_writer()
+        with LiveNames.take_over(tmp_path / "names") as heir:
+            heir["heir"] = 7
+            assert names["heir"] == 7 and names.generation == 1 and heir.readers() == []
+            heir.remove_map()
+        with pytest.raises(FileNotFoundError, match="was removed"):
+            names.get("heir")
+    finally:
+        for child in (writer, routes):
+            child.kill()
+            child.communicate()
+
+
+def test_maps_on_read_only_mounts_are_read(tmp_path):
+    path, view = tmp_path / "map", tmp_path / "view"
+    writer = LiveNames.create(path, dns=True)
+    view.mkdir()
+    for command in (["--bind", path, view], ["-o", "remount,bind,ro", view]):
+        if subprocess.run(["mount", *command], capture_output=True).returncode:
+            pytest.skip("this process may not mount a file system")
+    try:
+        writer.update(NAMES)
+        with pytest.raises(PermissionError, match="cannot register as a reader"):
+            LiveNames.open(view, dns=True)
+        compare(LiveNames.open(view, dns=True, registered=False), NameMap(NAMES, dns=True))
+        assert writer.readers() == []
+    finally:
+        subprocess.run(["umount", "-l", view], check=True)
+    writer.remove_map()
+
+
+NOBODY = 65534
+
+
+def as_nobody(use):
+    """Whether a process of another user can do this."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            use()
+            os._exit(0)
+        except PermissionError:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 7)
+    return status == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes maps for other users here")
+@pytest.mark.parametrize("kind", OPENED)
+def test_the_maker_says_who_may_register(kind):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        for who, registers, reads in (
+            (None, False, True),
+            ("owner", False, True),
+            ("everybody", True, True),
+            (NOBODY, True, True),
+            (NOBODY - 1, False, False),
+        ):
+            path = os.path.join(folder, str(who))
+            writer = kind.create(path, read_by=who)
+            assert as_nobody(lambda: len(kind.open(path))) == registers, who
+            assert as_nobody(lambda: len(kind.open(path, registered=False))) == reads, who
+            writer.close()
+            # An heir keeps the modes, or gives the map others.
+            kind.take_over(path).close()
+            assert as_nobody(lambda: len(kind.open(path))) == registers, who
+            writer = kind.take_over(path, read_by="everybody")
+            assert as_nobody(lambda: len(kind.open(path)))
+            writer.remove_map()
+        with pytest.raises(ValueError, match='read_by is "owner", "everybody" or the number'):
+            kind.create(os.path.join(folder, "other"), read_by="all")
+        with pytest.raises(TypeError, match="read_by is a str or the int of a group, not"):
+            kind.create(os.path.join(folder, "other"), read_by=1.5)

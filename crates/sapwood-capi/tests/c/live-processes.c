@@ -86,6 +86,28 @@ static int reader_process(const char *folder, unsigned int flags)
 	return 0;
 }
 
+/* A process that comes before the map, and waits for it. */
+static int early_process(const char *folder)
+{
+	static const unsigned int flags[3] = {
+	    0, SAPWOOD_LIVE_CHECKED, SAPWOOD_LIVE_CHECKED | SAPWOOD_LIVE_UNREGISTERED};
+	sapwood_live_reader *reader = NULL;
+	int i;
+
+	IS(sapwood_live_reader_open_within(folder, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, 0, 1,
+					   &reader),
+	   -ENOENT);
+	CHECK(write(1, "x", 1) == 1);
+	for (i = 0; i < 3; i++) {
+		IS(sapwood_live_reader_open_within(folder, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS,
+						   flags[i], i ? 60000 : UINT64_MAX, &reader),
+		   0);
+		IS(sapwood_live_reader_has_writer(reader), 1);
+		sapwood_live_reader_free(reader);
+	}
+	return 0;
+}
+
 static pid_t start_reader(char *program, char *folder, const char *kind)
 {
 	char word[8];
@@ -130,10 +152,19 @@ static void readers_in_other_processes(char *program, char *folder)
 	sapwood_store *store = NULL;
 	sapwood_memory memory;
 	struct seen seen;
-	pid_t trusting, checking;
+	pid_t trusting, checking, early;
 	uint64_t i;
+	char word;
+	int ends[2], out = dup(1);
 
+	CHECK(out >= 0 && pipe(ends) == 0 && dup2(ends[1], 1) == 1);
+	early = start_reader(program, folder, "early");
+	CHECK(dup2(out, 1) == 1 && read(ends[0], &word, 1) == 1);
+	close(out);
+	close(ends[0]);
+	close(ends[1]);
 	IS(sapwood_store_live_create(folder, NULL, &options, &live, &store), 0);
+	ended_well(early);
 	commit(store, 1);
 	trusting = start_reader(program, folder, "view");
 	checking = start_reader(program, folder, "copy");
@@ -221,6 +252,8 @@ int main(int argc, char **argv)
 {
 	char folder[400];
 	CHECK(argc == 2 || argc == 3);
+	if (argc == 3 && strcmp(argv[2], "early") == 0)
+		return early_process(argv[1]);
 	if (argc == 3)
 		return reader_process(argv[1], strcmp(argv[2], "copy") ? 0 : SAPWOOD_LIVE_CHECKED);
 	CHECK((size_t)snprintf(folder, sizeof folder, "%s/live", argv[1]) < sizeof folder);

@@ -246,6 +246,18 @@ static void stores(void)
 	IS(sapwood_live_get(far, "elm", 3, &value), 0);
 	sapwood_live_reader_free(far);
 	IS(sapwood_live_reader_open_at(-1, SAPWOOD_LIVE_STORE, SAPWOOD_BYTES, 0, &far), -EINVAL);
+	/* With a wait, which a map that is there does not take. */
+	IS(sapwood_live_reader_open_within(folder, SAPWOOD_LIVE_STORE, SAPWOOD_BYTES, 0,
+					   UINT64_MAX, &far),
+	   0);
+	IS(sapwood_live_get(far, "elm", 3, &value), 0);
+	sapwood_live_reader_free(far);
+	IS(sapwood_live_reader_open_within(folder, SAPWOOD_LIVE_SHARED, SAPWOOD_BYTES, 0,
+					   UINT64_MAX, &far),
+	   -EPROTO);
+	IS(sapwood_live_reader_open_within(NULL, SAPWOOD_LIVE_STORE, 0, 0, 0, &far), -EINVAL);
+	IS(sapwood_live_reader_open_within(folder, SAPWOOD_LIVE_STORE, SAPWOOD_BYTES, 64, 0, &far),
+	   -EINVAL);
 
 	/* Another structure, other values, pointers, what is unknown. */
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_SHARED, SAPWOOD_BYTES, 0, &far), -EPROTO);

@@ -178,6 +178,35 @@ impl<S: Source, V: CheckedValue> CheckedFib<S, V> {
         found.transpose()
     }
 
+    /// All prefixes that cover a prefix, itself included: their lengths and values, shortest first.
+    /// None for a prefix of the other family. Bits after the length do not count.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn covering(&self, net: impl Into<IpNet>) -> Result<Vec<(u8, V)>, S::Error> {
+        let net = net.into().trunc();
+        let (key, width) = match net {
+            IpNet::V4(net) => (u128::from(u32::from(net.addr())) << 96, 32),
+            IpNet::V6(net) => (u128::from(net.addr()), 128),
+        };
+        let found = self.with(|table| match table.width == width {
+            true => table.covering(key, net.prefix_len().into()),
+            false => Ok(Vec::new()),
+        })?;
+        let value = |(len, value): (u8, Vec<u8>)| Ok((len, self.value(&value)?));
+        found.into_iter().map(value).collect()
+    }
+
+    /// The value of exactly this prefix.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn get(&self, net: impl Into<IpNet>) -> Result<Option<V>, S::Error> {
+        let net = net.into();
+        let last = self.covering(net)?.pop();
+        Ok(last.and_then(|(len, value)| (len == net.prefix_len()).then_some(value)))
+    }
+
     /// All prefixes with their values, in the order of their bits and, of equal ones, their length.
     pub fn iter(&self) -> CheckedPrefixes<'_, S, V> {
         CheckedPrefixes {

@@ -334,4 +334,87 @@ impl<W: Window> Table<W> {
             (len, value) => Ok(Some((len as u8, self.value(value)?))),
         }
     }
+
+    /// All prefixes that cover the prefix of these bits and this length, itself included: their
+    /// lengths and values, shortest first.
+    pub(super) fn covering(&self, key: u128, most: u32) -> Result<Vec<(u8, Vec<u8>)>, Trouble> {
+        let slot = self.slot_of(key);
+        let (raw, shelf) = (self.raw_word(slot), self.root_prefixes_word());
+        let mut found = Vec::new();
+        let read = self.cover_above(shelf, key, most, &mut found);
+        let read = read.and_then(|()| self.cover_below(slot, raw, key, most, &mut found));
+        // As for a lookup; a change of a root prefix changes the word of its blocks.
+        match self.raw_word(slot) == raw && self.root_prefixes_word() == shelf {
+            true => read?,
+            false => return Err(Trouble::Changed),
+        }
+        let value = |(len, value)| Ok((len as u8, self.value(value)?));
+        found.into_iter().map(value).collect()
+    }
+
+    /// Those that the root resolves.
+    fn cover_above(
+        &self,
+        shelf: u64,
+        key: u128,
+        most: u32,
+        found: &mut Vec<(u32, u32)>,
+    ) -> Result<(), Trouble> {
+        let mut next = Some(shelf).filter(|word| *word != 0);
+        let mut depth = 0;
+        while let Some(word) = next.filter(|_| depth <= most) {
+            let block = self.root_prefixes(word, depth)?;
+            let here = six(key, depth);
+            for len in u32::from(depth > 0)..=STRIDE {
+                let heap = Set::heap(len, here >> (STRIDE - len));
+                if depth + len <= most && block.set.has(heap) {
+                    let values = block.at + ROOT_PREFIXES_VALUES;
+                    found.push((depth + len, self.value_at(values, block.set, heap)?));
+                }
+            }
+            next = self.kid(&block, here);
+            depth += STRIDE;
+        }
+        Ok(())
+    }
+
+    /// Those in the nodes below a slot of the root.
+    fn cover_below(
+        &self,
+        slot: usize,
+        raw: u64,
+        key: u128,
+        most: u32,
+        found: &mut Vec<(u32, u32)>,
+    ) -> Result<(), Trouble> {
+        let (mut node, mut depth) = (self.word(slot, raw)?.child(), self.bits);
+        while node != 0 && depth < most {
+            match self.node(node, depth)? {
+                Node::Lone { word, value, .. } => {
+                    let rest = (key.checked_shl(depth).unwrap_or(0) >> 64) as u64;
+                    if depth + lone_len(word) <= most && lone_matches(word, rest) {
+                        found.push((depth + lone_len(word), value));
+                    }
+                    break;
+                }
+                Node::Strides {
+                    at,
+                    runs,
+                    set,
+                    values,
+                } => {
+                    let slot = six(key, depth);
+                    for len in 1..=STRIDE {
+                        let heap = Set::heap(len, slot >> (STRIDE - len));
+                        if depth + len <= most && set.has(heap) {
+                            found.push((depth + len, self.value_at(values, set, heap)?));
+                        }
+                    }
+                    node = self.child(at, self.cell(at, rank_of(runs, slot)))?;
+                    depth += STRIDE;
+                }
+            }
+        }
+        Ok(())
+    }
 }

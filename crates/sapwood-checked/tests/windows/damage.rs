@@ -3,7 +3,7 @@
 //! read (default 150).
 
 use fastrand::Rng;
-use sapwood_checked::{CheckedReader, Trouble};
+use sapwood_checked::{Bytes, CheckedReader, Trouble};
 use sapwood_model::keys::KeyPool;
 
 use crate::support::{ALL, Copy, Error, Folder, Map, filled, reader};
@@ -12,7 +12,7 @@ use crate::support::{ALL, Copy, Error, Folder, Map, filled, reader};
 fn ask_all(copy: &Copy, has_order: bool, keys: &mut KeyPool) -> usize {
     let most = copy.words.len() + 2;
     let mut errors = 0;
-    let reader = match CheckedReader::<_, sapwood_checked::Bytes>::new(copy) {
+    let reader = match CheckedReader::<_, Bytes>::new(copy) {
         Ok(reader) => reader,
         Err(_) => return 1,
     };
@@ -31,11 +31,48 @@ fn ask_all(copy: &Copy, has_order: bool, keys: &mut KeyPool) -> usize {
             assert!(key.is_none() || before.is_none() || before < key);
             before = key;
         }
+        for _ in 0..10 {
+            errors += ask_beside(&reader, &keys.key());
+        }
         let prefix = keys.key();
         let walked = reader.prefix(&prefix[..prefix.len().min(1)]).count();
         assert!(walked <= most, "more entries than room");
     }
     errors + usize::from(reader.verify().is_err())
+}
+
+/// Asks for what lies beside a key and above it: whatever the window holds, it does. Returns how
+/// many calls returned an error.
+fn ask_beside(reader: &CheckedReader<&Copy, Bytes>, key: &[u8]) -> usize {
+    let (before, after) = (reader.predecessor(key), reader.successor(key));
+    assert!(!matches!(&before, Ok(Some((found, _))) if &found[..] >= key));
+    assert!(!matches!(&after, Ok(Some((found, _))) if &found[..] <= key));
+    let above = reader.ancestors(key);
+    for pair in above.iter().flat_map(|above| above.windows(2)) {
+        assert!(pair[1].0.starts_with(&pair[0].0) && key.starts_with(&pair[1].0));
+    }
+    let found = reader.denial(key, b'.', |_, Bytes(value)| value.len() % 2 == 0);
+    if let Ok(found) = &found {
+        let closest = &found.closest;
+        assert!(closest.encloser <= key.len());
+        for (found, _) in closest.ancestor.iter().chain(&closest.cut) {
+            assert!(key.starts_with(found));
+        }
+        assert!(
+            closest
+                .exact
+                .iter()
+                .all(|(found, _)| found == key && closest.exists)
+        );
+        for (found, _) in closest.predecessor.iter().chain(&found.predecessor) {
+            assert!(&found[..] < key);
+        }
+    }
+    usize::from(before.is_err())
+        + usize::from(after.is_err())
+        + usize::from(above.is_err())
+        + usize::from(found.is_err())
+        + usize::from(reader.last().is_err())
 }
 
 /// The number of damaged copies.

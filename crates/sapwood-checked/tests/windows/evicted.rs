@@ -51,6 +51,14 @@ fn no_answer_after_an_eviction() {
             let walked = evict(&copy, |reader| reader.iter().collect::<Result<Vec<_>, _>>());
             assert!(walked > entries.len(), "{name}: {walked} looks in a walk");
             assert!(evict(&copy, |reader| reader.longest_prefix(&some)) > 0);
+            assert!(evict(&copy, |reader| reader.first()) > 0);
+            assert!(evict(&copy, |reader| reader.last()) > 0);
+            assert!(evict(&copy, |reader| reader.predecessor(&some)) > 0);
+            assert!(evict(&copy, |reader| reader.successor(&some)) > 0);
+            assert!(evict(&copy, |reader| reader.ancestors(&some)) > 0);
+            // Each of the searches looks, and the answer.
+            assert!(evict(&copy, |reader| reader.closest("no name", 0, |_, _| false)) > 3);
+            assert!(evict(&copy, |reader| reader.denial("no name", 0, |_, _| false)) > 4);
             assert!(evict(&copy, |reader| reader.snapshot()?.get(&some)) > 1);
         }
     }

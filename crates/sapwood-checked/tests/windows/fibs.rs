@@ -163,6 +163,33 @@ fn compare_lookups<F: Kind, S: Source<Error: Debug>>(
     }
 }
 
+/// Compares the prefixes that cover others.
+fn compare_covering<F: Kind, S: Source<Error: Debug>>(
+    reader: &CheckedFib<S, Bytes>,
+    oracle: &Oracle,
+    rng: &mut Rng,
+) {
+    let mut asked: Vec<Prefix> = (0..100).map(|_| prefix::<F>(rng)).collect();
+    asked.extend(oracle.iter().map(|(prefix, _)| prefix));
+    for prefix in asked {
+        let wants = (0..=prefix.len).filter_map(|len| {
+            let above = Prefix::truncated(prefix.bits, len);
+            oracle.get(above).map(|value| (len, *value))
+        });
+        let wants: Vec<_> = wants.collect();
+        let net = IpNet::new(F::address(prefix.bits), prefix.len).unwrap();
+        let found = reader.covering(net).unwrap().into_iter();
+        let found: Vec<_> = found.map(|(len, value)| (len, number(&value))).collect();
+        assert_eq!(found, wants, "{net}");
+        let exact = wants.last().filter(|(len, _)| *len == prefix.len);
+        let found = reader.get(net).unwrap();
+        assert_eq!(
+            found.map(|value| number(&value)),
+            exact.map(|(_, value)| *value)
+        );
+    }
+}
+
 fn compare<F: Kind>(copy: &Copy, bits: u8, oracle: &Oracle, rng: &mut Rng) -> FibCensus {
     let reader = reader(copy);
     assert_eq!(
@@ -180,6 +207,7 @@ fn compare<F: Kind>(copy: &Copy, bits: u8, oracle: &Oracle, rng: &mut Rng) -> Fi
         .collect();
     assert_eq!(walked(&reader).unwrap(), all);
     compare_lookups::<F, _>(&reader, oracle, rng);
+    compare_covering::<F, _>(&reader, oracle, rng);
     let other: IpAddr = match F::WIDTH {
         32 => Ipv6Addr::LOCALHOST.into(),
         _ => Ipv4Addr::LOCALHOST.into(),
@@ -292,6 +320,11 @@ fn ask_all<F: Kind>(copy: &Copy, rng: &mut Rng) -> bool {
     };
     for _ in 0..20 {
         let _ = reader.lookup(F::address(address(rng)));
+        let prefix = prefix::<F>(rng);
+        let net = IpNet::new(F::address(prefix.bits), prefix.len).unwrap();
+        let found = reader.covering(net).unwrap_or_default();
+        assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(found.iter().all(|(len, _)| *len <= prefix.len));
     }
     let (walk, census) = (walked(&reader), reader.verify());
     if let Ok(walk) = &walk {
@@ -453,6 +486,10 @@ fn no_answer_after_an_eviction() {
     };
     let address = V4::address(oracle.iter().next().unwrap().0.bits);
     assert!(evicted(0, &|| reader.lookup(address).map(drop)));
+    assert!(evicted(0, &|| reader
+        .covering(IpNet::from(address))
+        .map(drop)));
+    assert!(evicted(0, &|| reader.get(IpNet::from(address)).map(drop)));
     assert!(evicted(0, &|| reader.verify().map(drop)));
     assert!(evicted(0, &|| reader.len().map(drop)));
     assert!(!evicted(1, &|| reader.lookup(address).map(drop)));

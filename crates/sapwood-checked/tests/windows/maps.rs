@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sapwood::qp::{PointMap, QpShared};
 use sapwood_checked::{Bytes, CheckedReader, Source, Trouble, Values};
 use sapwood_model::keys::{KeyPool, near};
+use sapwood_model::oracle::{self, ByteMap};
 
 use crate::support::{ALL, Copy, Entries, Error, Folder, Map, filled, reader};
 
@@ -49,6 +50,13 @@ fn compare<S: Source<Error = Error>>(
     if !has_order {
         let refused = Err(Error::Trouble(Trouble::NoOrder));
         assert_eq!(reader.longest_prefix("a").map(drop), refused);
+        assert_eq!(reader.first().map(drop), refused);
+        assert_eq!(reader.last().map(drop), refused);
+        assert_eq!(reader.predecessor("a").map(drop), refused);
+        assert_eq!(reader.successor("a").map(drop), refused);
+        assert_eq!(reader.ancestors("a").map(drop), refused);
+        assert_eq!(reader.closest("a", 0, |_, _| false).map(drop), refused);
+        assert_eq!(reader.denial("a", 0, |_, _| false).map(drop), refused);
         for mut walk in [reader.iter(), reader.from_key("a"), reader.prefix("a")] {
             assert_eq!(walk.next().unwrap().map(drop), refused);
             assert!(walk.next().is_none());
@@ -70,6 +78,109 @@ fn compare<S: Source<Error = Error>>(
             owned(std::iter::once(entry)).pop()
         });
         assert_eq!(reader.longest_prefix(key), Ok(longest), "{key:?}");
+    }
+    let mut oracle = ByteMap::default();
+    for (key, value) in entries {
+        oracle.insert(key, value.clone());
+    }
+    compare_neighbours(reader, &oracle, &asked);
+    compare_zone(reader, &oracle, &asked);
+}
+
+/// An entry of the oracle, as a reader returns it.
+fn copied(entry: Option<(&[u8], &Vec<u8>)>) -> Option<(Vec<u8>, Bytes)> {
+    entry.map(|(key, value)| (key.to_vec(), Bytes(value.clone())))
+}
+
+fn compare_neighbours<S: Source<Error = Error>>(
+    reader: &Reader<S>,
+    oracle: &ByteMap<Vec<u8>>,
+    asked: &[Vec<u8>],
+) {
+    assert_eq!(reader.first(), Ok(copied(oracle.iter().next())));
+    assert_eq!(reader.last(), Ok(copied(oracle.iter().next_back())));
+    for key in asked {
+        let (before, after) = (oracle.predecessor(key), oracle.successor(key));
+        assert_eq!(reader.predecessor(key), Ok(copied(before)), "{key:?}");
+        assert_eq!(reader.successor(key), Ok(copied(after)), "{key:?}");
+        let above = oracle.ancestors(key).into_iter();
+        let above: Vec<_> = above.filter_map(|entry| copied(Some(entry))).collect();
+        assert_eq!(reader.ancestors(key), Ok(above), "{key:?}");
+    }
+}
+
+/// Compares `closest` and `denial`; labels end with a dot, and with a byte that most keys have.
+fn compare_zone<S: Source<Error = Error>>(
+    reader: &Reader<S>,
+    oracle: &ByteMap<Vec<u8>>,
+    asked: &[Vec<u8>],
+) {
+    let is_cut = |value: &[u8]| value.first().is_some_and(|byte| byte % 3 == 0);
+    for separator in [b'.', b'a', 0] {
+        for name in asked.iter().take(80) {
+            let found = reader.denial(name, separator, |_, Bytes(value)| is_cut(value));
+            let found = found.unwrap();
+            let stored = |entry: &Option<(Vec<u8>, Bytes)>| {
+                let (key, value) = entry.as_ref()?;
+                let (key, stored) = oracle.iter().find(|(stored, _)| stored == key)?;
+                assert_eq!(stored, &value.0);
+                Some(key)
+            };
+            let closest = &found.closest;
+            let around = oracle::Closest {
+                exact: stored(&closest.exact),
+                exists: closest.exists,
+                encloser: closest.encloser,
+                ancestor: stored(&closest.ancestor),
+                wildcard: stored(&closest.wildcard),
+                predecessor: stored(&closest.predecessor),
+                cut: stored(&closest.cut),
+            };
+            let beside = oracle::Denial {
+                closest: around,
+                wildcard_exists: found.wildcard_exists,
+                predecessor: stored(&found.predecessor),
+                wildcard_predecessor: stored(&found.wildcard_predecessor),
+            };
+            let want = oracle.denial(name, separator, |value| is_cut(value));
+            assert_eq!(beside, want, "{name:?} {separator}");
+            let alone = reader.closest(name, separator, |_, Bytes(value)| is_cut(value));
+            assert_eq!(alone.unwrap(), found.closest);
+        }
+    }
+}
+
+/// Names as a zone has them, with wildcards, names without entries, and cuts.
+#[test]
+fn zones_answer_as_an_ordered_map() {
+    let folder = Folder::new();
+    let names = [
+        "",
+        "a.",
+        "a.b.",
+        "a.b.c.",
+        "a.*.",
+        "a.b.*.",
+        "a.e.*.f.",
+        "a.sub.",
+        "a.sub.ns.",
+        "a.z.",
+        "b.x.y.",
+        "b.x.y.z.",
+    ];
+    for kind in ALL {
+        let map = Map::new(&folder, kind);
+        if !map.has_order() {
+            continue;
+        }
+        let mut entries = Entries::new();
+        for (at, name) in names.iter().enumerate() {
+            let value = [at as u8, 0, 0, 0, 0, 0, 0, 0];
+            map.put(name.as_bytes(), &value);
+            entries.insert(name.as_bytes().to_vec(), value.to_vec());
+            let copy = map.copy(&folder, kind);
+            compare(&reader(&copy), true, &entries, at as u64);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The arguments of `sapwood live` and of the commands that serve live maps, and their help.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use sapwood_live::ReadBy;
@@ -91,6 +92,41 @@ pub struct KeepArgs {
     /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whether what a command reads is a live map.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LiveArgs {
+    /// It is the folder of a live map, which "serve" keeps, instead of a file. Where this user may
+    /// not write, as on a read-only mount, it is read with checks.
+    #[arg(long)]
+    live: bool,
+    /// Wait up to this many seconds for a live map that is not there yet. A map that is new may be
+    /// empty until "serve" has read its list.
+    #[arg(long, value_name = "SECONDS", requires = "live", value_parser = seconds)]
+    wait: Option<Duration>,
+}
+
+impl LiveArgs {
+    /// The time to wait for the live map, if it is one.
+    pub fn wait(&self) -> Option<Duration> {
+        self.live.then(|| self.wait.unwrap_or_default())
+    }
+
+    /// The same where only folders are live maps, and others are files.
+    pub fn wait_for(&self, path: &Path) -> Option<Duration> {
+        let is_live = |wait: &Duration| path.is_dir() || !wait.is_zero() && !path.exists();
+        self.wait().filter(is_live)
+    }
+}
+
+/// Parses a number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+    match seconds {
+        Some(Ok(seconds)) => Ok(seconds),
+        _ => Err("it is a number of seconds, such as 10 or 0.5".into()),
+    }
 }
 
 /// How much memory a live map takes, and who may read it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::live::KeepArgs;
+use super::live::{KeepArgs, LiveArgs};
 use crate::keys::KeyForm;
 
 /// The commands on maps of names.
@@ -72,6 +72,7 @@ Examples:
   sapwood names get words.qp oak
   sapwood names get words.qp oak elm ash --json
   sapwood names get --live /dev/shm/words oak
+  sapwood names get --live --wait 10 /dev/shm/words oak
   cut -f1 log.tsv | sapwood names get words.qp -
   sapwood names get words.qp -- -key-with-a-dash"
     )]
@@ -170,8 +171,9 @@ Examples:
   sapwood names count --dns zones.qp example.org")]
     Count(CountArgs),
     /// Shows how many entries a map has, its depth in branches, and its parts in bytes
-    #[command(after_help = "Example:
-  sapwood names stats words.qp --json")]
+    #[command(after_help = "Examples:
+  sapwood names stats words.qp --json
+  sapwood names stats --live --wait 10 /dev/shm/words")]
     Stats(MapArgs),
     /// Checks a file: header, checksums, and every invariant of the structure
     #[command(
@@ -293,11 +295,11 @@ pub struct Query {
     pub null: bool,
     /// Open the file without reading and checking all of it. A damaged file may then give wrong
     /// answers, but it cannot crash the program.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "live")]
     pub no_verify: bool,
-    /// The map is the folder of a live map, which "names serve" keeps, instead of a file.
-    #[arg(long, conflicts_with = "no_verify")]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 impl Query {
@@ -448,9 +450,9 @@ pub struct CountArgs {
 pub struct MapArgs {
     /// The map.
     pub map: PathBuf,
-    /// The map is the folder of a live map, which "serve" keeps, instead of a file.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// Print one JSON document.
     #[arg(long)]
     pub json: bool,

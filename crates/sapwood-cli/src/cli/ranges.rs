@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::live::KeepArgs;
+use super::live::{KeepArgs, LiveArgs};
 use super::{Listing, MapArgs};
 use crate::numbers::{number, size};
 
@@ -59,6 +59,7 @@ Examples:
   sapwood ranges get memory.ranges 0x1234
   sapwood ranges get ports.ranges 22 80 443 --json
   sapwood ranges get --live /dev/shm/ports 443
+  sapwood ranges get --live --wait 10 /dev/shm/ports 443
   cut -f1 log.tsv | sapwood ranges get ports.ranges -"
     )]
     Get(GetArgs),
@@ -185,9 +186,9 @@ pub struct Window {
 pub struct GetArgs {
     /// The map.
     pub map: PathBuf,
-    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// The numbers, decimal or after 0x; "-" stands for the numbers on stdin, one in each line. A
     /// bad one is reported with its number, the others are answered, and the exit code is 2.
     #[arg(value_name = "INDEX", required = true)]
@@ -205,9 +206,9 @@ pub struct GetArgs {
 pub struct ListArgs {
     /// The map.
     pub map: PathBuf,
-    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// The numbers to look at.
     #[command(flatten)]
     pub window: Window,
@@ -224,9 +225,9 @@ pub struct ListArgs {
 pub struct GapsArgs {
     /// The map.
     pub map: PathBuf,
-    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// The numbers to look at.
     #[command(flatten)]
     pub window: Window,
@@ -272,9 +273,9 @@ pub struct AllocArgs {
 pub struct ExportArgs {
     /// The map.
     pub map: PathBuf,
-    /// The map is the folder of a live map, which "ranges serve" keeps, instead of a file.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// Print numbers in hexadecimal digits after 0x.
     #[arg(long)]
     pub hex: bool,

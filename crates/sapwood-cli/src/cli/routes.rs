@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::live::KeepArgs;
+use super::live::{KeepArgs, LiveArgs};
 
 /// The commands on tables of routes.
 #[derive(Debug, Subcommand)]
@@ -65,6 +65,7 @@ Examples:
   sapwood routes lookup routes.lpm 192.0.2.77
   sapwood routes lookup routes.lpm 2001:db8::1 --all
   sapwood routes lookup --live /dev/shm/routes 192.0.2.77
+  sapwood routes lookup --live --wait 10 /dev/shm/routes 192.0.2.77
   sapwood routes lookup routes.lpm - --json < addresses.txt"
     )]
     Lookup(LookupArgs),
@@ -182,9 +183,9 @@ pub struct ServeArgs {
 pub struct LookupArgs {
     /// The table.
     pub table: PathBuf,
-    /// The table is the folder of a live table, which "routes serve" keeps, instead of a file.
-    #[arg(long, conflicts_with = "no_verify")]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// The addresses; "-" stands for the addresses on stdin, one in each line. A bad one
     /// is reported with its number, the others are answered, and the exit code is 2.
     #[arg(value_name = "ADDR", required = true)]
@@ -200,7 +201,7 @@ pub struct LookupArgs {
     pub json: bool,
     /// Open the file without reading and checking all of it. A damaged file may then give wrong
     /// answers, but it cannot crash the program.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "live")]
     pub no_verify: bool,
 }
 
@@ -209,9 +210,9 @@ pub struct LookupArgs {
 pub struct TableArgs {
     /// The table.
     pub table: PathBuf,
-    /// The table is the folder of a live table, which "routes serve" keeps, instead of a file.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
@@ -224,9 +225,9 @@ pub struct DiffArgs {
     pub old: PathBuf,
     /// The new table.
     pub new: PathBuf,
-    /// Tables that are folders are live tables, which "routes serve" keeps.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether tables that are folders are live ones.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// Print only how many routes were added, removed and changed.
     #[arg(short, long)]
     pub summary: bool,
@@ -240,9 +241,9 @@ pub struct DiffArgs {
 pub struct ExportArgs {
     /// The table.
     pub table: PathBuf,
-    /// The table is the folder of a live table, which "routes serve" keeps, instead of a file.
-    #[arg(long)]
-    pub live: bool,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
 }
 
 /// The arguments of `routes bench`.

@@ -2,12 +2,13 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::time::Duration;
 
 use sapwood::maple::MapleMap;
 use sapwood::qp::OpenCause;
 use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader, LiveTextReader};
 
-use super::data_bytes;
+use super::{checked, data_bytes, known_or_checked};
 use crate::errors::Error;
 use crate::ranges::table::Ranges;
 
@@ -16,27 +17,79 @@ const TRIES: usize = 100;
 
 /// A reader of a live map, whose values are the numbers of its texts.
 pub struct LiveRanges {
-    map: LiveIdle<MapleMap<u32>>,
+    map: Map,
     texts: LiveTextReader,
+}
+
+enum Map {
+    Known(Box<LiveIdle<MapleMap<u32>>>),
+    Checked(CheckedLiveReader<MapleMap<u32>>),
+}
+
+type Range = RangeInclusive<u64>;
+
+impl Map {
+    /// The range that has a number, and its value; or the gap that has it.
+    fn locate(&mut self, index: u64) -> Result<(Range, Option<u32>), LiveError> {
+        match self {
+            Map::Known(map) => map.read(|view| {
+                let (range, number) = view.locate(index);
+                (range, number.copied())
+            }),
+            Map::Checked(map) => map.read(|view| {
+                if let Some((range, number)) = view.get(index)? {
+                    return Ok((range, Some(number)));
+                }
+                let (mut start, mut end) = (0, u64::MAX);
+                for entry in view.iter() {
+                    let (range, _) = entry?;
+                    if *range.start() > index {
+                        end = range.start() - 1;
+                        break;
+                    }
+                    // No gap is behind the last number, so the index would be in this range.
+                    start = range.end().saturating_add(1);
+                }
+                Ok((start..=end, None))
+            }),
+        }
+    }
+
+    /// All ranges with their values.
+    fn all(&mut self) -> Result<Vec<(Range, u32)>, LiveError> {
+        match self {
+            Map::Known(map) => map.read(|view| {
+                let all = view.iter();
+                all.map(|(range, number)| (range, *number)).collect()
+            }),
+            Map::Checked(map) => map.read(|view| view.iter().collect()),
+        }
+    }
 }
 
 impl LiveRanges {
     /// Opens the live map in a folder.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(LiveRanges {
-            map: LiveReader::open(path)?.idle(),
-            texts: LiveTextReader::open(path)?,
-        })
+    pub fn open(path: &Path, wait: Duration) -> Result<Self, Error> {
+        let known = || {
+            Ok(LiveRanges {
+                map: Map::Known(Box::new(LiveReader::open_within(path, wait)?.idle())),
+                texts: LiveTextReader::open(path)?,
+            })
+        };
+        let checked = || {
+            Ok(LiveRanges {
+                map: Map::Checked(CheckedLiveReader::open_unregistered(path)?),
+                texts: LiveTextReader::open_unregistered(path)?,
+            })
+        };
+        Ok(known_or_checked(path, known, checked)?)
     }
 
     /// The range that has a number, and its text; or the gap that has it.
-    pub fn locate(&mut self, index: u64) -> Result<(RangeInclusive<u64>, Option<String>), Error> {
+    pub fn locate(&mut self, index: u64) -> Result<(Range, Option<String>), Error> {
         let map = &mut self.map;
         self.texts.find(|text| {
-            let (range, number) = map.read(|view| {
-                let (range, number) = view.locate(index);
-                (range, number.copied())
-            })?;
+            let (range, number) = map.locate(index)?;
             Ok(match number {
                 None => Some((range, None)),
                 Some(number) => text(number).map(|text| (range, Some(text))),
@@ -46,16 +99,12 @@ impl LiveRanges {
 }
 
 /// A copy of a live map. Beside a writer, each range was there at some time.
-pub fn whole(path: &Path) -> Result<Ranges, Error> {
-    let mut live = LiveRanges::open(path)?;
+pub fn whole(path: &Path, wait: Duration) -> Result<Ranges, Error> {
+    let mut live = LiveRanges::open(path, wait)?;
     let map = &mut live.map;
     live.texts.find(|text| {
-        let all: Vec<_> = map.read(|view| {
-            let all = view.iter();
-            all.map(|(range, number)| (range, *number)).collect()
-        })?;
         let mut ranges = Ranges::default();
-        for (range, number) in all {
+        for (range, number) in map.all()? {
             let Some(text) = text(number) else {
                 return Ok(None);
             };
@@ -69,8 +118,8 @@ pub fn whole(path: &Path) -> Result<Ranges, Error> {
 
 /// Checks all of a live map; returns the number of ranges and the bytes that they take, or what is
 /// wrong. A map that changes meanwhile is checked again.
-pub fn verified(path: &Path) -> Result<Result<(usize, usize), OpenCause>, Error> {
-    let mut map = CheckedLiveReader::<MapleMap<u32>>::open(path)?;
+pub fn verified(path: &Path, wait: Duration) -> Result<Result<(usize, usize), OpenCause>, Error> {
+    let mut map = checked::<MapleMap<u32>>(path, wait)?;
     let mut tries = TRIES;
     loop {
         map.quiescent()?;

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use sapwood::lpm::IpFib;
 use sapwood::qp::OpenCause;
 use sapwood_live::{CheckedLiveReader, Error as LiveError, LiveIdle, LiveReader, LiveTextReader};
 
-use super::data_bytes;
+use super::{checked, data_bytes, known_or_checked};
 use crate::errors::Error;
 use crate::routes::load::Routes;
 
@@ -17,28 +18,80 @@ const TRIES: usize = 100;
 
 /// A reader of a live table, whose values are the numbers of its next hops.
 pub struct LiveTable {
-    table: LiveIdle<IpFib<u32>>,
+    table: Routed,
     next_hops: LiveTextReader,
+}
+
+enum Routed {
+    Known(Box<LiveIdle<IpFib<u32>>>),
+    Checked(CheckedLiveReader<IpFib<u32>>),
+}
+
+impl Routed {
+    fn lookup(&mut self, address: IpAddr) -> Result<Option<(IpNet, u32)>, LiveError> {
+        match self {
+            Routed::Known(table) => table.read(|view| {
+                let found = view.lookup(address);
+                found.map(|(net, number)| (net, *number))
+            }),
+            Routed::Checked(table) => {
+                let found = table.read(|table| table.lookup(address))?;
+                Ok(found.and_then(|(len, number)| Some((prefix(address, len)?, number))))
+            }
+        }
+    }
+
+    fn matches(&mut self, address: IpAddr) -> Result<Vec<(IpNet, u32)>, LiveError> {
+        match self {
+            Routed::Known(table) => table.read(|view| match address {
+                IpAddr::V4(address) => {
+                    let found = view.v4().matches(address);
+                    found.map(|(net, number)| (net.into(), *number)).collect()
+                }
+                IpAddr::V6(address) => {
+                    let found = view.v6().matches(address);
+                    found.map(|(net, number)| (net.into(), *number)).collect()
+                }
+            }),
+            Routed::Checked(table) => {
+                let found = table.read(|table| table.covering(address.into()))?;
+                let found = found.into_iter();
+                Ok(found
+                    .filter_map(|(len, number)| Some((prefix(address, len)?, number)))
+                    .collect())
+            }
+        }
+    }
+}
+
+/// The prefix of an address that has this length.
+fn prefix(address: IpAddr, len: u8) -> Option<IpNet> {
+    Some(IpNet::new(address, len).ok()?.trunc())
 }
 
 impl LiveTable {
     /// Opens the live table in a folder.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(LiveTable {
-            table: LiveReader::open(path)?.idle(),
-            next_hops: LiveTextReader::open(path)?,
-        })
+    pub fn open(path: &Path, wait: Duration) -> Result<Self, Error> {
+        let known = || {
+            Ok(LiveTable {
+                table: Routed::Known(Box::new(LiveReader::open_within(path, wait)?.idle())),
+                next_hops: LiveTextReader::open(path)?,
+            })
+        };
+        let checked = || {
+            Ok(LiveTable {
+                table: Routed::Checked(CheckedLiveReader::open_unregistered(path)?),
+                next_hops: LiveTextReader::open_unregistered(path)?,
+            })
+        };
+        Ok(known_or_checked(path, known, checked)?)
     }
 
     /// The longest prefix that covers an address, and its next hop.
     pub fn lookup(&mut self, address: IpAddr) -> Result<Option<(IpNet, String)>, Error> {
         let table = &mut self.table;
         self.next_hops.find(|text| {
-            let found = table.read(|view| {
-                let found = view.lookup(address);
-                found.map(|(net, number)| (net, *number))
-            })?;
-            Ok(match found {
+            Ok(match table.lookup(address)? {
                 None => Some(None),
                 Some((net, number)) => text(number).map(|hop| Some((net, hop))),
             })
@@ -49,17 +102,7 @@ impl LiveTable {
     pub fn matches(&mut self, address: IpAddr) -> Result<Vec<(IpNet, String)>, Error> {
         let table = &mut self.table;
         self.next_hops.find(|text| {
-            let found: Vec<(IpNet, u32)> = table.read(|view| match address {
-                IpAddr::V4(address) => {
-                    let found = view.v4().matches(address);
-                    found.map(|(net, number)| (net.into(), *number)).collect()
-                }
-                IpAddr::V6(address) => {
-                    let found = view.v6().matches(address);
-                    found.map(|(net, number)| (net.into(), *number)).collect()
-                }
-            })?;
-            let found = found.into_iter();
+            let found = table.matches(address)?.into_iter();
             Ok(found
                 .map(|(net, number)| Some((net, text(number)?)))
                 .collect())
@@ -67,10 +110,19 @@ impl LiveTable {
     }
 }
 
+/// Opens the next hops of a live table, as [`checked`] opens the table.
+fn next_hops(path: &Path) -> Result<LiveTextReader, LiveError> {
+    known_or_checked(
+        path,
+        || LiveTextReader::open(path),
+        || LiveTextReader::open_unregistered(path),
+    )
+}
+
 /// All routes of a live table. Beside a writer, each was there at some time.
-pub fn whole(path: &Path) -> Result<Routes, Error> {
-    let mut table = CheckedLiveReader::<IpFib<u32>>::open(path)?;
-    let mut next_hops = LiveTextReader::open(path)?;
+pub fn whole(path: &Path, wait: Duration) -> Result<Routes, Error> {
+    let mut table = checked::<IpFib<u32>>(path, wait)?;
+    let mut next_hops = next_hops(path)?;
     let mut tries = TRIES;
     next_hops.find(|text| {
         table.quiescent()?;
@@ -107,8 +159,8 @@ pub fn whole(path: &Path) -> Result<Routes, Error> {
 
 /// Checks all of a live table; returns the number of routes and the bytes that they take, or what
 /// is wrong. A table that changes meanwhile is checked again.
-pub fn verified(path: &Path) -> Result<Result<(usize, usize), OpenCause>, Error> {
-    let mut table = CheckedLiveReader::<IpFib<u32>>::open(path)?;
+pub fn verified(path: &Path, wait: Duration) -> Result<Result<(usize, usize), OpenCause>, Error> {
+    let mut table = checked::<IpFib<u32>>(path, wait)?;
     let mut tries = TRIES;
     loop {
         table.quiescent()?;
@@ -118,7 +170,7 @@ pub fn verified(path: &Path) -> Result<Result<(usize, usize), OpenCause>, Error>
         match checked {
             Err(_) if tries > 0 && table.has_writer()? => {}
             Err(error) => return Ok(Err(OpenCause::Corrupt(error.to_string()))),
-            Ok(_) => return Ok(Ok((whole(path)?.len(), data_bytes(path)?))),
+            Ok(_) => return Ok(Ok((whole(path, wait)?.len(), data_bytes(path)?))),
         }
     }
 }

@@ -13,9 +13,9 @@ use crate::output::Output;
 
 /// Compares two maps and prints the differences.
 pub fn run(args: &DiffArgs) -> Outcome {
-    let open = |path: &Path| match args.query.live && !path.is_dir() {
-        true => open_file(path, &args.query),
-        false => open(path, &args.query),
+    let open = |path: &Path| match args.query.live.wait_for(path) {
+        None => open_file(path, &args.query),
+        Some(_) => open(path, &args.query),
     };
     let (old, new) = (open(&args.old)?, open(&args.new)?);
     match (old, new) {

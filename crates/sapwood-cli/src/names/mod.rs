@@ -193,9 +193,9 @@ pub fn run(command: NamesCommand) -> Outcome {
 
 /// Opens a map for queries: a file, after checking all of it or only its header, or a live map.
 pub fn open(path: &Path, query: &Query) -> Result<Opened, Error> {
-    match query.live {
-        true => live::names::open(path),
-        false => open_file(path, query),
+    match query.live.wait() {
+        Some(wait) => live::names::open(path, wait),
+        None => open_file(path, query),
     }
 }
 

@@ -12,13 +12,13 @@ use crate::saved::{Sound, report_soundness};
 
 /// Opens a map after checking all of it. A live map stays as it is as long as the second part of
 /// the result lives.
-fn whole(args: &MapArgs) -> Result<(Result<Map, OpenCause>, Option<live::names::Online>), Error> {
-    let (map, held) = match args.live {
-        true => {
-            let (map, held) = live::names::whole(&args.map)?;
+fn whole(args: &MapArgs) -> Result<(Result<Map, OpenCause>, Option<live::names::Held>), Error> {
+    let (map, held) = match args.live.wait() {
+        Some(wait) => {
+            let (map, held) = live::names::whole(&args.map, wait)?;
             (map, Some(held))
         }
-        false => (Map::open(&args.map), None),
+        None => (Map::open(&args.map), None),
     };
     Ok((map.map_err(|error| error.cause), held))
 }
@@ -108,9 +108,9 @@ pub fn verify(args: &MapArgs) -> Outcome {
         what: "entries",
         file_bytes: map.file_bytes(),
         // A live map has no checksums.
-        checked: match args.live {
-            true => &["header", "structure", "order of keys", "number of entries"],
-            false => &[
+        checked: match args.live.wait() {
+            Some(_) => &["header", "structure", "order of keys", "number of entries"],
+            None => &[
                 "header",
                 "checksums",
                 "structure",

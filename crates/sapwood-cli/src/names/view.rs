@@ -1,8 +1,10 @@
-//! What the queries read: a saved map, or one version of a live map.
+//! What the queries read: a saved map, one version of a live map, or its newest one in each
+//! question.
 
 use std::ops::Bound;
 
-use sapwood::qp::{Denial, QpFile, QpView, Value};
+use sapwood::qp::{Denial, QpFile, QpStore, QpView, Value};
+use sapwood_live::NamesAsked;
 
 use super::SavedValue;
 use crate::errors::Error;
@@ -49,7 +51,7 @@ pub trait Names<V: ?Sized + Value> {
     }
 }
 
-/// Both types have these methods with the same names.
+/// All types have these methods with the same names.
 macro_rules! names {
     ($map:ty) => {
         impl<V: ?Sized + SavedValue> Names<V> for $map {
@@ -102,10 +104,12 @@ macro_rules! names {
 
 names!(QpFile<V>);
 names!(QpView<'_, V>);
+names!(NamesAsked<QpStore<V>>);
 
 /// A map that is open for reading.
 pub trait Source<V: ?Sized> {
-    /// Calls `work` with the map; of a live map, with its newest version.
+    /// Calls `work` with the map; of a live map, with its newest version if the writer knows of the
+    /// reader.
     fn read(
         &mut self,
         work: &mut dyn FnMut(&dyn Names<V>) -> Result<(), Error>,

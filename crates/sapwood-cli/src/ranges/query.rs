@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -65,19 +66,19 @@ impl Source {
     }
 }
 
-/// A whole map: of a file, or a copy of a live one.
-pub fn whole(path: &Path, live: bool) -> Result<Ranges, Error> {
-    match live {
-        true => live::ranges::whole(path),
-        false => Ok(Ranges::open(path)?.0),
+/// A whole map: of a file, or a copy of a live one, for which it waits this long.
+pub fn whole(path: &Path, wait: Option<Duration>) -> Result<Ranges, Error> {
+    match wait {
+        Some(wait) => live::ranges::whole(path, wait),
+        None => Ok(Ranges::open(path)?.0),
     }
 }
 
 /// Prints the ranges that have the given numbers.
 pub fn get(args: &GetArgs) -> Outcome {
-    let mut ranges = match args.live {
-        true => Source::Live(Box::new(LiveRanges::open(&args.map)?)),
-        false => Source::Saved(Ranges::open(&args.map)?.0),
+    let mut ranges = match args.live.wait() {
+        Some(wait) => Source::Live(Box::new(LiveRanges::open(&args.map, wait)?)),
+        None => Source::Saved(Ranges::open(&args.map)?.0),
     };
     let mut out = Output::lines(args.form.json);
     let base = Base::new(args.form.hex);
@@ -121,7 +122,7 @@ pub fn get(args: &GetArgs) -> Outcome {
 /// Prints the ranges of a window.
 pub fn list(args: &ListArgs) -> Outcome {
     let window = args.window.range()?;
-    let ranges = whole(&args.map, args.live)?;
+    let ranges = whole(&args.map, args.live.wait())?;
     let mut out = Output::lines(args.form.json);
     let base = Base::new(args.form.hex);
     let mut write = |(range, number): (RangeInclusive<u64>, &u32)| {
@@ -146,7 +147,7 @@ pub fn list(args: &ListArgs) -> Outcome {
 /// Prints the gaps of a window.
 pub fn gaps(args: &GapsArgs) -> Outcome {
     let window = args.window.range()?;
-    let ranges = whole(&args.map, args.live)?;
+    let ranges = whole(&args.map, args.live.wait())?;
     let mut out = Output::lines(args.form.json);
     let least = u128::from(args.min.unwrap_or(0));
     ranges.map().read(|view| {
@@ -176,7 +177,7 @@ fn gap_line(out: &mut Output, form: &Form, gap: &RangeInclusive<u64>) -> Result<
 
 /// Prints the text from which the same map is built.
 pub fn export(args: &ExportArgs) -> Outcome {
-    let ranges = whole(&args.map, args.live)?;
+    let ranges = whole(&args.map, args.live.wait())?;
     let mut out = Output::lines(false);
     let base = Base::new(args.hex);
     ranges.each(0..=u64::MAX, |range, text| {

@@ -14,12 +14,12 @@ use crate::saved::{Sound, report_soundness};
 
 /// Prints the counts and sizes of a map.
 pub fn stats(args: &MapArgs) -> Outcome {
-    let (ranges, file_bytes) = match args.live {
-        true => (
-            live::ranges::whole(&args.map)?,
+    let (ranges, file_bytes) = match args.live.wait() {
+        Some(wait) => (
+            live::ranges::whole(&args.map, wait)?,
             live::data_bytes(&args.map)?,
         ),
-        false => Ranges::open(&args.map)?,
+        None => Ranges::open(&args.map)?,
     };
     let map = ranges.map();
     let memory = map.memory();
@@ -102,9 +102,9 @@ pub fn stats(args: &MapArgs) -> Outcome {
 
 /// Checks the file and prints whether it is sound.
 pub fn verify(args: &MapArgs) -> Outcome {
-    let opened = match args.live {
-        true => live::ranges::verified(&args.map)?,
-        false => Ranges::open_checked(&args.map).and_then(|(ranges, file_bytes)| {
+    let opened = match args.live.wait() {
+        Some(wait) => live::ranges::verified(&args.map, wait)?,
+        None => Ranges::open_checked(&args.map).and_then(|(ranges, file_bytes)| {
             ranges.map().verify().map_err(OpenCause::Corrupt)?;
             Ok((ranges.map().len(), file_bytes))
         }),
@@ -114,9 +114,9 @@ pub fn verify(args: &MapArgs) -> Outcome {
         what: "ranges",
         file_bytes,
         // A live map has no checksums, and is no list in a trie.
-        checked: match args.live {
-            true => &["header", "structure", "order of ranges"],
-            false => &[
+        checked: match args.live.wait() {
+            Some(_) => &["header", "structure", "order of ranges"],
+            None => &[
                 "header",
                 "checksums",
                 "structure",

@@ -14,7 +14,7 @@ use crate::output::Output;
 
 /// Compares two tables by the names of next hops, as each table numbers its next hops anew.
 pub fn run(args: &DiffArgs) -> Outcome {
-    let open = |path: &Path| all(path, args.live && path.is_dir());
+    let open = |path: &Path| all(path, args.live.wait_for(path));
     let (old, new) = (open(&args.old)?, open(&args.new)?);
     let routes = [&old, &new].map(|table| {
         let routes = table.iter();

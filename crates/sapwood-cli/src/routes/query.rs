@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use sapwood_routes::{Route, show_route};
@@ -21,9 +22,9 @@ use crate::records::{Record, is_single, line_text};
 
 /// Prints the routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
-    let mut table = match args.live {
-        true => Source::Live(Box::new(LiveTable::open(&args.table)?)),
-        false => Source::Saved(Table::open(&args.table, !args.no_verify)?),
+    let mut table = match args.live.wait() {
+        Some(wait) => Source::Live(Box::new(LiveTable::open(&args.table, wait)?)),
+        None => Source::Saved(Table::open(&args.table, !args.no_verify)?),
     };
     let mut out = Output::lines(args.json);
     let single = is_single(&args.addresses);
@@ -106,11 +107,11 @@ impl Source {
     }
 }
 
-/// All routes of a table in a file, or of a live one.
-pub fn all(path: &Path, live: bool) -> Result<Routes, Error> {
-    match live {
-        true => live::routes::whole(path),
-        false => Ok(Routes::of_table(&Table::open(path, true)?)),
+/// All routes of a table in a file, or of a live one, for which it waits this long.
+pub fn all(path: &Path, wait: Option<Duration>) -> Result<Routes, Error> {
+    match wait {
+        Some(wait) => live::routes::whole(path, wait),
+        None => Ok(Routes::of_table(&Table::open(path, true)?)),
     }
 }
 
@@ -136,7 +137,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
 
 /// Prints the text from which the same table is built.
 pub fn export(args: &ExportArgs) -> Outcome {
-    let table = all(&args.table, args.live)?;
+    let table = all(&args.table, args.live.wait())?;
     let mut out = Output::lines(false);
     for (net, number) in table.iter() {
         let next_hop = &*table.names[number as usize];

@@ -36,12 +36,12 @@ impl Family {
 
 /// Prints the counts of routes, by prefix length and by next hop.
 pub fn stats(args: &TableArgs) -> Outcome {
-    let (table, bytes) = match args.live {
-        true => (
-            live::routes::whole(&args.table)?,
+    let (table, bytes) = match args.live.wait() {
+        Some(wait) => (
+            live::routes::whole(&args.table, wait)?,
             live::data_bytes(&args.table)?,
         ),
-        false => {
+        None => {
             let table = Table::open(&args.table, true)?;
             (Routes::of_table(&table), table.file_bytes())
         }
@@ -110,13 +110,13 @@ pub fn stats(args: &TableArgs) -> Outcome {
 
 /// Checks the file and prints whether it is sound.
 pub fn verify(args: &TableArgs) -> Outcome {
-    let checked: &[&str] = match args.live {
-        true => &["structure", "prefixes", "next hops"],
-        false => &["header", "checksums", "structure", "prefixes", "next hops"],
+    let checked: &[&str] = match args.live.wait() {
+        Some(_) => &["structure", "prefixes", "next hops"],
+        None => &["header", "checksums", "structure", "prefixes", "next hops"],
     };
-    let opened = match args.live {
-        true => live::routes::verified(&args.table)?,
-        false => Table::open_checked(&args.table).map(|table| (table.len(), table.file_bytes())),
+    let opened = match args.live.wait() {
+        Some(wait) => live::routes::verified(&args.table, wait)?,
+        None => Table::open_checked(&args.table).map(|table| (table.len(), table.file_bytes())),
     };
     let opened = opened.map(|(count, file_bytes)| Sound {
         count,

@@ -17,6 +17,7 @@ mod common;
 mod damage;
 mod edges;
 mod live;
+mod live_doors;
 mod live_kinds;
 mod log;
 mod maps;

@@ -40,6 +40,8 @@ pub fn remove_and_make(folder: &Path) {
 /// A process that opens a map which is not there yet.
 pub fn come_early(folder: &Path) {
     println!("waits");
+    let silent = CheckedLiveReader::<Names>::open_unregistered_within(folder, LONG);
+    drop(silent.unwrap());
     let mut reader = LiveReader::<Names>::open_within(folder, LONG).unwrap();
     let begun = Instant::now();
     while reader.view().get("a").is_none() {
@@ -77,6 +79,8 @@ fn whoever_comes_early_is_told_so_and_may_wait() {
     // An empty folder is none, either.
     std::fs::create_dir(&folder).unwrap();
     let early = CheckedLiveReader::<Names>::open_within(&folder, short).unwrap_err();
+    assert!(matches!(early, Error::NotYet { .. }), "{early}");
+    let early = CheckedLiveReader::<Names>::open_unregistered_within(&folder, short).unwrap_err();
     assert!(matches!(early, Error::NotYet { .. }), "{early}");
     std::fs::remove_dir(&folder).unwrap();
 

@@ -1,13 +1,16 @@
 //! Readers of other users, on read-only mounts, of maps that were removed and made again, and of
 //! maps that outgrow what they have mapped.
 
+use std::ops::Bound;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
 use sapwood::lpm::IpFib;
 use sapwood::qp::{PointMap, QpShared, QpStore};
-use sapwood_live::{CheckedLiveReader, Error, Live, LiveBuilder, LiveReader, ReadBy};
+use sapwood_live::{
+    CheckedIp, CheckedLiveReader, CheckedNames, Error, Live, LiveBuilder, LiveReader, ReadBy,
+};
 
 use crate::beside::folder;
 
@@ -230,6 +233,161 @@ fn an_unregistered_reader_gives_no_answer_from_memory_that_was_used_again() {
         assert!(matches!(told, Err(Error::Evicted { .. })), "{told:?}");
     });
     map.remove_map().unwrap();
+}
+
+/// Compares the questions of a checked reader with those of a view of the same map.
+macro_rules! compare {
+    ($names:expr, $view:expr, $keys:expr) => {
+        let view = $view;
+        let compared = $names.ask(|names| {
+            assert_eq!(
+                (names.len(), names.is_empty()),
+                (view.iter().count(), false)
+            );
+            assert_eq!(names.first_key_value(), view.first_key_value());
+            assert_eq!(names.last_key_value(), view.last_key_value());
+            for key in $keys {
+                let key = key.as_bytes();
+                assert_eq!(names.get(key), view.get(key));
+                assert_eq!(names.contains_key(key), view.contains_key(key));
+                assert_eq!(names.predecessor(key), view.predecessor(key));
+                assert_eq!(names.successor(key), view.successor(key));
+                assert_eq!(names.longest_prefix(key), view.longest_prefix(key));
+                assert_eq!(names.ancestors(key), view.ancestors(key));
+                assert_eq!(names.ancestors_at(key, b'.'), view.ancestors_at(key, b'.'));
+                assert!(names.prefix(key).eq(view.prefix(key)));
+                assert!(names.prefix(key).rev().eq(view.prefix(key).rev()));
+                for edges in [
+                    (Bound::Included(key), Bound::Unbounded),
+                    (Bound::Excluded(key), Bound::Included(&b"z"[..])),
+                    (Bound::Unbounded, Bound::Included(key)),
+                    (Bound::Included(&b"02"[..]), Bound::Excluded(key)),
+                ] {
+                    let (ours, theirs) =
+                        (names.range::<[u8], _>(edges), view.range::<[u8], _>(edges));
+                    assert_eq!(ours.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
+                    let (ours, theirs) =
+                        (names.range::<[u8], _>(edges), view.range::<[u8], _>(edges));
+                    assert_eq!(
+                        ours.rev().collect::<Vec<_>>(),
+                        theirs.rev().collect::<Vec<_>>()
+                    );
+                }
+                let is_cut = |key: &[u8], _: &_| key.len() % 3 == 1;
+                let (ours, theirs) = (
+                    names.denial(key, b'.', is_cut),
+                    view.denial(key, b'.', is_cut),
+                );
+                assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+                let closest = names.closest(key, b'.', is_cut);
+                assert_eq!(format!("{closest:?}"), format!("{:?}", theirs.closest));
+            }
+            // Both ends of a walk meet.
+            let (mut ours, mut theirs) = (names.prefix("0"), view.prefix("0"));
+            for turn in 0.. {
+                let (one, other) = match turn % 3 {
+                    0 => (ours.next(), theirs.next()),
+                    _ => (ours.next_back(), theirs.next_back()),
+                };
+                assert_eq!(one, other);
+                if one.is_none() {
+                    break;
+                }
+            }
+        });
+        compared.unwrap();
+    };
+}
+
+#[test]
+fn names_that_are_asked_answer_as_a_view() {
+    let numbers = (0..300).map(|number| format!("{number:03}"));
+    let others = [
+        "",
+        ".",
+        "a.",
+        "a.b.",
+        "a.*.",
+        "a.b.c.d.",
+        "a.e.*.f.",
+        "b.x.y.",
+        "\u{ff}\u{ff}",
+    ];
+    let keys: Vec<String> = numbers.chain(others.map(Into::into)).collect();
+    let asked: Vec<String> = keys
+        .iter()
+        .step_by(9)
+        .flat_map(|key| [key.clone(), format!("{key}."), format!("{key}x.y.")])
+        .chain(others.map(Into::into))
+        .collect();
+    let (_temp, folder) = folder();
+    macro_rules! of_kind {
+        ($map:ty, $value:expr, |$live:ident| $with:ident, $end:expr) => {{
+            let $live = Live::<$map>::create(&folder).unwrap();
+            let mut $with = $live.begin();
+            for entry in (0_u64..).zip(&keys) {
+                $with.insert(entry.1, $value(entry)).unwrap();
+            }
+            $end;
+            let trusting = LiveReader::<$map>::open(&folder).unwrap();
+            let reader = CheckedLiveReader::<$map>::open_unregistered(&folder).unwrap();
+            let mut names = CheckedNames::new(reader);
+            compare!(names, trusting.view(), &asked);
+            drop(trusting);
+            $live.remove_map().unwrap();
+            let gone = names.ask(|names| names.get("000").is_some()).unwrap_err();
+            assert!(matches!(gone, Error::Removed { .. }), "{gone}");
+        }};
+    }
+    let number = |(number, _): (u64, &String)| number;
+    of_kind!(QpStore<u64>, number, |live| txn, txn.commit());
+    fn text<'a>((_, key): (u64, &'a String)) -> &'a [u8] {
+        key.as_bytes()
+    }
+    of_kind!(QpStore<[u8]>, text, |live| txn, txn.commit());
+
+    let live = Live::<QpShared<u64>>::create(&folder).unwrap();
+    for (number, key) in (0..).zip(&keys) {
+        live.insert(key, number).unwrap();
+    }
+    let trusting = LiveReader::<QpShared<u64>>::open(&folder).unwrap();
+    let reader = CheckedLiveReader::<QpShared<u64>>::open_unregistered(&folder).unwrap();
+    compare!(CheckedNames::new(reader), trusting.view(), &asked);
+    drop(trusting);
+    live.remove_map().unwrap();
+}
+
+#[test]
+fn prefixes_above_another_are_read_without_registration() {
+    let (_temp, folder) = folder();
+    let live = Live::<IpFib<u32>>::create(&folder).unwrap();
+    for (net, value) in [
+        ("0.0.0.0/0", 1),
+        ("10.0.0.0/8", 2),
+        ("10.1.0.0/16", 3),
+        ("::/0", 4),
+    ] {
+        live.insert(net.parse().unwrap(), value).unwrap();
+    }
+    let mut reader = CheckedLiveReader::<IpFib<u32>>::open_unregistered(&folder).unwrap();
+    let mut above = |net: &str| {
+        reader
+            .read(|table| table.covering(net.parse().unwrap()))
+            .unwrap()
+    };
+    assert_eq!(above("10.1.2.0/24"), [(0, 1), (8, 2), (16, 3)]);
+    assert_eq!(above("10.0.0.0/8"), [(0, 1), (8, 2)]);
+    assert_eq!(above("2001:db8::/32"), [(0, 4)]);
+    let exact = |net: &str, table: &CheckedIp<'_, u32>| table.get(net.parse().unwrap());
+    let found = reader.read(|table| {
+        Ok((
+            exact("10.0.0.0/8", &table)?,
+            exact("10.0.0.0/9", &table)?,
+            exact("::/0", &table)?,
+        ))
+    });
+    assert_eq!(found.unwrap(), (Some(2), None, Some(4)));
+    live.remove_map().unwrap();
 }
 
 #[test]

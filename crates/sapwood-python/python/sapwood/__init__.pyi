@@ -62,6 +62,8 @@ _I = TypeVar("_I")
 _A = TypeVar("_A")
 
 _Path: TypeAlias = str | PathLike[str]
+# Who may register as a reader of a live map; an int is the number of a group.
+_ReadBy: TypeAlias = Literal["owner", "everybody"] | int
 # An address, alone or where a prefix is wanted.
 _Address: TypeAlias = str | int | bytes | IPv4Address | IPv6Address
 _Prefix: TypeAlias = _Address | IPv4Network | IPv6Network
@@ -435,12 +437,28 @@ class LiveNames(NameReader[_K]):
     @overload
     @classmethod
     def open(
-        cls, path: _Path, /, *, key: type[str] | None = None, dns: bool = False, text: bool = False
+        cls,
+        path: _Path,
+        /,
+        *,
+        key: type[str] | None = None,
+        dns: bool = False,
+        text: bool = False,
+        wait: float | None = None,
+        registered: bool = True,
     ) -> LiveNames[str]: ...
     @overload
     @classmethod
     def open(
-        cls, path: _Path, /, *, key: type[bytes], dns: Literal[False] = False, text: bool = False
+        cls,
+        path: _Path,
+        /,
+        *,
+        key: type[bytes],
+        dns: Literal[False] = False,
+        text: bool = False,
+        wait: float | None = None,
+        registered: bool = True,
     ) -> LiveNames[bytes]: ...
     @overload
     @classmethod
@@ -452,6 +470,7 @@ class LiveNames(NameReader[_K]):
         key: type[str] | None = None,
         dns: bool = False,
         values: type[int] | type[bytes] | type[str] | None = None,
+        read_by: _ReadBy | None = None,
     ) -> LiveNamesWriter[str]: ...
     @overload
     @classmethod
@@ -463,16 +482,31 @@ class LiveNames(NameReader[_K]):
         key: type[bytes],
         dns: Literal[False] = False,
         values: type[int] | type[bytes] | type[str] | None = None,
+        read_by: _ReadBy | None = None,
     ) -> LiveNamesWriter[bytes]: ...
     @overload
     @classmethod
     def take_over(
-        cls, path: _Path, /, *, key: type[str] | None = None, dns: bool = False, text: bool = False
+        cls,
+        path: _Path,
+        /,
+        *,
+        key: type[str] | None = None,
+        dns: bool = False,
+        text: bool = False,
+        read_by: _ReadBy | None = None,
     ) -> LiveNamesWriter[str]: ...
     @overload
     @classmethod
     def take_over(
-        cls, path: _Path, /, *, key: type[bytes], dns: Literal[False] = False, text: bool = False
+        cls,
+        path: _Path,
+        /,
+        *,
+        key: type[bytes],
+        dns: Literal[False] = False,
+        text: bool = False,
+        read_by: _ReadBy | None = None,
     ) -> LiveNamesWriter[bytes]: ...
     @property
     def generation(self) -> int: ...
@@ -600,11 +634,17 @@ class RangeMap(MutableMapping[range, _V]):
 @disjoint_base
 class LiveFib(Mapping[str, int | str]):
     @classmethod
-    def open(cls, path: _Path, /) -> LiveFib: ...
+    def open(
+        cls, path: _Path, /, *, wait: float | None = None, registered: bool = True
+    ) -> LiveFib: ...
     @classmethod
-    def create(cls, path: _Path, /, *, root_bits: int = 18) -> LiveFibWriter: ...
+    def create(
+        cls, path: _Path, /, *, root_bits: int = 18, read_by: _ReadBy | None = None
+    ) -> LiveFibWriter: ...
     @classmethod
-    def take_over(cls, path: _Path, /, *, root_bits: int = 18) -> LiveFibWriter: ...
+    def take_over(
+        cls, path: _Path, /, *, root_bits: int = 18, read_by: _ReadBy | None = None
+    ) -> LiveFibWriter: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
     def __getitem__(self, key: _Prefix, /) -> int | str: ...
@@ -662,11 +702,17 @@ class LiveFibWriter(LiveFib, MutableMapping[str, int | str]):
 @disjoint_base
 class LiveRanges(Mapping[range, int | str]):
     @classmethod
-    def open(cls, path: _Path, /) -> LiveRanges: ...
+    def open(
+        cls, path: _Path, /, *, wait: float | None = None, registered: bool = True
+    ) -> LiveRanges: ...
     @classmethod
-    def create(cls, path: _Path, /) -> LiveRangesWriter: ...
+    def create(
+        cls, path: _Path, /, *, read_by: _ReadBy | None = None
+    ) -> LiveRangesWriter: ...
     @classmethod
-    def take_over(cls, path: _Path, /) -> LiveRangesWriter: ...
+    def take_over(
+        cls, path: _Path, /, *, read_by: _ReadBy | None = None
+    ) -> LiveRangesWriter: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[range]: ...
     def __getitem__(self, key: range | SupportsIndex, /) -> int | str: ...

@@ -15,7 +15,7 @@ use sapwood_qsbr::Domain;
 use super::window::{LiveSource, LiveWindow};
 use crate::error::Error;
 
-pub use names::LiveValue;
+pub use names::{LiveValue, NameMap};
 
 /// The memory of the parts of a map, each a file.
 #[doc(hidden)]

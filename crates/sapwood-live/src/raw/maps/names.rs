@@ -20,7 +20,11 @@ use crate::raw::window::LiveSource;
 /// byte strings (`[u8]`). The crate implements it for all such types.
 pub trait LiveValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {
     /// The type that a checked reader returns for such a value.
-    type Read: CheckedValue;
+    type Read: CheckedValue + Send;
+
+    /// The value in what a checked reader returned.
+    #[doc(hidden)]
+    fn of_read(read: &Self::Read) -> &Self;
 
     #[doc(hidden)]
     fn restore<O: SharedKind>(
@@ -33,6 +37,10 @@ pub trait LiveValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + '
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveValue for V {
     type Read = V;
 
+    fn of_read(read: &V) -> &V {
+        read
+    }
+
     fn restore<O: SharedKind>(
         builder: Builder<SharedMap<O, V>>,
         arena: Arena,
@@ -44,6 +52,10 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveValue for
 
 impl LiveValue for [u8] {
     type Read = Bytes;
+
+    fn of_read(read: &Bytes) -> &[u8] {
+        &read.0
+    }
 
     fn restore<O: SharedKind>(
         builder: Builder<SharedMap<O, [u8]>>,
@@ -238,6 +250,33 @@ where
     unsafe fn view<'r>(attached: &'r AttachedMap<O, V>) -> AttachedView<'r, O, V> {
         // SAFETY: the caller's promise.
         unsafe { attached.view() }
+    }
+}
+
+/// A live map over byte strings that a [`CheckedNames`](crate::CheckedNames) can read.
+pub trait NameMap: CheckedMap {
+    /// The values of the map.
+    type Value: ?Sized + LiveValue;
+
+    #[doc(hidden)]
+    fn names(
+        checked: Self::Checked<'_>,
+    ) -> CheckedReader<&LiveSource, <Self::Value as LiveValue>::Read>;
+}
+
+impl<V: ?Sized + LiveValue> NameMap for QpStore<V> {
+    type Value = V;
+
+    fn names(checked: Self::Checked<'_>) -> CheckedReader<&LiveSource, V::Read> {
+        checked
+    }
+}
+
+impl<O: SharedKind, V: ?Sized + LiveValue> NameMap for SharedMap<O, V> {
+    type Value = V;
+
+    fn names(checked: Self::Checked<'_>) -> CheckedReader<&LiveSource, V::Read> {
+        checked
     }
 }
 
