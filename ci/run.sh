@@ -6,9 +6,9 @@
 [ -z "${SAPWOOD_INSIDE:-}" ] || { say "make test is running already"; exit 0; }
 
 # What a change can break, in at most twelve minutes on two cores. It needs few packages.
-TEST="setup house fmt clippy unit capi bpf python"
+TEST="setup house fmt clippy unit capi python bpf"
 # The rest: other builds (sanitizers, models, Miri, releases, other compilers), and other servers.
-CHECK="setup-check services doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
+CHECK="setup-check services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
 
 [ $# -gt 0 ] || set -- test check
 steps=()
@@ -25,10 +25,10 @@ done
 . ci/steps.sh
 for name in "${steps[@]}"; do
     case $name in
-    # Two minutes of faults need little of the processors. The steps that may run beside them need
-    # those, and measure no time; they come next.
-    sync) begin sync ci/sync.sh && continue ;;
-    msrv | loom | shuttle | miri) ;;
+    # Installing packages for Python and two minutes of faults need little of the processors. The
+    # steps that may run beside them need those, and measure no time; they come next.
+    python | sync) begin "$name" "ci/$name.sh" && continue ;;
+    bpf | msrv | loom | shuttle | miri) ;;
     *) join ;;
     esac
     case $name in

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # All tests and all examples in the documentation, except the test programs of sapwood-bpf and
-# sapwood-capi (see bpf.sh and capi.sh), and what needs other servers (see services.sh and sync.sh);
-# then the tests of the core alone. The program and the benchmarks have their feature for BPF, if it
-# can be built here. SAPWOOD_OPS is the number of operations in each comparison of the libraries
-# with the oracles (ci/diff.sh makes long ones).
+# sapwood-capi (see bpf.sh and capi.sh), the benchmarks (see bench.sh), and what needs other servers
+# (see services.sh and sync.sh); then the tests of the core alone. The program has its feature for
+# BPF, if it can be built here. SAPWOOD_OPS is the number of operations in each comparison of the
+# libraries with the oracles (ci/diff.sh makes long ones).
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
 libraries=() folders=()
-for folder in crates/* bench; do
+for folder in crates/*; do
     case " $LIBRARIES " in
     *" ${folder#crates/} "*) libraries+=("$folder") ;;
     *) case $folder in
@@ -16,13 +16,13 @@ for folder in crates/* bench; do
         esac ;;
     esac
 done
-# One choice of packages and features for all tests, here, in bpf.sh, capi.sh and services.sh, so
-# that each crate is compiled once.
+# One choice of packages and features for all tests, here, in bpf.sh, capi.sh, services.sh and
+# bench.sh, so that each crate is compiled once.
 # shellcheck disable=SC2207 # words
 all=(--locked --no-fail-fast --workspace $(all_features))
 bad=0
 # shellcheck disable=SC2046 # words
-run cargo test "${all[@]}" --lib --bins $(programs "${folders[@]}") || bad=1
+run cargo test "${all[@]}" --lib --bin sapwood-tour $(programs "${folders[@]}") || bad=1
 # shellcheck disable=SC2046
 SAPWOOD_OPS=${SAPWOOD_OPS:-20000} run cargo test "${all[@]}" $(programs "${libraries[@]}") || bad=1
 # shellcheck disable=SC2046,SC2086
