@@ -76,4 +76,4 @@ pub use routes::{Routes, RoutesBuilder, RoutesView};
 pub use slots::LiveReaderInfo;
 pub use status::LiveStatus;
 pub use texts::{LiveTextReader, LiveTexts};
-pub use writer::{Live, LiveBuilder};
+pub use writer::{Live, LiveBuilder, Unpublished};

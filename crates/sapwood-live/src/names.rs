@@ -369,7 +369,8 @@ impl<'a, M: NameMap> NamesRange<'a, M> {
         fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
             bound.as_ref().map(Vec::as_slice)
         }
-        (slice(&self.left.0), slice(&self.left.1)).contains(key)
+        let left = (slice(&self.left.0), slice(&self.left.1));
+        RangeBounds::<[u8]>::contains(&left, key)
     }
 }
 

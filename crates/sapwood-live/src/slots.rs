@@ -72,6 +72,8 @@ struct Known {
     slow: Vec<(u64, Instant)>,
     /// Tells whether the folder has changed since it was read last.
     news: Option<News>,
+    /// Whether nobody can find the map yet.
+    is_unpublished: bool,
 }
 
 /// The kernel's notices of files in a folder. A file comes into the folder together with its
@@ -109,13 +111,23 @@ impl Readers {
         place: &Place,
         control: &Arc<Control>,
         evict_after: Option<Duration>,
+        is_unpublished: bool,
     ) -> Readers {
+        let known = Known {
+            is_unpublished,
+            ..Known::default()
+        };
         Readers {
             evict_after,
             place: place.clone(),
             control: Arc::clone(control),
-            known: Mutex::default(),
+            known: Mutex::new(known),
         }
+    }
+
+    /// Sets whether anybody can find the map, so that there may be readers.
+    pub(crate) fn may_be_found(&self, is: bool) {
+        self.known().is_unpublished = !is;
     }
 
     /// Asks the kernel for notices, as soon as the folder of readers is where it stays.
@@ -288,6 +300,10 @@ impl Known {
     /// Reads the folder, unless it is known since this period began. Returns whether it could be
     /// read. A reader whose file comes later reads only what was published before the period.
     fn look_for(&mut self, readers: &Readers, period: u64) -> bool {
+        // Nobody can have found the map.
+        if self.is_unpublished {
+            self.looked = period;
+        }
         if self.looked < period && self.is_unchanged() {
             self.looked = period;
         }

@@ -119,10 +119,45 @@ impl<M: LiveMap> LiveBuilder<M> {
     /// [`Error::Exists`]; [`Error::Owned`], when another process makes the map;
     /// [`Error::NoSpace`]; the system's error. Nothing is left of the map then.
     pub fn create(self, folder: impl AsRef<Path>) -> Result<Live<M>, Error> {
+        let (live, unpublished) = self.create_unpublished(folder)?;
+        unpublished.publish()?;
+        Ok(live)
+    }
+
+    /// As [`create`](Self::create), but nobody finds the map until it is
+    /// [published](Unpublished::publish), so that whoever finds it finds what it has by then.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// use sapwood_live::{Live, LiveReader};
+    /// # let folder = std::env::temp_dir().join(format!("sapwood-live-un-{}", std::process::id()));
+    /// let (store, unpublished) = Live::<QpStore<u64>>::builder().create_unpublished(&folder)?;
+    /// let mut txn = store.begin();
+    /// txn.insert("oak", 1)?;
+    /// txn.commit();
+    /// assert!(LiveReader::<QpStore<u64>>::open(&folder).is_err());
+    /// unpublished.publish()?;
+    /// assert!(LiveReader::<QpStore<u64>>::open(&folder).is_ok());
+    /// # store.remove_map()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create_unpublished(
+        self,
+        folder: impl AsRef<Path>,
+    ) -> Result<(Live<M>, Unpublished), Error> {
         let place = Place::new(folder.as_ref());
         let making = Making::begin(&place, self.read_by.unwrap_or_default().into())?;
         let live = self.make(place, &making)?;
-        live.finish(making)
+        let unpublished = Unpublished {
+            readers: vec![Arc::clone(&live.readers)],
+            making,
+            texts: None,
+            folder: folder.as_ref().to_owned(),
+        };
+        Ok((live, unpublished))
     }
 
     /// As [`create`](Self::create), with a store for the texts of the map's values in the folder
@@ -136,15 +171,10 @@ impl<M: LiveMap> LiveBuilder<M> {
         folder: impl AsRef<Path>,
         texts: LiveBuilder<QpStore<[u8]>>,
     ) -> Result<(Live<M>, LiveTexts), Error> {
-        let place = Place::new(folder.as_ref());
-        let making = Making::begin(&place, self.read_by.unwrap_or_default().into())?;
-        let live = self.make(place, &making)?;
-        let inner = making.within(LiveTexts::FOLDER)?;
-        let store = texts.make(Place::new(&LiveTexts::folder(folder.as_ref())), &inner)?;
-        inner.finish()?;
-        let live = live.finish(making)?;
-        store.readers.watch();
-        Ok((live, LiveTexts::new(store)?))
+        let (live, mut unpublished) = self.create_unpublished(folder)?;
+        let texts = unpublished.texts(texts)?;
+        unpublished.publish()?;
+        Ok((live, texts))
     }
 
     /// Makes a map whose place is here when it is finished.
@@ -209,7 +239,9 @@ impl<M: LiveMap> LiveBuilder<M> {
         make: impl FnOnce(M::Builder, &Domain, &mut dyn Memory) -> Result<M, Error>,
     ) -> Result<Live<M>, Error> {
         let control = Arc::new(control);
-        let readers = Arc::new(Readers::new(&place, &control, self.evict_after));
+        let is_new = rights.is_none();
+        let readers = Readers::new(&place, &control, self.evict_after, is_new);
+        let readers = Arc::new(readers);
         let mut files = Files {
             dir,
             number,
@@ -238,6 +270,63 @@ impl<M: LiveMap> LiveBuilder<M> {
             readers,
             number,
         })
+    }
+}
+
+/// A map that nobody finds yet, made by [`LiveBuilder::create_unpublished`].
+///
+/// The drop removes its files; the [`Live`] map beside it goes on in its memory, and nobody ever
+/// finds that.
+#[must_use = "nobody finds the map before it is published"]
+#[derive(Debug)]
+pub struct Unpublished {
+    readers: Vec<Arc<Readers>>,
+    making: Making,
+    /// The texts of its values, whose place is within that of the map.
+    texts: Option<Making>,
+    folder: PathBuf,
+}
+
+impl Unpublished {
+    /// Makes a store for the texts of the map's values in the folder [`LiveTexts::folder`], which
+    /// is found together with the map. O(1).
+    ///
+    /// # Errors
+    /// As [`LiveBuilder::create`]; [`Error::Exists`] for a second one.
+    pub fn texts(&mut self, texts: LiveBuilder<QpStore<[u8]>>) -> Result<LiveTexts, Error> {
+        let folder = LiveTexts::folder(&self.folder);
+        if self.texts.is_some() {
+            return Err(Error::Exists { path: folder });
+        }
+        let making = self.making.within(LiveTexts::FOLDER)?;
+        let store = texts.make(Place::new(&folder), &making)?;
+        self.readers.push(Arc::clone(&store.readers));
+        self.texts = Some(making);
+        LiveTexts::new(store)
+    }
+
+    /// Puts the map into its place, where readers find it. O(1).
+    ///
+    /// # Errors
+    /// [`Error::Exists`], when another process has made the map meanwhile, or [`Error::Owned`],
+    /// when it is about to; the system's error. The files are removed then, as by a drop.
+    pub fn publish(self) -> Result<(), Error> {
+        let Unpublished {
+            readers,
+            making,
+            texts,
+            ..
+        } = self;
+        let may_be_found = |is: bool| readers.iter().for_each(|all| all.may_be_found(is));
+        // From here on there may be readers.
+        may_be_found(true);
+        let texts = texts.map_or(Ok(()), Making::finish);
+        if let Err(error) = texts.and_then(|()| making.finish()) {
+            may_be_found(false);
+            return Err(error);
+        }
+        readers.iter().for_each(|readers| readers.watch());
+        Ok(())
     }
 }
 
@@ -360,13 +449,6 @@ impl<M: LiveMap> Live<M> {
     /// The folder.
     pub fn folder(&self) -> &Path {
         self.place.path()
-    }
-
-    /// Puts the map into its place.
-    fn finish(self, making: Making) -> Result<Self, Error> {
-        making.finish()?;
-        self.readers.watch();
-        Ok(self)
     }
 
     /// Deletes the map and its folder; a folder that this process may not remove, such as a mount,

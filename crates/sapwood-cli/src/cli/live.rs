@@ -101,8 +101,8 @@ pub struct LiveArgs {
     /// not write, as on a read-only mount, it is read with checks.
     #[arg(long)]
     live: bool,
-    /// Wait up to this many seconds for a live map that is not there yet. A map that is new may be
-    /// empty until "serve" has read its list.
+    /// Wait up to this many seconds for a live map that is not there yet. That of "serve" is there
+    /// with its whole list; that of "sync follow" may be empty until the first commit.
     #[arg(long, value_name = "SECONDS", requires = "live", value_parser = seconds)]
     wait: Option<Duration>,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use sapwood_live::{Error as LiveError, Live, LiveBuilder, LiveTexts};
+use sapwood_live::{Error as LiveError, Live, LiveBuilder, LiveTexts, Unpublished};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing::field::Empty;
@@ -94,48 +94,11 @@ pub fn builder<M: sapwood_live::LiveMap>(args: &KeepArgs) -> Result<LiveBuilder<
 /// The attempts to make a map, or to take over the one that is there, while other processes do so.
 const TRIES: usize = 20;
 
-/// Makes a map, or takes over the one that is there. Returns whether it is a new one.
+/// Makes a map, or takes over the one that is there. One that is made is not published yet.
 pub fn keep<M: sapwood_live::LiveMap>(
     folder: &Path,
     args: &KeepArgs,
-) -> Result<(Live<M>, bool), Error> {
-    let (live, new) = make_or_inherit(
-        folder,
-        || Ok(builder::<M>(args)?.create(folder)),
-        || Ok(builder::<M>(args)?.open(folder)),
-        Live::generation,
-    )?;
-    Ok((live, new))
-}
-
-/// As [`keep`], with the texts of a map whose values are numbers.
-pub fn keep_with_texts<M: sapwood_live::LiveMap>(
-    folder: &Path,
-    args: &KeepArgs,
-) -> Result<(Live<M>, LiveTexts, bool), Error> {
-    let ((live, texts), new) = make_or_inherit(
-        folder,
-        || {
-            let made = builder::<M>(args)?.create_with_texts(folder, builder(args)?);
-            Ok(made.map(|(live, texts)| (live, Some(texts))))
-        },
-        || Ok(builder::<M>(args)?.open(folder).map(|live| (live, None))),
-        |(live, _)| live.generation(),
-    )?;
-    let texts = match texts {
-        Some(texts) => texts,
-        None => LiveTexts::new(keep(&LiveTexts::folder(folder), args)?.0)?,
-    };
-    Ok((live, texts, new))
-}
-
-/// Makes a map, or takes over the one that is there. Returns whether it is a new one.
-fn make_or_inherit<R>(
-    folder: &Path,
-    make: impl Fn() -> Result<Result<R, LiveError>, Error>,
-    inherit: impl Fn() -> Result<Result<R, LiveError>, Error>,
-    generation: impl Fn(&R) -> u64,
-) -> Result<(R, bool), Error> {
+) -> Result<(Live<M>, Option<Unpublished>), Error> {
     let span = span!(
         INFO,
         "inherit",
@@ -145,20 +108,20 @@ fn make_or_inherit<R>(
     );
     let mut tries = TRIES;
     loop {
-        match make()? {
-            Ok(made) => {
+        match builder::<M>(args)?.create_unpublished(folder) {
+            Ok((live, unpublished)) => {
                 span.record("new", true);
-                return Ok((made, true));
+                return Ok((live, Some(unpublished)));
             }
             Err(LiveError::Exists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         tries -= 1;
-        match inherit()? {
-            Ok(map) => {
+        match builder::<M>(args)?.open(folder) {
+            Ok(live) => {
                 span.record("new", false);
-                span.record("generation", generation(&map));
-                return Ok((map, false));
+                span.record("generation", live.generation());
+                return Ok((live, None));
             }
             // Its writer has removed it meanwhile.
             Err(LiveError::NotYet { .. }) if tries > 0 => {}
@@ -175,6 +138,29 @@ fn make_or_inherit<R>(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// As [`keep`], but readers find the map at once.
+pub fn keep_published<M: sapwood_live::LiveMap>(
+    folder: &Path,
+    args: &KeepArgs,
+) -> Result<Live<M>, Error> {
+    let (live, made) = keep(folder, args)?;
+    made.map_or(Ok(()), Unpublished::publish)?;
+    Ok(live)
+}
+
+/// As [`keep`], with the texts of a map whose values are numbers.
+pub fn keep_with_texts<M: sapwood_live::LiveMap>(
+    folder: &Path,
+    args: &KeepArgs,
+) -> Result<(Live<M>, LiveTexts, Option<Unpublished>), Error> {
+    let (live, mut unpublished) = keep(folder, args)?;
+    let texts = match &mut unpublished {
+        Some(unpublished) => unpublished.texts(builder(args)?)?,
+        None => LiveTexts::new(keep_published(&LiveTexts::folder(folder), args)?)?,
+    };
+    Ok((live, texts, unpublished))
 }
 
 /// Begins a command, before it reads its list: checks that the options fit the list, and that the

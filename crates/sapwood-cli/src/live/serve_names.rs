@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::path::Path;
 
 use sapwood::qp::{QpMap, QpStore};
-use sapwood_live::Live;
+use sapwood_live::{Live, Unpublished};
 use serde_json::Value;
 use tracing::field::Empty;
 
@@ -42,17 +42,11 @@ fn run_with<V: ?Sized + ListedValue>(args: &NamesServeArgs) -> Outcome {
     let (map, counts) = list::read::<V>(&args.list)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
-    let (store, is_new) = serve::keep(folder, &args.keep)?;
+    let (store, made) = serve::keep(folder, &args.keep)?;
+    let is_new = made.is_some();
     let names = Names { store, args };
-    let difference = match names.adopt(&map) {
-        Ok(difference) => difference,
-        Err(error) => {
-            if is_new {
-                names.store.remove_map()?;
-            }
-            return Err(error.into());
-        }
-    };
+    let difference = names.adopt(&map)?;
+    made.map_or(Ok(()), Unpublished::publish)?;
     let summary = format!("{} keys of {} bytes, live", map.len(), counts.key_bytes);
     let place = folder.display().to_string();
     list::report(&args.list, &counts, map.len(), &place, &summary);

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use sapwood::maple::MapleMap;
-use sapwood_live::{Live, LiveTexts};
+use sapwood_live::{Live, LiveTexts, Unpublished};
 use serde_json::Value;
 use tracing::field::Empty;
 
@@ -39,20 +39,14 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let ranges = build::list(&args.list)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
-    let (map, texts, is_new) = serve::keep_with_texts(folder, &args.keep)?;
+    let (map, texts, made) = serve::keep_with_texts(folder, &args.keep)?;
+    let is_new = made.is_some();
     let mut map = Map { map, texts, args };
     for (_, number) in map.map.iter() {
         map.texts.used(number);
     }
-    let difference = match map.adopt(&ranges) {
-        Ok(difference) => difference,
-        Err(error) => {
-            if is_new {
-                map.remove()?;
-            }
-            return Err(error);
-        }
-    };
+    let difference = map.adopt(&ranges)?;
+    made.map_or(Ok(()), Unpublished::publish)?;
     let count = ranges.map().len();
     let quiet = args.list.quiet;
     serve::report(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood::lpm::{FibMemory, IpFib};
-use sapwood_live::{Live, LiveTexts};
+use sapwood_live::{Live, LiveTexts, Unpublished};
 use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use serde_json::Value;
 use tracing::field::Empty;
@@ -37,7 +37,8 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let routes = Routes::load(&args.input, &args.source)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;
-    let (table, next_hops, is_new) = serve::keep_with_texts(folder, &args.keep)?;
+    let (table, next_hops, made) = serve::keep_with_texts(folder, &args.keep)?;
+    let is_new = made.is_some();
     let mut table = Table {
         table,
         next_hops,
@@ -46,15 +47,8 @@ pub fn run(args: &ServeArgs) -> Outcome {
     for (_, number) in table.table.snapshot().iter() {
         table.next_hops.used(*number);
     }
-    let difference = match table.adopt(&routes) {
-        Ok(difference) => difference,
-        Err(error) => {
-            if is_new {
-                table.remove()?;
-            }
-            return Err(error.into());
-        }
-    };
+    let difference = table.adopt(&routes)?;
+    made.map_or(Ok(()), Unpublished::publish)?;
     let summary = format!("{} routes, live", routes.len());
     serve::report(folder, &summary, is_new, difference, args.quiet);
     if routes.is_empty() {

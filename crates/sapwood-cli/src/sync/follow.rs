@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sapwood::lpm::IpFib;
 use sapwood::maple::MapleMap;
 use sapwood::qp::QpStore;
-use sapwood_live::{Live, LiveMap};
+use sapwood_live::{Live, LiveMap, Unpublished};
 use sapwood_sync::{
     Follower, FollowerOptions, FollowerStatus, Kind, LiveFibTarget, LiveRangesTarget, NumberTarget,
     StoreTarget, Target,
@@ -74,19 +74,20 @@ pub fn run(args: &FollowArgs) -> Outcome {
     let (folder, keep) = (&*keep.live, &keep);
     match (kind, args.values) {
         (Kind::Names, ValueKind::Text) => {
-            let (live, _) = serve::keep::<QpStore<[u8]>>(folder, keep)?;
+            let live = serve::keep_published::<QpStore<[u8]>>(folder, keep)?;
             following.into_map(kind, StoreTarget(live), |map, remove| {
                 remove_if(remove, map.0)
             })
         }
         (Kind::Names, ValueKind::Numbers) => {
-            let (live, _) = serve::keep::<QpStore<u64>>(folder, keep)?;
+            let live = serve::keep_published::<QpStore<u64>>(folder, keep)?;
             following.into_map(kind, NumberTarget::new(live), |map, remove| {
                 remove_if(remove, map.into_store())
             })
         }
         (Kind::Routes, _) => {
-            let (table, texts, _) = serve::keep_with_texts::<IpFib<u32>>(folder, keep)?;
+            let (table, texts, made) = serve::keep_with_texts::<IpFib<u32>>(folder, keep)?;
+            made.map_or(Ok(()), Unpublished::publish)?;
             let target = LiveFibTarget::new(table, texts);
             following.into_map(kind, target, |map, remove| match remove {
                 true => Ok(map.remove_map()?),
@@ -94,7 +95,8 @@ pub fn run(args: &FollowArgs) -> Outcome {
             })
         }
         (Kind::Ranges, _) => {
-            let (map, texts, _) = serve::keep_with_texts::<MapleMap<u32>>(folder, keep)?;
+            let (map, texts, made) = serve::keep_with_texts::<MapleMap<u32>>(folder, keep)?;
+            made.map_or(Ok(()), Unpublished::publish)?;
             let target = LiveRangesTarget::new(map, texts);
             following.into_map(kind, target, |map, remove| match remove {
                 true => Ok(map.remove_map()?),

@@ -120,6 +120,68 @@ fn readers_find_a_map_whole_or_not_at_all() {
 }
 
 #[test]
+fn nobody_finds_a_map_before_it_is_published() {
+    for is_there in [false, true] {
+        let (_temp, folder) = folder();
+        if is_there {
+            std::fs::create_dir(&folder).unwrap();
+        }
+        let make = || Live::<Names>::builder().create_unpublished(&folder);
+        // One that is dropped leaves nothing, and its map goes on.
+        let (lone, unpublished) = make().unwrap();
+        drop(unpublished);
+        assert_eq!(lone.len(), 0);
+        assert_eq!(folder.exists(), is_there);
+        let (store, mut unpublished) = make().unwrap();
+        let mut texts = unpublished.texts(Live::builder()).unwrap();
+        let again = unpublished.texts(Live::builder());
+        assert!(matches!(again, Err(Error::Exists { .. })));
+        let number = texts.numbers(["one"]).unwrap()[0];
+        // The memory grows past what readers map at first, and what is replaced is freed.
+        let key = |at: u64| format!("{at:0>300}");
+        let mut txn = store.begin();
+        for at in 0..250_000 {
+            txn.insert(key(at), 0).unwrap();
+        }
+        txn.commit();
+        for round in 1..100 {
+            let mut txn = store.begin();
+            for at in 0..100 {
+                txn.insert(key(at), round).unwrap();
+            }
+            txn.commit();
+            store.reclaim(usize::MAX);
+        }
+        let memory = store.memory();
+        assert!(memory.map.arena.committed > 64 << 20, "{memory}");
+        assert!(memory.map.arena.retired < 1 << 20, "{memory}");
+        let early = LiveReader::<Names>::open(&folder).unwrap_err();
+        assert!(matches!(early, Error::NotYet { .. }), "{early}");
+        unpublished.publish().unwrap();
+        let reader = LiveReader::<Names>::open(&folder).unwrap();
+        assert_eq!(reader.view().len(), 250_000);
+        assert_eq!(reader.view().get(key(1)), Some(&99));
+        let mut texts = LiveTextReader::open(&folder).unwrap();
+        let text = texts.find::<_, Error>(|text| Ok(text(number)));
+        assert_eq!(text.unwrap(), "one");
+        // Of two makers, the second learns of the first.
+        if !is_there {
+            let (_temp, folder) = crate::beside::folder();
+            let make = || {
+                Live::<Names>::builder()
+                    .create_unpublished(&folder)
+                    .unwrap()
+            };
+            let ((_first, first), (_second, second)) = (make(), make());
+            first.publish().unwrap();
+            let late = second.publish().unwrap_err();
+            assert!(matches!(late, Error::Exists { .. }), "{late}");
+            assert_eq!(beside(&folder), ["map"], "nothing else is left");
+        }
+    }
+}
+
+#[test]
 fn what_a_killed_maker_leaves_is_removed_by_the_next() {
     let (_temp, folder) = folder();
     let mut rng = fastrand::Rng::new();
