@@ -341,7 +341,7 @@ fn names_that_are_asked_answer_as_a_view() {
     }
     let number = |(number, _): (u64, &String)| number;
     of_kind!(QpStore<u64>, number, |live| txn, txn.commit());
-    fn text<'a>((_, key): (u64, &'a String)) -> &'a [u8] {
+    fn text((_, key): (u64, &String)) -> &[u8] {
         key.as_bytes()
     }
     of_kind!(QpStore<[u8]>, text, |live| txn, txn.commit());
