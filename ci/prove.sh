@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers capi soak histories versions heirs program-heirs live full sync python windows shuttle loom asan tsan miri fuzz bench-quick"
+all="differential writers capi soak histories versions heirs program-heirs live full sync python windows shuttle loom tsan fuzz bench-quick"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -31,9 +31,7 @@ shows() {
     windows) echo "the checked reader answers or says why not, and ends, in any damaged window of any kind" ;;
     shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
     loom) echo "the protocols of quiescent states and of branch locks hold in every execution within the preemptions" ;;
-    asan) echo "no access outside or after the life of an object, no leak" ;;
     tsan) echo "no data race" ;;
-    miri) echo "no undefined behaviour" ;;
     fuzz) echo "no crash, hang or wrong answer in any fuzz target" ;;
     bench-quick) echo "every engine of the benchmarks gives the right answers" ;;
     esac
@@ -57,9 +55,7 @@ command_of() {
     windows) echo "SAPWOOD_OPS=${WINDOWS_OPS:-150000} ci/kernel.sh checked damaged_maps" ;;
     shuttle) echo "SHUTTLE_RUNS=${SHUTTLE_RUNS:-600} ci/shuttle.sh" ;;
     loom) echo "LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3} ci/loom.sh" ;;
-    asan) echo "SAPWOOD_OPS=${ASAN_OPS:-200000} ci/asan.sh" ;;
     tsan) echo "SAPWOOD_OPS=${TSAN_OPS:-200000} ci/tsan.sh" ;;
-    miri) echo "MIRI_MORE=1 SAPWOOD_OPS=${MIRI_OPS:-3000} ci/miri.sh" ;;
     fuzz) echo "FUZZ_KERNEL=1 FUZZ_SECONDS=${FUZZ_SECONDS:-600} ci/fuzz.sh" ;;
     bench-quick) echo "ci/bench-quick.sh${BENCH_SUITES:+ $BENCH_SUITES}" ;;
     esac
@@ -79,7 +75,7 @@ counts() { # name, output
     windows) sum "$2" '[0-9]+ damaged windows' windows ;;
     shuttle) sum "$2" '[0-9]+ schedules' schedules ;;
     loom) sum "$2" '[0-9]+ (executions|iterations)' executions ;;
-    asan | tsan | miri) sum "$2" '[0-9]+ passed' tests && sum "$2" '[0-9]+ operations' operations ;;
+    tsan) sum "$2" '[0-9]+ passed' tests && sum "$2" '[0-9]+ operations' operations ;;
     fuzz) sum "$2" 'number_of_executed_units: [0-9]+' executions ;;
     bench-quick) sum "$2" '[0-9]+ results' results ;;
     esac
