@@ -425,7 +425,10 @@ async fn what_a_living_leader_wrote_and_others_damaged_is_healed_by_its_snapshot
         has(&copy, &[("a", "1"), ("b", "2")]).await;
         let status = late.status();
         assert_eq!((status.trouble, status.needs_snapshot), (None, false));
-        assert_eq!(publisher.status().snapshot, commit + 1);
+        // The leader notes its snapshot a moment after others can read it.
+        let mut leader = publisher.watch();
+        let noted = leader.wait_for(|now| now.snapshot == commit + 1);
+        tokio::time::timeout(LONG, noted).await.unwrap().unwrap();
         late.stop().await.unwrap();
     }
     publisher.close().await.unwrap();
