@@ -1415,8 +1415,8 @@ int sapwood_live_remove(sapwood_live *live);
 /*
  * Readers, in any process. A reader belongs to the thread that opened it. The child of a fork opens
  * readers of its own: those of its parent, and the live maps that it writes, are -EPERM there. The
- * child holds the writer's lock, too, until it frees its copy of the sapwood_live, ends, or calls
- * exec.
+ * child holds the writer's lock, too, until its parent frees the sapwood_live, or the child frees
+ * its copy, ends, or calls exec.
  */
 typedef struct sapwood_live_reader sapwood_live_reader;
 

@@ -17,9 +17,12 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::FlockOperation;
+
 use crate::error::Error;
 use crate::place::{Place, identity, is_locked, try_lock, try_lock_for_a_while};
 use crate::raw::map::{Page, is_page};
+use crate::raw::process::Process;
 use crate::raw::window::read_twice;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SWLIVE\0\0");
@@ -57,8 +60,31 @@ pub(crate) struct Control {
     page: Words,
     /// Device and number of the file.
     identity: (u64, u64),
-    /// The writer's, with its lock.
-    lock: Mutex<Option<File>>,
+    lock: Mutex<Option<WriterLock>>,
+}
+
+/// The file of the page, with the lock of the writer.
+#[derive(Debug)]
+struct WriterLock {
+    file: File,
+    of: Process,
+}
+
+impl WriterLock {
+    fn of(file: File) -> WriterLock {
+        let of = Process::current();
+        WriterLock { file, of }
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        // A child of this process has the lock, too, until it calls `exec`, and must not keep it.
+        // A child that drops its copy leaves the lock to its parent.
+        if self.of.is_current() {
+            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -92,7 +118,7 @@ impl Control {
         Ok(Control {
             page: Words::Mapped(page),
             identity,
-            lock: Mutex::new(Some(file)),
+            lock: Mutex::new(Some(WriterLock::of(file))),
         })
     }
 
@@ -119,7 +145,7 @@ impl Control {
             let control = Control {
                 page: Words::Mapped(page),
                 identity: identity(&meta),
-                lock: Mutex::new(Some(file)),
+                lock: Mutex::new(Some(WriterLock::of(file))),
             };
             control.check(place, kind, layouts)?;
             if control.state().number() == 0 {

@@ -65,7 +65,7 @@ impl Disk {
 
     /// Leaves all free.
     pub fn clear(&self) {
-        self.leave(self.bytes);
+        self.filler.set_len(0).unwrap();
     }
 
     /// Gives it this many times the bytes that it had at first.

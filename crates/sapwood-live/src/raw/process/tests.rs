@@ -148,6 +148,36 @@ fn a_child_that_drops_its_copy_lets_go_of_the_lock() {
     }
 }
 
+/// A child has a copy of the lock, for a moment before it calls `exec`, or for long. A writer that
+/// ends in order takes the lock from it.
+#[test]
+fn the_drop_of_a_writer_frees_the_lock_though_children_live() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("live");
+    let live = Live::<QpShared<u64>>::create(&folder).unwrap();
+    live.insert("elm", 7).unwrap();
+    let (hear, tell) = std::io::pipe().unwrap();
+    // SAFETY: the child waits for the end of the pipe, and ends.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        drop(tell);
+        let _ = std::io::Read::read(&mut &hear, &mut [0]);
+        // SAFETY: as in `child`.
+        unsafe { libc::_exit(0) };
+    }
+    assert!(pid > 0);
+    let owned = Live::<QpShared<u64>>::open(&folder);
+    assert!(matches!(owned, Err(Error::Owned { .. })), "{owned:?}");
+    drop(live);
+    let heir = Live::<QpShared<u64>>::open(&folder).unwrap();
+    assert_eq!(heir.pin().view().get("elm"), Some(&7));
+    drop(tell);
+    let mut status = 0;
+    // SAFETY: `status` is a place for the number.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0);
+}
+
 #[test]
 fn a_child_of_fork_cannot_use_the_readers_of_its_parent() {
     let folder = tempfile::tempdir().unwrap();
