@@ -154,15 +154,15 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         for _ in 0..TRIES {
             let slot = Slot::open::<M>(place.clone(), how)?;
             let (sources, state) = sources(&slot, M::parts(), ours)?;
-            let reader = CheckedLiveReader {
+            let mut reader = CheckedLiveReader {
                 sources,
                 number: state.number(),
                 ours,
                 slot,
                 map: PhantomData,
             };
-            let checked = reader.view().map(drop);
-            match checked {
+            // A busy writer uses memory again while the map is opened, so the look is repeated.
+            match reader.read(|_| Ok(())) {
                 Ok(()) => return Ok(reader),
                 Err(error @ (Error::Evicted { .. } | Error::Busy { .. })) => last = Some(error),
                 Err(error) => return Err(error),
