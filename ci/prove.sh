@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers capi soak histories versions heirs program-heirs live full sync python windows shuttle loom tsan fuzz bench-quick"
+all="differential writers capi soak histories versions heirs program-heirs live full sync python windows shuttle loom tsan fuzz"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -33,7 +33,6 @@ shows() {
     loom) echo "the protocols of quiescent states and of branch locks hold in every execution within the preemptions" ;;
     tsan) echo "no data race" ;;
     fuzz) echo "no crash, hang or wrong answer in any fuzz target" ;;
-    bench-quick) echo "every engine of the benchmarks gives the right answers" ;;
     esac
 }
 
@@ -57,7 +56,6 @@ command_of() {
     loom) echo "LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3} ci/loom.sh" ;;
     tsan) echo "SAPWOOD_OPS=${TSAN_OPS:-200000} ci/tsan.sh" ;;
     fuzz) echo "FUZZ_KERNEL=1 FUZZ_SECONDS=${FUZZ_SECONDS:-600} ci/fuzz.sh" ;;
-    bench-quick) echo "ci/bench-quick.sh${BENCH_SUITES:+ $BENCH_SUITES}" ;;
     esac
 }
 
@@ -77,7 +75,6 @@ counts() { # name, output
     loom) sum "$2" '[0-9]+ (executions|iterations)' executions ;;
     tsan) sum "$2" '[0-9]+ passed' tests && sum "$2" '[0-9]+ operations' operations ;;
     fuzz) sum "$2" 'number_of_executed_units: [0-9]+' executions ;;
-    bench-quick) sum "$2" '[0-9]+ results' results ;;
     esac
 }
 
