@@ -111,6 +111,8 @@ pub(crate) struct Making {
     /// Whether the folder of readers was made for it.
     made_readers: bool,
     is_finished: bool,
+    /// A child of `fork` has a copy, which must change nothing.
+    of: Process,
 }
 
 impl Making {
