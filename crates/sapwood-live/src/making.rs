@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::control::Control;
 use crate::error::Error;
 use crate::place::{Place, identity, random, try_lock, try_lock_for_a_while};
+use crate::raw::process::Process;
 
 /// Who may read a live map, and be known to its writer as a reader.
 ///
@@ -157,6 +158,7 @@ impl Making {
             above: Vec::new(),
             made_readers: false,
             is_finished: false,
+            of: Process::current(),
         }))
     }
 
@@ -194,6 +196,7 @@ impl Making {
                 above,
                 made_readers: true,
                 is_finished: false,
+                of: Process::current(),
             })),
             // Another maker took the folder for that of a dead one, in the moment before the lock.
             Ok(_) => Ok(None),
@@ -236,6 +239,10 @@ impl Making {
 
     /// Puts the map into its place.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
+        if !self.of.is_current() {
+            let path = self.at.path().to_owned();
+            return Err(Error::Forked { path });
+        }
         let (made, last) = (self.control(), self.dir.control());
         self.rights.give(&made)?;
         std::fs::rename(&made, &last).map_err(Error::io("making", &last))?;
@@ -261,7 +268,7 @@ impl Making {
 
 impl Drop for Making {
     fn drop(&mut self) {
-        if self.is_finished {
+        if self.is_finished || !self.of.is_current() {
             return;
         }
         let dir = self.dir.path();

@@ -310,6 +310,7 @@ impl Unpublished {
     /// # Errors
     /// [`Error::Exists`], when another process has made the map meanwhile, or [`Error::Owned`],
     /// when it is about to; the system's error. The files are removed then, as by a drop.
+    /// [`Error::Forked`] in a child of `fork`, whose copy changes nothing, also when it is dropped.
     pub fn publish(self) -> Result<(), Error> {
         let Unpublished {
             readers,

@@ -149,6 +149,24 @@ fn a_child_that_drops_its_copy_lets_go_of_the_lock() {
     }
 }
 
+#[test]
+fn a_child_cannot_publish_or_remove_what_its_parent_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("live");
+    let make = || Live::<QpShared<u64>>::builder().create_unpublished(&folder);
+    let (live, unpublished) = make().unwrap();
+    live.insert("elm", 7).unwrap();
+    let mut unpublished = Some(unpublished);
+    child(|| {
+        drop(unpublished.take());
+        true
+    });
+    child(|| is_forked(unpublished.take().unwrap().publish()) && !folder.exists());
+    unpublished.take().unwrap().publish().unwrap();
+    let reader = LiveReader::<QpShared<u64>>::open(&folder).unwrap();
+    assert_eq!(reader.view().get("elm"), Some(&7));
+}
+
 /// A child has a copy of the lock, for a moment before it calls `exec`, or for long. A writer that
 /// ends in order takes the lock from it.
 #[test]
