@@ -199,6 +199,8 @@ impl Leadership for FolderLeadership {
     }
 
     async fn resign(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
+        // A process that this one starts just now has the lock, too, until it calls `exec`.
+        let path = self.log.path("leader");
+        flock(&self.lock, FlockOperation::Unlock).map_err(|error| Error::io(&path)(error.into()))
     }
 }
