@@ -78,7 +78,7 @@ pub struct FollowerStatus {
     /// Whether the trouble is that the log is gone, empty, or an earlier state of itself.
     pub lost: bool,
     /// Whether the trouble is that an entry of the log, or a snapshot, is missing or damaged. The
-    /// leader, who has all of it, is asked for a snapshot.
+    /// follower then asks the leader for a snapshot.
     pub needs_snapshot: bool,
     /// Why the leader does not know of this follower: its reports cannot be written. It follows all
     /// the same.

@@ -411,7 +411,7 @@ async fn a_torn_last_entry_is_told_and_healed_by_a_new_history(lab: Lab) {
     publisher.close().await.unwrap();
 }
 
-/// Followers that cannot read an entry ask the leader, who has all that it says, for a snapshot.
+/// A follower that cannot read an entry asks the leader for a snapshot.
 async fn what_a_living_leader_wrote_and_others_damaged_is_healed_by_its_snapshot(lab: Lab) {
     let publisher = lab.lead(false).await.unwrap();
     for (commit, is_torn) in [(1, true), (3, false)] {
