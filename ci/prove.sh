@@ -141,6 +141,7 @@ commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 # Also writes the first record, with proofs that have not run.
 write_record
 . ci/steps.sh
+limit=()
 for name; do
     counted=$logs/$name.counts
     : >"$counted"

@@ -20,4 +20,7 @@ PATH="$env/bin:$PATH" MATURIN_PEP517_ARGS="--profile dev --locked" \
 run cargo build -q --profile test -p sapwood-live --example live_writer
 export SAPWOOD_LIVE_WRITER=$TARGET/debug/examples/live_writer
 cd $crate
-run "$env/bin/python" -m pytest -p no:cacheprovider --durations=5 ${SHOW:+-s} tests
+# A test that hangs tells where, and fails.
+limit=(-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true)
+[ -z "${SAPWOOD_OPS:-}" ] || limit=()
+run "$env/bin/python" -m pytest -p no:cacheprovider --durations=5 "${limit[@]}" ${SHOW:+-s} tests

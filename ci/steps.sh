@@ -9,6 +9,10 @@ passed=0 failed=0 skipped=0 table="" digest=""
 # the machine is.
 work() { awk '{ print int(($16 + $17) / 100) }' "/proc/${1:-$$}/stat" 2>/dev/null || echo 0; }
 
+# A step that hangs must not take the time of the whole run: in CI it ends and has failed after this.
+limit=()
+[ -z "${CI:-}" ] || limit=(timeout --verbose --kill-after=30 "${STEP_LIMIT:-1800}")
+
 # Runs a command as a step. Sets: result, took (seconds), log (a file with the complete output).
 step() { # name, command...
     local name=$1 start=$SECONDS before code=0
@@ -16,25 +20,24 @@ step() { # name, command...
     before=$(work)
     log=$logs/$name.log
     printf '\n===== %s\n' "$name"
-    "$@" </dev/null 2>&1 | tee "$log" || code=${PIPESTATUS[0]}
+    "${limit[@]}" "$@" </dev/null 2>&1 | tee "$log" || code=${PIPESTATUS[0]}
     conclude "$name" "$code" "$((SECONDS - start))" "$(($(work) - before))"
 }
 
 # Begins a step that mostly waits, beside the next ones. There is one of these at a time. Its
 # processor time counts in its own line, and in that of the step during which it ends.
 begin() { # name, command...
-    beside=$1 beside_start=$SECONDS
+    beside=$1
     shift
     printf '\n===== %s begins\n' "$beside"
-    # In a process group of its own, which ends with this script.
-    set -m
-    (
-        code=0 me=$BASHPID
-        "$@" </dev/null >"$logs/$beside.log" 2>&1 || code=$?
-        echo "$SECONDS $(work "$me")" >"$logs/$beside.end"
-        exit $code
-    ) &
-    set +m
+    export -f work
+    # In a session of its own: no terminal stops it, and it ends with this script.
+    # shellcheck disable=SC2016 # the words of the other shell
+    setsid env --default-signal=INT,QUIT bash -c '
+        "${@:2}" </dev/null >"$1.log" 2>&1
+        code=$?
+        echo "$SECONDS $(work)" >"$1.end"
+        exit $code' bash "$logs/$beside" "${limit[@]}" "$@" &
     beside_pid=$!
     trap '[ -z "$beside" ] || kill -- "-$beside_pid"' EXIT
 }
@@ -42,13 +45,13 @@ begin() { # name, command...
 # Ends the step that was begun, if any, and shows its output.
 join() {
     [ -n "${beside:-}" ] || return 0
-    local name=$beside code=0 ended used
+    local name=$beside code=0 used
     beside="" log=$logs/$name.log
     wait "$beside_pid" || code=$?
     printf '\n===== %s\n' "$name"
     cat "$log"
-    read -r ended used <"$logs/$name.end"
-    conclude "$name" "$code" "$((ended - beside_start))" "$used"
+    read -r took used <"$logs/$name.end"
+    conclude "$name" "$code" "$took" "$used"
 }
 
 # Counts a step, and shows its result.

@@ -398,8 +398,7 @@ fn change<V: ?Sized + Storable>(
 /// LiveNames.create() and LiveNames.take_over() make it. It is also a reader, and a
 /// collections.abc.MutableMapping. Each change is one commit: readers see all of it, or nothing
 /// yet. The map has a writer until close(), or until the process ends; it stays in its folder until
-/// remove_map(). A child of a fork cannot write it, but the map has a writer as long as the child
-/// lives.
+/// remove_map(). A child of a fork cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveNames

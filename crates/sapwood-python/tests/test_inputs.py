@@ -349,7 +349,7 @@ def test_an_array_that_changes_meanwhile_was_read_before():
                 buffer[at] = 1
                 buffer[at] = TEN
 
-    thread = threading.Thread(target=spoil)
+    thread = threading.Thread(target=spoil, daemon=True)
     thread.start()
     found = [fib.lookup_many(buffer) for _ in range(5)]
     done.set()

@@ -71,7 +71,7 @@ from sapwood import LiveNames
 names = LiveNames.open(sys.argv[1])
 print("ready", flush=True)
 done = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), done.set())).start()
+threading.Thread(target=lambda: (sys.stdin.read(), done.set()), daemon=True).start()
 seen, last = set(), 0
 while not done.is_set():
     # A chunk of 64 entries is one read.
@@ -296,7 +296,7 @@ def test_children_of_a_fork_read_and_do_not_write(tmp_path):
         out.recv()
 
     ours, theirs = multiprocessing.Pipe()
-    forked = multiprocessing.get_context("fork").Process(target=child, args=(theirs,))
+    forked = multiprocessing.get_context("fork").Process(target=child, args=(theirs,), daemon=True)
     forked.start()
     for expected in (
         "a child of a fork cannot write the live map of its parent",
@@ -308,12 +308,13 @@ def test_children_of_a_fork_read_and_do_not_write(tmp_path):
     assert os.getpid() in [entry["pid"] for entry in writer.readers()]
     writer["a"] = 2
     assert reader["a"] == 2
-    # The child has the writer's lock as long as it lives.
-    writer.close()
+    # The writer's lock ends with the writer, though the child lives.
     assert reader.has_writer()
+    writer.close()
+    assert not reader.has_writer() and forked.is_alive()
     ours.send("end")
     forked.join()
-    assert forked.exitcode == 0 and not reader.has_writer()
+    assert forked.exitcode == 0
     with LiveNames.take_over(tmp_path / "map") as heir:
         assert [entry["pid"] for entry in heir.readers()] == [os.getpid()]
 
@@ -606,7 +607,7 @@ def test_other_threads_run_during_a_batch(tmp_path):
         while not done.is_set():
             times.append(time.perf_counter())
 
-    ticking = threading.Thread(target=tick)
+    ticking = threading.Thread(target=tick, daemon=True)
     ticking.start()
     best = 0
     for _ in range(10):

@@ -27,7 +27,7 @@ def test_other_threads_run_during_a_batch():
         while not done.is_set():
             times.append(time.perf_counter())
 
-    ticking = threading.Thread(target=tick)
+    ticking = threading.Thread(target=tick, daemon=True)
     ticking.start()
     best = 0
     for _ in range(20):
@@ -76,7 +76,8 @@ def test_batches_beside_writers_see_old_or_new_values(objects):
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(3)] + [threading.Thread(target=write)]
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    threads.append(threading.Thread(target=write, daemon=True))
     for thread in threads:
         thread.start()
     for thread in threads[:3]:
