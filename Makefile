@@ -27,7 +27,7 @@ deb:
 	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf}
 	@packaging/deb.sh $${TARGET:-target}/debian
 
-STEPS = setup house fmt clippy doc unit bench services sync bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
+STEPS = setup house fmt clippy lints doc unit heavy bench services sync bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
 $(STEPS):
 	@ci/$@.sh
 

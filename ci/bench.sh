@@ -3,6 +3,5 @@
 # records, tables and pictures have their shape.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
-# The choice of packages and features is that of unit.sh, so that no crate is compiled twice.
 # shellcheck disable=SC2046 # words
 run cargo test --locked --no-fail-fast --workspace $(all_features) --bin sapwood-bench $(programs bench)

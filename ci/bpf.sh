@@ -3,10 +3,8 @@
 # verifier, and real packets between network namespaces. Where the kernel can run them, a skipped
 # test is a failure.
 . "$(dirname "$0")/lib.sh"
-# The choice of packages and features is that of unit.sh, so that no crate is compiled twice; only
-# sapwood-bpf has test programs of these names.
 # shellcheck disable=SC2046,SC2207 # words
-bpf=(run cargo test --locked --no-fail-fast --workspace $(all_features) $(programs crates/sapwood-bpf))
+bpf=(tests $(programs crates/sapwood-bpf))
 if ! bpf_tools; then
     "${bpf[@]}"
     skip "BPF programs are built with $BPF_PACKAGES; see ci/packages.sh"
@@ -15,7 +13,8 @@ bpf_ready
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 bad=0
-"${bpf[@]}" -- --nocapture 2>&1 | tee "$log" || bad=1
+# shellcheck disable=SC2046,SC2086
+"${bpf[@]}" -- $(without $HEAVY) --nocapture 2>&1 | tee "$log" || bad=1
 if bpf_runs && grep -n 'skipped: ' "$log"; then
     fail "This kernel can run BPF programs, but tests were skipped."
 fi

@@ -1,17 +1,6 @@
 #!/usr/bin/env bash
-# No warning of the compiler or of Clippy, in any target, with all features.
+# No warning of the compiler or of Clippy, in any target, with all features. The benchmarks, for
+# which sixty libraries of others are compiled, come with lints.sh.
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2046 # two words
-run cargo clippy --locked --workspace --all-targets $(all_features) -- -D warnings
-# An item that no user can reach must not be `pub`. Older compilers judge differently, so only this
-# script asks for the lint.
-packages=()
-for crate in $LIBRARIES; do packages+=(-p "$crate"); done
-# shellcheck disable=SC2046
-run cargo clippy --locked "${packages[@]}" --lib --features sapwood/tokio,sapwood/usdt -- -D warnings -D unreachable_pub
-# The core alone, without the standard library.
-for crate in $LIBRARIES; do
-    run cargo clippy --locked -p "$crate" --no-default-features --lib -- -D warnings
-done
-# The Python module, which is a workspace of its own.
-run cargo clippy --locked --manifest-path crates/sapwood-python/Cargo.toml --target-dir "$TARGET" -- -D warnings
+run cargo clippy --locked --workspace --exclude sapwood-bench --all-targets $(all_features) -- -D warnings

@@ -24,6 +24,10 @@ LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
 # parts of their names; and those that break things at random (sync.sh).
 SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::"
 FAULTS="faults:: lost_soak::"
+# The tests of C and BPF that take long, or need more packages, and that few changes break
+# (heavy.sh).
+HEAVY="programs_under_valgrind programs_with_sanitizers corrupt:: four_threads_under_the_thread_sanitizer
+names_and_damaged_copies periods_end_when_no_program_sleeps routes_that_change real_tools"
 # Crates that are published.
 PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-bpf sapwood-capi"
 
@@ -95,6 +99,36 @@ all_features() {
         echo "--features $features$bpf$etcd"
     fi
 }
+# Runs test programs with all features that can be built here. Cargo chooses the features of the
+# libraries of others by the programs that it is asked for, and compiles what depends on them anew
+# for each choice. So run.sh sets ONE_BUILD: then cargo is asked for all programs each time, and
+# runner.sh runs the wanted ones.
+tests() { # arguments of cargo that choose programs -- arguments of the programs
+    local crate word chosen=()
+    all=(cargo test --locked --no-fail-fast --workspace)
+    # shellcheck disable=SC2207 # words
+    all+=($(all_features))
+    if [ -z "${ONE_BUILD:-}" ]; then
+        run "${all[@]}" "$@"
+        return
+    fi
+    RUN_PROGRAMS=""
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        case $1 in
+        --lib) for crate in crates/*; do RUN_PROGRAMS+=" $(basename "$crate" | tr - _)"; done ;;
+        --test | --bin) RUN_PROGRAMS+=" $(tr - _ <<<"$2")" && shift ;;
+        --no-run) chosen+=(--no-run) ;;
+        esac
+        shift
+    done
+    # shellcheck disable=SC2207
+    chosen+=(--lib --bin sapwood-tour $(programs crates/*))
+    export RUN_PROGRAMS
+    say "Of the one build:$RUN_PROGRAMS"
+    "${all[@]}" --config "target.'cfg(all())'.runner=['$PWD/ci/runner.sh']" "${chosen[@]}" "$@"
+}
+# Arguments that leave tests out.
+without() { printf -- '--skip %s ' "$@"; }
 # The test programs in the folders of crates, as arguments of cargo.
 programs() { # folders
     local folder file

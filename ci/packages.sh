@@ -25,14 +25,14 @@ if [ -n "$linux" ] && [ -n "$for_test" ]; then
     has iperf3 || more+=(iperf3)
     has ethtool || more+=(ethtool)
     has sysctl || more+=(procps)
-    # Programs in C are run under it, too.
-    has valgrind || more+=(valgrind)
     # The client of etcd is built with protoc.
     etcd_tools || more+=(protobuf-compiler libprotobuf-dev)
     # The Python module is tested in an environment of its own.
     python3 -c 'import venv, ensurepip' 2>/dev/null || more+=(python3 python3-venv)
 fi
 if [ -n "$linux" ] && [ -n "$for_check" ]; then
+    # Programs in C are run under it, too.
+    has valgrind || more+=(valgrind)
     # Metrics, dashboards and units are checked by promtool and systemd-analyze.
     has promtool || more+=(prometheus)
     has systemd-analyze || more+=(systemd)

@@ -8,7 +8,7 @@
 # What a change can break; twelve minutes on two cores are wanted. It needs few packages.
 TEST="setup house fmt clippy unit capi python bpf"
 # The rest: other builds (sanitizers, models, Miri, releases, other compilers), and other servers.
-CHECK="setup-check services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
+CHECK="setup-check lints heavy services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
 
 [ $# -gt 0 ] || set -- test check
 steps=()
@@ -22,6 +22,7 @@ for name; do
     esac
 done
 
+export ONE_BUILD=1
 . ci/steps.sh
 for name in "${steps[@]}"; do
     case $name in

@@ -7,9 +7,7 @@
 etcd_tools && has etcd && has etcdctl || skip "etcd or protoc is missing (ci/packages.sh)"
 etcd_ready
 export SAPWOOD_SOAK=${SAPWOOD_SOAK:-120}
-# The packages, features and flags of unit.sh, so that nothing is compiled again.
-sync=(run cargo test --locked --workspace)
 # shellcheck disable=SC2046 # words
-chosen "${sync[@]}" $(all_features) $(programs crates/sapwood-sync) -- \
+chosen tests $(programs crates/sapwood-sync) -- \
     followers_show_the_leaders_versions_whatever_breaks \
     followers_keep_their_maps_whatever_befalls_a_log --show-output

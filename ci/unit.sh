@@ -16,18 +16,15 @@ for folder in crates/*; do
         esac ;;
     esac
 done
-# One choice of packages and features for all tests, here, in bpf.sh, capi.sh, services.sh and
-# bench.sh, so that each crate is compiled once.
-# shellcheck disable=SC2207 # words
-all=(--locked --no-fail-fast --workspace $(all_features))
 bad=0
 # shellcheck disable=SC2046 # words
-run cargo test "${all[@]}" --lib --bin sapwood-tour $(programs "${folders[@]}") || bad=1
+tests --lib --bin sapwood-tour $(programs "${folders[@]}") || bad=1
 # shellcheck disable=SC2046
-SAPWOOD_OPS=${SAPWOOD_OPS:-20000} run cargo test "${all[@]}" $(programs "${libraries[@]}") || bad=1
+SAPWOOD_OPS=${SAPWOOD_OPS:-20000} tests $(programs "${libraries[@]}") || bad=1
 # shellcheck disable=SC2046,SC2086
-run cargo test "${all[@]}" $(programs crates/sapwood-sync crates/sapwood-cli) -- $(printf -- '--skip %s ' $SERVICES $FAULTS) || bad=1
-run cargo test "${all[@]}" --doc || bad=1
+tests $(programs crates/sapwood-sync crates/sapwood-cli) -- $(without $SERVICES $FAULTS) || bad=1
+# shellcheck disable=SC2046
+run cargo test --locked --no-fail-fast --workspace $(all_features) --doc || bad=1
 # The tests of the core alone.
 run cargo test --locked -p sapwood-qsbr --no-default-features --tests || bad=1
 exit $bad

@@ -23,7 +23,7 @@ use crate::door::{Door, Driver, Kind, NOTHING, raw};
 
 /// The number of operations for each map.
 fn operations() -> usize {
-    std::env::var("SAPWOOD_OPS").map_or(20_000, |ops| ops.parse().expect("a number"))
+    std::env::var("SAPWOOD_OPS").map_or(6_000, |ops| ops.parse().expect("a number"))
 }
 
 /// The kinds of values, each with a seed: one round, or as many as `SAPWOOD_ROUNDS` says. The map
