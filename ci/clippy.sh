@@ -3,4 +3,4 @@
 # which sixty libraries of others are compiled, come with lints.sh.
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2046 # two words
-run cargo clippy --locked --workspace --exclude sapwood-bench --all-targets $(all_features) -- -D warnings
+run cargo clippy --profile test --locked --workspace --exclude sapwood-bench --all-targets $(all_features) -- -D warnings

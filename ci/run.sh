@@ -6,7 +6,7 @@
 [ -z "${SAPWOOD_INSIDE:-}" ] || { say "make test is running already"; exit 0; }
 
 # What a change can break; twelve minutes on two cores are wanted. It needs few packages.
-TEST="setup house fmt clippy unit capi python bpf"
+TEST="setup house fmt clippy python unit capi bpf"
 # The rest: other builds (sanitizers, models, Miri, releases, other compilers), and other servers.
 CHECK="setup-check lints heavy services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
 
@@ -26,10 +26,11 @@ export ONE_BUILD=1
 . ci/steps.sh
 for name in "${steps[@]}"; do
     case $name in
-    # Installing packages for Python and two minutes of faults need little of the processors. The
-    # steps that may run beside them need those, and measure no time; they come next.
+    # Python waits for its packages, and then for cargo's lock, until unit.sh has compiled; two
+    # minutes of faults need little of the processors. The steps that may run beside them measure no
+    # time; they come next.
     python | sync) begin "$name" "ci/$name.sh" && continue ;;
-    bpf | msrv | loom | shuttle | miri) ;;
+    unit | capi | bpf | msrv | loom | shuttle | miri) ;;
     *) join ;;
     esac
     case $name in

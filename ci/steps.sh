@@ -9,7 +9,8 @@ passed=0 failed=0 skipped=0 table="" digest=""
 # the machine is.
 work() { awk '{ print int(($16 + $17) / 100) }' "/proc/${1:-$$}/stat" 2>/dev/null || echo 0; }
 
-# A step that hangs must not take the time of the whole run: in CI it ends and has failed after this.
+# In CI a step that hangs ends and has failed after this: it must not take the time of the whole
+# run.
 limit=()
 [ -z "${CI:-}" ] || limit=(timeout --verbose --kill-after=30 "${STEP_LIMIT:-1800}")
 
