@@ -28,6 +28,7 @@ step() { # name, command...
 # Begins a step that mostly waits, beside the next ones. There is one of these at a time. Its
 # processor time counts in its own line, and in that of the step during which it ends.
 begin() { # name, command...
+    join
     beside=$1
     shift
     printf '\n===== %s begins\n' "$beside"
