@@ -20,9 +20,10 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
-# The tests of sync and of the program that need other servers or their tools (services.sh), by
-# parts of their names; and those that break things at random (sync.sh).
-SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::"
+# The tests of sync and of the program that need other servers or their tools, and two that wait
+# long (services.sh), by parts of their names; and those that break things at random (sync.sh).
+SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::
+the_example_shows_what_it_says bpf_route_forwards_and_counts"
 FAULTS="faults:: lost_soak::"
 # The tests of C and BPF that take long, or need more packages, and that few changes break
 # (heavy.sh).

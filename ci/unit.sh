@@ -20,7 +20,7 @@ bad=0
 # shellcheck disable=SC2046 # words
 tests --lib --bin sapwood-tour $(programs "${folders[@]}") || bad=1
 # shellcheck disable=SC2046
-SAPWOOD_OPS=${SAPWOOD_OPS:-20000} tests $(programs "${libraries[@]}") || bad=1
+SAPWOOD_OPS=${SAPWOOD_OPS:-10000} tests $(programs "${libraries[@]}") || bad=1
 # shellcheck disable=SC2046,SC2086
 tests $(programs crates/sapwood-sync crates/sapwood-cli) -- $(without $SERVICES $FAULTS) || bad=1
 # shellcheck disable=SC2046

@@ -35,6 +35,8 @@ struct Following<'a> {
     out: Output,
     service: Service,
     metrics: FollowerMetrics,
+    /// A new live map, which readers find when it is what the leader has published.
+    unpublished: Option<Unpublished>,
     /// When `--once` gives up.
     until: Option<Instant>,
 }
@@ -60,6 +62,7 @@ pub fn run(args: &FollowArgs) -> Outcome {
         out: Output::lines(args.json),
         service,
         metrics,
+        unpublished: None,
         until: args
             .once
             .then(|| Instant::now() + Duration::from_secs(args.timeout)),
@@ -74,20 +77,22 @@ pub fn run(args: &FollowArgs) -> Outcome {
     let (folder, keep) = (&*keep.live, &keep);
     match (kind, args.values) {
         (Kind::Names, ValueKind::Text) => {
-            let live = serve::keep_published::<QpStore<[u8]>>(folder, keep)?;
+            let (live, made) = serve::keep::<QpStore<[u8]>>(folder, keep)?;
+            following.unpublished = made;
             following.into_map(kind, StoreTarget(live), |map, remove| {
                 remove_if(remove, map.0)
             })
         }
         (Kind::Names, ValueKind::Numbers) => {
-            let live = serve::keep_published::<QpStore<u64>>(folder, keep)?;
+            let (live, made) = serve::keep::<QpStore<u64>>(folder, keep)?;
+            following.unpublished = made;
             following.into_map(kind, NumberTarget::new(live), |map, remove| {
                 remove_if(remove, map.into_store())
             })
         }
         (Kind::Routes, _) => {
             let (table, texts, made) = serve::keep_with_texts::<IpFib<u32>>(folder, keep)?;
-            made.map_or(Ok(()), Unpublished::publish)?;
+            following.unpublished = made;
             let target = LiveFibTarget::new(table, texts);
             following.into_map(kind, target, |map, remove| match remove {
                 true => Ok(map.remove_map()?),
@@ -96,7 +101,7 @@ pub fn run(args: &FollowArgs) -> Outcome {
         }
         (Kind::Ranges, _) => {
             let (map, texts, made) = serve::keep_with_texts::<MapleMap<u32>>(folder, keep)?;
-            made.map_or(Ok(()), Unpublished::publish)?;
+            following.unpublished = made;
             let target = LiveRangesTarget::new(map, texts);
             following.into_map(kind, target, |map, remove| match remove {
                 true => Ok(map.remove_map()?),
@@ -223,7 +228,10 @@ impl Following<'_> {
         end: impl FnOnce(T, bool) -> Result<(), Error>,
     ) -> Outcome {
         let (target, followed) = self.follow_into(kind, target, |_| Ok(()))?;
-        end(target, self.args.remove)?;
+        // Of a map that is not published, nothing stays.
+        if self.unpublished.take().is_none() {
+            end(target, self.args.remove)?;
+        }
         followed.map(|()| Answer::Yes)
     }
 
@@ -258,27 +266,29 @@ impl Following<'_> {
         goal: Option<u64>,
         mut look: impl FnMut(&mut Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut is_ready = false;
+        let (mut is_whole, mut is_ready) = (false, false);
         let mut told = FollowerStatus::default();
         let mut watch = follower.watch();
         while !self.signals.stop() {
             let now = follower.status();
+            let reached = goal.is_some() && now.commit >= goal;
+            // Readers find what the leader has published, before anybody is told of it.
+            is_whole |= now.commit.is_some_and(|n| n > 0 || self.args.adopt_empty) || reached;
+            if let Some(made) = self.unpublished.take_if(|_| is_whole) {
+                made.publish()?;
+            }
             self.tell(&told, &now)?;
             look(self)?;
             let metrics = &self.metrics;
-            match now.commit {
-                // Readers find what the leader has published.
-                Some(commit) if !is_ready && (commit > 0 || self.args.adopt_empty) => {
-                    self.service
-                        .ready(&status_text(&now), || metrics.update(&now))?;
-                    is_ready = true;
-                }
-                _ => {
-                    self.service.status(&status_text(&now));
-                    self.service.tick(|| metrics.update(&now));
-                }
+            if is_whole && !is_ready {
+                self.service
+                    .ready(&status_text(&now), || metrics.update(&now))?;
+                is_ready = true;
+            } else {
+                self.service.status(&status_text(&now));
+                self.service.tick(|| metrics.update(&now));
             }
-            if goal.is_some() && now.commit >= goal {
+            if reached {
                 break;
             }
             self.in_time(now.trouble.as_deref())?;

@@ -327,6 +327,28 @@ fn routes_and_ranges_and_numbers_follow() {
 }
 
 #[test]
+fn the_map_of_a_new_follower_is_there_whole() {
+    let s = Scratch::new();
+    s.file("list", LIST);
+    // Nobody leads yet, so there is nothing to find.
+    let follower = follow(&s, "live", &[]);
+    let wait = ["--wait", "60", "spam.example"];
+    let reader = Server::spawn(
+        &s,
+        &[&["names", "get", "--live", "live"], &wait[..]].concat(),
+    );
+    s.run(&["names", "get", "--live", "live", "--wait", "0.5", "x"])
+        .code(2)
+        .complains("live has no live map yet");
+    let _leader = publish(&s, &[]);
+    prints(&reader, "block");
+    prints(&follower, "restored\t1\t3");
+    s.run(&["names", "count", "--live", "live"])
+        .code(0)
+        .out("3\n");
+}
+
+#[test]
 fn a_follower_catches_up_once() {
     let s = Scratch::new();
     s.file("list", LIST);
