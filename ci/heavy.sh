@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests of C and BPF that capi.sh and bpf.sh leave out: programs in C under valgrind and with
-# the sanitizers of gcc, damaged windows, and what waits long in the kernel.
+# The tests that unit.sh, capi.sh and bpf.sh leave out: 20,000 maps in one process, programs in C
+# under valgrind and with the sanitizers of gcc, damaged windows, and what waits long in the kernel.
 . "$(dirname "$0")/lib.sh"
 has valgrind || say "valgrind is not installed: what runs under it is skipped (ci/packages.sh)."
 bpf_tools || skip "BPF programs are built with $BPF_PACKAGES; see ci/packages.sh"
 bpf_ready
 # shellcheck disable=SC2046,SC2086 # words
-chosen tests $(programs crates/sapwood-bpf crates/sapwood-capi) -- $HEAVY
+chosen tests $(programs crates/sapwood-bpf crates/sapwood-capi) --test space -- $HEAVY

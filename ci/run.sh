@@ -5,7 +5,7 @@
 # README.md has `make test` among its commands, and readme.sh runs them.
 [ -z "${SAPWOOD_INSIDE:-}" ] || { say "make test is running already"; exit 0; }
 
-# What a change can break; twelve minutes on two cores are wanted. It needs few packages.
+# What a change can break, in twelve minutes on two cores. It needs few packages.
 TEST="setup house fmt clippy python unit capi bpf"
 # The rest: other builds (sanitizers, models, Miri, releases, other compilers), and other servers.
 CHECK="setup-check lints heavy services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"

@@ -19,8 +19,8 @@ done
 bad=0
 # shellcheck disable=SC2046 # words
 tests --lib --bin sapwood-tour $(programs "${folders[@]}") || bad=1
-# shellcheck disable=SC2046
-SAPWOOD_OPS=${SAPWOOD_OPS:-10000} tests $(programs "${libraries[@]}") || bad=1
+# shellcheck disable=SC2046,SC2086
+SAPWOOD_OPS=${SAPWOOD_OPS:-10000} tests $(programs "${libraries[@]}") -- $(without $HEAVY) || bad=1
 # shellcheck disable=SC2046,SC2086
 tests $(programs crates/sapwood-sync crates/sapwood-cli) -- $(without $SERVICES $FAULTS) || bad=1
 # shellcheck disable=SC2046
