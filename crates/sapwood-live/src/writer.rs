@@ -29,8 +29,8 @@ use crate::texts::LiveTexts;
 /// A child of `fork` can neither read nor write it by this value, which is its parent's: each use
 /// panics, or is [`Error::Forked`]; [`ours`](Self::ours) never panics. The drop of the child's copy
 /// changes nothing, and lets go of the child's part of the writer's lock. Else the child has that
-/// part until its parent drops the map, or until the child ends or calls `exec`. Clones of the map, its transactions and its snapshots are not checked: a child
-/// must not use those.
+/// part until its parent drops the map, or until the child ends or calls `exec`. Clones of the map,
+/// its transactions and its snapshots are not checked: a child must not use those.
 ///
 /// # Panics
 /// All methods of the map panic in a child of `fork`.
