@@ -4,4 +4,4 @@
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
 # shellcheck disable=SC2046 # words
-run cargo test --locked --no-fail-fast --workspace $(all_features) --bin sapwood-bench $(programs bench)
+run cargo test --locked --no-fail-fast --workspace $(all_features) --bin sapwood-bench $(programs proof/bench)

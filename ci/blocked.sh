@@ -9,7 +9,7 @@ names=${NAMES:-2000000} workers=3 port=${PORT:-5391}
 
 # The declarations in sapwood.lua are the header's, apart from white space.
 perl -0777 -e '
-    open my $h, "<", "crates/sapwood-capi/declarations.txt" or die $!; my $header = <$h>;
+    open my $h, "<", "doors/c/declarations.txt" or die $!; my $header = <$h>;
     open my $l, "<", "examples/lua/sapwood.lua" or die $!; my $lua = <$l>;
     my ($cdef) = $lua =~ /cdef\[\[\n(.*?)\]\]/s or die "no cdef";
     s/\s+//g for $header;

@@ -5,4 +5,4 @@
 [ "$(uname -s)" = Linux ] || skip "the C library is linked with the linker of Linux here"
 has cc && has c++ || skip "C and C++ compilers are missing; see ci/packages.sh"
 # shellcheck disable=SC2046,SC2086 # words
-tests $(programs crates/sapwood-capi) -- $(without $HEAVY) ${SHOW:-}
+tests $(programs doors/c) -- $(without $HEAVY) ${SHOW:-}

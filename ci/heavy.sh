@@ -5,9 +5,9 @@
 has valgrind || say "valgrind is not installed: what runs under it is skipped (ci/packages.sh)."
 if ! bpf_tools; then
     # shellcheck disable=SC2046,SC2086 # words
-    chosen tests $(programs crates/sapwood-capi) --test space -- $HEAVY_ANYWHERE
+    chosen tests $(programs doors/c) --test space -- $HEAVY_ANYWHERE
     skip "BPF programs are built with $BPF_PACKAGES; see ci/packages.sh"
 fi
 bpf_ready
 # shellcheck disable=SC2046,SC2086 # words
-chosen tests $(programs crates/sapwood-bpf crates/sapwood-capi) --test space -- $HEAVY
+chosen tests $(programs kernel/bpf doors/c) --test space -- $HEAVY

@@ -31,11 +31,11 @@ none "Paths and names of one machine" "$(
 )"
 
 # Comments and names of lints do not count.
-none "Unsafe code outside its folders (sapwood-qsbr, sapwood-arena, sapwood-capi, */raw/, the bench's allocator and its shims, the fuzzers' fence and headers)" "$(
+none "Unsafe code outside its directories (core/qsbr, core/arena, doors/c, */raw/, the bench's allocator and its shims, the fuzzers' fence and headers)" "$(
     search '^[^/"]*\bunsafe( *\{| +impl\b| +fn\b| +trait\b| +extern\b|\()|allow\(unsafe_code\)' '*.rs' |
-        grep -vE '^(crates/sapwood-(qsbr|arena|capi)/|crates/sapwood/(src/[a-z]+|tests/support)/raw/|crates/sapwood-bpf/src/raw/|crates/sapwood-live/src/raw/|bench/src/(alloc|shim)\.rs:|bench/src/(capi|engines/native|routes/dpdk|ranges/native|stores/urcu)/raw\.rs:|fuzz/src/(fence|headers)\.rs:)' || true
+        grep -vE '^(core/(qsbr|arena)/|doors/c/|core/[a-z]+/src/raw/|core/sapwood/tests/support/raw/|proof/model/src/raw/|kernel/bpf/src/raw/|doors/live/src/raw/|proof/bench/src/(alloc|shim)\.rs:|proof/bench/src/(capi|engines/native|routes/dpdk|ranges/native|stores/urcu)/raw\.rs:|proof/fuzz/src/(fence|headers)\.rs:)' || true
 )"
-for lib in crates/sapwood/src/lib.rs crates/sapwood-live/src/lib.rs crates/sapwood-bpf/src/lib.rs; do
+for lib in core/{common,qp,maple,lpm,route,cache,sapwood}/src/lib.rs doors/live/src/lib.rs kernel/bpf/src/lib.rs; do
     grep -q '^#!\[deny(unsafe_code)\]' "$lib" || none "Unsafe code is no longer denied" "$lib"
 done
 
@@ -64,7 +64,7 @@ none "Documents name what the code does not have" "$(
                 ($where) = $ARGV =~ m{^(?:\./)?(.*)\.\w+$};
                 @parts = map { s/^test_//r } split m{/}, $where;
                 $in{$parts[$_ - 1]}{$parts[$_]} = 1 for 1 .. $#parts;
-                while (/\b(?:fn|mod|const|static|macro_rules!|def) +([a-z]\w*)/g) {
+                while (/\b(?:fn|mod|const|static|macro_rules!|def|use \w+ as) +([a-z]\w*)/g) {
                     $in{$_}{$1} = 1 for @parts;
                 }
                 $words{$_} = 1 for /\b[a-z][a-z0-9]*(?:_[a-z0-9]+){3,}\b/g;
@@ -91,7 +91,7 @@ none "Documents name what the code does not have" "$(
 if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
     none "Commits that are not in this history, and do not say so" "$(
         {
-            files 'bench/record/*.csv' | xargs -0 -r grep -nE '^# commits?:' /dev/null
+            files 'proof/bench/record/*.csv' | xargs -0 -r grep -nE '^# commits?:' /dev/null
             grep -nE '^\| [a-z-]+ \|' docs/proofs.md | cut -d'|' -f1,6 | sed 's|^|docs/proofs.md:|'
         } | grep -v 'not in this history' | while IFS= read -r line; do
             for commit in $(grep -oE '\b[0-9a-f]{7,40}\b' <<<"${line##*csv:}" | grep '[0-9]' | sort -u); do
@@ -109,8 +109,8 @@ done
 # Cargo chooses test programs by their names alone, in all packages: a second one of the same name
 # would be built and run where the first one is wanted. Those of the libraries run together.
 none "Two test programs with one name" "$(
-    for crate in crates/* bench; do
-        case " $LIBRARIES " in *" ${crate#crates/} "*) kind=libraries ;; *) kind=$crate ;; esac
+    for crate in $CRATES proof/bench; do
+        case " $LIBRARIES " in *" $(name "$crate") "*) kind=libraries ;; *) kind=$crate ;; esac
         # shellcheck disable=SC2046 # words
         printf '%s\n' $(programs "$crate") | grep -v -e '^--test$' -e '^$' | sed "s|$| $kind|"
     done | sort -u | cut -d' ' -f1 | uniq -d

@@ -19,7 +19,8 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 # take the names of functions from the symbol table.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
-LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
+LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood-common sapwood-qp sapwood-maple
+sapwood-lpm sapwood-route sapwood-cache sapwood"
 # The tests of sync and of the program that need other servers or their tools, and two that wait
 # long (services.sh), by parts of their names; and those that break things at random (sync.sh).
 SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::
@@ -34,12 +35,19 @@ groups_change_beside_programs programs_choose_as_the_library"
 # Crates that are published.
 PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-bpf sapwood-capi"
 
+# The directories of the crates in the workspace, without the benchmarks.
+CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/records proof/tour | tr ' ' '\n' | grep -v README)
+
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features except those that need tools, and the latter.
 FEATURES="sapwood/usdt,sapwood/tokio,sapwood-model/arbitrary"
 BPF_FEATURES="sapwood-bpf/kernel,sapwood-cli/bpf,sapwood-tour/bpf,sapwood-bench/bpf"
 ETCD_FEATURES="sapwood-sync/etcd,sapwood-cli/etcd,sapwood-bench/etcd"
+
+# The name of the crate in a directory; the directory of a crate.
+name() { sed -n 's/^name = "\(.*\)"/\1/p' "$1/Cargo.toml" | head -n 1; }
+home() { grep -l "^name = \"$1\"" */*/Cargo.toml | head -n 1 | xargs dirname; }
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
@@ -118,21 +126,21 @@ tests() { # arguments of cargo that choose programs -- arguments of the programs
     RUN_PROGRAMS=""
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         case $1 in
-        --lib) for crate in crates/*; do RUN_PROGRAMS+=" $(basename "$crate" | tr - _)"; done ;;
+        --lib) for crate in $CRATES; do RUN_PROGRAMS+=" $(name "$crate" | tr - _)"; done ;;
         --test | --bin) RUN_PROGRAMS+=" $(tr - _ <<<"$2")" && shift ;;
         --no-run) chosen+=(--no-run) ;;
         esac
         shift
     done
     # shellcheck disable=SC2207
-    chosen+=(--lib --bin sapwood-tour $(programs crates/*))
+    chosen+=(--lib --bin sapwood-tour $(programs $CRATES))
     export RUN_PROGRAMS
     say "Of the one build:$RUN_PROGRAMS"
     "${all[@]}" --config "target.'cfg(all())'.runner=['$PWD/ci/runner.sh']" "${chosen[@]}" "$@"
 }
 # Arguments that leave tests out.
 without() { printf -- '--skip %s ' "$@"; }
-# The test programs in the folders of crates, as arguments of cargo.
+# The test programs in the directories of crates, as arguments of cargo.
 programs() { # folders
     local folder file
     for folder; do

@@ -15,4 +15,4 @@ for crate in $LIBRARIES; do
     run cargo clippy --locked -p "$crate" --no-default-features --lib -- -D warnings
 done
 # The Python module, which is a workspace of its own.
-run cargo clippy --locked --manifest-path crates/sapwood-python/Cargo.toml --target-dir "$TARGET" -- -D warnings
+run cargo clippy --locked --manifest-path doors/python/Cargo.toml --target-dir "$TARGET" -- -D warnings

@@ -9,4 +9,4 @@ export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-2}" LOOM_LOG=loom::model=info
 # The models also cover the locks in the branches of the shared map.
 # shellcheck disable=SC2086 # one word or none
-chosen cargo test --locked --lib -p sapwood-qsbr -p sapwood --release -- models:: ${SHOW:-}
+chosen cargo test --locked --lib -p sapwood-qsbr -p sapwood-qp --release -- models:: ${SHOW:-}

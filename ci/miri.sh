@@ -13,10 +13,13 @@ export RUST_BACKTRACE="${RUST_BACKTRACE:-0}"
 miri() { chosen cargo "+$NIGHTLY" miri test --locked "$@"; }
 # One choice of packages and features for the tests of the structures, so that nothing is compiled
 # twice.
-structures() { miri -p sapwood "$@"; }
+structures() {
+    miri -p sapwood -p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache "$@"
+}
 
 if [ -n "${MIRI_ALL:-}" ]; then
-    miri -p sapwood-arena -p sapwood-qsbr -p sapwood --lib --test all --test threads
+    miri -p sapwood-arena -p sapwood-qsbr -p sapwood-common --lib
+    structures --lib --test all --test threads
     exit
 fi
 
@@ -29,13 +32,12 @@ one() {
         lpm::values_are_dropped_once maple::drops::every maple::drops::values_stay \
         maple::snapshots::a_small_map ${SHOW:-}
     # The test of every branch size with every label takes an hour under Miri.
-    [ -z "${MIRI_MORE:-}" ] || structures --lib -- qp:: --skip every_size_finds
+    [ -z "${MIRI_MORE:-}" ] || miri -p sapwood-qp --lib -- --skip every_size_finds
 }
 other() {
     miri -p sapwood-qsbr --lib --test all --test threads
-    structures --lib -- route::raw:: --skip nothing_is_allocated
-    structures --lib -- maple::raw::crashes::attached maple::raw::crashes::a_page_of
-    structures --lib -- index::tests::owned::removal index::tests::owned::no_memory \
+    structures --lib -- raw::slot:: raw::tags:: raw::table::tests:: raw::crashes::attached raw::crashes::a_page_of \
+        index::tests::owned::removal index::tests::owned::no_memory \
         slots::tests::leaves_go_in_and_out change::tests::borders_out_of_reach
     structures --test all -- shared::a_panic_in shared::a_comparison shared::a_test_may
     structures --test threads -- shared_threads::values_are_dropped_once

@@ -12,14 +12,14 @@ for crate in $PUBLIC; do
         grep -qxF "$file" <<<"$list" || fail "$crate: the package has no $file"
     done
     ! grep -E '^tests/|selftests|\.csv$' <<<"$list" || fail "$crate: the package has what only the repository needs"
-    size=$(cd "crates/$crate" && grep -vxF Cargo.lock <<<"$list" | tr '\n' '\0' | du -Lck --apparent-size --files0-from=- | tail -n 1 | cut -f1)
+    size=$(cd "$(home "$crate")" && grep -vxF Cargo.lock <<<"$list" | tr '\n' '\0' | du -Lck --apparent-size --files0-from=- | tail -n 1 | cut -f1)
     [ "$size" -le $limit ] || fail "$crate: the package has $size KiB, more than the limit of $limit"
     say "$crate: $(wc -l <<<"$list") files, $size KiB"
 done
 
 # All other crates must not be published.
-for manifest in crates/*/Cargo.toml bench/Cargo.toml fuzz/Cargo.toml; do
-    crate=$(basename "$(dirname "$manifest")")
+for manifest in */*/Cargo.toml; do
+    crate=$(name "$(dirname "$manifest")")
     case " $PUBLIC " in
     *" $crate "*) ! grep -q '^publish = false' "$manifest" || fail "$manifest: \"publish = false\" forbids the publication" ;;
     *) grep -q '^publish = false' "$manifest" || fail "$manifest: lacks \"publish = false\"" ;;

@@ -6,7 +6,7 @@
 python=${PYTHON:-python3}
 "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
     skip "there is no Python 3.11 or later with venv; see ci/packages.sh"
-crate=crates/sapwood-python
+crate=doors/python
 env=$TARGET/python-env
 export PIP_DISABLE_PIP_VERSION_CHECK=1 CARGO_TARGET_DIR=$TARGET
 [ -x "$env/bin/python" ] || run "$python" -m venv "$env"

@@ -7,4 +7,4 @@
 etcd_ready
 browser || say "skipped: what a browser makes of the page of \`sapwood report\`; Chromium is not installed"
 # shellcheck disable=SC2046,SC2086 # words
-chosen tests $(programs crates/sapwood-sync crates/sapwood-cli) -- $SERVICES
+chosen tests $(programs services/sync program/cli) -- $SERVICES

@@ -8,4 +8,4 @@ export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
 # shellcheck disable=SC2086 # one word or none
 chosen cargo test --locked -p sapwood --test shuttle --release -- shared:: store:: lpm:: maple:: route:: ${SHOW:-}
 # The point index: keys that one thread looks up while another moves them.
-chosen cargo test --locked -p sapwood --lib --release -- schedules::
+chosen cargo test --locked -p sapwood-qp --lib --release -- schedules::

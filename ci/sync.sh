@@ -8,6 +8,6 @@ etcd_tools && has etcd && has etcdctl || skip "etcd or protoc is missing (ci/pac
 etcd_ready
 export SAPWOOD_SOAK=${SAPWOOD_SOAK:-120}
 # shellcheck disable=SC2046 # words
-chosen tests $(programs crates/sapwood-sync) -- \
+chosen tests $(programs services/sync) -- \
     followers_show_the_leaders_versions_whatever_breaks \
     followers_keep_their_maps_whatever_befalls_a_log --show-output

@@ -14,11 +14,12 @@ export RUSTFLAGS="-Zsanitizer=thread --cfg rustix_use_libc --cfg sapwood_exact_l
 # One choice of packages, so that nothing is compiled twice.
 tsan() {
     chosen cargo "+$NIGHTLY" test --locked --no-fail-fast -Zbuild-std --target x86_64-unknown-linux-gnu \
-        -p sapwood-arena -p sapwood-qsbr -p sapwood "$@"
+        -p sapwood-arena -p sapwood-qsbr -p sapwood-common -p sapwood-qp -p sapwood-maple -p sapwood-lpm \
+        -p sapwood-route -p sapwood-cache -p sapwood "$@"
 }
 # shellcheck disable=SC2086 # one word or none
 tsan --test threads -- ${SHOW:-}
-tsan --lib -- chunks:: sync:: readers_beside_the_owner index::tests::shared:: route::raw::slot:: route::flight:: route::thread:: ${SHOW:-}
+tsan --lib -- chunks:: sync:: readers_beside_the_owner index::tests::shared:: raw::slot:: flight:: thread:: ${SHOW:-}
 # Users build without these flags. Then memory must still be mapped where the sanitizer allows it:
 # it ends programs otherwise. Races are not looked for, as this standard library hides its locks.
 export TSAN_OPTIONS="report_bugs=0"

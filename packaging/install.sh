@@ -30,10 +30,10 @@ put() { # mode, source, place
     install -D -m "$1" "$2" "$root$3"
 }
 
-put 644 crates/sapwood-capi/include/sapwood.h "$includedir/sapwood.h"
+put 644 doors/c/include/sapwood.h "$includedir/sapwood.h"
 # The shared library, with its versions of symbols, and the two links to it.
 mkdir -p "$root$libdir"
-crates/sapwood-capi/link.sh "$built/libsapwood_capi.a" "$root$libdir"
+doors/c/link.sh "$built/libsapwood_capi.a" "$root$libdir"
 chmod 644 "$root$libdir"/libsapwood.so.*.*
 put 644 "$built/libsapwood_capi.a" "$libdir/libsapwood.a"
 

@@ -1,6 +1,6 @@
 """Fib beside pytricia, py-radix and pysubnettree: lookups, batches, building, memory.
 
-    pip install ./crates/sapwood-python numpy pytricia py-radix pysubnettree
+    pip install ./doors/python numpy pytricia py-radix pysubnettree
     python bench.py [prefixes.txt.gz] [--csv FILE] [--json FILE]
 
 Without a file, the table is synthetic. Every answer is compared before its time counts. Rounds of
@@ -245,7 +245,7 @@ def write_csv(path: str, rows: list[dict], load: float) -> None:
     with open(path, "w") as out:
         print(f"# date: {datetime.date.today()}", file=out)
         print(f"# commit: {git.stdout.strip() or '?'}", file=out)
-        print("# command: python crates/sapwood-python/bench.py PREFIXES --csv FILE", file=out)
+        print("# command: python doors/python/bench.py PREFIXES --csv FILE", file=out)
         print(f"# machine: {machine(load)}", file=out)
         print(*rows[0], sep=",", file=out)
         for row in rows:

@@ -6,8 +6,8 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/headers.c");
-    println!("cargo::rerun-if-changed=../crates/sapwood-bpf/bpf/include");
-    println!("cargo::rerun-if-changed=../crates/sapwood-bpf/tests/program_map/user.c");
+    println!("cargo::rerun-if-changed=../../kernel/bpf/bpf/include");
+    println!("cargo::rerun-if-changed=../../kernel/bpf/tests/program_map/user.c");
     if env::var_os("CARGO_FEATURE_KERNEL").is_none() {
         return;
     }
@@ -19,7 +19,7 @@ fn main() {
     let (object, library) = (out.join("headers.o"), out.join("libheaders.a"));
     run(Command::new("cc")
         .args(["-O1", "-g", "-std=gnu11", "-Wall", "-Werror", "-c"])
-        .args(["-I", "../crates/sapwood-bpf/bpf/include", "src/headers.c"])
+        .args(["-I", "../../kernel/bpf/bpf/include", "src/headers.c"])
         .arg("-o")
         .arg(&object));
     run(Command::new("ar").arg("crs").arg(&library).arg(&object));

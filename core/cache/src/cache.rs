@@ -14,10 +14,10 @@ use super::counters::{CacheStats, Counters, Event, Mine};
 #[cfg(feature = "std")]
 use super::flight::{Answer, Flights, Turn};
 use super::hash::Secrets;
-use super::plain::{Plain, Words};
 use super::raw::probe;
 use super::raw::table::{Found, Place, Table, WAYS, Writer};
 use super::stamp::{Span, Stamp, Time};
+use crate::{Plain, Words};
 
 /// A cache of a slow resolver's answers, such as next hops, shared by all threads.
 ///

@@ -9,9 +9,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use std::sync::PoisonError;
 
-use super::plain::Words;
 use super::raw::sync::{Condvar, Mutex, lock};
 use super::stamp::Stamp;
+use crate::Words;
 use crate::sync::this_thread;
 
 /// The number of berths. Each has a lock, and the keys are divided among them by their hash.

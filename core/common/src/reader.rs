@@ -6,7 +6,7 @@ use core::fmt;
 use sapwood_qsbr::{Domain, Guard, Offline, Pinned, Reader as Registration, TooManyReaders};
 
 /// The message of the panic about a guard of another domain.
-pub(crate) const FOREIGN_GUARD: &str = "a guard of another domain protects nothing here: register \
+pub const FOREIGN_GUARD: &str = "a guard of another domain protects nothing here: register \
     the reader with this structure's `domain()`";
 
 /// A structure that is read under a guard of its [`Domain`].
@@ -43,12 +43,14 @@ pub trait Readable {
 
 /// The methods of [`Readable`], and those that make guards, for the structure itself. The argument
 /// is the type of its view with the lifetime `'g`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! reading_methods {
     ($view:ty) => {
         /// The domain whose grace periods the structure waits for.
         ///
         /// O(1).
-        pub fn domain(&self) -> &$crate::qsbr::Domain {
+        pub fn domain(&self) -> &$crate::raw::qsbr::Domain {
             $crate::Readable::domain(self)
         }
 
@@ -60,7 +62,7 @@ macro_rules! reading_methods {
         /// # Panics
         /// When the guard belongs to another domain.
         #[inline]
-        pub fn view<'g>(&'g self, guard: $crate::qsbr::Guard<'g>) -> $view {
+        pub fn view<'g>(&'g self, guard: $crate::raw::qsbr::Guard<'g>) -> $view {
             $crate::Readable::view(self, guard)
         }
 
@@ -72,7 +74,7 @@ macro_rules! reading_methods {
         pub fn reader(
             &self,
             name: &str,
-        ) -> Result<$crate::Reader<Self>, $crate::qsbr::TooManyReaders> {
+        ) -> Result<$crate::Reader<Self>, $crate::raw::qsbr::TooManyReaders> {
             $crate::Reader::new(self, name)
         }
 
@@ -89,8 +91,6 @@ macro_rules! reading_methods {
         }
     };
 }
-pub(crate) use reading_methods;
-
 /// A thread that is registered to read a structure. After the registration its guards cost nothing.
 ///
 /// Call [`quiescent`](Self::quiescent) from time to time, such as once in each round of an event

@@ -60,7 +60,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
     }
 
     /// The domain whose grace periods the tables wait for.
-    pub(crate) fn domain(&self) -> &'s Domain {
+    #[doc(hidden)]
+    pub fn domain(&self) -> &'s Domain {
         self.both().0.domain()
     }
 

@@ -17,10 +17,10 @@ use super::raw::writer::Writer;
 use super::snapshot::FibSnapshot;
 use super::txn::FibTxn;
 use super::view::FibView;
-use crate::memory::MemoryOptions;
-use crate::reader::reading_methods;
 use crate::sync::Mutex;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
+use sapwood_common::raw::memory::MemoryOptions;
+use sapwood_common::reading_methods;
 use sapwood_format::lpm::MAX_BYTES;
 
 /// The bounds on a table's values. They are comparable, because equal values are stored once, and
@@ -102,7 +102,7 @@ pub struct FibChoices {
 impl FibChoices {
     /// # Panics
     /// When a root cannot have this number of bits.
-    pub(crate) fn new(bits: u8) -> Self {
+    pub fn new(bits: u8) -> Self {
         assert!(
             matches!(bits, 6 | 12 | 18 | 24),
             "a root has 6, 12, 18 or 24 bits, not {bits}"
@@ -113,6 +113,7 @@ impl FibChoices {
 
 impl<F: Family, V: NextHop> Buildable for Fib<F, V> {
     type Choices = FibChoices;
+    type Builder = Builder<Self>;
 }
 
 impl<F: Family, V: NextHop> Builder<Fib<F, V>> {

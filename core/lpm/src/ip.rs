@@ -13,10 +13,10 @@ use super::family::{Family, V4, V6};
 use super::fib::{Fib, FibChoices, Ipv4Fib, Ipv6Fib, NextHop};
 use super::memory::FibMemory;
 use super::view::FibView;
-use crate::memory::MemoryOptions;
-use crate::reader::reading_methods;
 use crate::sync::lock;
 use crate::{Buildable, Builder, Error, Readable, Rejected};
+use sapwood_common::raw::memory::MemoryOptions;
+use sapwood_common::reading_methods;
 
 /// A longest-prefix-match table of IPv4 and IPv6 prefixes: one [`Fib`](super::Fib) for each family,
 /// with one domain for the readers of both.
@@ -46,6 +46,7 @@ pub struct IpFib<V: NextHop> {
 
 impl<V: NextHop> Buildable for IpFib<V> {
     type Choices = FibChoices;
+    type Builder = Builder<Self>;
 }
 
 impl<V: NextHop> Builder<IpFib<V>> {

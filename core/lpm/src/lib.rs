@@ -19,6 +19,12 @@
 //!
 //! `docs/lpm.md` has the layout and the measurements.
 
+#![cfg_attr(not(feature = "std"), no_std)]
+#![deny(unsafe_code)]
+#![cfg(feature = "std")]
+
+extern crate alloc;
+
 mod bits;
 mod both;
 mod family;
@@ -27,7 +33,8 @@ mod ip;
 mod memory;
 mod published;
 mod raw;
-pub(crate) mod saved;
+#[doc(hidden)]
+pub mod saved;
 mod snapshot;
 mod txn;
 mod view;
@@ -38,7 +45,8 @@ pub use bits::{
 };
 pub use both::{IpSnapshot, IpTxn};
 pub use family::{Family, V4, V6};
-pub(crate) use fib::FibChoices;
+#[doc(hidden)]
+pub use fib::FibChoices;
 pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
@@ -46,3 +54,11 @@ pub use memory::FibMemory;
 pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
 pub use view::{FibView, Matches};
+
+pub use sapwood_common::{Error, OpenCause, OpenError, Rejected, SaveCause, SaveError};
+
+// Parts that all structures share.
+use sapwood_common::raw::{figures, garbage, kept, seed, sync};
+use sapwood_common::{Buildable, OldestSnapshot, Readable};
+
+sapwood_common::builder!();

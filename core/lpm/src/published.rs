@@ -54,7 +54,11 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> Builder<Fib<F, V
                 "the size of a published value must be a multiple of 4 bytes"
             )
         };
-        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
+        assert!(
+            arena.is_stable(),
+            "{}",
+            sapwood_common::raw::memory::NEEDS_STABLE
+        );
         let has_page = arena.options().header_mode() == HeaderMode::Page;
         assert!(has_page, "others find the table by its header page");
         assert!(arena.memory().live == 0, "the arena is the table's alone");

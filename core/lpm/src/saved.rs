@@ -16,8 +16,8 @@ use super::family::Family;
 use super::fib::{Fib, NextHop};
 use super::ip::IpFib;
 use super::{FibSnapshot, IpSnapshot};
-use crate::qp::{OpenCause, OpenError, SaveCause, SaveError};
 use crate::{Builder, Error};
+use crate::{OpenCause, OpenError, SaveCause, SaveError};
 
 /// The number of bits that name a prefix's family.
 const TAG: usize = 8;
@@ -74,17 +74,16 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
 }
 
 /// Saves prefixes, and names beside them. The file is written beside `path`, flushed, and renamed.
-pub(crate) fn save<V: IntoBytes + FromBytes + Immutable>(
+pub fn save<V: IntoBytes + FromBytes + Immutable>(
     prefixes: impl Iterator<Item = (IpNet, V)>,
     names: impl Iterator<Item = Vec<u8>>,
     path: &Path,
 ) -> Result<(), SaveError> {
-    let failed = |error: Error| SaveError {
-        path: path.to_owned(),
-        cause: match error {
+    let failed = |error: Error| {
+        SaveError::at(path)(match error {
             Error::ArenaFull(full) => SaveCause::ArenaFull(full),
             error => SaveCause::Io(std::io::Error::other(error)),
-        },
+        })
     };
     let mut file = BitFileBuilder::new();
     for (net, value) in prefixes {
@@ -98,7 +97,7 @@ pub(crate) fn save<V: IntoBytes + FromBytes + Immutable>(
 }
 
 /// All prefixes of a file.
-pub(crate) fn prefixes<V: FromBytes + Immutable>(
+pub fn prefixes<V: FromBytes + Immutable>(
     file: &BitFile<V>,
 ) -> impl Iterator<Item = Result<(IpNet, &V), OpenCause>> {
     file.iter().map(|(bits, value)| match net_of(&bits) {
@@ -163,10 +162,7 @@ impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpSnapshot<V> {
 }
 
 /// Makes a table of the content of a file.
-pub(crate) fn filled<T>(
-    path: &Path,
-    make: impl FnOnce() -> Result<T, Error>,
-) -> Result<T, OpenError> {
+pub fn filled<T>(path: &Path, make: impl FnOnce() -> Result<T, Error>) -> Result<T, OpenError> {
     make()
         .map_err(OpenCause::Table)
         .map_err(OpenError::at(path))

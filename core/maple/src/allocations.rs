@@ -2,9 +2,12 @@
 
 use super::{MapleMap, Range, UnknownReservation};
 use crate::Error;
-use crate::route::raw::allocations::allocations;
 use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_model::allocations::{Counting, allocations};
 use sapwood_model::oracle::RangeMap;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Ranges of mixed sizes over a space in which they overlap, cut and cover each other.
 struct Ranges {

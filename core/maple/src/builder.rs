@@ -2,8 +2,8 @@
 
 use super::map::MapleMap;
 use super::raw::table::{Config, Values, is_plain};
-use crate::memory::MemoryOptions;
 use crate::{Buildable, Builder};
+use sapwood_common::raw::memory::MemoryOptions;
 
 /// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
 const LEAF: usize = 512;
@@ -20,6 +20,7 @@ pub struct MapleChoices {
 
 impl<V: Clone + Send + Sync + 'static> Buildable for MapleMap<V> {
     type Choices = MapleChoices;
+    type Builder = Builder<Self>;
 }
 
 pub(super) fn begin<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> {

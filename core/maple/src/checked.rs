@@ -18,7 +18,7 @@ use super::raw::published::ALIGNED;
 use super::raw::search::Fit;
 use super::raw::table::Values;
 use super::window::Window;
-use crate::qp::OpenCause;
+use crate::OpenCause;
 
 /// The place of the root word.
 const ROOT_AT: usize = ROOTS_AT + 8 * header::ROOT;

@@ -17,11 +17,12 @@ use sapwood_arena::{HEADER_LEN, Header, HeaderError, ImageMap, write_image};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::header::asked;
 use super::map::MapleMap;
 use super::snapshot::MapleSnapshot;
 use super::view::MapleView;
 use crate::Error;
-use crate::qp::{OpenCause, OpenError, SaveCause, SaveError};
+use crate::{OpenCause, OpenError, SaveCause, SaveError};
 
 /// Bytes of a start and an end.
 const RANGE: usize = 16;
@@ -67,10 +68,9 @@ impl<V: IntoBytes + Immutable + Send + Sync + 'static> MapleSnapshot<V> {
         }
         let mut header = Header::new(layout_hash::<V>());
         header.roots[0] = view.len() as u64;
-        write_image(path, &[&ranges, &values], header).map_err(|error| SaveError {
-            path: path.to_owned(),
-            cause: SaveCause::Io(error),
-        })
+        write_image(path, &[&ranges, &values], header)
+            .map_err(SaveCause::Io)
+            .map_err(SaveError::at(path))
     }
 }
 
@@ -116,7 +116,7 @@ fn read<V: FromBytes + Clone + Send + Sync + 'static>(
 ) -> Result<MapleFile<V>, OpenCause> {
     let image = ImageMap::read(path, layout_hash::<V>()).map_err(|error| match error {
         sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) => {
-            let other = OpenCause::other_values::<V>(found, header::ranges_hash);
+            let other = OpenCause::other_values(found, asked::<V>(), header::ranges_hash);
             other.unwrap_or(OpenCause::Image(error))
         }
         error => OpenCause::Image(error),

@@ -1,10 +1,19 @@
 //! The header page of a published map, as readers check it.
 
 use sapwood_arena::{HEADER_LEN, Header, HeaderError, OpenError};
+use sapwood_common::raw::asked::Asked;
 use sapwood_format::maple::header;
 
 use super::raw::table::Values;
-use crate::qp::OpenCause;
+use crate::OpenCause;
+
+/// The values that a program asks for.
+pub(super) fn asked<V>() -> Asked {
+    Asked {
+        name: core::any::type_name::<V>(),
+        values: Some((size_of::<V>(), align_of::<V>())),
+    }
+}
 
 /// What a reader must know of a map's leaves.
 #[derive(Clone, Copy)]
@@ -23,7 +32,7 @@ pub(super) fn read_header<V: Send + Sync + 'static>(
     let read = Header::decode_parts(page, actual, hash).map_err(|error| {
         let other = match error {
             HeaderError::Layout { found, .. } => {
-                OpenCause::other_values::<V>(found, header::layout_hash)
+                OpenCause::other_values(found, asked::<V>(), header::layout_hash)
             }
             _ => None,
         };

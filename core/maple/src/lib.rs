@@ -38,6 +38,12 @@
 //! # Ok::<(), sapwood::Error>(())
 //! ```
 
+#![cfg_attr(not(feature = "std"), no_std)]
+#![deny(unsafe_code)]
+#![cfg(feature = "std")]
+
+extern crate alloc;
+
 #[cfg(test)]
 mod allocations;
 mod builder;
@@ -75,8 +81,6 @@ pub use writer::MapleWriter;
 
 use core::ops::RangeInclusive;
 
-use crate::Error;
-
 /// A range of indices.
 type Range = RangeInclusive<u64>;
 
@@ -88,3 +92,11 @@ fn bounds(range: &RangeInclusive<u64>) -> Result<(u64, u64), Error> {
     }
     Ok((start, end))
 }
+
+pub use sapwood_common::{Error, OpenCause, OpenError, Rejected, SaveCause, SaveError};
+
+// Parts that all structures share.
+use sapwood_common::raw::{figures, garbage, kept, sync};
+use sapwood_common::{Buildable, OldestSnapshot, Readable};
+
+sapwood_common::builder!();

@@ -16,8 +16,8 @@ use super::unknown::UnknownReservation;
 use super::view::MapleView;
 use super::window::Window;
 use super::writer::MapleWriter;
-use crate::reader::reading_methods;
 use crate::{Builder, Error, OldestSnapshot, Readable, Rejected};
+use sapwood_common::reading_methods;
 
 /// A map from ranges of `u64` to values, with one writer at a time and readers that never wait.
 ///

@@ -10,9 +10,9 @@ use super::map::MapleMap;
 use super::raw::published::ALIGNED;
 use super::raw::table::{Config, MapleShared, Values};
 use super::{Range, bounds};
-use crate::memory::NEEDS_STABLE;
-use crate::qp::OpenCause;
+use crate::OpenCause;
 use crate::{Builder, Error};
+use sapwood_common::raw::memory::NEEDS_STABLE;
 
 /// A value that other processes can read: plain bytes.
 ///

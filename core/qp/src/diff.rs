@@ -8,7 +8,7 @@ use core::iter::FusedIterator;
 use super::raw::mem::Trusted;
 use super::raw::node::{KIND, LEAF};
 use super::raw::view::View;
-use crate::qp::Value;
+use crate::Value;
 
 /// One difference between two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

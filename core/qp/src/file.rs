@@ -3,9 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use sapwood_arena::{Arena, ArenaFull, HeaderError, ImageMap};
+use sapwood_arena::{Arena, HeaderError, ImageMap};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -17,170 +17,33 @@ use super::raw::version::stable_arena;
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::{QpMap, QpStore, Version};
-use crate::Builder;
+use sapwood_common::raw::asked::Asked;
+
+use crate::Value;
 use crate::figures::{self, ENTRIES};
-use crate::qp::Value;
+use crate::{Builder, OpenCause, OpenError, SaveCause, SaveError};
 
-/// The error of saving a map: the path and the cause. The old file, if there is one, is unchanged.
-///
-/// Its `Display` text names the path and the cause.
-///
-/// ```
-/// use sapwood::qp::{QpMap, SaveCause};
-/// let refused = QpMap::from([("ash", 1u64)]).save("no/such/folder/map").unwrap_err();
-/// assert!(refused.to_string().starts_with("cannot save no/such/folder/map: "));
-/// let SaveCause::Io(error) = refused.cause else { panic!("the folder is not there") };
-/// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[error("cannot save {}: {cause}", .path.display())]
-#[non_exhaustive]
-pub struct SaveError {
-    /// The file that was to be written.
-    pub path: PathBuf,
-    /// Why it was not written.
-    pub cause: SaveCause,
-}
-
-/// Why a map could not be saved.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SaveCause {
-    /// There is no memory for the image.
-    #[error(transparent)]
-    ArenaFull(ArenaFull),
-    /// The system refused: a folder that is not there, a full disk, no permission.
-    #[error(transparent)]
-    Io(std::io::Error),
-}
-
-/// The error of opening a file: the path and the cause.
-///
-/// Its `Display` text names the path and the cause.
-///
-/// ```
-/// use sapwood::qp::{OpenCause, QpFile};
-/// let refused = QpFile::<u64>::open("no/such/file").unwrap_err();
-/// assert!(refused.to_string().starts_with("cannot open no/such/file: "));
-/// assert!(matches!(refused.cause, OpenCause::Image(_)));
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[error("cannot open {}: {cause}", .path.display())]
-#[non_exhaustive]
-pub struct OpenError {
-    /// The file that was to be opened.
-    pub path: PathBuf,
-    /// Why it was not opened.
-    pub cause: OpenCause,
-}
-
-impl OpenError {
-    /// Adds the path of the file to a cause.
-    pub(crate) fn at(path: &Path) -> impl FnOnce(OpenCause) -> Self {
-        move |cause| OpenError {
-            path: path.to_owned(),
-            cause,
-        }
-    }
-}
-
-/// Why a file could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenCause {
-    /// The file is not a saved arena, or it is torn, damaged or from another program; or the system
-    /// refused to open it.
-    #[error(transparent)]
-    Image(#[from] sapwood_arena::OpenError),
-    /// The checksums are right, but the bytes are not a valid map.
-    #[error("not a valid map: {0}")]
-    Corrupt(String),
-    /// The file is right, but the table that was to load it refused its entries.
-    #[error("the table cannot be filled: {0}")]
-    Table(crate::Error),
-    /// The file has values of another size or alignment than the type that was asked for.
-    #[error(
-        "the file has values of {size} bytes, aligned to {align}; {asked} has {} bytes, aligned to \
-         {}", .wanted.0, .wanted.1
-    )]
-    Values {
-        /// Bytes of a value in the file.
-        size: usize,
-        /// Their alignment.
-        align: usize,
-        /// The type that was asked for.
-        asked: &'static str,
-        /// Its size and alignment.
-        wanted: (usize, usize),
-    },
-    /// The file's values are byte strings, as those of [`QpMap<[u8]>`](QpMap) are, but the caller
-    /// asked for values of a type.
-    #[error("the file has byte strings for values, as a map of [u8] has; not {asked}")]
-    ByteStrings {
-        /// The type that was asked for.
-        asked: &'static str,
-    },
-    /// The caller asked for byte strings, but the file has values of one size.
-    #[error("the file has values of {size} bytes, aligned to {align}, and not byte strings")]
-    NotByteStrings {
-        /// Bytes of a value in the file.
-        size: usize,
-        /// Their alignment.
-        align: usize,
-    },
-    /// An earlier version of this library saved the map, in a format that this version does not
-    /// read.
-    #[error("the map was saved in format {found}; this library reads format {reads}: save it anew")]
-    OldFormat {
-        /// The number of the file's format.
-        found: u64,
-        /// The number of the format that is read.
-        reads: u64,
-    },
-}
-
-impl OpenCause {
-    /// The cause for an error of the image, which may be another format of maps or another type of
-    /// values.
-    fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> Self {
-        match error {
-            sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
-                if image::format_of::<V>(found).is_some() =>
-            {
-                OpenCause::OldFormat {
-                    found: image::format_of::<V>(found).unwrap_or_default(),
-                    reads: image::FORMAT,
-                }
+/// The cause for an error of the image, which may be another format of maps or another type of
+/// values.
+fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> OpenCause {
+    match error {
+        sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
+            if image::format_of::<V>(found).is_some() =>
+        {
+            OpenCause::OldFormat {
+                found: image::format_of::<V>(found).unwrap_or_default(),
+                reads: image::FORMAT,
             }
-            sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) => {
-                let layout = |size, align| header::layout_hash(size, align, image::FORMAT);
-                Self::other_values::<V>(found, layout).unwrap_or(OpenCause::Image(error))
-            }
-            error => OpenCause::Image(error),
         }
-    }
-
-    /// The cause for a file whose layout is that of other values; `None` if it is not such a
-    /// layout.
-    pub(crate) fn other_values<V: ?Sized + Value>(
-        found: u64,
-        layout: impl Fn(usize, usize) -> u64,
-    ) -> Option<Self> {
-        let aligns = [1, 2, 4, 8];
-        let mut all = (0..=4096).flat_map(|size| aligns.map(|align| (size, align)));
-        let (size, align) = all.find(|(size, align)| layout(*size, *align) == found)?;
-        let asked = core::any::type_name::<V>();
-        Some(match (size, align) {
-            // No type has this size and this alignment.
-            strings if strings == image::BYTE_STRINGS => OpenCause::ByteStrings { asked },
-            (size, align) if V::VARIES => OpenCause::NotByteStrings { size, align },
-            (size, align) => OpenCause::Values {
-                size,
-                align,
-                asked,
-                wanted: (V::SIZE, V::ALIGN),
-            },
-        })
+        sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) => {
+            let layout = |size, align| header::layout_hash(size, align, image::FORMAT);
+            let asked = Asked {
+                name: core::any::type_name::<V>(),
+                values: (!V::VARIES).then_some((V::SIZE, V::ALIGN)),
+            };
+            OpenCause::other_values(found, asked, layout).unwrap_or(OpenCause::Image(error))
+        }
+        error => OpenCause::Image(error),
     }
 }
 
@@ -214,19 +77,18 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
 }
 
 /// Saves the entries of a view, and the number of its version.
-pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
+pub fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
     version: u64,
     path: &Path,
 ) -> Result<(), SaveError> {
-    image::save(view, len, version, path).map_err(|failed| SaveError {
-        path: path.to_owned(),
-        cause: match failed {
+    image::save(view, len, version, path)
+        .map_err(|failed| match failed {
             SaveFailed::Full(full) => SaveCause::ArenaFull(full),
             SaveFailed::Io(error) => SaveCause::Io(error),
-        },
-    })
+        })
+        .map_err(SaveError::at(path))
 }
 
 /// A saved map, mapped into memory and read in place. It has all reading methods of [`QpMap`].
@@ -258,8 +120,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// Opens a file; checks the checksum of its body if `verify_body` is set.
     fn open_at(path: &Path, verify_body: bool) -> Result<Self, OpenCause> {
         let map = ImageMap::open(path, image::layout_hash::<V>(), verify_body);
-        let image = Image::new(map.map_err(OpenCause::from_image_error::<V>)?)
-            .map_err(OpenCause::Corrupt)?;
+        let image = Image::new(map.map_err(from_image_error::<V>)?).map_err(OpenCause::Corrupt)?;
         Ok(QpFile { image })
     }
 
@@ -307,7 +168,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
         let path = path.as_ref();
         let open = || {
             let map = sapwood_arena::FileMap::open(path, image::layout_hash::<V>());
-            let map = map.map_err(OpenCause::from_image_error::<V>)?;
+            let map = map.map_err(from_image_error::<V>)?;
             let image = Image::published(map).map_err(OpenCause::Corrupt)?;
             image.verify().map_err(OpenCause::Corrupt)?;
             Ok(QpFile { image })
@@ -316,7 +177,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     }
 
     #[inline(always)]
-    pub(crate) fn view(&self) -> View<'_, V, Checked> {
+    #[doc(hidden)]
+    pub fn view(&self) -> View<'_, V, Checked> {
         self.image.view()
     }
 
@@ -416,7 +278,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<
     }
 
     /// A store of the entries of a verified file.
-    pub(crate) fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
+    #[doc(hidden)]
+    pub fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
         let arena = stable_arena(self.memory.clone().stable());
         let arena = arena.map_err(|full| OpenCause::Table(full.into()))?;
         let tree = file.tree(arena)?;

@@ -5,7 +5,7 @@ use core::iter::FusedIterator;
 
 use super::raw::mem::{Mem, Trusted};
 use super::raw::span::Span;
-use crate::qp::Value;
+use crate::Value;
 
 /// The entries of a part of a map, in ascending order of keys: the result of `range` and `prefix`.
 ///

@@ -16,6 +16,10 @@
     not(feature = "std"),
     doc = "\n[`QpStore`]: https://docs.rs\n[`QpShared`]: https://docs.rs\n[`PointMap`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
 )]
+#![cfg_attr(not(feature = "std"), no_std)]
+#![deny(unsafe_code)]
+
+extern crate alloc;
 
 mod batch;
 mod closest;
@@ -43,7 +47,7 @@ pub use closest::{Closest, Denial};
 pub use diff::{Change, Diff};
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 #[cfg(feature = "std")]
-pub use file::{OpenCause, OpenError, QpFile, QpShape, SaveCause, SaveError};
+pub use file::{QpFile, QpShape};
 pub use iter::{Iter, Keys, Range, Values};
 pub use iter_mut::{IterMut, ValuesMut};
 pub use map::{IntoIter, QpMap};
@@ -65,13 +69,28 @@ pub use store::{QpSnapshot, QpStore, QpView, Version};
 #[cfg(feature = "std")]
 pub use txn::QpTxn;
 
-// `lpm` reads tables of bit strings with these.
+/// What `sapwood-lpm` reads tables of bit strings with: no part of the surface.
 #[cfg(feature = "std")]
-pub(crate) use file::save;
-#[cfg(feature = "std")]
-pub(crate) use raw::{batch::LANES, bits::Alternatives, mem::Mem, view::View};
-#[cfg(feature = "std")]
-pub(crate) use read::{range, seek};
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::file::save;
+    pub use crate::raw::{batch::LANES, bits::Alternatives, cursor::Cursor, mem::Mem, view::View};
+    pub use crate::read::{range, seek};
+}
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = raw::leaf::MAX_KEY;
+
+pub use sapwood_common::{Error, Rejected};
+#[cfg(feature = "std")]
+pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError};
+
+// Parts that all structures share.
+use sapwood_common::raw::{figures, seed};
+#[cfg(feature = "std")]
+use sapwood_common::raw::{garbage, kept, sync};
+#[cfg(feature = "std")]
+use sapwood_common::{Buildable, OldestSnapshot, Readable};
+
+#[cfg(feature = "std")]
+sapwood_common::builder!();

@@ -7,7 +7,7 @@ use sapwood_arena::{Kind, Memory};
 
 use super::raw::points::INDEX_KIND;
 use super::raw::tree::Tree;
-use crate::qp::Value;
+use crate::Value;
 
 /// What a map's memory holds, in bytes. All parts of `arena` add up to the arena's frontier.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use super::map::QpMap;
 use super::raw::view::View;
-use crate::qp::Value;
+use crate::Value;
 
 impl<V: ?Sized + Value> QpMap<V> {
     /// An empty map with a point index: a hash index over its entries, which every change updates.

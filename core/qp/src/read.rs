@@ -13,14 +13,14 @@ use super::raw::leaf::mismatch;
 use super::raw::mem::Mem;
 use super::raw::span::Span;
 use super::raw::view::View;
-use crate::qp::Value;
+use crate::Value;
 
 /// Maps with fewer bytes of nodes than this fit into the second-level cache, where interleaving
 /// makes a batch of lookups no quicker.
 pub(crate) const BATCH_FROM: usize = 512 << 10;
 
 /// The entries between two bounds; none when they have crossed.
-pub(crate) fn range<'a, V: ?Sized + Value, M: Mem, K, R>(
+pub fn range<'a, V: ?Sized + Value, M: Mem, K, R>(
     view: View<'a, V, M>,
     bounds: &R,
 ) -> Range<'a, V, M>
@@ -50,7 +50,7 @@ where
 }
 
 /// The entry at the leaf to which `seek` moves the cursor.
-pub(crate) fn seek<'a, V: ?Sized + Value, M: Mem>(
+pub fn seek<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     seek: impl FnOnce(&mut Cursor),
 ) -> Option<(&'a [u8], &'a V)> {
@@ -199,7 +199,7 @@ macro_rules! read_methods {
         /// O(length of its key).
         pub fn first_key_value$(<$g>)?($($this)+ $self) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
-            $crate::qp::read::seek(view, |c| c.first(&view))
+            $crate::read::seek(view, |c| c.first(&view))
         }
 
         /// The entry with the greatest key.
@@ -207,28 +207,28 @@ macro_rules! read_methods {
         /// O(length of its key).
         pub fn last_key_value$(<$g>)?($($this)+ $self) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
-            $crate::qp::read::seek(view, |c| c.last(&view))
+            $crate::read::seek(view, |c| c.last(&view))
         }
 
         /// All entries in ascending order of keys, from both ends.
         ///
         /// O(length of the first key); each step is O(1) on average.
-        pub fn iter$(<$g>)?($($this)+ $self) -> $crate::qp::Iter<$lt, V, $mem> {
-            $crate::qp::Iter::new($crate::qp::raw::span::Span::all($self.view()), $self.len())
+        pub fn iter$(<$g>)?($($this)+ $self) -> $crate::Iter<$lt, V, $mem> {
+            $crate::Iter::new($crate::raw::span::Span::all($self.view()), $self.len())
         }
 
         /// All keys in ascending order.
         ///
         /// As [`iter`](Self::iter).
-        pub fn keys$(<$g>)?($($this)+ $self) -> $crate::qp::Keys<$lt, V, $mem> {
-            $crate::qp::Keys($self.iter())
+        pub fn keys$(<$g>)?($($this)+ $self) -> $crate::Keys<$lt, V, $mem> {
+            $crate::Keys($self.iter())
         }
 
         /// All values in ascending order of their keys.
         ///
         /// As [`iter`](Self::iter).
-        pub fn values$(<$g>)?($($this)+ $self) -> $crate::qp::Values<$lt, V, $mem> {
-            $crate::qp::Values($self.iter())
+        pub fn values$(<$g>)?($($this)+ $self) -> $crate::Values<$lt, V, $mem> {
+            $crate::Values($self.iter())
         }
 
         /// The entries between two bounds, in order, from both ends. There are none if the bounds
@@ -236,21 +236,21 @@ macro_rules! read_methods {
         ///
         /// O(lengths of the bounds and of the keys at them): two descents. Each step is O(1) on
         /// average.
-        pub fn range<$($g,)? K, R>($($this)+ $self, bounds: R) -> $crate::qp::Range<$lt, V, $mem>
+        pub fn range<$($g,)? K, R>($($this)+ $self, bounds: R) -> $crate::Range<$lt, V, $mem>
         where
             K: AsRef<[u8]> + ?Sized,
             R: core::ops::RangeBounds<K>,
         {
-            $crate::qp::read::range($self.view(), &bounds)
+            $crate::read::range($self.view(), &bounds)
         }
 
         /// The entries whose keys start with `prefix` (the key equal to it included), in order.
         ///
         /// O(length of the prefix and of the first key below it); each step is O(1) on average.
-        pub fn prefix$(<$g>)?($($this)+ $self, prefix: impl AsRef<[u8]>) -> $crate::qp::Range<$lt, V, $mem> {
+        pub fn prefix$(<$g>)?($($this)+ $self, prefix: impl AsRef<[u8]>) -> $crate::Range<$lt, V, $mem> {
             let view = $self.view();
             let top = view.subtree(prefix.as_ref());
-            $crate::qp::Range { span: $crate::qp::raw::span::Span::below(view, top) }
+            $crate::Range { span: $crate::raw::span::Span::below(view, top) }
         }
 
         /// The entry with the greatest key less than `key`.
@@ -258,7 +258,7 @@ macro_rules! read_methods {
         /// O(length of `key` and of the key that is found).
         pub fn predecessor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
-            $crate::qp::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
+            $crate::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
         }
 
         /// The entry with the least key greater than `key`.
@@ -266,7 +266,7 @@ macro_rules! read_methods {
         /// O(length of `key` and of the key that is found).
         pub fn successor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
-            $crate::qp::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
+            $crate::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
         }
 
         /// The entry with the longest key that is a prefix of `key` (`key` itself included).
@@ -283,7 +283,7 @@ macro_rules! read_methods {
         ///
         /// O(key length + entries that are found).
         pub fn ancestors$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<(&$lt [u8], &$lt V)> {
-            $crate::qp::read::ancestors($self.view(), key.as_ref(), |_| true)
+            $crate::read::ancestors($self.view(), key.as_ref(), |_| true)
         }
 
         /// The entries whose keys are prefixes of `key` and end where a component of `key` ends.
@@ -297,8 +297,8 @@ macro_rules! read_methods {
             separator: u8,
         ) -> alloc::vec::Vec<(&$lt [u8], &$lt V)> {
             let key = key.as_ref();
-            $crate::qp::read::ancestors($self.view(), key, |a| {
-                $crate::qp::read::at_separator(a, key, separator)
+            $crate::read::ancestors($self.view(), key, |a| {
+                $crate::read::at_separator(a, key, separator)
             })
         }
 
@@ -306,7 +306,7 @@ macro_rules! read_methods {
         /// closest encloser, the wildcard there, the predecessor, and the zone cut. The cut is the
         /// shortest of the names at or above the name for which `is_cut` returns true. Each label
         /// of `name` ends with `separator`; [`dns_name`]($crate::key::dns_name) makes such names,
-        /// with 0 as the separator. See [`Closest`]($crate::qp::Closest).
+        /// with 0 as the separator. See [`Closest`]($crate::Closest).
         ///
         /// O(length of the name + entries above it).
         pub fn closest$(<$g>)?(
@@ -314,15 +314,15 @@ macro_rules! read_methods {
             name: impl AsRef<[u8]>,
             separator: u8,
             is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
-        ) -> $crate::qp::Closest<$lt, V> {
-            $crate::qp::read::closest($self.view(), name.as_ref(), separator, is_cut)
+        ) -> $crate::Closest<$lt, V> {
+            $crate::read::closest($self.view(), name.as_ref(), separator, is_cut)
         }
 
         /// What [`closest`](Self::closest) finds for a name, with all that proves that the name is
         /// not there. This takes a second search, of which the wildcard is the goal, from the place
         /// where it leaves the path of the first one. A third and a fourth one are needed only when
         /// an entry before the name or the wildcard lies deeper than these. See
-        /// [`Denial`]($crate::qp::Denial).
+        /// [`Denial`]($crate::Denial).
         ///
         /// Each search is O(length of the name and of the keys that it finds).
         pub fn denial$(<$g>)?(
@@ -330,8 +330,8 @@ macro_rules! read_methods {
             name: impl AsRef<[u8]>,
             separator: u8,
             is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
-        ) -> $crate::qp::Denial<$lt, V> {
-            $crate::qp::read::denial($self.view(), name.as_ref(), separator, is_cut)
+        ) -> $crate::Denial<$lt, V> {
+            $crate::read::denial($self.view(), name.as_ref(), separator, is_cut)
         }
     };
 }
@@ -374,7 +374,7 @@ macro_rules! point_methods {
         /// # Panics
         /// When `keys` and `out` differ in length.
         pub fn get_many<$($g,)? K: AsRef<[u8]>>($($this)+ $self, keys: &[K], out: &mut [Option<&$lt V>]) {
-            $crate::qp::read::get_many($self.view(), $self.is_large(), keys, out);
+            $crate::read::get_many($self.view(), $self.is_large(), keys, out);
         }
     };
 }

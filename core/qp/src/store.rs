@@ -9,7 +9,6 @@ use sapwood_qsbr::{Domain, Guard, StaysOnItsThread};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::diff::Diff;
-use super::file::SaveError;
 use super::iter::Iter;
 use super::map::sorted_tree;
 use super::memory::QpStoreMemory;
@@ -20,10 +19,11 @@ use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::txn::QpTxn;
 use super::{QpMap, file};
-use crate::memory::MemoryOptions;
-use crate::qp::{Accepts, IntoValue, Value};
-use crate::reader::reading_methods;
+use crate::SaveError;
+use crate::{Accepts, IntoValue, Value};
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable};
+use sapwood_common::raw::memory::MemoryOptions;
+use sapwood_common::reading_methods;
 
 /// The number of a committed version. The first version of a new store has 0; that of a loaded
 /// store has the number of the saved version. Each commit that changed something adds one.
@@ -96,6 +96,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Clone for QpStore<V> {
 
 impl<V: ?Sized + Value + Send + Sync + 'static> Buildable for QpStore<V> {
     type Choices = ();
+    type Builder = Builder<Self>;
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
@@ -437,7 +438,8 @@ impl<'g, V: ?Sized + Value + Send + Sync> QpView<'g, V> {
     }
 
     #[inline(always)]
-    pub(crate) fn view(&self) -> View<'g, V> {
+    #[doc(hidden)]
+    pub fn view(&self) -> View<'g, V> {
         self.view
     }
 
@@ -479,7 +481,8 @@ pub struct QpSnapshot<V: ?Sized + Value + Send + Sync + 'static> {
 
 impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     #[inline(always)]
-    pub(crate) fn view(&self) -> View<'_, V> {
+    #[doc(hidden)]
+    pub fn view(&self) -> View<'_, V> {
         self.kept.view()
     }
 

@@ -45,7 +45,8 @@ impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
     }
 
     #[inline(always)]
-    pub(crate) fn view(&self) -> View<'_, V> {
+    #[doc(hidden)]
+    pub fn view(&self) -> View<'_, V> {
         self.writer.tree.view()
     }
 

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use super::hash::Secrets;
-use super::plain::Plain;
+use crate::Plain;
 
 /// The five-tuple of a packet.
 ///
@@ -214,7 +214,7 @@ mod tests {
         let hasher = FlowHasher::new(3);
         let mut buckets = [0; 16];
         for n in 0..16_000 {
-            buckets[crate::route::hash::scaled(hasher.hash(&key(n)), 16)] += 1;
+            buckets[crate::hash::scaled(hasher.hash(&key(n)), 16)] += 1;
         }
         assert!(
             buckets.iter().all(|n| (850..1150).contains(n)),

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::group::{Group, MEMBERS_MAX};
 use super::hash::{scaled, spread};
 use super::rendezvous::BUCKETS;
-use crate::lpm::NextHop;
+use sapwood_lpm::NextHop;
 
 /// Words before the buckets.
 const HEAD: usize = 4;

@@ -12,7 +12,7 @@ use sapwood_qsbr::Domain;
 
 use super::group::Group;
 use super::raw::slot::Slot;
-use crate::lpm::NextHop;
+use sapwood_lpm::NextHop;
 
 /// A place that holds a group. Readers get it from the prefix, which keeps it while they look.
 pub(super) struct Place<H: NextHop>(pub(super) Arc<Slot<Group<H>>>);

@@ -16,10 +16,10 @@ use super::places::{Groups, Place};
 use super::raw::slot::Slot;
 use super::versions::{RouteSnapshot, RouteTxn};
 use super::view::{FamilyRoutes, RouteView};
-use crate::lpm::{FibChoices, IpFib, IpFibMemory, NextHop};
-use crate::reader::reading_methods;
 use crate::sync::{WriterGuard, WriterLock};
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
+use sapwood_common::reading_methods;
+use sapwood_lpm::{FibChoices, IpFib, IpFibMemory, NextHop};
 
 /// A table of routes with weighted next hops: the longest prefix of the address selects a
 /// [`Group`], and the flow's hash selects one of its members.
@@ -64,11 +64,12 @@ pub struct RouteTable<H: NextHop> {
 
 impl<H: NextHop> Buildable for RouteTable<H> {
     type Choices = FibChoices;
+    type Builder = Builder<Self>;
 }
 
 impl<H: NextHop> Builder<RouteTable<H>> {
     /// Bits of an address that the roots resolve with one load, as for a
-    /// [`Fib`](crate::lpm::Fib): 6, 12, 18 (the default) or 24.
+    /// [`Fib`](sapwood_lpm::Fib): 6, 12, 18 (the default) or 24.
     ///
     /// O(1).
     ///
@@ -81,12 +82,8 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     }
 
     /// The builder of the tables of places.
-    fn places(self) -> Builder<IpFib<Place<H>>> {
-        Builder {
-            memory: self.memory,
-            domain: self.domain,
-            choices: self.choices,
-        }
+    fn places(self) -> sapwood_lpm::Builder<IpFib<Place<H>>> {
+        sapwood_lpm::Builder::of_parts(self.into_parts())
     }
 
     /// An empty table.
@@ -178,10 +175,7 @@ impl<H: NextHop> RouteTable<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn builder() -> Builder<Self> {
-        let Builder {
-            memory, choices, ..
-        } = IpFib::<Place<H>>::builder();
-        Builder::begin(memory, choices)
+        Builder::of_parts(IpFib::<Place<H>>::builder().into_parts())
     }
 
     fn from_fib(fib: IpFib<Place<H>>) -> Self {
@@ -232,7 +226,7 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// The oldest version of the IPv4 prefixes that snapshots keep, and how much garbage of both
-    /// families it holds back: see [`Fib::oldest_snapshot`](crate::lpm::Fib::oldest_snapshot).
+    /// families it holds back: see [`Fib::oldest_snapshot`](sapwood_lpm::Fib::oldest_snapshot).
     pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
         let mut oldest = self.shared.fib.v4().oldest_snapshot()?;
         // A snapshot keeps both families.
@@ -255,12 +249,12 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Inserts or replaces the group of a prefix; returns the old group.
     ///
-    /// As [`Fib::insert`](crate::lpm::Fib::insert), and O(members) if the group is new to the
+    /// As [`Fib::insert`](sapwood_lpm::Fib::insert), and O(members) if the group is new to the
     /// table.
     ///
     /// # Errors
     ///
-    /// As [`Fib::insert`](crate::lpm::Fib::insert).
+    /// As [`Fib::insert`](sapwood_lpm::Fib::insert).
     #[track_caller]
     pub fn insert(
         &self,
@@ -287,11 +281,11 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Removes a prefix; returns its group, or `None` when it was not there.
     ///
-    /// As [`Fib::insert`](crate::lpm::Fib::insert).
+    /// As [`Fib::insert`](sapwood_lpm::Fib::insert).
     ///
     /// # Errors
     ///
-    /// As [`Fib::remove`](crate::lpm::Fib::remove).
+    /// As [`Fib::remove`](sapwood_lpm::Fib::remove).
     #[track_caller]
     pub fn remove(&self, net: IpNet) -> Result<Option<Group<H>>, Error> {
         let mut groups = self.lock();
@@ -303,7 +297,7 @@ impl<H: NextHop> RouteTable<H> {
 
     /// The group of exactly this prefix.
     ///
-    /// As [`Fib::get`](crate::lpm::Fib::get), under the lock of writers.
+    /// As [`Fib::get`](sapwood_lpm::Fib::get), under the lock of writers.
     #[track_caller]
     pub fn get(&self, net: IpNet) -> Option<Group<H>> {
         let groups = self.lock();
@@ -369,7 +363,7 @@ impl<H: NextHop> RouteTable<H> {
     /// The next hop of a flow to an address. This pins the thread and clones the next hop; a
     /// [`reader`](Self::reader) is quicker.
     ///
-    /// A pin, the cost of [`Fib::lookup`](crate::lpm::Fib::lookup), and one bucket of the group.
+    /// A pin, the cost of [`Fib::lookup`](sapwood_lpm::Fib::lookup), and one bucket of the group.
     pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<H> {
         self.read(|view| view.lookup(addr, flow).cloned())
     }

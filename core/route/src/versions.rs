@@ -14,10 +14,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::RouteTable;
 use super::group::{Group, MEMBERS_MAX};
 use super::places::{Groups, Place};
-use crate::lpm::{BitFile, IpSnapshot, IpTxn, NextHop, saved};
-use crate::qp::{OpenCause, OpenError, SaveError};
 use crate::sync::WriterGuard;
 use crate::{Builder, Error, Rejected};
+use sapwood_common::{OpenCause, OpenError, SaveError};
+use sapwood_lpm::{BitFile, IpSnapshot, IpTxn, NextHop, saved};
 
 /// An open transaction on the routes of a table. Nobody else sees its changes before they are
 /// committed; dropping it rolls back. A transaction changes the groups of prefixes, not the members
@@ -72,10 +72,10 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
 
     /// Inserts or replaces the group of a prefix; returns whether it had one.
     ///
-    /// As [`Fib::insert`](crate::lpm::Fib::insert), and a search for an equal group by its hash.
+    /// As [`Fib::insert`](sapwood_lpm::Fib::insert), and a search for an equal group by its hash.
     ///
     /// # Errors
-    /// As [`Fib::insert`](crate::lpm::Fib::insert).
+    /// As [`Fib::insert`](sapwood_lpm::Fib::insert).
     pub fn insert(&mut self, net: IpNet, group: Group<H>) -> Result<bool, Rejected<Group<H>>> {
         let changes = &mut self.changes;
         let place = changes.groups.place(&group, self.fib.domain());
@@ -100,10 +100,10 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
 
     /// Removes a prefix; returns whether it was there.
     ///
-    /// As [`Fib::remove`](crate::lpm::Fib::remove).
+    /// As [`Fib::remove`](sapwood_lpm::Fib::remove).
     ///
     /// # Errors
-    /// As [`Fib::remove`](crate::lpm::Fib::remove).
+    /// As [`Fib::remove`](sapwood_lpm::Fib::remove).
     pub fn remove(&mut self, net: IpNet) -> Result<bool, Error> {
         let old = self.fib.remove(net)?.cloned();
         let had = old.is_some();

@@ -7,7 +7,7 @@ use sapwood_qsbr::Guard;
 
 use super::group::Group;
 use super::places::Place;
-use crate::lpm::{Family, FibView, NextHop, V4, V6};
+use sapwood_lpm::{Family, FibView, NextHop, V4, V6};
 
 /// The table, read under a guard. It stays on its thread.
 pub struct RouteView<'g, H: NextHop> {

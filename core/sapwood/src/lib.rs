@@ -43,40 +43,23 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
 
-extern crate alloc;
-
-#[cfg(feature = "std")]
-mod builder;
-mod error;
-mod figures;
-#[cfg(feature = "std")]
-mod garbage;
-#[cfg(feature = "std")]
-mod kept;
-pub mod key;
-#[cfg(feature = "std")]
-pub mod lpm;
-#[cfg(feature = "std")]
-pub mod maple;
-#[cfg(feature = "std")]
-mod memory;
-pub mod qp;
-#[cfg(feature = "std")]
-mod reader;
-pub mod route;
-mod seed;
-#[cfg(feature = "std")]
-mod sync;
-
-#[cfg(feature = "std")]
-pub use builder::{Buildable, Builder};
-pub use error::{Error, Rejected};
-#[cfg(feature = "std")]
-pub use kept::OldestSnapshot;
-#[cfg(feature = "std")]
-pub use reader::{Pin, Readable, Reader};
 pub use sapwood_arena as arena;
+#[cfg(feature = "std")]
+pub use sapwood_common::{Buildable, Builder, Configure, OldestSnapshot, Pin, Readable, Reader};
+pub use sapwood_common::{Error, Rejected, key};
+#[cfg(feature = "std")]
+pub use sapwood_lpm as lpm;
+#[cfg(feature = "std")]
+pub use sapwood_maple as maple;
+pub use sapwood_qp as qp;
 pub use sapwood_qsbr as qsbr;
+
+/// Next-hop choice: groups by flow hash, and a bounded, expiring route cache.
+pub mod route {
+    pub use sapwood_cache::*;
+    #[cfg(feature = "std")]
+    pub use sapwood_route::*;
+}
 
 /// The programs of the page on guards compile and run.
 #[cfg(all(doctest, feature = "std"))]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sapwood::lpm::IpFib;
 use sapwood::qsbr::Guard;
-use sapwood::{Buildable, Builder};
+use sapwood::{Builder, Configure};
 
 use crate::call::{call, call_void, quick};
 use crate::domain::{CHECKED, known_flags, or_new, sapwood_domain};
@@ -55,12 +55,12 @@ impl sapwood_fib_options {
     ///
     /// # Safety
     /// `domain` is NULL, or a domain that may be used.
-    pub unsafe fn configure<M: Buildable>(
+    pub unsafe fn configure<B: Configure>(
         &self,
-        mut builder: Builder<M>,
-        root_bits: impl FnOnce(Builder<M>, u8) -> Builder<M>,
+        mut builder: B,
+        root_bits: impl FnOnce(B, u8) -> B,
         domain: *const sapwood_domain,
-    ) -> Outcome<(Builder<M>, Rules)> {
+    ) -> Outcome<(B, Rules)> {
         known_flags(self.flags, CHECKED)?;
         // SAFETY: the caller's promise.
         let (domain, rules) = unsafe { or_new(domain, self.flags & CHECKED != 0) }?;

@@ -492,7 +492,7 @@ pub fn constants() -> Vec<(String, u64)> {
 pub fn header() -> String {
     let mut text = String::from(
         "/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */\n\
-         /* Written from crates/sapwood-bpf/src/layout.rs by `SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --test layout`. */\n\
+         /* Written from kernel/bpf/src/layout.rs by `SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --test layout`. */\n\
          #ifndef SAPWOOD_LAYOUT_H\n\
          #define SAPWOOD_LAYOUT_H\n\n",
     );

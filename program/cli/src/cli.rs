@@ -58,7 +58,7 @@ macro_rules! exit_codes {
                                                 a map of ranges of numbers
   sapwood ranges alloc ports.ranges 8 'my own'  the lowest room for a new range
   sapwood maps --gap 1G                         the lowest gap among this process's mappings
-  sapwood report --records bench/record --map words.qp -o report.html
+  sapwood report --records proof/bench/record --map words.qp -o report.html
                                                 a page about benchmarks and the shape of a map
   sapwood tour --quick                          what the library does, on data of this machine
 

@@ -109,7 +109,7 @@ enum Command {
         /// The folder with the map and the keys.
         folder: PathBuf,
     },
-    /// Make the tables of pages anew from the records under bench/record.
+    /// Make the tables of pages anew from the records under proof/bench/record.
     ///
     /// A table stands between the lines `<!-- figures: NAME -->` and `<!-- end -->`.
     Figures {

@@ -3,7 +3,7 @@
 //! a check of all invariants.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/bits.rs"]
+#[path = "../../../core/sapwood/tests/support/bits.rs"]
 mod bits;
 
 use bits::run_bits;

@@ -4,7 +4,7 @@
 //! again with valid checksums, so that the fuzzer reaches the checks behind the checksums.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/bitfile.rs"]
+#[path = "../../../core/sapwood/tests/support/bitfile.rs"]
 mod answers;
 
 use std::fs;

@@ -3,9 +3,9 @@
 //! is followed by a check of all invariants.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/steps.rs"]
+#[path = "../../../core/sapwood/tests/support/steps.rs"]
 mod steps;
-#[path = "../../crates/sapwood/tests/support/lpm.rs"]
+#[path = "../../../core/sapwood/tests/support/lpm.rs"]
 mod table;
 
 use libfuzzer_sys::fuzz_target;

@@ -3,7 +3,7 @@
 //! first byte chooses the size of nodes and whether values own memory, the second the indices.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/maple.rs"]
+#[path = "../../../core/sapwood/tests/support/maple.rs"]
 mod support;
 
 use libfuzzer_sys::fuzz_target;

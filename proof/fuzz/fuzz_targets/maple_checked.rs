@@ -2,7 +2,7 @@
 //! reads nothing outside, what it returns is in order, and an heir is a whole map or is refused.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/words.rs"]
+#[path = "../../../core/sapwood/tests/support/words.rs"]
 mod words;
 
 use libfuzzer_sys::fuzz_target;

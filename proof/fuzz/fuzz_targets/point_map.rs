@@ -3,9 +3,9 @@
 //! check of all invariants.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/values.rs"]
+#[path = "../../../core/sapwood/tests/support/values.rs"]
 mod values;
-#[path = "../../crates/sapwood/tests/support/writers.rs"]
+#[path = "../../../core/sapwood/tests/support/writers.rs"]
 mod writers;
 
 use libfuzzer_sys::fuzz_target;

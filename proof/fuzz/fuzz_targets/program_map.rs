@@ -4,9 +4,9 @@
 //! the verifier end with an error or an answer.
 #![no_main]
 
-#[path = "../../crates/sapwood-bpf/tests/program_map/pair.rs"]
+#[path = "../../../kernel/bpf/tests/program_map/pair.rs"]
 mod pair;
-#[path = "../../crates/sapwood-bpf/tests/program_map/side.rs"]
+#[path = "../../../kernel/bpf/tests/program_map/side.rs"]
 mod side;
 
 use std::fs::File;

@@ -4,9 +4,9 @@
 //! valid checksums, so that the fuzzer reaches the checks behind the checksums.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/mod.rs"]
+#[path = "../../../core/sapwood/tests/support/mod.rs"]
 mod support;
-#[path = "../../crates/sapwood/tests/support/values.rs"]
+#[path = "../../../core/sapwood/tests/support/values.rs"]
 mod values;
 
 use std::fs;

@@ -2,9 +2,9 @@
 //! checks every answer, and every step is followed by a check of all invariants.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/mod.rs"]
+#[path = "../../../core/sapwood/tests/support/mod.rs"]
 mod support;
-#[path = "../../crates/sapwood/tests/support/values.rs"]
+#[path = "../../../core/sapwood/tests/support/values.rs"]
 mod values;
 
 use libfuzzer_sys::fuzz_target;

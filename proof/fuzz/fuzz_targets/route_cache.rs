@@ -3,7 +3,7 @@
 //! a check of all invariants.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/route_cache.rs"]
+#[path = "../../../core/sapwood/tests/support/route_cache.rs"]
 mod rules;
 
 use libfuzzer_sys::fuzz_target;

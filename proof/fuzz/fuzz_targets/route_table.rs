@@ -2,7 +2,7 @@
 //! Answers are the naive oracle's; every step is followed by a check of all invariants.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/route_table.rs"]
+#[path = "../../../core/sapwood/tests/support/route_table.rs"]
 mod model;
 
 use libfuzzer_sys::fuzz_target;

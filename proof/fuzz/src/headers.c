@@ -1,6 +1,6 @@
 /* The headers for programs, compiled for user space, in the fuzzer's process. */
 #define main user_main
-#include "../../crates/sapwood-bpf/tests/program_map/user.c"
+#include "../../../kernel/bpf/tests/program_map/user.c"
 
 void sapwood_fuzz_answer(struct ask *ask, void *base, unsigned long bytes)
 {

@@ -36,6 +36,9 @@ pub mod keys;
 pub mod ops;
 pub mod oracle;
 pub mod range_ops;
+mod raw;
 pub mod seed_formulas;
 pub mod shared_ops;
 pub mod soak;
+
+pub use raw::allocations;

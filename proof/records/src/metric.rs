@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_unit_of_the_repository_is_known() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/record");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/record");
         for record in crate::read_records(&folder).unwrap() {
             for row in &record.rows {
                 let known = better(&row.unit).is_some() || row.unit == "nodes";

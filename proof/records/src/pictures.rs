@@ -207,7 +207,7 @@ fn readers(record: &Record) -> Bars {
 }
 
 fn source(record: &Record) -> String {
-    format!("bench/record/{}: {}", record.name, record.machine)
+    format!("proof/bench/record/{}: {}", record.name, record.machine)
 }
 
 #[cfg(test)]
@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn recorded() -> Vec<Record> {
-        read_records(&root().join("bench/record")).unwrap()
+        read_records(&root().join("proof/bench/record")).unwrap()
     }
 
     #[test]

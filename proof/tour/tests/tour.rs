@@ -1,6 +1,6 @@
 //! The tour, and `routes bench`.
 
-#[path = "../../sapwood-cli/tests/cli/common/mod.rs"]
+#[path = "../../../program/cli/tests/cli/common/mod.rs"]
 mod common;
 
 use common::Scratch;

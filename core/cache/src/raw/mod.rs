@@ -1,5 +1,4 @@
-//! The core of the route cache, which is sets of slots under sequence locks, and of the route
-//! table, which is the slots of its groups.
+//! The core of the route cache: sets of slots under sequence locks.
 //!
 //! The cache's threads share only atomic words, so there are no data races. The unsafe blocks leave
 //! out bounds checks, and make probes. The obligations:
@@ -9,12 +8,7 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(test)]
-pub(crate) mod allocations;
-pub(crate) mod pair;
 pub(crate) mod probe;
-#[cfg(feature = "std")]
-pub(crate) mod slot;
 pub(crate) mod sync;
 pub(crate) mod table;
 mod tags;

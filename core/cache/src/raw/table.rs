@@ -34,9 +34,9 @@ use sapwood_arena::{ArenaFull, Lack};
 
 use super::sync;
 use super::tags::Tags;
-use crate::route::hash::scaled;
-use crate::route::plain::Words;
-use crate::route::stamp::Stamp;
+use crate::Words;
+use crate::hash::scaled;
+use crate::stamp::Stamp;
 
 /// The most slots of a set.
 pub(crate) const WAYS: usize = 16;

@@ -5,25 +5,25 @@ use core::fmt;
 use sapwood_arena::{Kind, Memory};
 
 /// What a report counts, in the plural and in the singular.
-pub(crate) type Counted = (&'static str, &'static str);
+pub type Counted = (&'static str, &'static str);
 
 /// What most maps count.
-pub(crate) const ENTRIES: Counted = ("entries", "an entry");
+pub const ENTRIES: Counted = ("entries", "an entry");
 
 /// The number and the bytes of the blocks of a kind.
-pub(crate) fn kind(arena: &Memory, kind: Kind) -> (usize, usize) {
+pub fn kind(arena: &Memory, kind: Kind) -> (usize, usize) {
     let kind = &arena.kinds[usize::from(kind.0)];
     (kind.count, kind.bytes)
 }
 
 /// All bytes that a structure takes from the system.
-pub(crate) fn total(arena: &Memory, outside: usize) -> usize {
+pub fn total(arena: &Memory, outside: usize) -> usize {
     arena.committed + arena.overhead + outside
 }
 
 /// The sums of a structure with a pool of free blocks.
 #[cfg(feature = "std")]
-pub(crate) fn sums(arena: &Memory, pooled: usize, outside: usize) -> [(&'static str, usize); 4] {
+pub fn sums(arena: &Memory, pooled: usize, outside: usize) -> [(&'static str, usize); 4] {
     [
         ("pooled", pooled),
         ("free", arena.free),
@@ -33,7 +33,7 @@ pub(crate) fn sums(arena: &Memory, pooled: usize, outside: usize) -> [(&'static 
 }
 
 /// Writes numbers that are not bytes, a line each.
-pub(crate) fn counts(f: &mut fmt::Formatter<'_>, counts: &[(&str, u64)]) -> fmt::Result {
+pub fn counts(f: &mut fmt::Formatter<'_>, counts: &[(&str, u64)]) -> fmt::Result {
     for &(what, count) in counts {
         writeln!(f, "{what:<16} {count:>12}")?;
     }
@@ -42,7 +42,7 @@ pub(crate) fn counts(f: &mut fmt::Formatter<'_>, counts: &[(&str, u64)]) -> fmt:
 
 /// Writes a table: blocks with their numbers and bytes, then sums of bytes, each also divided by
 /// the number of things counted.
-pub(crate) fn table(
+pub fn table(
     f: &mut fmt::Formatter<'_>,
     (many, one): Counted,
     count: usize,

@@ -7,36 +7,36 @@ use sapwood_arena::{Arena, Kind, UNIT};
 use sapwood_qsbr::{Domain, GarbageLimit, RetireQueue};
 
 /// The number of blocks that are handed to the grace period at once.
-pub(crate) const SEAL: usize = 64;
+pub const SEAL: usize = 64;
 
 /// A block, its kind and its length: 32 bits of reference, 16 of kind, 16 of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block(u64);
+pub struct Block(u64);
 
 impl Block {
     /// A block of at most 512 KiB. A length of 0 is that of values, whose length follows from their
     /// type.
-    pub(crate) fn new(r: u32, kind: Kind, bytes: usize) -> Self {
+    pub fn new(r: u32, kind: Kind, bytes: usize) -> Self {
         Block(u64::from(r) | u64::from(kind.0) << 32 | (bytes.div_ceil(UNIT) as u64) << 48)
     }
 
-    pub(crate) fn at(self) -> u32 {
+    pub fn at(self) -> u32 {
         self.0 as u32
     }
 
     /// The kind in the arena's accounts.
-    pub(crate) fn kind(self) -> Kind {
+    pub fn kind(self) -> Kind {
         Kind((self.0 >> 32) as u8)
     }
 
     /// Bytes in whole units.
-    pub(crate) fn bytes(self) -> usize {
+    pub fn bytes(self) -> usize {
         (self.0 >> 48) as usize * UNIT
     }
 }
 
 /// The garbage of one writer.
-pub(crate) struct Garbage {
+pub struct Garbage {
     queue: RetireQueue<Block>,
     /// Blocks that are not in the queue yet, with their bytes. The queue takes many at once.
     left: Vec<(Block, usize)>,
@@ -44,7 +44,7 @@ pub(crate) struct Garbage {
 }
 
 impl Garbage {
-    pub(crate) fn new(domain: &Domain) -> Self {
+    pub fn new(domain: &Domain) -> Self {
         Garbage {
             queue: RetireQueue::new(domain),
             left: Vec::new(),
@@ -54,37 +54,37 @@ impl Garbage {
 
     /// Retires a block that the newest version does not reach.
     #[inline]
-    pub(crate) fn retire(&mut self, arena: &mut Arena, block: Block, bytes: usize) {
+    pub fn retire(&mut self, arena: &mut Arena, block: Block, bytes: usize) {
         arena.retire(bytes, block.kind());
         self.left_bytes += bytes;
         self.left.push((block, bytes));
     }
 
     /// Makes room for `blocks` more, so that [`retire`](Self::retire) takes nothing from the heap.
-    pub(crate) fn reserve(&mut self, blocks: usize) -> Result<(), TryReserveError> {
+    pub fn reserve(&mut self, blocks: usize) -> Result<(), TryReserveError> {
         self.left.try_reserve(blocks)
     }
 
     /// Bytes of the list of the newest blocks.
-    pub(crate) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         self.left.capacity() * size_of::<(Block, usize)>()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.left.is_empty() && self.queue.is_empty()
     }
 
     /// Whether the queue should get the newest blocks, in an arena with `live` bytes: when they are
     /// [`SEAL`] blocks, or a quarter of `live` and at least 4 KiB.
     #[inline]
-    pub(crate) fn is_due(&self, live: usize) -> bool {
+    pub fn is_due(&self, live: usize) -> bool {
         self.left.len() >= SEAL || self.left_bytes >= (live / 4).max(4 << 10)
     }
 
     /// Frees up to `budget` blocks that no reader can reach any more, and that were retired by
     /// version `oldest` or an earlier one. `newest` is the number of a version that reaches none of
     /// the blocks.
-    pub(crate) fn reclaim(
+    pub fn reclaim(
         &mut self,
         budget: usize,
         (newest, oldest): (u64, u64),
@@ -99,25 +99,25 @@ impl Garbage {
     }
 
     /// Hands over all blocks without waiting: for the end of the structure.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(Block)) {
+    pub fn drain(&mut self, mut each: impl FnMut(Block)) {
         self.left_bytes = 0;
         self.left.drain(..).for_each(|(block, _)| each(block));
         self.queue.drain(each);
     }
 
     /// The number and bytes of the blocks that wait.
-    pub(crate) fn waiting(&self) -> (usize, usize) {
+    pub fn waiting(&self) -> (usize, usize) {
         let (len, bytes) = (self.left.len(), self.left_bytes);
         (self.queue.len() + len, self.queue.bytes() + bytes)
     }
 
     /// Bytes of the blocks that are not in the queue yet.
-    pub(crate) fn unqueued(&self) -> usize {
+    pub fn unqueued(&self) -> usize {
         self.left_bytes
     }
 
     /// Gives back the memory of the lists, if nothing waits.
-    pub(crate) fn give_back(&mut self) {
+    pub fn give_back(&mut self) {
         if self.is_empty() {
             self.left = Vec::new();
             self.queue.give_back();
@@ -125,13 +125,13 @@ impl Garbage {
     }
 
     /// The queue, which reserves room for garbage.
-    pub(crate) fn queue(&mut self) -> &mut RetireQueue<Block> {
+    pub fn queue(&mut self) -> &mut RetireQueue<Block> {
         &mut self.queue
     }
 
     /// Gives back the reserved room, except that of the blocks that are not in the queue yet.
     #[inline]
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         self.queue.release(self.left_bytes);
     }
 }
@@ -139,7 +139,7 @@ impl Garbage {
 /// Reserves room for garbage, by the domain's policy. `total` is the bytes of the blocks that are
 /// not in the queue yet and of those that the change may retire. `reclaim` frees what it can, and
 /// returns whether any garbage is left.
-pub(crate) fn admit<W, T>(
+pub fn admit<W, T>(
     domain: &Domain,
     writer: &mut W,
     total: impl Fn(&W) -> usize,

@@ -4,15 +4,15 @@
 #[cfg(feature = "std")]
 use core::hash::{Hash, Hasher};
 
-use super::plain::Words;
+use crate::plain::Words;
 
 /// The secret numbers of a hash.
 #[derive(Clone)]
-pub(crate) struct Secrets([u64; 3]);
+pub struct Secrets([u64; 3]);
 
 impl Secrets {
     /// Secrets that follow from a seed.
-    pub(super) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         // SplitMix64 (Steele, Lea, Flood, 2014).
         let mut state = seed;
         Self(core::array::from_fn(|_| {
@@ -23,7 +23,7 @@ impl Secrets {
 
     /// The hash of some words. All bits are good.
     #[inline(always)]
-    pub(super) fn hash<W: Words>(&self, words: &W) -> u64 {
+    pub fn hash<W: Words>(&self, words: &W) -> u64 {
         let [start, fold, end] = self.0;
         let mut sum = start;
         let mut first = None;
@@ -40,7 +40,7 @@ impl Secrets {
 }
 
 /// SplitMix64's output function.
-pub(crate) const fn mixed(x: u64) -> u64 {
+pub const fn mixed(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -50,18 +50,18 @@ pub(crate) const fn mixed(x: u64) -> u64 {
 /// [`scaled`], whichever bits differ.
 #[cfg(feature = "std")]
 #[inline(always)]
-pub(crate) fn spread(flow: u64) -> u64 {
+pub fn spread(flow: u64) -> u64 {
     (flow ^ (flow >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A hasher that gives the same on every machine: FNV-1a over the bytes, with the lowest byte of a
 /// number first, then SplitMix64's output function.
 #[cfg(feature = "std")]
-pub(crate) struct StableHasher(u64);
+pub struct StableHasher(u64);
 
 #[cfg(feature = "std")]
 impl StableHasher {
-    pub(super) fn hash_one(value: &impl Hash) -> u64 {
+    pub fn hash_one(value: &impl Hash) -> u64 {
         let mut hasher = Self(0xcbf2_9ce4_8422_2325);
         value.hash(&mut hasher);
         hasher.finish()
@@ -97,14 +97,14 @@ impl Hasher for StableHasher {
 }
 
 #[inline(always)]
-pub(crate) fn folded(a: u64, b: u64) -> u64 {
+pub fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
 /// A number from 0 to below `n`, as evenly spread as the upper 32 bits of the hash.
 #[inline(always)]
-pub(crate) fn scaled(hash: u64, n: usize) -> usize {
+pub fn scaled(hash: u64, n: usize) -> usize {
     (((hash >> 32) * n as u64) >> 32) as usize
 }
 

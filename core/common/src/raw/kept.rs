@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use sapwood_qsbr::{Domain, Hold, Holder};
 
-use crate::sync::{self, Mutex, MutexGuard};
+use super::sync::{self, Mutex, MutexGuard};
 
 /// The oldest version that snapshots keep. It holds back all nodes that were replaced after it.
 ///
@@ -64,11 +64,11 @@ fn name(version: u64, thread: Option<&str>) -> String {
 /// The versions of one structure. Their lock is held for a moment only, and not while a writer
 /// waits.
 #[derive(Default)]
-pub(crate) struct Versions(Mutex<Numbers>);
+pub struct Versions(Mutex<Numbers>);
 
 /// The newest version, and the versions that snapshots keep.
 #[derive(Default)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     newest: u64,
     /// Bytes that all versions up to the newest one retired and handed to the grace period.
     retired: u64,
@@ -87,7 +87,7 @@ struct Keepers {
 
 impl Versions {
     /// The versions of a structure whose garbage waits in this domain. The domain reports on them.
-    pub(crate) fn new(domain: &Domain) -> Arc<Self> {
+    pub fn new(domain: &Domain) -> Arc<Self> {
         let versions = Arc::<Self>::default();
         let holder: Weak<Self> = Arc::downgrade(&versions);
         domain.add_holder(holder);
@@ -95,28 +95,28 @@ impl Versions {
     }
 
     /// Gives the first version another number.
-    pub(crate) fn begin_at(&self, number: u64) {
+    pub fn begin_at(&self, number: u64) {
         self.lock().newest = number;
     }
 
     /// The lock under which a version is published, so that a snapshot gets one version and its
     /// number.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Numbers> {
+    pub fn lock(&self) -> MutexGuard<'_, Numbers> {
         sync::lock(&self.0)
     }
 
     /// The number of the newest version.
-    pub(crate) fn newest(&self) -> u64 {
+    pub fn newest(&self) -> u64 {
         self.lock().newest
     }
 
     /// The number of snapshots.
-    pub(crate) fn snapshots(&self) -> usize {
+    pub fn snapshots(&self) -> usize {
         self.lock().kept.values().map(|keepers| keepers.count).sum()
     }
 
     /// The oldest version that is kept.
-    pub(crate) fn oldest(&self) -> Option<OldestSnapshot> {
+    pub fn oldest(&self) -> Option<OldestSnapshot> {
         let numbers = self.lock();
         let (&version, keepers) = numbers.kept.first_key_value()?;
         Some(OldestSnapshot {
@@ -128,7 +128,7 @@ impl Versions {
     }
 
     /// Keeps the newest version; `copy` copies what the snapshot needs of it.
-    pub(crate) fn keep<T>(self: &Arc<Self>, copy: impl FnOnce() -> T) -> (KeptVersion, T) {
+    pub fn keep<T>(self: &Arc<Self>, copy: impl FnOnce() -> T) -> (KeptVersion, T) {
         let mut numbers = self.lock();
         let copied = copy();
         let (number, retired) = (numbers.newest, numbers.retired);
@@ -159,13 +159,13 @@ impl Holder for Versions {
 
 impl Numbers {
     /// Counts a version that is being published; returns its number.
-    pub(crate) fn publish(&mut self) -> u64 {
+    pub fn publish(&mut self) -> u64 {
         self.newest += 1;
         self.newest
     }
 
     /// Counts bytes of garbage that are tagged with the newest version, which does not reach them.
-    pub(crate) fn retire(&mut self, bytes: usize) {
+    pub fn retire(&mut self, bytes: usize) {
         self.retired += bytes as u64;
         if let Some(keepers) = self.kept.get_mut(&self.newest) {
             keepers.retired = self.retired;
@@ -174,19 +174,19 @@ impl Numbers {
 
     /// The newest version, and the oldest that is kept. Garbage that a later version than the
     /// oldest retired must stay.
-    pub(crate) fn bounds(&self) -> (u64, u64) {
+    pub fn bounds(&self) -> (u64, u64) {
         let oldest = self.kept.keys().next().copied();
         (self.newest, oldest.unwrap_or(u64::MAX))
     }
 
     /// The newest version that is kept.
     #[inline]
-    pub(crate) fn newest_kept(&self) -> Option<u64> {
+    pub fn newest_kept(&self) -> Option<u64> {
         self.kept.last_key_value().map(|(&version, _)| version)
     }
 
     /// The number of the version that is published next.
-    pub(crate) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.newest + 1
     }
 
@@ -197,13 +197,13 @@ impl Numbers {
 }
 
 /// A version that is kept until this is dropped.
-pub(crate) struct KeptVersion {
+pub struct KeptVersion {
     versions: Arc<Versions>,
     number: u64,
 }
 
 impl KeptVersion {
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.number
     }
 }

@@ -3,19 +3,19 @@
 use sapwood_arena::{ArenaOptions, Backing};
 
 /// The message of the panic about memory that moves, with what to do about it.
-pub(crate) const NEEDS_STABLE: &str = "readers need a base that stays: to limit the memory, call \
+pub const NEEDS_STABLE: &str = "readers need a base that stays: to limit the memory, call \
     `memory_limit` and not `options`; or choose a backing that stays, as \
     `.backing(Backing::Mmap { reserve })` does";
 
 /// The options of an arena, and a limit that holds besides them.
 #[derive(Clone, Debug)]
-pub(crate) struct MemoryOptions {
-    pub(crate) options: ArenaOptions,
-    pub(crate) limit: Option<usize>,
+pub struct MemoryOptions {
+    pub options: ArenaOptions,
+    pub limit: Option<usize>,
 }
 
 /// Bytes of address space that a structure reserves at first, unless its memory is limited.
-pub(crate) const RESERVE: usize = 64 << 20;
+pub const RESERVE: usize = 64 << 20;
 
 impl Default for MemoryOptions {
     /// A small reservation of address space, which grows where it lies. Memory is committed as it
@@ -34,7 +34,7 @@ impl MemoryOptions {
     ///
     /// # Panics
     /// When the backing moves as it grows.
-    pub(crate) fn stable(self) -> ArenaOptions {
+    pub fn stable(self) -> ArenaOptions {
         let backing = self.options.chosen_backing();
         let moves = matches!(backing, Backing::Auto | Backing::Heap);
         assert!(!moves, "{NEEDS_STABLE}");

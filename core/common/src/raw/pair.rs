@@ -6,7 +6,7 @@
 
 /// The bytes of two words, the lower ones first.
 #[inline(always)]
-pub(crate) fn pair(low: u64, high: u64) -> [u8; 16] {
+pub fn pair(low: u64, high: u64) -> [u8; 16] {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{__m128i, _mm_set_epi64x};

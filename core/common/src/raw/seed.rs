@@ -4,7 +4,7 @@ use core::hash::{BuildHasher, Hasher};
 
 /// A new seed: random from the operating system, where there is one; else of addresses and
 /// counters.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     #[cfg(feature = "std")]
     let state = std::hash::RandomState::new();
     #[cfg(not(feature = "std"))]

@@ -11,17 +11,17 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicUsize;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
+pub use loom::sync::{
     Condvar, Mutex, MutexGuard,
     atomic::{AtomicU32, Ordering},
 };
 #[cfg(shuttle)]
-pub(crate) use {
+pub use {
     core::sync::atomic::{AtomicU32, Ordering},
     shuttle::sync::{Condvar, Mutex, MutexGuard},
 };
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) use {
+pub use {
     core::sync::atomic::{AtomicU32, Ordering},
     std::sync::{Condvar, Mutex, MutexGuard},
 };
@@ -29,7 +29,7 @@ pub(crate) use {
 /// A place where a scheduler may let another thread run: before an access to memory that others
 /// change.
 #[inline(always)]
-pub(crate) fn point() {
+pub fn point() {
     #[cfg(shuttle)]
     shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
 }
@@ -37,15 +37,15 @@ pub(crate) fn point() {
 /// As [`point`], before a store that others see. What lies in the memory here is what a writer
 /// leaves that is killed, so a test of this crate can look at it.
 #[inline(always)]
-pub(crate) fn store_point() {
+pub fn store_point() {
     point();
-    #[cfg(all(test, not(any(loom, shuttle))))]
+    #[cfg(all(feature = "watch-stores", not(any(loom, shuttle))))]
     stores::look();
 }
 
 /// A look at the memory before each store of this thread that others see.
-#[cfg(all(test, not(any(loom, shuttle))))]
-pub(crate) mod stores {
+#[cfg(all(feature = "watch-stores", not(any(loom, shuttle))))]
+pub mod stores {
     use alloc::boxed::Box;
     use core::cell::RefCell;
 
@@ -54,11 +54,11 @@ pub(crate) mod stores {
     std::thread_local!(static LOOK: RefCell<Option<Look>> = const { RefCell::new(None) });
 
     /// Calls `look` before each store from now on; or nothing any more.
-    pub(crate) fn set(look: Option<Look>) {
+    pub fn set(look: Option<Look>) {
         LOOK.with_borrow_mut(|place| *place = look);
     }
 
-    pub(super) fn look() {
+    pub fn look() {
         // A look makes no stores, but what it uses may have points of its own.
         let look = LOOK.with_borrow_mut(Option::take);
         if let Some(mut look) = look {
@@ -70,7 +70,7 @@ pub(crate) mod stores {
 
 /// Lets other threads run while this one waits for them.
 #[inline(always)]
-pub(crate) fn spin() {
+pub fn spin() {
     #[cfg(loom)]
     loom::thread::yield_now();
     #[cfg(shuttle)]
@@ -80,7 +80,7 @@ pub(crate) fn spin() {
 }
 
 /// Lets another thread run, because this one needs a step of it.
-pub(crate) fn wait() {
+pub fn wait() {
     #[cfg(loom)]
     loom::thread::yield_now();
     #[cfg(shuttle)]
@@ -91,14 +91,14 @@ pub(crate) fn wait() {
 
 /// Locks a mutex, also after a thread panicked while it held the lock: the data of these locks is
 /// whole at every step that can unwind.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// As [`lock`], but returns `None` when the lock is held.
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
         Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -108,14 +108,14 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 /// The lock of a structure with one writer at a time. Users may hold it for long, in a transaction,
 /// a writer or a reservation. A thread that would wait for itself panics.
-pub(crate) struct WriterLock<T> {
+pub struct WriterLock<T> {
     /// [`this_thread`] of the thread that holds the lock, or 0.
     owner: AtomicUsize,
     inner: Mutex<T>,
 }
 
 impl<T> WriterLock<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         WriterLock {
             owner: AtomicUsize::new(0),
             inner: Mutex::new(value),
@@ -127,7 +127,7 @@ impl<T> WriterLock<T> {
     /// # Panics
     /// When this thread holds it.
     #[track_caller]
-    pub(crate) fn lock(&self) -> WriterGuard<'_, T> {
+    pub fn lock(&self) -> WriterGuard<'_, T> {
         assert!(
             !self.is_held_here(),
             "this thread is changing the same structure already (a transaction, writer or \
@@ -137,13 +137,13 @@ impl<T> WriterLock<T> {
     }
 
     /// Whether this thread holds the lock.
-    pub(crate) fn is_held_here(&self) -> bool {
+    pub fn is_held_here(&self) -> bool {
         // Relaxed: a thread finds its own mark if and only if it holds the lock.
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
     /// As [`lock`](Self::lock), but returns `None` when the lock is held.
-    pub(crate) fn try_lock(&self) -> Option<WriterGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<WriterGuard<'_, T>> {
         try_lock(&self.inner).map(|inner| self.guard(inner))
     }
 
@@ -154,14 +154,14 @@ impl<T> WriterLock<T> {
     }
 
     /// The data of a lock that nobody else can reach.
-    pub(crate) fn get_mut(&mut self) -> &mut T {
+    pub fn get_mut(&mut self) -> &mut T {
         let inner = self.inner.get_mut();
         inner.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 /// The guard of a [`WriterLock`]. It stays on its thread.
-pub(crate) struct WriterGuard<'a, T> {
+pub struct WriterGuard<'a, T> {
     owner: &'a AtomicUsize,
     inner: MutexGuard<'a, T>,
 }
@@ -192,7 +192,7 @@ impl<T> Drop for WriterGuard<'_, T> {
 /// A number of this thread, not 0, that no other thread has while this one runs: the address of a
 /// variable of its own.
 #[inline]
-pub(crate) fn this_thread() -> usize {
+pub fn this_thread() -> usize {
     #[cfg(loom)]
     loom::thread_local!(static HERE: u8 = 0);
     #[cfg(shuttle)]

@@ -23,7 +23,7 @@
 use smallvec::SmallVec;
 
 use super::string::{BitPrefix, BitString, MAX_BITS};
-use crate::qp::Alternatives;
+use sapwood_qp::parts::Alternatives;
 
 /// A key. Those of up to 256 bits are on the stack.
 pub(super) type Key = SmallVec<[u8; 64]>;

@@ -12,9 +12,9 @@ use super::code::{self, Key, encode};
 use super::string::AsBits;
 use super::txn::BitTxn;
 use super::view::{BitSnapshot, BitView};
-use crate::qp::{QpStore, QpStoreMemory, Version};
-use crate::reader::reading_methods;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
+use sapwood_common::reading_methods;
+use sapwood_qp::{QpStore, QpStoreMemory, Version};
 
 /// A longest-prefix-match table of bit strings of 0 to 2,048 bits: an address with a port, a
 /// network number with an address, a label stack. It has one writer at a time, readers that never
@@ -22,7 +22,7 @@ use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 ///
 /// - A lookup descends once in a [`QpStore`], whose keys have a byte for each four bits, and goes
 ///   back up along the path to the longest match. For addresses alone, a
-///   [`Fib`](crate::lpm::Fib) is quicker.
+///   [`Fib`](crate::Fib) is quicker.
 /// - A lookup works on one version, so it sees all of a commit or nothing. [`insert`](Self::insert)
 ///   and [`remove`](Self::remove) commit one change each; a [`BitTxn`] publishes any number with
 ///   one store.
@@ -67,15 +67,12 @@ impl<V: Send + Sync + 'static> Clone for BitFib<V> {
 
 impl<V: Send + Sync + 'static> Buildable for BitFib<V> {
     type Choices = ();
+    type Builder = Builder<Self>;
 }
 
 impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
-    pub(super) fn store(self) -> Builder<QpStore<V>> {
-        Builder {
-            memory: self.memory,
-            domain: self.domain,
-            choices: (),
-        }
+    pub(super) fn store(self) -> sapwood_qp::Builder<QpStore<V>> {
+        sapwood_qp::Builder::of_parts(self.into_parts())
     }
 
     /// An empty table.
@@ -168,8 +165,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     ///
     /// O(1).
     pub fn builder() -> Builder<Self> {
-        let Builder { memory, .. } = QpStore::<V>::builder();
-        Builder::begin(memory, ())
+        Builder::of_parts(QpStore::<V>::builder().into_parts())
     }
 
     /// Inserts or replaces, as a commit of its own; returns the value that was replaced. A

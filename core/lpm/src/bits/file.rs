@@ -13,8 +13,9 @@ use super::BitFib;
 use super::code::{self, encode};
 use super::read::bit_methods;
 use super::string::AsBits;
-use crate::qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError, View};
 use crate::{Builder, Error, Rejected};
+use sapwood_qp::parts::View;
+use sapwood_qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError};
 
 /// First byte of the keys of names.
 const NAME: u8 = 255;

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 use super::code::{self, Key, alternatives, encode};
 use super::string::{AsBits, BitPrefix, BitString};
-use crate::qp::{self, LANES, Mem, Range, Trusted, View};
+use sapwood_qp::parts::{self, LANES, Mem, View};
+use sapwood_qp::{Range, Trusted};
 
 /// A table of at least this many prefixes is larger than the second-level cache, and a batch of
 /// lookups gains from prefetching.
@@ -79,7 +80,7 @@ pub(super) fn covered_by<'a, V, M: Mem>(
     let key = encode(prefix);
     let end = code::end_of(&key);
     let bounds = (Bound::Included(&key[..]), Bound::Excluded(&end[..]));
-    BitIter(qp::range::<V, M, [u8], _>(view, &bounds))
+    BitIter(parts::range::<V, M, [u8], _>(view, &bounds))
 }
 
 /// The outermost stored prefixes inside a prefix, without itself.
@@ -165,7 +166,7 @@ impl<'a, V, M: Mem> Iterator for BitChildren<'a, V, M> {
     type Item = (BitString, &'a V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let found = qp::seek(self.view, |cursor| {
+        let found = parts::seek(self.view, |cursor| {
             cursor.seek_ge(&self.view, &self.behind, self.strict);
         });
         // A damaged file may lead anywhere, also back: then the walk ends here.
@@ -241,8 +242,8 @@ macro_rules! bit_methods {
         ///
         /// O(bits of the prefix).
         #[inline]
-        pub fn get$(<$g>)?($($this)+ $self, prefix: impl $crate::lpm::AsBits) -> Option<&$lt V> {
-            $crate::lpm::bits::read::get($self.trie(), prefix)
+        pub fn get$(<$g>)?($($this)+ $self, prefix: impl $crate::AsBits) -> Option<&$lt V> {
+            $crate::bits::read::get($self.trie(), prefix)
         }
 
         /// The longest stored prefix of `bits`: its length, and its value.
@@ -251,8 +252,8 @@ macro_rules! bit_methods {
         /// path of more than 16 branches, and a query of more than 256 bits, take memory from the
         /// heap.
         #[inline]
-        pub fn lookup$(<$g>)?($($this)+ $self, bits: impl $crate::lpm::AsBits) -> Option<(usize, &$lt V)> {
-            $crate::lpm::bits::read::lookup($self.trie(), bits)
+        pub fn lookup$(<$g>)?($($this)+ $self, bits: impl $crate::AsBits) -> Option<(usize, &$lt V)> {
+            $crate::bits::read::lookup($self.trie(), bits)
         }
 
         /// Looks up many at once: `out[i]` becomes what [`lookup`](Self::lookup) finds for
@@ -264,19 +265,19 @@ macro_rules! bit_methods {
         ///
         /// # Panics
         /// When `queries` and `out` differ in length.
-        pub fn lookup_batch<$($g,)? Q: $crate::lpm::AsBits>(
+        pub fn lookup_batch<$($g,)? Q: $crate::AsBits>(
             $($this)+ $self,
             queries: &[Q],
             out: &mut [Option<(usize, &$lt V)>],
         ) {
-            $crate::lpm::bits::read::lookup_batch($self.trie(), $self.len(), queries, out);
+            $crate::bits::read::lookup_batch($self.trie(), $self.len(), queries, out);
         }
 
         /// All stored prefixes of `bits` (itself included), shortest first: lengths and values.
         ///
         /// O(number of branches on the path).
-        pub fn matches$(<$g>)?($($this)+ $self, bits: impl $crate::lpm::AsBits) -> $crate::lpm::BitMatches<$lt, V> {
-            $crate::lpm::bits::read::matches($self.trie(), bits)
+        pub fn matches$(<$g>)?($($this)+ $self, bits: impl $crate::AsBits) -> $crate::BitMatches<$lt, V> {
+            $crate::bits::read::matches($self.trie(), bits)
         }
 
         /// The stored prefixes that `prefix` covers (itself included), in order.
@@ -284,9 +285,9 @@ macro_rules! bit_methods {
         /// O(bits of the prefix); each step is O(1) on average.
         pub fn covered_by$(<$g>)?(
             $($this)+ $self,
-            prefix: impl $crate::lpm::AsBits,
-        ) -> $crate::lpm::BitIter<$lt, V, $mem> {
-            prefix.with_bits(|prefix| $crate::lpm::bits::read::covered_by($self.trie(), prefix))
+            prefix: impl $crate::AsBits,
+        ) -> $crate::BitIter<$lt, V, $mem> {
+            prefix.with_bits(|prefix| $crate::bits::read::covered_by($self.trie(), prefix))
         }
 
         /// The stored prefixes directly inside `prefix`, in order: `prefix` covers them, and no
@@ -295,16 +296,16 @@ macro_rules! bit_methods {
         /// O(prefixes inside this one).
         pub fn children$(<$g>)?(
             $($this)+ $self,
-            prefix: impl $crate::lpm::AsBits,
-        ) -> $crate::lpm::BitChildren<$lt, V, $mem> {
-            prefix.with_bits(|prefix| $crate::lpm::bits::read::children($self.trie(), prefix))
+            prefix: impl $crate::AsBits,
+        ) -> $crate::BitChildren<$lt, V, $mem> {
+            prefix.with_bits(|prefix| $crate::bits::read::children($self.trie(), prefix))
         }
 
         /// All prefixes in order.
         ///
         /// Each step is O(1) on average.
-        pub fn iter$(<$g>)?($($this)+ $self) -> $crate::lpm::BitIter<$lt, V, $mem> {
-            $self.covered_by($crate::lpm::BitString::new())
+        pub fn iter$(<$g>)?($($this)+ $self) -> $crate::BitIter<$lt, V, $mem> {
+            $self.covered_by($crate::BitString::new())
         }
     };
 }

@@ -5,8 +5,9 @@ use core::fmt;
 use super::code::encode;
 use super::read::bit_methods;
 use super::string::AsBits;
-use crate::qp::{QpTxn, Trusted, Version, View};
 use crate::{Error, Rejected};
+use sapwood_qp::parts::View;
+use sapwood_qp::{QpTxn, Trusted, Version};
 
 /// An open transaction on a [`BitFib`](super::BitFib). It reads what it wrote; dropping it rolls
 /// back.

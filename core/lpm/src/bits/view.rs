@@ -5,7 +5,8 @@ use core::fmt;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::read::bit_methods;
-use crate::qp::{self, QpSnapshot, QpView, SaveError, Trusted, Version, View};
+use sapwood_qp::parts::{self, View};
+use sapwood_qp::{QpSnapshot, QpView, SaveError, Trusted, Version};
 
 /// One version of a table, read under a guard. It stays on its thread.
 pub struct BitView<'g, V>(pub(super) QpView<'g, V>);
@@ -78,7 +79,7 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
     where
         V: IntoBytes + Immutable,
     {
-        qp::save(
+        parts::save(
             &self.trie(),
             self.len(),
             self.version().get(),

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable};
 use super::node::Mem;
 use super::read::{Published, Reading, has_native};
 use super::view::View;
-use crate::lpm::{Family, FibView, NextHop};
+use crate::{Family, FibView, NextHop};
 
 impl<'g, F: Family, V: NextHop + FromBytes + Immutable> FibView<'g, F, V> {
     /// A table that another process publishes ([`Builder::build_in`](crate::Builder::build_in)), in

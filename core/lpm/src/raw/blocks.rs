@@ -86,7 +86,11 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Blocks in an arena that does not move.
     pub(crate) fn new(arena: Arena) -> Self {
-        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
+        assert!(
+            arena.is_stable(),
+            "{}",
+            sapwood_common::raw::memory::NEEDS_STABLE
+        );
         Blocks {
             mem: Mem(arena.base()),
             pool: Pool::new(&arena, POOLED, POOLED_BLOCK, POOLED_MOST),

@@ -11,7 +11,7 @@ use super::node::Prefixes;
 use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
-use crate::lpm::family::Key;
+use crate::family::Key;
 use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
 
 /// A prefix with its value's block.

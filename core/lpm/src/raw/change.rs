@@ -9,8 +9,8 @@ use sapwood_arena::ArenaFull;
 
 use super::blocks::{Blocks, Tail};
 use super::node::{Lone, Prefixes};
+use crate::family::Key;
 use crate::garbage::Block;
-use crate::lpm::family::Key;
 use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, child_of, slots_of};
 
 /// Why a change was not made.

@@ -7,7 +7,7 @@ use sapwood_arena::prefetch;
 use smallvec::SmallVec;
 
 use super::node::Mem;
-use crate::lpm::family::Key;
+use crate::family::Key;
 use crate::sync;
 use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
 

@@ -19,8 +19,8 @@ use super::root::{Open, Root};
 use super::values;
 use super::view::View;
 use super::writer::Writer;
+use crate::family::Key;
 use crate::kept::{KeptVersion, Versions};
-use crate::lpm::family::Key;
 use crate::sync::{Mutex, WriterGuard, WriterLock};
 use sapwood_format::lpm::{header, root_word};
 
@@ -175,7 +175,7 @@ impl<V> FibShared<V> {
         assert!(
             guard.belongs_to(&self.domain),
             "{}",
-            crate::reader::FOREIGN_GUARD
+            sapwood_common::raw::FOREIGN_GUARD
         );
         // SAFETY: the root lives as long as the table; what its words reach is freed only a grace
         // period after it was unlinked, and the guard holds that grace period back.

@@ -15,9 +15,9 @@ use super::root::{Overlay, Root, Target};
 use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
+use crate::family::Key;
 use crate::garbage::{self, Block, SEAL};
 use crate::kept::Numbers;
-use crate::lpm::family::Key;
 use crate::sync::{self, MutexGuard};
 use sapwood_format::lpm::Word;
 

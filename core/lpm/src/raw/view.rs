@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::read::{Reading, Words};
 use super::values;
 use super::walk::Walk;
-use crate::lpm::family::Key;
+use crate::family::Key;
 
 /// A version that is kept for `'a`.
 pub(crate) struct View<'a, V, W> {

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::node::Prefixes;
 use super::read::{Reading, Words};
-use crate::lpm::family::Key;
+use crate::family::Key;
 use sapwood_format::lpm::{STRIDE, Set, child_of, slots_of};
 
 /// The stride that a walk is in: a block of root prefixes (or none), or a node.

@@ -13,8 +13,8 @@ use super::node::VALUE;
 use super::read::{Copied, Reading};
 use super::root::{Overlay, Target};
 use super::values::{self, Values};
+use crate::family::Key;
 use crate::garbage::{Block, Garbage};
-use crate::lpm::family::Key;
 
 /// The writing side, behind its lock.
 pub(crate) struct Writer<V> {

@@ -9,7 +9,7 @@ use super::node::{INNER, Inner, LEAF, Leaf, VALUE, inner_size, leaf_holds};
 use super::path::Root;
 use super::table::{Apart, MapleShared, Values, Writer};
 use crate::Error;
-use crate::maple::gap::code;
+use crate::gap::code;
 
 /// A node of the level under way: its reference, upper bound, and the code of its largest gap.
 type Made = (u32, u64, u16);

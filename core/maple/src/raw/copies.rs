@@ -10,7 +10,7 @@ use sapwood_format::maple::{InnerHead, LINE, LeafHead, inner_bytes, leaf_bytes, 
 use super::entries::leaf_gap;
 use super::node::{Inner, Leaf};
 use super::search::{Fit, highest_in, lowest_in};
-use crate::maple::checked::Trouble;
+use crate::checked::Trouble;
 
 /// The most pivots of a node.
 const PIVOTS: usize = 128;

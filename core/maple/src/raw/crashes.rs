@@ -14,8 +14,8 @@ use sapwood_model::range_ops::{Domain, RangeOp, RangeOps};
 
 use super::published::MaplePublished;
 use crate::Builder;
-use crate::maple::{CheckedMaple, MapleMap, PlainValue, Range};
 use crate::sync::stores;
+use crate::{CheckedMaple, MapleMap, PlainValue, Range};
 
 /// Bytes of an arena.
 const BYTES: usize = 1 << 20;

@@ -19,7 +19,7 @@ use super::entries::{Entries, Limits, Part, Slot, leaf_gap};
 use super::node::{Inner, Leaf, Mem, inner_size, leaf_holds};
 use super::path::{Path, Root};
 use super::splice::Splice;
-use crate::maple::gap::code;
+use crate::gap::code;
 
 /// A child of a new inner node.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use alloc::collections::TryReserveError;
 
 use super::node::{Encoding, Leaf};
-use crate::maple::gap::code;
+use crate::gap::code;
 
 /// The source of an entry's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ pub(crate) fn leaf_gap(leaf: Leaf, lower: u64, upper: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::maple::raw::node::{LEAF_LEAST, leaf_holds};
+    use crate::raw::node::{LEAF_LEAST, leaf_holds};
 
     #[test]
     fn equal_parts_never_have_too_few() {

@@ -15,10 +15,10 @@ use super::path::Root;
 use super::read::has_native;
 use super::table::Values;
 use super::view::View;
-use crate::maple::header::{Facts, read_header};
-use crate::maple::view::MapleView;
-use crate::qp::OpenCause;
+use crate::OpenCause;
+use crate::header::{Facts, read_header};
 use crate::sync;
+use crate::view::MapleView;
 
 /// A tree as readers see it: the map's newest one, or the one of a snapshot.
 pub(crate) struct Published {
@@ -87,7 +87,7 @@ impl Published {
 /// maps, for reading. The writer may be another process, and may change the map meanwhile.
 ///
 /// This trusts the memory. It is for a crate that makes the writer's grace periods wait for readers
-/// in other processes, as `sapwood-live` does. [`CheckedMaple`](crate::maple::CheckedMaple) trusts
+/// in other processes, as `sapwood-live` does. [`CheckedMaple`](crate::CheckedMaple) trusts
 /// nothing.
 ///
 /// ```

@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn all_ways_count_alike() {
         let mut rng = fastrand::Rng::with_seed(7);
-        let native = crate::maple::raw::read::has_native();
+        let native = crate::raw::read::has_native();
         for n in 1..100_usize {
             let mut numbers: Vec<u64> = (0..n).map(|_| rng.u64(..) >> rng.u32(0..64)).collect();
             numbers.sort_unstable();

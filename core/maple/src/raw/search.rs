@@ -3,7 +3,7 @@
 use super::node::{Inner, Leaf};
 use super::path::Root;
 use super::read::Tree;
-use crate::maple::gap::code;
+use crate::gap::code;
 
 /// The conditions of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

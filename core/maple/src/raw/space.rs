@@ -45,7 +45,11 @@ pub(crate) struct Space {
 
 impl Space {
     pub(crate) fn new(arena: Arena, domain: &Domain, largest: usize, value: usize) -> Self {
-        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
+        assert!(
+            arena.is_stable(),
+            "{}",
+            sapwood_common::raw::memory::NEEDS_STABLE
+        );
         Space {
             pool: Pool::new(&arena, POOLED, largest, POOLED_MOST),
             arena,

@@ -9,7 +9,7 @@ use super::draft::{Child, Draft, Outcome};
 use super::entries::{Limits, Part, Slot};
 use super::node::{Leaf, Mem};
 use super::path::Path;
-use crate::maple::gap::code;
+use crate::gap::code;
 
 /// An entry of the new leaf that is not one of the old leaf.
 pub(crate) type Between = (u64, u64, Slot);

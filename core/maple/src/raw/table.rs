@@ -206,7 +206,7 @@ impl<V> MapleShared<V> {
     pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
         let options = match self.published.header {
             Some(_) => {
-                let mut memory = crate::maple::builder::memory();
+                let mut memory = crate::builder::memory();
                 memory.limit = writer.space.arena.options().chosen_limit();
                 memory.stable()
             }
@@ -251,7 +251,7 @@ impl<V> MapleShared<V> {
         assert!(
             guard.belongs_to(&self.domain),
             "{}",
-            crate::reader::FOREIGN_GUARD
+            sapwood_common::raw::FOREIGN_GUARD
         );
         // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the
         // guard holds that grace period back.

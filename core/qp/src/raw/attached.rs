@@ -15,7 +15,7 @@ use super::index_only::ops::Walk;
 use super::leaf::{LeafOf, Value};
 use super::mem::{Live, byte_of};
 use super::view::View;
-use crate::qp::{AttachedMap, AttachedView, Order};
+use crate::{AttachedMap, AttachedView, Order};
 
 /// A map that another process publishes. What it reads of the header page stays as it is, but for
 /// the root and the table.

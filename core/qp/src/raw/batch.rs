@@ -7,12 +7,12 @@
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
 use super::view::{View, prefetch};
-use crate::qp::raw::leaf::Value;
+use crate::raw::leaf::Value;
 use sapwood_format::cluster::tag;
 
 /// The number of descents that run interleaved: about as many cache misses as a core keeps in
 /// flight.
-pub(crate) const LANES: usize = 16;
+pub const LANES: usize = 16;
 
 /// The cell that stands for no place.
 const NOWHERE: u32 = LEAF;
@@ -127,7 +127,7 @@ pub(super) fn descend<V: ?Sized + Value, M: Mem>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qp::QpMap;
+    use crate::QpMap;
 
     #[test]
     fn interleaved_descents_end_where_single_ones_do() {

@@ -13,10 +13,10 @@ use super::batch::{LANES, warm};
 use super::mem::Mem;
 use super::node::{Branch, KIND, LEAF};
 use super::view::{Near, View};
-use crate::qp::raw::leaf::Value;
+use crate::raw::leaf::Value;
 
 /// The alternatives of a byte, the one with the most bits first; the rest is 0.
-pub(crate) type Alternatives = [u8; 3];
+pub type Alternatives = [u8; 3];
 
 impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// The leaf of the longest key that matches.
@@ -26,7 +26,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// the query. There, each alternative is looked up in the only place where it can be.
     /// O(branches on the path).
     #[inline]
-    pub(crate) fn longest_match(
+    pub fn longest_match(
         &self,
         key: &[u8],
         alternatives: impl Fn(u8) -> Alternatives,
@@ -41,7 +41,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
 
     /// Calls `each(i, leaf cell)` in order with the longest match of each key, or with 0.
     /// Interleaved descents first fetch what the searches read.
-    pub(crate) fn longest_matches<K: AsRef<[u8]>>(
+    pub fn longest_matches<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         alternatives: impl Fn(u8) -> Alternatives,
@@ -58,7 +58,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     }
 
     /// Calls `each` with the leaves of all keys that match, the shortest key first.
-    pub(crate) fn all_matches(
+    pub fn all_matches(
         &self,
         key: &[u8],
         alternatives: impl Fn(u8) -> Alternatives,
@@ -175,7 +175,7 @@ fn alternatives_at(
 
 #[cfg(test)]
 mod tests {
-    use crate::qp::QpMap;
+    use crate::QpMap;
 
     /// `a` to `d` and `e` to `h` are groups: the alternatives of a letter are the earlier letters
     /// of its group.

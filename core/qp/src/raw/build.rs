@@ -363,7 +363,7 @@ fn copy_leaf<V: ?Sized + Value>(
 
 #[cfg(test)]
 mod tests {
-    use crate::qp::QpMap;
+    use crate::QpMap;
 
     #[test]
     fn sorted_entries_make_full_clusters_and_few_branches() {

@@ -673,7 +673,7 @@ fn capacity_with_room<P: Policy>(leaves: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::qp::QpMap;
+    use crate::QpMap;
 
     /// The keys of each set differ at offsets that are farther apart than the borders of one
     /// cluster can hold. They are inserted in many orders.

@@ -6,7 +6,7 @@ use sapwood_arena::{Area, ArenaFull};
 
 use super::node::{KIND, LEAF};
 use super::tree::{Cow, Link, Tree};
-use crate::qp::raw::leaf::Value;
+use crate::raw::leaf::Value;
 
 /// Units of the arena that a step sweeps for each branch that it may move. A branch over text takes
 /// a fraction of this, so the sweep does not lag behind.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::mem::{Mem, byte_of};
 use super::node::{KIND, LEAF};
 use super::view::{Subtree, View, prefetch};
-use crate::qp::raw::leaf::Value;
+use crate::raw::leaf::Value;
 use sapwood_format::cluster::cells_at;
 
 /// The number of leaves that are prefetched before a search reads its first leaf. A search that
@@ -26,7 +26,7 @@ pub(crate) struct Frame {
 ///
 /// Inside a cluster it stays in that cluster, even if writers have replaced it by another.
 #[derive(Clone)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     pub(crate) stack: SmallVec<[Frame; 16]>,
     /// The leaf or cluster below the last branch.
     end: u32,
@@ -444,7 +444,7 @@ impl Cursor {
 
     /// Moves to the least leaf whose key is `>= key`, or `> key` if `strict`.
     #[inline]
-    pub(crate) fn seek_ge<V: ?Sized + Value, M: Mem>(
+    pub fn seek_ge<V: ?Sized + Value, M: Mem>(
         &mut self,
         view: &View<'_, V, M>,
         key: &[u8],

@@ -40,8 +40,10 @@ pub(crate) fn layout_hash<V: ?Sized + Value>() -> u64 {
     layout_hash_of::<V>(FORMAT)
 }
 
-/// The size and alignment that stand for byte strings as values.
-pub(crate) const BYTE_STRINGS: (usize, usize) = (<[u8] as Stored>::SIZE, <[u8] as Stored>::ALIGN);
+const _: () = {
+    let (size, align) = sapwood_common::raw::asked::BYTE_STRINGS;
+    assert!(<[u8] as Stored>::SIZE == size && <[u8] as Stored>::ALIGN == align);
+};
 
 fn layout_hash_of<V: ?Sized + Value>(format: u64) -> u64 {
     header::layout_hash(V::SIZE, V::ALIGN, format)

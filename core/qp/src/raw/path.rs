@@ -8,7 +8,7 @@ use super::mem::Mem;
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::slots::{Border, Slots, has_room, is_in_reach};
 use super::view::{Near, View};
-use crate::qp::raw::leaf::Value;
+use crate::raw::leaf::Value;
 use sapwood_format::cluster::{FILL_MAX, REACH};
 
 /// A cluster with this number of leaves or fewer joins a sibling if it can.

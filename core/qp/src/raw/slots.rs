@@ -383,7 +383,7 @@ pub(crate) fn is_in_reach(c: Cluster, at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qp::raw::leaf::mismatch;
+    use crate::raw::leaf::mismatch;
 
     /// Leaves with these keys, and the block of a cluster of them with `capacity` slots.
     fn cluster_of(keys: &[Vec<u8>], capacity: usize) -> (Slots, Vec<u64>) {

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::mem::{Mem, Trusted};
 use super::order::Along;
 use super::view::{Subtree, View};
-use crate::qp::raw::leaf::Value;
+use crate::raw::leaf::Value;
 
 /// Runs of leaves, read from both ends.
 pub(crate) struct Span<'a, V: ?Sized + Value, M = Trusted> {

@@ -19,9 +19,9 @@ use super::verify;
 use super::view::View;
 use zerocopy::{FromBytes, Immutable};
 
+use crate::QpView;
 use crate::garbage;
 use crate::kept::{KeptVersion, Versions};
-use crate::qp::QpView;
 use crate::sync::{self, WriterGuard, WriterLock};
 
 /// The least number of nodes that a commit tries to free.
@@ -80,7 +80,11 @@ pub(crate) struct Writer<V: ?Sized + Value> {
 impl<V: ?Sized + Value> StoreShared<V> {
     /// A store over a tree whose arena has a stable base.
     pub(crate) fn new(mut tree: Tree<V>, domain: Domain) -> Self {
-        assert!(tree.arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
+        assert!(
+            tree.arena.is_stable(),
+            "{}",
+            sapwood_common::raw::memory::NEEDS_STABLE
+        );
         // Versions share leaves, so leaves cannot lie in the order of each version.
         tree.order = Order::default();
         let root = Root {
@@ -138,7 +142,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         assert!(
             guard.belongs_to(&self.domain),
             "{}",
-            crate::reader::FOREIGN_GUARD
+            sapwood_common::raw::FOREIGN_GUARD
         );
         sync::point();
         let root = Root::from_word(self.published.load(Ordering::Acquire));

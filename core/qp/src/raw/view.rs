@@ -17,7 +17,7 @@ use sapwood_format::cluster::tag;
 ///
 /// All methods are safe, because the constructor is unsafe and requires a root whose nodes stay
 /// alive and unchanged for `'a`.
-pub(crate) struct View<'a, V: ?Sized + Value, M = Trusted> {
+pub struct View<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) mem: M,
     pub(crate) root: u32,
     /// The runs of leaves that lie in order in memory, if they do.
@@ -144,7 +144,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 
     /// The leaf cell of a key.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+    pub fn find(&self, key: &[u8]) -> Option<u32> {
         let cell = self.end(key)?;
         self.find_in(cell, key)
     }
@@ -233,14 +233,14 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The value of a key.
     #[cfg(feature = "std")]
     #[inline]
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&'a V> {
+    pub fn get(&self, key: &[u8]) -> Option<&'a V> {
         let cell = self.find(key)?;
         self.value(cell)
     }
 
     /// The value of a leaf cell.
     #[inline(always)]
-    pub(crate) fn value(&self, cell: u32) -> Option<&'a V> {
+    pub fn value(&self, cell: u32) -> Option<&'a V> {
         let p = self.leaf(cell)?;
         // SAFETY: a whole leaf that lives for 'a.
         Some(unsafe { &*LeafOf::<V>::value_ptr(p) })
@@ -248,7 +248,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 
     /// The key and the value of a leaf cell.
     #[inline(always)]
-    pub(crate) fn entry(&self, cell: u32) -> Option<(&'a [u8], &'a V)> {
+    pub fn entry(&self, cell: u32) -> Option<(&'a [u8], &'a V)> {
         let p = self.leaf(cell)?;
         // SAFETY: a whole leaf that lives for 'a.
         Some(unsafe { (LeafOf::<V>::key(p), &*LeafOf::<V>::value_ptr(p)) })
@@ -256,7 +256,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 
     /// The key of a leaf cell.
     #[inline(always)]
-    pub(crate) fn key(&self, cell: u32) -> Option<&'a [u8]> {
+    pub fn key(&self, cell: u32) -> Option<&'a [u8]> {
         let p = self.leaf(cell)?;
         // SAFETY: a whole leaf that lives for 'a.
         Some(unsafe { LeafOf::<V>::key(p) })

@@ -8,10 +8,10 @@ use sapwood_qsbr::StaysOnItsThread;
 use super::ordered::ordered_reads;
 use super::unordered::PointMapIter;
 use super::{Order, Ordered, QpSharedRange, Unordered};
-use crate::qp::Value;
-use crate::qp::raw::attached::Attached;
-use crate::qp::raw::mem::Live;
-use crate::qp::raw::view::View;
+use crate::Value;
+use crate::raw::attached::Attached;
+use crate::raw::mem::Live;
+use crate::raw::view::View;
 
 /// A [`QpShared`](super::QpShared) or [`PointMap`](super::PointMap) that another process changes,
 /// and that is mapped into this one. It can only be read.

@@ -29,11 +29,11 @@ use super::raw::value::{storing, storing_taken};
 use super::raw::version::stable_arena;
 use super::raw::writers::ops::{Operations, Outcome, Removed, Structure};
 use crate::figures;
-use crate::memory::MemoryOptions;
-use crate::qp::{Accepts, IntoValue, Value};
-use crate::reader::reading_methods;
 use crate::seed::seed;
+use crate::{Accepts, IntoValue, Value};
 use crate::{Buildable, Builder, Error, Readable, Rejected};
+use sapwood_common::raw::memory::MemoryOptions;
+use sapwood_common::reading_methods;
 
 /// Whether a [`SharedMap`] keeps its entries in order: [`Ordered`] or [`Unordered`].
 pub trait Order: Sized + 'static {
@@ -99,6 +99,7 @@ pub struct SharedChoices {
 
 impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Buildable for SharedMap<O, V> {
     type Choices = SharedChoices;
+    type Builder = Builder<Self>;
 }
 
 impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V>> {

@@ -11,21 +11,21 @@ use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::{Order, SharedMap, SharedView};
-use crate::qp::iter::Shown;
-use crate::qp::map::sorted_tree;
-use crate::qp::raw::batch;
-use crate::qp::raw::index::Index;
-use crate::qp::raw::mem::Live;
-use crate::qp::raw::shared::trie::Trie;
-use crate::qp::raw::shared::walk::Walk;
-use crate::qp::raw::tree::Tree;
-use crate::qp::raw::version::stable_arena;
-use crate::qp::raw::view::View;
-use crate::qp::raw::writers::ops::{Lack, Operations};
-use crate::qp::{Accepts, IntoValue};
-use crate::qp::{QpMap, Value};
+use crate::iter::Shown;
+use crate::map::sorted_tree;
+use crate::raw::batch;
+use crate::raw::index::Index;
+use crate::raw::mem::Live;
+use crate::raw::shared::trie::Trie;
+use crate::raw::shared::walk::Walk;
+use crate::raw::tree::Tree;
+use crate::raw::version::stable_arena;
+use crate::raw::view::View;
+use crate::raw::writers::ops::{Lack, Operations};
 use crate::seed::seed;
+use crate::{Accepts, IntoValue};
 use crate::{Builder, Error};
+use crate::{QpMap, Value};
 
 /// Copies of an entry.
 type Copies<V> = (Box<[u8]>, <V as ToOwned>::Owned);
@@ -40,13 +40,13 @@ macro_rules! ordered_reads {
         /// have crossed.
         ///
         /// O(lengths of the bounds), which are copied; each step is O(1) on average.
-        pub fn range<K, R>(&self, bounds: R) -> $crate::qp::QpSharedRange<'g, V>
+        pub fn range<K, R>(&self, bounds: R) -> $crate::QpSharedRange<'g, V>
         where
             K: AsRef<[u8]> + ?Sized,
             R: core::ops::RangeBounds<K>,
         {
             let owned = |bound: core::ops::Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-            $crate::qp::QpSharedRange::new(
+            $crate::QpSharedRange::new(
                 self.view(),
                 owned(bounds.start_bound()),
                 owned(bounds.end_bound()),
@@ -56,9 +56,9 @@ macro_rules! ordered_reads {
         /// The entries whose keys start with `prefix` (the key equal to it included), in order.
         ///
         /// O(length of the prefix); each step is O(1) on average.
-        pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> $crate::qp::QpSharedRange<'g, V> {
-            let (low, high) = $crate::qp::raw::shared::walk::prefix_bounds(prefix.as_ref());
-            $crate::qp::QpSharedRange::new(self.view(), low, high)
+        pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> $crate::QpSharedRange<'g, V> {
+            let (low, high) = $crate::raw::shared::walk::prefix_bounds(prefix.as_ref());
+            $crate::QpSharedRange::new(self.view(), low, high)
         }
 
         /// The entry with the least key.
@@ -82,7 +82,7 @@ macro_rules! ordered_reads {
         /// O(length of `key` and of the key that is found).
         pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
             let view = self.view();
-            $crate::qp::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
+            $crate::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
         }
 
         /// The entry with the greatest key less than `key`.
@@ -90,7 +90,7 @@ macro_rules! ordered_reads {
         /// O(length of `key` and of the key that is found).
         pub fn predecessor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
             let view = self.view();
-            $crate::qp::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
+            $crate::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
         }
 
         /// The entry with the least key greater than `key`; the same as
@@ -105,7 +105,7 @@ macro_rules! ordered_reads {
         ///
         /// The entry was there and its key is a prefix. Beside writers, it may have been the
         /// longest at no moment, because the walk may see one change without an earlier one. See
-        /// [`exact`]($crate::qp::SharedView::exact).
+        /// [`exact`]($crate::SharedView::exact).
         ///
         /// As [`ancestors`](Self::ancestors).
         pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
@@ -120,7 +120,7 @@ macro_rules! ordered_reads {
             let key = key.as_ref();
             // A branch that was inserted between the two walks down may hold a key that is no
             // prefix.
-            $crate::qp::read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
+            $crate::read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
         }
 
         /// The entries whose keys are prefixes of `key` and end where a component of `key` ends.
@@ -134,33 +134,32 @@ macro_rules! ordered_reads {
             separator: u8,
         ) -> alloc::vec::Vec<(&'g [u8], &'g V)> {
             let key = key.as_ref();
-            $crate::qp::read::ancestors(self.view(), key, |ancestor| {
-                key.starts_with(ancestor)
-                    && $crate::qp::read::at_separator(ancestor, key, separator)
+            $crate::read::ancestors(self.view(), key, |ancestor| {
+                key.starts_with(ancestor) && $crate::read::at_separator(ancestor, key, separator)
             })
         }
 
-        /// The answer of a zone for a name: see [`Closest`]($crate::qp::Closest). Beside writers,
+        /// The answer of a zone for a name: see [`Closest`]($crate::Closest). Beside writers,
         /// each part was right at some moment of the call. With
-        /// [`exact`]($crate::qp::SharedView::exact), all parts are right at one moment.
+        /// [`exact`]($crate::SharedView::exact), all parts are right at one moment.
         pub fn closest(
             &self,
             name: impl AsRef<[u8]>,
             separator: u8,
             is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
-        ) -> $crate::qp::Closest<'g, V> {
-            $crate::qp::read::closest(self.view(), name.as_ref(), separator, is_cut)
+        ) -> $crate::Closest<'g, V> {
+            $crate::read::closest(self.view(), name.as_ref(), separator, is_cut)
         }
 
-        /// What proves that a name is not there: see [`Denial`]($crate::qp::Denial). Beside
+        /// What proves that a name is not there: see [`Denial`]($crate::Denial). Beside
         /// writers, the same holds as for [`closest`](Self::closest).
         pub fn denial(
             &self,
             name: impl AsRef<[u8]>,
             separator: u8,
             is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
-        ) -> $crate::qp::Denial<'g, V> {
-            $crate::qp::read::denial(self.view(), name.as_ref(), separator, is_cut)
+        ) -> $crate::Denial<'g, V> {
+            $crate::read::denial(self.view(), name.as_ref(), separator, is_cut)
         }
     };
 }
@@ -556,7 +555,7 @@ impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
 
 #[cfg(test)]
 mod tests {
-    use crate::qp::QpShared;
+    use crate::QpShared;
 
     /// The prefixes of a key, longest first. `change` runs as soon as the first one is found.
     fn prefixes(map: &QpShared<u32>, key: &[u8], change: impl FnOnce()) -> Vec<Vec<u8>> {

@@ -5,14 +5,14 @@ use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Order, PointMap, QpShared, SharedMap};
-use crate::memory::NEEDS_STABLE;
-use crate::qp::map::sorted_tree;
-use crate::qp::raw::image::layout_hash;
-use crate::qp::raw::index::Index;
-use crate::qp::raw::tree::Tree;
-use crate::qp::{Accepts, IntoValue, OpenCause, QpFile, QpStore, Value};
+use crate::map::sorted_tree;
+use crate::raw::image::layout_hash;
+use crate::raw::index::Index;
+use crate::raw::tree::Tree;
 use crate::seed::seed;
+use crate::{Accepts, IntoValue, OpenCause, QpFile, QpStore, Value};
 use crate::{Builder, Error};
+use sapwood_common::raw::memory::NEEDS_STABLE;
 
 // The arena and the format, which do not know each other, agree on the header page.
 const _: () = assert!(
@@ -96,7 +96,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// O(sum of all key lengths).
     ///
     /// # Errors
-    /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter); [`Error::Full`].
+    /// As [`QpMap::from_sorted_iter`](crate::QpMap::from_sorted_iter); [`Error::Full`].
     ///
     /// # Panics
     /// As [`build_in`](Self::build_in).
@@ -193,7 +193,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// O(sum of all key lengths).
     ///
     /// # Errors
-    /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter).
+    /// As [`QpMap::from_sorted_iter`](crate::QpMap::from_sorted_iter).
     ///
     /// # Panics
     /// As [`build_in`](Self::build_in).

@@ -7,10 +7,10 @@ use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::{Order, SharedMap, SharedView};
-use crate::qp::Value;
-use crate::qp::iter::Shown;
-use crate::qp::raw::index::Index;
-use crate::qp::raw::index_only::{IndexOnly, ops::Walk};
+use crate::Value;
+use crate::iter::Shown;
+use crate::raw::index::Index;
+use crate::raw::index_only::{IndexOnly, ops::Walk};
 use crate::seed::seed;
 
 /// A map over byte strings without order that any number of threads read and change at once. It is

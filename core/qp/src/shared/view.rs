@@ -7,12 +7,12 @@ use core::ops::ControlFlow;
 use sapwood_qsbr::Guard;
 
 use super::Order;
-use crate::qp::iter::Shown;
-use crate::qp::map::checked;
-use crate::qp::raw::value::{storing, storing_taken};
-use crate::qp::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure, Test};
-use crate::qp::read;
-use crate::qp::{Accepts, IntoValue, Value};
+use crate::iter::Shown;
+use crate::map::checked;
+use crate::raw::value::{storing, storing_taken};
+use crate::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure, Test};
+use crate::read;
+use crate::{Accepts, IntoValue, Value};
 use crate::{Error, Rejected};
 
 /// A [`SharedMap`](super::SharedMap) under a guard. References that it returns live as long as the
@@ -39,7 +39,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         assert!(
             guard.belongs_to(raw.domain()),
             "{}",
-            crate::reader::FOREIGN_GUARD
+            sapwood_common::raw::FOREIGN_GUARD
         );
         SharedView { raw, guard }
     }

@@ -1,7 +1,5 @@
 //! What the table of the README says of memory: lookups and steps allocate nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::{from_ref, null, null_mut};
 
@@ -26,37 +24,18 @@ use sapwood_capi::store::*;
 use sapwood_capi::value::*;
 use sapwood_capi::view::*;
 
+use sapwood_model::allocations::{Counting, allocations};
+
 use crate::door::{NOTHING, raw};
-
-/// Counts what each thread allocates.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: the system's allocator does it all; a count of a thread needs no memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 /// Runs a call that must have this result, and allocate nothing.
 fn quiet(what: &str, wanted: c_int, call: impl Fn() -> c_int) {
-    let before = COUNT.get();
+    let before = allocations();
     let result = call();
-    let allocations = COUNT.get() - before;
+    let allocations = allocations() - before;
     assert_eq!(
         (result, allocations),
         (wanted, 0),
@@ -68,9 +47,9 @@ const NAMES: [&[u8]; 4] = [b"ash", b"elm", b"elmwood", b"oak"];
 
 #[test]
 fn lookups_and_steps_allocate_nothing() {
-    let before = COUNT.get();
+    let before = allocations();
     drop(std::hint::black_box(Box::new(1)));
-    assert!(COUNT.get() > before, "allocations are counted");
+    assert!(allocations() > before, "allocations are counted");
 
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The benchmark of queues: a program takes the first entry and inserts one that is due later, over
- * and over. See bench/src/suite/bpf/queue.rs.
+ * and over. See proof/bench/src/suite/bpf/queue.rs.
  */
 
 /* Newer kernel headers have these two structs, older ones have not. They are declared below. */

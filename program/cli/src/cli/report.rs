@@ -23,10 +23,10 @@ an error, and nothing is written.";
 #[command(
     group(ArgGroup::new("inputs").required(true).multiple(true).args(["records", "maps"])),
     after_help = "Examples:
-  sapwood report --records bench/record -o report.html
+  sapwood report --records proof/bench/record -o report.html
   sapwood report --records names.csv names.json --map words.qp -o report.html
   sapwood report --map words.qp --map routes.lpm --map ports.ranges -o shapes.html
-  sapwood report --records bench/record --json | jq '.records[].ratios'"
+  sapwood report --records proof/bench/record --json | jq '.records[].ratios'"
 )]
 pub struct ReportArgs {
     /// Records: files, "-" for stdin, or folders whose CSV and JSON files are read. Files of a

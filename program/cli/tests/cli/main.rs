@@ -39,16 +39,16 @@ mod sync_lost;
 mod sync_service;
 
 #[cfg(any(feature = "bpf", feature = "etcd"))]
-#[path = "../../../sapwood-bpf/tests/common/netns.rs"]
+#[path = "../../../../kernel/bpf/tests/common/netns.rs"]
 #[allow(dead_code)]
 mod netns;
 
 // Nodes of etcd, as the tests of the log start them.
 #[cfg(feature = "etcd")]
-#[path = "../../../sapwood-sync/tests/sync/cluster.rs"]
+#[path = "../../../../services/sync/tests/sync/cluster.rs"]
 #[allow(dead_code)]
 mod cluster;
 #[cfg(feature = "etcd")]
-#[path = "../../../sapwood-sync/tests/sync/net.rs"]
+#[path = "../../../../services/sync/tests/sync/net.rs"]
 #[allow(dead_code)]
 mod net;

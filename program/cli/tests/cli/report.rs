@@ -28,7 +28,7 @@ names,<b>set,sapwood-index,hit_mops,1,Mop/s,1,1,1
 
 /// The folder of the repository's records.
 pub fn recorded() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/record")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proof/bench/record")
 }
 
 fn page(s: &Scratch, args: &[&str]) -> String {

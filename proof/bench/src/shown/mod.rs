@@ -1,6 +1,6 @@
 //! The presentation of recorded results in the documents: tables, and where their records are.
 //!
-//! They are made only from the records under `bench/record`, and are the same each time. The
+//! They are made only from the records under `proof/bench/record`, and are the same each time. The
 //! records' reader and the pictures are in the crate `sapwood-records`.
 
 pub mod pages;
@@ -17,5 +17,5 @@ pub fn records() -> PathBuf {
 #[cfg(test)]
 /// The root folder of the repository.
 pub fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -17,7 +17,7 @@ mod lost_soak;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
 mod net;
 #[cfg(all(feature = "etcd", target_os = "linux"))]
-#[path = "../../../sapwood-bpf/tests/common/netns.rs"]
+#[path = "../../../../kernel/bpf/tests/common/netns.rs"]
 #[allow(dead_code)] // another crate's tests use the rest
 mod netns;
 #[cfg(all(feature = "etcd", target_os = "linux"))]

@@ -25,9 +25,9 @@ use smallvec::SmallVec;
 use super::bucket::{Bucket, SLOTS, Search, Words};
 use super::table::{self, NOTHING, Put, Table, grown, homes_for, most_keys};
 use super::{Chunks, HOPS, Index, Taken};
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::mem::byte_of;
-use crate::qp::raw::view::prefetch;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::mem::byte_of;
+use crate::raw::view::prefetch;
 
 /// A table of this number of homes that is a quarter full has a slot for each key, unless dozens of
 /// hashes are nearly equal. Hashes are secret and random.

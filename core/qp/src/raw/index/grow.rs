@@ -9,9 +9,9 @@ use super::table::{
     self, NOTHING, Put, Table, grown, homes_at_least, homes_for, most_keys, urgent_keys,
 };
 use super::{Chunks, Index, Taken};
-use crate::qp::raw::leaf::Value;
-use crate::qp::raw::mem::byte_of;
-use crate::qp::raw::view::prefetch;
+use crate::raw::leaf::Value;
+use crate::raw::mem::byte_of;
+use crate::raw::view::prefetch;
 
 /// A step ends when it has moved this number of keys, those of about four full buckets. The buckets
 /// that are not moved yet fill by a further fiftieth during a move.

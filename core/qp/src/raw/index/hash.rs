@@ -7,7 +7,7 @@ use core::hash::Hasher;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-use crate::qp::raw::leaf::four_words;
+use crate::raw::leaf::four_words;
 use sapwood_format::hash::{SECRETS, hash};
 
 /// The secrets of one index.

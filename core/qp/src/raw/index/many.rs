@@ -14,10 +14,10 @@ use core::sync::atomic::Ordering;
 use super::bucket::{self, Bucket, Search, tag_of};
 use super::table::Table;
 use super::{Found, Index};
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::mem::byte_of;
-use crate::qp::raw::node::LEAF;
-use crate::qp::raw::view::prefetch;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::mem::byte_of;
+use crate::raw::node::LEAF;
+use crate::raw::view::prefetch;
 
 /// The number of lookups that run interleaved, as in `batch`.
 const LANES: usize = 16;

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use super::bucket::{SLOTS, STICKY, tag_of};
 use super::table::{self, NOTHING, Table};
 use super::{Index, Taken};
-use crate::qp::raw::leaf::Value;
+use crate::raw::leaf::Value;
 use sapwood_format::bucket::Home;
 
 /// The counts of a walk.

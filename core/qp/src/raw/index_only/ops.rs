@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use sapwood_qsbr::{Guard, StaysOnItsThread};
 
 use super::IndexOnly;
-use crate::qp::QpSharedMemory;
-use crate::qp::raw::index::{Found, Index, Together};
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::mem::byte_of;
-use crate::qp::raw::writers::ops::Structure;
-use crate::qp::raw::writers::shard::Inner;
-use crate::qp::raw::writers::writer_pool::Blocks;
+use crate::QpSharedMemory;
+use crate::raw::index::{Found, Index, Together};
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::mem::byte_of;
+use crate::raw::writers::ops::Structure;
+use crate::raw::writers::shard::Inner;
+use crate::raw::writers::writer_pool::Blocks;
 
 // SAFETY: the index names only linked leaves, because a leaf is linked by being in the index.
 unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {

@@ -6,10 +6,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::IndexOnly;
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::writers::accounts::is_used;
-use crate::qp::raw::writers::lock;
-use crate::qp::raw::writers::writer_pool::WriterPool;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::writers::accounts::is_used;
+use crate::raw::writers::lock;
+use crate::raw::writers::writer_pool::WriterPool;
 use crate::sync::{self, Ordering};
 
 impl<V: ?Sized + Value> IndexOnly<V> {

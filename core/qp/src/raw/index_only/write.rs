@@ -4,12 +4,12 @@ use sapwood_arena::ArenaFull;
 use sapwood_qsbr::GarbageLimit;
 
 use super::IndexOnly;
-use crate::qp::raw::index::CHUNK_BYTES;
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::writers::lock::LockContention;
-use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode};
-use crate::qp::raw::writers::shard::{Held, Inner};
-use crate::qp::raw::writers::writer_pool::Blocks;
+use crate::raw::index::CHUNK_BYTES;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::writers::lock::LockContention;
+use crate::raw::writers::ops::{Changes, Done, Lack, Mode};
+use crate::raw::writers::shard::{Held, Inner};
+use crate::raw::writers::writer_pool::Blocks;
 
 // SAFETY: the index named the leaves under the guard, or the change itself linked them.
 unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {

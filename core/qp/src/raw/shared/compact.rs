@@ -12,15 +12,15 @@ use std::collections::HashSet;
 use sapwood_arena::Area;
 
 use super::trie::{Slot, Trie};
-use crate::qp::raw::cursor::Cursor;
-use crate::qp::raw::leaf::Value;
-use crate::qp::raw::node::{KIND, LEAF};
-use crate::qp::raw::parts;
-use crate::qp::raw::tree::{block_of, branch_cell, ref_of};
-use crate::qp::raw::writers::block_pool::{ALL, Depot};
-use crate::qp::raw::writers::lock::{self, LockContention};
-use crate::qp::raw::writers::ops::Lack;
-use crate::qp::raw::writers::shard::Held;
+use crate::raw::cursor::Cursor;
+use crate::raw::leaf::Value;
+use crate::raw::node::{KIND, LEAF};
+use crate::raw::parts;
+use crate::raw::tree::{block_of, branch_cell, ref_of};
+use crate::raw::writers::block_pool::{ALL, Depot};
+use crate::raw::writers::lock::{self, LockContention};
+use crate::raw::writers::ops::Lack;
+use crate::raw::writers::shard::Held;
 use crate::sync;
 
 /// The number of ends of paths that a step reads for each node that it may move. Ends whose

@@ -9,15 +9,15 @@ use sapwood_qsbr::Guard;
 
 use super::trie::Trie;
 use super::walk::Walk;
-use crate::qp::QpSharedMemory;
-use crate::qp::raw::batch;
-use crate::qp::raw::index::Found;
-use crate::qp::raw::leaf::Value;
-use crate::qp::raw::mem::Live;
-use crate::qp::raw::view::View;
-use crate::qp::raw::writers::ops::{Lack, Structure};
-use crate::qp::raw::writers::shard::Inner;
-use crate::qp::raw::writers::writer_pool::Blocks;
+use crate::QpSharedMemory;
+use crate::raw::batch;
+use crate::raw::index::Found;
+use crate::raw::leaf::Value;
+use crate::raw::mem::Live;
+use crate::raw::view::View;
+use crate::raw::writers::ops::{Lack, Structure};
+use crate::raw::writers::shard::Inner;
+use crate::raw::writers::writer_pool::Blocks;
 
 /// The number of keys that a step of a walk returns.
 const KEYS_AT_ONCE: usize = 64;

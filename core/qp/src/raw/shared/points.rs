@@ -7,10 +7,10 @@
 //! change that lookups do not see yet.
 
 use super::trie::Trie;
-use crate::qp::raw::index::Found;
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::writers::shard::{Held, Inner};
-use crate::qp::raw::writers::writer_pool::Blocks;
+use crate::raw::index::Found;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::writers::shard::{Held, Inner};
+use crate::raw::writers::writer_pool::Blocks;
 
 impl<V: ?Sized + Value> Trie<V> {
     /// The hash of a key, if there is an index.

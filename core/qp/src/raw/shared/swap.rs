@@ -5,12 +5,12 @@ use sapwood_arena::{Area, ArenaFull, Kind};
 use smallvec::SmallVec;
 
 use super::trie::{Slot, Trie};
-use crate::qp::raw::leaf::Value;
-use crate::qp::raw::node::Branch;
-use crate::qp::raw::slots::Slots;
-use crate::qp::raw::tree::{BRANCH_KIND, CLUSTER_KIND, branch_cell, cluster_cell, ref_of};
-use crate::qp::raw::writers::lock::{self, LockContention};
-use crate::qp::raw::writers::shard::Held;
+use crate::raw::leaf::Value;
+use crate::raw::node::Branch;
+use crate::raw::slots::Slots;
+use crate::raw::tree::{BRANCH_KIND, CLUSTER_KIND, branch_cell, cluster_cell, ref_of};
+use crate::raw::writers::lock::{self, LockContention};
+use crate::raw::writers::shard::Held;
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, capacity_for};
 

@@ -7,17 +7,17 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::Kind;
 use sapwood_qsbr::Domain;
 
-use crate::qp::raw::bulk::drop_values;
-use crate::qp::raw::index::Index;
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::mem::Live;
-use crate::qp::raw::node::{Branch, LEAF};
-use crate::qp::raw::tree::{BRANCH_KIND, CLUSTER_KIND, LEAF_KIND, Tree, block_of};
-use crate::qp::raw::view::View;
-use crate::qp::raw::writers::block_pool::POOLED;
-use crate::qp::raw::writers::lock::{LockContention, Parking};
-use crate::qp::raw::writers::shard::{Counts, Inner, place_of};
-use crate::qp::raw::writers::writer_pool::WriterPool;
+use crate::raw::bulk::drop_values;
+use crate::raw::index::Index;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::mem::Live;
+use crate::raw::node::{Branch, LEAF};
+use crate::raw::tree::{BRANCH_KIND, CLUSTER_KIND, LEAF_KIND, Tree, block_of};
+use crate::raw::view::View;
+use crate::raw::writers::block_pool::POOLED;
+use crate::raw::writers::lock::{LockContention, Parking};
+use crate::raw::writers::shard::{Counts, Inner, place_of};
+use crate::raw::writers::writer_pool::WriterPool;
 use crate::sync::{self, Mutex};
 
 /// The place of a cell: the root, or a child of a branch.

@@ -5,13 +5,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::trie::{Slot, Trie};
-use crate::qp::raw::leaf::Value;
-use crate::qp::raw::node::LEAF;
-use crate::qp::raw::verify::{self, Walked};
-use crate::qp::raw::writers::accounts::is_used;
-use crate::qp::raw::writers::lock;
-use crate::qp::raw::writers::shard::Counts;
-use crate::qp::raw::writers::writer_pool::WriterPool;
+use crate::raw::leaf::Value;
+use crate::raw::node::LEAF;
+use crate::raw::verify::{self, Walked};
+use crate::raw::writers::accounts::is_used;
+use crate::raw::writers::lock;
+use crate::raw::writers::shard::Counts;
+use crate::raw::writers::writer_pool::WriterPool;
 use crate::sync::Ordering;
 
 impl<V: ?Sized + Value> Trie<V> {

@@ -10,10 +10,10 @@
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use crate::qp::raw::cursor::Cursor;
-use crate::qp::raw::leaf::Value;
-use crate::qp::raw::mem::Live;
-use crate::qp::raw::view::View;
+use crate::raw::cursor::Cursor;
+use crate::raw::leaf::Value;
+use crate::raw::mem::Live;
+use crate::raw::view::View;
 
 /// The entries between two bounds, from both ends.
 pub(crate) struct Walk<'g, V: ?Sized + Value> {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::block_pool::POOLED;
 use super::shard::{Counts, Held};
 use super::writer_pool::WriterPool;
-use crate::qp::QpSharedMemory;
+use crate::QpSharedMemory;
 use sapwood_format::reference_of;
 
 impl WriterPool {

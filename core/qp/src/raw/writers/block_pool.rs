@@ -49,7 +49,11 @@ unsafe impl Sync for Depot {}
 
 impl Depot {
     pub(crate) fn new(arena: Arena) -> Self {
-        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
+        assert!(
+            arena.is_stable(),
+            "{}",
+            sapwood_common::raw::memory::NEEDS_STABLE
+        );
         Depot {
             base: arena.base(),
             splits: arena.splits_runs(),

@@ -7,10 +7,10 @@ use sapwood_arena::Area;
 use super::lock::LockContention;
 use super::shard::{Garbage, Inner};
 use super::writer_pool::WriterPool;
-use crate::qp::Contention;
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::node::LEAF;
-use crate::qp::raw::tree::{LEAF_KIND, ref_of};
+use crate::Contention;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::node::LEAF;
+use crate::raw::tree::{LEAF_KIND, ref_of};
 use crate::sync;
 
 /// The number of nodes that a shard collects before it asks for a grace period, because all writers

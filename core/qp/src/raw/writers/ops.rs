@@ -11,8 +11,8 @@ use sapwood_qsbr::{GarbageLimit, Guard};
 use super::lock::LockContention;
 use super::shard::{Held, Inner};
 use super::writer_pool::WriterPool;
-use crate::qp::QpSharedMemory;
-use crate::qp::raw::leaf::{LeafOf, Value};
+use crate::QpSharedMemory;
+use crate::raw::leaf::{LeafOf, Value};
 use crate::{Error, Rejected};
 
 /// A test of a value.

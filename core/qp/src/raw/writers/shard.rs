@@ -7,8 +7,8 @@ use sapwood_arena::{Area, ArenaFull, Kind, Ref};
 use sapwood_qsbr::{GarbageLimit, RetireQueue};
 
 use super::block_pool::{BlockPool, Depot};
-use crate::qp::Contention;
-use crate::qp::raw::tree::LEAF_KIND;
+use crate::Contention;
+use crate::raw::tree::LEAF_KIND;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The blocks in use and the blocks that wait, by kind. They are those of one shard, so each number

@@ -11,12 +11,12 @@ use sapwood_qsbr::{Domain, RetireQueue};
 use super::block_pool::{BlockPool, Depot};
 use super::ops::Lack;
 use super::shard::{Counts, Garbage, Held, Inner, Shard, shards_of_this_machine, thread_number};
-use crate::qp::Contention;
-use crate::qp::raw::index::Chunks;
-use crate::qp::raw::leaf::{LeafOf, Value};
-use crate::qp::raw::mem::byte_of;
-use crate::qp::raw::node::LEAF;
-use crate::qp::raw::tree::{LEAF_KIND, leaf_cell, ref_of};
+use crate::Contention;
+use crate::raw::index::Chunks;
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::mem::byte_of;
+use crate::raw::node::LEAF;
+use crate::raw::tree::{LEAF_KIND, leaf_cell, ref_of};
 use crate::sync::{self, Mutex};
 
 /// The memory, the shards and the limits of a map with many writers.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Written from crates/sapwood-bpf/src/layout.rs by `SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --test layout`. */
+/* Written from kernel/bpf/src/layout.rs by `SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --test layout`. */
 #ifndef SAPWOOD_LAYOUT_H
 #define SAPWOOD_LAYOUT_H
 

@@ -19,8 +19,8 @@ use super::bucket::Words;
 use super::table::{self, WINDOW};
 use super::*;
 #[cfg(not(shuttle))]
-use crate::qp::raw::tree::ref_of;
-use crate::qp::raw::tree::{LEAF_KIND, leaf_cell};
+use crate::raw::tree::ref_of;
+use crate::raw::tree::{LEAF_KIND, leaf_cell};
 
 const INDEX_KIND: Kind = Kind(5);
 

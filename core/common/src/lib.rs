@@ -1,0 +1,32 @@
+//! What the structures of Sapwood share: keys, builders, readers, errors and saved files.
+//!
+//! Programs use these by the crate `sapwood`, which re-exports them.
+
+#![cfg_attr(not(feature = "std"), no_std)]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+#[cfg(feature = "std")]
+mod builder;
+mod error;
+pub mod key;
+mod plain;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod raw;
+#[cfg(feature = "std")]
+mod reader;
+#[cfg(feature = "std")]
+mod saved;
+
+#[cfg(feature = "std")]
+pub use builder::{Buildable, Builder, Configure};
+pub use error::{Error, Rejected};
+pub use plain::{Plain, Words};
+#[cfg(feature = "std")]
+pub use raw::kept::OldestSnapshot;
+#[cfg(feature = "std")]
+pub use reader::{Pin, Readable, Reader};
+#[cfg(feature = "std")]
+pub use saved::{OpenCause, OpenError, SaveCause, SaveError};

@@ -1,0 +1,165 @@
+//! The errors of saved files.
+
+use alloc::string::String;
+use std::path::{Path, PathBuf};
+
+use sapwood_arena::ArenaFull;
+
+use crate::raw::asked::{Asked, BYTE_STRINGS};
+
+/// The error of saving a map: the path and the cause. The old file, if there is one, is unchanged.
+///
+/// Its `Display` text names the path and the cause.
+///
+/// ```
+/// use sapwood::qp::{QpMap, SaveCause};
+/// let refused = QpMap::from([("ash", 1u64)]).save("no/such/folder/map").unwrap_err();
+/// assert!(refused.to_string().starts_with("cannot save no/such/folder/map: "));
+/// let SaveCause::Io(error) = refused.cause else { panic!("the folder is not there") };
+/// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("cannot save {}: {cause}", .path.display())]
+#[non_exhaustive]
+pub struct SaveError {
+    /// The file that was to be written.
+    pub path: PathBuf,
+    /// Why it was not written.
+    pub cause: SaveCause,
+}
+
+/// Why a map could not be saved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveCause {
+    /// There is no memory for the image.
+    #[error(transparent)]
+    ArenaFull(ArenaFull),
+    /// The system refused: a folder that is not there, a full disk, no permission.
+    #[error(transparent)]
+    Io(std::io::Error),
+}
+
+impl SaveError {
+    /// Adds the path of the file to a cause.
+    #[doc(hidden)]
+    pub fn at(path: &Path) -> impl FnOnce(SaveCause) -> Self {
+        move |cause| SaveError {
+            path: path.to_owned(),
+            cause,
+        }
+    }
+}
+
+/// The error of opening a file: the path and the cause.
+///
+/// Its `Display` text names the path and the cause.
+///
+/// ```
+/// use sapwood::qp::{OpenCause, QpFile};
+/// let refused = QpFile::<u64>::open("no/such/file").unwrap_err();
+/// assert!(refused.to_string().starts_with("cannot open no/such/file: "));
+/// assert!(matches!(refused.cause, OpenCause::Image(_)));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open {}: {cause}", .path.display())]
+#[non_exhaustive]
+pub struct OpenError {
+    /// The file that was to be opened.
+    pub path: PathBuf,
+    /// Why it was not opened.
+    pub cause: OpenCause,
+}
+
+impl OpenError {
+    /// Adds the path of the file to a cause.
+    #[doc(hidden)]
+    pub fn at(path: &Path) -> impl FnOnce(OpenCause) -> Self {
+        move |cause| OpenError {
+            path: path.to_owned(),
+            cause,
+        }
+    }
+}
+
+/// Why a file could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenCause {
+    /// The file is not a saved arena, or it is torn, damaged or from another program; or the system
+    /// refused to open it.
+    #[error(transparent)]
+    Image(#[from] sapwood_arena::OpenError),
+    /// The checksums are right, but the bytes are not a valid map.
+    #[error("not a valid map: {0}")]
+    Corrupt(String),
+    /// The file is right, but the table that was to load it refused its entries.
+    #[error("the table cannot be filled: {0}")]
+    Table(crate::Error),
+    /// The file has values of another size or alignment than the type that was asked for.
+    #[error(
+        "the file has values of {size} bytes, aligned to {align}; {asked} has {} bytes, aligned to \
+         {}", .wanted.0, .wanted.1
+    )]
+    Values {
+        /// Bytes of a value in the file.
+        size: usize,
+        /// Their alignment.
+        align: usize,
+        /// The type that was asked for.
+        asked: &'static str,
+        /// Its size and alignment.
+        wanted: (usize, usize),
+    },
+    /// The file's values are byte strings, as those of `QpMap<[u8]>` are, but the caller
+    /// asked for values of a type.
+    #[error("the file has byte strings for values, as a map of [u8] has; not {asked}")]
+    ByteStrings {
+        /// The type that was asked for.
+        asked: &'static str,
+    },
+    /// The caller asked for byte strings, but the file has values of one size.
+    #[error("the file has values of {size} bytes, aligned to {align}, and not byte strings")]
+    NotByteStrings {
+        /// Bytes of a value in the file.
+        size: usize,
+        /// Their alignment.
+        align: usize,
+    },
+    /// An earlier version of this library saved the map, in a format that this version does not
+    /// read.
+    #[error("the map was saved in format {found}; this library reads format {reads}: save it anew")]
+    OldFormat {
+        /// The number of the file's format.
+        found: u64,
+        /// The number of the format that is read.
+        reads: u64,
+    },
+}
+
+impl OpenCause {
+    /// The cause for a file whose layout is that of other values; `None` if it is not such a
+    /// layout.
+    #[doc(hidden)]
+    pub fn other_values(
+        found: u64,
+        asked: Asked,
+        layout: impl Fn(usize, usize) -> u64,
+    ) -> Option<Self> {
+        let aligns = [1, 2, 4, 8];
+        let mut all = (0..=4096).flat_map(|size| aligns.map(|align| (size, align)));
+        let (size, align) = all.find(|(size, align)| layout(*size, *align) == found)?;
+        let name = asked.name;
+        Some(match asked.values {
+            // No type has this size and this alignment.
+            _ if (size, align) == BYTE_STRINGS => OpenCause::ByteStrings { asked: name },
+            None => OpenCause::NotByteStrings { size, align },
+            Some(wanted) => OpenCause::Values {
+                size,
+                align,
+                asked: name,
+                wanted,
+            },
+        })
+    }
+}

@@ -1,0 +1,5 @@
+//! A counting allocator.
+
+#![allow(unsafe_code)]
+
+pub mod allocations;
