@@ -35,6 +35,8 @@ groups_change_beside_programs programs_choose_as_the_library"
 # Crates that are published.
 PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-bpf sapwood-capi"
 
+# The crates of the structures, as arguments of cargo.
+STRUCTURES="-p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache -p sapwood"
 # The directories of the crates in the workspace, without the benchmarks.
 CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/records proof/tour | tr ' ' '\n' | grep -v README)
 

@@ -138,6 +138,20 @@ pub enum OpenCause {
 }
 
 impl OpenCause {
+    /// Whether the file is sound, but of another kind of structure or with other values.
+    ///
+    /// O(1).
+    pub fn is_other_layout(&self) -> bool {
+        use sapwood_arena::{HeaderError, OpenError};
+        matches!(
+            self,
+            OpenCause::Image(OpenError::Header(HeaderError::Layout { .. }))
+                | OpenCause::Values { .. }
+                | OpenCause::ByteStrings { .. }
+                | OpenCause::NotByteStrings { .. }
+        )
+    }
+
     /// The cause for a file whose layout is that of other values; `None` if it is not such a
     /// layout.
     #[doc(hidden)]

@@ -21,6 +21,8 @@
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
+mod any;
 mod batch;
 mod closest;
 #[cfg(feature = "std")]
@@ -32,6 +34,8 @@ mod iter;
 mod iter_mut;
 mod map;
 mod memory;
+#[cfg(feature = "std")]
+mod ordered_read;
 mod points;
 mod raw;
 mod read;
@@ -42,6 +46,8 @@ mod store;
 #[cfg(feature = "std")]
 mod txn;
 
+#[cfg(feature = "std")]
+pub use any::{AnyFile, AnyValues};
 pub use closest::{Closest, Denial};
 #[cfg(feature = "std")]
 pub use diff::{Change, Diff};
@@ -54,6 +60,8 @@ pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
+#[cfg(feature = "std")]
+pub use ordered_read::{Key, KeyBounds, OrderedRange, OrderedRead, ReadEntry};
 #[cfg(feature = "std")]
 pub use raw::mem::Checked;
 pub use raw::mem::Trusted;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use sapwood::maple::MapleMemory;
-use sapwood::qp::QpShape;
+use sapwood::qp::{AnyFile, AnyValues, QpShape};
 use serde_json::{Value, json};
 
 use crate::errors::Error;
-use crate::names::{Map, open_error};
+use crate::names::{open_error, with_file};
 use crate::numbers::length;
 use crate::ranges::table::{Ranges, looks_like_ranges};
 use crate::routes::table::Table;
@@ -53,9 +53,9 @@ impl Shape {
         if looks_like_ranges(path) {
             return Self::of_ranges(path);
         }
-        match Map::open(path).map_err(|error| error.cause) {
+        match AnyFile::open_any(path).map_err(|error| error.cause) {
             Ok(map) => Self::of_names(path, &map),
-            Err(cause) if crate::names::is_other_layout(&cause) => {
+            Err(cause) if cause.is_other_layout() => {
                 if Table::is_one(path) {
                     return Self::of_routes(path);
                 }
@@ -65,18 +65,18 @@ impl Shape {
         }
     }
 
-    fn of_names(path: &Path, map: &Map) -> Result<Self, Error> {
-        let trie = map.shape().map_err(corrupt(path))?;
+    fn of_names(path: &Path, map: &AnyFile) -> Result<Self, Error> {
+        let trie = with_file!(map, map => map.shape()).map_err(corrupt(path))?;
         let kind = match map {
-            Map::Numbers(_) => "a map of names to numbers",
-            Map::Texts(_) => "a map of names to texts",
+            AnyValues::Numbers(_) => "a map of names to numbers",
+            AnyValues::Bytes(_) => "a map of names to texts",
         };
         Ok(Shape {
             path: path.into(),
             kind,
             unit: "names",
-            entries: map.len(),
-            file_bytes: map.file_bytes(),
+            entries: map.entries(),
+            file_bytes: with_file!(map, map => map.file_bytes()),
             trie,
             counts: Vec::new(),
             memory: None,
