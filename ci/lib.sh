@@ -19,8 +19,7 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 # take the names of functions from the symbol table.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
-LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood-common sapwood-qp sapwood-maple
-sapwood-lpm sapwood-route sapwood-cache sapwood"
+LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood-common sapwood-qp sapwood-maple sapwood-lpm sapwood-route sapwood-cache sapwood"
 # The tests of sync and of the program that need other servers or their tools, and two that wait
 # long (services.sh), by parts of their names; and those that break things at random (sync.sh).
 SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::

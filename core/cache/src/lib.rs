@@ -15,6 +15,7 @@ mod answer;
 mod cache;
 mod config;
 mod counters;
+mod error;
 #[cfg(feature = "std")]
 mod flight;
 mod raw;
@@ -26,7 +27,8 @@ pub use answer::{Lookup, Unresolved};
 pub use cache::RouteCache;
 pub use config::RouteCacheBuilder;
 pub use counters::CacheStats;
-pub use sapwood_common::{Error, Plain, Words};
+pub use error::Error;
+pub use sapwood_common::{Plain, Words};
 
 // Parts that all structures share.
 #[cfg(feature = "std")]

@@ -4,6 +4,7 @@ use alloc::string::String;
 use std::path::{Path, PathBuf};
 
 use sapwood_arena::ArenaFull;
+use sapwood_qsbr::GarbageLimit;
 
 use crate::raw::asked::{Asked, BYTE_STRINGS};
 
@@ -51,6 +52,21 @@ impl SaveError {
     }
 }
 
+/// Why a table refused the entries of a sound file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// There is no memory for them.
+    #[error(transparent)]
+    ArenaFull(#[from] ArenaFull),
+    /// Memory that waits for readers has reached the hard limit of the domain.
+    #[error(transparent)]
+    GarbageLimit(#[from] GarbageLimit),
+    /// An entry is one that the table never takes.
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// The error of opening a file: the path and the cause.
 ///
 /// Its `Display` text names the path and the cause.
@@ -95,7 +111,7 @@ pub enum OpenCause {
     Corrupt(String),
     /// The file is right, but the table that was to load it refused its entries.
     #[error("the table cannot be filled: {0}")]
-    Table(crate::Error),
+    Table(TableError),
     /// The file has values of another size or alignment than the type that was asked for.
     #[error(
         "the file has values of {size} bytes, aligned to {align}; {asked} has {} bytes, aligned to \

@@ -27,6 +27,7 @@ extern crate alloc;
 
 mod bits;
 mod both;
+mod error;
 mod family;
 mod fib;
 mod ip;
@@ -55,7 +56,8 @@ pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
 pub use view::{FibView, Matches};
 
-pub use sapwood_common::{Error, OpenCause, OpenError, Rejected, SaveCause, SaveError};
+pub use error::{Error, Rejected};
+pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.
 use sapwood_common::raw::{figures, garbage, kept, seed, sync};

@@ -164,7 +164,7 @@ impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpSnapshot<V> {
 /// Makes a table of the content of a file.
 pub fn filled<T>(path: &Path, make: impl FnOnce() -> Result<T, Error>) -> Result<T, OpenError> {
     make()
-        .map_err(OpenCause::Table)
+        .map_err(|error| OpenCause::Table(error.into()))
         .map_err(OpenError::at(path))
 }
 

@@ -28,6 +28,7 @@ mod closest;
 #[cfg(feature = "std")]
 mod diff;
 mod entry;
+mod error;
 #[cfg(feature = "std")]
 mod file;
 mod iter;
@@ -89,9 +90,9 @@ pub mod parts {
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = raw::leaf::MAX_KEY;
 
-pub use sapwood_common::{Error, Rejected};
+pub use error::{Error, Rejected};
 #[cfg(feature = "std")]
-pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError};
+pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.
 use sapwood_common::raw::{figures, seed};

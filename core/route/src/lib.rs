@@ -32,7 +32,9 @@ pub use flow::{FlowHasher, FlowKey};
 pub use group::Group;
 #[cfg(feature = "std")]
 pub use packed::PackedGroup;
-pub use sapwood_common::{Error, Plain, Rejected, Words};
+pub use sapwood_common::{Plain, Words};
+#[cfg(feature = "std")]
+pub use sapwood_lpm::{Error, Rejected};
 #[cfg(feature = "std")]
 pub use table::{RouteTable, RouteTableMemory};
 #[cfg(feature = "std")]

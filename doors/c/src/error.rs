@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 
-use sapwood::Error;
 use sapwood::qp::{OpenCause, OpenError, SaveCause, SaveError};
+use sapwood::{Error, TableError, lpm, maple, qp};
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -60,18 +60,34 @@ impl From<Error> for Failure {
     #[cold]
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::PrefixTooLong { .. } => {
-                libc::E2BIG
-            }
-            Error::ArenaFull(full) => lack_of(full),
-            Error::GarbageLimit(_) => libc::EAGAIN,
-            Error::Full { .. } | Error::NoGap { .. } => libc::ENOSPC,
-            Error::Exists | Error::Occupied { .. } => libc::EEXIST,
-            Error::Absent => libc::ENOENT,
-            Error::Differs => libc::ESTALE,
-            Error::EmptyRange { .. } | Error::WindowTooSmall { .. } => libc::ERANGE,
-            Error::ReservationUsedUp => libc::ENOBUFS,
-            _ => libc::EINVAL,
+            _ if error.garbage_limit().is_some() => libc::EAGAIN,
+            Error::Qp(error) => match error {
+                qp::Error::KeyTooLong { .. } | qp::Error::ValueTooLong { .. } => libc::E2BIG,
+                qp::Error::ArenaFull(full) => lack_of(full),
+                qp::Error::Full { .. } => libc::ENOSPC,
+                qp::Error::Exists => libc::EEXIST,
+                qp::Error::Absent => libc::ENOENT,
+                qp::Error::Differs => libc::ESTALE,
+                _ => libc::EINVAL,
+            },
+            Error::Maple(error) => match error {
+                maple::Error::ArenaFull(full) => lack_of(full),
+                maple::Error::NoGap { .. } => libc::ENOSPC,
+                maple::Error::Occupied { .. } => libc::EEXIST,
+                maple::Error::Absent => libc::ENOENT,
+                maple::Error::EmptyRange { .. } | maple::Error::WindowTooSmall { .. } => {
+                    libc::ERANGE
+                }
+                maple::Error::ReservationUsedUp => libc::ENOBUFS,
+                _ => libc::EINVAL,
+            },
+            Error::Lpm(error) => match error {
+                lpm::Error::ArenaFull(full) => lack_of(full),
+                lpm::Error::Full { .. } => libc::ENOSPC,
+                lpm::Error::PrefixTooLong { .. } | lpm::Error::NameTooLong { .. } => libc::E2BIG,
+                _ => libc::EINVAL,
+            },
+            other => other.arena_full().map_or(libc::EINVAL, lack_of),
         };
         Failure::new(code, error.to_string())
     }
@@ -87,9 +103,29 @@ fn lack_of(full: &sapwood::arena::ArenaFull) -> c_int {
     }
 }
 
-impl<V> From<sapwood::Rejected<V>> for Failure {
-    fn from(rejected: sapwood::Rejected<V>) -> Self {
-        rejected.error.into()
+/// The failure is that of the structure's error, whichever structure it is.
+macro_rules! of_structures {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Error::from(error).into()
+            }
+        }
+    )*};
+}
+of_structures!(
+    qp::Error,
+    maple::Error,
+    lpm::Error,
+    sapwood::route::CacheError
+);
+
+impl<V, E> From<sapwood::Rejected<V, E>> for Failure
+where
+    Error: From<E>,
+{
+    fn from(rejected: sapwood::Rejected<V, E>) -> Self {
+        Error::from(rejected.error).into()
     }
 }
 
@@ -129,7 +165,7 @@ fn cause_of(cause: &OpenCause) -> c_int {
     use sapwood::arena::OpenError;
     match cause {
         OpenCause::Image(OpenError::Io(error)) => number_of(error, libc::EIO),
-        OpenCause::Table(sapwood::Error::ArenaFull(full)) => lack_of(full),
+        OpenCause::Table(TableError::ArenaFull(full)) => lack_of(full),
         _ => libc::EPROTO,
     }
 }

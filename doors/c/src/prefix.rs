@@ -123,7 +123,7 @@ pub unsafe extern "C" fn sapwood_prefix_parse(
             },
         };
         if net.trunc() != net {
-            return Err(sapwood::Error::HostBitsSet { prefix: net }.into());
+            return Err(sapwood::lpm::Error::HostBitsSet { prefix: net }.into());
         }
         // SAFETY: C.
         unsafe { out.write(net.into()) };

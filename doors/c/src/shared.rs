@@ -346,7 +346,7 @@ pub unsafe fn add<O: Named>(
                 }
                 match pin.view().insert_new(key, delta) {
                     Ok(_) => break (1, delta),
-                    Err(rejected) if rejected.error == sapwood::Error::Exists => {}
+                    Err(rejected) if rejected.error == sapwood::qp::Error::Exists => {}
                     Err(rejected) => return Err(refused::<u64>(rejected)),
                 }
             };

@@ -3,8 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
-use sapwood::qp::{IntoValue, Value};
-use sapwood::{Error, Rejected};
+use sapwood::qp::{Error, IntoValue, Rejected, Value};
 
 use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};

@@ -107,6 +107,8 @@ pub enum Error {
     Tour(String),
 }
 
+sapwood::from_structures!(Error::Map);
+
 impl Error {
     /// Makes a [`Error::Read`] of an error of the system, for `map_err`.
     pub fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {

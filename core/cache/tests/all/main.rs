@@ -1,6 +1,6 @@
-//! The tests of the route cache from outside, in one program, so that they are compiled and linked once.
-//! Each subject is a module: `cargo test -p sapwood-cache --test all route_cache::` runs one. Tests with
-//! threads, and tests of all structures, are in `core/sapwood/tests`.
+//! The tests of the route cache from outside, in one program.
+//! Each subject is a module: `cargo test -p sapwood-cache --test all route_cache::` runs one.
+//! Tests with threads, and tests of all structures, are in `core/sapwood/tests`.
 
 mod route_cache;
 

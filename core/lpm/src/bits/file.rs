@@ -67,7 +67,8 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// # Errors
     /// [`Error::ArenaFull`], with the value given back.
     pub fn insert(&mut self, prefix: impl AsBits, value: V) -> Result<Option<V>, Rejected<V>> {
-        self.map.insert(prefix.with_bits(encode), value)
+        let inserted = self.map.insert(prefix.with_bits(encode), value);
+        inserted.map_err(|rejected| rejected.error_into())
     }
 
     /// Adds a name at the end of the list; returns its number, from 0. The list may have the same
@@ -76,7 +77,7 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// O(length of the name).
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] for names of more than 65,530 bytes, [`Error::ArenaFull`],
+    /// [`Error::NameTooLong`] for names of more than 65,530 bytes, [`Error::ArenaFull`],
     /// [`Error::Full`] after 4,294,967,295 names.
     pub fn push_name(&mut self, name: impl AsRef<[u8]>) -> Result<u32, Error> {
         let (name, index) = (name.as_ref(), self.names);
@@ -85,7 +86,7 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
             return Err(Error::Full { max_entries });
         };
         if name.len() > MAX_KEY - NAME_AT {
-            return Err(Error::KeyTooLong { len: name.len() });
+            return Err(Error::NameTooLong { len: name.len() });
         }
         self.map
             .insert([&name_key(index), name].concat(), V::new_zeroed())?;

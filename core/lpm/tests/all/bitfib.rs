@@ -217,7 +217,7 @@ fn strings_are_put_together_and_compared_bit_by_bit() {
 
 #[test]
 fn what_is_no_prefix_is_refused() {
-    use sapwood::Error;
+    use sapwood::lpm::Error;
     use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
     let bytes = [0xff; 257];
     assert!(BitString::from_bytes(&bytes[..256], 2048).is_ok());

@@ -1,6 +1,6 @@
 //! The tables of IP prefixes compared with the oracle, and their failures.
 
-use sapwood::Error;
+use sapwood::lpm::Error;
 use sapwood::lpm::{Fib, IpFib, Ipv4Fib, Ipv6Fib, V4, V6};
 use sapwood_model::oracle::{Lpm, Prefix};
 

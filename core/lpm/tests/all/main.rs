@@ -1,6 +1,6 @@
-//! The tests of tables of prefixes from outside, in one program, so that they are compiled and linked once.
-//! Each subject is a module: `cargo test -p sapwood-lpm --test all bitfib::` runs one. Tests with
-//! threads, and tests of all structures, are in `core/sapwood/tests`.
+//! The tests of tables of prefixes from outside, in one program.
+//! Each subject is a module: `cargo test -p sapwood-lpm --test all bitfib::` runs one.
+//! Tests with threads, and tests of all structures, are in `core/sapwood/tests`.
 
 mod bitfib;
 mod bitfile;

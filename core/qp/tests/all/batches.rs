@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::ledger::{Counted, Ledger, key, map_of, store_of};
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{MAX_KEY, QpMap, QpStore};
 use sapwood::qsbr::Domain;
 use sapwood_model::data;

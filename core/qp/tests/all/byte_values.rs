@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode};
 use sapwood::qp::{Change, PointMap, QpMap, QpShared, QpStore};
+use sapwood::qp::{Error, Rejected};
 use sapwood::qsbr::Domain;
-use sapwood::{Error, Rejected};
 
 use crate::support::values::{Value, bytes};
 

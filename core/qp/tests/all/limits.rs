@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{MAX_KEY, QpMap, QpStore};
 
 type Model<V> = BTreeMap<Vec<u8>, V>;

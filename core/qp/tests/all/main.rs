@@ -1,6 +1,6 @@
-//! The tests of maps of byte strings from outside, in one program, so that they are compiled and linked once.
-//! Each subject is a module: `cargo test -p sapwood-qp --test all batches::` runs one. Tests with
-//! threads, and tests of all structures, are in `core/sapwood/tests`.
+//! The tests of maps of byte strings from outside, in one program.
+//! Each subject is a module: `cargo test -p sapwood-qp --test all batches::` runs one.
+//! Tests with threads, and tests of all structures, are in `core/sapwood/tests`.
 
 mod batches;
 mod byte_values;

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use sapwood::Builder;
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{PointMap, QpShared, SharedMap};
 use sapwood::qsbr::Domain;
 

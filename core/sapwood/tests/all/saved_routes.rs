@@ -6,12 +6,13 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 
+use sapwood::Builder;
+use sapwood::lpm::Error;
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{BitFileBuilder, BitString, IpFib, Ipv4Fib, Ipv6Fib};
 use sapwood::qp::OpenCause;
 use sapwood::qsbr::Domain;
 use sapwood::route::{Group, RouteTable};
-use sapwood::{Builder, Error};
 
 use crate::support::{folder::Folder, lpm as table};
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sapwood::Error;
+use sapwood::qp::Error;
 use sapwood::qp::{
     Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
 };

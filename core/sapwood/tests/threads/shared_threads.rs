@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{PointMap, QpShared, SweepPlace};
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};

@@ -404,13 +404,13 @@ impl Follower {
 
 /// Whether a table has room for more routes. A removal needs memory for a moment, too, so a
 /// sixteenth is kept free.
-fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
+fn has_room(memory: &FibMemory) -> Result<(), sapwood::lpm::Error> {
     let arena = &memory.arena;
     let spare = (arena.reserved / 16).min(256 << 10);
     if arena.live + arena.retired + spare < arena.reserved {
         return Ok(());
     }
-    Err(sapwood::Error::ArenaFull(ArenaFull::new(
+    Err(sapwood::lpm::Error::ArenaFull(ArenaFull::new(
         spare,
         arena.reserved,
     )))

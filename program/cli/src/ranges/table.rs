@@ -57,8 +57,8 @@ impl Ranges {
     }
 
     /// Adds a text and returns its number.
-    pub fn push(&mut self, text: &str) -> Result<u32, sapwood::Error> {
-        let number = u32::try_from(self.texts.len()).map_err(|_| sapwood::Error::Full {
+    pub fn push(&mut self, text: &str) -> Result<u32, sapwood::qp::Error> {
+        let number = u32::try_from(self.texts.len()).map_err(|_| sapwood::qp::Error::Full {
             max_entries: self.texts.len(),
         })?;
         self.texts.push(text.into());

@@ -155,7 +155,7 @@ fn write<F: Kind>(
     while !targets.is_empty() {
         let target = &targets[rng.usize(..targets.len())];
         let old = [
-            change(&mut times, || fib.remove(target.net))?,
+            change(&mut times, || Ok(fib.remove(target.net)?))?,
             change(&mut times, || Ok(fib.insert(target.net, DETOUR)?))?,
             change(&mut times, || Ok(fib.insert(target.net, target.hop)?))?,
         ];

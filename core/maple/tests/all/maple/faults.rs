@@ -1,7 +1,7 @@
 //! Memory that runs out: a change completes or changes nothing, and reserved memory is available.
 
-use sapwood::Error;
 use sapwood::arena::ArenaOptions;
+use sapwood::maple::Error;
 use sapwood::maple::MapleMap;
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{Domain, RangeOp, RangeOps};

@@ -2,10 +2,11 @@
 //! node, and a map that an heir makes of the file agree with the map and the oracle.
 #![cfg(all(unix, not(miri)))]
 
+use sapwood::Builder;
 use sapwood::arena::{Arena, Backing, HEADER_LEN};
+use sapwood::maple::Error;
 use sapwood::maple::{CheckedMaple, MapleMap, MapleView, PlainValue, Trouble, Window};
 use sapwood::qp::OpenCause;
-use sapwood::{Builder, Error};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{Domain, RangeOps};
 
@@ -290,7 +291,7 @@ fn a_full_arena_leaves_the_map_as_it_was() {
         MapleMap::<u64>::builder().restore_in(Arena::create(options).unwrap(), Words::of(&path));
     let refused = small.unwrap_err();
     assert!(
-        matches!(refused, OpenCause::Table(Error::ArenaFull(_))),
+        matches!(refused, OpenCause::Table(sapwood::TableError::ArenaFull(_))),
         "{refused}"
     );
 }

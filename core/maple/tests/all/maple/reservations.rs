@@ -1,6 +1,6 @@
 //! Plans and reservations, used and unused.
 
-use sapwood::Error;
+use sapwood::maple::Error;
 use sapwood::maple::MapleMap;
 use sapwood_model::range_ops::{Domain, RangeOp, RangeOps};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sapwood::Error;
+use sapwood::maple::Error;
 use sapwood::maple::{MapleMap, MapleSnapshot};
 use sapwood::qsbr::{Domain, StallKind};
 use sapwood_model::oracle::RangeMap;

@@ -1,6 +1,6 @@
 //! The search for gaps, and allocation in gaps.
 
-use sapwood::Error;
+use sapwood::maple::Error;
 use sapwood::maple::{MapleMap, Window};
 
 use sapwood_model::oracle::RangeMap;

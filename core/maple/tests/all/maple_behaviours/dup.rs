@@ -1,7 +1,7 @@
 //! Independent copies of equal shape.
 
-use sapwood::Error;
 use sapwood::arena::ArenaOptions;
+use sapwood::maple::Error;
 use sapwood::maple::{MapleMap, Window};
 
 use crate::support::ranges::{Checked, MAX, each, listed, loud, steps, tiny};

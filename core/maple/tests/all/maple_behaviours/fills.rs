@@ -1,6 +1,6 @@
 //! Insertion, fills in every order, and splits.
 
-use sapwood::Error;
+use sapwood::maple::Error;
 use sapwood::maple::MapleMap;
 
 use crate::support::ranges::{Checked, MAX, Range, each, steps, tiny};

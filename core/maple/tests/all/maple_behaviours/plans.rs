@@ -1,8 +1,8 @@
 //! Reservation: the number of nodes of each kind of write, the plan that states it, and the return
 //! of unused nodes.
 
-use sapwood::Error;
 use sapwood::arena::ArenaOptions;
+use sapwood::maple::Error;
 use sapwood::maple::{MapleMap, MapleMemory};
 
 use crate::support::ranges::{Checked, MAX, Range, listed, loud, steps, tiny};
