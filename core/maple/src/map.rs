@@ -26,10 +26,10 @@ use sapwood_common::reading_methods;
 /// [`store_coalescing`](Self::store_coalescing) joins them.
 ///
 /// A map is a handle, cheap to clone: all clones are handles of one map ([`dup`](Self::dup) makes
-/// another map). The map's own reading methods return copies; a [`Reader`](crate::Reader) gives
-/// references, and is quicker. Each change takes the map's lock, and is visible when it returns;
-/// [`write`](Self::write) holds the lock for many changes. A new map takes no memory in the arena
-/// before its first entry.
+/// another map). The map's own reading methods return copies; a [`Reader`](sapwood_common::Reader)
+/// gives references, and is quicker. Each change takes the map's lock, and is visible when it
+/// returns; [`write`](Self::write) holds the lock for many changes. A new map takes no memory in
+/// the arena before its first entry.
 ///
 /// ```
 /// use sapwood::{Error, maple::MapleMap};

@@ -59,7 +59,7 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     /// O(prefixes).
     ///
     /// # Errors
-    /// As [`QpTxn::clear`](crate::qp::QpTxn::clear).
+    /// As [`QpTxn::clear`].
     pub fn clear(&mut self) -> Result<usize, Error> {
         Ok(self.0.clear()?)
     }

@@ -69,7 +69,7 @@ pub trait Order: Sized + 'static {
 /// [`PointMap`] are its two kinds.
 ///
 /// - Readers take no lock. They need a guard: a [`pin`](Self::pin) for a few operations, or a
-///   [`Reader`](crate::Reader) for a thread with a loop.
+///   [`Reader`](sapwood_common::Reader) for a thread with a loop.
 /// - Operations on one key are linearizable. Walks are weakly consistent.
 /// - The memory of removed entries is freed after a grace period. An emptied map keeps no more than
 ///   a page, once [`reclaim`](Self::reclaim) has freed the nodes that waited.

@@ -168,8 +168,8 @@ pub(super) use ordered_reads;
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
 /// - Readers take no lock. They need a guard: a [`pin`](SharedMap::pin) for a few operations, or a
-///   [`Reader`](crate::Reader) for a thread with a loop. A registered reader of the trie writes
-///   nothing and retries nothing.
+///   [`Reader`](sapwood_common::Reader) for a thread with a loop. A registered reader of the trie
+///   writes nothing and retries nothing.
 /// - Writers lock the one or two branches that they replace, so writers of keys that lie far from
 ///   each other do not contend. There is no global lock.
 /// - Operations on one key are linearizable. Iteration is ordered and weakly consistent. Queries
