@@ -2,7 +2,8 @@
 
 use sapwood_arena::ArenaFull;
 
-/// The reason why an operation on a cache did not happen. The structure is as it was before the call.
+/// The reason why an operation on a cache did not happen. The structure is as it was
+/// before the call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -6,7 +6,8 @@ use sapwood_arena::ArenaFull;
 use sapwood_common::TableError;
 use sapwood_qsbr::GarbageLimit;
 
-/// The reason why an operation on a range map did not happen. The structure is as it was before the call.
+/// The reason why an operation on a range map did not happen. The structure is as it was
+/// before the call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

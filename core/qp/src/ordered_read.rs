@@ -74,7 +74,9 @@ pub type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 /// let owned = QpMap::from([("ash", 1), ("elm", 2)]);
 /// assert_eq!(after(&owned, b"ash"), Some(2));
 /// let store = QpStore::new()?;
-/// store.insert("oak", 3)?;
+/// let mut txn = store.begin();
+/// txn.insert("oak", 3)?;
+/// txn.commit();
 /// assert_eq!(after(&store.snapshot(), b"ash"), Some(3));
 /// # Ok::<(), sapwood::Error>(())
 /// ```

@@ -111,7 +111,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V
     /// O(1).
     ///
     /// ```
-    /// use sapwood::{Error, qp::QpShared};
+    /// use sapwood::qp::{Error, QpShared};
     /// let map = QpShared::builder().max_entries(2).build()?;
     /// map.insert("a", 1)?;
     /// map.insert("b", 2)?;
@@ -479,7 +479,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// otherwise as [`insert`](Self::insert).
     ///
     /// ```
-    /// # use sapwood::{Error, qp::QpShared};
+    /// # use sapwood::qp::{Error, QpShared};
     /// let map = QpShared::new()?;
     /// map.insert("hits", 1)?;
     /// map.compare_exchange("hits", &1, 2)?;
