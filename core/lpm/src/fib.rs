@@ -275,7 +275,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// than the root writes all root words that it covers.
     ///
     /// ```
-    /// use sapwood::{Error, lpm::Ipv4Fib};
+    /// use sapwood::lpm::{Error, Ipv4Fib};
     /// let fib = Ipv4Fib::new()?;
     /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 1)?, None);
     /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 2)?, Some(1));
