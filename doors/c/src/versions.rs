@@ -1,7 +1,7 @@
 //! What `sapwood_fib` and `sapwood_routes` have in common: their handles, and the transactions,
 //! snapshots and iterators of a table of prefixes.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use ipnet::IpNet;
 use sapwood::lpm::{IpFib, IpSnapshot, IpTxn};
 use sapwood::route::{Group, RouteSnapshot, RouteTable, RouteTxn};
 
-use crate::call::call;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle};
 use crate::input;
@@ -161,36 +160,33 @@ impl<T: Versioned> Body for TxnBody<T> {
 /// # Safety
 /// C.
 pub unsafe fn begin<T: Versioned>(
-    name: &'static str,
     table: *mut Handle<TableBody<T>>,
     out: *mut *mut Handle<TxnBody<T>>,
     begin: impl FnOnce(&'static T) -> Option<T::Txn>,
-) -> c_int {
-    call(name, || {
-        let out = input::place(out, "out")?;
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(table) }?;
-        // SAFETY: C.
-        let rules = unsafe { Handle::rules(table) };
-        body.turns.check()?;
-        let table = Arc::new(body.table.clone());
-        // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
-        let lent: &'static T = unsafe { &*Arc::as_ptr(&table) };
-        let Some(txn) = begin(lent) else {
-            return Err(Failure::new(
-                libc::EBUSY,
-                "another thread has a transaction open",
-            ));
-        };
-        let open = TxnBody {
-            turn: body.turns.begin(body.checked),
-            txn,
-            _table: table,
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(open, rules) };
-        Ok(0)
-    })
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(table) }?;
+    // SAFETY: C.
+    let rules = unsafe { Handle::rules(table) };
+    body.turns.check()?;
+    let table = Arc::new(body.table.clone());
+    // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
+    let lent: &'static T = unsafe { &*Arc::as_ptr(&table) };
+    let Some(txn) = begin(lent) else {
+        return Err(Failure::new(
+            libc::EBUSY,
+            "another thread has a transaction open",
+        ));
+    };
+    let open = TxnBody {
+        turn: body.turns.begin(body.checked),
+        txn,
+        _table: table,
+    };
+    // SAFETY: C.
+    unsafe { *out = Handle::into_c(open, rules) };
+    Ok(0)
 }
 
 /// A transaction on its thread.
@@ -225,24 +221,22 @@ unsafe fn end<T: Versioned>(txn: *mut Handle<TxnBody<T>>, how: fn(T::Txn)) -> Ou
 ///
 /// # Safety
 /// C.
-pub unsafe fn commit<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<T>>) -> c_int {
+pub unsafe fn commit<T: Versioned>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
     // SAFETY: C.
-    call(name, || unsafe { end(txn, T::commit) })
+    unsafe { end(txn, T::commit) }
 }
 
 /// Discards all changes, and frees the transaction. NULL is allowed.
 ///
 /// # Safety
 /// C.
-pub unsafe fn rollback<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<T>>) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        if txn.is_null() || unsafe { Handle::leave(txn) } {
-            return Ok(0);
-        }
-        // SAFETY: C.
-        unsafe { end(txn, T::rollback) }
-    })
+pub unsafe fn rollback<T: Versioned>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
+    // SAFETY: C.
+    if txn.is_null() || unsafe { Handle::leave(txn) } {
+        return Ok(0);
+    }
+    // SAFETY: C.
+    unsafe { end(txn, T::rollback) }
 }
 
 /// The inside of a snapshot's handle.
@@ -261,22 +255,19 @@ impl<T: Versioned> Body for SnapshotBody<T> {
 /// # Safety
 /// C.
 pub unsafe fn snapshot<T: Versioned>(
-    name: &'static str,
     table: *const Handle<TableBody<T>>,
     out: *mut *mut Handle<SnapshotBody<T>>,
-) -> c_int {
-    call(name, || {
-        let out = input::place(out, "out")?;
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(table) }?;
-        body.turns.check()?;
-        let kept = SnapshotBody {
-            snapshot: Arc::new(body.table.snapshot()),
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(kept, Handle::rules(table)) };
-        Ok(0)
-    })
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(table) }?;
+    body.turns.check()?;
+    let kept = SnapshotBody {
+        snapshot: Arc::new(body.table.snapshot()),
+    };
+    // SAFETY: C.
+    unsafe { *out = Handle::into_c(kept, Handle::rules(table)) };
+    Ok(0)
 }
 
 /// Writes the number of prefixes of a snapshot.
@@ -284,18 +275,15 @@ pub unsafe fn snapshot<T: Versioned>(
 /// # Safety
 /// C.
 pub unsafe fn len<T: Versioned>(
-    name: &'static str,
     snapshot: *const Handle<SnapshotBody<T>>,
     len: *mut usize,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(snapshot) }?;
-        let len = input::place(len, "len")?;
-        // SAFETY: C.
-        unsafe { *len = T::len(&body.snapshot) };
-        Ok(0)
-    })
+) -> Outcome {
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(snapshot) }?;
+    let len = input::place(len, "len")?;
+    // SAFETY: C.
+    unsafe { *len = T::len(&body.snapshot) };
+    Ok(0)
 }
 
 /// Saves a snapshot.
@@ -303,17 +291,14 @@ pub unsafe fn len<T: Versioned>(
 /// # Safety
 /// C.
 pub unsafe fn save<T: Versioned>(
-    name: &'static str,
     snapshot: *const Handle<SnapshotBody<T>>,
     path: *const c_char,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(snapshot) }?;
-        // SAFETY: C.
-        T::save(&body.snapshot, unsafe { input::path(path) }?)?;
-        Ok(0)
-    })
+) -> Outcome {
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(snapshot) }?;
+    // SAFETY: C.
+    T::save(&body.snapshot, unsafe { input::path(path) }?)?;
+    Ok(0)
 }
 
 /// The inside of an iterator's handle. The walk is dropped before the snapshot that it borrows.
@@ -332,25 +317,22 @@ impl<T: Versioned> Body for IterBody<T> {
 /// # Safety
 /// C.
 pub unsafe fn iter<T: Versioned>(
-    name: &'static str,
     snapshot: *const Handle<SnapshotBody<T>>,
     out: *mut *mut Handle<IterBody<T>>,
-) -> c_int {
-    call(name, || {
-        let out = input::place(out, "out")?;
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(snapshot) }?;
-        let kept = Arc::clone(&body.snapshot);
-        // SAFETY: the snapshot lies in the `Arc`, and `IterBody` drops that after the walk.
-        let lent: &'static T::Snapshot = unsafe { &*Arc::as_ptr(&kept) };
-        let iter = IterBody {
-            walk: T::iter(lent),
-            _snapshot: kept,
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(iter, Handle::rules(snapshot)) };
-        Ok(0)
-    })
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(snapshot) }?;
+    let kept = Arc::clone(&body.snapshot);
+    // SAFETY: the snapshot lies in the `Arc`, and `IterBody` drops that after the walk.
+    let lent: &'static T::Snapshot = unsafe { &*Arc::as_ptr(&kept) };
+    let iter = IterBody {
+        walk: T::iter(lent),
+        _snapshot: kept,
+    };
+    // SAFETY: C.
+    unsafe { *out = Handle::into_c(iter, Handle::rules(snapshot)) };
+    Ok(0)
 }
 
 /// Gives `put` what the next prefix has, if there is one, and writes the prefix.
