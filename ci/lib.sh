@@ -37,7 +37,7 @@ PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-bpf sapwood
 # The crates of the structures, as arguments of cargo.
 STRUCTURES="-p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache -p sapwood"
 # The directories of the crates in the workspace, without the benchmarks.
-CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/records proof/tour | tr ' ' '\n' | grep -v README)
+CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/tour | tr ' ' '\n' | grep -v README)
 
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
@@ -152,7 +152,7 @@ programs() { # folders
 }
 # The tag of the newest release before the checked-out commit, if there is one.
 last_release() { git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true; }
-# A browser for the tests of the page of `sapwood report`.
+# A browser for the tests of pages: of `sapwood report`, and of the benchmarks' records.
 browser() { has chromium || has chromium-browser || has google-chrome; }
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
 # Tracked files, and new files that are not ignored.

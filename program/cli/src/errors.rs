@@ -99,7 +99,7 @@ pub enum Error {
     /// A figure cannot be registered or written as text.
     #[error("cannot export metrics: {0}")]
     Metrics(#[from] prometheus::Error),
-    /// The tour or the bench met a wrong answer.
+    /// The tour met a wrong answer.
     #[error("wrong answer: {0}")]
     Wrong(String),
     /// The tour cannot get something that it needs.

@@ -1,7 +1,7 @@
 //! The presentation of recorded results in the documents: tables, and where their records are.
 //!
 //! They are made only from the records under `proof/bench/record`, and are the same each time. The
-//! records' reader and the pictures are in the crate `sapwood-records`.
+//! records' reader and the pictures are in [`crate::records`].
 
 pub mod pages;
 mod published;

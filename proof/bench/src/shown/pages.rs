@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use sapwood_records::numbers::short;
-use sapwood_records::{PROCESSORS, Record};
+use crate::records::{PROCESSORS, Record};
+use sapwood_cli::numbers::short;
 
 use super::tables;
 
@@ -199,13 +199,13 @@ pub fn renewed(page: &str, records: &[Record]) -> Result<String, String> {
 mod tests {
     use std::fs;
 
-    use sapwood_records::read_records;
+    use crate::records::read_records;
 
     use super::super::{records, root};
     use super::*;
 
     fn record(name: &str, date: &str, machine: &str, rows: &str) -> Record {
-        let columns = sapwood_records::record::COLUMNS.join(",");
+        let columns = crate::records::record::COLUMNS.join(",");
         let text = format!("# date: {date}\n# machine: {machine}\n{columns}\n{rows}");
         Record::parse(name, &text).unwrap()
     }

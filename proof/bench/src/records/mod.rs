@@ -1,8 +1,8 @@
-//! Records of benchmarks: the reader of the files that `sapwood-bench` writes, comparisons of the
+//! Records of runs: the reader of the files that this program writes, comparisons of the
 //! engines in them, and pictures.
 //!
-//! The program's `report` and the documents of this repository show the same pictures, which are
-//! made only from records.
+//! The command `report` and the documents of this repository show the same pictures, which are made
+//! only from records.
 //!
 //! - [`record`]: the reader. [`metric`]: what a metric's name and unit say.
 //! - [`compare`]: each of ours beside the best peer. [`series`]: cases that differ in one number,
@@ -11,14 +11,11 @@
 //!   of pictures.
 //! - [`pictures`]: the pictures of the documents.
 
-#![forbid(unsafe_code)]
-
 pub mod bars;
 pub mod compare;
 pub mod draw;
 pub mod lines;
 pub mod metric;
-pub mod numbers;
 pub mod pictures;
 pub mod ratios;
 pub mod record;

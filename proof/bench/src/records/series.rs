@@ -1,9 +1,9 @@
 //! Cases that differ in one number, and latencies by percentile: what lines show.
 
-use crate::draw::colours;
-use crate::lines::{LinePanel, Lines};
-use crate::metric::{is_time, title};
-use crate::record::{Record, Row, in_order};
+use crate::records::draw::colours;
+use crate::records::lines::{LinePanel, Lines};
+use crate::records::metric::{is_time, title};
+use crate::records::record::{Record, Row, in_order};
 
 /// A case's name in parts: the text with `N` for each number, the numbers, and their places.
 #[derive(Debug, PartialEq)]

@@ -3,10 +3,10 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use crate::draw::{
+use crate::records::draw::{
     self, Area, Colour, FAINT, GRID, INK, MARGIN, Problem, RULE, WIDTH, fitting, line, text,
 };
-use crate::numbers::short;
+use sapwood_cli::numbers::short;
 
 /// A picture: panels of lines, with the same engines.
 pub struct Lines {
@@ -195,7 +195,7 @@ impl Lines {
             }
         }
         // Ours last, so that no peer's line covers it.
-        let ours = |i: &usize| crate::metric::is_ours(&self.engines[*i].0);
+        let ours = |i: &usize| crate::records::metric::is_ours(&self.engines[*i].0);
         let mut order: Vec<usize> = (0..panel.values.len()).collect();
         order.sort_by_key(ours);
         for engine in order {
@@ -219,7 +219,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::{OURS, PEER};
+    use crate::records::draw::{OURS, PEER};
 
     #[test]
     fn axes_have_round_numbers_and_room_for_all_values() {

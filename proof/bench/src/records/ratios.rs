@@ -2,12 +2,12 @@
 
 use plotters::style::text_anchor::HPos;
 
-use crate::compare::Ratio;
-use crate::draw::{
+use crate::records::compare::Ratio;
+use crate::records::draw::{
     self, Area, Colour, FAINT, GRID, INK, MARGIN, Problem, RULE, WIDTH, fill, fitting, line, text,
 };
-use crate::metric::title;
-use crate::record::in_order;
+use crate::records::metric::title;
+use crate::records::record::in_order;
 
 /// The most of our engines in a picture.
 pub const ENGINES: usize = 4;
@@ -190,8 +190,8 @@ pub fn factor(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare;
-    use crate::record::Record;
+    use crate::records::compare;
+    use crate::records::record::Record;
 
     #[test]
     fn what_is_better_is_right_what_is_worse_left() {

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::PROCESSORS;
-use crate::bars::{Bars, Panel};
-use crate::draw::{OTHER, OURS, OURS_TOO, PEER, Problem};
-use crate::record::Record;
+use crate::records::PROCESSORS;
+use crate::records::bars::{Bars, Panel};
+use crate::records::draw::{OTHER, OURS, OURS_TOO, PEER, Problem};
+use crate::records::record::Record;
 
 /// The rows that a record must have for a complete picture: suite, case, engine, metric.
 const WHOLE: [[[&str; 4]; 2]; 2] = [
@@ -212,16 +212,14 @@ fn source(record: &Record) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::numbers::short;
-    use crate::read_records;
+    use sapwood_cli::numbers::short;
 
-    fn root() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-    }
+    use super::*;
+    use crate::records::read_records;
+    use crate::shown::root;
 
     fn recorded() -> Vec<Record> {
-        read_records(&root().join("proof/bench/record")).unwrap()
+        read_records(&crate::shown::records()).unwrap()
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use plotters::style::text_anchor::HPos;
 
-use crate::draw::{
+use crate::records::draw::{
     self, Area, Colour, FAINT, INK, MARGIN, Problem, RULE, WIDTH, fill, fitting, line, text,
     width_of,
 };
-use crate::numbers::{short, thousands};
+use sapwood_cli::numbers::{short, thousands};
 
 /// A picture: rows of panels, each with the same groups of bars.
 pub struct Bars {
@@ -198,7 +198,7 @@ impl Bars {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::{OURS, PEER};
+    use crate::records::draw::{OURS, PEER};
 
     #[test]
     fn bars_are_as_long_as_their_values() {

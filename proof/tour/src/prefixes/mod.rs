@@ -1,26 +1,18 @@
-//! `routes bench`: measures the library on a table of the user.
+//! Measures a table of routes beside the rival, and compares all answers.
 
 pub mod family;
 pub mod lookups;
 mod updates;
 
-use std::io::Write;
 use std::time::Duration;
 
-use sapwood::lpm::{V4, V6};
 use serde_json::{Value, json};
 
-use crate::cli::routes::BenchArgs;
-use crate::errors::{Answer, Error, Outcome};
-use crate::figures::{figure, grouped, table};
-use crate::output::document;
+use crate::errors::Error;
+use crate::figures::{figure, grouped};
 use crate::progress::Progress;
-use crate::routes::load::Routes;
 use family::Kind;
 use lookups::Course;
-
-/// The time that a reader reads in each round, alone and beside the writer.
-const SLICE: Duration = Duration::from_millis(200);
 
 /// The figures of a family, as text and as a document.
 pub struct Measured {
@@ -116,58 +108,4 @@ pub fn measure<F: Kind>(
         checks: speeds.checks + updated.lookups,
     };
     Ok((course, measured))
-}
-
-/// Loads the routes, measures, and prints the figures.
-pub fn run(args: &BenchArgs) -> Outcome {
-    let routes = Routes::load_some(&args.input, &args.source)?;
-    let next_hops = routes.names.len();
-    let families = u64::from(!routes.v4.is_empty()) + u64::from(!routes.v6.is_empty());
-    let mut progress = Progress::new("measuring", Some(families * args.rounds * 3), false);
-    let mut all = Vec::new();
-    if !routes.v4.is_empty() {
-        all.push(("ipv4", measure_one::<V4>(routes.v4, args, &mut progress)?));
-    }
-    if !routes.v6.is_empty() {
-        all.push(("ipv6", measure_one::<V6>(routes.v6, args, &mut progress)?));
-    }
-    drop(progress);
-    let checks: u64 = all.iter().map(|(_, measured)| measured.checks).sum();
-    if args.json {
-        let mut whole = json!({
-            "file": args.input.to_string_lossy(),
-            "next_hops": next_hops,
-            "rounds": args.rounds,
-            "checks": checks,
-        });
-        for (family, measured) in all {
-            whole[family] = measured.figures;
-        }
-        return document(&whole);
-    }
-    let rows: Vec<_> = all
-        .iter()
-        .flat_map(|(_, measured)| measured.rows.clone())
-        .collect();
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", table(&HEADER, &rows))?;
-    for (_, measured) in &all {
-        writeln!(out, "\n{}", measured.more)?;
-    }
-    writeln!(
-        out,
-        "\n{} answers checked, all right.",
-        grouped(checks as usize)
-    )?;
-    out.flush()?;
-    Ok(Answer::Yes)
-}
-
-fn measure_one<F: Kind>(
-    routes: Vec<(F::Net, u32)>,
-    args: &BenchArgs,
-    progress: &mut Progress,
-) -> Result<Measured, Error> {
-    let addresses = usize::try_from(args.addresses).unwrap_or(usize::MAX);
-    Ok(measure::<F>(routes, addresses, SLICE, args.rounds, progress)?.1)
 }

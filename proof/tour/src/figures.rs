@@ -27,7 +27,7 @@ pub fn cpu_time() -> Duration {
 
 /// The text of a number with a comma between each three digits.
 pub fn grouped(number: usize) -> String {
-    sapwood_records::numbers::thousands(number as u64)
+    crate::numbers::thousands(number as u64)
 }
 
 /// The rate of `count` operations in `time`, in millions of operations a second.

@@ -1,18 +1,18 @@
 //! The parts of a page about records: an overview, and a section for each record.
 
+use crate::records::bars::{Bars, Panel};
+use crate::records::compare::{Ratio, ratios};
+use crate::records::draw::{OURS, PEER};
+use crate::records::metric::{is_memory, is_ours, title};
+use crate::records::ratios::{ENGINES, draw, factor};
+use crate::records::record::in_order;
+use crate::records::{Record, Row, pictures, series};
 use maud::{Markup, html};
-use sapwood_records::bars::{Bars, Panel};
-use sapwood_records::compare::{Ratio, ratios};
-use sapwood_records::draw::{OURS, PEER};
-use sapwood_records::metric::{is_memory, is_ours, title};
-use sapwood_records::numbers::{short, thousands};
-use sapwood_records::ratios::{ENGINES, draw, factor};
-use sapwood_records::record::in_order;
-use sapwood_records::{Record, Row, pictures, series};
+use sapwood_cli::errors::Error;
+use sapwood_cli::numbers::{short, thousands};
+use sapwood_cli::report::page::{Chapter, Section};
 
 use super::figures::{Table, bars, figure, lines, source};
-use super::page::{Chapter, Section};
-use crate::errors::Error;
 
 /// The suites of `sapwood-bench` in the order of their chapters, with their titles.
 const SUITES: [(&str, &str); 10] = [

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::metric::{Better, better, is_ours};
-use crate::record::{Record, Row};
+use crate::records::metric::{Better, better, is_ours};
+use crate::records::record::{Record, Row};
 
 /// One of our engines beside the best peer, in one metric of one case.
 #[derive(Clone, Debug)]

@@ -85,7 +85,7 @@ pub fn colours(engines: &[&str]) -> Vec<Colour> {
         *count += 1;
         colours[(*count - 1) % colours.len()]
     };
-    let colour = |engine: &&str| match crate::metric::is_ours(engine) {
+    let colour = |engine: &&str| match crate::records::metric::is_ours(engine) {
         true => next(&OF_OURS, &mut ours),
         false => next(&OF_PEERS, &mut peers),
     };

@@ -1,13 +1,12 @@
 //! Figures of a page: a picture, its caption, and a table of the same numbers.
 
+use crate::records::Record;
+use crate::records::bars::{Bars, Panel};
+use crate::records::draw::Problem;
+use crate::records::lines::Lines;
 use maud::{Markup, PreEscaped, html};
-use sapwood_records::Record;
-use sapwood_records::bars::{Bars, Panel};
-use sapwood_records::draw::Problem;
-use sapwood_records::lines::Lines;
-use sapwood_records::numbers::short;
-
-use crate::errors::Error;
+use sapwood_cli::errors::Error;
+use sapwood_cli::numbers::short;
 
 /// A table: the first columns are names, the others are numbers.
 pub struct Table {

@@ -1,6 +1,6 @@
 //! What the name and the unit of a metric say: whether more is better, and how people call it.
 
-use crate::record::Row;
+use crate::records::record::Row;
 
 /// Which of two values is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,7 @@ mod tests {
 
     #[test]
     fn every_unit_of_the_repository_is_known() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/record");
-        for record in crate::read_records(&folder).unwrap() {
+        for record in crate::records::read_records(&crate::shown::records()).unwrap() {
             for row in &record.rows {
                 let known = better(&row.unit).is_some() || row.unit == "nodes";
                 assert!(known, "{}: {row:?}", record.name);
