@@ -30,6 +30,7 @@ cfg_if::cfg_if! {
         mod groups;
         mod program_map;
         mod loader;
+        #[path = "../../../services/routes/src/mirror/mod.rs"]
         mod mirror;
         mod name_rules;
         mod names;

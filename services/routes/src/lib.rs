@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(all(feature = "kernel", target_os = "linux"))]
-#[path = "../../../kernel/bpf/src/mirror/dump.rs"]
+#[path = "mirror/dump.rs"]
 mod dump;
 mod input;
 #[cfg(feature = "kernel")]
