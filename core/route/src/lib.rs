@@ -12,6 +12,7 @@ extern crate alloc;
 mod flow;
 #[cfg(feature = "std")]
 mod group;
+mod hop;
 #[cfg(feature = "std")]
 mod packed;
 #[cfg(feature = "std")]
@@ -30,6 +31,7 @@ mod view;
 pub use flow::{FlowHasher, FlowKey};
 #[cfg(feature = "std")]
 pub use group::Group;
+pub use hop::{GroupMember, MirrorHop, Vlan};
 #[cfg(feature = "std")]
 pub use packed::PackedGroup;
 pub use sapwood_common::{Plain, Words};

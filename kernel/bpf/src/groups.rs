@@ -3,31 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sapwood::route::Group;
+use sapwood::route::{Group, GroupMember, MirrorHop};
 use sapwood_qsbr::GraceSource;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
 use crate::grace::KernelGrace;
+use crate::layout::Kind;
 use crate::layout::groups as at;
-use crate::layout::{Kind, MirrorHop};
 use crate::own_window::OwnWindow;
-
-/// A member of a group of next hops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupMember {
-    /// Its identity: flows stay with the member of this number, whatever else of it changes.
-    pub id: u64,
-    /// Its share of the flows. A member of weight 0 gets none.
-    pub weight: u32,
-    /// The number of its link. While that is down, the member gets no flow.
-    pub link: u32,
-    /// Whether it gets flows only while all other members with a weight are down.
-    pub backup: bool,
-    /// The next hop.
-    pub hop: MirrorHop,
-}
 
 /// Groups of next hops in a window of an arena. This process writes them, and BPF programs choose a
 /// member for each flow (`sapwood/groups.bpf.h`), as [`Group`] does: by weighted rendezvous hashing
@@ -198,18 +183,17 @@ impl GroupMap {
     }
 
     /// The number of groups that there can be: their numbers are below this.
-    #[allow(clippy::len_without_is_empty)]
-    pub(crate) fn len(&self) -> usize {
+    pub fn most_groups(&self) -> usize {
         self.plan.groups
     }
 
     /// The number of links that there can be.
-    pub(crate) fn links(&self) -> usize {
+    pub fn links(&self) -> usize {
         self.plan.links
     }
 
     /// Whether a group can have these members.
-    pub(crate) fn has_room(&self, members: &[GroupMember]) -> bool {
+    pub fn has_room(&self, members: &[GroupMember]) -> bool {
         let linked = |member: &GroupMember| (member.link as usize) < self.plan.links;
         members.len() <= self.plan.members && members.iter().all(linked)
     }

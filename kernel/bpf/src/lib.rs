@@ -17,7 +17,7 @@
 
 pub mod layout;
 
-pub use layout::MirrorHop;
+pub use sapwood::route::MirrorHop;
 
 cfg_if::cfg_if! {
     if #[cfg(feature = "kernel")] {
@@ -28,9 +28,9 @@ cfg_if::cfg_if! {
         mod checked;
         mod grace;
         mod groups;
+        mod hop_tables;
         mod program_map;
         mod loader;
-        mod mirror;
         mod name_rules;
         mod names;
         pub mod objects;
@@ -52,14 +52,15 @@ cfg_if::cfg_if! {
         pub use error::Error;
         pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
         pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue, WindowMemory, WindowSource};
+        pub use hop_tables::HopTables;
         pub use grace::{KernelGrace, Way, kernel_domain};
-        pub use groups::{GroupMap, GroupMapBuilder, GroupMember};
+        pub use groups::{GroupMap, GroupMapBuilder};
+        pub use sapwood::route::GroupMember;
         pub use program_map::{
             ProgramMap, ProgramMapBuilder, ProgramMapDrops, ProgramMapMemory, ProgramMapService, ProgramMapShape,
             Serviced, Taken, Write, WriteError, Written,
         };
         pub use loader::{Loader, Programs};
-        pub use mirror::{Gateway, MirrorStats, RouteInjector, RouteMirror, RouteMirrorBuilder};
         pub use name_rules::{NameRule, NameRules};
         pub use names::{BitFibMap, Restore, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore, WindowValue};
         pub use pinned::{PinKind, Pinned, PinnedProgram};

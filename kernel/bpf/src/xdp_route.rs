@@ -3,15 +3,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags};
+use sapwood::route::Vlan;
 
 use crate::arena::BpfArena;
 use crate::counts::PacketCounts;
 use crate::error::Error;
+use crate::hop_tables::HopTables;
 use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict, VLANS};
 use crate::loader::{Loader, Programs};
-use crate::mirror::{RouteMirror, vlans};
 use crate::route_cache::ProgramRouteCache;
 use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
@@ -62,10 +64,10 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// flow while the answer is fresh. A change of the kernel's routes or neighbours takes effect
 /// within that time, or at once after [`ProgramRouteCache::invalidate_all`].
 ///
-/// With a mirror of the kernel's tables ([`RouteMirror`]), the program asks neither. A change takes
-/// effect when the mirror has received it, after about a millisecond. Rules, other tables and the
-/// setting `net.ipv4.ip_forward` have no effect then. If the mirror writes groups
-/// ([`RouteMirrorBuilder::groups`](crate::RouteMirrorBuilder::groups)), a packet to a prefix with
+/// With tables ([`HopTables`]), the program asks neither. `RouteMirror` of `sapwood-routes` keeps
+/// them as the kernel's: a change takes effect when the mirror has received it, after about a
+/// millisecond. Rules, other tables and the setting `net.ipv4.ip_forward` have no effect then. If
+/// the tables have groups ([`HopTables::with_groups`]), a packet to a prefix with
 /// several paths goes by the one that its flow chooses: source, destination, protocol and ports.
 /// When an interface goes down or comes up, only the flows of its paths move (test
 /// `a_link_of_three_goes_down`). Without groups, such packets pass to the kernel.
@@ -77,8 +79,8 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// A frame may have one tag of a VLAN (IEEE 802.1Q). If this machine has an interface of that VLAN
 /// which is up, its packet is forwarded as from that interface; else it passes to the kernel. A
 /// packet whose next hop is behind an interface of a VLAN leaves with its tag, any other one
-/// without a tag. The program knows the VLANs from [`attach`](Self::attach) or
-/// [`update_vlans`](Self::update_vlans), whichever came last. It sees no tag that the hardware has
+/// without a tag. The program knows the VLANs from
+/// [`set_vlans`](Self::set_vlans). It sees no tag that the hardware has
 /// taken off before, or that a sender on a veth leaves to the hardware (`ethtool -K … rxvlan off`,
 /// `txvlan off`).
 ///
@@ -102,7 +104,7 @@ pub struct XdpRoute {
     programs: Programs,
     mode: RouteMode,
     cache: Option<ProgramRouteCache>,
-    mirror: Option<RouteMirror>,
+    tables: Option<Arc<HopTables>>,
 }
 
 impl XdpRoute {
@@ -131,28 +133,24 @@ impl XdpRoute {
         })
     }
 
-    /// Loads the program, which then asks the tables of this mirror. The mirror must follow the
-    /// network namespace of the interfaces.
+    /// Loads the program, which then asks these tables. Something has to keep them as the network
+    /// namespace of the interfaces is, until the program is detached: `XdpRouter` of `sapwood-routes`
+    /// does, with the kernel's routes.
     ///
-    /// ```no_run
-    /// use sapwood_bpf::{BpfArena, IpMap, RouteMirror, XdpRoute};
-    /// let arena = BpfArena::create(256 << 20)?;
-    /// let mirror = RouteMirror::start(IpMap::new(&arena, "routes", 64 << 20)?)?;
-    /// let router = XdpRoute::mirrored(mirror)?;
-    /// # let _ = router;
-    /// # Ok::<(), sapwood_bpf::Error>(())
-    /// ```
+    /// `flow_seed` is the seed of the hash of flows ([`FlowHasher`](sapwood::route::FlowHasher)) by
+    /// which the program chooses members of groups. Routers in a row should have different seeds:
+    /// else each of them divides only the flows that the one before has sent its way.
     ///
     /// # Errors
     /// Those of [`Loader`].
-    pub fn mirrored(mirror: RouteMirror) -> Result<XdpRoute, Error> {
-        let map = mirror.map();
+    pub fn by_tables(tables: Arc<HopTables>, flow_seed: u64) -> Result<XdpRoute, Error> {
+        let map = tables.map();
         let [v4, v6] = [map.window4().number, map.window6().number];
-        let groups = mirror.groups().map_or(0, |groups| groups.window().number);
+        let groups = tables.groups().map_or(0, |groups| groups.window().number);
         let config = [MODE_TABLE, 0, v4, v6, groups, 0];
-        let programs = load(map.arena(), config, mirror.flow_seed())?;
+        let programs = load(map.arena(), config, flow_seed)?;
         Ok(XdpRoute {
-            mirror: Some(mirror),
+            tables: Some(tables),
             ..XdpRoute::new(programs, RouteMode::Table)
         })
     }
@@ -163,7 +161,7 @@ impl XdpRoute {
             programs,
             mode,
             cache: None,
-            mirror: None,
+            tables: None,
         }
     }
 
@@ -177,9 +175,9 @@ impl XdpRoute {
         self.cache.as_ref()
     }
 
-    /// The mirror, if there is one.
-    pub fn mirror(&self) -> Option<&RouteMirror> {
-        self.mirror.as_ref()
+    /// The tables, if the program asks any.
+    pub fn tables(&self) -> Option<&Arc<HopTables>> {
+        self.tables.as_ref()
     }
 
     /// The programs and their maps.
@@ -188,37 +186,34 @@ impl XdpRoute {
     }
 
     /// Attaches the program to the interface of this number, until [`detach`](Self::detach) or the
-    /// drop detaches it; see [`XdpLink::attach`]. Reads the VLANs
-    /// ([`update_vlans`](Self::update_vlans)).
+    /// drop detaches it; see [`XdpLink::attach`]. Frames with tags need
+    /// [`set_vlans`](Self::set_vlans), too.
     ///
     /// # Errors
-    /// As [`XdpLink::attach`], and as [`update_vlans`](Self::update_vlans).
+    /// As [`XdpLink::attach`].
     pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
-        self.update_vlans()?;
         self.links.attach(&self.programs, PROGRAM, interface, mode)
     }
 
-    /// Tells the program the VLANs of the network namespace of the calling thread. Call it after
-    /// interfaces of VLANs were added or removed, or set up or down. Returns the number of those
-    /// that the program forwards from and to: the ones of IEEE 802.1Q that are up and lie on an
-    /// interface that is no VLAN.
+    /// Tells the program the VLANs of the interfaces' network namespace (`vlans` of
+    /// `sapwood-routes`). Call it after interfaces of VLANs were added or removed, or set up or
+    /// down. Returns the number of those that the program forwards from and to.
     ///
     /// # Errors
     /// The system's error; [`Error::Setting`] with more than 4,096 VLANs, and then nothing has
     /// changed.
-    pub fn update_vlans(&self) -> Result<usize, Error> {
-        let vlans = vlans().map_err(|error| Error::io("reading the VLANs", error))?;
+    pub fn set_vlans(&self, vlans: &[Vlan]) -> Result<usize, Error> {
         if vlans.len() > VLANS {
             let why = format!("{VLANS} at most, not {}", vlans.len());
             return Err(Error::Setting { what: "vlans", why });
         }
         let mut wanted = HashMap::new();
         let mut known = 0;
-        for (ifindex, under) in vlans {
+        for Vlan { interface, under } in vlans {
             let word = |(under, id): (u32, u16)| u64::from(under) << 16 | u64::from(id);
-            wanted.insert(u64::from(ifindex), under.map_or(0, word));
+            wanted.insert(u64::from(*interface), under.map_or(0, word));
             if let Some(under) = under {
-                wanted.insert(word(under) | 1 << 63, ifindex.into());
+                wanted.insert(word(*under) | 1 << 63, (*interface).into());
                 known += 1;
             }
         }
@@ -275,7 +270,7 @@ impl fmt::Debug for XdpRoute {
         f.debug_struct("XdpRoute")
             .field("mode", &self.mode)
             .field("cache", &self.cache)
-            .field("mirror", &self.mirror)
+            .field("tables", &self.tables)
             .field("links", &self.links())
             .finish_non_exhaustive()
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernel::{Answers, load, skipped};
 use sapwood::route::Group;
-use sapwood_bpf::layout::MirrorHop;
+use sapwood_bpf::MirrorHop;
 use sapwood_bpf::{BpfArena, Error, GroupMap, GroupMember, Programs};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/groups.bpf.o"));

@@ -5,6 +5,7 @@ mod common;
 
 use std::net::{IpAddr, UdpSocket};
 use std::process::Output;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,16 @@ use common::netns::Netns;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use sapwood::route::{FlowHasher, FlowKey};
-use sapwood_bpf::layout::MirrorHop;
 use sapwood_bpf::layout::route::RouteVerdict::{self, *};
 use sapwood_bpf::{
-    BpfArena, GroupMap, IpMap, NextHop, ProgramRouteCache, RouteCounts, RouteMirror, RouteMode,
-    XdpRoute,
+    BpfArena, GroupMap, HopTables, IpMap, MirrorHop, NextHop, ProgramRouteCache, RouteCounts,
+    RouteMode, XdpRoute,
 };
+use sapwood_routes::{RouteMirror, XdpRouter};
 use zerocopy::IntoBytes;
+
+/// The seed of the hash of flows.
+const FLOW_SEED: u64 = 7;
 
 /// The time that the machine may take when it is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -105,7 +109,7 @@ impl Network {
 
     /// Attaches the program to all of the router's interfaces, and the passing program to the other
     /// ends.
-    fn attach(&self, program: &mut XdpRoute) {
+    fn attach(&self, program: &mut XdpRouter) {
         let mut attach = |namespace: &Netns, interface: &str, is_router: bool| {
             let index = namespace.index(interface);
             namespace.inside(|| {
@@ -160,20 +164,22 @@ fn text(out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
 }
 
-fn cached(arena: &BpfArena, fresh: Duration) -> XdpRoute {
+fn cached(arena: &BpfArena, fresh: Duration) -> XdpRouter {
     let cache = ProgramRouteCache::builder(arena, "flows")
         .capacity(1000)
         .fresh(fresh)
         .build()
         .unwrap();
-    XdpRoute::cached(cache).unwrap()
+    XdpRoute::cached(cache).unwrap().into()
 }
 
 /// Loads the program with tables that mirror the router's.
-fn mirrored(arena: &BpfArena, router: &Netns) -> XdpRoute {
-    let map = IpMap::new(arena, "routes", 4 << 20).unwrap();
-    let mirror = router.inside(|| RouteMirror::start(map).unwrap());
-    XdpRoute::mirrored(mirror).unwrap()
+fn mirrored(arena: &BpfArena, router: &Netns) -> XdpRouter {
+    let tables = Arc::new(HopTables::new(
+        IpMap::new(arena, "routes", 4 << 20).unwrap(),
+    ));
+    let mirror = router.inside(|| RouteMirror::start(tables).unwrap());
+    XdpRouter::mirrored(mirror, 0).unwrap()
 }
 
 #[test]
@@ -189,7 +195,7 @@ fn real_tools() {
         let mut program = match mode {
             RouteMode::Table => mirrored(&arena, &network.router),
             RouteMode::Cache => cached(&arena, Duration::from_millis(100)),
-            _ => XdpRoute::resolver(&arena).unwrap(),
+            _ => XdpRoute::resolver(&arena).unwrap().into(),
         };
         assert_eq!(program.mode(), mode);
         network.attach(&mut program);
@@ -316,7 +322,7 @@ fn routes_that_change() {
     change_routes(&network, mirrored(&arena, &network.router));
 }
 
-fn change_routes(network: &Network, mut program: XdpRoute) {
+fn change_routes(network: &Network, mut program: XdpRouter) {
     let fresh = Duration::from_millis(100);
     network.attach(&mut program);
     for to in ["10.81.9.1", "fd81:9::1"] {
@@ -386,8 +392,8 @@ fn change_routes(network: &Network, mut program: XdpRoute) {
         assert_eq!(between(&second, at_once + slack, end), 0);
         assert_eq!(between(&first, gone + fresh + slack, end), 0);
     }
-    match program.mirror() {
-        Some(mirror) => mirror.map().verify().unwrap(),
+    match program.tables() {
+        Some(tables) => tables.map().verify().unwrap(),
         None => program.cache().unwrap().verify().unwrap(),
     }
 }
@@ -454,15 +460,15 @@ impl Flows {
     }
 
     /// The server to which the router's groups send each flow.
-    fn meant(&self, mirror: &RouteMirror, from: IpAddr, to: IpAddr, ports: &[u32]) -> Vec<usize> {
-        let (_, hop) = mirror.map().lookup(to).unwrap();
+    fn meant(&self, tables: &HopTables, from: IpAddr, to: IpAddr, ports: &[u32]) -> Vec<usize> {
+        let (_, hop) = tables.map().lookup(to).unwrap();
         assert_eq!(hop.action, MirrorHop::GROUP);
-        let hasher = FlowHasher::new(mirror.flow_seed());
+        let hasher = FlowHasher::new(FLOW_SEED);
         let server = |socket: &UdpSocket| {
             let port = socket.local_addr().unwrap().port();
             let key = FlowKey::new((from, port).into(), (to, 9999).into(), FlowKey::UDP);
             let flow = hasher.hash(&key);
-            let member = mirror.groups().unwrap().member(hop.ifindex as usize, flow);
+            let member = tables.groups().unwrap().member(hop.ifindex as usize, flow);
             let link = member.unwrap().link;
             ports.iter().position(|port| *port == link).unwrap()
         };
@@ -497,13 +503,13 @@ fn a_link_of_three_goes_down() {
     let arena = BpfArena::create(16 << 20).unwrap();
     let map = IpMap::new(&arena, "routes", 4 << 20).unwrap();
     let groups = GroupMap::builder(&arena, "groups").build().unwrap();
-    let builder = RouteMirror::builder(map).groups(groups).flow_seed(7);
-    let mirror = router.inside(|| builder.start().unwrap());
-    let mut program = XdpRoute::mirrored(mirror).unwrap();
+    let tables = Arc::new(HopTables::new(map).with_groups(groups));
+    let mirror = router.inside(|| RouteMirror::start(Arc::clone(&tables)).unwrap());
+    let mut program = XdpRouter::mirrored(mirror, FLOW_SEED).unwrap();
     network.attach(&mut program);
     let mirror = program.mirror().unwrap();
     let ports = ["r1", "r2", "r3"].map(|name| router.index(name));
-    let is_up = |at: usize| mirror.groups().unwrap().is_up(ports[at]);
+    let is_up = |at: usize| tables.groups().unwrap().is_up(ports[at]);
     for (to, from) in [("10.81.9.1", "10.81.1.2"), ("fd81:9::1", "fd81:1::2")] {
         let (to, from): (IpAddr, IpAddr) = (to.parse().unwrap(), from.parse().unwrap());
         let flows = Flows::new(&network, to);
@@ -511,7 +517,7 @@ fn a_link_of_three_goes_down() {
         let settled = || {
             let begin = Instant::now();
             loop {
-                let (seen, meant) = (flows.go(), flows.meant(mirror, from, to, &ports));
+                let (seen, meant) = (flows.go(), flows.meant(&tables, from, to, &ports));
                 if seen == meant {
                     return seen;
                 }
@@ -582,7 +588,7 @@ fn a_link_of_three_goes_down() {
     assert!(quick, "the bit takes more than a millisecond");
     assert!(mirror.stats().links >= 10 + 16);
     assert_eq!(mirror.stats().failure, None);
-    mirror.map().verify().unwrap();
+    tables.map().verify().unwrap();
 }
 
 /// The kernel's notifications about links.
@@ -773,7 +779,7 @@ fn tags_of_vlans() {
     router.ip(&["route", "add", "10.81.10.0/24", "via", "10.81.3.2"]);
     let arena = BpfArena::create(16 << 20).unwrap();
     for mut program in [
-        XdpRoute::resolver(&arena).unwrap(),
+        XdpRoute::resolver(&arena).unwrap().into(),
         cached(&arena, Duration::from_secs(60)),
         mirrored(&arena, router),
     ] {
@@ -789,11 +795,11 @@ fn tags_of_vlans() {
         let id = |of: u32, id: u64| u64::from(of) << 16 | id;
         set(1 << 63 | id(r0, 7), r3.into());
         set(r2.into(), id(r1, 9));
-        if let Some(mirror) = program.mirror() {
-            let (net, mut hop) = mirror.map().lookup([10, 81, 10, 1].into()).unwrap();
+        if let Some(tables) = program.tables() {
+            let (net, mut hop) = tables.map().lookup([10, 81, 10, 1].into()).unwrap();
             assert_eq!((hop.action, hop.ifindex), (MirrorHop::FORWARD, r2));
             hop.action = MirrorHop::TAGGED;
-            mirror.map().insert(net, hop).unwrap();
+            tables.map().insert(net, hop).unwrap();
         }
         let plain = frame(0x0800, &ipv4([10, 81, 9, 1], 64, 8));
         let other = frame(0x0800, &ipv4([10, 81, 10, 1], 64, 8));
@@ -884,7 +890,7 @@ fn every_kind_of_frame() {
         let mut program = match mode {
             RouteMode::Cache => cached(&arena, Duration::from_secs(60)),
             RouteMode::Table => mirrored(&arena, router),
-            _ => XdpRoute::resolver(&arena).unwrap(),
+            _ => XdpRoute::resolver(&arena).unwrap().into(),
         };
         let index = router.index("r0");
         router

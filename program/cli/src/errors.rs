@@ -74,6 +74,10 @@ pub enum Error {
     #[cfg(feature = "bpf")]
     #[error(transparent)]
     Bpf(#[from] sapwood_bpf::Error),
+    /// The kernel's routes cannot be followed.
+    #[cfg(feature = "bpf")]
+    #[error(transparent)]
+    Mirror(#[from] sapwood_routes::MirrorError),
     /// Most lines of a list of domain names were refused.
     #[error("{}: {what}", name(path))]
     List {

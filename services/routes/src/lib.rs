@@ -1,5 +1,7 @@
 //! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table. With
-//! the feature `names` also of plain lists of domain names: the module `names`.
+//! the feature `names` also of plain lists of domain names: the module `names`. With the feature
+//! `mirror`, `RouteMirror` follows the kernel's routes into tables by which a process forwards
+//! packets, and with the feature `bpf` also into those of programs in the kernel.
 //!
 //! A reader of a file returns one [`Route`] at a time and keeps only the record that it reads.
 //! Files are not trusted: every fault in them is an [`Error`] with its place, never a panic.
@@ -19,16 +21,19 @@
 #![forbid(unsafe_code)]
 
 #[cfg(all(feature = "kernel", target_os = "linux"))]
-#[path = "../../../kernel/bpf/src/mirror/dump.rs"]
 mod dump;
 mod input;
 #[cfg(feature = "kernel")]
 mod kernel;
 #[cfg(feature = "names")]
 mod lists;
+#[cfg(all(feature = "mirror", target_os = "linux"))]
+mod mirror;
 mod mrt;
 #[cfg(feature = "names")]
 pub mod names;
+#[cfg(all(feature = "bpf", target_os = "linux"))]
+mod router;
 mod text;
 
 use std::io;
@@ -38,7 +43,14 @@ use ipnet::IpNet;
 pub use input::{Format, decompressed, format_of};
 #[cfg(feature = "kernel")]
 pub use kernel::{KernelRoutes, kernel_routes};
+#[cfg(all(feature = "mirror", target_os = "linux"))]
+pub use mirror::{
+    Gateway, GroupsError, MirrorError, MirrorGroups, MirrorStats, MirrorTables, RouteInjector,
+    RouteMirror, RouteMirrorBuilder, vlans,
+};
 pub use mrt::{MrtRoutes, Peer};
+#[cfg(all(feature = "bpf", target_os = "linux"))]
+pub use router::XdpRouter;
 pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route, without_comment, without_mark};
 
 /// A prefix and its next hop.
@@ -90,3 +102,8 @@ pub struct Place {
     /// The fault.
     pub what: String,
 }
+
+/// The README, so that its example is compiled.
+#[cfg(all(doctest, feature = "mirror", target_os = "linux"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

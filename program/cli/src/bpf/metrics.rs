@@ -2,7 +2,8 @@
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use sapwood::route::CacheStats;
-use sapwood_bpf::{MirrorStats, RouteMirror, XdpNames, XdpRoute};
+use sapwood_bpf::{HopTables, XdpNames};
+use sapwood_routes::{MirrorStats, RouteMirror, XdpRouter};
 
 use crate::errors::Error;
 use crate::live::set_stalls;
@@ -81,7 +82,7 @@ pub struct RouteMetrics {
 
 impl RouteMetrics {
     /// Registers the figures of this router.
-    pub fn new(metrics: &Metrics, router: &XdpRoute) -> Result<Self, Error> {
+    pub fn new(metrics: &Metrics, router: &XdpRouter) -> Result<Self, Error> {
         Ok(RouteMetrics {
             packets: metrics.counters(&ROUTE_PACKETS)?,
             interfaces: metrics.gauge(&ROUTE_INTERFACES)?,
@@ -103,7 +104,7 @@ impl RouteMetrics {
     }
 
     /// Sets the figures. Counts that the kernel does not give stay as they are.
-    pub fn update(&self, router: &XdpRoute) {
+    pub fn update(&self, router: &XdpRouter) {
         let counts = router.counts();
         for (verdict, count) in counts.iter().flat_map(|counts| counts.iter()) {
             raise(&self.packets.with_label_values(&[verdict.name()]), count);
@@ -186,7 +187,7 @@ impl MirrorMetrics {
         })
     }
 
-    fn update(&self, mirror: &RouteMirror) {
+    fn update(&self, mirror: &RouteMirror<HopTables>) {
         let stats: MirrorStats = mirror.stats();
         set(&self.routes, stats.routes as usize);
         set(&self.injected, stats.injected as usize);
@@ -203,9 +204,10 @@ impl MirrorMetrics {
             raise(&self.events.with_label_values(&[event]), count);
         }
         set(&self.failing, usize::from(stats.failure.is_some()));
-        let memory = mirror.map().memory();
+        let map = mirror.tables().map();
+        let memory = map.memory();
         set(&self.bytes, memory.total());
         set(&self.garbage, memory.v4.waiting.1 + memory.v6.waiting.1);
-        raise(&self.periods, mirror.map().domain().generation().get());
+        raise(&self.periods, map.domain().generation().get());
     }
 }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood_bpf::{
-    BpfArena, GroupMap, IpMap, ProgramRouteCache, RouteCounts, RouteMirror, XdpMode, XdpRoute,
+    BpfArena, GroupMap, HopTables, IpMap, ProgramRouteCache, RouteCounts, XdpMode, XdpRoute,
     interface_index,
 };
+use sapwood_routes::{RouteMirror, XdpRouter};
 use serde_json::{Map, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -77,10 +78,10 @@ pub fn run(args: &RouteArgs) -> Outcome {
 }
 
 /// Loads the program that finds next hops as the arguments ask.
-fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
+fn start(args: &RouteArgs) -> Result<XdpRouter, Error> {
     let _start = span!(INFO, "start", by = ?args.by);
     Ok(match args.by {
-        Hops::Resolver => XdpRoute::resolver(&BpfArena::create(1 << 20)?)?,
+        Hops::Resolver => XdpRoute::resolver(&BpfArena::create(1 << 20)?)?.into(),
         Hops::Cache => {
             // Bytes of a cache line for each entry, and of one more for each sixteen, rounded up.
             let bytes = args.capacity.saturating_mul(80).saturating_add(4 << 20);
@@ -90,21 +91,21 @@ fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
                 .fresh(Duration::from_millis(args.fresh))
                 .keep(Duration::from_millis(args.keep))
                 .build()?;
-            XdpRoute::cached(cache)?
+            XdpRoute::cached(cache)?.into()
         }
         Hops::Table => {
             let arena = BpfArena::create(1 << 30)?;
             let groups = GroupMap::builder(&arena, "groups").build()?;
             let map = IpMap::new(&arena, "routes", 256 << 20)?;
-            let builder = RouteMirror::builder(map).groups(groups);
-            XdpRoute::mirrored(builder.flow_seed(args.flow_seed).start()?)?
+            let tables = HopTables::new(map).with_groups(groups);
+            XdpRouter::mirrored(RouteMirror::start(Arc::new(tables))?, args.flow_seed)?
         }
     })
 }
 
 /// Sweeps the cache and reads the VLANs each [`SWEEP`] until a signal comes or the time has passed.
 fn work(
-    router: &XdpRoute,
+    router: &XdpRouter,
     args: &RouteArgs,
     stop: &AtomicBool,
     service: &mut Service,

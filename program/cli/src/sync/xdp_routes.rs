@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use sapwood_bpf::{
-    BpfArena, Gateway, GroupMap, IpMap, RouteInjector, RouteMirror, XdpMode, XdpRoute,
-};
+use sapwood_bpf::{BpfArena, GroupMap, HopTables, IpMap, XdpMode};
+use sapwood_routes::{Gateway, RouteInjector, RouteMirror, XdpRouter};
 use sapwood_sync::routes::Hops;
 use sapwood_sync::{Error as SyncError, FeedTarget, RouteFeed};
 
@@ -28,7 +27,7 @@ const BUDGET: usize = 1 << 20;
 
 /// The router of a follower.
 pub struct Router {
-    program: XdpRoute,
+    program: XdpRouter,
     metrics: RouteMetrics,
     /// The routes whose values are no addresses.
     texts: Arc<AtomicUsize>,
@@ -54,13 +53,14 @@ impl Router {
         let arena = BpfArena::create(bytes.saturating_add(ROOM))?;
         let groups = GroupMap::builder(&arena, "groups").build()?;
         let map = IpMap::new(&arena, "routes", bytes / 2)?;
-        let mirror = RouteMirror::builder(map).groups(groups).start()?;
+        let tables = HopTables::new(map).with_groups(groups);
+        let mirror = RouteMirror::start(Arc::new(tables))?;
         let injection = Injection {
             injector: mirror.injector(),
             texts: HashSet::new(),
             count: Arc::default(),
         };
-        let mut program = XdpRoute::mirrored(mirror)?;
+        let mut program = XdpRouter::mirrored(mirror, 0)?;
         let metrics = RouteMetrics::new(service.metrics(), &program)?;
         let mode = args.generic.then_some(XdpMode::Generic);
         for (name, index) in interfaces {
@@ -91,8 +91,9 @@ impl Router {
             self.failure = stats.failure;
         }
         if self.looked.elapsed() >= LOOK {
-            mirror.map().v4().reclaim(BUDGET);
-            mirror.map().v6().reclaim(BUDGET);
+            let map = mirror.tables().map();
+            map.v4().reclaim(BUDGET);
+            map.v6().reclaim(BUDGET);
             self.metrics.vlans(self.program.update_vlans()?);
             self.metrics.update(&self.program);
             self.looked = Instant::now();

@@ -1,14 +1,16 @@
 //! Packets that `xdp-route` forwards.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{ProgramInput, ProgramMut};
 use sapwood_bpf::layout::route::RouteVerdict;
 use sapwood_bpf::{
-    BpfArena, IpMap, ProgramRouteCache, Programs, RouteMirror, RouteMode, Words, XdpLink, XdpMode,
+    BpfArena, HopTables, IpMap, ProgramRouteCache, Programs, RouteMode, Words, XdpLink, XdpMode,
     XdpRoute, objects,
 };
+use sapwood_routes::{RouteMirror, XdpRouter};
 
 use crate::bpf::network::{FRAME, Frame, Network, Version};
 use crate::bpf::rig;
@@ -109,7 +111,7 @@ impl Case<'_> {
     }
 
     /// The program in each wanted configuration, with cached answers that are fresh for this long.
-    fn routers(&self, fresh: Duration) -> Result<Vec<(&'static str, XdpRoute)>, String> {
+    fn routers(&self, fresh: Duration) -> Result<Vec<(&'static str, XdpRouter)>, String> {
         let fail = |e: sapwood_bpf::Error| e.to_string();
         let mut all = Vec::new();
         for engine in [RESOLVER, CACHE, FIB] {
@@ -121,13 +123,15 @@ impl Case<'_> {
                     .capacity(self.options.size(262_144, 32_768))
                     .fresh(fresh)
                     .build()
-                    .and_then(XdpRoute::cached),
+                    .and_then(XdpRoute::cached)
+                    .map(XdpRouter::from),
                 FIB => {
                     let map = IpMap::new(self.arena, "routes", 64 << 20).map_err(fail)?;
-                    let start = || RouteMirror::start(map).map_err(fail);
-                    XdpRoute::mirrored(self.network.router.inside(start)?)
+                    let tables = Arc::new(HopTables::new(map));
+                    let start = || RouteMirror::start(tables).map_err(|e| e.to_string());
+                    XdpRouter::mirrored(self.network.router.inside(start)?, 0)
                 }
-                _ => XdpRoute::resolver(self.arena),
+                _ => XdpRoute::resolver(self.arena).map(XdpRouter::from),
             };
             all.push((engine, made.map_err(|e| format!("{engine}: {e}"))?));
         }
@@ -214,7 +218,7 @@ impl Case<'_> {
     fn forward(
         &self,
         engine: &str,
-        router: &XdpRoute,
+        router: &XdpRouter,
         asked: &Asked,
     ) -> Result<(Times, u64), String> {
         let counts = || router.counts().map_err(|e| e.to_string());
@@ -304,7 +308,7 @@ impl Case<'_> {
                 }
                 // This pass is not counted: it fills the caches.
                 self.flood(engine, &ends, Duration::from_millis(20))?;
-                let before = router.as_ref().map(XdpRoute::counts).transpose();
+                let before = router.as_ref().map(|router| router.counts()).transpose();
                 let before = before.map_err(fail)?;
                 let flood = self.flood(engine, &ends, time)?;
                 if let (Some(router), Some(before)) = (router, before) {

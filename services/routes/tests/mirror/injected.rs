@@ -1,9 +1,8 @@
 //! Routes that a process injects beside the kernel's.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sapwood_bpf::Gateway;
+use sapwood_routes::Gateway;
 
 use super::*;
 
@@ -121,7 +120,7 @@ fn injected_routes_follow_their_neighbours() {
     for address in ["198.51.100.1", "10.81.0.1", "10.82.0.1"] {
         setup.has(address, MirrorHop::RESOLVE, Some("10.1.0.9"));
     }
-    setup.mirror.map().verify().unwrap();
+    setup.mirror.tables().map().verify().unwrap();
     assert_eq!(setup.mirror.stats().failure, None);
     let injector = setup.mirror.injector();
     drop(setup);
@@ -138,7 +137,7 @@ fn injected_groups_use_known_members() {
     let Some(setup) = setup_with_groups(2) else {
         return;
     };
-    let groups = setup.mirror.groups().unwrap();
+    let groups = setup.mirror.tables().groups().unwrap();
     let members = |address: &str| {
         let found = hop(&setup.mirror, address).unwrap();
         let members = match found.action {
@@ -247,12 +246,15 @@ fn a_commit_without_room_changes_nothing() {
         let small = injector.inject(small);
         ended.store(true, Ordering::Relaxed);
         let error = refused.unwrap_err();
-        assert!(matches!(error, sapwood_bpf::Error::Map(_)), "{error}");
+        assert!(
+            matches!(error, sapwood_routes::MirrorError::Table(_)),
+            "{error}"
+        );
         assert_eq!((after[0], counts), (None, (2, 0)));
         assert_eq!(after[1].unwrap().action, MirrorHop::FORWARD);
         small.unwrap();
         assert_eq!(hop(&setup.mirror, "10.99.0.1"), None);
         assert!(reader.join().unwrap() > 0);
     });
-    setup.mirror.map().verify().unwrap();
+    setup.mirror.tables().map().verify().unwrap();
 }

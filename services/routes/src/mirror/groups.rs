@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
+use sapwood::route::{GroupMember, MirrorHop};
 
 use super::table::{GroupKey, KERNEL, Model};
-use crate::error::Error;
-use crate::groups::{GroupMap, GroupMember};
-use crate::layout::MirrorHop;
+use super::tables::{GroupsError, MirrorGroups};
 
 /// The groups in use.
 #[derive(Debug, Default)]
@@ -35,10 +34,10 @@ impl Groups {
     /// the map has no room for the group.
     pub(super) fn hop(
         &mut self,
-        map: &GroupMap,
+        map: &dyn MirrorGroups,
         model: &Model,
         key: &GroupKey,
-    ) -> Result<MirrorHop, Error> {
+    ) -> Result<MirrorHop, GroupsError> {
         let number = match self.groups.get(key) {
             Some(known) if known.lost => return Ok(KERNEL),
             Some(known) => known.number,
@@ -48,7 +47,7 @@ impl Groups {
                 };
                 let number = match self.free.pop() {
                     Some(number) => number,
-                    None if (self.next as usize) < map.len() => {
+                    None if (self.next as usize) < map.most() => {
                         self.next += 1;
                         self.next - 1
                     }
@@ -92,7 +91,11 @@ impl Groups {
 
     /// Writes the members that have changed, and clears the groups that no prefix has. The prefixes
     /// of a group that is no longer possible must be written again: they are returned.
-    pub(super) fn update(&mut self, map: &GroupMap, model: &Model) -> Result<Vec<IpNet>, Error> {
+    pub(super) fn update(
+        &mut self,
+        map: &dyn MirrorGroups,
+        model: &Model,
+    ) -> Result<Vec<IpNet>, GroupsError> {
         let (mut lost, mut failed) = (Vec::new(), None);
         for (key, group) in &mut self.groups {
             let members = model.members(key).filter(|all| map.has_room(all));
@@ -115,7 +118,7 @@ impl Groups {
     }
 
     /// Clears the groups that no prefix has in the table.
-    pub(super) fn sweep(&mut self, map: &GroupMap) -> Result<(), Error> {
+    pub(super) fn sweep(&mut self, map: &dyn MirrorGroups) -> Result<(), GroupsError> {
         let mut free = Vec::new();
         self.groups.retain(|_, group| {
             if group.nets == 0 {
@@ -126,7 +129,7 @@ impl Groups {
         // A program may have read the number before; it then finds no group.
         let cleared = free
             .iter()
-            .try_for_each(|number| map.clear(*number as usize).map(drop));
+            .try_for_each(|number| map.clear(*number as usize));
         self.free.extend(free);
         cleared
     }

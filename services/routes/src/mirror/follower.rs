@@ -12,18 +12,17 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use netlink_sys::Socket;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sapwood::lpm::FibMemory;
-use sapwood_arena::ArenaFull;
+use sapwood::route::MirrorHop;
 
 use super::groups::Groups;
 use super::injected::{Change, Order};
 use super::netlink::{Heard, everything, hear, resolve};
 use super::table::{Entry, GroupKey, KERNEL, Model};
+use super::tables::MirrorTables;
 use super::{
-    AGAIN, CHANGES, DUMPS, IN_GROUPS, INJECTED, LOST, NOTICES, REFUSED, ROUTES, Shared, UNRESOLVED,
+    AGAIN, CHANGES, DUMPS, IN_GROUPS, INJECTED, LOST, MirrorError, NOTICES, REFUSED, ROUTES,
+    Shared, UNRESOLVED,
 };
-use crate::error::Error;
-use crate::layout::MirrorHop;
 
 /// The maximum number of datagrams that are read before their changes are written into the tables.
 const AT_ONCE: usize = 256;
@@ -36,8 +35,8 @@ const RESOLVE: Duration = Duration::from_secs(1);
 const PROBE: Duration = Duration::from_secs(5);
 
 /// The mirror's thread.
-pub(super) struct Follower {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct Follower<T> {
+    pub(super) shared: Arc<Shared<T>>,
     pub(super) listen: Socket,
     pub(super) ask: Socket,
     /// The socket for requests to resolve neighbours.
@@ -66,7 +65,7 @@ pub(super) struct State {
 /// What the table has for a prefix: its hop, and its group if it has one. `None` for nothing.
 type Wanted = Option<(MirrorHop, Option<GroupKey>)>;
 
-impl Follower {
+impl<T: MirrorTables> Follower<T> {
     pub(super) fn run(mut self) {
         let mut again = false;
         loop {
@@ -149,9 +148,9 @@ impl Follower {
 
     /// Writes the changes into the tables and the groups. Returns the first error of those that
     /// failed.
-    pub(super) fn write(&mut self) -> Option<Error> {
+    pub(super) fn write(&mut self) -> Option<MirrorError> {
         let shared = Arc::clone(&self.shared);
-        let (map, groups) = (&shared.map, shared.groups.as_deref());
+        let (tables, groups) = (&shared.tables, shared.tables.groups());
         let (mut changes, mut left, mut refused) = (0, Vec::new(), None);
         let mut later = Vec::new();
         let mut nets = self.state.model.take_dirty();
@@ -162,11 +161,11 @@ impl Follower {
                 Ok(lost) => nets.extend(lost),
                 Err(error) => {
                     self.state.model.put_groups_back();
-                    refused = Some(error);
+                    refused = Some(MirrorError::Groups(error));
                 }
             }
         }
-        let mut done = |net: IpNet, result: Result<(), Error>| match result {
+        let mut done = |net: IpNet, result: Result<(), MirrorError>| match result {
             Ok(()) => {
                 changes += 1;
                 true
@@ -179,10 +178,10 @@ impl Follower {
         };
         // Removals come first, because they make room.
         for net in nets {
-            let old = map.get(net);
-            let hop = match self.wanted(net) {
+            let old = tables.get(net);
+            let wanted = match self.wanted(net) {
                 Ok(None) => {
-                    let gone = || map.remove(net).map(drop).map_err(Error::from);
+                    let gone = || tables.remove(net).map_err(MirrorError::from);
                     if old.is_none() || done(net, gone()) {
                         self.note(net, None);
                     }
@@ -198,30 +197,23 @@ impl Follower {
                     continue;
                 }
             };
-            later.push((net, hop, old.is_some()));
+            later.push((net, wanted));
         }
-        for (net, (hop, key), known) in later {
-            let room = match (known, net) {
-                (true, _) => Ok(()),
-                (false, IpNet::V4(_)) => has_room(&map.v4().memory()),
-                (false, IpNet::V6(_)) => has_room(&map.v6().memory()),
-            };
-            let insert = || map.insert(net, hop).map(drop).map_err(|no| no.error);
-            if done(net, room.and_then(|()| insert()).map_err(Error::from)) {
+        for (net, (hop, key)) in later {
+            if done(net, tables.insert(net, hop).map_err(MirrorError::from)) {
                 self.note(net, Some((hop, key)));
             }
         }
         if let Some(groups) = groups
             && let Err(error) = self.state.groups.sweep(groups)
         {
-            refused.get_or_insert(error);
+            refused.get_or_insert(MirrorError::Groups(error));
         }
         shared.count(CHANGES, changes);
         shared.count(REFUSED, left.len() as u64);
         if refused.is_some() {
             // By the next call, the grace periods of these blocks may be over.
-            map.v4().reclaim(usize::MAX);
-            map.v6().reclaim(usize::MAX);
+            tables.reclaim();
         }
         self.state.model.put_back(left);
         self.count();
@@ -254,7 +246,7 @@ impl Follower {
     }
 
     /// Changes injected routes in one transaction. After an error, nothing has changed.
-    fn inject(&mut self, changes: Vec<Change>) -> Result<(), Error> {
+    fn inject(&mut self, changes: Vec<Change>) -> Result<(), MirrorError> {
         // What is still to be written for other reasons is not part of it.
         let before = self.state.model.take_dirty();
         let change = |(net, to)| (net, self.state.model.inject(net, to));
@@ -272,13 +264,12 @@ impl Follower {
     }
 
     /// Writes the entries of these prefixes in one transaction.
-    fn publish(&mut self, nets: Vec<IpNet>) -> Result<(), Error> {
+    fn publish(&mut self, nets: Vec<IpNet>) -> Result<(), MirrorError> {
         let shared = Arc::clone(&self.shared);
-        let map = &shared.map;
+        let tables = &shared.tables;
         let (mut removed, mut written, mut noted) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut new4, mut new6) = (false, false);
         for net in nets {
-            let old = map.get(net);
+            let old = tables.get(net);
             let wanted = self.wanted(net)?;
             match &wanted {
                 None => removed.extend(old.map(|_| net)),
@@ -286,33 +277,13 @@ impl Follower {
                     if old != Some(*hop) {
                         written.push((net, *hop));
                     }
-                    match net {
-                        IpNet::V4(_) => new4 |= old.is_none(),
-                        IpNet::V6(_) => new6 |= old.is_none(),
-                    }
                 }
             }
             noted.push((net, wanted));
         }
-        let room = |is_new: bool, memory: FibMemory| match is_new {
-            true => has_room(&memory),
-            false => Ok(()),
-        };
         let changes = removed.len() + written.len();
-        let published = room(new4, map.v4().memory())
-            .and_then(|()| room(new6, map.v6().memory()))
-            .and_then(|()| {
-                let mut txn = map.begin();
-                // Removals come first, because they make room.
-                for net in removed {
-                    txn.remove(net)?;
-                }
-                for (net, hop) in written {
-                    txn.insert(net, hop).map_err(|rejected| rejected.error)?;
-                }
-                txn.commit();
-                Ok(())
-            });
+        // Removals come first, because they make room.
+        let published = tables.change(&removed, &written);
         match published {
             Ok(()) => {
                 for (net, wanted) in noted {
@@ -321,23 +292,21 @@ impl Follower {
                 shared.count(CHANGES, changes as u64);
             }
             // By the next call, the grace periods of these blocks may be over.
-            Err(_) => {
-                map.v4().reclaim(usize::MAX);
-                map.v6().reclaim(usize::MAX);
-            }
+            Err(_) => tables.reclaim(),
         }
         Ok(published?)
     }
 
     /// What the table must have for a prefix. If that is a group, it is written.
-    fn wanted(&mut self, net: IpNet) -> Result<Wanted, Error> {
+    fn wanted(&mut self, net: IpNet) -> Result<Wanted, MirrorError> {
         let wanted = self.state.model.wanted(net);
-        let (hop, key) = match (wanted, &self.shared.groups) {
+        let (hop, key) = match (wanted, self.shared.tables.groups()) {
             (None, _) => return Ok(None),
             (Some(Entry::Hop(hop)), _) => (hop, None),
             (Some(Entry::Group(_)), None) => (KERNEL, None),
             (Some(Entry::Group(key)), Some(groups)) => {
-                let hop = self.state.groups.hop(groups, &self.state.model, &key)?;
+                let hop = self.state.groups.hop(groups, &self.state.model, &key);
+                let hop = hop.map_err(MirrorError::Groups)?;
                 (hop, (hop.action == MirrorHop::GROUP).then_some(key))
             }
         };
@@ -400,18 +369,4 @@ impl Follower {
             let _ = resolve(&self.poke, ifindex, address);
         }
     }
-}
-
-/// Whether a table has room for more routes. A removal needs memory for a moment, too, so a
-/// sixteenth is kept free.
-fn has_room(memory: &FibMemory) -> Result<(), sapwood::lpm::Error> {
-    let arena = &memory.arena;
-    let spare = (arena.reserved / 16).min(256 << 10);
-    if arena.live + arena.retired + spare < arena.reserved {
-        return Ok(());
-    }
-    Err(sapwood::lpm::Error::ArenaFull(ArenaFull::new(
-        spare,
-        arena.reserved,
-    )))
 }

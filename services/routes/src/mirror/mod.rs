@@ -1,6 +1,5 @@
-//! A mirror of the kernel's routes, and of injected ones, in tables that programs read.
+//! A mirror of the kernel's routes, and of injected ones, in tables that forwarders read.
 
-mod dump;
 mod follower;
 mod groups;
 mod injected;
@@ -8,26 +7,24 @@ mod links;
 mod netlink;
 mod next_hops;
 mod table;
+mod tables;
 
-use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use std::{fmt, io};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use self::dump::asking;
 use self::follower::{Follower, State};
 pub use self::injected::{Gateway, RouteInjector};
 use self::links::LinkFollower;
 use self::netlink::listening;
-pub(crate) use self::netlink::vlans;
-use crate::error::Error;
-use crate::fib::IpMap;
-use crate::groups::GroupMap;
-use crate::layout::MirrorHop;
+pub use self::netlink::vlans;
+pub use self::tables::{GroupsError, MirrorGroups, MirrorTables};
+use crate::dump::asking;
 
 /// The default bytes of the buffer for notifications, enough for some thousand changes.
 const BUFFER: usize = 1 << 20;
@@ -35,18 +32,21 @@ const BUFFER: usize = 1 << 20;
 /// The time after which a failed operation is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Follows the routes of a network namespace, and writes them into tables by which programs forward
-/// packets (`sapwood/lpm.bpf.h`, `sapwood/hop.bpf.h`).
+/// Follows the routes of a network namespace, and writes them into tables by which packets are
+/// forwarded: an [`IpFib`](sapwood::lpm::IpFib) of hops, or, with the feature `bpf`,
+/// tables that programs in the kernel read (`HopTables` of `sapwood-bpf`).
 ///
 /// A separate thread requests all routes, neighbours and links of the kernel, and then listens to
 /// notifications. When the kernel's buffer overflows, the thread requests everything again, and
 /// writes the differences. Unchanged routes stay in the tables meanwhile. The mirror follows the
 /// main table and the local table, as the kernel does without additional rules. It marks routes
-/// that a program cannot follow as the kernel's ([`MirrorHop::KERNEL`]).
+/// that a program cannot follow as the kernel's ([`MirrorHop::KERNEL`](sapwood::route::MirrorHop::KERNEL)).
 ///
-/// Routes with several gateways, and routes to groups of next-hop objects, become groups of a
-/// [`GroupMap`], if there is one ([`RouteMirrorBuilder::groups`]); else they are the kernel's. A
-/// member of a group is an interface with a gateway, and its link is the number of the interface.
+/// Routes with several gateways, and routes to groups of next-hop objects, become groups, if the
+/// tables have any ([`MirrorTables::groups`]); else they are the kernel's. So are routes with more
+/// members than a group may have, or with interfaces whose numbers are no links of the groups, and
+/// those that come when all groups are in use. A member of a group is an interface with a gateway,
+/// and its link is the number of the interface.
 /// Another thread clears the bit of a link when the interface goes down or loses its carrier, and
 /// sets it when the interface is usable again, without a change of the tables: within a
 /// millisecond, also while the routes are requested (test `a_link_of_three_goes_down`). The mirror
@@ -67,37 +67,65 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// kernel has routes.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, IpMap, RouteMirror};
-/// let arena = BpfArena::create(256 << 20)?;
-/// let mirror = RouteMirror::start(IpMap::new(&arena, "routes", 64 << 20)?)?;
-/// println!("programs name them {} and {}", mirror.map().window4().number, mirror.map().window6().number);
-/// println!("{:?}", mirror.map().lookup("192.0.2.1".parse()?));
+/// use std::sync::Arc;
+/// use sapwood::lpm::IpFib;
+/// use sapwood_routes::RouteMirror;
+/// let mirror = RouteMirror::start(Arc::new(IpFib::new()?))?;
+/// println!("{:?}", mirror.tables().lookup("192.0.2.1".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct RouteMirror {
-    shared: Arc<Shared>,
+pub struct RouteMirror<T> {
+    shared: Arc<Shared<T>>,
     injector: RouteInjector,
     wake: OwnedFd,
-    seed: u64,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// Builds a [`RouteMirror`].
 ///
 /// ```no_run
-/// # use sapwood_bpf::{BpfArena, IpMap, RouteMirror};
-/// # let arena = BpfArena::create(256 << 20)?;
-/// let map = IpMap::new(&arena, "routes", 64 << 20)?;
-/// let mirror = RouteMirror::builder(map).receive_buffer(4 << 20).start()?;
+/// # use std::sync::Arc;
+/// # use sapwood::lpm::IpFib;
+/// # use sapwood_routes::RouteMirror;
+/// let tables = Arc::new(IpFib::new()?);
+/// let mirror = RouteMirror::builder(tables).receive_buffer(4 << 20).start()?;
 /// # let _ = mirror;
-/// # Ok::<(), sapwood_bpf::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct RouteMirrorBuilder {
-    map: IpMap<MirrorHop>,
-    groups: Option<GroupMap>,
-    seed: u64,
+pub struct RouteMirrorBuilder<T> {
+    tables: Arc<T>,
     buffer: usize,
+}
+
+/// The error of a mirror.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MirrorError {
+    /// The error of the tables.
+    #[error(transparent)]
+    Table(#[from] sapwood::lpm::Error),
+    /// The error of the groups.
+    #[error(transparent)]
+    Groups(GroupsError),
+    /// The mirror has ended.
+    #[error("injected routes: the mirror has ended")]
+    Ended,
+    /// A system call failed.
+    #[error("{doing}: {error}")]
+    Io {
+        /// The operation that failed.
+        doing: &'static str,
+        /// The system's error.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl MirrorError {
+    fn io(doing: &'static str, error: io::Error) -> MirrorError {
+        MirrorError::Io { doing, error }
+    }
 }
 
 /// The counts of a [`RouteMirror`], and its last failure.
@@ -152,9 +180,8 @@ impl fmt::Display for MirrorStats {
     }
 }
 
-struct Shared {
-    map: IpMap<MirrorHop>,
-    groups: Option<Arc<GroupMap>>,
+struct Shared<T> {
+    tables: Arc<T>,
     ends: AtomicBool,
     /// The counts, by the constants below.
     counts: [AtomicU64; 10],
@@ -172,7 +199,7 @@ const LINKS: usize = 7;
 const INJECTED: usize = 8;
 const UNRESOLVED: usize = 9;
 
-impl Shared {
+impl<T> Shared<T> {
     fn count(&self, which: usize, more: u64) {
         self.counts[which].fetch_add(more, Ordering::Relaxed);
     }
@@ -186,7 +213,7 @@ impl Shared {
     }
 }
 
-impl RouteMirrorBuilder {
+impl<T: MirrorTables> RouteMirrorBuilder<T> {
     /// Sets the bytes of the kernel's buffer for notifications, of which the kernel grants at most
     /// `net.core.rmem_max`. Default: 1 MiB.
     pub fn receive_buffer(mut self, bytes: usize) -> Self {
@@ -194,48 +221,19 @@ impl RouteMirrorBuilder {
         self
     }
 
-    /// Writes groups of next hops into this map, which should be empty. Only the mirror may write
-    /// it; programs may take its links down, too. Routes with more members than a group may have,
-    /// or with interfaces whose numbers are no links of the map, are left to the kernel, and so are
-    /// those that come when all groups are in use.
-    ///
-    /// ```no_run
-    /// # use sapwood_bpf::{BpfArena, GroupMap, IpMap, RouteMirror};
-    /// # let arena = BpfArena::create(256 << 20)?;
-    /// let map = IpMap::new(&arena, "routes", 64 << 20)?;
-    /// let groups = GroupMap::builder(&arena, "groups").build()?;
-    /// let mirror = RouteMirror::builder(map).groups(groups).start()?;
-    /// # let _ = mirror;
-    /// # Ok::<(), sapwood_bpf::Error>(())
-    /// ```
-    pub fn groups(mut self, groups: GroupMap) -> Self {
-        self.groups = Some(groups);
-        self
-    }
-
-    /// The seed of the hash of flows ([`FlowHasher`](sapwood::route::FlowHasher)) by which
-    /// programs choose members of groups. Default: 0. Routers in a row should have different
-    /// seeds: else each of them divides only the flows that the one before has sent its way.
-    pub fn flow_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
     /// Starts the mirror for the network namespace of the calling thread. The tables have all
     /// routes when this returns.
     ///
     /// # Errors
-    /// The system's error; [`Error::Map`] when the tables have no room for the routes.
-    pub fn start(self) -> Result<RouteMirror, Error> {
-        let net = |error| Error::io("following the kernel's routes", error);
+    /// The system's error; [`MirrorError::Table`] when the tables have no room for the routes.
+    pub fn start(self) -> Result<RouteMirror<T>, MirrorError> {
+        let net = |error| MirrorError::io("following the kernel's routes", error);
         // The socket listens before the dump begins, so no later change is missed.
         let listen = listening(self.buffer, &netlink::GROUPS).map_err(net)?;
         let ask = asking().map_err(net)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| net(error.into()))?;
-        let groups = self.groups.map(Arc::new);
         let shared = Arc::new(Shared {
-            map: self.map,
-            groups: groups.clone(),
+            tables: self.tables,
             ends: AtomicBool::new(false),
             counts: Default::default(),
             failure: Mutex::default(),
@@ -253,10 +251,9 @@ impl RouteMirrorBuilder {
             ordered,
             state: State::default(),
         };
-        let links = match groups {
-            Some(groups) => Some(LinkFollower {
+        let links = match shared.tables.groups() {
+            Some(_) => Some(LinkFollower {
                 shared: Arc::clone(&shared),
-                groups,
                 listen: listening(self.buffer, &links::GROUPS).map_err(net)?,
                 ask: asking().map_err(net)?,
                 wake: wake.try_clone().map_err(net)?,
@@ -275,11 +272,10 @@ impl RouteMirrorBuilder {
             shared,
             injector,
             wake,
-            seed: self.seed,
             threads: Vec::new(),
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
-        let no_thread = |error| Error::io("starting a thread", error);
+        let no_thread = |error| MirrorError::io("starting a thread", error);
         let routes = thread("sapwood-routes").spawn(move || follower.run());
         mirror.threads.push(routes.map_err(no_thread)?);
         if let Some(links) = links {
@@ -290,43 +286,32 @@ impl RouteMirrorBuilder {
     }
 }
 
-impl RouteMirror {
+impl<T: MirrorTables> RouteMirror<T> {
     /// Starts a mirror with the defaults of [`RouteMirrorBuilder`].
     ///
     /// # Errors
     /// As [`RouteMirrorBuilder::start`].
-    pub fn start(map: IpMap<MirrorHop>) -> Result<RouteMirror, Error> {
-        RouteMirror::builder(map).start()
+    pub fn start(tables: Arc<T>) -> Result<RouteMirror<T>, MirrorError> {
+        RouteMirror::builder(tables).start()
     }
 
-    /// A builder of a mirror. The tables should be empty, and only the mirror may write them.
-    pub fn builder(map: IpMap<MirrorHop>) -> RouteMirrorBuilder {
+    /// A builder of a mirror. The tables and their groups should be empty, and only the mirror may
+    /// write them; others may take links down, too.
+    pub fn builder(tables: Arc<T>) -> RouteMirrorBuilder<T> {
         RouteMirrorBuilder {
-            map,
-            groups: None,
-            seed: 0,
+            tables,
             buffer: BUFFER,
         }
     }
 
     /// The tables.
-    pub fn map(&self) -> &IpMap<MirrorHop> {
-        &self.shared.map
-    }
-
-    /// The groups of next hops, if the mirror writes any.
-    pub fn groups(&self) -> Option<&GroupMap> {
-        self.shared.groups.as_deref()
+    pub fn tables(&self) -> &Arc<T> {
+        &self.shared.tables
     }
 
     /// What injects routes of this process beside the kernel's.
     pub fn injector(&self) -> RouteInjector {
         self.injector.clone()
-    }
-
-    /// The seed of the hash of flows.
-    pub fn flow_seed(&self) -> u64 {
-        self.seed
     }
 
     /// The mirror's counts.
@@ -360,7 +345,7 @@ impl RouteMirror {
     }
 }
 
-impl Drop for RouteMirror {
+impl<T> Drop for RouteMirror<T> {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -370,10 +355,26 @@ impl Drop for RouteMirror {
     }
 }
 
-impl fmt::Debug for RouteMirror {
+impl<T: MirrorTables> fmt::Debug for RouteMirror<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RouteMirror")
             .field("stats", &self.stats())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_readable() {
+        let stats = MirrorStats {
+            failure: Some("no socket".into()),
+            ..MirrorStats::default()
+        };
+        let text = stats.to_string();
+        assert!(text.starts_with("dumps "), "{text}");
+        assert!(text.ends_with("failure: no socket\n"), "{text}");
     }
 }

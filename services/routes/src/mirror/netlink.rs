@@ -19,10 +19,11 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use sapwood::route::Vlan;
 
-use super::dump::{asking, dump, each, request};
 use super::next_hops::Message;
 use super::table::{Event, How, Link, Path, Route, Target};
+use crate::dump::{asking, dump, each, request};
 
 /// Groups of notifications: links, neighbours, IPv4 addresses and routes, IPv6 addresses and
 /// routes, next-hop objects.
@@ -313,12 +314,12 @@ pub(super) fn resolve(socket: &Socket, ifindex: u32, address: IpAddr) -> io::Res
     Ok(())
 }
 
-/// A VLAN: the number of its interface, and, if it is up and programs can send to it, that of the
-/// interface under it and the VLAN's own number.
-type Vlan = (u32, Option<(u32, u16)>);
-
-/// The VLANs of the network namespace of the calling thread.
-pub(crate) fn vlans() -> io::Result<Vec<Vlan>> {
+/// The VLANs of the network namespace of the calling thread, for forwarders that read frames with
+/// tags.
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn vlans() -> io::Result<Vec<Vlan>> {
     let all = all_links(&asking()?)?.into_iter();
     let vlan = |event| match event {
         Event::Link(ifindex, link) => Some((ifindex, link.up, link.vlan?)),
@@ -328,7 +329,10 @@ pub(crate) fn vlans() -> io::Result<Vec<Vlan>> {
     let is_vlan = |index| all.iter().any(|(ifindex, ..)| *ifindex == index);
     let plain = |(ifindex, up, (under, id))| {
         let usable = up && id > 0 && !is_vlan(under);
-        (ifindex, usable.then_some((under, id)))
+        Vlan {
+            interface: ifindex,
+            under: usable.then_some((under, id)),
+        }
     };
     Ok(all.iter().copied().map(plain).collect())
 }

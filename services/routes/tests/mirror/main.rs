@@ -1,19 +1,21 @@
 //! The mirror of the kernel's routes, in network namespaces, compared with `ip route`.
-#![cfg(feature = "kernel")]
+#![cfg(feature = "bpf")]
 
-#[path = "../common/mod.rs"]
+#[path = "../../../../kernel/bpf/tests/common/mod.rs"]
 mod common;
 mod injected;
+mod own_table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::netns::Netns;
 use ipnet::IpNet;
-use sapwood_bpf::layout::MirrorHop;
-use sapwood_bpf::{BpfArena, FibMap, GroupMap, IpMap, RouteMirror, RouteMirrorBuilder};
+use sapwood_bpf::{BpfArena, FibMap, GroupMap, HopTables, IpMap, MirrorHop};
+use sapwood_routes::{MirrorTables, RouteMirror, RouteMirrorBuilder};
 
 /// The time that the mirror may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,7 +28,7 @@ type Table = BTreeMap<IpNet, Option<(u32, Option<IpAddr>)>>;
 struct Setup {
     router: Netns,
     _ends: [Netns; 2],
-    mirror: RouteMirror,
+    mirror: RouteMirror<HopTables>,
     ports: [u32; 2],
 }
 
@@ -42,15 +44,18 @@ fn setup_with_groups(groups: usize) -> Option<Setup> {
         let builder = GroupMap::builder(arena, "groups");
         let groups = builder.groups(groups).members(3).build().unwrap();
         let map = IpMap::new(arena, "routes", 16 << 20).unwrap();
-        RouteMirror::builder(map).groups(groups)
+        RouteMirror::builder(Arc::new(HopTables::new(map).with_groups(groups)))
     })
 }
 
 fn setup_with(buffer: usize, map: impl FnOnce(&BpfArena) -> IpMap<MirrorHop>) -> Option<Setup> {
-    setup_by(|arena| RouteMirror::builder(map(arena)).receive_buffer(buffer))
+    setup_by(|arena| {
+        let tables = Arc::new(HopTables::new(map(arena)));
+        RouteMirror::builder(tables).receive_buffer(buffer)
+    })
 }
 
-fn setup_by(builder: impl FnOnce(&BpfArena) -> RouteMirrorBuilder) -> Option<Setup> {
+fn setup_by(builder: impl FnOnce(&BpfArena) -> RouteMirrorBuilder<HopTables>) -> Option<Setup> {
     if let Err(why) = sapwood_bpf::check() {
         println!("skipped: {why}");
         return None;
@@ -75,14 +80,14 @@ fn setup_by(builder: impl FnOnce(&BpfArena) -> RouteMirrorBuilder) -> Option<Set
     })
 }
 
-fn hop(mirror: &RouteMirror, address: &str) -> Option<MirrorHop> {
-    let found = mirror.map().lookup(address.parse().unwrap());
+fn hop(mirror: &RouteMirror<HopTables>, address: &str) -> Option<MirrorHop> {
+    let found = mirror.tables().map().lookup(address.parse().unwrap());
     found.map(|(_, hop)| hop)
 }
 
 /// Waits until a condition holds.
 #[track_caller]
-fn soon(what: &str, mirror: &RouteMirror, mut test: impl FnMut() -> bool) {
+fn soon<T: MirrorTables>(what: &str, mirror: &RouteMirror<T>, mut test: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !test() {
         assert!(begin.elapsed() < PATIENCE, "{what}: {:?}", mirror.stats());
@@ -151,7 +156,7 @@ impl Setup {
                 self.agree(address)
             });
         }
-        self.mirror.map().verify().unwrap();
+        self.mirror.tables().map().verify().unwrap();
     }
 
     /// The best route of each prefix in the kernel's tables, or `None` where it is left to the
@@ -227,7 +232,7 @@ impl Setup {
     /// The kernel's tables, and the mirror's.
     fn both_tables(&self) -> (Table, Table) {
         let kernel = self.kernel_tables();
-        let map = self.mirror.map();
+        let map = self.mirror.tables().map();
         let four = map.v4().snapshot();
         let six = map.v6().snapshot();
         let four = four.iter().map(|(net, hop)| (IpNet::from(net), *hop));
@@ -278,7 +283,10 @@ impl Setup {
 
     /// The same in the mirror's tables and groups.
     fn mirror_paths(&self) -> BTreeMap<IpNet, Paths> {
-        let (map, groups) = (self.mirror.map(), self.mirror.groups().unwrap());
+        let (map, groups) = (
+            self.mirror.tables().map(),
+            self.mirror.tables().groups().unwrap(),
+        );
         let (four, six) = (map.v4().snapshot(), map.v6().snapshot());
         let four = four.iter().map(|(net, hop)| (IpNet::from(net), *hop));
         let six = six.iter().map(|(net, hop)| (IpNet::from(net), *hop));
@@ -302,7 +310,7 @@ fn several_paths_become_groups() {
     let Some(setup) = setup_with_groups(100) else {
         return;
     };
-    let groups = setup.mirror.groups().unwrap();
+    let groups = setup.mirror.tables().groups().unwrap();
     for (change, routes) in [
         (
             "route add 10.9.0.0/16 nexthop via 10.1.0.2 nexthop via 10.2.0.2 weight 3",
@@ -355,7 +363,7 @@ fn several_paths_become_groups() {
                 })
                 && ours.len() == routes
         });
-        setup.mirror.map().verify().unwrap();
+        setup.mirror.tables().map().verify().unwrap();
     }
     assert_eq!(setup.mirror.stats().groups, 5);
     let of = |text: &str| hop(&setup.mirror, text).unwrap();
@@ -585,7 +593,7 @@ fn neighbours_come_and_go() {
     });
     setup.ip("route del 10.2.0.0/30");
     is("10.2.0.2", MirrorHop::FORWARD, mac);
-    setup.mirror.map().verify().unwrap();
+    setup.mirror.tables().map().verify().unwrap();
 }
 
 #[test]
@@ -629,7 +637,7 @@ fn lost_notifications_are_made_up_for() {
     let stats = setup.mirror.stats();
     assert!(stats.lost > 0 && stats.dumps > 1, "{stats:?}");
     assert_eq!(stats.failure, None);
-    setup.mirror.map().verify().unwrap();
+    setup.mirror.tables().map().verify().unwrap();
     println!("{stats:?}");
 }
 
@@ -697,7 +705,7 @@ fn random_changes() {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
-    setup.mirror.map().verify().unwrap();
+    setup.mirror.tables().map().verify().unwrap();
     println!("{:?}", setup.mirror.stats());
 }
 
@@ -734,5 +742,5 @@ fn full_tables() {
         }
     }
     assert!(setup.mirror.stats().refused > 0);
-    setup.mirror.map().verify().unwrap();
+    setup.mirror.tables().map().verify().unwrap();
 }

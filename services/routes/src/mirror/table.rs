@@ -6,10 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use sapwood::route::{GroupMember, MirrorHop};
 
 use super::injected::{Gateway, Injected};
-use crate::groups::GroupMember;
-use crate::layout::MirrorHop;
 
 /// The target of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]

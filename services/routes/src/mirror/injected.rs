@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use ipnet::IpNet;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::error::Error;
+use super::MirrorError;
 
 /// A gateway of an injected route ([`RouteInjector::inject`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +30,7 @@ pub(super) type Change = (IpNet, Option<Arc<[Gateway]>>);
 /// Changes that the mirror's thread makes, and where it says what became of them.
 pub(super) struct Order {
     pub(super) changes: Vec<Change>,
-    pub(super) done: SyncSender<Result<(), Error>>,
+    pub(super) done: SyncSender<Result<(), MirrorError>>,
 }
 
 /// Injects routes into a [`RouteMirror`](crate::RouteMirror), from any thread. Clones are cheap.
@@ -43,10 +43,10 @@ pub struct RouteInjector {
 
 impl RouteInjector {
     /// An injector, and what the mirror's thread needs: the orders, and what wakes it.
-    pub(super) fn new() -> Result<(Self, Receiver<Order>, Arc<OwnedFd>), Error> {
+    pub(super) fn new() -> Result<(Self, Receiver<Order>, Arc<OwnedFd>), MirrorError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags);
-        let wake = wake.map_err(|error| Error::io("making an eventfd", error.into()))?;
+        let wake = wake.map_err(|error| MirrorError::io("making an eventfd", error.into()))?;
         let (orders, receiver) = channel();
         let wake = Arc::new(wake);
         let injector = RouteInjector {
@@ -67,25 +67,22 @@ impl RouteInjector {
     ///
     /// ```no_run
     /// use std::sync::Arc;
-    /// use sapwood_bpf::{BpfArena, Gateway, IpMap, RouteMirror};
-    /// let arena = BpfArena::create(256 << 20)?;
-    /// let mirror = RouteMirror::start(IpMap::new(&arena, "routes", 64 << 20)?)?;
+    /// use sapwood::lpm::IpFib;
+    /// use sapwood_routes::{Gateway, RouteMirror};
+    /// let mirror = RouteMirror::start(Arc::new(IpFib::new()?))?;
     /// let gateway = Gateway { address: "192.0.2.1".parse()?, weight: 1, backup: false };
     /// mirror.injector().inject([("198.51.100.0/24".parse()?, Some(Arc::from([gateway])))])?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Map`] when the tables have no room, [`Error::Setting`] when the mirror has ended.
+    /// [`MirrorError::Table`] when the tables have no room, [`MirrorError::Ended`].
     /// Then nothing has changed.
     pub fn inject(
         &self,
         changes: impl IntoIterator<Item = (IpNet, Option<Arc<[Gateway]>>)>,
-    ) -> Result<(), Error> {
-        let ended = || Error::Setting {
-            what: "injected routes",
-            why: "the mirror has ended".into(),
-        };
+    ) -> Result<(), MirrorError> {
+        let ended = || MirrorError::Ended;
         let (done, answer) = sync_channel(1);
         let changes = changes.into_iter().map(|(net, to)| (net.trunc(), to));
         let changes = changes.collect();
@@ -93,7 +90,7 @@ impl RouteInjector {
             .send(Order { changes, done })
             .map_err(|_| ended())?;
         rustix::io::write(&*self.wake, &1u64.to_ne_bytes())
-            .map_err(|error| Error::io("waking the mirror", error.into()))?;
+            .map_err(|error| MirrorError::io("waking the mirror", error.into()))?;
         answer.recv().map_err(|_| ended())?
     }
 }

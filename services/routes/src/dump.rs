@@ -1,7 +1,4 @@
 //! Dumps by rtnetlink: all links, neighbours or routes of the kernel.
-//!
-//! `sapwood-routes` compiles this file too. It is not published, so no published crate may depend
-//! on it; and it must not depend on a crate that needs clang.
 
 use std::io;
 
@@ -15,7 +12,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 const ATTEMPTS: usize = 10;
 
 /// Opens a socket for requests.
-pub(super) fn asking() -> io::Result<Socket> {
+pub(crate) fn asking() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
@@ -23,7 +20,7 @@ pub(super) fn asking() -> io::Result<Socket> {
 }
 
 /// Requests a dump, and repeats it when changes disturb it.
-pub(super) fn dump<M>(socket: &Socket, ask: M) -> io::Result<Vec<M>>
+pub(crate) fn dump<M>(socket: &Socket, ask: M) -> io::Result<Vec<M>>
 where
     M: Clone + NetlinkSerializable + NetlinkDeserializable,
 {
@@ -63,7 +60,7 @@ where
 }
 
 /// The bytes of a request with these flags.
-pub(super) fn request<M: NetlinkSerializable>(ask: M, flags: u16) -> Vec<u8> {
+pub(crate) fn request<M: NetlinkSerializable>(ask: M, flags: u16) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = flags;
     let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(ask));
@@ -74,7 +71,7 @@ pub(super) fn request<M: NetlinkSerializable>(ask: M, flags: u16) -> Vec<u8> {
 }
 
 /// Calls `f` with the messages of a datagram.
-pub(super) fn each<M: NetlinkDeserializable>(
+pub(crate) fn each<M: NetlinkDeserializable>(
     datagram: &[u8],
     mut f: impl FnMut(NetlinkMessage<M>),
 ) -> io::Result<()> {

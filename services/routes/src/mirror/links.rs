@@ -11,22 +11,21 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::netlink::{Heard, all_links, hear};
 use super::table::Event;
+use super::tables::MirrorTables;
 use super::{AGAIN, LINKS, Shared};
-use crate::groups::GroupMap;
 
 /// The group of notifications about links.
 pub(super) const GROUPS: [u32; 1] = [1];
 
 /// The state of the thread.
-pub(super) struct LinkFollower {
-    pub(super) shared: Arc<Shared>,
-    pub(super) groups: Arc<GroupMap>,
+pub(super) struct LinkFollower<T> {
+    pub(super) shared: Arc<Shared<T>>,
     pub(super) listen: Socket,
     pub(super) ask: Socket,
     pub(super) wake: OwnedFd,
 }
 
-impl LinkFollower {
+impl<T: MirrorTables> LinkFollower<T> {
     /// Sets the bits of all links as they are now.
     pub(super) fn refresh(&self) -> io::Result<()> {
         for event in all_links(&self.ask)? {
@@ -41,13 +40,13 @@ impl LinkFollower {
             Event::NoLink(ifindex) => (*ifindex, false),
             _ => return,
         };
-        if link as usize >= self.groups.links() || self.groups.is_up(link) == usable {
+        let Some(groups) = self.shared.tables.groups() else {
+            return;
+        };
+        if link as usize >= groups.links() || groups.is_up(link) == usable {
             return;
         }
-        match usable {
-            true => self.groups.link_up(link),
-            false => self.groups.link_down(link),
-        }
+        groups.set_up(link, usable);
         self.shared.count(LINKS, 1);
     }
 
