@@ -31,7 +31,6 @@ pub fn chapter(shapes: &[Shape]) -> Result<Chapter, Error> {
 }
 
 fn section(shape: &Shape) -> Result<Markup, Error> {
-    let trie = &shape.trie;
     let source = html! {
         span.source {
             "File " b { (shape.path.to_string_lossy()) } " · " (shape.kind) " · "
@@ -39,19 +38,23 @@ fn section(shape: &Shape) -> Result<Markup, Error> {
         }
     };
     let mut figures = Vec::new();
-    let kinds = by_kind("Bytes of the file by kind", shape, &shape.bytes());
-    let about = "The file by kind of block. The header, the checksums and the padding to whole \
-                 pages are the rest.";
-    figures.push(bars(&kinds, about, &source)?);
-    let depths = named(&trie.depths, "no branch", "branches");
-    if let Some(picture) = counts("Depths of the leaves", "leaves", &depths) {
-        let about = "How many branches are above a leaf.";
-        figures.push(bars(&picture, about, &source)?);
+    if let Some(parts) = shape.bytes() {
+        let kinds = by_kind("Bytes of the file by kind", shape, &parts);
+        let about = "The file by kind of block. The header, the checksums and the padding to whole \
+                     pages are the rest.";
+        figures.push(bars(&kinds, about, &source)?);
     }
-    let fills = named(&trie.fills, "no leaf", "leaves");
-    if let Some(picture) = counts("Fill of the clusters", "clusters", &fills) {
-        let about = "How many leaves are in a cluster.";
-        figures.push(bars(&picture, about, &source)?);
+    if let Some(trie) = &shape.trie {
+        let depths = named(&trie.depths, "no branch", "branches");
+        if let Some(picture) = counts("Depths of the leaves", "leaves", &depths) {
+            let about = "How many branches are above a leaf.";
+            figures.push(bars(&picture, about, &source)?);
+        }
+        let fills = named(&trie.fills, "no leaf", "leaves");
+        if let Some(picture) = counts("Fill of the clusters", "clusters", &fills) {
+            let about = "How many leaves are in a cluster.";
+            figures.push(bars(&picture, about, &source)?);
+        }
     }
     for of in &shape.counts {
         if let Some(picture) = counts(of.title, "number", &of.counts) {
@@ -69,9 +72,11 @@ fn section(shape: &Shape) -> Result<Markup, Error> {
             div { dt { "Entries" } dd { (thousands(shape.entries as u64)) } }
             div { dt { "File" } dd { (thousands(shape.file_bytes as u64)) " bytes" } }
             div { dt { "Bytes an entry" } dd { (short(shape.each(shape.file_bytes))) } }
-            div { dt { "Depth" } dd { (format!("{:.1}", trie.depth_mean)) " branches, at most " (trie.depth_max) } }
-            div { dt { "Branches" } dd { (thousands(trie.branches.0 as u64)) } }
-            div { dt { "Clusters" } dd { (thousands(trie.clusters.0 as u64)) ", " (format!("{:.1}", trie.fill_mean)) " leaves each" } }
+            @if let Some(trie) = &shape.trie {
+                div { dt { "Depth" } dd { (format!("{:.1}", trie.depth_mean)) " branches, at most " (trie.depth_max) } }
+                div { dt { "Branches" } dd { (thousands(trie.branches.0 as u64)) } }
+                div { dt { "Clusters" } dd { (thousands(trie.clusters.0 as u64)) ", " (format!("{:.1}", trie.fill_mean)) " leaves each" } }
+            }
             @if let Some(memory) = &shape.memory {
                 div { dt { "Height in memory" } dd { (memory.height) } }
                 div { dt { "Nodes in memory" } dd { (memory.leaves.0) " leaves, " (memory.inner.0) " above" } }
