@@ -35,7 +35,7 @@ impl RangeMap {
         &self,
         objects: &mut Objects,
         range: &Range,
-        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::Error>,
+        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::maple::Error>,
     ) -> PyResult<R> {
         let before = self.touched(range);
         let result = f(&self.map).map_err(refused)?;
@@ -84,7 +84,7 @@ impl RangeMap {
     pub(crate) fn add(
         &self,
         value: &Bound<'_, PyAny>,
-        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::Error>,
+        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::maple::Error>,
     ) -> PyResult<Range> {
         self.objects.with(value.py(), |objects| {
             let number = objects.take(value)?;
@@ -158,7 +158,7 @@ impl RangeMap {
     pub(crate) fn removed<'py>(
         &self,
         py: Python<'py>,
-        remove: impl FnOnce(&MapleMap<u32>) -> Result<Option<(Range, u32)>, sapwood::Error>,
+        remove: impl FnOnce(&MapleMap<u32>) -> Result<Option<(Range, u32)>, sapwood::maple::Error>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
         let removed = self.objects.with(py, |objects| {
             let Some((range, number)) = remove(&self.map).map_err(refused)? else {

@@ -279,8 +279,8 @@ impl RangeMap {
         let window = window(start, stop, align, from_end, near)?;
         if size == 0 || !align.is_power_of_two() {
             let error = match size {
-                0 => sapwood::Error::ZeroSize,
-                _ => sapwood::Error::Alignment { align },
+                0 => sapwood::maple::Error::ZeroSize,
+                _ => sapwood::maple::Error::Alignment { align },
             };
             return Err(refused(error));
         }
