@@ -81,6 +81,16 @@ impl<V> From<sapwood_common::Rejected<V, sapwood_qp::Error>> for Error {
     }
 }
 
+/// The cause when a table that was to be saved is refused by its file.
+impl From<Error> for sapwood_common::SaveCause {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::ArenaFull(full) => Self::ArenaFull(full),
+            other => Self::Io(std::io::Error::other(other)),
+        }
+    }
+}
+
 impl From<Error> for TableError {
     fn from(error: Error) -> Self {
         match error {

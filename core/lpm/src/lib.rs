@@ -5,7 +5,8 @@
 //! | routes of one family, full tables or small ones | [`Ipv4Fib`], [`Ipv6Fib`] |
 //! | routes of both families | [`IpFib`] |
 //! | prefixes of other strings of bits: a network number and an address, an address and a port | [`BitFib`] |
-//! | a table made once, read by many programs | [`BitFile`] |
+//! | routes in a file, read by many programs in several languages | [`FibFile`] |
+//! | a table of other bit strings in a file | [`BitFile`] |
 //!
 //! The tables in memory have one writer at a time and readers that never wait. A lookup answers as
 //! the table did before a change or after it. Trade-offs first:
@@ -30,12 +31,13 @@ mod both;
 mod error;
 mod family;
 mod fib;
+mod fib_file;
 mod ip;
 mod memory;
 mod published;
 mod raw;
-#[doc(hidden)]
-pub mod saved;
+mod saved;
+mod saved_hop;
 mod snapshot;
 mod txn;
 mod view;
@@ -49,9 +51,11 @@ pub use family::{Family, V4, V6};
 #[doc(hidden)]
 pub use fib::FibChoices;
 pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
+pub use fib_file::{FibFile, FibFileBuilder};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
 pub use memory::FibMemory;
+pub use saved_hop::{HopRef, NullRoute, SavedHop};
 pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
 pub use view::{FibView, Matches};

@@ -67,7 +67,7 @@ mod writer;
 
 pub use checked::{CheckedIter, CheckedMaple, Trouble};
 pub use cursor::{Cursor, PausedCursor, Position};
-pub use file::MapleFile;
+pub use file::{MapleFile, is_range_file, save_strings};
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
-use sapwood::Error as MapError;
+use sapwood::qp::Error as MapError;
 use sapwood::qp::{QpStore, QpTxn};
 use sapwood_live::{Error, LiveValue};
 
@@ -328,7 +328,7 @@ fn commit<V: ?Sized + Storable, R: Send>(
     writer: &Writer<QpStore<V>>,
     change: impl FnOnce(&mut QpTxn<'_, V>) -> Result<R, MapError> + Send,
 ) -> PyResult<R> {
-    let result = writer.with(|map| {
+    let result: Result<R, MapError> = writer.with(|map| {
         py.detach(|| {
             let mut txn = map.begin();
             let result = change(&mut txn)?;

@@ -338,8 +338,8 @@ impl LiveRanges {
         let window = window(start, stop, align, from_end, near)?;
         if size == 0 || !align.is_power_of_two() {
             return Err(refused(match size {
-                0 => sapwood::Error::ZeroSize,
-                _ => sapwood::Error::Alignment { align },
+                0 => sapwood::maple::Error::ZeroSize,
+                _ => sapwood::maple::Error::Alignment { align },
             }));
         }
         let found = on!(self, view => view.find_gap(size, window))?;
@@ -439,7 +439,7 @@ impl LiveRangesWriter {
     /// Changes the map, without the interpreter's lock.
     fn change<R: Send>(
         slf: &Bound<'_, Self>,
-        f: impl FnOnce(&MapleMap<u64>) -> Result<R, sapwood::Error> + Send,
+        f: impl FnOnce(&MapleMap<u64>) -> Result<R, sapwood::maple::Error> + Send,
     ) -> PyResult<R> {
         let changed = Self::writer(slf)?.with(|map| slf.py().detach(|| f(map)))?;
         changed.map_err(refused)

@@ -8,7 +8,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
-use sapwood::Rejected;
+use sapwood::qp::Rejected;
 use sapwood::qp::QpMap;
 
 use crate::address::shown;

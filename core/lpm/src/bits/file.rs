@@ -118,6 +118,11 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         self.map.save(path)
     }
+
+    /// As [`save`](Self::save), with the layout hash of another kind of file.
+    pub(crate) fn save_as(&self, layout: u64, path: &Path) -> Result<(), SaveError> {
+        self.map.save_as(layout, path)
+    }
 }
 
 impl<V> Default for BitFileBuilder<V> {
@@ -229,6 +234,17 @@ impl<V: FromBytes + Immutable> BitFile<V> {
         Self::with_names(QpFile::open_unverified(path)?)
             .map_err(OpenCause::Corrupt)
             .map_err(OpenError::at(path))
+    }
+
+    /// Opens a file of another kind, which has its own layout hash. With `verify`, checks all of
+    /// it.
+    pub(crate) fn open_as(path: &Path, layout: u64, verify: bool) -> Result<Self, OpenCause> {
+        let file = Self::with_names(QpFile::open_as(path, layout, verify)?);
+        let file = file.map_err(OpenCause::Corrupt)?;
+        if verify {
+            file.check_keys().map_err(OpenCause::Corrupt)?;
+        }
+        Ok(file)
     }
 
     fn with_names(file: QpFile<V>) -> Result<Self, String> {

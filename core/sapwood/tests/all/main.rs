@@ -6,6 +6,7 @@
 //! allocator, the environment) have files of their own beside these folders.
 
 mod callbacks;
+mod fib_file;
 mod liars;
 mod memory;
 mod memory_limits;
@@ -19,6 +20,7 @@ mod unwinding;
 #[allow(dead_code, unused_imports)] // Each program uses only a part of it.
 #[path = "../support"]
 mod support {
+    pub mod fibfile;
     pub mod folder;
     pub mod ledger;
     pub mod lpm;

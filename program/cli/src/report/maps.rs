@@ -34,9 +34,6 @@ pub fn page(shapes: &[Shape]) -> String {
 }
 
 fn section(shape: &Shape) -> Markup {
-    let trie = &shape.trie;
-    let depths = named(&trie.depths, "no branch", "branches");
-    let fills = named(&trie.fills, "no leaf", "leaves");
     html! {
         p {
             span.source {
@@ -48,18 +45,24 @@ fn section(shape: &Shape) -> Markup {
             div { dt { "Entries" } dd { (thousands(shape.entries as u64)) } }
             div { dt { "File" } dd { (thousands(shape.file_bytes as u64)) " bytes" } }
             div { dt { "Bytes an entry" } dd { (short(shape.each(shape.file_bytes))) } }
-            div { dt { "Depth" } dd { (format!("{:.1}", trie.depth_mean)) " branches, at most " (trie.depth_max) } }
-            div { dt { "Branches" } dd { (thousands(trie.branches.0 as u64)) } }
-            div { dt { "Clusters" } dd { (thousands(trie.clusters.0 as u64)) ", " (format!("{:.1}", trie.fill_mean)) " leaves each" } }
+            @if let Some(trie) = &shape.trie {
+                div { dt { "Depth" } dd { (format!("{:.1}", trie.depth_mean)) " branches, at most " (trie.depth_max) } }
+                div { dt { "Branches" } dd { (thousands(trie.branches.0 as u64)) } }
+                div { dt { "Clusters" } dd { (thousands(trie.clusters.0 as u64)) ", " (format!("{:.1}", trie.fill_mean)) " leaves each" } }
+            }
             @if let Some(memory) = &shape.memory {
                 div { dt { "Height in memory" } dd { (memory.height) } }
                 div { dt { "Nodes in memory" } dd { (memory.leaves.0) " leaves, " (memory.inner.0) " above" } }
             }
         }
-        (by_kind("The bytes of the file by kind of block. The header, the checksums and the padding \
-                  to whole pages are the rest.", shape, &shape.bytes()))
-        (counts("How many branches are above a leaf.", "leaves", &depths))
-        (counts("How many leaves are in a cluster.", "clusters", &fills))
+        @if let Some(parts) = shape.bytes() {
+            (by_kind("The bytes of the file by kind of block. The header, the checksums and the padding \
+                      to whole pages are the rest.", shape, &parts))
+        }
+        @if let Some(trie) = &shape.trie {
+            (counts("How many branches are above a leaf.", "leaves", &named(&trie.depths, "no branch", "branches")))
+            (counts("How many leaves are in a cluster.", "clusters", &named(&trie.fills, "no leaf", "leaves")))
+        }
         @for of in &shape.counts { (counts(of.title, "number", &of.counts)) }
         @if let Some(parts) = shape.memory_bytes() {
             (by_kind("The bytes of the map that the program makes of the file in memory, by kind.", shape, &parts))
