@@ -452,9 +452,9 @@ impl FibFile {
         all.map(|position| self.hop(Word::Listed(position).encode()))
     }
 
-    /// All routes as a caller holds them, in order. `hold` makes the caller's value of what a prefix
-    /// leads to, once for each different one; `holds` says for an error what the caller holds, such
-    /// as "a table of numbers".
+    /// All routes as a caller holds them, in order. `hold` makes the caller's value of what a
+    /// prefix leads to, once for each different one; `holds` says for an error what the caller
+    /// holds, such as "a table of numbers".
     ///
     /// O(prefixes).
     ///

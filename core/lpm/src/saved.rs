@@ -115,8 +115,8 @@ impl<V: NextHop + FromBytes> Builder<IpFib<V>> {
     /// O(bytes of the file), and tables built of sorted prefixes.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong: [`OpenCause::NotHeld`] when the file has a name, a group, a
-    /// null route, or a value of another size.
+    /// [`OpenError`] says what is wrong: [`OpenCause::NotHeld`] when the file has a name, a group,
+    /// a null route, or a value of another size.
     ///
     /// # Panics
     /// As [`build`](Self::build).

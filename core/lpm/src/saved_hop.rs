@@ -127,8 +127,8 @@ impl fmt::Display for SavedHop<'_> {
     }
 }
 
-/// The next hop of a prefix within a saved table: a number, or a position in the table's list. Equal
-/// next hops of a file have equal references.
+/// The next hop of a prefix within a saved table: a number, or a position in the table's list.
+/// Equal next hops of a file have equal references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HopRef(pub(crate) u32);
 
