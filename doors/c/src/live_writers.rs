@@ -17,10 +17,11 @@ use crate::domain::{DomainBody, SAPWOOD_CHECKED, known_flags, sapwood_domain};
 use crate::error::{Failure, Outcome};
 use crate::fib::{sapwood_fib, sapwood_fib_options};
 use crate::handle::{Body, Handle, free};
-use crate::input::{Extensible, extensible, place};
+use crate::input::{Extensible, given, place};
 use crate::live::{Plan, sapwood_live, sapwood_live_options};
 use crate::live_reader::SAPWOOD_LIVE_CHECKED;
 use crate::maps::{sapwood_options, sapwood_point, sapwood_shared, sapwood_store};
+use crate::output::{as_int, hand_out, put};
 use crate::ranges::{RangesBody, sapwood_ranges, sapwood_ranges_options};
 use crate::shared::{Named, SharedBody};
 use crate::store::StoreBody;
@@ -176,14 +177,13 @@ unsafe fn publish<B: Lives>(
     let (live, out) = (place(live, "live")?, place(out, "out")?);
     // SAFETY: C.
     unsafe {
-        let options = extensible(options)?;
+        let options = given(options)?;
         let checked = B::checked(&options)?;
         let plan = Plan::new(folder, live_options, take_over, checked)?;
         let (made, body) = B::make(&plan, &options)?;
         *live = made;
-        *out = Handle::into_c(body, plan.rules());
+        hand_out(out, body, plan.rules())
     }
-    Ok(0)
 }
 
 /// What C sees: two functions of each structure, and those of all live maps.
@@ -251,16 +251,13 @@ live_api!(
             domain: body.domain.clone(),
             checked: body.checked,
         };
-        *out = Handle::into_c(domain, Handle::rules(live));
-        Ok(0)
+        hand_out(out, domain, Handle::rules(live))
     }
 
     /// Stores how many times processes have taken the map over. Any thread. O(1).
     fn sapwood_live_generation(live: *const sapwood_live, generation: *mut u64) -> c_int {
         let body = Handle::shared(live)?;
-        let generation = place(generation, "generation")?;
-        *generation = body.live.generation();
-        Ok(0)
+        put(generation, "generation", body.live.generation())
     }
 
     /// it has not announced the newest grace period
@@ -294,7 +291,7 @@ live_api!(
     ) -> c_int {
         let body = Handle::shared(live)?;
         let readers = body.live.readers();
-        let count = c_int::try_from(readers.len()).unwrap_or(c_int::MAX);
+        let count = as_int(readers.len());
         let Some(each) = each else { return Ok(count) };
         for reader in readers {
             let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };
