@@ -96,7 +96,7 @@ c_api!(
     /// have passed a quiescent state. Several structures may share a domain.
     pub type sapwood_domain = Handle<DomainBody>;
 
-    /// misuse ends the process with a message
+    /// structures, domains: misuse ends the process with a message
     pub const SAPWOOD_CHECKED: c_uint = 1;
 
     /// domains: a change at the hard limit waits, instead of -EAGAIN

@@ -32,27 +32,48 @@ impl sapwood_fib_options {
     }
 }
 
-/// The value of the longest prefix of an address, which `find` looks up.
+/// An address of a family, as C gives it.
+trait Address: Copy {
+    /// The value of its longest prefix. Inlined into the quick and the slow way.
+    fn find(self, fib: &IpFib<u64>, guard: Guard<'_>) -> Option<u64>;
+}
+
+impl Address for u32 {
+    #[inline(always)]
+    fn find(self, fib: &IpFib<u64>, guard: Guard<'_>) -> Option<u64> {
+        let view = fib.v4().view(guard);
+        view.lookup_value(Ipv4Addr::from(self)).copied()
+    }
+}
+
+impl Address for [u8; 16] {
+    #[inline(always)]
+    fn find(self, fib: &IpFib<u64>, guard: Guard<'_>) -> Option<u64> {
+        let view = fib.v6().view(guard);
+        view.lookup_value(Ipv6Addr::from(self)).copied()
+    }
+}
+
+/// The value of the longest prefix of an address.
 ///
 /// # Safety
 /// C.
 #[inline(always)]
-unsafe fn value_of<K: Copy>(
+unsafe fn value_of<A: Address>(
     name: &'static str,
     (fib, reader): (*const sapwood_fib, *const sapwood_reader),
-    addr: *const K,
+    addr: Option<A>,
     value: *mut u64,
-    find: impl Fn(&IpFib<u64>, Guard<'_>, K) -> Option<u64> + Copy,
 ) -> c_int {
     let quick = move || {
         // SAFETY: C.
         unsafe {
             let (table, through) = (&Handle::quick(fib)?.table, Handle::quick(reader)?);
             let guard = through.quick_guard(table.domain())?;
-            if value.is_null() || addr.is_null() {
+            if value.is_null() {
                 return None;
             }
-            Some(put_found(value, find(table, guard, addr.read())))
+            Some(put_found(value, addr?.find(table, guard)))
         }
     };
     let slow = move || {
@@ -60,8 +81,8 @@ unsafe fn value_of<K: Copy>(
         unsafe {
             let table = &Handle::shared(fib)?.table;
             let value = input::place(value, "the place for the value")?;
-            let addr = input::place(addr.cast_mut(), "the address")?.read();
-            let found = read(reader, table.domain(), |guard| find(table, guard, addr))?;
+            let addr = addr.ok_or_else(|| Failure::null("the address"))?;
+            let found = read(reader, table.domain(), |guard| addr.find(table, guard))?;
             Ok(put_found(value, found))
         }
     };
@@ -200,12 +221,7 @@ c_api!(
         addr: u32,
         value: *mut u64,
     ) -> c_int {
-        let find = |fib: &IpFib<u64>, guard: Guard<'_>, addr: u32| {
-            let view = fib.v4().view(guard);
-            view.lookup_value(Ipv4Addr::from(addr)).copied()
-        };
-        let handles = (fib, reader);
-        value_of("sapwood_fib_lookup4", handles, &raw const addr, value, find)
+        value_of("sapwood_fib_lookup4", (fib, reader), Some(addr), value)
     }
 
     /// The value for an IPv6 address of 16 bytes in network order. -ENOENT as above.
@@ -215,12 +231,8 @@ c_api!(
         addr: *const u8,
         value: *mut u64,
     ) -> c_int {
-        let find = |fib: &IpFib<u64>, guard: Guard<'_>, addr: [u8; 16]| {
-            let view = fib.v6().view(guard);
-            view.lookup_value(Ipv6Addr::from(addr)).copied()
-        };
-        let handles = (fib, reader);
-        value_of("sapwood_fib_lookup6", handles, addr.cast(), value, find)
+        let addr = addr.cast::<[u8; 16]>().as_ref().copied();
+        value_of("sapwood_fib_lookup6", (fib, reader), addr, value)
     }
 
     /// Looks up `count` IPv4 addresses in the host's order, whose waits for memory overlap.

@@ -25,7 +25,6 @@ use crate::output::{as_int, hand_out, put};
 use crate::ranges::{RangesBody, sapwood_ranges, sapwood_ranges_options};
 use crate::shared::{Named, SharedBody};
 use crate::store::StoreBody;
-use crate::turn::Turns;
 use crate::value::{Kinds, SAPWOOD_BYTES, SAPWOOD_POINTERS};
 use crate::versions::TableBody;
 
@@ -126,15 +125,7 @@ impl Lives for TableBody<IpFib<u64>> {
             Some(bits) => builder.root_bits(bits),
         };
         let (live, table) = plan.make(options.memory_limit, choose, IpFib::domain)?;
-        let (turns, checked) = (Turns::default(), plan.checked);
-        Ok((
-            live,
-            TableBody {
-                table,
-                turns,
-                checked,
-            },
-        ))
+        Ok((live, TableBody::new(table, plan.checked)))
     }
 }
 
@@ -152,15 +143,7 @@ impl Lives for RangesBody {
     ) -> Outcome<(*mut sapwood_live, Self)> {
         let bytes = options.memory_limit;
         let (live, map) = plan.make(bytes, |builder| builder, MapleMap::<u64>::domain)?;
-        let (turns, checked) = (Turns::default(), plan.checked);
-        Ok((
-            live,
-            RangesBody {
-                map,
-                turns,
-                checked,
-            },
-        ))
+        Ok((live, RangesBody::new(map, plan.checked)))
     }
 }
 
@@ -260,10 +243,10 @@ live_api!(
         put(generation, "generation", body.live.generation())
     }
 
-    /// it has not announced the newest grace period
+    /// readers: it has not announced the newest grace period
     pub const SAPWOOD_LIVE_HOLDS_BACK: c_uint = 1;
 
-    /// the writer does not wait for it; quiescent brings it back
+    /// readers: the writer does not wait for it; quiescent brings it back
     pub const SAPWOOD_LIVE_EVICTED: c_uint = 2;
 
     #[derive(Debug)]
@@ -275,7 +258,7 @@ live_api!(
         pub seen: u64,
         /// its process, as it says
         pub pid: u32,
-        /// SAPWOOD_LIVE_*
+        /// SAPWOOD_LIVE_HOLDS_BACK, SAPWOOD_LIVE_EVICTED, SAPWOOD_LIVE_CHECKED
         pub flags: c_uint,
     }
 

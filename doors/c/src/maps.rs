@@ -77,7 +77,7 @@ extensible!(sapwood_memory);
 c_api!(
     const SECTION: &str = "Maps over byte strings";
 
-    /// sapwood_map     an owned map: one thread changes it, several may read between changes
+    /// sapwood_map     an owned map: one thread at a time changes it, several read in between
     /// sapwood_store   readers that never wait, one writer at a time, transactions, snapshots
     /// sapwood_shared  many readers and many writers at once
     /// sapwood_point   the same without order: whole keys only

@@ -24,6 +24,17 @@ pub struct RangesBody {
     pub checked: bool,
 }
 
+impl RangesBody {
+    /// A map whose handles are checked or not.
+    pub fn new(map: MapleMap<u64>, checked: bool) -> Self {
+        RangesBody {
+            map,
+            turns: Turns::default(),
+            checked,
+        }
+    }
+}
+
 impl Body for RangesBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swRa");
     const NAME: &'static str = "ranges";
@@ -117,13 +128,8 @@ unsafe fn make(
     }
     let map = builder.build();
     fill(&map)?;
-    let body = RangesBody {
-        map,
-        turns: Turns::default(),
-        checked: rules.checked,
-    };
     // SAFETY: C.
-    unsafe { hand_out(out, body, rules) }
+    unsafe { hand_out(out, RangesBody::new(map, rules.checked), rules) }
 }
 
 /// A map that this thread may change.
@@ -166,10 +172,10 @@ c_api!(
         pub value: u64,
     }
 
-    /// the highest place, not the lowest
+    /// windows: the highest place, not the lowest
     pub const SAPWOOD_FROM_END: c_uint = 1;
 
-    /// first places from `near` on; with SAPWOOD_FROM_END, up to it
+    /// windows: first places from `near` on; with SAPWOOD_FROM_END, up to it
     pub const SAPWOOD_NEAR: c_uint = 2;
 
     /// Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say

@@ -153,6 +153,17 @@ pub struct TableBody<T> {
     pub checked: bool,
 }
 
+impl<T> TableBody<T> {
+    /// A table whose handles are checked or not.
+    pub fn new(table: T, checked: bool) -> Self {
+        TableBody {
+            table,
+            turns: Turns::default(),
+            checked,
+        }
+    }
+}
+
 impl<T: Versioned> Body for TableBody<T> {
     const MAGIC: u32 = T::MARKS[0].0;
     const NAME: &'static str = T::MARKS[0].1;
@@ -181,11 +192,7 @@ pub unsafe fn make<T: Versioned>(
     if let Some(bits) = options.root()? {
         builder = T::root_bits(builder, bits);
     }
-    let body = TableBody {
-        table: build(builder)?,
-        turns: Turns::default(),
-        checked: rules.checked,
-    };
+    let body = TableBody::new(build(builder)?, rules.checked);
     // SAFETY: C.
     unsafe { hand_out(out, body, rules) }
 }
