@@ -110,7 +110,7 @@ typedef void (*sapwood_retire_fn)(void *value, void *ctx);
  */
 typedef struct sapwood_domain sapwood_domain;
 
-#define SAPWOOD_CHECKED 1u /* misuse ends the process with a message */
+#define SAPWOOD_CHECKED 1u /* structures, domains: misuse ends the process with a message */
 #define SAPWOOD_BLOCK 2u /* domains: a change at the hard limit waits, instead of -EAGAIN */
 
 typedef struct sapwood_domain_options {
@@ -213,7 +213,7 @@ int sapwood_reader_synchronize(sapwood_reader *reader);
 /* ---- Maps over byte strings ------------------------------------------------------------------ */
 
 /*
- * sapwood_map     an owned map: one thread changes it, several may read between changes
+ * sapwood_map     an owned map: one thread at a time changes it, several read in between
  * sapwood_store   readers that never wait, one writer at a time, transactions, snapshots
  * sapwood_shared  many readers and many writers at once
  * sapwood_point   the same without order: whole keys only
@@ -1186,8 +1186,8 @@ typedef struct sapwood_range {
 	uint64_t value;
 } sapwood_range;
 
-#define SAPWOOD_FROM_END 1u /* the highest place, not the lowest */
-#define SAPWOOD_NEAR 2u /* first places from `near` on; with SAPWOOD_FROM_END, up to it */
+#define SAPWOOD_FROM_END 1u /* windows: the highest place, not the lowest */
+#define SAPWOOD_NEAR 2u /* windows: first places from `near` on; with SAPWOOD_FROM_END, up to it */
 
 /*
  * Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say
@@ -1455,15 +1455,16 @@ int sapwood_live_domain(const sapwood_live *live, sapwood_domain **out);
 /* Stores how many times processes have taken the map over. Any thread. O(1). */
 int sapwood_live_generation(const sapwood_live *live, uint64_t *generation);
 
-#define SAPWOOD_LIVE_HOLDS_BACK 1u /* it has not announced the newest grace period */
-#define SAPWOOD_LIVE_EVICTED 2u /* the writer does not wait for it; quiescent brings it back */
+#define SAPWOOD_LIVE_HOLDS_BACK 1u /* readers: it has not announced the newest grace period */
+/* readers: the writer does not wait for it; quiescent brings it back */
+#define SAPWOOD_LIVE_EVICTED 2u
 
 typedef struct sapwood_live_reader_info {
 	size_t size;
 	const char *name;   /* of its file; valid until the callback returns */
 	uint64_t seen;      /* the newest grace period that it has announced; 0: it is offline */
 	uint32_t pid;       /* its process, as it says */
-	unsigned int flags; /* SAPWOOD_LIVE_* */
+	unsigned int flags; /* SAPWOOD_LIVE_HOLDS_BACK, SAPWOOD_LIVE_EVICTED, SAPWOOD_LIVE_CHECKED */
 } sapwood_live_reader_info;
 
 typedef void (*sapwood_live_reader_fn)(const sapwood_live_reader_info *info, void *ctx);

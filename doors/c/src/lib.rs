@@ -49,6 +49,7 @@ pub mod live_writers;
 pub mod map;
 pub mod maps;
 pub mod ordered;
+pub mod output;
 pub mod point_map;
 pub mod prefix;
 pub mod process;
