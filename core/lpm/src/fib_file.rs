@@ -130,53 +130,59 @@ impl FibFileBuilder {
     /// # Panics
     /// When a member of a group is a group or a null route.
     pub fn hop(&mut self, hop: &SavedHop<'_>) -> Result<HopRef, Error> {
-        let (kind, bytes) = match hop {
+        let mut key = Vec::new();
+        match hop {
             SavedHop::Number(number) => {
                 if let Some(small) = u32::try_from(*number).ok().filter(|n| *n < PAYLOADS) {
                     return Ok(Word::Number(small).encode());
                 }
-                (entry::NUMBER, number.to_le_bytes().to_vec())
+                key.push(entry::NUMBER);
+                key.extend(number.to_le_bytes());
             }
-            SavedHop::Name(name) => (entry::NAME, name.as_bytes().to_vec()),
-            SavedHop::Bytes(bytes) => (entry::BYTES, bytes.to_vec()),
+            SavedHop::Name(name) => {
+                key.push(entry::NAME);
+                key.extend(name.as_bytes());
+            }
+            SavedHop::Bytes(bytes) => {
+                key.push(entry::BYTES);
+                key.extend(*bytes);
+            }
             SavedHop::Null(null) => return Ok(Word::Null(*null).encode()),
             SavedHop::Group(members) => {
-                let mut bytes = Vec::with_capacity(members.len() * MEMBER);
+                key.push(entry::GROUP);
                 for (member, weight) in members {
                     let nested = matches!(member, SavedHop::Group(_) | SavedHop::Null(_));
                     assert!(!nested, "a member of a group is {}", member.kind());
-                    bytes.extend(weight.to_le_bytes());
-                    bytes.extend(self.hop(member)?.0.to_le_bytes());
+                    key.extend(weight.to_le_bytes());
+                    key.extend(self.hop(member)?.0.to_le_bytes());
                 }
-                (entry::GROUP, bytes)
             }
-        };
-        let key = [&[kind], &bytes[..]].concat();
+        }
         if let Some(position) = self.listed.get(&key[..]) {
             return Ok(Word::Listed(*position).encode());
         }
-        let position = match kind {
-            entry::GROUP => {
-                let (first, rest) = bytes.split_at(bytes.len().min(MEMBERS * MEMBER));
-                let position = self.push(entry::GROUP, first)?;
-                for more in rest.chunks(MEMBERS * MEMBER) {
-                    self.push(entry::MEMBERS, more)?;
+        let position = match &key[..] {
+            [entry::GROUP, members @ ..] => {
+                let (first, more) = members.split_at(members.len().min(MEMBERS * MEMBER));
+                let position = self.push(&[&[entry::GROUP], first].concat())?;
+                for more in more.chunks(MEMBERS * MEMBER) {
+                    self.push(&[&[entry::MEMBERS], more].concat())?;
                 }
                 position
             }
-            kind => self.push(kind, &bytes)?,
+            other => self.push(other)?,
         };
         self.listed.insert(key.into(), position);
         Ok(Word::Listed(position).encode())
     }
 
     /// Adds an entry to the list.
-    fn push(&mut self, kind: u8, bytes: &[u8]) -> Result<u32, Error> {
+    fn push(&mut self, entry: &[u8]) -> Result<u32, Error> {
         if self.entries >= PAYLOADS {
             let max_entries = PAYLOADS as usize;
             return Err(Error::Full { max_entries });
         }
-        let position = self.table.push_name([&[kind], bytes].concat())?;
+        let position = self.table.push_name(entry)?;
         self.entries = position + 1;
         Ok(position)
     }

@@ -102,7 +102,8 @@ impl<F: Family, V: NextHop + FromBytes> Builder<Fib<F, V>> {
                     None => Err(OpenCause::NotHeld(format!("{net}, of the other family"))),
                 });
             let own = own.collect::<Result<Vec<_>, _>>()?;
-            self.build_from(own).map_err(|error| OpenCause::Table(error.into()))
+            self.build_from(own)
+                .map_err(|error| OpenCause::Table(error.into()))
         })
     }
 }
@@ -121,7 +122,8 @@ impl<V: NextHop + FromBytes> Builder<IpFib<V>> {
     /// As [`build`](Self::build).
     pub fn load(self, path: impl AsRef<Path>) -> Result<IpFib<V>, OpenError> {
         load(path.as_ref(), |routes| {
-            self.build_from(routes).map_err(|error| OpenCause::Table(error.into()))
+            self.build_from(routes)
+                .map_err(|error| OpenCause::Table(error.into()))
         })
     }
 }

@@ -289,8 +289,10 @@ impl<H: NextHop + FromBytes> Builder<RouteTable<H>> {
         let path = path.as_ref();
         let holds = format!("groups of next hops of {} bytes", size_of::<H>());
         let routes = FibFile::open(path)?.routes_as(&holds, group_of);
-        let table = routes.and_then(|routes| self.build_from(routes)
-                .map_err(|error| OpenCause::Table(error.into())));
+        let table = routes.and_then(|routes| {
+            self.build_from(routes)
+                .map_err(|error| OpenCause::Table(error.into()))
+        });
         table.map_err(OpenError::at(path))
     }
 }

@@ -90,7 +90,9 @@ impl Ranges {
         let mut progress = Progress::new("reading ranges", Some(count as u64), false);
         for entry in all {
             let (range, text) = entry?;
-            let number = ranges.push(text.as_ref()).map_err(|error| OpenCause::Table(error.into()))?;
+            let number = ranges
+                .push(text.as_ref())
+                .map_err(|error| OpenCause::Table(error.into()))?;
             let stored = ranges.map.store(range, number);
             stored.map_err(|rejected| OpenCause::Table(rejected.error.into()))?;
             if ranges.texts.len() % 4096 == 0 {
