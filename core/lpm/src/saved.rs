@@ -9,9 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::family::Family;
 use super::fib::{Fib, NextHop};
-use super::fib_file::{FibFile, FibFileBuilder};
+use super::fib_file::{FibFile, FibFileBuilder, SavedHop};
 use super::ip::IpFib;
-use super::saved_hop::SavedHop;
 use super::{FibSnapshot, IpSnapshot};
 use crate::{Builder, OpenCause, OpenError, SaveError};
 
@@ -115,8 +114,8 @@ impl<V: NextHop + FromBytes> Builder<IpFib<V>> {
     /// O(bytes of the file), and tables built of sorted prefixes.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong: [`OpenCause::NotHeld`] when the file has a name, a group, a
-    /// null route, or a value of another size.
+    /// [`OpenError`] says what is wrong: [`OpenCause::NotHeld`] when the file has a name, a group,
+    /// a null route, or a value of another size.
     ///
     /// # Panics
     /// As [`build`](Self::build).

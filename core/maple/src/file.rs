@@ -93,8 +93,8 @@ fn layout_of_strings() -> u64 {
     header::ranges_hash(BYTE_STRINGS.0, BYTE_STRINGS.1)
 }
 
-/// Saves ranges whose values are byte strings, for [`MapleFile::open_strings`]: those of a map whose
-/// values stand for strings, in the order of a walk. The file is written as
+/// Saves ranges whose values are byte strings, for [`MapleFile::open_strings`]: those of a map
+/// whose values stand for strings, in the order of a walk. The file is written as
 /// [`MapleSnapshot::save`] does.
 ///
 /// A file has a header page, and 24 bytes and the string for each entry.

@@ -138,8 +138,8 @@ c_api!(
         Ok(0)
     }
 
-    /// The longest (prefix) of an address, or exactly this one, and what it leads to. prefix and hop
-    /// may be NULL. -ENOENT: there is none.
+    /// The longest (prefix) of an address, or exactly this one, and what it leads to. prefix and
+    /// hop may be NULL. -ENOENT: there is none.
     fn sapwood_fib_file_lookup(
         file: *const sapwood_fib_file,
         addr: *const c_void,
