@@ -137,8 +137,8 @@ c_api!(
         versions::make(domain, options, out, |builder| Ok(builder.build_from(all)?))
     }
 
-    /// Loads a table from a file of sapwood_fib_snapshot_save, after checking all of it. -EPROTO:
-    /// the file is damaged, or not such a file. O(n log n).
+    /// Loads a table from a file whose next hops are numbers, after checking all of it. -EPROTO:
+    /// the file is damaged, or has other next hops, which sapwood_fib_file_open reads. O(n log n).
     fn sapwood_fib_open(
         domain: *const sapwood_domain,
         options: *const sapwood_fib_options,

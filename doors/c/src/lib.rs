@@ -29,6 +29,7 @@ pub mod closest;
 pub mod domain;
 pub mod error;
 pub mod fib;
+pub mod fib_file;
 pub mod fib_versions;
 pub mod file;
 pub mod flow;
@@ -92,6 +93,7 @@ pub const HEADER: &[&[c_api::Item]] = &[
     prefix::API,
     fib::API,
     fib_versions::API,
+    fib_file::API,
     routes::API,
     routes_versions::API,
     flow::API,

@@ -202,7 +202,8 @@ c_api!(
         make(domain, options, out, |_| Ok(()))
     }
 
-    /// Loads a map from a file of sapwood_ranges_snapshot_save. -EPROTO: it is damaged. O(n log n).
+    /// Loads a map from a file whose values are numbers. -EPROTO: it is damaged, or has strings.
+    /// O(n log n).
     fn sapwood_ranges_open(
         domain: *const sapwood_domain,
         options: *const sapwood_ranges_options,

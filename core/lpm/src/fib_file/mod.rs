@@ -4,236 +4,30 @@
 //! of its own. Four bits before each prefix have its family, 4 or 6, so that prefixes of one family
 //! never cover those of the other. `docs/lpm.md` has the layout.
 
-use alloc::boxed::Box;
+mod builder;
+mod hop;
+mod key;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood_arena::HeaderError;
 use sapwood_format::header;
-
-use super::bits::{AsBits, BitFile, BitFileBuilder, BitPrefix};
-use super::saved_hop::{HopRef, MEMBER, MEMBERS, PAYLOADS, SavedHop, Word, entry};
-use crate::{Error, OpenCause, OpenError, SaveError};
 use sapwood_qp::QpShape;
 
-/// Bits of the family before an address.
-const FAMILY: usize = 4;
+pub use builder::FibFileBuilder;
+pub use hop::{HopRef, NullRoute, SavedHop};
 
-/// A prefix with its family in front.
-struct Tagged {
-    bytes: [u8; 17],
-    bits: usize,
-}
-
-impl Tagged {
-    /// The family and the first `len` bits of an address.
-    fn new(address: IpAddr, len: u8) -> Self {
-        let (family, left): (u128, _) = match address {
-            IpAddr::V4(address) => (4, u128::from(address.to_bits()) << 96),
-            IpAddr::V6(address) => (6, address.to_bits()),
-        };
-        let mut bytes = [0; 17];
-        bytes[..16].copy_from_slice(&(family << 124 | left >> FAMILY).to_be_bytes());
-        bytes[16] = (left as u8) << FAMILY;
-        let bits = FAMILY + usize::from(len);
-        Tagged { bytes, bits }
-    }
-
-    /// The family and all bits of an address.
-    fn whole(address: IpAddr) -> Self {
-        Self::new(address, if address.is_ipv4() { 32 } else { 128 })
-    }
-
-    fn of(net: IpNet) -> Self {
-        Self::new(net.addr(), net.prefix_len())
-    }
-}
-
-impl AsBits for Tagged {
-    fn with_bits<R>(&self, f: impl FnOnce(BitPrefix<'_>) -> R) -> R {
-        match BitPrefix::truncated(&self.bytes, self.bits) {
-            Ok(bits) => f(bits),
-            Err(_) => unreachable!("a prefix has at most 132 bits with its family"),
-        }
-    }
-}
-
-/// The prefix that has these bits behind its family.
-fn net_of(bits: BitPrefix<'_>) -> Option<IpNet> {
-    let mut all = [0; 17];
-    for (i, byte) in bits.bytes().enumerate() {
-        *all.get_mut(i)? = byte;
-    }
-    let [front @ .., last] = all;
-    let front = u128::from_be_bytes(front);
-    let left = front << FAMILY | u128::from(last >> FAMILY);
-    let len = u8::try_from(bits.len().checked_sub(FAMILY)?).ok()?;
-    let address: IpAddr = match front >> 124 {
-        4 => Ipv4Addr::from_bits((left >> 96) as u32).into(),
-        6 => Ipv6Addr::from_bits(left).into(),
-        _ => return None,
-    };
-    IpNet::new(address, len).ok()
-}
-
-/// Builds a [`FibFile`]: prefixes of both families, and what each leads to.
-///
-/// ```
-/// use sapwood::lpm::{FibFile, FibFileBuilder, NullRoute, SavedHop};
-/// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.routes", std::process::id()));
-/// let mut builder = FibFileBuilder::new();
-/// let core = builder.hop(&SavedHop::Name("192.0.2.1"))?;
-/// builder.insert("10.0.0.0/8".parse()?, core)?;
-/// builder.insert("2001:db8::/32".parse()?, core)?;
-/// let none = builder.hop(&SavedHop::Null(NullRoute::Blackhole))?;
-/// builder.insert("10.9.0.0/16".parse()?, none)?;
-/// builder.save(&path)?;
-///
-/// let file = FibFile::open(&path)?;
-/// let (net, hop) = file.lookup("10.1.2.3".parse()?).unwrap();
-/// assert_eq!((net, file.hop(hop)), ("10.0.0.0/8".parse()?, Some(SavedHop::Name("192.0.2.1"))));
-/// # std::fs::remove_file(&path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Default)]
-pub struct FibFileBuilder {
-    table: BitFileBuilder<u32>,
-    /// The entries of the list, by their bytes. Those of a large group are one.
-    listed: HashMap<Box<[u8]>, u32>,
-    /// The number of entries of the list.
-    entries: u32,
-}
-
-impl FibFileBuilder {
-    /// An empty table.
-    ///
-    /// O(1).
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// A reference to what prefixes lead to, for [`insert`](Self::insert). Equal ones are stored
-    /// once.
-    ///
-    /// O(bytes of names, and members).
-    ///
-    /// # Errors
-    /// [`Error::NameTooLong`] for names and plain values of more than 65,529 bytes,
-    /// [`Error::ArenaFull`], [`Error::Full`] when the list has 2^30 entries.
-    ///
-    /// # Panics
-    /// When a member of a group is a group or a null route.
-    pub fn hop(&mut self, hop: &SavedHop<'_>) -> Result<HopRef, Error> {
-        let (kind, bytes) = match hop {
-            SavedHop::Number(number) => {
-                if let Some(small) = u32::try_from(*number).ok().filter(|n| *n < PAYLOADS) {
-                    return Ok(Word::Number(small).encode());
-                }
-                (entry::NUMBER, number.to_le_bytes().to_vec())
-            }
-            SavedHop::Name(name) => (entry::NAME, name.as_bytes().to_vec()),
-            SavedHop::Bytes(bytes) => (entry::BYTES, bytes.to_vec()),
-            SavedHop::Null(null) => return Ok(Word::Null(*null).encode()),
-            SavedHop::Group(members) => {
-                let mut bytes = Vec::with_capacity(members.len() * MEMBER);
-                for (member, weight) in members {
-                    let nested = matches!(member, SavedHop::Group(_) | SavedHop::Null(_));
-                    assert!(!nested, "a member of a group is {}", member.kind());
-                    bytes.extend(weight.to_le_bytes());
-                    bytes.extend(self.hop(member)?.0.to_le_bytes());
-                }
-                (entry::GROUP, bytes)
-            }
-        };
-        let key = [&[kind], &bytes[..]].concat();
-        if let Some(position) = self.listed.get(&key[..]) {
-            return Ok(Word::Listed(*position).encode());
-        }
-        let position = match kind {
-            entry::GROUP => {
-                let (first, rest) = bytes.split_at(bytes.len().min(MEMBERS * MEMBER));
-                let position = self.push(entry::GROUP, first)?;
-                for more in rest.chunks(MEMBERS * MEMBER) {
-                    self.push(entry::MEMBERS, more)?;
-                }
-                position
-            }
-            kind => self.push(kind, &bytes)?,
-        };
-        self.listed.insert(key.into(), position);
-        Ok(Word::Listed(position).encode())
-    }
-
-    /// Adds an entry to the list.
-    fn push(&mut self, kind: u8, bytes: &[u8]) -> Result<u32, Error> {
-        if self.entries >= PAYLOADS {
-            let max_entries = PAYLOADS as usize;
-            return Err(Error::Full { max_entries });
-        }
-        let position = self.table.push_name([&[kind], bytes].concat())?;
-        self.entries = position + 1;
-        Ok(position)
-    }
-
-    /// Inserts or replaces what a prefix leads to; returns what was replaced.
-    ///
-    /// O(bits of the prefix).
-    ///
-    /// # Errors
-    /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
-    ///
-    /// # Panics
-    /// When the reference is of another file, and this one's list is shorter.
-    pub fn insert(&mut self, net: IpNet, hop: HopRef) -> Result<Option<HopRef>, Error> {
-        if net != net.trunc() {
-            return Err(Error::HostBitsSet { prefix: net });
-        }
-        let known = hop.position().is_none_or(|at| at < self.entries);
-        assert!(known, "a reference of another file");
-        let old = self.table.insert(Tagged::of(net), hop.0)?;
-        Ok(old.map(HopRef))
-    }
-
-    /// Number of prefixes.
-    ///
-    /// O(1).
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// Whether there is no prefix.
-    ///
-    /// O(1).
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Saves the table. The file is written beside `path`, flushed, and renamed, so `path` always
-    /// names the whole old file or the whole new one.
-    ///
-    /// O(prefixes, and bytes of the list), and the writing of the file.
-    ///
-    /// # Errors
-    /// [`SaveError`]; a file that was there before is untouched.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        self.table.save_as(header::routes_hash(), path.as_ref())
-    }
-}
-
-impl fmt::Debug for FibFileBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FibFileBuilder")
-            .field("prefixes", &self.len())
-            .field("listed", &self.entries)
-            .finish()
-    }
-}
+use super::bits::BitFile;
+use crate::{OpenCause, OpenError};
+use hop::{MEMBER, Word, entry};
+use key::{FAMILY, Tagged, net_of};
 
 /// A saved table of routes, mapped into memory and read where it lies.
 ///
@@ -454,7 +248,7 @@ impl FibFile {
 
     /// All routes as a caller holds them, in order. `hold` makes the caller's value of what a
     /// prefix leads to, once for each different one; `holds` says for an error what the caller
-    /// holds, such as "a table of numbers".
+    /// holds, such as "numbers".
     ///
     /// O(prefixes).
     ///
@@ -569,42 +363,4 @@ fn old_file(path: &Path) -> Option<OpenCause> {
         _ => return None,
     };
     Some(OpenCause::OldFile { file, remedy })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_have_the_prefix_they_were_made_of() {
-        for text in [
-            "0.0.0.0/0",
-            "::/0",
-            "10.0.0.0/8",
-            "255.255.255.255/32",
-            "1.2.3.128/25",
-            "64.0.0.0/2",
-            "2001:db8::/32",
-            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128",
-            "::1/128",
-            "8000::/1",
-            "::/127",
-        ] {
-            let net: IpNet = text.parse().unwrap();
-            Tagged::of(net).with_bits(|bits| {
-                assert_eq!(bits.len(), FAMILY + usize::from(net.prefix_len()));
-                assert_eq!(net_of(bits), Some(net));
-            });
-        }
-        for (bytes, len) in [
-            (&[][..], 0),
-            (&[0x40], 3),
-            (&[0x50], 4),
-            (&[0x4f; 5], 37),
-            (&[0x6f; 17], 133),
-            (&[0x6f; 18], 144),
-        ] {
-            assert_eq!(net_of(BitPrefix::truncated(bytes, len).unwrap()), None);
-        }
-    }
 }

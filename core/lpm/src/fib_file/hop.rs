@@ -130,11 +130,11 @@ impl fmt::Display for SavedHop<'_> {
 /// The next hop of a prefix within a saved table: a number, or a position in the table's list.
 /// Equal next hops of a file have equal references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HopRef(pub(crate) u32);
+pub struct HopRef(pub(super) u32);
 
 /// What the word of a prefix refers to.
 #[derive(Clone, Copy)]
-pub(crate) enum Word {
+pub(super) enum Word {
     Number(u32),
     Listed(u32),
     Null(NullRoute),
@@ -144,10 +144,10 @@ pub(crate) enum Word {
 /// in the list, or the kind of a null route.
 const PAYLOAD: u32 = 30;
 /// The words with a payload are less than this.
-pub(crate) const PAYLOADS: u32 = 1 << PAYLOAD;
+pub(super) const PAYLOADS: u32 = 1 << PAYLOAD;
 
 impl Word {
-    pub(crate) fn encode(self) -> HopRef {
+    pub(super) fn encode(self) -> HopRef {
         let (kind, payload) = match self {
             Word::Number(number) => (0, number),
             Word::Listed(position) => (1, position),
@@ -157,7 +157,7 @@ impl Word {
         HopRef(kind << PAYLOAD | payload)
     }
 
-    pub(crate) fn decode(word: HopRef) -> Option<Self> {
+    pub(super) fn decode(word: HopRef) -> Option<Self> {
         let payload = word.0 % PAYLOADS;
         match word.0 >> PAYLOAD {
             0 => Some(Word::Number(payload)),
@@ -184,7 +184,7 @@ impl HopRef {
 }
 
 /// The first byte of an entry of the list: what follows it.
-pub(crate) mod entry {
+pub(super) mod entry {
     /// A name in UTF-8.
     pub const NAME: u8 = 0;
     /// A number of 8 bytes, little-endian.
@@ -197,6 +197,6 @@ pub(crate) mod entry {
     pub const MEMBERS: u8 = 4;
 }
 /// Bytes of a member.
-pub(crate) const MEMBER: usize = 8;
+pub(super) const MEMBER: usize = 8;
 /// The most members of an entry, as an entry has at most 65,530 bytes.
-pub(crate) const MEMBERS: usize = 8000;
+pub(super) const MEMBERS: usize = 8000;
