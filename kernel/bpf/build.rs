@@ -42,7 +42,13 @@ fn build() -> Result<(), String> {
     };
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo gives no OUT_DIR")?);
     // The programs of tests and benchmarks are compiled like those for users.
-    for folder in ["bpf/progs", "bpf/selftests", "bpf/bench"] {
+    for folder in [
+        "bpf/progs",
+        "../xdp/bpf/progs",
+        "bpf/selftests",
+        "../xdp/bpf/selftests",
+        "bpf/bench",
+    ] {
         if !Path::new(folder).is_dir() {
             continue;
         }

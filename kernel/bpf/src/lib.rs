@@ -31,6 +31,7 @@ cfg_if::cfg_if! {
         mod hop_tables;
         mod program_map;
         mod loader;
+        #[path = "../../xdp/src/name_rules.rs"]
         mod name_rules;
         mod names;
         pub mod objects;
@@ -40,11 +41,15 @@ cfg_if::cfg_if! {
         mod raw;
         mod route_cache;
         mod support;
+        #[path = "../../xdp/src/tcx.rs"]
         mod tcx;
         mod window_map;
         mod words;
+        #[path = "../../xdp/src/xdp.rs"]
         mod xdp;
+        #[path = "../../xdp/src/xdp_names.rs"]
         mod xdp_names;
+        #[path = "../../xdp/src/xdp_route.rs"]
         mod xdp_route;
 
         pub use arena::{BpfArena, WindowInfo};
