@@ -1,13 +1,9 @@
 //! Lists of domain names with rules for each name and the names below it.
 
 use sapwood::key::{dns_name, dns_name_to_text};
-
-use crate::arena::BpfArena;
-use crate::error::Error;
-use crate::layout::page;
-use crate::layout::xdp_names::{ALLOW, BLOCK, ROOM_BYTES};
-use crate::names::UserMap;
-use crate::words::Words;
+use sapwood_bpf::layout::page;
+use sapwood_bpf::layout::xdp_names::{ALLOW, BLOCK, ROOM_BYTES};
+use sapwood_bpf::{BpfArena, Error, UserMap, Words};
 
 /// What a program does with queries for a name, and for all names below it that have no rule of
 /// their own.
@@ -41,7 +37,8 @@ impl NameRule {
 /// closest enclosing name (`sw_qp_ancestor` of `sapwood/dns.bpf.h`).
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, NameRule, NameRules};
+/// use sapwood_bpf::BpfArena;
+/// use sapwood_xdp::{NameRule, NameRules};
 /// let arena = BpfArena::create(256 << 20)?;
 /// let rules = NameRules::new(&arena, "blocked", [("ads.example", NameRule::Block)])?;
 /// rules.allow("good.ads.example")?;

@@ -6,5 +6,3 @@ pub(crate) mod arena;
 pub(crate) mod sleep;
 pub(crate) mod space;
 pub(crate) mod window;
-#[path = "../../../xdp/src/raw/xdp.rs"]
-pub(crate) mod xdp;
