@@ -77,7 +77,7 @@ impl NameRules {
     ///
     /// # Errors
     /// [`Error::DnsName`] for the first text that is not a domain name; those of
-    /// [`UserMapBuilder`](crate::UserMapBuilder).
+    /// [`UserMapBuilder`](sapwood_bpf::UserMapBuilder).
     pub fn new<N: AsRef<[u8]>>(
         arena: &BpfArena,
         list: &str,
@@ -97,7 +97,7 @@ impl NameRules {
 
     /// Takes over the list of this name that a dead owner left. Programs find all rules at any
     /// time. Both copies are in the arena for a time; see
-    /// [`UserMapBuilder::take_over`](crate::UserMapBuilder::take_over).
+    /// [`UserMapBuilder::take_over`](sapwood_bpf::UserMapBuilder::take_over).
     ///
     /// # Errors
     /// As there: [`Error::Owned`] while its owner lives.
@@ -113,7 +113,7 @@ impl NameRules {
     /// Programs make keys of more than 254 bytes in a separate window, which has 512 bytes for each
     /// processor. When the arena has no room for this window, programs look up the first 254 bytes.
     /// If these are not blocked, programs drop the query, too, and count the name as
-    /// [`TooLong`](crate::layout::xdp_names::NamesVerdict::TooLong). Ordinary names have no such
+    /// [`TooLong`](crate::NamesVerdict::TooLong). Ordinary names have no such
     /// keys.
     pub fn from_map(map: UserMap<u64>) -> NameRules {
         let rooms = new_rooms(map.arena(), &map.window().name);

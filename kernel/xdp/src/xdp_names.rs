@@ -92,7 +92,7 @@ impl XdpNames<StoreRooms> {
 
     /// Pins the arena, the program, its counts and its links in a new folder of a BPF file system,
     /// so that the program stays on its interfaces. Another process goes on with the store when
-    /// this one has ended, by [`take_over`](crate::WindowMapBuilder::take_over) in the
+    /// this one has ended, by [`take_over`](sapwood_bpf::WindowMapBuilder::take_over) in the
     /// [arena](PinnedNames::arena) of the pins.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl XdpNames<StoreRooms> {
     }
 
     /// Drops this handle, and leaves its memory to the program, which must be [pinned](Self::pin).
-    /// The store is [left](crate::WindowMap::leave) on its own.
+    /// The store is [left](sapwood_bpf::WindowMap::leave) on its own.
     pub fn leave(self) {
         if let Some(rooms) = self.rules.rooms {
             rooms.leave();
