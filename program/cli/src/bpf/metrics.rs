@@ -2,8 +2,9 @@
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use sapwood::route::CacheStats;
-use sapwood_bpf::{HopTables, XdpNames};
+use sapwood_bpf::HopTables;
 use sapwood_routes::{MirrorStats, RouteMirror, XdpRouter};
+use sapwood_xdp::XdpNames;
 
 use crate::errors::Error;
 use crate::live::set_stalls;

@@ -1,9 +1,8 @@
 //! Names that follow into a filter of DNS queries in the kernel.
 
-use sapwood_bpf::{
-    BpfArena, PinnedNames, StoreRooms, UserStore, XdpLink, XdpMode, XdpNames, interface_index,
-};
+use sapwood_bpf::{BpfArena, UserStore};
 use sapwood_sync::NumberTarget;
+use sapwood_xdp::{PinnedNames, StoreRooms, XdpLink, XdpMode, XdpNames, interface_index};
 
 use crate::cli::sync::XdpArgs;
 use crate::errors::{Error, complain};

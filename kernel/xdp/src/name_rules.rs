@@ -1,13 +1,9 @@
 //! Lists of domain names with rules for each name and the names below it.
 
 use sapwood::key::{dns_name, dns_name_to_text};
-
-use crate::arena::BpfArena;
-use crate::error::Error;
-use crate::layout::page;
-use crate::layout::xdp_names::{ALLOW, BLOCK, ROOM_BYTES};
-use crate::names::UserMap;
-use crate::words::Words;
+use sapwood_bpf::layout::page;
+use sapwood_bpf::layout::xdp_names::{ALLOW, BLOCK, ROOM_BYTES};
+use sapwood_bpf::{BpfArena, Error, UserMap, Words};
 
 /// What a program does with queries for a name, and for all names below it that have no rule of
 /// their own.
@@ -41,7 +37,8 @@ impl NameRule {
 /// closest enclosing name (`sw_qp_ancestor` of `sapwood/dns.bpf.h`).
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, NameRule, NameRules};
+/// use sapwood_bpf::BpfArena;
+/// use sapwood_xdp::{NameRule, NameRules};
 /// let arena = BpfArena::create(256 << 20)?;
 /// let rules = NameRules::new(&arena, "blocked", [("ads.example", NameRule::Block)])?;
 /// rules.allow("good.ads.example")?;
@@ -80,7 +77,7 @@ impl NameRules {
     ///
     /// # Errors
     /// [`Error::DnsName`] for the first text that is not a domain name; those of
-    /// [`UserMapBuilder`](crate::UserMapBuilder).
+    /// [`UserMapBuilder`](sapwood_bpf::UserMapBuilder).
     pub fn new<N: AsRef<[u8]>>(
         arena: &BpfArena,
         list: &str,
@@ -100,7 +97,7 @@ impl NameRules {
 
     /// Takes over the list of this name that a dead owner left. Programs find all rules at any
     /// time. Both copies are in the arena for a time; see
-    /// [`UserMapBuilder::take_over`](crate::UserMapBuilder::take_over).
+    /// [`UserMapBuilder::take_over`](sapwood_bpf::UserMapBuilder::take_over).
     ///
     /// # Errors
     /// As there: [`Error::Owned`] while its owner lives.
@@ -116,7 +113,7 @@ impl NameRules {
     /// Programs make keys of more than 254 bytes in a separate window, which has 512 bytes for each
     /// processor. When the arena has no room for this window, programs look up the first 254 bytes.
     /// If these are not blocked, programs drop the query, too, and count the name as
-    /// [`TooLong`](crate::layout::xdp_names::NamesVerdict::TooLong). Ordinary names have no such
+    /// [`TooLong`](crate::NamesVerdict::TooLong). Ordinary names have no such
     /// keys.
     pub fn from_map(map: UserMap<u64>) -> NameRules {
         let rooms = new_rooms(map.arena(), &map.window().name);

@@ -6,8 +6,9 @@ mod common;
 use common::dns::*;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use sapwood::key::dns_name;
-use sapwood_bpf::layout::xdp_names::NamesVerdict::{self, *};
-use sapwood_bpf::{BpfArena, Loader, NameRule, NameRules, UserMap, UserStore, XdpNames};
+use sapwood_bpf::{BpfArena, Loader, UserMap, UserStore};
+use sapwood_xdp::NamesVerdict::{self, *};
+use sapwood_xdp::{NameRule, NameRules, XdpNames};
 
 struct Filter {
     names: XdpNames,

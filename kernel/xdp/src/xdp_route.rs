@@ -7,14 +7,10 @@ use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags};
 use sapwood::route::Vlan;
+use sapwood_bpf::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict, VLANS};
+use sapwood_bpf::{BpfArena, Error, HopTables, Loader, ProgramRouteCache, Programs};
 
-use crate::arena::BpfArena;
 use crate::counts::PacketCounts;
-use crate::error::Error;
-use crate::hop_tables::HopTables;
-use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict, VLANS};
-use crate::loader::{Loader, Programs};
-use crate::route_cache::ProgramRouteCache;
 use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-route.bpf.o"));
@@ -88,7 +84,8 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// when its peer runs a program: see [`attach_pass`](Self::attach_pass).
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, ProgramRouteCache, XdpRoute, interface_index};
+/// use sapwood_bpf::{BpfArena, ProgramRouteCache};
+/// use sapwood_xdp::{XdpRoute, interface_index};
 /// let arena = BpfArena::create(64 << 20)?;
 /// let cache = ProgramRouteCache::builder(&arena, "flows").capacity(65_536).build()?;
 /// let mut router = XdpRoute::cached(cache)?;
@@ -117,10 +114,10 @@ impl XdpRoute {
         Ok(XdpRoute::new(programs, RouteMode::Resolver))
     }
 
-    /// Loads the program, which then asks this cache first. Keys are [`RouteKey`](crate::RouteKey)s
+    /// Loads the program, which then asks this cache first. Keys are [`RouteKey`](sapwood_bpf::RouteKey)s
     /// with the packet's destination and a hash of its flow. Their field `other` is twice the
     /// number of the incoming interface, plus one for IPv6. Values are
-    /// [`NextHop`](crate::NextHop)s.
+    /// [`NextHop`](sapwood_bpf::NextHop)s.
     ///
     /// # Errors
     /// Those of [`Loader`].

@@ -4,10 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use libbpf_rs::libbpf_sys as sys;
-
-use crate::error::Error;
-use crate::loader::Programs;
-use crate::support;
+use sapwood_bpf::{Error, Programs};
 
 /// The hook of an interface at which a tc program sees packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +21,8 @@ pub enum TcxHook {
 /// pinned.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, Loader, TcxHook, TcxLink, interface_index};
+/// use sapwood_bpf::{BpfArena, Loader};
+/// use sapwood_xdp::{TcxHook, TcxLink, interface_index};
 /// let arena = BpfArena::create(64 << 20)?;
 /// let programs = Loader::open_file(&arena, "tc-depart.bpf.o")?.load()?;
 /// let link = TcxLink::attach(&programs, "sw_depart", interface_index("eth0")?, TcxHook::Egress)?;
@@ -66,7 +64,7 @@ impl TcxLink {
     /// # Errors
     /// The system's error.
     pub fn pin(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        support::pin(self.fd(), path.as_ref())
+        sapwood_bpf::pin(self.fd(), path.as_ref())
     }
 
     /// The descriptor of the kernel's link.

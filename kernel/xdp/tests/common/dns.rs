@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use sapwood::key::{DnsNameError, dns_name_in_message};
-use sapwood_bpf::NameRule;
-use sapwood_bpf::layout::xdp_names::NamesVerdict;
+use sapwood_xdp::NameRule;
+use sapwood_xdp::NamesVerdict;
 
 /// A name in wire form. Dots separate labels, and a backslash before three digits stands for a
 /// byte.

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use common::dns::{message, query, wire};
 use common::netns::Netns;
-use sapwood_bpf::layout::xdp_names::NamesVerdict::{self, *};
-use sapwood_bpf::{BpfArena, Error, NameRule, NamesCounts, XdpMode, XdpNames};
+use sapwood_bpf::{BpfArena, Error};
+use sapwood_xdp::NamesVerdict::{self, *};
+use sapwood_xdp::{NameRule, NamesCounts, XdpMode, XdpNames};
 
 const CLIENT: &str = "10.53.0.1";
 const SERVER: &str = "10.53.0.2";
@@ -522,10 +523,10 @@ fn on_and_off() {
     );
     // This namespace has no such interface.
     assert!(second.attach(0x7fff_0000, None).is_err());
-    assert!(sapwood_bpf::interface_index("none-such-0").is_err());
+    assert!(sapwood_xdp::interface_index("none-such-0").is_err());
     assert_eq!(
         lab.behind
-            .inside(|| sapwood_bpf::interface_index("s0").unwrap()),
+            .inside(|| sapwood_xdp::interface_index("s0").unwrap()),
         index
     );
     assert!(lab.filter.detach(index));

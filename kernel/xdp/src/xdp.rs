@@ -7,10 +7,7 @@ use std::path::Path;
 use libbpf_rs::libbpf_sys as sys;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
-
-use crate::error::Error;
-use crate::loader::Programs;
-use crate::support;
+use sapwood_bpf::{Error, Programs};
 
 /// The place at which an XDP program sees packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +32,8 @@ impl fmt::Display for XdpMode {
 /// pinned.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, Loader, XdpLink, interface_index};
+/// use sapwood_bpf::{BpfArena, Loader};
+/// use sapwood_xdp::{XdpLink, interface_index};
 /// let arena = BpfArena::create(64 << 20)?;
 /// let programs = Loader::open_file(&arena, "filter.bpf.o")?.load()?;
 /// let link = XdpLink::attach(&programs, "filter", interface_index("eth0")?, None)?;
@@ -117,7 +115,7 @@ impl XdpLink {
     /// # Errors
     /// The system's error, for example when the path is taken, or not in a BPF file system.
     pub fn pin(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        support::pin(self.fd(), path.as_ref())
+        sapwood_bpf::pin(self.fd(), path.as_ref())
     }
 
     /// The descriptor of the kernel's link.
@@ -159,7 +157,7 @@ impl XdpLinks {
 /// The number of a network interface, in the network namespace of the calling thread.
 ///
 /// ```
-/// if let Ok(number) = sapwood_bpf::interface_index("lo") {
+/// if let Ok(number) = sapwood_xdp::interface_index("lo") {
 ///     assert!(number > 0);
 /// }
 /// ```

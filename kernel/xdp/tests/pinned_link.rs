@@ -2,18 +2,18 @@
 #![cfg(feature = "kernel")]
 
 mod common;
-mod kernel;
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use common::beside::{Beside, Pins, skipped};
 use common::dns::{message, wire};
 use common::netns::Netns;
-use kernel::{Beside, Pins, skipped};
 use libbpf_rs::Link;
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter};
-use sapwood_bpf::{BpfArena, NameRule, Pinned, XdpMode, XdpNames, interface_index};
+use sapwood_bpf::{BpfArena, Pinned};
+use sapwood_xdp::{NameRule, XdpMode, XdpNames, interface_index};
 
 /// The part of the process that dies. It runs in the network namespace behind the cable.
 #[test]

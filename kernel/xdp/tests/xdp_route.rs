@@ -13,12 +13,10 @@ use common::netns::Netns;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use sapwood::route::{FlowHasher, FlowKey};
-use sapwood_bpf::layout::route::RouteVerdict::{self, *};
-use sapwood_bpf::{
-    BpfArena, GroupMap, HopTables, IpMap, MirrorHop, NextHop, ProgramRouteCache, RouteCounts,
-    RouteMode, XdpRoute,
-};
+use sapwood_bpf::{BpfArena, GroupMap, HopTables, IpMap, MirrorHop, NextHop, ProgramRouteCache};
 use sapwood_routes::{RouteMirror, XdpRouter};
+use sapwood_xdp::RouteVerdict::{self, *};
+use sapwood_xdp::{RouteCounts, RouteMode, XdpRoute};
 use zerocopy::IntoBytes;
 
 /// The seed of the hash of flows.

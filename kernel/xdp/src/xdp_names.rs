@@ -5,16 +5,11 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use libbpf_rs::MapHandle;
+use sapwood_bpf::layout::xdp_names::NamesVerdict;
+use sapwood_bpf::{BpfArena, Error, Loader, Pinned, Programs, UserStore, Words};
 
-use crate::arena::BpfArena;
 use crate::counts::PacketCounts;
-use crate::error::Error;
-use crate::layout::xdp_names::NamesVerdict;
-use crate::loader::{Loader, Programs};
 use crate::name_rules::{NameRule, NameRules, new_rooms};
-use crate::names::UserStore;
-use crate::pinned::{ARENA, LINK, Pinned};
-use crate::words::Words;
 use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-names.bpf.o"));
@@ -44,7 +39,8 @@ pub type NamesCounts = PacketCounts<NamesVerdict>;
 /// a rule that is not changed.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::xdp_names::NamesVerdict};
+/// use sapwood_bpf::BpfArena;
+/// use sapwood_xdp::{NameRule, XdpNames, interface_index, NamesVerdict};
 /// let arena = BpfArena::create(256 << 20)?;
 /// let mut filter = XdpNames::load(&arena, "blocked", [("ads.example", NameRule::Block)])?;
 /// filter.attach(interface_index("eth0")?, None)?;
@@ -96,7 +92,7 @@ impl XdpNames<StoreRooms> {
 
     /// Pins the arena, the program, its counts and its links in a new folder of a BPF file system,
     /// so that the program stays on its interfaces. Another process goes on with the store when
-    /// this one has ended, by [`take_over`](crate::WindowMapBuilder::take_over) in the
+    /// this one has ended, by [`take_over`](sapwood_bpf::WindowMapBuilder::take_over) in the
     /// [arena](PinnedNames::arena) of the pins.
     ///
     /// # Errors
@@ -107,7 +103,7 @@ impl XdpNames<StoreRooms> {
     }
 
     /// Drops this handle, and leaves its memory to the program, which must be [pinned](Self::pin).
-    /// The store is [left](crate::WindowMap::leave) on its own.
+    /// The store is [left](sapwood_bpf::WindowMap::leave) on its own.
     pub fn leave(self) {
         if let Some(rooms) = self.rules.rooms {
             rooms.leave();
@@ -226,7 +222,7 @@ impl<L> XdpNames<L> {
 /// A pinned [`XdpNames`], whether or not its owner lives.
 ///
 /// ```no_run
-/// use sapwood_bpf::PinnedNames;
+/// use sapwood_xdp::PinnedNames;
 /// let pins = PinnedNames::open("/sys/fs/bpf/names")?;
 /// println!("{:?}", pins.counts()?);
 /// pins.unpin()?;
@@ -310,7 +306,7 @@ impl PinnedNames {
             .names()?
             .into_iter()
             .filter(|name| {
-                let others = [ARENA, COUNTS_PIN, PROGRAM_PIN];
+                let others = [Pinned::ARENA, COUNTS_PIN, PROGRAM_PIN];
                 interface(name).is_some() || others.contains(&name.as_str())
             })
             .partition(|name| interface(name).is_some());
@@ -322,7 +318,7 @@ impl PinnedNames {
 
 /// The interface's number in the name of a link's pin.
 fn interface(pin: &str) -> Option<u32> {
-    pin.strip_prefix(LINK)?.parse().ok()
+    pin.strip_prefix(Pinned::LINK)?.parse().ok()
 }
 
 impl<L: fmt::Debug> fmt::Debug for XdpNames<L> {

@@ -9,7 +9,8 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use common::netns::Netns;
-use sapwood_bpf::{BpfArena, Loader, ProgramMap, Programs, TcxHook, TcxLink, Words};
+use sapwood_bpf::{BpfArena, Loader, ProgramMap, Programs, Words};
+use sapwood_xdp::{TcxHook, TcxLink};
 
 const DEPART: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc-depart.bpf.o"));
 const DEPARTURES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/departures.bpf.o"));
