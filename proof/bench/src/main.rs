@@ -9,7 +9,7 @@
 //! absolute figures are context.
 //!
 //! - [`suite`]: the measurements, one module per suite.
-//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
+//! - [`peers`]: a file for each peer in Rust. [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
 //!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
 //!   those of the suites of these names. [`live`] and [`sync`]: those of these suites. [`capi`]:
 //!   the C library in the suite `c`. [`bpf`], with the
@@ -31,6 +31,7 @@ mod keylist;
 mod live;
 mod machine;
 mod page;
+mod peers;
 mod ranges;
 mod records;
 mod report;

@@ -2,20 +2,15 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine with
+//! Write a file in `peers` that implements [`Engine`], and name the type in [`lanes`]. An engine with
 //! batched lookups overrides [`Engine::lookups`]. An engine that should be compacted before it is
 //! read does so in [`Engine::finish`], which is not timed. An engine that holds memory outside
 //! malloc's heap returns its size from [`Engine::mapped_bytes`]. Two ways to use one map are two
 //! engines: write a second type around the first.
 
-mod art;
-mod masstree;
 mod native;
-mod owned;
 mod sapwood;
-mod scc;
 mod shared;
-mod skiplist;
 mod store;
 pub mod texts;
 
@@ -25,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::answer::AnswerSum;
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
+use crate::peers;
 
 /// A map from byte strings to `u64`, as the benchmark uses it.
 pub trait Engine: Sized + 'static {
@@ -193,7 +189,7 @@ impl<E: Engine> Built for E {
 
 /// Calls `replace` with a key to remove and a pair to insert, for each place of both lists.
 #[inline]
-fn in_turns(old: &KeyList, new: &KeyList, mut replace: impl FnMut(&[u8], &[u8], u64)) {
+pub fn in_turns(old: &KeyList, new: &KeyList, mut replace: impl FnMut(&[u8], &[u8], u64)) {
     for ((old, _), (new, value)) in old.iter().zip(new.iter()) {
         replace(old, new, value);
     }
@@ -234,14 +230,14 @@ pub fn lanes() -> Vec<Lane> {
         lane::<shared::Shared>(),
         lane::<shared::Indexed>(),
         lane::<shared::Points>(),
-        lane::<owned::Foldhash>(),
-        lane::<owned::Std>(),
-        lane::<owned::Btree>(),
-        lane::<skiplist::Skiplist>(),
-        lane::<scc::Scc>(),
-        lane::<masstree::Masstree>(),
-        lane::<owned::QpTrie>(),
-        lane::<art::Blart>(),
+        lane::<peers::owned::Foldhash>(),
+        lane::<peers::owned::Std>(),
+        lane::<peers::owned::Btree>(),
+        lane::<peers::skiplist::Skiplist>(),
+        lane::<peers::scc::Tree>(),
+        lane::<peers::masstree::Masstree>(),
+        lane::<peers::owned::QpTrie>(),
+        lane::<peers::blart::Blart>(),
         lane::<native::Native<native::Absl>>(),
         lane::<native::Native<native::JudySl>>(),
     ]

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use blart::TreeMap;
 
-use super::{Engine, in_turns};
+use crate::engines::{Engine, in_turns};
 use crate::keylist::{Form, KeyList, ScanSum};
 
 /// `blart::TreeMap` with owned keys. No key may be a prefix of another. Keys of different lengths

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use super::{Engine, in_turns};
 use crate::answer::{Answer, AnswerSum};
+use crate::engines::{Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum};
 
 /// hashbrown with foldhash: the fastest hash map in wide use, and the base of the ratios.
