@@ -1,4 +1,4 @@
-//! The figures of the programs in the kernel, for Prometheus.
+//! The metrics of the programs in the kernel, for Prometheus.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use sapwood::route::CacheStats;
@@ -9,7 +9,7 @@ use crate::live::set_stalls;
 use crate::service::catalogue::*;
 use crate::service::metrics::{Metrics, raise, set};
 
-/// The figures of `bpf names run`.
+/// The metrics of `bpf names run`.
 pub struct NamesMetrics {
     packets: IntCounterVec,
     interfaces: IntGauge,
@@ -24,7 +24,7 @@ pub struct NamesMetrics {
 }
 
 impl NamesMetrics {
-    /// Registers the figures.
+    /// Registers the metrics.
     pub fn new(metrics: &Metrics) -> Result<Self, Error> {
         let changes = metrics.counters(&NAMES_CHANGES)?;
         for change in ["blocked", "allowed", "freed"] {
@@ -43,7 +43,7 @@ impl NamesMetrics {
         })
     }
 
-    /// Sets the figures. Counts that the kernel does not give stay as they are.
+    /// Sets the metrics. Counts that the kernel does not give stay as they are.
     pub fn update(&self, filter: &XdpNames) {
         let counts = filter.counts();
         for (verdict, count) in counts.iter().flat_map(|counts| counts.iter()) {
@@ -70,7 +70,7 @@ impl NamesMetrics {
     }
 }
 
-/// The figures of `bpf route run`, and of the router of `sync follow`.
+/// The metrics of `bpf route run`, and of the router of `sync follow`.
 pub struct RouteMetrics {
     packets: IntCounterVec,
     interfaces: IntGauge,
@@ -80,7 +80,7 @@ pub struct RouteMetrics {
 }
 
 impl RouteMetrics {
-    /// Registers the figures of this router.
+    /// Registers the metrics of this router.
     pub fn new(metrics: &Metrics, router: &XdpRoute) -> Result<Self, Error> {
         Ok(RouteMetrics {
             packets: metrics.counters(&ROUTE_PACKETS)?,
@@ -102,7 +102,7 @@ impl RouteMetrics {
         set(&self.vlans, count);
     }
 
-    /// Sets the figures. Counts that the kernel does not give stay as they are.
+    /// Sets the metrics. Counts that the kernel does not give stay as they are.
     pub fn update(&self, router: &XdpRoute) {
         let counts = router.counts();
         for (verdict, count) in counts.iter().flat_map(|counts| counts.iter()) {
@@ -118,7 +118,7 @@ impl RouteMetrics {
     }
 }
 
-/// The figures of the cache.
+/// The metrics of the cache.
 struct CacheMetrics {
     events: IntCounterVec,
     entries: IntGauge,
@@ -158,7 +158,7 @@ impl CacheMetrics {
     }
 }
 
-/// The figures of the mirror of the kernel's routes.
+/// The metrics of the mirror of the kernel's routes.
 struct MirrorMetrics {
     routes: IntGauge,
     injected: IntGauge,

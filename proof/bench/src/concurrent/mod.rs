@@ -3,12 +3,12 @@
 //!
 //! # To add an engine
 //!
-//! Write a file in `peers` that implements [`ConcurrentEngine`] for the map and [`Session`] for the state
-//! of one thread, and name the type in [`lanes`]. A session keeps its guard or its registration
-//! between calls. It releases what the guard protects in [`Session::pause`], which is called after
-//! each run of [`RUN`] keys. An engine with batched lookups overrides [`Session::lookups`]. An
-//! engine that counts its contended operations returns the count from [`ConcurrentEngine::waits`].
-//! Two ways to use one map are two engines.
+//! Write a file in `peers` that implements [`ConcurrentEngine`] for the map and [`Session`] for the
+//! state of one thread, and name the type in [`lanes`]. A session keeps its guard or its
+//! registration between calls. It releases what the guard protects in [`Session::pause`], which is
+//! called after each run of [`RUN`] keys. An engine with batched lookups overrides
+//! [`Session::lookups`]. An engine that counts its contended operations returns the count from
+//! [`ConcurrentEngine::waits`]. Two ways to use one map are two engines.
 //!
 //! # Values
 //!

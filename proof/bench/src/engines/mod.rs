@@ -2,9 +2,9 @@
 //!
 //! # To add an engine
 //!
-//! Write a file in `peers` that implements [`Engine`], and name the type in [`lanes`]. An engine with
-//! batched lookups overrides [`Engine::lookups`]. An engine that should be compacted before it is
-//! read does so in [`Engine::finish`], which is not timed. An engine that holds memory outside
+//! Write a file in `peers` that implements [`Engine`], and name the type in [`lanes`]. An engine
+//! with batched lookups overrides [`Engine::lookups`]. An engine that should be compacted before it
+//! is read does so in [`Engine::finish`], which is not timed. An engine that holds memory outside
 //! malloc's heap returns its size from [`Engine::mapped_bytes`]. Two ways to use one map are two
 //! engines: write a second type around the first.
 

@@ -14,8 +14,8 @@ pub struct Masstree(MassTree<u64>);
 /// The longest key in bytes; the crate panics on longer ones.
 const LONGEST: usize = 256;
 
-// This was seen with one thread, with kernel symbols in random order, and with MassTree15. No choice
-// of guard or type avoids it.
+// This was seen with one thread, with kernel symbols in random order, and with MassTree15. No
+// choice of guard or type avoids it.
 const LOSES_KEYS: &str =
     "masstree 0.9.5: get finds no value for some keys that insert took and scan lists";
 

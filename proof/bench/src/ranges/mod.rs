@@ -2,9 +2,9 @@
 //!
 //! # To add an engine
 //!
-//! Write a file in `peers` that implements [`Engine`], and name the type in [`lanes`]. An engine that
-//! cannot remove ranges says so in [`Engine::NO_ERASE`]. An engine whose readers need a guard, or
-//! whose calls have a cost of their own, runs a whole pass in [`Engine::loads`] and
+//! Write a file in `peers` that implements [`Engine`], and name the type in [`lanes`]. An engine
+//! that cannot remove ranges says so in [`Engine::NO_ERASE`]. An engine whose readers need a guard,
+//! or whose calls have a cost of their own, runs a whole pass in [`Engine::loads`] and
 //! [`Engine::gaps`]. An engine that holds memory outside malloc's heap returns its size from
 //! [`Engine::mapped_bytes`]. Only an engine that plans its writes has [`Engine::requests`].
 

@@ -3,9 +3,9 @@
 //!
 //! # To add a store
 //!
-//! Write a file in `peers` that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`], and
-//! name the type in `lanes` of the suite. A store with grace periods reports its quiescent state in
-//! [`Reader::pause`] and reclaims in [`Writer::pause`]. Both are called between loops of
+//! Write a file in `peers` that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`],
+//! and name the type in `lanes` of the suite. A store with grace periods reports its quiescent
+//! state in [`Reader::pause`] and reclaims in [`Writer::pause`]. Both are called between loops of
 //! transactions, as an event loop would call them. A store that needs an optional library says in
 //! [`Store::available`] whether it is installed.
 //!
