@@ -4,7 +4,7 @@ use masstree::{MassTree, RangeBound};
 use seize::{Guard, LocalGuard};
 
 use crate::concurrent::{ConcurrentEngine, Session};
-use crate::engines::Engine;
+use crate::engines::{Built, Engine};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 
 /// `MassTree` of the crate `masstree`. One guard covers a pass of one thread, or a run of keys of
@@ -40,7 +40,9 @@ impl Engine for Masstree {
         }
         Self(map)
     }
+}
 
+impl Built for Masstree {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.get_with_guard(key, &self.0.guard())

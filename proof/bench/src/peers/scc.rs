@@ -4,7 +4,7 @@
 use scc::{HashMap, TreeIndex};
 
 use crate::concurrent::{ConcurrentEngine, Session};
-use crate::engines::{Engine, in_turns};
+use crate::engines::{Built, Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `TreeIndex`, without its searches in order. `TreeIndex::range` searches child after child for a
@@ -25,7 +25,9 @@ impl Engine for Tree {
         }
         Self(map)
     }
+}
 
+impl Built for Tree {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.peek(key, &sdd::Guard::new()).copied()

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use crossbeam_skiplist::SkipMap;
 
 use crate::concurrent::{ConcurrentEngine, Session};
-use crate::engines::{Engine, in_turns};
+use crate::engines::{Built, Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum, Tally};
 use crate::stores::{Reader, Seen, Store, Txn, Writer};
 
@@ -28,7 +28,9 @@ impl Engine for Skiplist {
         }
         Self(map)
     }
+}
 
+impl Built for Skiplist {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.get(key).map(|entry| *entry.value())
