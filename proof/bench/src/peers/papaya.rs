@@ -2,9 +2,10 @@
 
 use papaya::{Guard, HashMap, LocalGuard};
 
-use super::{ConcurrentEngine, Session};
+use crate::cache::{CacheEngine, Hasher, Key, Value};
+use crate::concurrent::{ConcurrentEngine, Session};
 
-type Table = HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>;
+type Table = HashMap<Box<[u8]>, u64, Hasher>;
 
 /// `papaya::HashMap`. One guard covers a run of keys.
 pub struct Papaya(Table);
@@ -56,5 +57,44 @@ impl Session for Guarded<'_> {
 
     fn pause(&mut self) {
         self.guard.refresh();
+    }
+}
+
+/// `papaya::HashMap` as a cache, pinned for each operation. It refuses new keys when it is full.
+pub struct Cache {
+    map: HashMap<Key, Value, Hasher>,
+    most: usize,
+}
+
+impl CacheEngine for Cache {
+    const NAME: &'static str = "papaya";
+
+    fn new(capacity: usize, bounded: bool) -> Self {
+        Self {
+            map: HashMap::with_capacity_and_hasher(capacity, Hasher::default()),
+            most: if bounded { capacity } else { usize::MAX },
+        }
+    }
+
+    #[inline]
+    fn get(&self, _: usize, key: &Key) -> Option<Value> {
+        self.map.pin().get(key).copied()
+    }
+
+    #[inline]
+    fn insert(&self, _: usize, key: Key, value: Value) {
+        if self.map.len() < self.most {
+            self.map.pin().insert(key, value);
+        }
+    }
+
+    #[inline]
+    fn refresh(&self, _: usize, key: Key, value: Value) {
+        self.map.pin().insert(key, value);
+    }
+
+    #[inline]
+    fn remove(&self, _: usize, key: &Key) {
+        self.map.pin().remove(key);
     }
 }

@@ -2,7 +2,7 @@
 
 use ::prefix_trie::{Prefix, PrefixMap};
 
-use super::{Engine, Family};
+use crate::routes::{Engine, Family};
 
 /// `PrefixMap` over ipnet's prefixes; an address is looked up as the prefix that contains only it.
 pub struct PrefixTrie<F: Family>(PrefixMap<F::Net, u32>)

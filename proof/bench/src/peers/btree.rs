@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Engine, EntrySum, Query};
+use crate::ranges::{Engine, EntrySum, Query};
 
 /// A map from starts to ends and values.
 #[derive(Default)]

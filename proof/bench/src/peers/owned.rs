@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use super::{Engine, in_turns};
 use crate::answer::{Answer, AnswerSum};
+use crate::engines::{Built, Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum};
 
 /// hashbrown with foldhash: the fastest hash map in wide use, and the base of the ratios.
@@ -31,7 +31,9 @@ macro_rules! engines {
                 }
                 map
             }
+        }
 
+        impl Built for $map {
             #[inline]
             fn get(&self, key: &[u8]) -> Option<u64> {
                 self.get(key).copied()

@@ -3,7 +3,7 @@
 use nodit::interval::ii;
 use nodit::{Interval, NoditMap};
 
-use super::{Engine, EntrySum, Query};
+use crate::ranges::{Engine, EntrySum, Query};
 
 /// `NoditMap`.
 pub struct Nodit(NoditMap<u64, Interval<u64>, u64>);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use left_right::{Absorb, ReadHandle, ReadHandleFactory, WriteHandle};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Reader, Seen, Store, Txn, Writer};
 use crate::keylist::KeyList;
+use crate::stores::{Reader, Seen, Store, Txn, Writer};
 
 /// One of the two copies.
 #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 
 use range_set_blaze::RangeMapBlaze;
 
-use super::{Engine, EntrySum, Query};
+use crate::ranges::{Engine, EntrySum, Query};
 
 /// `RangeMapBlaze`.
 pub struct Blaze(RangeMapBlaze<u64, u64>);

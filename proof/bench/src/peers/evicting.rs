@@ -3,7 +3,7 @@
 use quick_cache::UnitWeighter;
 use quick_cache::sync::DefaultLifecycle;
 
-use super::{CacheEngine, Hasher, Key, Value};
+use crate::cache::{CacheEngine, Hasher, Key, Value};
 
 macro_rules! engines {
     ($(

@@ -4,7 +4,7 @@
 use ip_network_table_deps_treebitmap::IpLookupTable;
 use ip_network_table_deps_treebitmap::address::Address;
 
-use super::{Engine, Family};
+use crate::routes::{Engine, Family};
 
 /// `IpLookupTable`.
 pub struct Treebitmap<F: Family>(IpLookupTable<F::Addr, u32>);

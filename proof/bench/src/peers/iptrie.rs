@@ -3,7 +3,7 @@
 use ::iptrie::map::RTrieMap;
 use ::iptrie::{IpPrefix, IpPrefixCovering, IpRootPrefix};
 
-use super::{Engine, Family};
+use crate::routes::{Engine, Family};
 
 /// The value of the root where there is no route: no next hop has this number.
 const NONE: u32 = u32::MAX;

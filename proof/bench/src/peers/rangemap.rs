@@ -2,7 +2,7 @@
 
 use rangemap::RangeInclusiveMap;
 
-use super::{Engine, EntrySum, Query};
+use crate::ranges::{Engine, EntrySum, Query};
 
 /// `RangeInclusiveMap`.
 pub struct RangeMap(RangeInclusiveMap<u64, u64>);

@@ -3,7 +3,7 @@
 use ::ip_network_table::IpNetworkTable;
 use ip_network::IpNetwork as Net;
 
-use super::{Engine, Family};
+use crate::routes::{Engine, Family};
 
 /// `IpNetworkTable`, with routes of one family only.
 pub struct IpNetwork(IpNetworkTable<u32>);

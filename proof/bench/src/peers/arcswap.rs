@@ -1,4 +1,4 @@
-//! A persistent map whose root each commit swaps.
+//! arc-swap: a persistent map whose root each commit swaps, and the same over Sapwood's trie.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use arc_swap::ArcSwap;
 use imbl::OrdMap;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
 use crate::keylist::KeyList;
+use crate::stores::{Protection, Reader, Seen, Snapshot, Store, Txn, Version, Writer};
 
 /// Keys are shared, because the nodes that hold them are copied.
 type Map = OrdMap<Arc<[u8]>, u64>;
@@ -90,5 +90,26 @@ impl Txn for Draft<'_> {
 
     fn commit(self) {
         self.current.store(Arc::new(self.map));
+    }
+}
+
+impl Protection for ArcSwap<Version> {
+    const NAME: &'static str = "arcswap-qp";
+    const NOTE: &'static str = "QpStore, compacted as sapwood is; each commit publishes a snapshot \
+         in an ArcSwap, and each read transaction loads it";
+    type Thread = ();
+
+    fn new(first: Version) -> Self {
+        Self::from_pointee(first)
+    }
+
+    fn thread(&self) {}
+
+    fn read<R>(&self, (): &(), f: impl FnOnce(&Version) -> R) -> R {
+        f(&self.load())
+    }
+
+    fn publish(&self, (): &(), next: Version) {
+        self.store(Arc::new(next));
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use blart::TreeMap;
 
-use super::{Engine, in_turns};
+use crate::engines::{Built, Engine, in_turns};
 use crate::keylist::{Form, KeyList, ScanSum};
 
 /// `blart::TreeMap` with owned keys. No key may be a prefix of another. Keys of different lengths
@@ -26,7 +26,9 @@ impl Engine for Blart {
         }
         Self(map)
     }
+}
 
+impl Built for Blart {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.get(key).copied()
