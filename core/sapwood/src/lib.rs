@@ -65,6 +65,8 @@ pub mod route {
         CacheStats, Error as CacheError, Lookup, Plain, RouteCache, RouteCacheBuilder, Unresolved,
         Words,
     };
+    #[doc(hidden)]
+    pub use sapwood_cache::{Choices, cache_choices};
     #[cfg(feature = "std")]
     pub use sapwood_route::*;
 }
