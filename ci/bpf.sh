@@ -4,7 +4,7 @@
 # test is a failure.
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2046,SC2207 # words
-bpf=(tests $(programs kernel/bpf))
+bpf=(tests $(programs kernel/bpf kernel/xdp))
 if ! bpf_tools; then
     "${bpf[@]}"
     skip "BPF programs are built with $BPF_PACKAGES; see ci/packages.sh"

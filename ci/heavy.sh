@@ -10,4 +10,4 @@ if ! bpf_tools; then
 fi
 bpf_ready
 # shellcheck disable=SC2046,SC2086 # words
-chosen tests $(programs kernel/bpf doors/c) --test space -- $HEAVY
+chosen tests $(programs kernel/bpf kernel/xdp doors/c) --test space -- $HEAVY

@@ -32,7 +32,8 @@ HEAVY="$HEAVY_ANYWHERE corrupt:: four_threads_under_the_thread_sanitizer
 names_and_damaged_copies periods_end_when_no_program_sleeps routes_that_change real_tools
 groups_change_beside_programs programs_choose_as_the_library"
 # Crates that are published.
-PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-routes sapwood-bpf sapwood-capi"
+PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-routes sapwood-bpf-build sapwood-bpf sapwood-xdp
+sapwood-capi"
 
 # The crates of the structures, as arguments of cargo.
 STRUCTURES="-p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache -p sapwood"
@@ -43,7 +44,7 @@ CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/mode
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features except those that need tools, and the latter.
 FEATURES="sapwood/usdt,sapwood/tokio,sapwood-model/arbitrary,sapwood-routes/mirror"
-BPF_FEATURES="sapwood-bpf/kernel,sapwood-routes/bpf,sapwood-cli/bpf,sapwood-tour/bpf,sapwood-bench/bpf"
+BPF_FEATURES="sapwood-bpf/kernel,sapwood-xdp/kernel,sapwood-routes/bpf,sapwood-cli/bpf,sapwood-tour/bpf,sapwood-bench/bpf"
 ETCD_FEATURES="sapwood-sync/etcd,sapwood-cli/etcd,sapwood-bench/etcd"
 
 # The name of the crate in a directory; the directory of a crate.

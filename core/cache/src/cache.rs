@@ -9,6 +9,7 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::ArenaFull;
 
 use super::answer::{Lookup, Unresolved};
+use super::choices::Choices;
 use super::config::RouteCacheBuilder;
 use super::counters::{CacheStats, Counters, Event, Mine};
 #[cfg(feature = "std")]
@@ -115,16 +116,23 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         RouteCacheBuilder::new()
     }
 
-    pub(super) fn with(config: &RouteCacheBuilder<K, V>, seed: u64) -> Result<Self, ArenaFull> {
+    pub(super) fn with(config: &RouteCacheBuilder<K, V>) -> Result<Self, ArenaFull> {
+        let Choices {
+            capacity,
+            fresh,
+            keep,
+            negative,
+            ..
+        } = config.choices;
         Ok(Self {
-            table: Table::new(config.capacity)?,
-            secrets: Secrets::new(seed),
+            table: Table::new(capacity)?,
+            secrets: config.choices.secrets(),
             counters: Counters::new(config.threads),
-            fresh: config.fresh,
-            keep: config.keep,
-            negative: config.negative,
-            lives: [config.fresh, config.negative.unwrap_or(0)].map(Span::new),
-            life: config.fresh.max(config.negative.unwrap_or(0)),
+            fresh,
+            keep,
+            negative,
+            lives: [fresh, negative.unwrap_or(0)].map(Span::new),
+            life: fresh.max(negative.unwrap_or(0)),
             generation: AtomicU64::new(0),
             offset: AtomicU64::new(0),
             cursor: CachePadded::new(AtomicUsize::new(0)),

@@ -1,9 +1,8 @@
 //! The builder of route caches.
 
 use core::marker::PhantomData;
-use core::time::Duration;
 
-use super::{Plain, RouteCache};
+use super::{Choices, Plain, RouteCache};
 use crate::Error;
 
 /// A builder of a [`RouteCache`], from [`RouteCache::builder`].
@@ -21,23 +20,11 @@ use crate::Error;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RouteCacheBuilder<K, V> {
-    pub(super) capacity: usize,
-    pub(super) fresh: u64,
-    pub(super) keep: u64,
-    pub(super) negative: Option<u64>,
-    pub(super) seed: Option<u64>,
+    pub(super) choices: Choices,
     pub(super) threads: usize,
     #[cfg(feature = "std")]
     pub(super) single_flight: bool,
     types: PhantomData<(K, V)>,
-}
-
-/// The longest time that entries are compared with: times are nanoseconds modulo 2^63, and an entry
-/// may be as much ahead as behind.
-const LONGEST: Duration = Duration::from_nanos(1 << 61);
-
-fn nanoseconds(time: Duration) -> u64 {
-    time.min(LONGEST).as_nanos() as u64
 }
 
 impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
@@ -47,11 +34,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
         #[cfg(not(feature = "std"))]
         let threads = 0;
         Self {
-            capacity: 8192,
-            fresh: 100_000_000,
-            keep: 1_000_000_000,
-            negative: None,
-            seed: None,
+            choices: Choices::default(),
             threads: threads.min(64),
             #[cfg(feature = "std")]
             single_flight: false,
@@ -59,55 +42,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
         }
     }
 
-    /// The most entries. Default: 8,192. With 0, every lookup is a miss.
-    ///
-    /// O(1).
-    #[must_use]
-    pub fn capacity(mut self, entries: usize) -> Self {
-        self.capacity = entries;
-        self
-    }
-
-    /// For how long the cache returns an answer. Older entries are resolved again. Default: 100 ms.
-    /// At most 2^61 nanoseconds, which are 73 years: a longer time counts as that, here and in
-    /// [`keep`](Self::keep) and [`negative_ttl`](Self::negative_ttl).
-    ///
-    /// O(1).
-    #[must_use]
-    pub fn fresh(mut self, time: Duration) -> Self {
-        self.fresh = nanoseconds(time);
-        self
-    }
-
-    /// For how long an entry may keep its slot without being resolved again, at least `fresh`.
-    /// [`sweep`](RouteCache::sweep) removes older entries. Default: 1 s.
-    ///
-    /// O(1).
-    #[must_use]
-    pub fn keep(mut self, time: Duration) -> Self {
-        self.keep = nanoseconds(time);
-        self
-    }
-
-    /// For how long the cache remembers that the resolver failed; the time should be short. By
-    /// default it does not remember failures.
-    ///
-    /// O(1).
-    #[must_use]
-    pub fn negative_ttl(mut self, time: Duration) -> Self {
-        self.negative = Some(nanoseconds(time));
-        self
-    }
-
-    /// The hash seed. By default it is random. Without `std` it is made of addresses, so callers
-    /// that have random numbers should give one.
-    ///
-    /// O(1).
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
+    crate::cache_choices!();
 
     /// The number of threads that have counters of their own, of 128 bytes each. Further threads
     /// share counters, which costs them a few nanoseconds. Default: the number of processors, at
@@ -153,7 +88,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     /// When there is no memory for this many entries; [`try_build`](Self::try_build) returns an
     /// error then.
     pub fn build(self) -> RouteCache<K, V> {
-        let entries = self.capacity;
+        let entries = self.choices.capacity;
         match self.try_build() {
             Ok(cache) => cache,
             Err(error) => panic!("a route cache of {entries} entries: {error}"),
@@ -173,8 +108,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     ///
     /// [`Error::ArenaFull`] when there is no memory for this many entries.
     pub fn try_build(mut self) -> Result<RouteCache<K, V>, Error> {
-        self.keep = self.keep.max(self.fresh);
-        let seed = self.seed.unwrap_or_else(crate::seed::seed);
-        Ok(RouteCache::with(&self, seed)?)
+        self.choices = self.choices.settled();
+        Ok(RouteCache::with(&self)?)
     }
 }

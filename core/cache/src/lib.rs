@@ -13,6 +13,7 @@ extern crate alloc;
 mod allocations;
 mod answer;
 mod cache;
+mod choices;
 mod config;
 mod counters;
 mod error;
@@ -25,6 +26,8 @@ mod thread;
 
 pub use answer::{Lookup, Unresolved};
 pub use cache::RouteCache;
+#[doc(hidden)]
+pub use choices::Choices;
 pub use config::RouteCacheBuilder;
 pub use counters::CacheStats;
 pub use error::Error;

@@ -66,7 +66,7 @@ mod walks;
 pub use closest::{CheckedClosest, CheckedDenial};
 pub use reader::CheckedReader;
 pub use sapwood_format::Window;
-pub use source::{Publisher, Source, Trouble, Values};
+pub use source::{Publisher, Source, TRIES, Trouble, Values, attempts};
 pub use value::{Bytes, CheckedValue};
 pub use version::{Version, VersionWindow};
 pub use walks::{CheckedEntries, CheckedIter};

@@ -123,13 +123,17 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// The maximum number of attempts of an operation that changes disturb, or that meets what looks
-/// damaged.
-const TRIES: usize = 64;
+/// The maximum number of attempts of an operation that changes disturb.
+pub const TRIES: usize = 64;
+/// The same of one that meets what looks damaged.
 const TRIES_DAMAGED: usize = 4;
 
-/// Repeats an attempt, which opens the source and reads, until no change disturbs it.
-pub(crate) fn attempts<S: Source, R>(
+/// Repeats an attempt, which opens the source and reads, until no change disturbs it: at most
+/// [`TRIES`] times.
+///
+/// # Errors
+/// The error that the source makes of the last trouble; its own errors.
+pub fn attempts<S: Source, R>(
     source: &S,
     mut attempt: impl FnMut() -> Result<Result<R, Trouble>, S::Error>,
 ) -> Result<R, S::Error> {

@@ -9,9 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::family::Family;
 use super::fib::{Fib, NextHop};
-use super::fib_file::{FibFile, FibFileBuilder};
+use super::fib_file::{FibFile, FibFileBuilder, SavedHop};
 use super::ip::IpFib;
-use super::saved_hop::SavedHop;
 use super::{FibSnapshot, IpSnapshot};
 use crate::{Builder, OpenCause, OpenError, SaveError};
 

@@ -6,6 +6,7 @@ use core::iter::FusedIterator;
 use core::marker::PhantomData;
 
 use sapwood_arena::{HEADER_LEN, HeaderError, OpenError, ROOTS_AT};
+pub use sapwood_checked::Trouble;
 use sapwood_format::Window as Memory;
 use sapwood_format::maple::{LEVELS, header, root_of};
 use zerocopy::FromBytes;
@@ -22,22 +23,6 @@ use crate::OpenCause;
 
 /// The place of the root word.
 const ROOT_AT: usize = ROOTS_AT + 8 * header::ROOT;
-
-/// Why a checked read gave no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// The bytes break the format.
-    #[error("{what}, at byte {at}")]
-    Damaged {
-        /// The place in the memory, in bytes from its beginning.
-        at: usize,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// A change disturbed the read: try again.
-    #[error("a change disturbed the read")]
-    Changed,
-}
 
 /// A reader of a published map ([`Builder::build_in`](crate::Builder::build_in)) that trusts
 /// nothing: it copies each node, checks the copy, and returns copies of the entries.
@@ -314,10 +299,10 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
             return Ok(None);
         }
         if height > LEVELS {
-            return Err(Trouble::Damaged {
-                at: ROOT_AT,
-                what: "a tree has more levels than there can be",
-            });
+            return Err(Trouble::Damaged(
+                "a tree has more levels than there can be",
+                ROOT_AT,
+            ));
         }
         let path = Path {
             root,
@@ -406,7 +391,7 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
     /// The value of an entry of the leaf at `leaf`, by its slot.
     fn value(&self, leaf: usize, slot: &[u8]) -> Result<V, Trouble> {
         let size = size_of::<V>();
-        let wrong = |what| Trouble::Damaged { at: leaf, what };
+        let wrong = |what| Trouble::Damaged(what, leaf);
         if self.facts.values == Values::InSlots {
             return V::read_from_bytes(slot).map_err(|_| wrong("a slot is not a value's"));
         }
@@ -494,7 +479,7 @@ impl<V: FromBytes, W: Memory> Nodes<'_, V, W> {
             let gap = self.walk(&path, (child, level - 1), inner.bounds(i, bounds), count)?;
             if gap > inner.gap(i) {
                 let what = "a gap word says less than there is";
-                return path.verdict(self.memory, Err(Trouble::Damaged { at, what }));
+                return path.verdict(self.memory, Err(Trouble::Damaged(what, at)));
             }
             largest = largest.max(gap);
         }

@@ -110,7 +110,7 @@ typedef void (*sapwood_retire_fn)(void *value, void *ctx);
  */
 typedef struct sapwood_domain sapwood_domain;
 
-#define SAPWOOD_CHECKED 1u /* misuse ends the process with a message */
+#define SAPWOOD_CHECKED 1u /* structures, domains: misuse ends the process with a message */
 #define SAPWOOD_BLOCK 2u /* domains: a change at the hard limit waits, instead of -EAGAIN */
 
 typedef struct sapwood_domain_options {
@@ -213,7 +213,7 @@ int sapwood_reader_synchronize(sapwood_reader *reader);
 /* ---- Maps over byte strings ------------------------------------------------------------------ */
 
 /*
- * sapwood_map     an owned map: one thread changes it, several may read between changes
+ * sapwood_map     an owned map: one thread at a time changes it, several read in between
  * sapwood_store   readers that never wait, one writer at a time, transactions, snapshots
  * sapwood_shared  many readers and many writers at once
  * sapwood_point   the same without order: whole keys only
@@ -826,8 +826,8 @@ int sapwood_fib_build(const sapwood_domain *domain, const sapwood_fib_options *o
 		      sapwood_fib **out);
 
 /*
- * Loads a table from a file of sapwood_fib_snapshot_save, after checking all of it. -EPROTO:
- * the file is damaged, or not such a file. O(n log n).
+ * Loads a table from a file whose next hops are numbers, after checking all of it. -EPROTO:
+ * the file is damaged, or has other next hops, which sapwood_fib_file_open reads. O(n log n).
  */
 int sapwood_fib_open(const sapwood_domain *domain, const sapwood_fib_options *options,
 		     const char *path, sapwood_fib **out);
@@ -953,6 +953,65 @@ int sapwood_fib_iter_next(sapwood_fib_iter *iter, sapwood_prefix *prefix, uint64
 
 /* Frees an iterator. */
 void sapwood_fib_iter_free(sapwood_fib_iter *iter);
+
+/*
+ * A saved table of routes, read where it lies. The program `sapwood`, the Python package, and
+ * the snapshots of sapwood_fib and of sapwood_routes save such files. Its next hops may have
+ * names; of one whose next hops are numbers, sapwood_fib_open makes a table, and of one with
+ * groups of numbers sapwood_routes_open.
+ */
+typedef struct sapwood_fib_file sapwood_fib_file;
+
+/* What a prefix leads to. */
+enum sapwood_hop_kind {
+	SAPWOOD_HOP_NUMBER = 1, /* a next hop by number */
+	SAPWOOD_HOP_NAME = 2,   /* a next hop by name, which may be empty */
+	SAPWOOD_HOP_BYTES = 3,  /* a next hop of more than 8 bytes */
+	SAPWOOD_HOP_NULL = 4,   /* a null route */
+	SAPWOOD_HOP_GROUP = 5   /* a group of next hops */
+};
+
+/* A next hop. Name and bytes lie in the file until it is freed, without a zero behind them. */
+typedef struct sapwood_hop {
+	int kind;              /* enum sapwood_hop_kind */
+	unsigned int reserved; /* 0 */
+	/* of a null route: 0 blackhole, 1 unreachable, 2 prohibit, 3 throw; of a group: members */
+	uint64_t number;
+	sapwood_bytes bytes;   /* the name, or the bytes */
+} sapwood_hop;
+
+/*
+ * Maps a saved table into memory. Each step in it is checked, so a damaged file gives wrong
+ * answers at worst. -EPROTO: it is damaged, of another kind, or of an earlier version; the
+ * message says which. O(bytes); O(1) with SAPWOOD_UNVERIFIED. The file may be replaced by a
+ * rename, but not be changed or cut.
+ */
+int sapwood_fib_file_open(const char *path, unsigned int flags, sapwood_fib_file **out);
+
+/* Any thread. What they give is valid until sapwood_fib_file_free. */
+void sapwood_fib_file_free(sapwood_fib_file *file);
+int sapwood_fib_file_len(const sapwood_fib_file *file, size_t *len);
+
+/*
+ * The longest (prefix) of an address, or exactly this one, and what it leads to. prefix and hop
+ * may be NULL. -ENOENT: there is none.
+ */
+int sapwood_fib_file_lookup(const sapwood_fib_file *file, const void *addr, size_t addr_len,
+			    sapwood_prefix *prefix, sapwood_hop *hop);
+int sapwood_fib_file_get(const sapwood_fib_file *file, const sapwood_prefix *prefix,
+			 sapwood_hop *hop);
+
+/*
+ * Is called with routes in order, IPv4 first. It returns 0 to go on; another number ends the
+ * walk.
+ */
+typedef int (*sapwood_fib_file_fn)(const sapwood_prefix *prefix, const sapwood_hop *hop, void *ctx);
+
+/* Calls each(prefix, hop, ctx) with all routes, and returns 0 or what `each` returned. O(n). */
+int sapwood_fib_file_each(const sapwood_fib_file *file, sapwood_fib_file_fn each, void *ctx);
+
+/* Checks everything. -EPROTO: the file is damaged; the message says where. O(bytes). */
+int sapwood_fib_file_verify(const sapwood_fib_file *file);
 
 /*
  * A table of routes: the longest prefix chooses a group of next hops, and the hash of the flow
@@ -1186,8 +1245,8 @@ typedef struct sapwood_range {
 	uint64_t value;
 } sapwood_range;
 
-#define SAPWOOD_FROM_END 1u /* the highest place, not the lowest */
-#define SAPWOOD_NEAR 2u /* first places from `near` on; with SAPWOOD_FROM_END, up to it */
+#define SAPWOOD_FROM_END 1u /* windows: the highest place, not the lowest */
+#define SAPWOOD_NEAR 2u /* windows: first places from `near` on; with SAPWOOD_FROM_END, up to it */
 
 /*
  * Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say
@@ -1206,7 +1265,10 @@ typedef struct sapwood_window {
 int sapwood_ranges_new(const sapwood_domain *domain, const sapwood_ranges_options *options,
 		       sapwood_ranges **out);
 
-/* Loads a map from a file of sapwood_ranges_snapshot_save. -EPROTO: it is damaged. O(n log n). */
+/*
+ * Loads a map from a file whose values are numbers. -EPROTO: it is damaged, or has strings.
+ * O(n log n).
+ */
 int sapwood_ranges_open(const sapwood_domain *domain, const sapwood_ranges_options *options,
 			const char *path, sapwood_ranges **out);
 
@@ -1455,15 +1517,16 @@ int sapwood_live_domain(const sapwood_live *live, sapwood_domain **out);
 /* Stores how many times processes have taken the map over. Any thread. O(1). */
 int sapwood_live_generation(const sapwood_live *live, uint64_t *generation);
 
-#define SAPWOOD_LIVE_HOLDS_BACK 1u /* it has not announced the newest grace period */
-#define SAPWOOD_LIVE_EVICTED 2u /* the writer does not wait for it; quiescent brings it back */
+#define SAPWOOD_LIVE_HOLDS_BACK 1u /* readers: it has not announced the newest grace period */
+/* readers: the writer does not wait for it; quiescent brings it back */
+#define SAPWOOD_LIVE_EVICTED 2u
 
 typedef struct sapwood_live_reader_info {
 	size_t size;
 	const char *name;   /* of its file; valid until the callback returns */
 	uint64_t seen;      /* the newest grace period that it has announced; 0: it is offline */
 	uint32_t pid;       /* its process, as it says */
-	unsigned int flags; /* SAPWOOD_LIVE_* */
+	unsigned int flags; /* SAPWOOD_LIVE_HOLDS_BACK, SAPWOOD_LIVE_EVICTED, SAPWOOD_LIVE_CHECKED */
 } sapwood_live_reader_info;
 
 typedef void (*sapwood_live_reader_fn)(const sapwood_live_reader_info *info, void *ctx);

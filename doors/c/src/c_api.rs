@@ -79,6 +79,7 @@ pub struct Field {
 /// - `unsafe extern "C" fn` is the same without a guard: the body sees to panics.
 /// - `struct`, `union`, `enum`, `type` and `const` are C's types, enumerations and flags. A
 ///   constant SECTION begins a part of the header, and `struct x;` is a forward declaration.
+/// - `twins!(...);` calls another macro, which goes on with `c_api!(@ [done] ... rest)`.
 ///
 /// Docs become the header's comments. What has none belongs to the comment above it.
 macro_rules! c_api {
@@ -92,6 +93,10 @@ macro_rules! c_api {
         $crate::c_api::c_api!(@ [$($done)* $crate::c_api::Item {
             docs: &[$($doc),*], name: $title, what: $crate::c_api::What::Section,
         },] $($rest)*);
+    };
+
+    (@ [$($done:tt)*] $twins:ident!($($of:tt)*); $($rest:tt)*) => {
+        $twins!([$($done)*] [$($rest)*] $($of)*);
     };
 
     (@ [$($done:tt)*] struct $name:ident; $($rest:tt)*) => {

@@ -9,7 +9,8 @@ use crate::c_api::c_api;
 use crate::domain::{SAPWOOD_CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
-use crate::input::{self, Extensible};
+use crate::input::{self, extensible};
+use crate::output::{as_int, hand_out, put_extensible, verified};
 
 /// The longest key.
 const LONGEST: usize = 31;
@@ -75,10 +76,9 @@ impl Body for CacheBody {
     const NAME: &'static str = "cache";
 }
 
-// SAFETY: integers, of which the first is the size.
-unsafe impl Extensible for sapwood_cache_options {
-    const NAME: &'static str = "sapwood_cache_options";
-}
+extensible!(sapwood_cache_options);
+
+extensible!(sapwood_cache_stats);
 
 c_api!(
     /// A cache of a slow resolver's answers, such as next hops, in memory that is all taken at the
@@ -89,7 +89,7 @@ c_api!(
     /// caches: one thread at a time resolves a key, others wait
     pub const SAPWOOD_SINGLE_FLIGHT: c_uint = 4;
 
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub struct sapwood_cache_options {
         /// sizeof(struct sapwood_cache_options)
         pub size: usize,
@@ -113,7 +113,7 @@ c_api!(
         out: *mut *mut sapwood_cache,
     ) -> c_int {
         let out = input::place(out, "out")?;
-        let options: sapwood_cache_options = input::extensible(options)?;
+        let options: sapwood_cache_options = input::given(options)?;
         known_flags(options.flags, SAPWOOD_CHECKED | SAPWOOD_SINGLE_FLIGHT)?;
         let mut builder = RouteCache::builder();
         // An entry has five words and a half; more than this is no address space.
@@ -142,8 +142,7 @@ c_api!(
             .single_flight(options.flags & SAPWOOD_SINGLE_FLIGHT != 0)
             .build();
         let checked = options.flags & SAPWOOD_CHECKED != 0;
-        *out = Handle::into_c(CacheBody { cache }, checked);
-        Ok(0)
+        hand_out(out, CacheBody { cache }, checked)
     }
 
     /// Frees a cache. One thread at a time.
@@ -258,11 +257,11 @@ c_api!(
     /// Removes entries older than keep_ns, of about `budget` slots; returns how many it removed.
     fn sapwood_cache_sweep(cache: *const sapwood_cache, now_ns: u64, budget: usize) -> c_int {
         let removed = Handle::shared(cache)?.cache.sweep(now_ns, budget);
-        Ok(c_int::try_from(removed).unwrap_or(c_int::MAX))
+        Ok(as_int(removed))
     }
 
     /// Counters since the cache was made. They are exact while nobody uses the cache.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub struct sapwood_cache_stats {
         /// sizeof(struct sapwood_cache_stats)
         pub size: usize,
@@ -308,17 +307,9 @@ c_api!(
         stats: *mut sapwood_cache_stats,
     ) -> c_int {
         let cache = &Handle::shared(cache)?.cache;
-        let to = input::place(stats, "the place for the counters")?;
-        // SAFETY: C; the first field is a `usize`.
-        let size = (*to).size;
-        if size < size_of::<usize>() || size > 4096 {
-            return Err(Failure::invalid(format!(
-                "the field size of sapwood_cache_stats is {size}; set it to sizeof(sapwood_cache_stats)"
-            )));
-        }
         let counted = cache.stats();
         let all = sapwood_cache_stats {
-            size,
+            size: size_of::<sapwood_cache_stats>(),
             occupancy: counted.occupancy,
             capacity: counted.capacity,
             bytes: cache.memory(),
@@ -337,18 +328,11 @@ c_api!(
             busy: counted.busy,
             clock_back: counted.clock_back,
         };
-        let copied = size.min(size_of::<sapwood_cache_stats>());
-        // The caller has room for `size` bytes, and the structure has no padding.
-        to.cast::<u8>()
-            .copy_from_nonoverlapping((&raw const all).cast(), copied);
-        Ok(0)
+        put_extensible(stats, "the place for the counters", &all)
     }
 
     /// Checks the invariants while nobody uses the cache, for tests. -EUCLEAN: one does not hold.
     fn sapwood_cache_verify(cache: *const sapwood_cache) -> c_int {
-        match Handle::shared(cache)?.cache.verify() {
-            Ok(()) => Ok(0),
-            Err(wrong) => Err(Failure::new(libc::EUCLEAN, wrong)),
-        }
+        verified(Handle::shared(cache)?.cache.verify())
     }
 );

@@ -8,7 +8,8 @@ use sapwood::qsbr::{Domain, DomainBuilder, LimitPolicy, WaitsForItself};
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules, free};
-use crate::input::{Extensible, extensible, place};
+use crate::input::{extensible, given, place};
+use crate::output::{hand_out, put};
 
 /// The inside of a domain's handle.
 pub struct DomainBody {
@@ -23,10 +24,7 @@ impl Body for DomainBody {
     const NAME: &'static str = "domain";
 }
 
-// SAFETY: integers, of which the first is the size.
-unsafe impl Extensible for sapwood_domain_options {
-    const NAME: &'static str = "sapwood_domain_options";
-}
+extensible!(sapwood_domain_options);
 
 impl sapwood_domain_options {
     /// A builder with these choices.
@@ -98,13 +96,13 @@ c_api!(
     /// have passed a quiescent state. Several structures may share a domain.
     pub type sapwood_domain = Handle<DomainBody>;
 
-    /// misuse ends the process with a message
+    /// structures, domains: misuse ends the process with a message
     pub const SAPWOOD_CHECKED: c_uint = 1;
 
     /// domains: a change at the hard limit waits, instead of -EAGAIN
     pub const SAPWOOD_BLOCK: c_uint = 2;
 
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub struct sapwood_domain_options {
         /// sizeof(struct sapwood_domain_options)
         pub size: usize,
@@ -126,15 +124,14 @@ c_api!(
         out: *mut *mut sapwood_domain,
     ) -> c_int {
         let out = place(out, "out")?;
-        let options: sapwood_domain_options = extensible(options)?;
+        let options: sapwood_domain_options = given(options)?;
         let builder = options.builder()?;
         let checked = options.flags & SAPWOOD_CHECKED != 0;
         let body = DomainBody {
             domain: builder.build(),
             checked,
         };
-        *out = Handle::into_c(body, checked);
-        Ok(0)
+        hand_out(out, body, checked)
     }
 
     /// Frees the handle. The domain itself lives as long as its readers and structures, so the
@@ -173,9 +170,7 @@ c_api!(
     /// Stores the number of bytes that wait for readers. Any thread. O(1).
     fn sapwood_domain_garbage(domain: *const sapwood_domain, bytes: *mut usize) -> c_int {
         let body = Handle::shared(domain)?;
-        let bytes = place(bytes, "bytes")?;
-        *bytes = body.domain.garbage();
-        Ok(0)
+        put(bytes, "bytes", body.domain.garbage())
     }
 
     /// Waits until each reader has passed a quiescent state or is offline. The caller's own reader

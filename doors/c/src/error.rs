@@ -8,6 +8,7 @@ use sapwood::qp::{OpenCause, OpenError, SaveCause, SaveError};
 use sapwood::{Error, TableError, lpm, maple, qp};
 
 use crate::c_api::c_api;
+use crate::output::as_int;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -234,7 +235,7 @@ c_api!(
                     .copy_from_nonoverlapping(last.as_ptr(), bytes);
                 *buf.add(bytes) = 0;
             }
-            c_int::try_from(last.len()).unwrap_or(c_int::MAX)
+            as_int(last.len())
         };
         LAST.try_with(copy).unwrap_or(0)
     }

@@ -5,22 +5,11 @@ use std::ffi::{c_char, c_int, c_void};
 use sapwood::lpm::IpFib;
 
 use crate::c_api::c_api;
-use crate::fib::{put_old, sapwood_fib};
+use crate::fib::sapwood_fib;
 use crate::handle::{Handle, free};
+use crate::output::{put_found, put_wanted};
 use crate::prefix::{self, sapwood_prefix};
 use crate::versions::{self, IterBody, SnapshotBody, TxnBody, Versioned};
-
-/// Writes an answer; returns 0, or that there is none.
-///
-/// # Safety
-/// `to` is NULL, or there is room for a number.
-unsafe fn found(answer: Option<u64>, to: *mut u64) -> c_int {
-    // SAFETY: the caller's promise.
-    match unsafe { put_old(answer, to) } {
-        1 => 0,
-        _ => -libc::ENOENT,
-    }
-}
 
 c_api!(
     /// A transaction: nobody else sees its changes before they are committed. It stays on its
@@ -48,7 +37,7 @@ c_api!(
         let open = versions::opened(txn)?;
         let net = prefix::prefix(prefix)?;
         let before = open.txn.insert(net, value)?.copied();
-        Ok((put_old(before, old) == 0).into())
+        Ok(c_int::from(put_found(old, before) != 0))
     }
 
     fn sapwood_fib_txn_remove(
@@ -59,7 +48,7 @@ c_api!(
         let open = versions::opened(txn)?;
         let net = prefix::prefix(prefix)?;
         let before = open.txn.remove(net)?.copied();
-        Ok(found(before, old))
+        Ok(put_found(old, before))
     }
 
     fn sapwood_fib_txn_lookup(
@@ -71,7 +60,7 @@ c_api!(
         let open = versions::opened(txn)?;
         let addr = prefix::address(addr, addr_len)?;
         let answer = open.txn.lookup_value(addr).copied();
-        Ok(found(answer, value))
+        Ok(put_found(value, answer))
     }
 
     /// Publishes all changes, and frees the handle. It cannot fail on its thread. O(what was
@@ -112,7 +101,7 @@ c_api!(
         let body = Handle::shared(snapshot)?;
         let addr = prefix::address(addr, addr_len)?;
         let answer = body.snapshot.lookup_value(addr).copied();
-        Ok(found(answer, value))
+        Ok(put_found(value, answer))
     }
 
     fn sapwood_fib_snapshot_len(snapshot: *const sapwood_fib_snapshot, len: *mut usize) -> c_int {
@@ -146,7 +135,7 @@ c_api!(
         value: *mut u64,
     ) -> c_int {
         versions::next(iter, prefix, |found| {
-            put_old(Some(*found), value);
+            put_wanted(value, *found);
             Ok(())
         })
     }

@@ -11,8 +11,9 @@ use crate::handle::{Body, Handle, free};
 use crate::input::{self, bytes, items, place};
 use crate::maps::sapwood_file;
 use crate::ordered::Source;
+use crate::output::{hand_out, put};
 use crate::value::{Key, Kinds, get_many, kind_of, no_pointers, sapwood_bytes, sapwood_value};
-use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
+use crate::view::{Anchor, Viewed, found, sapwood_view};
 
 /// The inside of a file's handle.
 pub enum FileBody {
@@ -27,11 +28,7 @@ impl Body for FileBody {
     const NAME: &'static str = "file";
 }
 
-impl Viewed for FileBody {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
+impl Viewed for FileBody {}
 
 /// Runs the same body with a file of either kind.
 macro_rules! either {
@@ -71,8 +68,7 @@ c_api!(
             Kinds::Bytes(()) => FileBody::Bytes(QpFile::open(path)?),
             Kinds::Pointers(()) => return Err(no_pointers()),
         };
-        *out = Handle::into_c(file, flags & SAPWOOD_CHECKED != 0);
-        Ok(0)
+        hand_out(out, file, flags & SAPWOOD_CHECKED != 0)
     }
 
     /// Any thread. What they give is valid until sapwood_file_free.
@@ -107,8 +103,7 @@ c_api!(
 
     fn sapwood_file_len(file: *const sapwood_file, len: *mut usize) -> c_int {
         let body = Handle::shared(file)?;
-        *place(len, "len")? = either!(body, file => file.len());
-        Ok(0)
+        put(len, "len", either!(body, file => file.len()))
     }
 
     /// Checks everything. -EPROTO: the file is damaged; the message says where. O(bytes).
@@ -120,12 +115,10 @@ c_api!(
 
     fn sapwood_file_view(file: *const sapwood_file, view: *mut sapwood_view) -> c_int {
         let body: &'static FileBody = Handle::shared(file)?;
-        let view = place(view, "view")?;
         let source = match body {
             FileBody::Numbers(file) => Kinds::Numbers(Source::Handle(file)),
             FileBody::Bytes(file) => Kinds::Bytes(Source::Handle(file)),
         };
-        sapwood_view::write(view, Anchor::handle(file, body), source);
-        Ok(0)
+        sapwood_view::write(view, Anchor::handle(file, body), source)
     }
 );

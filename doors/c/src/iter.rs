@@ -11,6 +11,7 @@ use crate::handle::{Body, Handle, free};
 use crate::input::{bytes, place};
 use crate::maps::sapwood_iter;
 use crate::ordered::{Bounds, Entry, Source, Walk};
+use crate::output::hand_out;
 use crate::retire::Pointer;
 use crate::value::{CValue, Kinds, each, map_kinds, sapwood_entry};
 use crate::view::{Anchor, sapwood_view};
@@ -235,8 +236,7 @@ c_api!(
             anchor: Some(view.anchor),
             walker: map_kinds!(&view.source, source => Walker::<V>::new(*source)),
         };
-        *out = Handle::into_c(body, view.anchor.rules());
-        Ok(0)
+        hand_out(out, body, view.anchor.rules())
     }
 
     fn sapwood_iter_free(iter: *mut sapwood_iter) {

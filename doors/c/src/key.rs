@@ -7,6 +7,7 @@ use sapwood::key::{dns_name, dns_name_from_wire, dns_name_in_message, dns_name_t
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::input::{bytes, place, text};
+use crate::output::put_wanted;
 
 /// Copies a key or text to the caller.
 unsafe fn give(made: &[u8], buf: *mut c_void, room: usize, len: *mut usize) -> Outcome {
@@ -91,9 +92,7 @@ c_api!(
         let message = bytes(message, message_len, "the message")?;
         let (made, behind) = dns_name_in_message(message, at).map_err(bad)?;
         give(&made, key, room, key_len)?;
-        if let Some(end) = end.as_mut() {
-            *end = behind;
-        }
+        put_wanted(end, behind);
         Ok(0)
     }
 

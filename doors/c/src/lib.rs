@@ -29,6 +29,7 @@ pub mod closest;
 pub mod domain;
 pub mod error;
 pub mod fib;
+pub mod fib_file;
 pub mod fib_versions;
 pub mod file;
 pub mod flow;
@@ -49,6 +50,7 @@ pub mod live_writers;
 pub mod map;
 pub mod maps;
 pub mod ordered;
+pub mod output;
 pub mod point_map;
 pub mod prefix;
 pub mod process;
@@ -91,6 +93,7 @@ pub const HEADER: &[&[c_api::Item]] = &[
     prefix::API,
     fib::API,
     fib_versions::API,
+    fib_file::API,
     routes::API,
     routes_versions::API,
     flow::API,

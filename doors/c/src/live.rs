@@ -12,7 +12,7 @@ use crate::c_api::c_api;
 use crate::domain::{self, sapwood_domain_options};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules};
-use crate::input::{self, Extensible, extensible};
+use crate::input::{self, extensible, given};
 
 /// A live map of any structure, beside the structure's own handle.
 pub trait AnyLive: Send + Sync {
@@ -59,22 +59,7 @@ impl Body for LiveBody {
     }
 }
 
-impl Default for sapwood_live_options {
-    fn default() -> Self {
-        sapwood_live_options {
-            size: size_of::<Self>(),
-            domain: std::ptr::null(),
-            evict_after_ms: 0,
-            read_by: 0,
-            group: 0,
-        }
-    }
-}
-
-// SAFETY: integers and a pointer; the size is first.
-unsafe impl Extensible for sapwood_live_options {
-    const NAME: &'static str = "sapwood_live_options";
-}
+extensible!(sapwood_live_options);
 
 /// What a writer's functions have in common: the folder, the choices, and what is to be done.
 pub struct Plan<'a> {
@@ -101,8 +86,8 @@ impl<'a> Plan<'a> {
         // SAFETY: C.
         unsafe {
             let folder = input::path(folder)?;
-            let options: sapwood_live_options = extensible(options)?;
-            let domain: sapwood_domain_options = extensible(options.domain)?;
+            let options: sapwood_live_options = given(options)?;
+            let domain: sapwood_domain_options = given(options.domain)?;
             Ok(Plan {
                 folder,
                 checked: checked || domain.flags & domain::SAPWOOD_CHECKED != 0,

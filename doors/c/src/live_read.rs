@@ -8,6 +8,7 @@ use crate::error::{Failure, Outcome};
 use crate::input::{bytes, items, items_mut, place};
 use crate::live_lookups::Which;
 use crate::live_reader::{LiveReaderBody, sapwood_live_reader};
+use crate::output::put_wanted;
 use crate::prefix::{self, sapwood_prefix};
 use crate::ranges::{put_entry, sapwood_range};
 use crate::shared::sapwood_entry_fn;
@@ -81,9 +82,7 @@ c_api!(
         let Some(found) = lookups.get(key)? else {
             return Ok(-libc::ENOENT);
         };
-        if !value.is_null() {
-            *value = found;
-        }
+        put_wanted(value, found);
         Ok(0)
     }
 
@@ -175,12 +174,8 @@ c_api!(
         let Some((net, found)) = lookups.prefix(addr)? else {
             return Ok(-libc::ENOENT);
         };
-        if !matched.is_null() {
-            *matched = net.into();
-        }
-        if !value.is_null() {
-            *value = found;
-        }
+        put_wanted(matched, net.into());
+        put_wanted(value, found);
         Ok(0)
     }
 

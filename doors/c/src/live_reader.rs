@@ -13,9 +13,10 @@ use sapwood_live::{CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, L
 use crate::c_api::c_api;
 use crate::domain::{SAPWOOD_CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, Rules, Thread};
+use crate::handle::{Body, Handle, Rules, Thread, free};
 use crate::input::{path, place};
 use crate::live_lookups::Lookups;
+use crate::output::hand_out;
 use crate::value::{SAPWOOD_BYTES, SAPWOOD_NUMBERS, SAPWOOD_POINTERS};
 use crate::view::{Anchor, Changes, Viewed, sapwood_view};
 
@@ -71,6 +72,10 @@ pub struct LiveReaderBody {
 impl Body for LiveReaderBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swLr");
     const NAME: &'static str = "reader of a live map";
+
+    fn may_end(&self) -> Outcome<()> {
+        self.thread.check("reader", self.checked)
+    }
 
     fn leave(self) {
         // Readers know of forks: that of the parent stays as it is.
@@ -221,8 +226,7 @@ unsafe fn open(
         changes: Changes::default(),
     };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, Rules::of_this_process(checked)) };
-    Ok(0)
+    unsafe { hand_out(out, body, Rules::of_this_process(checked)) }
 }
 
 /// Changes a reader on its thread, after which nothing that was read may be used.
@@ -315,13 +319,7 @@ c_api!(
 
     /// Ends the reader. Its thread. Nothing that was read with it may be used any more.
     fn sapwood_live_reader_free(reader: *mut sapwood_live_reader) {
-        if reader.is_null() || Handle::leave(reader) {
-            return Ok(());
-        }
-        let body = Handle::shared(reader)?;
-        body.thread.check("reader", body.checked)?;
-        drop(Handle::take(reader)?);
-        Ok(())
+        free(reader)
     }
 
     /// As the functions of sapwood_reader. When another process has taken the map over, or the map
@@ -389,10 +387,8 @@ c_api!(
     fn sapwood_live_view(reader: *const sapwood_live_reader, view: *mut sapwood_view) -> c_int {
         // The view's anchor says until when it may be used.
         let lookups: &'static dyn Lookups = LiveReaderBody::online(reader)?;
-        let view = place(view, "view")?;
         let source = lookups.source()?;
         let anchor = Anchor::handle(reader, Handle::shared(reader)?);
-        sapwood_view::write(view, anchor, source);
-        Ok(0)
+        sapwood_view::write(view, anchor, source)
     }
 );

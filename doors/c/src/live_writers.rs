@@ -17,14 +17,14 @@ use crate::domain::{DomainBody, SAPWOOD_CHECKED, known_flags, sapwood_domain};
 use crate::error::{Failure, Outcome};
 use crate::fib::{sapwood_fib, sapwood_fib_options};
 use crate::handle::{Body, Handle, free};
-use crate::input::{Extensible, extensible, place};
+use crate::input::{Extensible, given, place};
 use crate::live::{Plan, sapwood_live, sapwood_live_options};
 use crate::live_reader::SAPWOOD_LIVE_CHECKED;
 use crate::maps::{sapwood_options, sapwood_point, sapwood_shared, sapwood_store};
+use crate::output::{as_int, hand_out, put};
 use crate::ranges::{RangesBody, sapwood_ranges, sapwood_ranges_options};
 use crate::shared::{Named, SharedBody};
 use crate::store::StoreBody;
-use crate::turn::Turns;
 use crate::value::{Kinds, SAPWOOD_BYTES, SAPWOOD_POINTERS};
 use crate::versions::TableBody;
 
@@ -125,15 +125,7 @@ impl Lives for TableBody<IpFib<u64>> {
             Some(bits) => builder.root_bits(bits),
         };
         let (live, table) = plan.make(options.memory_limit, choose, IpFib::domain)?;
-        let (turns, checked) = (Turns::default(), plan.checked);
-        Ok((
-            live,
-            TableBody {
-                table,
-                turns,
-                checked,
-            },
-        ))
+        Ok((live, TableBody::new(table, plan.checked)))
     }
 }
 
@@ -151,15 +143,7 @@ impl Lives for RangesBody {
     ) -> Outcome<(*mut sapwood_live, Self)> {
         let bytes = options.memory_limit;
         let (live, map) = plan.make(bytes, |builder| builder, MapleMap::<u64>::domain)?;
-        let (turns, checked) = (Turns::default(), plan.checked);
-        Ok((
-            live,
-            RangesBody {
-                map,
-                turns,
-                checked,
-            },
-        ))
+        Ok((live, RangesBody::new(map, plan.checked)))
     }
 }
 
@@ -176,14 +160,13 @@ unsafe fn publish<B: Lives>(
     let (live, out) = (place(live, "live")?, place(out, "out")?);
     // SAFETY: C.
     unsafe {
-        let options = extensible(options)?;
+        let options = given(options)?;
         let checked = B::checked(&options)?;
         let plan = Plan::new(folder, live_options, take_over, checked)?;
         let (made, body) = B::make(&plan, &options)?;
         *live = made;
-        *out = Handle::into_c(body, plan.rules());
+        hand_out(out, body, plan.rules())
     }
-    Ok(0)
 }
 
 /// What C sees: two functions of each structure, and those of all live maps.
@@ -251,22 +234,19 @@ live_api!(
             domain: body.domain.clone(),
             checked: body.checked,
         };
-        *out = Handle::into_c(domain, Handle::rules(live));
-        Ok(0)
+        hand_out(out, domain, Handle::rules(live))
     }
 
     /// Stores how many times processes have taken the map over. Any thread. O(1).
     fn sapwood_live_generation(live: *const sapwood_live, generation: *mut u64) -> c_int {
         let body = Handle::shared(live)?;
-        let generation = place(generation, "generation")?;
-        *generation = body.live.generation();
-        Ok(0)
+        put(generation, "generation", body.live.generation())
     }
 
-    /// it has not announced the newest grace period
+    /// readers: it has not announced the newest grace period
     pub const SAPWOOD_LIVE_HOLDS_BACK: c_uint = 1;
 
-    /// the writer does not wait for it; quiescent brings it back
+    /// readers: the writer does not wait for it; quiescent brings it back
     pub const SAPWOOD_LIVE_EVICTED: c_uint = 2;
 
     #[derive(Debug)]
@@ -278,7 +258,7 @@ live_api!(
         pub seen: u64,
         /// its process, as it says
         pub pid: u32,
-        /// SAPWOOD_LIVE_*
+        /// SAPWOOD_LIVE_HOLDS_BACK, SAPWOOD_LIVE_EVICTED, SAPWOOD_LIVE_CHECKED
         pub flags: c_uint,
     }
 
@@ -294,7 +274,7 @@ live_api!(
     ) -> c_int {
         let body = Handle::shared(live)?;
         let readers = body.live.readers();
-        let count = c_int::try_from(readers.len()).unwrap_or(c_int::MAX);
+        let count = as_int(readers.len());
         let Some(each) = each else { return Ok(count) };
         for reader in readers {
             let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };

@@ -6,25 +6,41 @@ use std::sync::Arc;
 use sapwood::qp::{QpFile, QpMap};
 
 use crate::c_api::c_api;
-use crate::call::{call, quick};
+use crate::call::look_up;
 use crate::domain::{SAPWOOD_CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
-use crate::input::{self, bytes, extensible, items, place, quick_bytes};
-use crate::maps::{SAPWOOD_INDEX, sapwood_map, sapwood_memory, sapwood_options, store_memory};
+use crate::input::{self, bytes, given, items, place, quick_bytes};
+use crate::maps::{SAPWOOD_INDEX, sapwood_map, sapwood_memory, sapwood_options};
 use crate::ordered::Source;
+use crate::output::{hand_out, or_absent, put, put_extensible, put_wanted};
 use crate::retire::{Owner, Pointer};
 use crate::value::{
-    CValue, Key, Kind, Kinds, Mode, each, get_many, map_kinds, no_pointers, not_inserted, of_kind,
-    refused, sapwood_bytes, sapwood_value,
+    CValue, Key, Kind, Kinds, Mode, each, get_many, insertions, map_kinds, no_pointers,
+    not_inserted, of_kind, refused, sapwood_bytes, sapwood_value,
 };
 use crate::view::{Anchor, Changes, Viewed, answer, found, sapwood_view};
 
+/// A map with any kind of values.
+type AnyMap = Kinds<QpMap<u64>, QpMap<Pointer>, QpMap<[u8]>>;
+
 /// The inside of an owned map's handle.
 pub struct MapBody {
-    map: Kinds<QpMap<u64>, QpMap<Pointer>, QpMap<[u8]>>,
+    map: AnyMap,
     owner: Option<Arc<Owner>>,
     changes: Changes,
+}
+
+impl MapBody {
+    /// A map that nobody has changed yet.
+    fn new(map: AnyMap, owner: Option<Arc<Owner>>) -> Self {
+        let changes = Changes::default();
+        MapBody {
+            map,
+            owner,
+            changes,
+        }
+    }
 }
 
 impl Body for MapBody {
@@ -60,24 +76,6 @@ fn empty<V: ?Sized + CValue>(options: &sapwood_options) -> Outcome<QpMap<V>> {
     Ok(map)
 }
 
-/// The same lookup where there is something to say about its arguments.
-#[cold]
-#[inline(never)]
-unsafe fn get_slowly(
-    map: *const sapwood_map,
-    (key, key_len): (*const c_void, usize),
-    value: *mut sapwood_value,
-) -> c_int {
-    call("sapwood_map_get", || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(map)?;
-            let key = bytes(key, key_len, "the key")?;
-            each!(&body.map, map => found(map.get(key), value))
-        }
-    })
-}
-
 unsafe fn insert(
     map: *mut sapwood_map,
     (key, key_len): (*const c_void, usize),
@@ -111,15 +109,10 @@ c_api!(
     /// Makes an empty map. O(1).
     fn sapwood_map_new(options: *const sapwood_options, out: *mut *mut sapwood_map) -> c_int {
         let out = place(out, "out")?;
-        let options = extensible(options)?;
+        let options = given(options)?;
         let (kind, owner) = choices(&options)?;
-        let body = MapBody {
-            map: of_kind!(kind, empty::<V>(&options)?),
-            owner,
-            changes: Changes::default(),
-        };
-        *out = Handle::into_c(body, options.flags & SAPWOOD_CHECKED != 0);
-        Ok(0)
+        let body = MapBody::new(of_kind!(kind, empty::<V>(&options)?), owner);
+        hand_out(out, body, options.flags & SAPWOOD_CHECKED != 0)
     }
 
     /// Makes a map of the entries of a saved one. -ENOTSUP: pointers with retire. -EPROTO: the file
@@ -131,7 +124,7 @@ c_api!(
         out: *mut *mut sapwood_map,
     ) -> c_int {
         let out = place(out, "out")?;
-        let (options, path) = (extensible(options)?, input::path(path)?);
+        let (options, path) = (given(options)?, input::path(path)?);
         let (kind, owner) = choices(&options)?;
         let map = match kind {
             Kinds::Numbers(()) => {
@@ -149,14 +142,7 @@ c_api!(
             }
             Kinds::Pointers(()) => return Err(no_pointers()),
         };
-        let changes = Changes::default();
-        let body = MapBody {
-            map,
-            owner,
-            changes,
-        };
-        *out = Handle::into_c(body, options.flags & SAPWOOD_CHECKED != 0);
-        Ok(0)
+        hand_out(out, MapBody::new(map, owner), options.flags & SAPWOOD_CHECKED != 0)
     }
 
     /// Frees a map; its pointers are retired before it returns. O(entries).
@@ -171,15 +157,16 @@ c_api!(
         key_len: usize,
         value: *mut sapwood_value,
     ) -> c_int {
-        if let Some(body) = Handle::quick(map) {
-            if let Some(key) = quick_bytes(key, key_len) {
-                return quick(
-                    "sapwood_map_get",
-                    || each!(&body.map, map => answer(map.get(key), value)),
-                );
-            }
-        }
-        get_slowly(map, (key, key_len), value)
+        let quick = || {
+            let (body, key) = (Handle::quick(map)?, quick_bytes(key, key_len)?);
+            Some(each!(&body.map, map => answer(map.get(key), value)))
+        };
+        let slow = move || {
+            let body = Handle::shared(map)?;
+            let key = bytes(key, key_len, "the key")?;
+            each!(&body.map, map => found(map.get(key), value))
+        };
+        look_up("sapwood_map_get", quick, slow)
     }
 
     /// Looks up many keys, interleaved in large maps. `found[i]` becomes 1 or 0, and `values[i]`
@@ -201,40 +188,18 @@ c_api!(
     /// Stores the number of entries. O(1).
     fn sapwood_map_len(map: *const sapwood_map, len: *mut usize) -> c_int {
         let body = Handle::shared(map)?;
-        let len = place(len, "len")?;
-        *len = each!(&body.map, map => map.len());
-        Ok(0)
+        put(len, "len", each!(&body.map, map => map.len()))
     }
 
-    /// Inserts a key, or replaces its value.
-    fn sapwood_map_insert(
+    insertions!(
         map: *mut sapwood_map,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(map, (key, key_len), value, Mode::Put)
-    }
-
-    /// -EEXIST: the key is there.
-    fn sapwood_map_insert_new(
-        map: *mut sapwood_map,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(map, (key, key_len), value, Mode::New)
-    }
-
-    /// -ENOENT: the key is not there.
-    fn sapwood_map_replace(
-        map: *mut sapwood_map,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(map, (key, key_len), value, Mode::Replace)
-    }
+        /// Inserts a key, or replaces its value.
+        sapwood_map_insert: Put,
+        /// -EEXIST: the key is there.
+        sapwood_map_insert_new: New,
+        /// -ENOENT: the key is not there.
+        sapwood_map_replace: Replace
+    );
 
     /// Stores where the number of a key lies, so that it can be changed in place until the next
     /// change of the map. An absent key is inserted with 0: the function returns 1. -ENOTSUP: other
@@ -269,7 +234,7 @@ c_api!(
         let key = bytes(key, key_len, "the key")?;
         body.changes.count();
         let there = each!(&mut body.map, map => map.remove(key).is_some());
-        Ok(if there { 0 } else { -libc::ENOENT })
+        Ok(or_absent(there))
     }
 
     /// Removes all keys with a prefix, and stores their number unless `removed` is NULL.
@@ -283,9 +248,7 @@ c_api!(
         let prefix = bytes(prefix, prefix_len, "the prefix")?;
         body.changes.count();
         let count = each!(&mut body.map, map => map.remove_prefix(prefix));
-        if let Some(removed) = removed.as_mut() {
-            *removed = count;
-        }
+        put_wanted(removed, count);
         Ok(0)
     }
 
@@ -301,7 +264,7 @@ c_api!(
     fn sapwood_map_memory(map: *const sapwood_map, memory: *mut sapwood_memory) -> c_int {
         let body = Handle::shared(map)?;
         let report = each!(&body.map, map => sapwood_memory::from_map(&map.memory()));
-        store_memory(memory, report)
+        put_extensible(memory, "memory", &report)
     }
 
     /// Saves the map: whoever opens the path finds the old file or the whole new one. -ENOTSUP:
@@ -321,9 +284,7 @@ c_api!(
     fn sapwood_map_view(map: *const sapwood_map, view: *mut sapwood_view) -> c_int {
         // The map is read only while the view's anchor says that it is as it was.
         let body: &'static MapBody = Handle::shared(map)?;
-        let view = place(view, "view")?;
         let source = map_kinds!(&body.map, map => Source::Handle(map));
-        sapwood_view::write(view, Anchor::handle(map, body), source);
-        Ok(0)
+        sapwood_view::write(view, Anchor::handle(map, body), source)
     }
 );

@@ -10,7 +10,7 @@ use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};
 use crate::file::FileBody;
 use crate::handle::Handle;
-use crate::input::Extensible;
+use crate::input::extensible;
 use crate::iter::IterBody;
 use crate::map::MapBody;
 use crate::retire::Owner;
@@ -18,27 +18,9 @@ use crate::shared::SharedBody;
 use crate::snapshot::SnapshotBody;
 use crate::store::StoreBody;
 use crate::txn::TxnBody;
-use crate::value::{Kind, SAPWOOD_NUMBERS, SAPWOOD_POINTERS, kind_of, sapwood_retire_fn};
+use crate::value::{Kind, SAPWOOD_POINTERS, kind_of, sapwood_retire_fn};
 
-impl Default for sapwood_options {
-    fn default() -> Self {
-        sapwood_options {
-            size: size_of::<Self>(),
-            flags: 0,
-            values: SAPWOOD_NUMBERS,
-            retire: None,
-            ctx: std::ptr::null_mut(),
-            memory_limit: 0,
-            max_entries: 0,
-            domain: std::ptr::null(),
-        }
-    }
-}
-
-// SAFETY: integers, pointers, and a function or NULL, which the header promises; the size is first.
-unsafe impl Extensible for sapwood_options {
-    const NAME: &'static str = "sapwood_options";
-}
+extensible!(sapwood_options);
 
 impl sapwood_options {
     /// The kind of values and their owner.
@@ -90,36 +72,12 @@ impl sapwood_memory {
     }
 }
 
-/// Stores as much of a report as the caller knows.
-///
-/// # Safety
-/// `at` is NULL, or it points to as many bytes as its first field says.
-pub unsafe fn store_memory(at: *mut sapwood_memory, report: sapwood_memory) -> Outcome<c_int> {
-    if at.is_null() {
-        return Err(Failure::null("memory"));
-    }
-    // SAFETY: the caller's promise.
-    let size = unsafe { (&raw const (*at).size).read() };
-    if size < size_of::<usize>() || size > 4096 {
-        return Err(Failure::invalid(format!(
-            "the field size of sapwood_memory is {size}; set it to sizeof(sapwood_memory)"
-        )));
-    }
-    let report = sapwood_memory { size, ..report };
-    let known = size.min(size_of::<sapwood_memory>());
-    // SAFETY: both have that many bytes; the rest of the caller's are `size` bytes in all.
-    unsafe {
-        let to = at.cast::<u8>();
-        to.copy_from_nonoverlapping((&raw const report).cast(), known);
-        to.add(known).write_bytes(0, size - known);
-    }
-    Ok(0)
-}
+extensible!(sapwood_memory);
 
 c_api!(
     const SECTION: &str = "Maps over byte strings";
 
-    /// sapwood_map     an owned map: one thread changes it, several may read between changes
+    /// sapwood_map     an owned map: one thread at a time changes it, several read in between
     /// sapwood_store   readers that never wait, one writer at a time, transactions, snapshots
     /// sapwood_shared  many readers and many writers at once
     /// sapwood_point   the same without order: whole keys only
@@ -176,7 +134,7 @@ c_api!(
         pub domain: *const sapwood_domain,
     }
 
-    #[derive(Clone, Copy, Debug, Default)]
+    #[derive(Clone, Copy, Debug)]
     pub struct sapwood_memory {
         /// sizeof(struct sapwood_memory), set by the caller
         pub size: usize,

@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_uchar, c_void};
 use crate::handle::free;
 use crate::maps::{sapwood_memory, sapwood_options, sapwood_point};
 use crate::reader::sapwood_reader;
-use crate::shared::{self, sapwood_entry_fn, shared_api};
-use crate::value::{Mode, sapwood_bytes, sapwood_value};
+use crate::shared::{self, insert, sapwood_entry_fn, shared_api};
+use crate::value::{insertions, sapwood_bytes, sapwood_value};
 
 shared_api!(
     sapwood_point:

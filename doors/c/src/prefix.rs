@@ -86,6 +86,31 @@ pub unsafe fn address(at: *const c_void, len: usize) -> Outcome<IpAddr> {
     }
 }
 
+/// How many addresses a part of a batch has. Their answers lie on the stack.
+const PART: usize = 64;
+
+/// Looks up addresses in parts. `look_up` gets the place of a part, its addresses, and room for
+/// their answers, each of which is `none` before.
+pub fn in_parts<'v, K: Copy, A: Copy + From<K>>(
+    addrs: &[K],
+    none: &'v u64,
+    values: &mut [u64],
+    mut look_up: impl FnMut(usize, &[A], &mut [&'v u64]),
+) {
+    let parts = addrs.chunks(PART).zip(values.chunks_mut(PART));
+    for (part, (addrs, values)) in parts.enumerate() {
+        let mut keys = [A::from(addrs[0]); PART];
+        for (key, addr) in keys.iter_mut().zip(addrs) {
+            *key = A::from(*addr);
+        }
+        let mut found = [none; PART];
+        look_up(part * PART, &keys[..addrs.len()], &mut found[..addrs.len()]);
+        for (value, found) in values.iter_mut().zip(found) {
+            *value = *found;
+        }
+    }
+}
+
 c_api!(
     /// Common to the tables of this part and the next. Readers never wait; one writer works at a
     /// time, and others wait for it. Values are numbers, which are copied out, so nothing that a

@@ -7,9 +7,10 @@ use sapwood::maple::{MapleFile, MapleMap, Window};
 
 use crate::c_api::c_api;
 use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new, sapwood_domain};
-use crate::error::{Failure, Outcome};
+use crate::error::Outcome;
 use crate::handle::{Body, Handle, free};
-use crate::input::{self, Extensible};
+use crate::input::{self, extensible};
+use crate::output::{as_int, hand_out, put, verified};
 use crate::turn::Turns;
 
 /// The inside of a range map's handle.
@@ -23,15 +24,23 @@ pub struct RangesBody {
     pub checked: bool,
 }
 
+impl RangesBody {
+    /// A map whose handles are checked or not.
+    pub fn new(map: MapleMap<u64>, checked: bool) -> Self {
+        RangesBody {
+            map,
+            turns: Turns::default(),
+            checked,
+        }
+    }
+}
+
 impl Body for RangesBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swRa");
     const NAME: &'static str = "ranges";
 }
 
-// SAFETY: integers, of which the first is the size.
-unsafe impl Extensible for sapwood_ranges_options {
-    const NAME: &'static str = "sapwood_ranges_options";
-}
+extensible!(sapwood_ranges_options);
 
 /// An entry that was found.
 pub type Found = (RangeInclusive<u64>, u64);
@@ -109,7 +118,7 @@ unsafe fn make(
 ) -> Outcome {
     let out = input::place(out, "out")?;
     // SAFETY: C.
-    let options: sapwood_ranges_options = unsafe { input::extensible(options) }?;
+    let options: sapwood_ranges_options = unsafe { input::given(options) }?;
     known_flags(options.flags, SAPWOOD_CHECKED)?;
     // SAFETY: C.
     let (domain, rules) = unsafe { or_new(domain, options.flags & SAPWOOD_CHECKED != 0) }?;
@@ -119,14 +128,8 @@ unsafe fn make(
     }
     let map = builder.build();
     fill(&map)?;
-    let body = RangesBody {
-        map,
-        turns: Turns::default(),
-        checked: rules.checked,
-    };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, rules) };
-    Ok(0)
+    unsafe { hand_out(out, RangesBody::new(map, rules.checked), rules) }
 }
 
 /// A map that this thread may change.
@@ -148,7 +151,7 @@ c_api!(
     /// the part on routes says of its tables holds here, too.
     pub type sapwood_ranges = Handle<RangesBody>;
 
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     pub struct sapwood_ranges_options {
         /// sizeof(struct sapwood_ranges_options)
         pub size: usize,
@@ -169,10 +172,10 @@ c_api!(
         pub value: u64,
     }
 
-    /// the highest place, not the lowest
+    /// windows: the highest place, not the lowest
     pub const SAPWOOD_FROM_END: c_uint = 1;
 
-    /// first places from `near` on; with SAPWOOD_FROM_END, up to it
+    /// windows: first places from `near` on; with SAPWOOD_FROM_END, up to it
     pub const SAPWOOD_NEAR: c_uint = 2;
 
     /// Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say
@@ -199,7 +202,8 @@ c_api!(
         make(domain, options, out, |_| Ok(()))
     }
 
-    /// Loads a map from a file of sapwood_ranges_snapshot_save. -EPROTO: it is damaged. O(n log n).
+    /// Loads a map from a file whose values are numbers. -EPROTO: it is damaged, or has strings.
+    /// O(n log n).
     fn sapwood_ranges_open(
         domain: *const sapwood_domain,
         options: *const sapwood_ranges_options,
@@ -296,27 +300,20 @@ c_api!(
     /// As the functions of sapwood_fib.
     fn sapwood_ranges_len(ranges: *const sapwood_ranges, len: *mut usize) -> c_int {
         let body = Handle::shared(ranges)?;
-        let len = input::place(len, "len")?;
-        *len = body.map.len();
-        Ok(0)
+        put(len, "len", body.map.len())
     }
 
     fn sapwood_ranges_memory(ranges: *const sapwood_ranges, bytes: *mut usize) -> c_int {
         let map = changed(ranges)?;
-        let bytes = input::place(bytes, "bytes")?;
-        *bytes = map.memory().total();
-        Ok(0)
+        put(bytes, "bytes", map.memory().total())
     }
 
     fn sapwood_ranges_reclaim(ranges: *mut sapwood_ranges, budget: usize) -> c_int {
         let freed = changed(ranges)?.reclaim(budget);
-        Ok(c_int::try_from(freed).unwrap_or(c_int::MAX))
+        Ok(as_int(freed))
     }
 
     fn sapwood_ranges_verify(ranges: *const sapwood_ranges) -> c_int {
-        match changed(ranges)?.verify() {
-            Ok(()) => Ok(0),
-            Err(wrong) => Err(Failure::new(libc::EUCLEAN, wrong)),
-        }
+        verified(changed(ranges)?.verify())
     }
 );

@@ -12,6 +12,7 @@ use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input;
+use crate::output::{hand_out, put, put_wanted};
 use crate::ranges::{
     put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, window_at,
 };
@@ -46,8 +47,7 @@ unsafe fn plan(
     let body = unsafe { Handle::shared(ranges) }?;
     body.turns.check()?;
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(make(&body.map)?, Handle::rules(ranges)) };
-    Ok(0)
+    unsafe { hand_out(out, make(&body.map)?, Handle::rules(ranges)) }
 }
 
 /// A reservation of either kind.
@@ -69,6 +69,10 @@ pub struct ReservationBody {
 impl Body for ReservationBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swRr");
     const NAME: &'static str = "ranges_reservation";
+
+    fn may_end(&self) -> Outcome<()> {
+        self.turn.check("reservation")
+    }
 }
 
 /// A reservation on its thread.
@@ -96,6 +100,10 @@ pub struct LaterBody {
 impl Body for LaterBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swRl");
     const NAME: &'static str = "ranges_later";
+
+    fn may_end(&self) -> Outcome<()> {
+        self.turns.check()
+    }
 }
 
 /// Memory for a change on this thread.
@@ -174,12 +182,8 @@ c_api!(
             PlanBody::Store(plan) => (plan.nodes(), plan.bytes()),
             PlanBody::Erase(plan) => (plan.nodes(), plan.bytes()),
         };
-        if !nodes.is_null() {
-            *nodes = cost.0;
-        }
-        if !bytes.is_null() {
-            *bytes = cost.1;
-        }
+        put_wanted(nodes, cost.0);
+        put_wanted(bytes, cost.1);
         Ok(0)
     }
 
@@ -215,8 +219,7 @@ c_api!(
             held,
             _map: map,
         };
-        *out = Handle::into_c(reservation, Handle::rules(ranges));
-        Ok(0)
+        hand_out(out, reservation, Handle::rules(ranges))
     }
 
     /// The range that will be filled: (start), (end). -ENOTSUP: it is for a removal. Its thread.
@@ -264,12 +267,7 @@ c_api!(
 
     /// Gives the memory and the lock back without a change. Its thread.
     fn sapwood_ranges_reservation_free(reservation: *mut sapwood_ranges_reservation) {
-        if reservation.is_null() || Handle::leave(reservation) {
-            return Ok(());
-        }
-        reserved(reservation)?;
-        drop(Handle::take(reservation)?);
-        Ok(())
+        free(reservation)
     }
 
     /// The most memory that some changes may need, wherever they will be. It does not hold the
@@ -289,8 +287,7 @@ c_api!(
             later: body.map.reserve_unknown(changes)?,
             turns: body.turns.clone(),
         };
-        *out = Handle::into_c(later, Handle::rules(ranges));
-        Ok(0)
+        hand_out(out, later, Handle::rules(ranges))
     }
 
     fn sapwood_ranges_later_store(
@@ -323,18 +320,11 @@ c_api!(
     }
 
     fn sapwood_ranges_later_left(later: *const sapwood_ranges_later, changes: *mut usize) -> c_int {
-        let changes = input::place(changes, "changes")?;
-        *changes = Handle::shared(later)?.later.remaining();
-        Ok(0)
+        put(changes, "changes", Handle::shared(later)?.later.remaining())
     }
 
     fn sapwood_ranges_later_free(later: *mut sapwood_ranges_later) {
-        if later.is_null() || Handle::leave(later) {
-            return Ok(());
-        }
-        later_at(later)?;
-        drop(Handle::take(later)?);
-        Ok(())
+        free(later)
     }
 
     /// Snapshots, as those of sapwood_fib; their functions are as those of the map.
@@ -348,8 +338,7 @@ c_api!(
         let body = Handle::shared(ranges)?;
         body.turns.check()?;
         let snapshot = body.map.snapshot();
-        *out = Handle::into_c(SnapshotBody { snapshot }, Handle::rules(ranges));
-        Ok(0)
+        hand_out(out, SnapshotBody { snapshot }, Handle::rules(ranges))
     }
 
     fn sapwood_ranges_snapshot_free(snapshot: *mut sapwood_ranges_snapshot) {

@@ -10,6 +10,7 @@ use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::input;
+use crate::output::put_found;
 use crate::ranges::{
     Found, put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, window_at,
 };
@@ -86,11 +87,7 @@ c_api!(
     ) -> c_int {
         let value = input::place(value, "the place for the value")?;
         let found = view(ranges, reader, |view| view.get(index).copied())?;
-        let Some(found) = found else {
-            return Ok(-libc::ENOENT);
-        };
-        *value = found;
-        Ok(0)
+        Ok(put_found(value, found))
     }
 
     /// The (entry) that holds an index. -ENOENT as above.

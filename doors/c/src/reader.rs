@@ -7,8 +7,9 @@ use sapwood::qsbr::{Domain, Guard, Reader};
 use crate::c_api::c_api;
 use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, Thread};
+use crate::handle::{Body, Handle, Thread, free};
 use crate::input::{place, text};
+use crate::output::hand_out;
 
 /// The inside of a reader's handle.
 pub struct ReaderBody {
@@ -22,6 +23,10 @@ pub struct ReaderBody {
 impl Body for ReaderBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swRe");
     const NAME: &'static str = "reader";
+
+    fn may_end(&self) -> Outcome<()> {
+        self.thread.check("reader", self.checked)
+    }
 }
 
 impl ReaderBody {
@@ -155,19 +160,12 @@ c_api!(
             checked: rules.checked,
             epoch: 1,
         };
-        *out = Handle::into_c(reader, rules);
-        Ok(0)
+        hand_out(out, reader, rules)
     }
 
     /// Ends the registration. Its thread. Nothing that was read with it may be used any more.
     fn sapwood_reader_free(reader: *mut sapwood_reader) {
-        if reader.is_null() || Handle::leave(reader) {
-            return Ok(());
-        }
-        let body = Handle::shared(reader)?;
-        body.thread.check("reader", body.checked)?;
-        drop(Handle::take(reader)?);
-        Ok(())
+        free(reader)
     }
 
     /// Declares a quiescent state: this thread uses nothing any more that it read with this reader.

@@ -3,46 +3,19 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use sapwood::Builder;
 use sapwood::qsbr::Guard;
 use sapwood::route::{Group, RouteTable};
 
 use crate::c_api::c_api;
 use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};
-use crate::fib::{PART, sapwood_fib_options};
+use crate::fib::sapwood_fib_options;
 use crate::handle::{Handle, free};
 use crate::input;
+use crate::output::{as_int, or_absent, put_found, put_wanted, verified};
 use crate::prefix::{self, sapwood_prefix};
 use crate::reader::{read, sapwood_reader};
-use crate::turn::Turns;
-use crate::versions::TableBody;
-
-/// Makes a table by C's options.
-///
-/// # Safety
-/// C.
-unsafe fn make(
-    domain: *const sapwood_domain,
-    options: *const sapwood_fib_options,
-    out: *mut *mut sapwood_routes,
-    build: impl FnOnce(Builder<RouteTable<u64>>) -> Outcome<RouteTable<u64>>,
-) -> Outcome {
-    let out = input::place(out, "out")?;
-    // SAFETY: C.
-    let options: sapwood_fib_options = unsafe { input::extensible(options) }?;
-    // SAFETY: C.
-    let (builder, rules) =
-        unsafe { options.configure(RouteTable::builder(), |b, bits| b.root_bits(bits), domain) }?;
-    let body = TableBody {
-        table: build(builder)?,
-        turns: Turns::default(),
-        checked: rules.checked,
-    };
-    // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, rules) };
-    Ok(0)
-}
+use crate::versions::{self, TableBody};
 
 /// The group of C's members. Equal next hops count together.
 ///
@@ -80,36 +53,9 @@ pub unsafe fn put_group(
         }
         all = i + 1;
     }
-    if !count.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe { count.write(all) };
-    }
+    // SAFETY: the caller's promise.
+    unsafe { put_wanted(count, all) };
     Ok(())
-}
-
-/// Looks up addresses with their flows in parts: one body for both families.
-macro_rules! in_parts {
-    ($view:expr, $addrs:expr, $flows:expr, $hops:expr, $none:expr, $addr:ty) => {{
-        let (view, none) = ($view, $none);
-        let parts = $addrs.chunks(PART).zip($flows.chunks(PART));
-        for ((addrs, flows), hops) in parts.zip($hops.chunks_mut(PART)) {
-            let mut keys = [<$addr>::UNSPECIFIED; PART];
-            for (key, addr) in keys.iter_mut().zip(addrs) {
-                *key = <$addr>::from(*addr);
-            }
-            let mut found = [&none; PART];
-            let many = addrs.len();
-            view.lookup_batch_or(&keys[..many], flows, &none, &mut found[..many]);
-            for (hop, found) in hops.iter_mut().zip(found) {
-                *hop = *found;
-            }
-        }
-    }};
-}
-
-/// A number of prefixes as C's result.
-fn many(prefixes: usize) -> c_int {
-    c_int::try_from(prefixes).unwrap_or(c_int::MAX)
 }
 
 c_api!(
@@ -134,7 +80,7 @@ c_api!(
         options: *const sapwood_fib_options,
         out: *mut *mut sapwood_routes,
     ) -> c_int {
-        make(domain, options, out, |builder| Ok(builder.build()?))
+        versions::make(domain, options, out, |builder| Ok(builder.build()?))
     }
 
     fn sapwood_routes_open(
@@ -144,7 +90,7 @@ c_api!(
         out: *mut *mut sapwood_routes,
     ) -> c_int {
         let path = input::path(path)?;
-        make(domain, options, out, |builder| Ok(builder.load(path)?))
+        versions::make(domain, options, out, |builder| Ok(builder.load(path)?))
     }
 
     fn sapwood_routes_free(routes: *mut sapwood_routes) {
@@ -160,22 +106,17 @@ c_api!(
         members: *const sapwood_member,
         count: usize,
     ) -> c_int {
-        let body = Handle::shared(routes)?;
+        let table = versions::changed(routes)?;
         let net = prefix::prefix(prefix)?;
         let group = group(members, count)?;
-        body.turns.check()?;
-        Ok(body.table.insert(net, group)?.is_none().into())
+        Ok(table.insert(net, group)?.is_none().into())
     }
 
     /// Removes a prefix. -ENOENT: it is not there.
     fn sapwood_routes_remove(routes: *mut sapwood_routes, prefix: *const sapwood_prefix) -> c_int {
-        let body = Handle::shared(routes)?;
+        let table = versions::changed(routes)?;
         let net = prefix::prefix(prefix)?;
-        body.turns.check()?;
-        match body.table.remove(net)? {
-            Some(_) => Ok(0),
-            None => Ok(-libc::ENOENT),
-        }
+        Ok(or_absent(table.remove(net)?.is_some()))
     }
 
     /// Stores the members of the group of exactly this prefix, at most `room` of them, and the
@@ -187,10 +128,9 @@ c_api!(
         room: usize,
         count: *mut usize,
     ) -> c_int {
-        let body = Handle::shared(routes)?;
+        let table = versions::changed(routes)?;
         let net = prefix::prefix(prefix)?;
-        body.turns.check()?;
-        match body.table.get(net) {
+        match table.get(net) {
             Some(group) => put_group(&group, members, room, count).map(|()| 0),
             None => Ok(-libc::ENOENT),
         }
@@ -210,11 +150,7 @@ c_api!(
         let addr = prefix::address(addr, addr_len)?;
         let hop = input::place(hop, "the place for the next hop")?;
         let answer = |guard: Guard<'_>| table.view(guard).lookup(addr, flow).copied();
-        let Some(found) = read(reader, table.domain(), answer)? else {
-            return Ok(-libc::ENOENT);
-        };
-        *hop = found;
-        Ok(0)
+        Ok(put_found(hop, read(reader, table.domain(), answer)?))
     }
 
     /// The group of the longest prefix of an address, as sapwood_routes_get stores it.
@@ -255,7 +191,10 @@ c_api!(
         let flows = input::items(flows, count, "the list of flows")?;
         let hops = input::items_mut(hops, count, "the list of next hops")?;
         let answer = |guard: Guard<'_>| {
-            in_parts!(table.view(guard).v4(), addrs, flows, hops, none, Ipv4Addr)
+            let view = table.view(guard).v4();
+            prefix::in_parts(addrs, &none, hops, |at, addrs: &[Ipv4Addr], found| {
+                view.lookup_batch_or(addrs, &flows[at..at + addrs.len()], &none, found);
+            });
         };
         read(reader, table.domain(), answer)?;
         Ok(0)
@@ -275,7 +214,10 @@ c_api!(
         let flows = input::items(flows, count, "the list of flows")?;
         let hops = input::items_mut(hops, count, "the list of next hops")?;
         let answer = |guard: Guard<'_>| {
-            in_parts!(table.view(guard).v6(), addrs, flows, hops, none, Ipv6Addr)
+            let view = table.view(guard).v6();
+            prefix::in_parts(addrs, &none, hops, |at, addrs: &[Ipv6Addr], found| {
+                view.lookup_batch_or(addrs, &flows[at..at + addrs.len()], &none, found);
+            });
         };
         read(reader, table.domain(), answer)?;
         Ok(0)
@@ -285,15 +227,13 @@ c_api!(
     /// group by another one. One store for each group, however many prefixes use it. Returns how
     /// many prefixes use these groups. They cannot fail for want of memory limits.
     fn sapwood_routes_remove_member(routes: *mut sapwood_routes, hop: u64) -> c_int {
-        let body = Handle::shared(routes)?;
-        body.turns.check()?;
-        Ok(many(body.table.remove_member(&hop)))
+        let table = versions::changed(routes)?;
+        Ok(as_int(table.remove_member(&hop)))
     }
 
     fn sapwood_routes_set_weight(routes: *mut sapwood_routes, hop: u64, weight: u32) -> c_int {
-        let body = Handle::shared(routes)?;
-        body.turns.check()?;
-        Ok(many(body.table.set_weight(&hop, weight)))
+        let table = versions::changed(routes)?;
+        Ok(as_int(table.set_weight(&hop, weight)))
     }
 
     fn sapwood_routes_replace_group(
@@ -303,13 +243,12 @@ c_api!(
         new_members: *const sapwood_member,
         new_count: usize,
     ) -> c_int {
-        let body = Handle::shared(routes)?;
+        let table = versions::changed(routes)?;
         let (old_members, new_members) = (
             group(old_members, old_count)?,
             group(new_members, new_count)?,
         );
-        body.turns.check()?;
-        Ok(many(body.table.replace_group(&old_members, &new_members)))
+        Ok(as_int(table.replace_group(&old_members, &new_members)))
     }
 
     /// The number of prefixes (len) and of different groups (groups).
@@ -319,9 +258,7 @@ c_api!(
         groups: *mut usize,
     ) -> c_int {
         let body = Handle::shared(routes)?;
-        if !len.is_null() {
-            *len = body.table.len();
-        }
+        put_wanted(len, body.table.len());
         if !groups.is_null() {
             body.turns.check()?;
             *groups = body.table.groups();
@@ -331,25 +268,19 @@ c_api!(
 
     /// As the functions of sapwood_fib.
     fn sapwood_routes_memory(routes: *const sapwood_routes, bytes: *mut usize) -> c_int {
-        let body = Handle::shared(routes)?;
+        let table = versions::changed(routes)?;
         let bytes = input::place(bytes, "bytes")?;
-        body.turns.check()?;
-        *bytes = body.table.memory().total();
+        *bytes = table.memory().total();
         Ok(0)
     }
 
     fn sapwood_routes_reclaim(routes: *mut sapwood_routes, budget: usize) -> c_int {
-        let body = Handle::shared(routes)?;
-        body.turns.check()?;
-        Ok(many(body.table.reclaim(budget)))
+        let table = versions::changed(routes)?;
+        Ok(as_int(table.reclaim(budget)))
     }
 
     fn sapwood_routes_verify(routes: *const sapwood_routes) -> c_int {
-        let body = Handle::shared(routes)?;
-        body.turns.check()?;
-        match body.table.verify() {
-            Ok(()) => Ok(0),
-            Err(wrong) => Err(Failure::new(libc::EUCLEAN, wrong)),
-        }
+        let table = versions::changed(routes)?;
+        verified(table.verify())
     }
 );

@@ -7,6 +7,7 @@ use sapwood::route::RouteTable;
 use crate::c_api::c_api;
 use crate::error::Failure;
 use crate::handle::{Handle, free};
+use crate::output::or_absent;
 use crate::prefix::{self, sapwood_prefix};
 use crate::routes::{group, put_group, sapwood_member, sapwood_routes};
 use crate::versions::{self, IterBody, SnapshotBody, TxnBody, Versioned};
@@ -47,11 +48,7 @@ c_api!(
     ) -> c_int {
         let open = versions::opened(txn)?;
         let net = prefix::prefix(prefix)?;
-        Ok(if open.txn.remove(net)? {
-            0
-        } else {
-            -libc::ENOENT
-        })
+        Ok(or_absent(open.txn.remove(net)?))
     }
 
     fn sapwood_routes_txn_commit(txn: *mut sapwood_routes_txn) -> c_int {

@@ -9,19 +9,20 @@ use sapwood::qp::{Exchange, Order, Ordered, PointMap, QpShared, SharedMap, Unord
 use sapwood::qsbr::Domain;
 
 use crate::c_api::c_api;
-use crate::call::{call, quick};
+use crate::call::look_up;
 use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle};
-use crate::input::{bytes, extensible, items, place, quick_bytes};
-use crate::maps::{SAPWOOD_INDEX, sapwood_memory, sapwood_options, store_memory};
+use crate::input::{bytes, given, items, place, quick_bytes};
+use crate::maps::{SAPWOOD_INDEX, sapwood_memory, sapwood_options};
+use crate::output::{hand_out, or_absent, put_extensible, put_wanted};
 use crate::reader::sapwood_reader;
 use crate::retire::{Owner, Pointer};
 use crate::value::{
     CValue, Key, Kinds, Lent, Mode, each, get_many, not_inserted, of_kind, refused, sapwood_bytes,
     sapwood_entry, sapwood_value,
 };
-use crate::view::{Changes, Viewed, answer, found};
+use crate::view::{Viewed, answer, found};
 
 /// Shared maps and point maps: what differs in their handles.
 pub trait Named: Order + Sized + 'static {
@@ -124,11 +125,7 @@ impl<O: Named> Body for SharedBody<O> {
     const NAME: &'static str = O::NAME;
 }
 
-impl<O: Named> Viewed for SharedBody<O> {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
+impl<O: Named> Viewed for SharedBody<O> {}
 
 /// A key of C.
 pub type RawKey = (*const c_void, usize);
@@ -144,14 +141,13 @@ pub unsafe fn new<O: Named>(
     let out = place(out, "out")?;
     // SAFETY: C.
     unsafe {
-        let options = extensible(options)?;
+        let options = given(options)?;
         known_flags(options.flags, O::FLAGS)?;
         let (kind, owner) = options.kind()?;
         let (domain, rules) = or_new(options.domain, options.flags & SAPWOOD_CHECKED != 0)?;
         let map = of_kind!(kind, O::make::<V>(&options, &domain)?);
-        *out = Handle::into_c(SharedBody { map, owner }, rules);
+        hand_out(out, SharedBody { map, owner }, rules)
     }
-    Ok(0)
 }
 
 /// The value of a key.
@@ -166,42 +162,27 @@ pub unsafe fn get<O: Named>(
     key: RawKey,
     value: *mut sapwood_value,
 ) -> c_int {
-    let handles = (map, reader);
-    // SAFETY: C.
-    unsafe {
-        if let (Some(body), Some(through)) = (Handle::quick(map), Handle::quick(reader)) {
-            if let Some(bytes) = quick_bytes(key.0, key.1) {
-                return quick(name, || {
-                    each!(&body.map, map => match through.quick_guard(map.domain()) {
-                        Some(guard) => answer(map.view(guard).get(bytes), value),
-                        None => get_slowly(name, handles, key, value),
-                    })
-                });
-            }
+    let quick = || {
+        // SAFETY: C.
+        unsafe {
+            let (body, through) = (Handle::quick(map)?, Handle::quick(reader)?);
+            let key = quick_bytes(key.0, key.1)?;
+            Some(each!(&body.map, map => {
+                answer(map.view(through.quick_guard(map.domain())?).get(key), value)
+            }))
         }
-        get_slowly(name, handles, key, value)
-    }
-}
-
-/// The same lookup where there is something to say about its arguments.
-#[cold]
-#[inline(never)]
-unsafe fn get_slowly<O: Named>(
-    name: &'static str,
-    (map, reader): (*const Handle<SharedBody<O>>, *const sapwood_reader),
-    (key, key_len): RawKey,
-    value: *mut sapwood_value,
-) -> c_int {
-    call(name, || {
+    };
+    let slow = move || {
         // SAFETY: C.
         unsafe {
             let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
-            let key = bytes(key, key_len, "the key")?;
+            let key = bytes(key.0, key.1, "the key")?;
             each!(&body.map, map => {
                 found(map.view(reader.guard(map.domain())?).get(key), value)
             })
         }
-    })
+    };
+    look_up(name, quick, slow)
 }
 
 /// Looks up many keys.
@@ -331,9 +312,7 @@ pub unsafe fn add<O: Named>(
                 Err(rejected) => return Err(refused::<u64>(rejected)),
             }
         };
-        if let Some(sum) = sum.as_mut() {
-            *sum = number;
-        }
+        put_wanted(sum, number);
         Ok(new)
     }
 }
@@ -351,7 +330,7 @@ pub unsafe fn remove<O: Named>(
         let body = Handle::shared(map)?;
         let key = bytes(key, key_len, "the key")?;
         let there = each!(&body.map, map => map.remove(key)?);
-        Ok(if there { 0 } else { -libc::ENOENT })
+        Ok(or_absent(there))
     }
 }
 
@@ -378,7 +357,7 @@ pub unsafe fn memory<O: Named>(
     unsafe {
         let body = Handle::shared(map)?;
         let report = each!(&body.map, map => sapwood_memory::from_shared(&map.memory()));
-        store_memory(memory, report)
+        put_extensible(memory, "memory", &report)
     }
 }
 
@@ -482,35 +461,12 @@ macro_rules! shared_api {
                 shared::len(map, len)
             }
 
-            $(#[doc = $insert_doc])*
-            fn $insert(
+            insertions!(
                 map: *const $map,
-                key: *const c_void,
-                key_len: usize,
-                value: *const sapwood_value,
-            ) -> c_int {
-                shared::insert(map, (key, key_len), value, Mode::Put)
-            }
-
-            $(#[doc = $insert_new_doc])*
-            fn $insert_new(
-                map: *const $map,
-                key: *const c_void,
-                key_len: usize,
-                value: *const sapwood_value,
-            ) -> c_int {
-                shared::insert(map, (key, key_len), value, Mode::New)
-            }
-
-            $(#[doc = $replace_doc])*
-            fn $replace(
-                map: *const $map,
-                key: *const c_void,
-                key_len: usize,
-                value: *const sapwood_value,
-            ) -> c_int {
-                shared::insert(map, (key, key_len), value, Mode::Replace)
-            }
+                $(#[doc = $insert_doc])* $insert: Put,
+                $(#[doc = $insert_new_doc])* $insert_new: New,
+                $(#[doc = $replace_doc])* $replace: Replace
+            );
 
             $(#[doc = $compare_exchange_doc])*
             fn $compare_exchange(

@@ -3,12 +3,11 @@
 use std::ffi::{c_int, c_uchar, c_void};
 
 use crate::handle::{Handle, free};
-use crate::input::place;
 use crate::maps::{sapwood_memory, sapwood_options, sapwood_shared};
 use crate::ordered::Source;
 use crate::reader::sapwood_reader;
-use crate::shared::{self, sapwood_entry_fn, shared_api};
-use crate::value::{Mode, map_kinds, sapwood_bytes, sapwood_value};
+use crate::shared::{self, insert, sapwood_entry_fn, shared_api};
+use crate::value::{insertions, map_kinds, sapwood_bytes, sapwood_value};
 use crate::view::{Anchor, sapwood_view};
 
 shared_api!(
@@ -44,12 +43,10 @@ shared_api!(
 
         // The view's anchor says until when it may be used.
             let (body, through) = (Handle::shared(map)?, Handle::shared(reader)?);
-            let view = place(view, "view")?;
-            let source = map_kinds!(&body.map, map => {
+                let source = map_kinds!(&body.map, map => {
                 Source::Shared(map.view(through.guard(map.domain())?))
             });
             let anchor = Anchor::reader(map, reader, through.epoch());
-            sapwood_view::write(view, anchor, source);
-        Ok(0)
+            sapwood_view::write(view, anchor, source)
     }
 );

@@ -7,14 +7,15 @@ use sapwood::qp::{Change, QpSnapshot, QpStore};
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
-use crate::input::{self, bytes, place};
+use crate::input::{self, bytes};
 use crate::maps::sapwood_snapshot;
 use crate::ordered::Source;
+use crate::output::put;
 use crate::retire::Pointer;
 use crate::value::{
     CValue, Kinds, each, map_kinds, no_pointers, sapwood_bytes, sapwood_entry, sapwood_value,
 };
-use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
+use crate::view::{Anchor, Viewed, found, sapwood_view};
 
 /// The inside of a snapshot's handle.
 pub struct SnapshotBody {
@@ -27,11 +28,7 @@ impl Body for SnapshotBody {
     const NAME: &'static str = "snapshot";
 }
 
-impl Viewed for SnapshotBody {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
+impl Viewed for SnapshotBody {}
 
 impl sapwood_change {
     fn new<V: ?Sized + CValue>(change: &Change<'_, V>) -> Self {
@@ -88,23 +85,26 @@ c_api!(
 
     fn sapwood_snapshot_len(snapshot: *const sapwood_snapshot, len: *mut usize) -> c_int {
         let body = Handle::shared(snapshot)?;
-        *place(len, "len")? = each!(&body.snapshot, snapshot => snapshot.len());
-        Ok(0)
+        put(
+            len,
+            "len",
+            each!(&body.snapshot, snapshot => snapshot.len()),
+        )
     }
 
     fn sapwood_snapshot_version(snapshot: *const sapwood_snapshot, version: *mut u64) -> c_int {
         let body = Handle::shared(snapshot)?;
-        let version = place(version, "version")?;
-        *version = each!(&body.snapshot, snapshot => snapshot.version().get());
-        Ok(0)
+        put(
+            version,
+            "version",
+            each!(&body.snapshot, snapshot => snapshot.version().get()),
+        )
     }
 
     fn sapwood_snapshot_view(snapshot: *const sapwood_snapshot, view: *mut sapwood_view) -> c_int {
         let body: &'static SnapshotBody = Handle::shared(snapshot)?;
-        let view = place(view, "view")?;
         let source = map_kinds!(&body.snapshot, snapshot => Source::Handle(snapshot));
-        sapwood_view::write(view, Anchor::handle(snapshot, body), source);
-        Ok(0)
+        sapwood_view::write(view, Anchor::handle(snapshot, body), source)
     }
 
     /// As sapwood_map_save, with the number of the version.

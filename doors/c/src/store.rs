@@ -8,15 +8,14 @@ use sapwood::Builder;
 use sapwood::qp::{QpStore, QpTxn};
 
 use crate::c_api::c_api;
-use crate::call::{call, quick};
+use crate::call::look_up;
 use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread, free};
-use crate::input::{self, bytes, extensible, items, place, quick_bytes};
-use crate::maps::{
-    sapwood_memory, sapwood_options, sapwood_snapshot, sapwood_store, sapwood_txn, store_memory,
-};
+use crate::input::{self, bytes, given, items, place, quick_bytes};
+use crate::maps::{sapwood_memory, sapwood_options, sapwood_snapshot, sapwood_store, sapwood_txn};
 use crate::ordered::Source;
+use crate::output::{hand_out, or_absent, put, put_extensible};
 use crate::process;
 use crate::reader::sapwood_reader;
 use crate::retire::{Owner, Pointer};
@@ -24,10 +23,10 @@ use crate::snapshot::SnapshotBody;
 use crate::turn;
 use crate::txn::TxnBody;
 use crate::value::{
-    CValue, Key, Kinds, Mode, each, get_many, map_kinds, no_pointers, not_inserted, of_kind,
-    sapwood_bytes, sapwood_value,
+    CValue, Key, Kinds, Mode, each, get_many, insertions, map_kinds, no_pointers, not_inserted,
+    of_kind, sapwood_bytes, sapwood_value,
 };
-use crate::view::{Anchor, Changes, Viewed, answer, found, sapwood_view};
+use crate::view::{Anchor, Viewed, answer, found, sapwood_view};
 
 /// The thread that has a transaction open, and the process in which it began.
 #[derive(Debug, Default)]
@@ -82,11 +81,7 @@ impl Body for StoreBody {
     const NAME: &'static str = "store";
 }
 
-impl Viewed for StoreBody {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
+impl Viewed for StoreBody {}
 
 /// A builder with the choices of C.
 unsafe fn builder<V: ?Sized + CValue>(
@@ -108,7 +103,7 @@ unsafe fn make(
     let out = place(out, "out")?;
     // SAFETY: the caller's promise.
     unsafe {
-        let options = extensible(options)?;
+        let options = given(options)?;
         known_flags(options.flags, SAPWOOD_CHECKED)?;
         if options.max_entries != 0 {
             return Err(Failure::invalid("a store has no limit of entries"));
@@ -130,29 +125,8 @@ unsafe fn make(
             owner,
             writer: Arc::default(),
         };
-        *out = Handle::into_c(body, rules);
+        hand_out(out, body, rules)
     }
-    Ok(0)
-}
-
-/// The same lookup where there is something to say about its arguments.
-#[cold]
-#[inline(never)]
-unsafe fn get_slowly(
-    (store, reader): (*const sapwood_store, *const sapwood_reader),
-    (key, key_len): (*const c_void, usize),
-    value: *mut sapwood_value,
-) -> c_int {
-    call("sapwood_store_get", || {
-        // SAFETY: C.
-        unsafe {
-            let (body, reader) = (Handle::shared(store)?, Handle::shared(reader)?);
-            let key = bytes(key, key_len, "the key")?;
-            each!(&body.store, store => {
-                found(store.view(reader.guard(store.domain())?).get(key), value)
-            })
-        }
-    })
 }
 
 unsafe fn change(store: *const sapwood_store, f: impl FnOnce(&StoreBody) -> Outcome) -> Outcome {
@@ -225,18 +199,21 @@ c_api!(
         key_len: usize,
         value: *mut sapwood_value,
     ) -> c_int {
-        let handles = (store, reader);
-        if let (Some(body), Some(through)) = (Handle::quick(store), Handle::quick(reader)) {
-            if let Some(key) = quick_bytes(key, key_len) {
-                return quick("sapwood_store_get", || {
-                    each!(&body.store, store => match through.quick_guard(store.domain()) {
-                        Some(guard) => answer(store.view(guard).get(key), value),
-                        None => get_slowly(handles, (key.as_ptr().cast(), key.len()), value),
-                    })
-                });
-            }
-        }
-        get_slowly(handles, (key, key_len), value)
+        let quick = || {
+            let (body, through) = (Handle::quick(store)?, Handle::quick(reader)?);
+            let key = quick_bytes(key, key_len)?;
+            Some(each!(&body.store, store => {
+                answer(store.view(through.quick_guard(store.domain())?).get(key), value)
+            }))
+        };
+        let slow = move || {
+            let (body, reader) = (Handle::shared(store)?, Handle::shared(reader)?);
+            let key = bytes(key, key_len, "the key")?;
+            each!(&body.store, store => {
+                found(store.view(reader.guard(store.domain())?).get(key), value)
+            })
+        };
+        look_up("sapwood_store_get", quick, slow)
     }
 
     /// As sapwood_map_get_many, in one version.
@@ -259,17 +236,17 @@ c_api!(
     /// Stores the number of entries of the newest version. O(1).
     fn sapwood_store_len(store: *const sapwood_store, len: *mut usize) -> c_int {
         let body = Handle::shared(store)?;
-        let len = place(len, "len")?;
-        *len = each!(&body.store, store => store.len());
-        Ok(0)
+        put(len, "len", each!(&body.store, store => store.len()))
     }
 
     /// Stores the number of the newest version. O(1).
     fn sapwood_store_version(store: *const sapwood_store, version: *mut u64) -> c_int {
         let body = Handle::shared(store)?;
-        let version = place(version, "version")?;
-        *version = each!(&body.store, store => store.version().get());
-        Ok(0)
+        put(
+            version,
+            "version",
+            each!(&body.store, store => store.version().get()),
+        )
     }
 
     /// Makes a view of the newest version, and stays with it. O(1).
@@ -280,42 +257,20 @@ c_api!(
     ) -> c_int {
         // The view's anchor says until when it may be used.
         let (body, through) = (Handle::shared(store)?, Handle::shared(reader)?);
-        let view = place(view, "view")?;
         let source = map_kinds!(&body.store, store => {
             Source::Store(store.view(through.guard(store.domain())?))
         });
         let anchor = Anchor::reader(store, reader, through.epoch());
-        sapwood_view::write(view, anchor, source);
-        Ok(0)
+        sapwood_view::write(view, anchor, source)
     }
 
-    /// Single changes, each in a transaction of its own; they wait for an open one.
-    fn sapwood_store_insert(
+    insertions!(
         store: *const sapwood_store,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(store, (key, key_len), value, Mode::Put)
-    }
-
-    fn sapwood_store_insert_new(
-        store: *const sapwood_store,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(store, (key, key_len), value, Mode::New)
-    }
-
-    fn sapwood_store_replace(
-        store: *const sapwood_store,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(store, (key, key_len), value, Mode::Replace)
-    }
+        /// Single changes, each in a transaction of its own; they wait for an open one.
+        sapwood_store_insert: Put,
+        sapwood_store_insert_new: New,
+        sapwood_store_replace: Replace
+    );
 
     fn sapwood_store_remove(
         store: *const sapwood_store,
@@ -328,7 +283,7 @@ c_api!(
                 let mut txn = store.begin();
                 let there = txn.remove(key)?.is_some();
                 txn.commit();
-                Ok(if there { 0 } else { -libc::ENOENT })
+                Ok(or_absent(there))
             })
         })
     }
@@ -354,7 +309,7 @@ c_api!(
     fn sapwood_store_memory(store: *const sapwood_store, memory: *mut sapwood_memory) -> c_int {
         change(store, |body| {
             let report = each!(&body.store, store => sapwood_memory::from_store(&store.memory()));
-            store_memory(memory, report)
+            put_extensible(memory, "memory", &report)
         })
     }
 
@@ -368,8 +323,7 @@ c_api!(
         let snapshot = SnapshotBody {
             snapshot: map_kinds!(&body.store, store => store.snapshot()),
         };
-        *out = Handle::into_c(snapshot, Handle::rules(store));
-        Ok(0)
+        hand_out(out, snapshot, Handle::rules(store))
     }
 
     /// sapwood_store_begin: -EBUSY instead of waiting
@@ -402,7 +356,6 @@ c_api!(
             (txn, store)
         });
         let txn = TxnBody::new(txn, body.owner.clone(), body.writer.clone());
-        *out = Handle::into_c(txn, Handle::rules(store));
-        Ok(0)
+        hand_out(out, txn, Handle::rules(store))
     }
 );

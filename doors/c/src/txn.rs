@@ -8,12 +8,13 @@ use sapwood::qp::{QpStore, QpTxn};
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread};
-use crate::input::{bytes, place};
+use crate::input::bytes;
 use crate::maps::sapwood_txn;
 use crate::ordered::Source;
+use crate::output::{or_absent, put, put_wanted};
 use crate::retire::{Owner, Pointer};
 use crate::store::WriterThread;
-use crate::value::{Kinds, Mode, each, map_kinds, not_inserted, sapwood_value};
+use crate::value::{Kinds, Mode, each, insertions, map_kinds, not_inserted, sapwood_value};
 use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
 
 /// A transaction and the store that it refers to, which is dropped after it.
@@ -121,52 +122,29 @@ c_api!(
 
     fn sapwood_txn_len(txn: *mut sapwood_txn, len: *mut usize) -> c_int {
         let body = here(txn)?;
-        *place(len, "len")? = each!(&body.txn, (txn, _) => txn.len());
-        Ok(0)
+        put(len, "len", each!(&body.txn, (txn, _) => txn.len()))
     }
 
     fn sapwood_txn_view(txn: *mut sapwood_txn, view: *mut sapwood_view) -> c_int {
         // It is read only while the view's anchor says that it is as it was.
         let body: &'static TxnBody = here(txn)?;
-        let view = place(view, "view")?;
         let source = map_kinds!(&body.txn, (txn, _) => Source::Handle(txn));
-        sapwood_view::write(view, Anchor::handle(txn, body), source);
-        Ok(0)
+        sapwood_view::write(view, Anchor::handle(txn, body), source)
     }
 
-    fn sapwood_txn_insert(
+    insertions!(
         txn: *mut sapwood_txn,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(txn, (key, key_len), value, Mode::Put)
-    }
-
-    fn sapwood_txn_insert_new(
-        txn: *mut sapwood_txn,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(txn, (key, key_len), value, Mode::New)
-    }
-
-    fn sapwood_txn_replace(
-        txn: *mut sapwood_txn,
-        key: *const c_void,
-        key_len: usize,
-        value: *const sapwood_value,
-    ) -> c_int {
-        insert(txn, (key, key_len), value, Mode::Replace)
-    }
+        sapwood_txn_insert: Put,
+        sapwood_txn_insert_new: New,
+        sapwood_txn_replace: Replace
+    );
 
     fn sapwood_txn_remove(txn: *mut sapwood_txn, key: *const c_void, key_len: usize) -> c_int {
         let body = here(txn)?;
         let key = bytes(key, key_len, "the key")?;
         body.changes.count();
         let there = each!(&mut body.txn, (txn, _) => txn.remove(key)?.is_some());
-        Ok(if there { 0 } else { -libc::ENOENT })
+        Ok(or_absent(there))
     }
 
     fn sapwood_txn_remove_prefix(
@@ -179,9 +157,7 @@ c_api!(
         let prefix = bytes(prefix, prefix_len, "the prefix")?;
         body.changes.count();
         let count = each!(&mut body.txn, (txn, _) => txn.remove_prefix(prefix)?);
-        if let Some(removed) = removed.as_mut() {
-            *removed = count;
-        }
+        put_wanted(removed, count);
         Ok(0)
     }
 
@@ -196,9 +172,7 @@ c_api!(
             drop(store);
             number
         });
-        if let Some(version) = version.as_mut() {
-            *version = number;
-        }
+        put_wanted(version, number);
         Ok(0)
     }
 

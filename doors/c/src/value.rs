@@ -8,6 +8,7 @@ use sapwood::qp::{Error, IntoValue, Rejected, Value};
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::input::bytes;
+use crate::output::as_int;
 use crate::retire::{Owner, Pointer};
 
 impl sapwood_bytes {
@@ -178,22 +179,16 @@ pub enum Kinds<N, P, B> {
 /// Runs the same body with the structure of any kind; `V` is the kind in it.
 macro_rules! each {
     ($kinds:expr, $structure:pat => $body:expr) => {
+        $crate::value::each!(@ $kinds, $structure =>
+            Numbers u64 => $body, Pointers $crate::retire::Pointer => $body, Bytes [u8] => $body)
+    };
+    (@ $kinds:expr, $structure:pat => $($kind:ident $type:ty => $body:expr),*) => {
         match $kinds {
-            $crate::value::Kinds::Numbers($structure) => {
-                #[allow(dead_code)]
-                type V = u64;
+            $($crate::value::Kinds::$kind($structure) => {
+                #[allow(dead_code, reason = "not all bodies name the kind")]
+                type V = $type;
                 $body
-            }
-            $crate::value::Kinds::Pointers($structure) => {
-                #[allow(dead_code)]
-                type V = $crate::retire::Pointer;
-                $body
-            }
-            $crate::value::Kinds::Bytes($structure) => {
-                #[allow(dead_code)]
-                type V = [u8];
-                $body
-            }
+            })*
         }
     };
 }
@@ -202,23 +197,10 @@ pub(crate) use each;
 /// Makes one structure of another of the same kind.
 macro_rules! map_kinds {
     ($kinds:expr, $structure:pat => $body:expr) => {
-        match $kinds {
-            $crate::value::Kinds::Numbers($structure) => {
-                #[allow(dead_code)]
-                type V = u64;
-                $crate::value::Kinds::Numbers($body)
-            }
-            $crate::value::Kinds::Pointers($structure) => {
-                #[allow(dead_code)]
-                type V = $crate::retire::Pointer;
-                $crate::value::Kinds::Pointers($body)
-            }
-            $crate::value::Kinds::Bytes($structure) => {
-                #[allow(dead_code)]
-                type V = [u8];
-                $crate::value::Kinds::Bytes($body)
-            }
-        }
+        $crate::value::each!(@ $kinds, $structure =>
+            Numbers u64 => $crate::value::Kinds::Numbers($body),
+            Pointers $crate::retire::Pointer => $crate::value::Kinds::Pointers($body),
+            Bytes [u8] => $crate::value::Kinds::Bytes($body))
     };
 }
 pub(crate) use map_kinds;
@@ -288,7 +270,7 @@ pub unsafe fn get_many<'a, V: ?Sized + CValue>(
             }
         }
     }
-    Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
+    Ok(as_int(count))
 }
 
 /// Which keys an insertion is for.
@@ -313,6 +295,30 @@ impl Mode {
         }
     }
 }
+
+/// C's functions that insert into a map, of which each calls `insert` with a mode of its own.
+macro_rules! insertions {
+    (
+        [$($done:tt)*] [$($rest:tt)*] $map:ident: $pointer:ty,
+        $($(#[doc = $doc:literal])* $name:ident: $mode:ident),*
+    ) => {
+        $crate::c_api::c_api!(@ [$($done)*]
+            $(
+                $(#[doc = $doc])*
+                fn $name(
+                    $map: $pointer,
+                    key: *const c_void,
+                    key_len: usize,
+                    value: *const sapwood_value,
+                ) -> c_int {
+                    insert($map, (key, key_len), value, $crate::value::Mode::$mode)
+                }
+            )*
+            $($rest)*
+        );
+    };
+}
+pub(crate) use insertions;
 
 /// The answer of an insertion that did not happen, after which the value is the caller's. What the
 /// caller asked about is an answer, and no failure with a message.

@@ -9,6 +9,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules};
 use crate::input::{bytes, items, place};
 use crate::ordered::{Entry, Source};
+use crate::output::{as_int, put};
 use crate::reader::{ReaderBody, sapwood_reader};
 use crate::retire::Pointer;
 use crate::value::{
@@ -33,7 +34,9 @@ impl Changes {
 /// A body whose handle a view can read.
 pub trait Viewed: Body {
     /// The number of changes, if changes end views.
-    fn changes(&self) -> Option<&Changes>;
+    fn changes(&self) -> Option<&Changes> {
+        None
+    }
     /// What is wrong with a view that such a change has ended.
     fn stale() -> String {
         format!("the {} was changed after the view was made", Self::NAME)
@@ -145,15 +148,16 @@ impl sapwood_view {
     /// Writes a view into the caller's memory.
     ///
     /// # Safety
-    /// `at` points to room for a view.
-    pub unsafe fn write(at: *mut Self, anchor: Anchor, source: AnySource) {
+    /// `at` is NULL, or it points to room for a view.
+    pub unsafe fn write(at: *mut Self, anchor: Anchor, source: AnySource) -> Outcome {
         let body = ViewBody {
             magic: MAGIC,
             anchor,
             source,
         };
         // SAFETY: the caller's promise, and it fits.
-        unsafe { at.cast::<ViewBody>().write(body) };
+        unsafe { place(at, "view")?.cast::<ViewBody>().write(body) };
+        Ok(0)
     }
 
     /// The inside of a view that may be used.
@@ -261,9 +265,11 @@ c_api!(
     /// As the functions of maps of these names.
     fn sapwood_view_len(view: *const sapwood_view, len: *mut usize) -> c_int {
         let body = sapwood_view::body(view)?;
-        let len = place(len, "len")?;
-        *len = each!(&body.source, source => source.reading().entries());
-        Ok(0)
+        put(
+            len,
+            "len",
+            each!(&body.source, source => source.reading().entries()),
+        )
     }
 
     fn sapwood_view_get(
@@ -351,7 +357,7 @@ c_api!(
             for (i, &entry) in all.iter().take(room).enumerate() {
                 *entries.add(i) = sapwood_entry::new(entry);
             }
-            Ok(c_int::try_from(all.len()).unwrap_or(c_int::MAX))
+            Ok(as_int(all.len()))
         })
     }
 );

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use sapwood::lpm::NextHop;
-use sapwood::maple::{self, CheckedMaple, PlainValue};
+use sapwood::maple::{CheckedMaple, PlainValue};
 use sapwood::route::{Group, PackedGroup};
 use sapwood_checked::lpm::CheckedFib;
-use sapwood_checked::{Bytes, CheckedReader, CheckedValue, Source, Trouble};
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue, TRIES, Trouble};
 use zerocopy::FromBytes;
 
 use crate::control::State;
@@ -402,10 +402,6 @@ pub struct CheckedRanges<'r, V> {
     map: CheckedMaple<V, LiveWindow>,
 }
 
-/// The attempts of an operation that changes disturb, or that meets what looks damaged.
-const TRIES: usize = 64;
-const TRIES_DAMAGED: usize = 4;
-
 impl<'r, V: PlainValue> CheckedRanges<'r, V> {
     pub(crate) fn new(source: &'r LiveSource) -> Result<Self, Error> {
         let map = CheckedMaple::new(source.window.clone());
@@ -415,26 +411,8 @@ impl<'r, V: PlainValue> CheckedRanges<'r, V> {
         })
     }
 
-    fn undisturbed<R>(&self, read: impl Fn() -> Result<R, maple::Trouble>) -> Result<R, Error> {
-        let (mut damaged, mut last) = (0, maple::Trouble::Changed);
-        for _ in 0..TRIES {
-            let result = read();
-            self.source.still_valid()?;
-            match result {
-                Ok(result) => return Ok(result),
-                Err(trouble) => last = trouble,
-            }
-            self.source.refresh();
-            damaged += usize::from(last != maple::Trouble::Changed);
-            if damaged == TRIES_DAMAGED {
-                break;
-            }
-        }
-        Err(match last {
-            maple::Trouble::Changed => self.source.error(Trouble::Changed),
-            _ if self.source.is_cut() => self.source.error(Trouble::Changed),
-            damaged => self.source.damaged(damaged),
-        })
+    fn undisturbed<R>(&self, read: impl Fn() -> Result<R, Trouble>) -> Result<R, Error> {
+        sapwood_checked::attempts(self.source, || Ok(read()))
     }
 
     /// The entry that holds an index.

@@ -245,12 +245,10 @@ impl FibFile {
         }
     }
 
-    /// The values that are str, by position; empty when the values are int. None stands for others.
+    /// The values that are str, by position; empty when the values are int. A group of next hops
+    /// beside them is there as text.
     fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let name = |hop: Option<SavedHop<'_>>| match hop {
-            Some(SavedHop::Name(name)) => Some(name.to_owned()),
-            _ => None,
-        };
+        let name = |hop: Option<SavedHop<'_>>| hop.map_or_else(String::new, |hop| hop.to_string());
         let names = self.names.then(|| self.file.listed().map(name));
         PyList::new(py, names.into_iter().flatten().collect::<Vec<_>>())
     }

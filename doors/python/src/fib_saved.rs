@@ -148,7 +148,9 @@ pub fn save(fib: &Fib, py: Python<'_>, path: &Path) -> PyResult<()> {
         let mut file = FibFileBuilder::new();
         let hops = match &values {
             Saved::Numbers(numbers) => {
-                let hops = numbers.iter().map(|number| SavedHop::Number((*number).into()));
+                let hops = numbers
+                    .iter()
+                    .map(|number| SavedHop::Number((*number).into()));
                 hops.collect::<Vec<_>>()
             }
             Saved::Names(names) => names.iter().map(|name| SavedHop::Name(name)).collect(),

@@ -372,10 +372,6 @@ impl RangeMap {
         Ok(copy)
     }
 
-    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
-        self.copy(py)
-    }
-
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let (mut bytes, mut values) = (Vec::new(), Vec::new());

@@ -63,6 +63,14 @@ pub struct WindowSource {
     window: WindowInfo,
 }
 
+impl WindowSource {
+    /// The map's window at the time when the reader was made. A process that takes the map over
+    /// moves it, and readers follow.
+    pub fn window(&self) -> &WindowInfo {
+        &self.window
+    }
+}
+
 impl Source for WindowSource {
     type Window = WindowMemory;
     type Error = Error;
@@ -118,8 +126,6 @@ pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Error> {
     V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
 }
 
-/// The reader of `sapwood-checked` over a window.
-type Inner<V> = sapwood_checked::CheckedReader<WindowSource, V>;
 /// Entries of a [`CheckedReader`], in order if its map has one. The iterator ends after an error.
 pub type CheckedEntries<'a, V> = sapwood_checked::CheckedEntries<'a, WindowSource, V>;
 /// Entries of a [`CheckedReader`] in ascending order of keys. The iterator ends after an error.
@@ -134,7 +140,7 @@ pub type CheckedIter<'a, V> = sapwood_checked::CheckedIter<'a, WindowSource, V>;
 /// - Whatever bytes the window holds, and whatever is written meanwhile, the reader reads nothing
 ///   outside the window, and every operation ends. It returns a result, [`Error::Damaged`] or
 ///   [`Error::Busy`].
-/// - While nobody writes, answers are exact, and [`verify`](Self::verify) checks that the map is
+/// - While nobody writes, answers are exact, and [`verify`](sapwood_checked::CheckedReader::verify) checks that the map is
 ///   intact.
 /// - While a process or a program writes, each returned entry was in the map at some time during
 ///   the operation. Walks ascend strictly, and find every key that is there throughout. This holds
@@ -148,6 +154,10 @@ pub type CheckedIter<'a, V> = sapwood_checked::CheckedIter<'a, WindowSource, V>;
 ///
 /// The process that owns the map should read the map itself.
 ///
+/// Errors are those of this crate: [`Error::Busy`] when changes disturbed every attempt,
+/// [`Error::Setting`] when a map that has only an index is asked for its order, [`Error::NoWindow`]
+/// when the map was closed, [`Error::Damaged`].
+///
 /// ```no_run
 /// use sapwood_bpf::BpfArena;
 /// let arena = BpfArena::open("/sys/fs/bpf/names")?;
@@ -159,9 +169,7 @@ pub type CheckedIter<'a, V> = sapwood_checked::CheckedIter<'a, WindowSource, V>;
 /// }
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub struct CheckedReader<V> {
-    inner: Inner<V>,
-}
+pub type CheckedReader<V> = sapwood_checked::CheckedReader<WindowSource, V>;
 
 impl BpfArena {
     /// Opens a reader of the map with this name. The map is of [`Kind::Qp`] or [`Kind::KernelQp`].
@@ -183,131 +191,6 @@ impl BpfArena {
         window: WindowInfo,
     ) -> Result<CheckedReader<V>, Error> {
         let arena = self.clone();
-        let inner = Inner::new(WindowSource { arena, window })?;
-        Ok(CheckedReader { inner })
-    }
-}
-
-impl<V: CheckedValue> CheckedReader<V> {
-    /// The map's window at the time when the reader was made. A process that takes the map over
-    /// moves it, and readers follow.
-    pub fn window(&self) -> &WindowInfo {
-        &self.inner.source().window
-    }
-
-    /// The bytes of a value; `None` when values are byte strings, which have different lengths.
-    ///
-    /// # Errors
-    /// As [`BpfArena::reader`].
-    pub fn value_bytes(&self) -> Result<Option<usize>, Error> {
-        self.inner.value_bytes()
-    }
-
-    /// Checks that the map has this layout: values of the same type, or byte strings.
-    pub(crate) fn verify_layout(&self, expected: u64) -> Result<(), Error> {
-        self.inner.check_layout(expected)
-    }
-
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`]; [`Error::Busy`] when changes disturbed every attempt;
-    /// [`Error::NoWindow`] when the map was closed.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
-        self.inner.get(key)
-    }
-
-    /// Whether the map has a key.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.inner.contains(key)
-    }
-
-    /// The entry whose key is the longest prefix of `query`.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get); [`Error::Setting`] when the map has only an index.
-    pub fn longest_prefix(&self, query: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, V)>, Error> {
-        self.inner.longest_prefix(query)
-    }
-
-    /// Whether the map has an order, which is that of a trie. Without one, [`iter`](Self::iter) and
-    /// the other ordered methods return an error.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn has_order(&self) -> Result<bool, Error> {
-        self.inner.has_order()
-    }
-
-    /// All entries, in order of their keys if the map has an order.
-    ///
-    /// While the map is written or resized, no key comes twice, and every key that is there
-    /// throughout is found.
-    ///
-    /// ```no_run
-    /// # let arena = sapwood_bpf::BpfArena::open("/sys/fs/bpf/names")?;
-    /// for entry in arena.reader::<u64>("hosts")?.unordered() {
-    ///     let (key, value) = entry?;
-    ///     println!("{} {value}", String::from_utf8_lossy(&key));
-    /// }
-    /// # Ok::<(), sapwood_bpf::Error>(())
-    /// ```
-    pub fn unordered(&self) -> CheckedEntries<'_, V> {
-        self.inner.unordered()
-    }
-
-    /// All entries, in order of their keys. The first item is [`Error::Setting`] when the map has
-    /// only an index.
-    pub fn iter(&self) -> CheckedIter<'_, V> {
-        self.inner.iter()
-    }
-
-    /// The entries whose keys are not less than `key`.
-    pub fn from_key(&self, key: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
-        self.inner.from_key(key)
-    }
-
-    /// The entries whose keys begin with `prefix`.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
-        self.inner.prefix(prefix)
-    }
-
-    /// The number of entries: of a store, the number that its newest version states; of other maps,
-    /// by a walk over all entries.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn len(&self) -> Result<usize, Error> {
-        self.inner.len()
-    }
-
-    /// Whether there is no entry.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn is_empty(&self) -> Result<bool, Error> {
-        self.inner.is_empty()
-    }
-
-    /// Checks every invariant of the trie and the index (`docs/qp.md`, `docs/shared.md`), that both
-    /// have the same entries, and that no two nodes share a byte. Returns the number of entries.
-    /// Nobody may write the map meanwhile, because a change may look like damage.
-    ///
-    /// Changes that the owner's death interrupted do not count as damage: the counts of a locked
-    /// bucket, and up to 128 entries that only one of trie and index has.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], with the first invariant that does not hold, and its place.
-    pub fn verify(&self) -> Result<usize, Error> {
-        self.inner.verify()
-    }
-}
-
-impl<V> fmt::Debug for CheckedReader<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        CheckedReader::new(WindowSource { arena, window })
     }
 }

@@ -184,7 +184,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(doing: impl Into<String>, error: io::Error) -> Error {
+    /// The error of a system call.
+    pub fn io(doing: impl Into<String>, error: io::Error) -> Error {
         Error::Io {
             doing: doing.into(),
             error,
@@ -196,7 +197,8 @@ impl Error {
         Error::io(doing, io::Error::last_os_error())
     }
 
-    pub(crate) fn system(doing: impl Into<String>, error: libbpf_rs::Error) -> Error {
+    /// The error of a call of `libbpf`.
+    pub fn system(doing: impl Into<String>, error: libbpf_rs::Error) -> Error {
         let kind = match error.kind() {
             libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,
             libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
@@ -207,7 +209,8 @@ impl Error {
         Error::io(doing, io::Error::new(kind, format!("{error:#}")))
     }
 
-    pub(crate) fn pinned(path: &Path, error: libbpf_rs::Error) -> Error {
+    /// The error of opening a pin.
+    pub fn pinned(path: &Path, error: libbpf_rs::Error) -> Error {
         Error::system(format!("opening {}", path.display()), error)
     }
 }

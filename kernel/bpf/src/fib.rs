@@ -64,7 +64,7 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F,
     /// Builds a table from prefixes in any order. Of equal prefixes, the last one counts.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and those of [`Builder::build_from`].
+    /// As [`build`](Self::build), and those of `Builder::build_from`.
     pub fn build_from(
         self,
         prefixes: impl IntoIterator<Item = (F::Net, V)>,

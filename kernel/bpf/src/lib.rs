@@ -31,7 +31,6 @@ cfg_if::cfg_if! {
         mod hop_tables;
         mod program_map;
         mod loader;
-        mod name_rules;
         mod names;
         pub mod objects;
         mod own_window;
@@ -40,15 +39,11 @@ cfg_if::cfg_if! {
         mod raw;
         mod route_cache;
         mod support;
-        mod tcx;
         mod window_map;
         mod words;
-        mod xdp;
-        mod xdp_names;
-        mod xdp_route;
 
         pub use arena::{BpfArena, WindowInfo};
-        pub use counts::{PacketCounts, Verdict};
+        pub use counts::add_counts;
         pub use error::Error;
         pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
         pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue, WindowMemory, WindowSource};
@@ -61,19 +56,14 @@ cfg_if::cfg_if! {
             Serviced, Taken, Write, WriteError, Written,
         };
         pub use loader::{Loader, Programs};
-        pub use name_rules::{NameRule, NameRules};
         pub use names::{BitFibMap, Restore, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore, WindowValue};
         pub use pinned::{PinKind, Pinned, PinnedProgram};
         pub use route_cache::{
             ProgramRouteCache, ProgramRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
         };
-        pub use support::check;
+        pub use support::{check, pin};
         pub use window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
         pub use words::Words;
-        pub use tcx::{TcxHook, TcxLink};
-        pub use xdp::{XdpLink, XdpMode, interface_index};
-        pub use xdp_names::{NamesCounts, PinnedNames, StoreRooms, XdpNames};
-        pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
     }
 }
 
@@ -82,5 +72,4 @@ cfg_if::cfg_if! {
 #[doc = include_str!("../../../docs/guides/ebpf.md")]
 #[doc = include_str!("../../../docs/bpf.md")]
 #[doc = include_str!("../../../docs/bpf-maps.md")]
-#[doc = include_str!("../../../docs/bpf-programs.md")]
 struct Pages;

@@ -10,7 +10,7 @@ use libbpf_rs::{
 };
 
 use crate::arena::BpfArena;
-use crate::counts;
+use crate::counts::add_counts;
 use crate::error::Error;
 use crate::raw::sleep::{self, SLEEPABLE};
 use crate::support;
@@ -302,7 +302,7 @@ impl Programs {
     /// [`Error::Missing`], and the system's error.
     pub fn counts<const N: usize>(&self, map: &str) -> Result<[u64; N], Error> {
         let mut sums = [0; N];
-        counts::add(&self.map(map)?, &mut sums)?;
+        add_counts(&self.map(map)?, &mut sums)?;
         Ok(sums)
     }
 

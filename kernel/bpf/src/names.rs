@@ -253,7 +253,7 @@ impl<V: ?Sized + WindowValue> UserMapBuilder<V> {
     /// Builds a map from entries in ascending order of keys. Of equal keys, the last one counts.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and those of [`Builder::build_sorted`].
+    /// As [`build`](Self::build), and those of `Builder::build_sorted`.
     pub fn build_sorted<K: AsRef<[u8]>, N: IntoValue<V>>(
         self,
         entries: impl IntoIterator<Item = (K, N)>,

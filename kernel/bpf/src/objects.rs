@@ -35,7 +35,7 @@ pub const BENCH_QUEUE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-q
 /// The benchmark of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
 
-/// Both ends of the benchmark of [`XdpRoute`](crate::XdpRoute): a sender of frames, and a receiver
+/// Both ends of the benchmark of `XdpRoute` of `sapwood-xdp`: a sender of frames, and a receiver
 /// that counts them.
 pub const BENCH_FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-forward.bpf.o"));
 

@@ -14,9 +14,7 @@ use crate::support;
 /// The type of a BPF file system, as `statfs` returns it.
 const BPFFS: u64 = 0xcafe_4a11;
 
-pub(crate) const ARENA: &str = "arena";
 const PROGRAM: &str = "prog-";
-pub(crate) const LINK: &str = "link-";
 
 /// A folder of a BPF file system in which an arena, its programs and their links are pinned, as
 /// `arena`, `prog-NAME` and `link-NAME`. They go on working when the process that made them ends.
@@ -82,6 +80,11 @@ fn is_bpffs(folder: &Path) -> Result<(), Error> {
 }
 
 impl Pinned {
+    /// The name of the arena's pin.
+    pub const ARENA: &str = "arena";
+    /// What the names of links' pins begin with.
+    pub const LINK: &str = "link-";
+
     /// Makes a folder for pins, unless there is one. Its parent must exist in a BPF file system.
     ///
     /// # Errors
@@ -122,7 +125,7 @@ impl Pinned {
     }
 
     /// A folder that the caller knows to hold pins. Nothing is checked.
-    pub(crate) fn at(folder: PathBuf) -> Pinned {
+    pub fn at(folder: PathBuf) -> Pinned {
         Pinned { folder }
     }
 
@@ -152,11 +155,14 @@ impl Pinned {
     /// # Errors
     /// The system's error, for example when an arena is pinned here already.
     pub fn pin_arena(&self, arena: &BpfArena) -> Result<(), Error> {
-        self.pin(ARENA, arena.fd())
+        self.pin(Pinned::ARENA, arena.fd())
     }
 
     /// Pins a map, program or link under this file name.
-    pub(crate) fn pin(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// The system's error, for example when the name is taken.
+    pub fn pin(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Error> {
         support::pin(fd, &self.folder.join(name))
     }
 
@@ -165,7 +171,7 @@ impl Pinned {
     /// # Errors
     /// As [`BpfArena::open`].
     pub fn arena(&self) -> Result<BpfArena, Error> {
-        BpfArena::open(self.folder.join(ARENA))
+        BpfArena::open(self.folder.join(Pinned::ARENA))
     }
 
     /// Pins all loaded programs of an object under their names.
@@ -199,7 +205,7 @@ impl Pinned {
     /// # Errors
     /// The system's error, for example when a link of this name is pinned here already.
     pub fn pin_link(&self, name: &str, link: BorrowedFd<'_>) -> Result<(), Error> {
-        self.pin(&format!("{LINK}{name}"), link)
+        self.pin(&format!("{}{name}", Pinned::LINK), link)
     }
 
     /// Opens a pinned link.
@@ -207,7 +213,7 @@ impl Pinned {
     /// # Errors
     /// The system's error.
     pub fn link(&self, name: &str) -> Result<Link, Error> {
-        let path = self.folder.join(format!("{LINK}{name}"));
+        let path = self.folder.join(format!("{}{name}", Pinned::LINK));
         Link::open(&path).map_err(|error| Error::pinned(&path, error))
     }
 
@@ -282,7 +288,10 @@ impl Pinned {
 
     /// Detaches the programs of these links, even if others hold the links. The programs are
     /// detached when this returns. The removal of a pin detaches later.
-    pub(crate) fn detach<'n>(&self, links: impl Iterator<Item = &'n String>) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// The system's error, for example when a name is no link's.
+    pub fn detach<'n>(&self, links: impl Iterator<Item = &'n String>) -> Result<(), Error> {
         for name in links {
             let path = self.folder.join(name);
             let link = Link::open(&path).map_err(|error| Error::pinned(&path, error))?;
@@ -300,14 +309,18 @@ impl Pinned {
     pub fn remove(self) -> Result<(), Error> {
         let names = self.names()?;
         let of_kind = |kind| names.iter().filter(move |name| name.starts_with(kind));
-        self.remove_pins([LINK, PROGRAM, ARENA].into_iter().flat_map(of_kind))
+        self.remove_pins(
+            [Pinned::LINK, PROGRAM, Pinned::ARENA]
+                .into_iter()
+                .flat_map(of_kind),
+        )
     }
 
     /// Removes these pins in this order, then the folder.
-    pub(crate) fn remove_pins<'n>(
-        &self,
-        names: impl Iterator<Item = &'n String>,
-    ) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// The system's error, for example when the folder holds anything else.
+    pub fn remove_pins<'n>(&self, names: impl Iterator<Item = &'n String>) -> Result<(), Error> {
         let removing =
             |path: &Path, error| Error::io(format!("removing {}", path.display()), error);
         for name in names {

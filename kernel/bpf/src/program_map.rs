@@ -18,8 +18,10 @@ use crate::layout::program_map as k;
 use crate::layout::root;
 use crate::own_window::OwnWindow;
 
+mod accounts;
 mod adopt;
 mod blocks;
+mod builder;
 mod owner;
 mod read;
 mod rings;
@@ -27,10 +29,12 @@ mod slabs;
 mod verify;
 mod writes;
 
-use owner::{Owner, Plan};
+use owner::Owner;
 use read::Found;
 use writes::Writer;
 
+pub use accounts::{ProgramMapDrops, ProgramMapMemory, ProgramMapShape, Serviced};
+pub use builder::ProgramMapBuilder;
 pub use writes::{Taken, Write, WriteError, Written};
 
 /// The most attempts to take the first entry, while others take it each time.
@@ -70,188 +74,6 @@ pub struct ProgramMap<V> {
     values: PhantomData<fn() -> V>,
 }
 
-/// The builder of a [`ProgramMap`].
-///
-/// ```no_run
-/// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
-/// use sapwood_bpf::ProgramMap;
-/// let seen = ProgramMap::<u64>::builder(&arena, "seen")
-///     .max_entries(10_000)
-///     .with_index()
-///     .prefill(16, 10_000)
-///     .build()?;
-/// # let _ = seen;
-/// # Ok::<(), sapwood_bpf::Error>(())
-/// ```
-pub struct ProgramMapBuilder<V> {
-    arena: BpfArena,
-    name: String,
-    plan: Plan,
-    user_writes: bool,
-    grace: Option<Arc<KernelGrace>>,
-    values: PhantomData<fn() -> V>,
-}
-
-/// The work of a step of service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Serviced {
-    /// Fetched blocks that programs had retired.
-    pub fetched: usize,
-    /// Blocks freed after their grace period.
-    pub freed: usize,
-    /// Blocks put into rings.
-    pub given: usize,
-    /// Whether some blocks could not be supplied, for want of memory.
-    pub starved: bool,
-}
-
-impl Serviced {
-    /// Whether the step had no work.
-    pub fn is_idle(&self) -> bool {
-        self.fetched + self.freed + self.given == 0
-    }
-}
-
-impl fmt::Display for Serviced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Serviced {
-            fetched,
-            freed,
-            given,
-            starved,
-        } = self;
-        write!(f, "{fetched} blocks fetched, {freed} freed, {given} given")?;
-        match starved {
-            true => f.write_str("; no memory for more"),
-            false => Ok(()),
-        }
-    }
-}
-
-/// Where the bytes of a map are. All of them, from `fixed` to `free`, add up to `frontier`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProgramMapMemory {
-    /// Header, rings and index.
-    pub fixed: usize,
-    /// Of these, the index.
-    pub index: usize,
-    /// Blocks in rings, for programs to take.
-    pub offered: usize,
-    /// Blocks that programs have: branches, clusters and leaves.
-    pub live: usize,
-    /// Of these, branches, as programs say.
-    pub branches: usize,
-    /// Of these, clusters, as programs say.
-    pub clusters: usize,
-    /// Of these, leaves, as programs say.
-    pub leaves: usize,
-    /// Retired blocks that were not fetched yet.
-    pub retired: usize,
-    /// Blocks that wait for the end of a grace period.
-    pub waiting: usize,
-    /// Free memory below the frontier.
-    pub free: usize,
-    /// Bytes from the window's beginning that are in use.
-    pub frontier: usize,
-}
-
-impl fmt::Display for ProgramMapMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, bytes) in [
-            ("fixed", self.fixed),
-            ("index", self.index),
-            ("offered", self.offered),
-            ("live", self.live),
-            ("branches", self.branches),
-            ("clusters", self.clusters),
-            ("leaves", self.leaves),
-            ("retired", self.retired),
-            ("waiting", self.waiting),
-            ("free", self.free),
-            ("frontier", self.frontier),
-        ] {
-            writeln!(f, "{what:<16} {bytes:>16} bytes")?;
-        }
-        Ok(())
-    }
-}
-
-/// The shape of a map, as a walk over all of it found it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProgramMapShape {
-    /// Entries.
-    pub entries: usize,
-    /// Branches of the trie.
-    pub branches: usize,
-    /// Clusters of leaves.
-    pub clusters: usize,
-    /// The most branches above a leaf.
-    pub depth: usize,
-    /// Entries that do not lie in their home bucket.
-    pub displaced: usize,
-    /// Entries that the index has no slot for.
-    pub spilled: usize,
-    /// References that programs retired since the map was made, and that were not their blocks.
-    pub refused: u64,
-}
-
-impl fmt::Display for ProgramMapShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, count) in [
-            ("entries", self.entries as u64),
-            ("branches", self.branches as u64),
-            ("clusters", self.clusters as u64),
-            ("depth", self.depth as u64),
-            ("displaced", self.displaced as u64),
-            ("spilled", self.spilled as u64),
-            ("refused", self.refused),
-        ] {
-            writeln!(f, "{what:<16} {count:>16}")?;
-        }
-        Ok(())
-    }
-}
-
-/// The operations of programs that failed on a processor, by reason, since the map was made. With
-/// more than 32 processors, some share counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ProgramMapDrops {
-    /// The number of the processor.
-    pub processor: usize,
-    /// A writer that was interrupted held a lock, or another one held it too long (`-EBUSY`).
-    pub busy: u64,
-    /// No block of that size, or no room for retired blocks (`-ENOMEM`).
-    pub no_memory: u64,
-    /// The map had `max_entries`, or the index no slot (`-E2BIG`, `-ENOSPC`).
-    pub full: u64,
-}
-
-impl ProgramMapDrops {
-    /// All of them.
-    pub fn sum(&self) -> u64 {
-        self.busy + self.no_memory + self.full
-    }
-}
-
-impl fmt::Display for ProgramMapDrops {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ProgramMapDrops {
-            processor,
-            busy,
-            no_memory,
-            full,
-        } = self;
-        write!(
-            f,
-            "processor {processor}: {busy} busy, {no_memory} without memory, {full} full"
-        )
-    }
-}
-
 struct Shared {
     owner: Mutex<Owner>,
     /// Service waits for the owner.
@@ -279,28 +101,6 @@ impl Shared {
         match self.ends.load(Ordering::Relaxed) {
             true => Ok(Serviced::default()),
             false => owner.step(),
-        }
-    }
-}
-
-impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
-    /// A builder for a map of this name in the arena.
-    ///
-    /// Values are plain bytes, a multiple of 8, up to 64.
-    pub fn builder(arena: &BpfArena, name: &str) -> ProgramMapBuilder<V> {
-        const {
-            assert!(
-                size_of::<V>() % 8 == 0 && size_of::<V>() >= 8 && size_of::<V>() <= k::VALUE_MAX,
-                "values have one to eight whole words"
-            )
-        };
-        ProgramMapBuilder {
-            arena: arena.clone(),
-            name: name.to_owned(),
-            plan: Plan::new(size_of::<V>()),
-            user_writes: false,
-            grace: None,
-            values: PhantomData,
         }
     }
 }
@@ -519,133 +319,6 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
             expected,
             value,
         })
-    }
-}
-
-impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
-    /// The most entries. Default: 65,536.
-    pub fn max_entries(mut self, most: usize) -> Self {
-        self.plan.max_entries = most;
-        self
-    }
-
-    /// Bytes of the longest key: 4,096 at most. Default: 254, the longest that lies in a program's
-    /// `struct sw_key`. The bytes of longer keys lie in the arena (`key.bpf.h`). Programs that
-    /// insert a longer key than this get `-EINVAL`.
-    ///
-    /// The memory that lies ready for insertions is sized for the longest key: a map for 4,096
-    /// bytes takes some 3 MB at first, if its window has 50 MB or more.
-    pub fn longest_key(mut self, bytes: usize) -> Self {
-        self.plan.longest = bytes;
-        self
-    }
-
-    /// Gives the map an index. When neither this nor [`with_trie`](Self::with_trie) is called, the
-    /// map has both.
-    ///
-    /// A map with an index alone may have no slot for a key (`-ENOSPC`) when dozens of keys have
-    /// nearly equal hashes, which are secret and random.
-    pub fn with_index(mut self) -> Self {
-        self.plan.parts |= k::INDEX;
-        self
-    }
-
-    /// The buckets of the index, of twelve keys each. Default: enough for all entries. With fewer,
-    /// keys that find no slot are found by the trie, or, in a map without trie, are refused
-    /// (`-ENOSPC`).
-    pub fn index_buckets(mut self, buckets: usize) -> Self {
-        self.plan.buckets = Some(buckets);
-        self
-    }
-
-    /// Gives the map a trie.
-    pub fn with_trie(mut self) -> Self {
-        self.plan.parts |= k::TRIE;
-        self
-    }
-
-    /// Bytes of address space, which are also the most that the map can take. Default: all that the
-    /// arena has left.
-    pub fn bytes(mut self, bytes: usize) -> Self {
-        self.plan.bytes = Some(bytes);
-        self
-    }
-
-    /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what
-    /// programs can insert between two steps of service. Default: a 64th of the entries, 64 to
-    /// 4,096. Rings begin with a 32nd of that and grow as they are used. A block whose ring has
-    /// none is cut off a slab; there are slabs for as many insertions, 128 at most, of whatever
-    /// sizes (unless they were more than a 16th of the window).
-    pub fn ring(mut self, blocks: usize) -> Self {
-        self.plan.ring = Some(blocks);
-        self
-    }
-
-    /// Fills all rings at the beginning, and not only after they were found half empty. That takes
-    /// memory for blocks of all sizes: some 3 KiB for each block of a ring's size.
-    pub fn full_rings(mut self) -> Self {
-        self.plan.full = true;
-        self
-    }
-
-    /// The most blocks that programs retire between two steps of service, rounded up to a power of
-    /// two. Default: four times the size of rings, and enough for 128 insertions of any sort.
-    /// Blocks that programs cut off slabs count, too; with fewer than 8, programs cut none.
-    pub fn retire_ring(mut self, blocks: usize) -> Self {
-        self.plan.retired = Some(blocks);
-        self
-    }
-
-    /// Makes leaves for this many entries with keys of this length ready at the beginning. A map
-    /// with a trie needs clusters and branches, too, which are supplied as they are used.
-    pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
-        self.plan.prefill.push((key_len, entries));
-        self
-    }
-
-    /// The source of the kernel's grace periods. Default: a [`KernelGrace`] of its own.
-    pub fn grace(mut self, grace: &Arc<KernelGrace>) -> Self {
-        self.grace = Some(Arc::clone(grace));
-        self
-    }
-
-    /// Takes 64 KiB of the arena for changes by this process
-    /// ([`write_many`](ProgramMap::write_many)) now. Otherwise the first change takes them, if the
-    /// arena has them left then: a map without [`bytes`](Self::bytes) takes all.
-    pub fn user_writes(mut self) -> Self {
-        self.user_writes = true;
-        self
-    }
-
-    /// Fault injection: every `n`th request for a block fails. Default: 0, never.
-    pub fn fail_every(mut self, n: u64) -> Self {
-        self.plan.fail_every = n;
-        self
-    }
-
-    /// Builds an empty map.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] when there are no entries or too many, or a key is too long;
-    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoMemory`], [`Error::NoGrace`].
-    pub fn build(self) -> Result<ProgramMap<V>, Error> {
-        let plan = self.plan.checked()?;
-        let grace = match self.grace {
-            Some(grace) => grace,
-            None => KernelGrace::new()?,
-        };
-        let writer = match self.user_writes {
-            true => Some(Writer::create(&self.arena, &self.name)?),
-            false => None,
-        };
-        let bytes = plan.bytes.unwrap_or_else(|| self.arena.bytes_left());
-        let hash = header::layout_hash(size_of::<V>(), align_of::<V>(), header::FORMAT);
-        let (header, mut window) = self.arena.make_window(&self.name, bytes, hash)?;
-        // The header page is written; the rest of the window is this module's.
-        drop(header);
-        let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
-        window.open(Kind::KernelQp);
-        Ok(ProgramMap::new(window, owner, writer))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::ProgramInput;
-use sapwood::route::{CacheStats, Lookup};
+use sapwood::route::{CacheStats, Choices, Lookup};
 use sapwood_arena::Arena;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -71,11 +71,7 @@ pub struct ProgramRouteCache {
 pub struct ProgramRouteCacheBuilder {
     arena: BpfArena,
     name: String,
-    capacity: usize,
-    fresh: u64,
-    keep: u64,
-    negative: Option<u64>,
-    seed: Option<u64>,
+    choices: Choices,
 }
 
 /// An order to the worker program: `struct sw_route_order`.
@@ -93,46 +89,8 @@ struct Order {
 const SWEEP: u32 = 0;
 const INVALIDATE: u32 = 1;
 
-fn nanoseconds(time: Duration) -> u64 {
-    time.as_nanos().min(1 << 61) as u64
-}
-
 impl ProgramRouteCacheBuilder {
-    /// Sets the maximum number of entries. Default: 8,192. With 0, every lookup is a miss.
-    #[must_use]
-    pub fn capacity(mut self, entries: usize) -> Self {
-        self.capacity = entries;
-        self
-    }
-
-    /// Sets how long lookups return an answer. Default: 100 ms.
-    #[must_use]
-    pub fn fresh(mut self, time: Duration) -> Self {
-        self.fresh = nanoseconds(time);
-        self
-    }
-
-    /// Sets how long an entry may keep its slot without being resolved again. Default: 1 s. It is
-    /// never less than `fresh`.
-    #[must_use]
-    pub fn keep(mut self, time: Duration) -> Self {
-        self.keep = nanoseconds(time);
-        self
-    }
-
-    /// Keeps failures for this time, which should be short. By default, failures are not kept.
-    #[must_use]
-    pub fn negative_ttl(mut self, time: Duration) -> Self {
-        self.negative = Some(nanoseconds(time));
-        self
-    }
-
-    /// Sets the seed of the hash. Default: a random one.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
+    sapwood::route::cache_choices!();
 
     /// Makes the cache, takes all of its memory, and publishes it to programs.
     ///
@@ -141,17 +99,18 @@ impl ProgramRouteCacheBuilder {
     pub fn build(self) -> Result<ProgramRouteCache, Error> {
         let processors = libbpf_rs::num_possible_cpus()
             .map_err(|error| Error::system("counting processors", error))?;
+        let choices = self.choices.settled();
         let no_room = || Error::NoRoom {
             name: self.name.clone(),
-            bytes: self.capacity.saturating_mul(64),
+            bytes: choices.capacity.saturating_mul(64),
             left: self.arena.bytes_left(),
         };
         let shape = Shape {
-            fresh: self.fresh,
-            keep: self.keep.max(self.fresh),
-            negative: self.negative,
-            secrets: secrets(self.seed),
-            ..Shape::new(self.capacity, processors).ok_or_else(no_room)?
+            fresh: choices.fresh,
+            keep: choices.keep,
+            negative: choices.negative,
+            secrets: choices.secrets().words(),
+            ..Shape::new(choices.capacity, processors).ok_or_else(no_room)?
         };
         let bytes = shape.bytes();
         let (header, mut window) = self.arena.make_window(&self.name, bytes, LAYOUT)?;
@@ -172,30 +131,13 @@ impl ProgramRouteCacheBuilder {
     }
 }
 
-/// The three secrets of the hash, from a seed or at random.
-fn secrets(seed: Option<u64>) -> [u64; 3] {
-    use std::hash::{BuildHasher, RandomState};
-    // SplitMix64 (Steele, Lea, Flood, 2014).
-    let mut state = seed.unwrap_or_else(|| RandomState::new().hash_one(0));
-    [(); 3].map(|()| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    })
-}
-
 impl ProgramRouteCache {
     /// A builder of a cache with this name in the arena.
     pub fn builder(arena: &BpfArena, name: &str) -> ProgramRouteCacheBuilder {
         ProgramRouteCacheBuilder {
             arena: arena.clone(),
             name: name.to_owned(),
-            capacity: 8192,
-            fresh: 100_000_000,
-            keep: 1_000_000_000,
-            negative: None,
-            seed: None,
+            choices: Choices::default(),
         }
     }
 

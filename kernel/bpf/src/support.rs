@@ -52,8 +52,11 @@ fn is_new_enough(release: &str) -> bool {
     (major, minor) >= (6, 9)
 }
 
-/// Pins a map, program or link.
-pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> Result<(), Error> {
+/// Pins a map, program or link to a path in a BPF file system.
+///
+/// # Errors
+/// The system's error, for example when the path is taken.
+pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> Result<(), Error> {
     let doing = || format!("pinning {}", path.display());
     let name = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::io(doing(), std::io::ErrorKind::InvalidInput.into()))?;

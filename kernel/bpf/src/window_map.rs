@@ -173,7 +173,7 @@ impl<M: NamesInWindow> WindowMapBuilder<M> {
     pub fn take_over(self) -> Result<WindowMap<M>, Error> {
         let old = self.arena.inherit(&self.name, M::KIND)?;
         let reader = self.arena.reader_of::<M::Value>(old.clone())?;
-        reader.verify_layout(M::layout_hash())?;
+        reader.check_layout(M::layout_hash())?;
         reader.verify()?;
         let (domain, bytes) = self.domain_and_bytes()?;
         let sorted = reader.has_order()?;

@@ -45,7 +45,7 @@ impl Words {
     }
 
     /// Takes over the words of this name that a dead owner made. `None` if there are none.
-    pub(crate) fn adopt(arena: &BpfArena, name: &str) -> Option<Words> {
+    pub fn adopt(arena: &BpfArena, name: &str) -> Option<Words> {
         let info = arena.window(name, Kind::Words).ok()?;
         let count = info.len / 8;
         let window = OwnWindow::adopt(arena, info);
@@ -53,12 +53,12 @@ impl Words {
     }
 
     /// Leaves the words in the arena for another owner.
-    pub(crate) fn leave(mut self) {
+    pub fn leave(mut self) {
         self.window.leave();
     }
 
     /// The arena that they lie in.
-    pub(crate) fn arena(&self) -> &BpfArena {
+    pub fn arena(&self) -> &BpfArena {
         self.window.arena()
     }
 

@@ -194,7 +194,12 @@ fn owners_killed<K: Kind>() -> [u64; 2] {
         pinned.names().unwrap(),
         ["arena", "prog-sw_ask", "prog-sw_ask_value"]
     );
-    let first = arena.reader::<Number>("names").unwrap().window().clone();
+    let first = arena
+        .reader::<Number>("names")
+        .unwrap()
+        .source()
+        .window()
+        .clone();
     let generation = arena.generation();
     assert_eq!(arena.owner().unwrap(), Some(child.0.id()));
     // A program looks keys up all the time, whoever owns the map.
@@ -257,7 +262,12 @@ fn owners_killed<K: Kind>() -> [u64; 2] {
             wait_for_asks();
             last = last.max(child.kill_at());
             killed += 1;
-            let info = arena.reader::<Number>("names").unwrap().window().clone();
+            let info = arena
+                .reader::<Number>("names")
+                .unwrap()
+                .source()
+                .window()
+                .clone();
             assert_eq!(info.number, first.number);
             places.push(info.at);
         }
@@ -433,7 +443,12 @@ fn a_damaged_map_is_not_taken_over<K: Kind>() {
     let refused = arena.remove_window("names");
     assert!(matches!(refused, Err(Error::Owned { .. })), "{refused:?}");
     child.kill();
-    let info = arena.reader::<Number>("names").unwrap().window().clone();
+    let info = arena
+        .reader::<Number>("names")
+        .unwrap()
+        .source()
+        .window()
+        .clone();
     let poke = Poke::new(&arena);
     // The words with the places of the trie and the index.
     poke.words((info.at + 64) as u64, &[u64::from(u32::MAX); 2]);

@@ -229,7 +229,7 @@ fn damaged_maps<K: Kind>() {
         caught += usize::from(ask_all::<K>(&reader, &mut rng, most) > 0);
         // Programs answer something and end.
         let asked = key(&mut rng, 255, 250..255);
-        let code = lookup(&programs, 2, reader.window().number, &asked);
+        let code = lookup(&programs, 2, reader.source().window().number, &asked);
         assert!(code.is_ok() || code.is_err_and(|code| (-95..0).contains(&code)));
         damage.put_back(at, len);
         damage.put_back(ROOT, 2);

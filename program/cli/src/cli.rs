@@ -150,13 +150,13 @@ pub enum Command {
         /// The shell that reads the completions.
         shell: Shell,
     },
-    /// Prints a manual page, or writes all of them into a folder
+    /// Prints a manual page, or writes all of them into a directory
     #[command(after_help = "Examples:
   sapwood man | man -l -
   sapwood man names build | man -l -
   sapwood man --out /usr/local/share/man/man1")]
     Man {
-        /// Write all pages into this folder, which is created if it does not exist.
+        /// Write all pages into this directory, which is created if it does not exist.
         #[arg(long, value_name = "DIR", conflicts_with = "page")]
         out: Option<PathBuf>,
         /// The command whose page is printed, such as "names build"; without one, the program's

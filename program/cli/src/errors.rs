@@ -100,7 +100,7 @@ pub enum Error {
     /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Stdout(#[from] io::Error),
-    /// A figure cannot be registered or written as text.
+    /// A metric cannot be registered or written as text.
     #[error("cannot export metrics: {0}")]
     Metrics(#[from] prometheus::Error),
     /// The tour met a wrong answer.

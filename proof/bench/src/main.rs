@@ -9,11 +9,11 @@
 //! absolute figures are context.
 //!
 //! - [`suite`]: the measurements, one module per suite.
-//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
-//!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
-//!   those of the suites of these names. [`live`] and [`sync`]: those of these suites. [`capi`]:
-//!   the C library in the suite `c`. [`bpf`], with the
-//!   feature `bpf`: maps inside the kernel.
+//! - [`peers`]: a file for each peer in Rust. [`engines`]: the maps that the suite `names`
+//!   compares. [`concurrent`]: those of its group `threads`. [`stores`]: those of the suite
+//!   `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names. [`live`]
+//!   and [`sync`]: those of these suites. [`capi`]: the C library in the suite `c`. [`bpf`], with
+//!   the feature `bpf`: maps inside the kernel.
 //! - Recorded results, without a run: [`records`] reads them and makes the pictures of the command
 //!   `plot`, [`shown`] the tables of the command `figures`, and [`page`] the page of `report`.
 //! - The harness: [`keylist`], [`answer`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
@@ -31,6 +31,7 @@ mod keylist;
 mod live;
 mod machine;
 mod page;
+mod peers;
 mod ranges;
 mod records;
 mod report;

@@ -2,7 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-use sapwood_bpf::{Error, HopTables, XdpLink, XdpMode, XdpRoute};
+use sapwood_bpf::{Error, HopTables};
+use sapwood_xdp::{XdpLink, XdpMode, XdpRoute};
 
 use crate::mirror::{RouteMirror, vlans};
 
@@ -11,7 +12,8 @@ use crate::mirror::{RouteMirror, vlans};
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use sapwood_bpf::{BpfArena, HopTables, IpMap, interface_index};
+/// use sapwood_bpf::{BpfArena, HopTables, IpMap};
+/// use sapwood_xdp::interface_index;
 /// use sapwood_routes::{RouteMirror, XdpRouter};
 /// let arena = BpfArena::create(256 << 20)?;
 /// let tables = HopTables::new(IpMap::new(&arena, "routes", 64 << 20)?);
@@ -64,10 +66,7 @@ impl XdpRouter {
     /// # Errors
     /// As [`XdpRoute::set_vlans`], and the system's error.
     pub fn update_vlans(&self) -> Result<usize, Error> {
-        let vlans = vlans().map_err(|error| Error::Io {
-            doing: "reading the VLANs".into(),
-            error,
-        })?;
+        let vlans = vlans().map_err(|error| Error::io("reading the VLANs", error))?;
         self.program.set_vlans(&vlans)
     }
 }

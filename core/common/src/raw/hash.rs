@@ -21,6 +21,11 @@ impl Secrets {
         }))
     }
 
+    /// The numbers.
+    pub fn words(&self) -> [u64; 3] {
+        self.0
+    }
+
     /// The hash of some words. All bits are good.
     #[inline(always)]
     pub fn hash<W: Words>(&self, words: &W) -> u64 {

@@ -16,7 +16,7 @@ use crate::checked::Trouble;
 const PIVOTS: usize = 128;
 
 fn damaged(at: usize, what: &'static str) -> Trouble {
-    Trouble::Damaged { at, what }
+    Trouble::Damaged(what, at)
 }
 
 /// The place of the node that the word at `from` refers to. A line of it lies inside the window.

@@ -12,6 +12,7 @@ mod memory;
 mod memory_limits;
 mod names_in_messages;
 mod same_thread;
+mod saved_files;
 mod saved_routes;
 mod saved_stores;
 mod surface;

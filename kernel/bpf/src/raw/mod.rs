@@ -6,4 +6,3 @@ pub(crate) mod arena;
 pub(crate) mod sleep;
 pub(crate) mod space;
 pub(crate) mod window;
-pub(crate) mod xdp;

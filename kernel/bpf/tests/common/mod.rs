@@ -1,5 +1,5 @@
 //! Code that several tests share.
 #![allow(dead_code)]
 
-pub mod dns;
+pub mod beside;
 pub mod netns;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use sapwood_bpf::NameRule;
 use sapwood_routes::names::{ListTally, line_content, listed_name};
+use sapwood_xdp::NameRule;
 
 use crate::errors::{Error, shown};
 use crate::records::{Record, each_record, report_others, too_long};

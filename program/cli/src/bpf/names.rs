@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 
 use sapwood::key::{dns_name, dns_name_to_text};
-use sapwood_bpf::{
-    BpfArena, NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, interface_index,
-};
+use sapwood_bpf::BpfArena;
 use sapwood_routes::names::{asked_name, listed_name};
+use sapwood_xdp::{
+    NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, interface_index,
+};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

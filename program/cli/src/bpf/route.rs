@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{
-    BpfArena, GroupMap, HopTables, IpMap, ProgramRouteCache, RouteCounts, XdpMode, XdpRoute,
-    interface_index,
-};
+use sapwood_bpf::{BpfArena, GroupMap, HopTables, IpMap, ProgramRouteCache};
 use sapwood_routes::{RouteMirror, XdpRouter};
+use sapwood_xdp::{RouteCounts, XdpMode, XdpRoute, interface_index};
 use serde_json::{Map, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

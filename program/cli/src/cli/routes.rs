@@ -213,7 +213,7 @@ pub struct DiffArgs {
     pub old: PathBuf,
     /// The new table.
     pub new: PathBuf,
-    /// Whether tables that are folders are live ones.
+    /// Whether tables that are directories are live ones.
     #[command(flatten)]
     pub live: LiveArgs,
     /// Print only how many routes were added, removed and changed.

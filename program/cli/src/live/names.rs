@@ -107,7 +107,7 @@ pub fn whole(path: &Path, wait: Duration) -> Result<(Result<AnyFile, OpenError>,
         let map = AnyFile::open_any_published(&file);
         tries -= 1;
         // The writer may have made the file longer between the look at its length and that at the
-        // root, or have changed it while it was copied, or an heir may have replaced it.
+        // root, or have changed it while it was copied, or a new owner may have replaced it.
         let torn = matches!(&map, Err(error) if is_torn(&error.cause));
         if !torn || !status.has_writer || tries == 0 {
             return Ok((map, held));

@@ -169,7 +169,7 @@ pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
         }
         OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
         OpenCause::Image(arena::OpenError::NotAFile) if live::is_live(path) => {
-            "it is a folder with a live map; --live reads it".to_owned()
+            "it is a directory with a live map; --live reads it".to_owned()
         }
         OpenCause::Image(arena::OpenError::NotAFile) if path.is_dir() => {
             return Error::read(path)(std::io::ErrorKind::IsADirectory.into());

@@ -70,8 +70,8 @@ fn section(shape: &Shape) -> Markup {
     }
 }
 
-/// A table with a bar in each row: the name, a number, the same number in another unit, and the bar,
-/// which is as long as the number is large.
+/// A table of names, numbers, the same numbers in another unit, and bars, which are as long as the
+/// numbers are large.
 fn bars(about: &str, head: [&str; 2], rows: &[(String, u64, f64)]) -> Markup {
     let most = rows.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
     let width = |number: u64| format!("width:{:.1}%", number as f64 * 100.0 / most.max(1) as f64);

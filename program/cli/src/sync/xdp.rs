@@ -1,9 +1,8 @@
 //! Names that follow into a filter of DNS queries in the kernel.
 
-use sapwood_bpf::{
-    BpfArena, PinnedNames, StoreRooms, UserStore, XdpLink, XdpMode, XdpNames, interface_index,
-};
+use sapwood_bpf::{BpfArena, UserStore};
 use sapwood_sync::NumberTarget;
+use sapwood_xdp::{PinnedNames, StoreRooms, XdpLink, XdpMode, XdpNames, interface_index};
 
 use crate::cli::sync::XdpArgs;
 use crate::errors::{Error, complain};
@@ -35,7 +34,7 @@ impl Filter {
         }
         let (interfaces, bytes) = (interfaces(args)?, bytes(args)?);
         let arena = BpfArena::create(bytes + ROOM)?;
-        // An heir needs room for another store beside this one.
+        // A new owner needs room for another store beside this one.
         let store = UserStore::builder(&arena, WINDOW)
             .bytes(bytes / 2)
             .build()?;

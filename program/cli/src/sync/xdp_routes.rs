@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use sapwood_bpf::{BpfArena, GroupMap, HopTables, IpMap, XdpMode};
+use sapwood_bpf::{BpfArena, GroupMap, HopTables, IpMap};
 use sapwood_routes::{Gateway, RouteInjector, RouteMirror, XdpRouter};
 use sapwood_sync::routes::Hops;
 use sapwood_sync::{Error as SyncError, FeedTarget, RouteFeed};
+use sapwood_xdp::XdpMode;
 
 use super::xdp::{bytes, interfaces, say_mode};
 use crate::bpf::metrics::RouteMetrics;

@@ -416,7 +416,7 @@ fn bpf_names_stay_when_they_are_pinned() {
         .code(0)
         .out("blocked: 8 entries, sound\n");
     // The program is detached when the command ends, also while another process holds its link.
-    let index = || sapwood_bpf::interface_index("s0").unwrap().to_string();
+    let index = || sapwood_xdp::interface_index("s0").unwrap().to_string();
     let held = Pinned::open(&pins.0).unwrap();
     let held = held.link(&lab.behind.inside(index)).unwrap();
     s.run(&["bpf", "names", "unload", pins.text()])
@@ -466,7 +466,7 @@ fn bpf_unload_takes_everything_down() {
     assert_eq!(lab.arrive(&["ads.example"]), [false]);
     let number = lab
         .behind
-        .inside(|| sapwood_bpf::interface_index("s0"))
+        .inside(|| sapwood_xdp::interface_index("s0"))
         .unwrap();
     s.run(&["bpf", "unload", pins.text()]).code(0).out(format!(
         "link\tlink-{number}\nprogram\tprogram\nmap\tcounts\narena\tarena\n"

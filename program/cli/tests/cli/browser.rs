@@ -94,9 +94,10 @@ pub fn of(pixels: &[[u8; 3]], colour: u32) -> usize {
     pixels.iter().filter(|pixel| **pixel == rgb).count()
 }
 
-/// Expects as many of these tags in the browser's tree as in the page. The browser closes what a
-/// page leaves open and moves what may not be where it is, so equal counts say that the page is well
-/// formed.
+/// Expects as many of these tags in the browser's tree as in the page, and at least `least`.
+///
+/// The browser closes what a page leaves open and moves what may not be where it is. So equal
+/// counts say that the page is well formed.
 #[track_caller]
 pub fn has_all(dom: &str, page: &str, tags: &[&str], least: usize) {
     for tag in tags {

@@ -33,6 +33,7 @@ mod report_browser;
 mod routes;
 mod server;
 mod service;
+mod shared_files;
 mod sync;
 #[cfg(feature = "etcd")]
 mod sync_etcd;

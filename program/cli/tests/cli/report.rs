@@ -72,6 +72,8 @@ fn the_shapes_of_small_maps() {
     let gaps = serde_json::json!([{"of": "2 to 3", "count": 1}, {"of": "4 to 7", "count": 1}]);
     assert_eq!(ranges["counts"]["gaps"], gaps);
     assert_eq!(ranges["memory"]["leaves"]["count"], 1);
+    // A file of ranges is no trie.
+    assert!(ranges["trie"].is_null());
 
     let text = page(&s, &["--map", "words.qp", "r.lpm", "p.ranges"]);
     stands_alone(&text);

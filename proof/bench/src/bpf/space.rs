@@ -78,7 +78,7 @@ impl Space {
 
     /// The number of an interface.
     pub fn index(&self, interface: &str) -> Result<u32, String> {
-        self.inside(|| sapwood_bpf::interface_index(interface).map_err(|e| e.to_string()))
+        self.inside(|| sapwood_xdp::interface_index(interface).map_err(|e| e.to_string()))
     }
 }
 

@@ -31,9 +31,10 @@ pub struct Record {
 }
 
 /// One metric of one engine in one case.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Row {
-    /// The suite.
+    /// The suite; in a record as JSON all rows have that of the record.
+    #[serde(skip)]
     pub suite: String,
     /// The case.
     pub case: String,
@@ -89,20 +90,8 @@ pub enum RecordError {
 struct Document {
     suite: String,
     machine: String,
-    rows: Vec<DocumentRow>,
+    rows: Vec<Row>,
     skipped: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct DocumentRow {
-    case: String,
-    engine: String,
-    metric: String,
-    value: f64,
-    unit: String,
-    rounds: u64,
-    min: f64,
-    max: f64,
 }
 
 impl Record {
@@ -143,14 +132,7 @@ impl Record {
         let suite = document.suite;
         let rows = document.rows.into_iter().map(|row| Row {
             suite: suite.clone(),
-            case: row.case,
-            engine: row.engine,
-            metric: row.metric,
-            value: row.value,
-            unit: row.unit,
-            rounds: row.rounds,
-            min: row.min,
-            max: row.max,
+            ..row
         });
         let skipped = document.skipped.iter().map(|why| format!("skipped: {why}"));
         Ok(Self {
@@ -165,48 +147,10 @@ impl Record {
     }
 
     fn parse_csv(name: &str, text: &str) -> Result<Self, RecordError> {
+        let rows = rows_of_csv(name, text)?;
         let mut fields = Fields::default();
         let comments = text.lines().filter_map(|line| line.strip_prefix('#'));
         comments.for_each(|line| fields.add(line.trim()));
-        let mut reader = csv::ReaderBuilder::new()
-            .comment(Some(b'#'))
-            .has_headers(false)
-            .flexible(true)
-            .from_reader(text.as_bytes());
-        let mut rows = Vec::new();
-        let mut has_columns = false;
-        let mut line = csv::StringRecord::new();
-        while reader
-            .read_record(&mut line)
-            .map_err(|error| not(name, error.to_string()))?
-        {
-            // The line on which the row ends: before it there may be comments.
-            let end = reader.position();
-            let ended = text.as_bytes()[..end.byte() as usize].ends_with(b"\n");
-            let at = end.line() - u64::from(ended);
-            let wrong = |what| RecordError::Line {
-                name: name.to_owned(),
-                line: at,
-                what,
-            };
-            if !has_columns {
-                if line.iter().ne(COLUMNS) {
-                    let found: Vec<_> = line.iter().collect();
-                    return Err(wrong(format!(
-                        "not a record: its columns are \"{}\", not \"{}\"",
-                        clipped(&found.join(",")),
-                        COLUMNS.join(",")
-                    )));
-                }
-                has_columns = true;
-                continue;
-            }
-            rows.push(Row::parse(&line).map_err(wrong)?);
-        }
-        if !has_columns {
-            let what = format!("no record: there is no line \"{}\"", COLUMNS.join(","));
-            return Err(not(name, what));
-        }
         let date = fields.date.filter(|date| !date.is_empty());
         let date = date.ok_or_else(|| not(name, "no record: there is no line \"# date: …\""))?;
         Ok(Self {
@@ -272,6 +216,51 @@ impl Record {
         rows.filter(|row| row.suite == suite && row.case == case)
             .collect()
     }
+}
+
+/// The rows below the names of the columns.
+fn rows_of_csv(name: &str, text: &str) -> Result<Vec<Row>, RecordError> {
+    let mut reader = csv::ReaderBuilder::new()
+        .comment(Some(b'#'))
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text.as_bytes());
+    let mut rows = None;
+    let mut fields = csv::StringRecord::new();
+    while reader
+        .read_record(&mut fields)
+        .map_err(|error| not(name, error.to_string()))?
+    {
+        let result = match &mut rows {
+            None => columns(&fields).map(|()| rows = Some(Vec::new())),
+            Some(rows) => Row::parse(&fields).map(|row| rows.push(row)),
+        };
+        result.map_err(|what| {
+            // The line on which the row ends: before it there may be comments.
+            let end = reader.position();
+            let ended = text.as_bytes()[..end.byte() as usize].ends_with(b"\n");
+            RecordError::Line {
+                name: name.to_owned(),
+                line: end.line() - u64::from(ended),
+                what,
+            }
+        })?;
+    }
+    let what = || format!("no record: there is no line \"{}\"", COLUMNS.join(","));
+    rows.ok_or_else(|| not(name, what()))
+}
+
+/// Checks that fields are the names of the columns.
+fn columns(fields: &csv::StringRecord) -> Result<(), String> {
+    if fields.iter().eq(COLUMNS) {
+        return Ok(());
+    }
+    let found: Vec<_> = fields.iter().collect();
+    Err(format!(
+        "not a record: its columns are \"{}\", not \"{}\"",
+        clipped(&found.join(",")),
+        COLUMNS.join(",")
+    ))
 }
 
 impl Row {

@@ -386,8 +386,8 @@ fn a_header_of_something_else_is_refused() {
         let mut words = whole.clone();
         words.0[8] = root;
         let reader = CheckedMaple::<u64, _>::new(words).unwrap();
-        assert_eq!(reader.get(5), Err(Trouble::Damaged { at: 64, what }));
-        assert_eq!(reader.verify(), Err(Trouble::Damaged { at: 64, what }));
+        assert_eq!(reader.get(5), Err(Trouble::Damaged(what, 64)));
+        assert_eq!(reader.verify(), Err(Trouble::Damaged(what, 64)));
     }
 }
 

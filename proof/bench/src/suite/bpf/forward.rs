@@ -5,12 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{ProgramInput, ProgramMut};
-use sapwood_bpf::layout::route::RouteVerdict;
-use sapwood_bpf::{
-    BpfArena, HopTables, IpMap, ProgramRouteCache, Programs, RouteMode, Words, XdpLink, XdpMode,
-    XdpRoute, objects,
-};
+use sapwood_bpf::{BpfArena, HopTables, IpMap, ProgramRouteCache, Programs, Words, objects};
 use sapwood_routes::{RouteMirror, XdpRouter};
+use sapwood_xdp::{RouteMode, RouteVerdict, XdpLink, XdpMode, XdpRoute};
 
 use crate::bpf::network::{FRAME, Frame, Network, Version};
 use crate::bpf::rig;

@@ -1,0 +1,283 @@
+//! The program `xdp-route`, which forwards packets as the kernel would, but before they reach the
+//! kernel's network stack.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use libbpf_rs::{MapCore, MapFlags};
+use sapwood::route::Vlan;
+use sapwood_bpf::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict, VLANS};
+use sapwood_bpf::{BpfArena, Error, HopTables, Loader, ProgramRouteCache, Programs};
+
+use crate::counts::PacketCounts;
+use crate::xdp::{XdpLink, XdpLinks, XdpMode};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-route.bpf.o"));
+
+/// The program's name in its object.
+const PROGRAM: &str = "sw_xdp_route";
+
+/// The name of the program that passes all packets.
+const PASS: &str = "sw_xdp_pass";
+
+/// The name of the map in which it counts.
+const COUNTS: &str = "sw_xdp_counts";
+
+/// The name of the map of VLANs.
+const VLAN_MAP: &str = "sw_xdp_vlans";
+
+/// The source of the program's next hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RouteMode {
+    /// The kernel's table, for every packet (`bpf_fib_lookup`).
+    Resolver,
+    /// The route cache, and the kernel's table for flows that are not in the cache.
+    Cache,
+    /// Tables that mirror the kernel's.
+    Table,
+}
+
+impl fmt::Display for RouteMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RouteMode::Resolver => "resolver",
+            RouteMode::Cache => "cache",
+            RouteMode::Table => "table",
+        })
+    }
+}
+
+/// The number of packets for each verdict of `xdp-route`.
+pub type RouteCounts = PacketCounts<RouteVerdict>;
+
+/// Forwards IPv4 and IPv6 packets on network interfaces to the next hops that the kernel would
+/// choose.
+///
+/// Next hops are the kernel's (`bpf_fib_lookup`: rules, several tables, several paths to one
+/// destination, neighbours). With a route cache, the program uses an answer for its destination and
+/// flow while the answer is fresh. A change of the kernel's routes or neighbours takes effect
+/// within that time, or at once after [`ProgramRouteCache::invalidate_all`].
+///
+/// With tables ([`HopTables`]), the program asks neither. `RouteMirror` of `sapwood-routes` keeps
+/// them as the kernel's: a change takes effect when the mirror has received it, after about a
+/// millisecond. Rules, other tables and the setting `net.ipv4.ip_forward` have no effect then. If
+/// the tables have groups ([`HopTables::with_groups`]), a packet to a prefix with
+/// several paths goes by the one that its flow chooses: source, destination, protocol and ports.
+/// When an interface goes down or comes up, only the flows of its paths move (test
+/// `a_link_of_three_goes_down`). Without groups, such packets pass to the kernel.
+///
+/// All other packets pass to the kernel unchanged, and are counted by the reason: packets for this
+/// machine, without a known neighbour, too long, with options, at their last hop. The program does
+/// not check the source of a packet (`rp_filter`), and firewall rules do not see forwarded packets.
+///
+/// A frame may have one tag of a VLAN (IEEE 802.1Q). If this machine has an interface of that VLAN
+/// which is up, its packet is forwarded as from that interface; else it passes to the kernel. A
+/// packet whose next hop is behind an interface of a VLAN leaves with its tag, any other one
+/// without a tag. The program knows the VLANs from
+/// [`set_vlans`](Self::set_vlans). It sees no tag that the hardware has
+/// taken off before, or that a sender on a veth leaves to the hardware (`ethtool -K … rxvlan off`,
+/// `txvlan off`).
+///
+/// The kernel can redirect packets to an interface whose driver accepts them. A veth accepts them
+/// when its peer runs a program: see [`attach_pass`](Self::attach_pass).
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, ProgramRouteCache};
+/// use sapwood_xdp::{XdpRoute, interface_index};
+/// let arena = BpfArena::create(64 << 20)?;
+/// let cache = ProgramRouteCache::builder(&arena, "flows").capacity(65_536).build()?;
+/// let mut router = XdpRoute::cached(cache)?;
+/// router.attach(interface_index("eth0")?, None)?;
+/// router.attach(interface_index("eth1")?, None)?;
+/// println!("{} packets forwarded", router.counts()?.forwarded());
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+pub struct XdpRoute {
+    // Fields are dropped in this order, because programs without a cache would ask the kernel for
+    // each packet.
+    links: XdpLinks,
+    programs: Programs,
+    mode: RouteMode,
+    cache: Option<ProgramRouteCache>,
+    tables: Option<Arc<HopTables>>,
+}
+
+impl XdpRoute {
+    /// Loads the program, which then asks the kernel's table for each packet.
+    ///
+    /// # Errors
+    /// Those of [`Loader`].
+    pub fn resolver(arena: &BpfArena) -> Result<XdpRoute, Error> {
+        let programs = load(arena, [MODE_RESOLVER, 0, 0, 0, 0, 0], 0)?;
+        Ok(XdpRoute::new(programs, RouteMode::Resolver))
+    }
+
+    /// Loads the program, which then asks this cache first. Keys are [`RouteKey`](sapwood_bpf::RouteKey)s
+    /// with the packet's destination and a hash of its flow. Their field `other` is twice the
+    /// number of the incoming interface, plus one for IPv6. Values are
+    /// [`NextHop`](sapwood_bpf::NextHop)s.
+    ///
+    /// # Errors
+    /// Those of [`Loader`].
+    pub fn cached(cache: ProgramRouteCache) -> Result<XdpRoute, Error> {
+        let window = cache.window().number;
+        let programs = load(cache.arena(), [MODE_CACHE, window, 0, 0, 0, 0], 0)?;
+        Ok(XdpRoute {
+            cache: Some(cache),
+            ..XdpRoute::new(programs, RouteMode::Cache)
+        })
+    }
+
+    /// Loads the program, which then asks these tables. Something has to keep them as the network
+    /// namespace of the interfaces is, until the program is detached: `XdpRouter` of `sapwood-routes`
+    /// does, with the kernel's routes.
+    ///
+    /// `flow_seed` is the seed of the hash of flows ([`FlowHasher`](sapwood::route::FlowHasher)) by
+    /// which the program chooses members of groups. Routers in a row should have different seeds:
+    /// else each of them divides only the flows that the one before has sent its way.
+    ///
+    /// # Errors
+    /// Those of [`Loader`].
+    pub fn by_tables(tables: Arc<HopTables>, flow_seed: u64) -> Result<XdpRoute, Error> {
+        let map = tables.map();
+        let [v4, v6] = [map.window4().number, map.window6().number];
+        let groups = tables.groups().map_or(0, |groups| groups.window().number);
+        let config = [MODE_TABLE, 0, v4, v6, groups, 0];
+        let programs = load(map.arena(), config, flow_seed)?;
+        Ok(XdpRoute {
+            tables: Some(tables),
+            ..XdpRoute::new(programs, RouteMode::Table)
+        })
+    }
+
+    fn new(programs: Programs, mode: RouteMode) -> XdpRoute {
+        XdpRoute {
+            links: XdpLinks::default(),
+            programs,
+            mode,
+            cache: None,
+            tables: None,
+        }
+    }
+
+    /// The source of the program's next hops.
+    pub fn mode(&self) -> RouteMode {
+        self.mode
+    }
+
+    /// The cache, if there is one.
+    pub fn cache(&self) -> Option<&ProgramRouteCache> {
+        self.cache.as_ref()
+    }
+
+    /// The tables, if the program asks any.
+    pub fn tables(&self) -> Option<&Arc<HopTables>> {
+        self.tables.as_ref()
+    }
+
+    /// The programs and their maps.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Attaches the program to the interface of this number, until [`detach`](Self::detach) or the
+    /// drop detaches it; see [`XdpLink::attach`]. Frames with tags need
+    /// [`set_vlans`](Self::set_vlans), too.
+    ///
+    /// # Errors
+    /// As [`XdpLink::attach`].
+    pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
+        self.links.attach(&self.programs, PROGRAM, interface, mode)
+    }
+
+    /// Tells the program the VLANs of the interfaces' network namespace (`vlans` of
+    /// `sapwood-routes`). Call it after interfaces of VLANs were added or removed, or set up or
+    /// down. Returns the number of those that the program forwards from and to.
+    ///
+    /// # Errors
+    /// The system's error; [`Error::Setting`] with more than 4,096 VLANs, and then nothing has
+    /// changed.
+    pub fn set_vlans(&self, vlans: &[Vlan]) -> Result<usize, Error> {
+        if vlans.len() > VLANS {
+            let why = format!("{VLANS} at most, not {}", vlans.len());
+            return Err(Error::Setting { what: "vlans", why });
+        }
+        let mut wanted = HashMap::new();
+        let mut known = 0;
+        for Vlan { interface, under } in vlans {
+            let word = |(under, id): (u32, u16)| u64::from(under) << 16 | u64::from(id);
+            wanted.insert(u64::from(*interface), under.map_or(0, word));
+            if let Some(under) = under {
+                wanted.insert(word(*under) | 1 << 63, (*interface).into());
+                known += 1;
+            }
+        }
+        let map = self.programs.map(VLAN_MAP)?;
+        let failed = |error| Error::system("telling the program the VLANs", error);
+        for key in map.keys().collect::<Vec<_>>() {
+            let word = u64::from_ne_bytes(key.as_slice().try_into().unwrap_or_default());
+            if !wanted.contains_key(&word) {
+                map.delete(&key).map_err(failed)?;
+            }
+        }
+        for (key, value) in wanted {
+            map.update(&key.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
+                .map_err(failed)?;
+        }
+        Ok(known)
+    }
+
+    /// Attaches a program that passes all packets to an interface, as [`attach`](Self::attach)
+    /// does. The other end of a veth pair needs it, so that the kernel can redirect packets into
+    /// the pair.
+    ///
+    /// # Errors
+    /// As [`XdpLink::attach`].
+    pub fn attach_pass(
+        &mut self,
+        interface: u32,
+        mode: Option<XdpMode>,
+    ) -> Result<&XdpLink, Error> {
+        self.links.attach(&self.programs, PASS, interface, mode)
+    }
+
+    /// Detaches the programs from the interface of this number. Returns whether there were any.
+    pub fn detach(&mut self, interface: u32) -> bool {
+        self.links.detach(interface)
+    }
+
+    /// The links of the programs to interfaces.
+    pub fn links(&self) -> &[XdpLink] {
+        self.links.all()
+    }
+
+    /// The number of packets for each verdict so far, on all interfaces together.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn counts(&self) -> Result<RouteCounts, Error> {
+        PacketCounts::read(&self.programs.map(COUNTS)?)
+    }
+}
+
+impl fmt::Debug for XdpRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XdpRoute")
+            .field("mode", &self.mode)
+            .field("cache", &self.cache)
+            .field("tables", &self.tables)
+            .field("links", &self.links())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Loads the programs with this configuration: `struct sw_xdp_config`.
+fn load(arena: &BpfArena, config: [u32; 6], seed: u64) -> Result<Programs, Error> {
+    let mut config: Vec<u8> = config.into_iter().flat_map(u32::to_ne_bytes).collect();
+    config.extend(seed.to_ne_bytes());
+    let mut loader = Loader::open(arena, OBJECT)?;
+    loader.set_constants(".rodata.config", &config)?;
+    loader.load()
+}
