@@ -218,7 +218,7 @@ pub fn write_image(path: impl AsRef<Path>, parts: &[&[u8]], header: Header) -> i
     Ok(())
 }
 
-/// Refuses a path that names a device, a pipe or a folder, which renaming would replace.
+/// Refuses a path that names a device, a pipe or a directory, which renaming would replace.
 fn refuse_special(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => Err(io::Error::new(
@@ -229,7 +229,7 @@ fn refuse_special(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a file in the same folder, so that renaming stays within one file system.
+/// Creates a file in the same directory, so that renaming stays within one file system.
 fn create_beside(path: &Path) -> io::Result<(File, Temporary)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -252,8 +252,8 @@ fn create_beside(path: &Path) -> io::Result<(File, Temporary)> {
     }
 }
 
-/// Flushes the folder, so that the new name lasts. Not every file system can do that; the contents
-/// are flushed already.
+/// Flushes the directory, so that the new name lasts. Not every file system can do that; the
+/// contents are flushed already.
 fn sync_folder(path: &Path) {
     #[cfg(unix)]
     {

@@ -1,8 +1,8 @@
 //! Checked readers of the published maps of [`sapwood`](https://docs.rs/sapwood): every word is
 //! checked before it is relied on, and every answer is a copy.
 //!
-//! A map that `build_in` publishes lies in memory that others can map: another process, or the heir
-//! of a process that died. A [`CheckedReader`] reads such a map over byte strings (`QpStore`,
+//! A map that `build_in` publishes lies in memory that others can map: another process, or the new
+//! owner of a process that died. A [`CheckedReader`] reads such a map over byte strings (`QpStore`,
 //! `QpShared`, `PointMap`), whatever the memory holds and whatever is written there meanwhile. It
 //! reads through a [`Window`], so this crate has no unsafe code, and needs no memory of a certain
 //! kind. Its [`Source`] says where the map is.

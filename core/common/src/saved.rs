@@ -17,7 +17,7 @@ use crate::raw::asked::{Asked, BYTE_STRINGS};
 /// use sapwood::qp::{QpMap, SaveCause};
 /// let refused = QpMap::from([("ash", 1u64)]).save("no/such/folder/map").unwrap_err();
 /// assert!(refused.to_string().starts_with("cannot save no/such/folder/map: "));
-/// let SaveCause::Io(error) = refused.cause else { panic!("the folder is not there") };
+/// let SaveCause::Io(error) = refused.cause else { panic!("the directory is not there") };
 /// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 /// ```
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum SaveCause {
     /// There is no memory for the image.
     #[error(transparent)]
     ArenaFull(ArenaFull),
-    /// The system refused: a folder that is not there, a full disk, no permission.
+    /// The system refused: a directory that is not there, a full disk, no permission.
     #[error(transparent)]
     Io(std::io::Error),
 }

@@ -153,7 +153,7 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
     }
 }
 
-/// Why an heir was not made.
+/// Why a new owner was not made.
 enum Refused {
     /// The old memory.
     Old(Trouble),

@@ -1423,12 +1423,12 @@ int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const 
 /* ---- Live maps ------------------------------------------------------------------------------- */
 
 /*
- * A live map is a folder, for example in /dev/shm: one process writes it, and any number of
+ * A live map is a directory, for example in /dev/shm: one process writes it, and any number of
  * others read it in place, without locks and without system calls. Linux. docs/live.md has the
  * protocol.
  *
  * Failures of the functions that make or open:
- *   -EEXIST  the folder has a live map already    -EBUSY   another process writes it
+ *   -EEXIST  the directory has a live map already    -EBUSY   another process writes it
  *   -ENOENT  there is no live map, or not yet     -EACCES  others can write it, see below
  *   -EPROTO  it is damaged, another structure, or has other values
  *   -ENOSPC  the file system is full: nothing is left behind, and a map stays as it was
@@ -1438,7 +1438,7 @@ int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const 
  * there whole or not at all.
  */
 
-/* Writers. A live map in the folder of this process, beside the handle of its structure. */
+/* Writers. A live map in the directory of this process, beside the handle of its structure. */
 typedef struct sapwood_live sapwood_live;
 
 typedef struct sapwood_live_options {
@@ -1449,7 +1449,7 @@ typedef struct sapwood_live_options {
 	uint32_t group;                       /* the number of the group of SAPWOOD_LIVE_BY_GROUP */
 } sapwood_live_options;
 
-/* Who may register as a reader, beside root. It sets the modes of the folder and its files. */
+/* Who may register as a reader, beside root. It sets the modes of the directory and its files. */
 enum sapwood_live_read_by {
 	SAPWOOD_LIVE_AS_IS = 0, /* of a new map the owner; one that is taken over keeps its modes */
 	SAPWOOD_LIVE_BY_OWNER = 1,
@@ -1458,8 +1458,8 @@ enum sapwood_live_read_by {
 };
 
 /*
- * Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle:
- * all functions of its type work. Readers of this process belong to the domain of
+ * Makes an empty live map, and its directory if that is not there. *out is an ordinary
+ * handle: all functions of its type work. Readers of this process belong to the domain of
  * sapwood_live_domain, so options->domain is NULL. Values are numbers or bytes: -EINVAL for
  * pointers. memory_limit is that of each part, at most 8 GiB; a fib has two parts of at most 1
  * GiB. Tables of routes with groups (sapwood_routes) cannot be live: the library for Rust has
@@ -1538,7 +1538,7 @@ typedef void (*sapwood_live_reader_fn)(const sapwood_live_reader_info *info, voi
 int sapwood_live_readers(const sapwood_live *live, sapwood_live_reader_fn each, void *ctx);
 
 /*
- * Deletes the folder, and frees the handle, also on failure. Nobody opens the map any more;
+ * Deletes the directory, and frees the handle, also on failure. Nobody opens the map any more;
  * readers that have it open go on with what was written last. The structure's own handle is
  * freed before or after. One thread at a time.
  */
@@ -1593,7 +1593,7 @@ int sapwood_live_reader_open(const char *folder, int kind, int values, unsigned 
 int sapwood_live_reader_open_within(const char *folder, int kind, int values, unsigned int flags,
 				    uint64_t wait_ms, sapwood_live_reader **out);
 
-/* The same with a descriptor of the folder, which stays the caller's. */
+/* The same with a descriptor of the directory, which stays the caller's. */
 int sapwood_live_reader_open_at(int folder, int kind, int values, unsigned int flags,
 				sapwood_live_reader **out);
 

@@ -1,4 +1,4 @@
-//! The folders of live maps, for their writers: options, readers in other processes, the end.
+//! The directories of live maps, for their writers: options, readers in other processes, the end.
 
 use std::ffi::{c_char, c_int};
 use std::io::ErrorKind;
@@ -38,7 +38,7 @@ impl<M: LiveMap + Send + Sync> AnyLive for Live<M> {
     }
 }
 
-/// The inside of the handle of a live map's folder.
+/// The inside of the handle of a live map's directory.
 pub struct LiveBody {
     /// The map.
     pub live: Box<dyn AnyLive>,
@@ -61,7 +61,7 @@ impl Body for LiveBody {
 
 extensible!(sapwood_live_options);
 
-/// What a writer's functions have in common: the folder, the choices, and what is to be done.
+/// What a writer's functions have in common: the directory, the choices, and what is to be done.
 pub struct Plan<'a> {
     folder: &'a Path,
     options: sapwood_live_options,
@@ -99,7 +99,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Makes the map, or takes it over, with at most this many bytes for each part; 0: as many as
-    /// there may be. Returns the handle of its folder, and the map.
+    /// there may be. Returns the handle of its directory, and the map.
     pub fn make<M>(
         &self,
         bytes: usize,
@@ -176,12 +176,12 @@ impl From<Error> for Failure {
 }
 
 c_api!(
-    /// A live map is a folder, for example in /dev/shm: one process writes it, and any number of
+    /// A live map is a directory, for example in /dev/shm: one process writes it, and any number of
     /// others read it in place, without locks and without system calls. Linux. docs/live.md has the
     /// protocol.
     ///
     /// Failures of the functions that make or open:
-    ///   -EEXIST  the folder has a live map already    -EBUSY   another process writes it
+    ///   -EEXIST  the directory has a live map already    -EBUSY   another process writes it
     ///   -ENOENT  there is no live map, or not yet     -EACCES  others can write it, see below
     ///   -EPROTO  it is damaged, another structure, or has other values
     ///   -ENOSPC  the file system is full: nothing is left behind, and a map stays as it was
@@ -191,7 +191,7 @@ c_api!(
     /// there whole or not at all.
     const SECTION: &str = "Live maps";
 
-    /// Writers. A live map in the folder of this process, beside the handle of its structure.
+    /// Writers. A live map in the directory of this process, beside the handle of its structure.
     pub type sapwood_live = Handle<LiveBody>;
 
     #[derive(Debug)]
@@ -208,7 +208,7 @@ c_api!(
         pub group: u32,
     }
 
-    /// Who may register as a reader, beside root. It sets the modes of the folder and its files.
+    /// Who may register as a reader, beside root. It sets the modes of the directory and its files.
     pub enum sapwood_live_read_by {
         /// of a new map the owner; one that is taken over keeps its modes
         SAPWOOD_LIVE_AS_IS = 0,

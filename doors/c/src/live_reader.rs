@@ -167,7 +167,7 @@ impl Where<'_> {
     }
 }
 
-/// A descriptor of the library's own for the same folder.
+/// A descriptor of the library's own for the same directory.
 fn descriptor(folder: c_int) -> Outcome<OwnedFd> {
     if folder < 0 {
         return Err(Failure::invalid(format!("{folder} is no descriptor")));
@@ -176,7 +176,7 @@ fn descriptor(folder: c_int) -> Outcome<OwnedFd> {
     let folder = unsafe { BorrowedFd::borrow_raw(folder) };
     folder.try_clone_to_owned().map_err(|error| {
         let code = error.raw_os_error().unwrap_or(libc::EIO);
-        Failure::new(code, format!("the descriptor of the folder: {error}"))
+        Failure::new(code, format!("the descriptor of the directory: {error}"))
     })
 }
 
@@ -306,7 +306,7 @@ c_api!(
         open(place_of, (kind, values), flags, out)
     }
 
-    /// The same with a descriptor of the folder, which stays the caller's.
+    /// The same with a descriptor of the directory, which stays the caller's.
     fn sapwood_live_reader_open_at(
         folder: c_int,
         kind: c_int,

@@ -36,7 +36,7 @@ trait Lives: Body {
     /// Looks at the options; returns whether the handles are checked.
     fn checked(options: &Self::Options) -> Outcome<bool>;
 
-    /// Makes the map, or takes it over: the handle of its folder, and its own body.
+    /// Makes the map, or takes it over: the handle of its directory, and its own body.
     fn make(plan: &Plan<'_>, options: &Self::Options) -> Outcome<(*mut sapwood_live, Self)>;
 }
 
@@ -195,8 +195,8 @@ macro_rules! live_api {
 }
 
 live_api!(
-    /// Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle:
-    /// all functions of its type work. Readers of this process belong to the domain of
+    /// Makes an empty live map, and its directory if that is not there. *out is an ordinary
+    /// handle: all functions of its type work. Readers of this process belong to the domain of
     /// sapwood_live_domain, so options->domain is NULL. Values are numbers or bytes: -EINVAL for
     /// pointers. memory_limit is that of each part, at most 8 GiB; a fib has two parts of at most 1
     /// GiB. Tables of routes with groups (sapwood_routes) cannot be live: the library for Rust has
@@ -294,7 +294,7 @@ live_api!(
         Ok(count)
     }
 
-    /// Deletes the folder, and frees the handle, also on failure. Nobody opens the map any more;
+    /// Deletes the directory, and frees the handle, also on failure. Nobody opens the map any more;
     /// readers that have it open go on with what was written last. The structure's own handle is
     /// freed before or after. One thread at a time.
     fn sapwood_live_remove(live: *mut sapwood_live) -> c_int {

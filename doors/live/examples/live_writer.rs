@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             map.remove_map()?;
         }
         // As the program `sapwood` keeps ranges: the values are the numbers of texts, which lie in
-        // a store inside the folder.
+        // a store inside the directory.
         "ranges-of-texts" => {
             let map = Live::<MapleMap<u32>>::create(folder)?;
             let texts = Live::<QpStore<[u8]>>::create(folder.join("texts"))?;

@@ -61,11 +61,11 @@ pub struct CheckedLiveReader<M: CheckedMap> {
 }
 
 impl<M: CheckedMap> CheckedLiveReader<M> {
-    /// Opens the live map in a folder.
+    /// Opens the live map in a directory.
     ///
     /// # Errors
-    /// [`Error::NotYet`] when there is no map in the folder; [`Error::Unregistered`] when this
-    /// process may not make a file in the folder `readers`; [`Error::NoMap`]; [`Error::Kind`];
+    /// [`Error::NotYet`] when there is no map in the directory; [`Error::Unregistered`] when this
+    /// process may not make a file in the directory `readers`; [`Error::NoMap`]; [`Error::Kind`];
     /// [`Error::Layout`]; [`Error::Damaged`]; [`Error::NoSpace`]; the system's error.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
         Self::open_place(Place::new(folder.as_ref()), true)
@@ -79,7 +79,7 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         within(limit, || Self::open(folder.as_ref()))
     }
 
-    /// As [`open`](Self::open), with a descriptor of the folder.
+    /// As [`open`](Self::open), with a descriptor of the directory.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -87,8 +87,8 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         Self::open_place(Place::at(folder), true)
     }
 
-    /// As [`open`](Self::open), and writes nothing: for a folder on a file system that is mounted
-    /// read-only, or one of another user who lets nobody register.
+    /// As [`open`](Self::open), and writes nothing: for a directory on a file system that is
+    /// mounted read-only, or one of another user who lets nobody register.
     ///
     /// The writer does not know of such a reader, and does not wait for it. Its answers are
     /// [`Error::Evicted`] as soon as the writer has used memory again that was replaced since the
@@ -132,7 +132,7 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         within(limit, || Self::open_unregistered(folder.as_ref()))
     }
 
-    /// As [`open_unregistered`](Self::open_unregistered), with a descriptor of the folder.
+    /// As [`open_unregistered`](Self::open_unregistered), with a descriptor of the directory.
     ///
     /// # Errors
     /// As [`open_unregistered`](Self::open_unregistered).
@@ -210,8 +210,8 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
     ///
     /// # Errors
     /// [`Error::Removed`] when the map was removed: then [`reopen`](Self::reopen) moves to the one
-    /// that may have been made in its place. As [`open`](Self::open), for the data of the heir.
-    /// Then the reader stays where it is.
+    /// that may have been made in its place. As [`open`](Self::open), for the data of the new
+    /// owner. Then the reader stays where it is.
     pub fn quiescent(&mut self) -> Result<(), Error> {
         self.slot.check()?;
         self.slot.say(self.slot.period());
@@ -229,7 +229,7 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         LiveOffline { reader: self }
     }
 
-    /// Opens the map that is in the folder now: see
+    /// Opens the map that is in the directory now: see
     /// [`LiveReader::reopen`](crate::LiveReader::reopen).
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl<M: CheckedMap> CheckedLiveReader<M> {
         Ok(())
     }
 
-    /// Whether the folder still has the map that this reader reads: see
+    /// Whether the directory still has the map that this reader reads: see
     /// [`LiveReader::is_current`](crate::LiveReader::is_current).
     pub fn is_current(&self) -> bool {
         self.slot.is_current()

@@ -215,14 +215,14 @@ impl Control {
         std::fs::remove_file(&path).map_err(Error::io("removing", &path))
     }
 
-    /// Whether this page is the one that the folder has now: the map was neither removed nor made
-    /// again.
+    /// Whether this page is the one that the directory has now: the map was neither removed nor
+    /// made again.
     pub(crate) fn is_at(&self, place: &Place) -> bool {
         let found = std::fs::metadata(place.control());
         found.is_ok_and(|meta| identity(&meta) == self.identity)
     }
 
-    /// Whether a writer holds the page that the folder has, and that page is this one.
+    /// Whether a writer holds the page that the directory has, and that page is this one.
     pub(crate) fn has_writer(&self, place: &Place) -> Result<bool, Error> {
         let path = place.control();
         let file = match File::open(&path) {
@@ -317,10 +317,10 @@ impl Control {
     }
 
     /// The bytes that a part of the data with this number has; none when they are so old that a
-    /// second heir has written the sizes of its own there.
+    /// second new owner has written the sizes of its own there.
     pub(crate) fn bytes(&self, number: u64, part: usize) -> Option<u64> {
         let bytes = self.load(Self::bytes_at(number, part));
-        // An heir writes the sizes of its data to the other words, and its number before them.
+        // A new owner writes the sizes of its data to the other words, and its number before them.
         (self.load(SIZED_AT) < number + 2).then_some(bytes)
     }
 

@@ -20,23 +20,23 @@ pub enum Error {
         /// The cause.
         error: io::Error,
     },
-    /// The folder has a live map already.
+    /// The directory has a live map already.
     #[error("{} has a live map; open it to take it over", .path.display())]
     Exists {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// Another process writes the map, and lives.
     #[error("another process writes the live map in {}", .path.display())]
     Owned {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
-    /// The folder has no live map yet, or no more. Whoever comes too early may wait:
+    /// The directory has no live map yet, or no more. Whoever comes too early may wait:
     /// [`LiveReader::open_within`](crate::LiveReader::open_within).
     #[error("{} has no live map yet", .path.display())]
     NotYet {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// The map that this reader reads was removed. What it reads stays as it is, until it moves to
@@ -44,7 +44,7 @@ pub enum Error {
     /// [`reopen`](crate::LiveReader::reopen).
     #[error("the live map in {} was removed", .path.display())]
     Removed {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// The file system has no space left for the map, or for the file of a reader, or a quota is
@@ -53,23 +53,23 @@ pub enum Error {
     NoSpace {
         /// What was attempted.
         what: &'static str,
-        /// The file or the folder.
+        /// The file or the directory.
         path: PathBuf,
     },
-    /// The writer cannot know of this reader: the process may not make a file in the folder
+    /// The writer cannot know of this reader: the process may not make a file in the directory
     /// `readers`. A reader that checks what it reads needs none:
     /// [`CheckedLiveReader::open_unregistered`](crate::CheckedLiveReader::open_unregistered).
     #[error("this process cannot register as a reader of the live map in {}: {error}", .path.display())]
     Unregistered {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// The cause.
         error: io::Error,
     },
-    /// The folder has something else than a live map of this library.
+    /// The directory has something else than a live map of this library.
     #[error("{} has no live map: {why}", .path.display())]
     NoMap {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// What is not as it should be.
         why: String,
@@ -77,7 +77,7 @@ pub enum Error {
     /// The map is another structure than the one that was asked for.
     #[error("the live map in {} is no {wanted}, but a {}", .path.display(), kind_name(*.found))]
     Kind {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// The number of its kind.
         found: u64,
@@ -87,7 +87,7 @@ pub enum Error {
     /// The map has other values than those that were asked for.
     #[error("the live map in {} has other values or another layout ({found:#018x}, not {wanted:#018x})", .path.display())]
     Layout {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// The layout that the map has.
         found: u64,
@@ -97,7 +97,7 @@ pub enum Error {
     /// Other users can write the map, so it is not to be trusted.
     #[error("the live map is not to be trusted: {}: {why}", .path.display())]
     Foreign {
-        /// The file or the folder.
+        /// The file or the directory.
         path: PathBuf,
         /// What others can do.
         why: String,
@@ -105,7 +105,7 @@ pub enum Error {
     /// What the dead writer left is no valid map. It stays as it is.
     #[error("the live map in {} is damaged: {why}", .path.display())]
     Damaged {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// What is wrong.
         why: String,
@@ -113,21 +113,21 @@ pub enum Error {
     /// Changes disturbed each attempt of a checked reader.
     #[error("the live map in {} was changed during each attempt to read it", .path.display())]
     Busy {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// The writer has evicted this checked reader, and what it has read may be wrong. It goes on
     /// after [`quiescent`](crate::CheckedLiveReader::quiescent).
     #[error("the writer of the live map in {} has evicted this reader", .path.display())]
     Evicted {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// This process is a child of `fork`, and its parent opened the map or the reader.
     #[error("this process is a child of fork, and its parent opened the live map in {}: a child \
              opens it anew", .path.display())]
     Forked {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// The error of the map, such as that there is no memory.

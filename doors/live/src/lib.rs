@@ -1,8 +1,8 @@
 //! One live map for many processes on a machine: one process writes it, and any number of others
 //! read it in place, without locks and without system calls.
 //!
-//! A live map is a folder, for example in `/dev/shm`. The writer is a [`Live`] map, which has all
-//! methods of the structure that it is: of a [`QpStore`](sapwood::qp::QpStore), a
+//! A live map is a directory, for example in `/dev/shm`. The writer is a [`Live`] map, which has
+//! all methods of the structure that it is: of a [`QpStore`](sapwood::qp::QpStore), a
 //! [`QpShared`](sapwood::qp::QpShared), a [`PointMap`](sapwood::qp::PointMap), a
 //! [`Fib`](sapwood::lpm::Fib), an [`IpFib`](sapwood::lpm::IpFib), a [`Routes`], or a
 //! [`MapleMap`](sapwood::maple::MapleMap). A [`LiveReader`] in another process sees each change as
@@ -41,7 +41,7 @@
 //! replaced when every reader has announced a period that began after it, or is offline, or dead.
 //! Each reader writes to a file of its own: what it writes there harms nobody else.
 //!
-//! A map is there whole or not at all: it is made in another folder, which is then renamed. Its
+//! A map is there whole or not at all: it is made in another directory, which is then renamed. Its
 //! files have their space before they are used, so a full file system is an error, not a signal.
 //!
 //! When the writer dies, readers go on with its last commit. [`Live::open`] in another process

@@ -1,8 +1,8 @@
 //! How a live map comes to be, and how it goes: whole, or not at all.
 //!
-//! A map is made in a folder beside its own, which is renamed when the map is whole. Where the
-//! folder is there already, the files are made in it, and `control` comes last, by a rename. Its
-//! maker holds the lock of the folder meanwhile, so that the next one can tell what a crash has
+//! A map is made in a directory beside its own, which is renamed when the map is whole. Where the
+//! directory is there already, the files are made in it, and `control` comes last, by a rename. Its
+//! maker holds the lock of the directory meanwhile, so that the next one can tell what a crash has
 //! left, and removes that.
 
 use std::ffi::OsString;
@@ -23,15 +23,15 @@ use crate::raw::process::Process;
 ///
 /// Everybody whom the modes of the map's files let read them may read it with
 /// [`CheckedLiveReader::open_unregistered`](crate::CheckedLiveReader::open_unregistered). A reader
-/// that the writer waits for makes a file in the folder `readers`.
+/// that the writer waits for makes a file in the directory `readers`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadBy {
     /// The writer's user, and root: `readers` has the mode 755, all other files 644.
     #[default]
     Owner,
-    /// The members of the group with this number as well, and nobody else: the folder has the mode
-    /// 750, its files 640, `readers` 1770, and all belong to the group.
+    /// The members of the group with this number as well, and nobody else: the directory has the
+    /// mode 750, its files 640, `readers` 1770, and all belong to the group.
     Group(u32),
     /// Every user: `readers` has the mode 1777, so that each removes only files of its own.
     Everybody,
@@ -78,7 +78,7 @@ impl Rights {
         self.set(path, self.file)
     }
 
-    /// Gives the folders of a map that is there, and its page, their modes and their group.
+    /// Gives the directories of a map that is there, and its page, their modes and their group.
     pub(crate) fn give_all(&self, place: &Place) -> Result<(), Error> {
         self.set(&place.control(), self.file)?;
         self.set(&place.readers(), self.readers)?;
@@ -107,9 +107,9 @@ pub(crate) struct Making {
     /// Its lock says that this process makes the map.
     _lock: File,
     is_beside: bool,
-    /// The folders above that were made for it, the outermost first.
+    /// The directories above that were made for it, the outermost first.
     above: Vec<PathBuf>,
-    /// Whether the folder of readers was made for it.
+    /// Whether the directory of readers was made for it.
     made_readers: bool,
     is_finished: bool,
     /// A child of `fork` has a copy, which must change nothing.
@@ -117,7 +117,7 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// Begins a map in a folder that may be there, but has no map. Removes what is left of maps
+    /// Begins a map in a directory that may be there, but has no map. Removes what is left of maps
     /// whose makers have died.
     pub(crate) fn begin(at: &Place, rights: Rights) -> Result<Making, Error> {
         loop {
@@ -133,7 +133,7 @@ impl Making {
         }
     }
 
-    /// None when the folder has gone meanwhile.
+    /// None when the directory has gone meanwhile.
     fn inside(at: &Place, rights: Rights) -> Result<Option<Making>, Error> {
         let path = at.path();
         let lock = match open_folder(path) {
@@ -198,7 +198,8 @@ impl Making {
                 is_finished: false,
                 of: Process::current(),
             })),
-            // Another maker took the folder for that of a dead one, in the moment before the lock.
+            // Another maker took the directory for that of a dead one, in the moment before the
+            // lock.
             Ok(_) => Ok(None),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => {
@@ -252,7 +253,7 @@ impl Making {
             match rename_new(from, to) {
                 Err(error) if is_taken(&error) && to.is_dir() => {
                     let path = to.to_owned();
-                    // Another maker was quicker, or makes the map in the folder now.
+                    // Another maker was quicker, or makes the map in the directory now.
                     return Err(match self.at.control().exists() {
                         true => Error::Exists { path },
                         false => Error::Owned { path },
@@ -288,7 +289,7 @@ impl Drop for Making {
 /// The name of `control` until the map is whole.
 const NEW_CONTROL: &str = ".control";
 
-/// Deletes a map's folder, so that nobody finds a part of it.
+/// Deletes a map's directory, so that nobody finds a part of it.
 pub(crate) fn remove(at: &Place) -> Result<(), Error> {
     let path = at.path();
     let (parent, mut name) = beside_of(path);
@@ -297,17 +298,17 @@ pub(crate) fn remove(at: &Place) -> Result<(), Error> {
     if rename_new(path, &dir).is_ok() {
         return std::fs::remove_dir_all(&dir).map_err(Error::io("removing", &dir));
     }
-    // The folder cannot be moved: it is a mount, perhaps, or that above it belongs to others.
+    // The directory cannot be moved: it is a mount, perhaps, or that above it belongs to others.
     let control = at.control();
     std::fs::remove_file(&control).map_err(Error::io("removing", &control))?;
     match std::fs::remove_dir_all(path) {
-        // Such a folder stays, without a map.
+        // Such a directory stays, without a map.
         Err(_) if std::fs::read_dir(path).is_ok_and(|mut left| left.next().is_none()) => Ok(()),
         other => other.map_err(Error::io("removing", path)),
     }
 }
 
-/// The folder above a map's, and how the names begin there of what is made or removed beside it.
+/// The directory above a map's, and how the names begin there of what is made or removed beside it.
 fn beside_of(path: &Path) -> (PathBuf, OsString) {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -327,16 +328,16 @@ fn open_folder(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Whether an open folder is the one that is at this path.
+/// Whether an open directory is the one that is at this path.
 fn is_at(folder: &File, path: &Path) -> bool {
     let found = (folder.metadata(), std::fs::metadata(path));
     matches!(found, (Ok(a), Ok(b)) if identity(&a) == identity(&b))
 }
 
-/// Renames a folder to a name that nothing has.
+/// Renames a directory to a name that nothing has.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Such a rename can at most replace an empty folder.
+        // Such a rename can at most replace an empty directory.
         Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(from, to),
         other => Ok(other?),
     }
@@ -349,14 +350,14 @@ fn is_taken(error: &io::Error) -> bool {
     )
 }
 
-/// Removes folders, the innermost first, unless others use them.
+/// Removes directories, the innermost first, unless others use them.
 fn remove_empty(folders: &[PathBuf]) {
     for folder in folders.iter().rev() {
         let _ = std::fs::remove_dir(folder);
     }
 }
 
-/// Removes the folders of this user whose names begin so, and whose makers are dead.
+/// Removes the directories of this user whose names begin so, and whose makers are dead.
 fn remove_dead(parent: &Path, start: &OsString) {
     let user = rustix::process::geteuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -392,8 +393,8 @@ fn remove_parts(folder: &Path) -> io::Result<()> {
         if name.starts_with(b"data-") || name == NEW_CONTROL.as_bytes() {
             gone(std::fs::remove_file(entry.path()))?;
         } else if name == b"texts" && Place::new(&entry.path()).is_left() {
-            // The folder of readers stays, as that of the map does: somebody may have made it, with
-            // the mode that it is to have.
+            // The directory of readers stays, as that of the map does: somebody may have made it,
+            // with the mode that it is to have.
             let texts = Place::new(&entry.path());
             gone(std::fs::remove_file(texts.control()))?;
             remove_parts(texts.path())?;

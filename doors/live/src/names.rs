@@ -34,7 +34,7 @@ const CHUNK: usize = 32;
 /// txn.insert("elm", 2)?;
 /// txn.commit();
 ///
-/// // In another process, for which the folder is read-only:
+/// // In another process, for which the directory is read-only:
 /// let reader = CheckedLiveReader::<QpStore<u64>>::open_unregistered(&folder)?;
 /// let mut names = CheckedNames::new(reader);
 /// let found = names.ask(|map| map.predecessor("elm").map(|(_, value)| *value))?;

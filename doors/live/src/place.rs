@@ -1,4 +1,4 @@
-//! The folder of a live map, and the locks of its files.
+//! The directory of a live map, and the locks of its files.
 
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
@@ -15,11 +15,11 @@ use crate::error::Error;
 /// The attempts at a lock, a millisecond apart, that others may have for a moment.
 const TRIES: u32 = 20;
 
-/// The folder of a live map.
+/// The directory of a live map.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     path: PathBuf,
-    /// The folder's descriptor, if the path leads through it.
+    /// The directory's descriptor, if the path leads through it.
     _folder: Option<Arc<OwnedFd>>,
 }
 
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// The folder of a descriptor.
+    /// The directory of a descriptor.
     pub(crate) fn at(folder: OwnedFd) -> Place {
         Place {
             path: format!("/proc/self/fd/{}", folder.as_raw_fd()).into(),
@@ -55,7 +55,7 @@ impl Place {
         self.path.join("readers")
     }
 
-    /// Checks that only this user and root can write the folder, the control page and the data.
+    /// Checks that only this user and root can write the directory, the control page and the data.
     pub(crate) fn belongs_to_us(&self) -> Result<(), Error> {
         let user = rustix::process::geteuid().as_raw();
         let foreign = |path: PathBuf, why: &str| {
@@ -75,7 +75,7 @@ impl Place {
         for (at, path) in all.into_iter().enumerate() {
             let meta = match std::fs::metadata(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    // An heir may remove old data meanwhile.
+                    // A new owner may remove old data meanwhile.
                     if at >= 2 {
                         continue;
                     }
@@ -93,7 +93,7 @@ impl Place {
         Ok(())
     }
 
-    /// The error for a folder that has no live map yet, or no more.
+    /// The error for a directory that has no live map yet, or no more.
     pub(crate) fn not_yet(&self) -> Error {
         Error::NotYet {
             path: self.path.clone(),
@@ -113,7 +113,7 @@ impl Place {
         File::open(self.control()).map_or(true, |control| !is_locked(&control))
     }
 
-    /// The error for a folder with something else than a live map.
+    /// The error for a directory with something else than a live map.
     pub(crate) fn no_map(&self, why: impl Into<String>) -> Error {
         Error::NoMap {
             path: self.path.clone(),

@@ -66,17 +66,17 @@ pub(crate) struct Readers {
 struct Known {
     /// The files of readers that may live.
     files: HashMap<OsString, File>,
-    /// The newest period since whose beginning the folder is known.
+    /// The newest period since whose beginning the directory is known.
     looked: u64,
     /// The periods that readers hold back, with the time when that was first seen.
     slow: Vec<(u64, Instant)>,
-    /// Tells whether the folder has changed since it was read last.
+    /// Tells whether the directory has changed since it was read last.
     news: Option<News>,
     /// Whether nobody can find the map yet.
     is_unpublished: bool,
 }
 
-/// The kernel's notices of files in a folder. A file comes into the folder together with its
+/// The kernel's notices of files in a directory. A file comes into the directory together with its
 /// notice, so where there is no notice, there is no new reader.
 #[derive(Debug)]
 struct News(OwnedFd);
@@ -130,7 +130,7 @@ impl Readers {
         self.known().is_unpublished = !is;
     }
 
-    /// Asks the kernel for notices, as soon as the folder of readers is where it stays.
+    /// Asks the kernel for notices, as soon as the directory of readers is where it stays.
     pub(crate) fn watch(&self) {
         let mut known = self.known();
         known.news = News::of(&self.place.readers());
@@ -212,7 +212,8 @@ fn in_order(all: impl Iterator<Item = LiveReaderInfo>) -> Vec<LiveReaderInfo> {
     all
 }
 
-/// The readers that live, for a process that is not the writer. It changes nothing in the folder.
+/// The readers that live, for a process that is not the writer. It changes nothing in the
+/// directory.
 pub(crate) fn seen_from_outside(
     place: &Place,
     control: &Control,
@@ -236,7 +237,7 @@ fn look(place: &Place, files: &mut HashMap<OsString, File>) -> std::io::Result<(
         if !is_reader || files.contains_key(&name) {
             continue;
         }
-        // The folder may hold anything: no pipe is waited for, and no link followed.
+        // The directory may hold anything: no pipe is waited for, and no link followed.
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let opened = std::fs::OpenOptions::new()
             .read(true)
@@ -287,17 +288,17 @@ impl Known {
         }
     }
 
-    /// Whether the folder has no new files since it was read last.
+    /// Whether the directory has no new files since it was read last.
     fn is_unchanged(&mut self) -> bool {
         let unchanged = self.looked > 0 && self.news.as_ref().is_some_and(|news| !news.take());
         if !unchanged {
-            // Until the folder has been read, it counts as changed.
+            // Until the directory has been read, it counts as changed.
             self.looked = 0;
         }
         unchanged
     }
 
-    /// Reads the folder, unless it is known since this period began. Returns whether it could be
+    /// Reads the directory, unless it is known since this period began. Returns whether it could be
     /// read. A reader whose file comes later reads only what was published before the period.
     fn look_for(&mut self, readers: &Readers, period: u64) -> bool {
         // Nobody can have found the map.

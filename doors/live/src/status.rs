@@ -1,4 +1,4 @@
-//! What a live map's folder tells, whatever the structure of the map is.
+//! What a live map's directory tells, whatever the structure of the map is.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::raw::maps::LiveMap;
 use crate::routes::Routes;
 use crate::slots::{LiveReaderInfo, seen_from_outside};
 
-/// A live map as its folder shows it to any process that may read the folder.
+/// A live map as its directory shows it to any process that may read the directory.
 ///
 /// ```
 /// use sapwood::qp::QpStore;
@@ -50,11 +50,11 @@ pub struct LiveStatus {
     pub data_bytes: u64,
 }
 
-/// The attempts to list the data of one moment, while heirs replace them.
+/// The attempts to list the data of one moment, while new owners replace them.
 const TRIES: usize = 100;
 
 impl LiveStatus {
-    /// Looks at a folder. It changes nothing there.
+    /// Looks at a directory. It changes nothing there.
     ///
     /// # Errors
     /// [`Error::NoMap`] and the system's error.

@@ -1,6 +1,6 @@
 //! The texts of a live map whose values are numbers: next hops of routes, values of ranges.
 //!
-//! They lie in a live store of their own, in a folder inside that of the map. Its keys are the
+//! They lie in a live store of their own, in a directory inside that of the map. Its keys are the
 //! numbers as four bytes, most significant first. The writer stores a text before it uses its
 //! number, and removes it some time after the last use. It never uses a number for another text. So
 //! a reader finds the text of a number, or finds that it has to look the number up again.
@@ -63,10 +63,10 @@ struct Uses {
 }
 
 impl LiveTexts {
-    /// The name of their folder.
+    /// The name of their directory.
     pub(crate) const FOLDER: &str = "texts";
 
-    /// The folder of the texts of a live map, in the map's folder.
+    /// The directory of the texts of a live map, in the map's directory.
     pub fn folder(map: &Path) -> PathBuf {
         map.join(Self::FOLDER)
     }
@@ -90,7 +90,7 @@ impl LiveTexts {
             let (Ok(key), Ok(text)) = (<[u8; 4]>::try_from(key), std::str::from_utf8(text)) else {
                 return Err(Error::Damaged {
                     path: texts.store.folder().to_owned(),
-                    why: "not the texts of a live map; remove the folder".into(),
+                    why: "not the texts of a live map; remove the directory".into(),
                 });
             };
             let number = u32::from_be_bytes(key);
@@ -242,7 +242,7 @@ enum Texts {
 }
 
 impl LiveTextReader {
-    /// Opens the texts of the live map in a folder.
+    /// Opens the texts of the live map in a directory.
     ///
     /// # Errors
     /// As [`LiveReader::open`].
@@ -254,7 +254,7 @@ impl LiveTextReader {
         })
     }
 
-    /// The same for a folder in which this process may not write: see
+    /// The same for a directory in which this process may not write: see
     /// [`CheckedLiveReader::open_unregistered`].
     ///
     /// # Errors

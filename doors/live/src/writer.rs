@@ -111,9 +111,9 @@ impl<M: LiveMap> LiveBuilder<M> {
         self
     }
 
-    /// Makes an empty map in a folder. The folder comes to be together with the map: it is made
-    /// beside, and renamed. Where it is there already, the map is there as soon as `control` is.
-    /// What processes have left that died meanwhile is removed.
+    /// Makes an empty map in a directory. The directory comes to be together with the map: it is
+    /// made beside, and renamed. Where it is there already, the map is there as soon as `control`
+    /// is. What processes have left that died meanwhile is removed.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Owned`], when another process makes the map;
@@ -160,7 +160,7 @@ impl<M: LiveMap> LiveBuilder<M> {
         Ok((live, unpublished))
     }
 
-    /// As [`create`](Self::create), with a store for the texts of the map's values in the folder
+    /// As [`create`](Self::create), with a store for the texts of the map's values in the directory
     /// [`LiveTexts::folder`]. Whoever finds the map finds its texts. Both have the same choices for
     /// memory and readers.
     ///
@@ -288,8 +288,8 @@ pub struct Unpublished {
 }
 
 impl Unpublished {
-    /// Makes a store for the texts of the map's values in the folder [`LiveTexts::folder`], which
-    /// is found together with the map. O(1).
+    /// Makes a store for the texts of the map's values in the directory [`LiveTexts::folder`],
+    /// which is found together with the map. O(1).
     ///
     /// # Errors
     /// As [`LiveBuilder::create`]; [`Error::Exists`] for a second one.
@@ -431,7 +431,7 @@ impl<M: LiveMap> Live<M> {
         })
     }
 
-    /// The readers in all processes. The names of dead ones are removed from the folder.
+    /// The readers in all processes. The names of dead ones are removed from the directory.
     ///
     /// # Panics
     /// In a child of `fork`.
@@ -447,14 +447,14 @@ impl<M: LiveMap> Live<M> {
         self.number - 1
     }
 
-    /// The folder.
+    /// The directory.
     pub fn folder(&self) -> &Path {
         self.place.path()
     }
 
-    /// Deletes the map and its folder; a folder that this process may not remove, such as a mount,
-    /// stays empty. Readers that have it open go on with what was written last,
-    /// and [`quiescent`](crate::LiveReader::quiescent) tells them.
+    /// Deletes the map and its directory; a directory that this process may not remove, such as a
+    /// mount, stays empty. Readers that have it open go on with what was written last, and
+    /// [`quiescent`](crate::LiveReader::quiescent) tells them.
     ///
     /// # Errors
     /// [`Error::Forked`], and the system's error.

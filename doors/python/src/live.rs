@@ -142,7 +142,7 @@ pub fn builder<M: LiveMap>(who: Option<ReadBy>) -> LiveBuilder<M> {
 
 /// A reader of a live map that holds nothing back between two calls.
 pub trait Pooled: Sized {
-    /// Opens the map in a folder, and waits this long for one that is not there yet.
+    /// Opens the map in a directory, and waits this long for one that is not there yet.
     fn open(folder: &Path, wait: Duration) -> Result<Self, Error>;
 
     /// How many times processes have taken the map over.

@@ -38,9 +38,9 @@ enum Table {
 /// A table of routes that another process writes, read in place: readers take no lock, and each
 /// lookup sees the table before a change or after it.
 ///
-/// The table is a folder, which LiveFib.create() makes, or the program `sapwood` (`routes serve`).
-/// Values are int, or str in tables of the program. The reader holds nothing back between two
-/// calls. Threads may share it, and children of a fork may go on reading. It is a
+/// The table is a directory, which LiveFib.create() makes, or the program `sapwood`
+/// (`routes serve`). Values are int, or str in tables of the program. The reader holds nothing back
+/// between two calls. Threads may share it, and children of a fork may go on reading. It is a
 /// collections.abc.Mapping; beside a writer, each entry that a view yields was there at some time.
 ///
 /// >>> import os, tempfile
@@ -181,7 +181,7 @@ pub fn changed() -> PyErr {
 
 #[pymethods]
 impl LiveFib {
-    /// Opens the live table in a folder. With wait=seconds, it waits so long for a table that is
+    /// Opens the live table in a directory. With wait=seconds, it waits so long for a table that is
     /// not there yet. Only tables are read that no other user than root can write.
     ///
     /// With registered=False the reader writes nothing, and may read tables on read-only mounts and
@@ -210,9 +210,9 @@ impl LiveFib {
         Self::open(class, path, None, registered)
     }
 
-    /// Makes an empty live table in a folder, which is made if it is not there, and returns its
+    /// Makes an empty live table in a directory, which is made if it is not there, and returns its
     /// writer; `root_bits` is as for Fib, `read_by` as for LiveNames.create(). FileExistsError when
-    /// the folder has a live map.
+    /// the directory has a live map.
     #[classmethod]
     #[pyo3(signature = (path, /, *, root_bits=18, read_by=None))]
     fn create(
@@ -402,8 +402,8 @@ impl LiveFib {
 ///
 /// LiveFib.create() and LiveFib.take_over() make it. It is also a reader, and a
 /// collections.abc.MutableMapping. Values are int from 0 to 2**32 - 1. The table has a writer until
-/// close(), or until the process ends; it stays in its folder until remove_map(). A child of a fork
-/// cannot write it.
+/// close(), or until the process ends; it stays in its directory until remove_map(). A child of a
+/// fork cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveFib

@@ -22,9 +22,9 @@ use crate::pairs::{at_most_one, pairs};
 /// A map of names that another process writes, read in place: readers take no lock, and each call
 /// sees what was committed last.
 ///
-/// The map is a folder, which LiveNames.create() makes, or the program `sapwood` (`names serve`).
-/// The reader holds nothing back between two calls. Threads may share it, and children of a fork
-/// may go on reading.
+/// The map is a directory, which LiveNames.create() makes, or the program `sapwood`
+/// (`names serve`). The reader holds nothing back between two calls. Threads may share it, and
+/// children of a fork may go on reading.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveNames
@@ -115,7 +115,7 @@ macro_rules! reading {
 
 #[pymethods]
 impl LiveNames {
-    /// Opens the live map in a folder; `key`, `dns` and `text` are as for NameFile.open(). With
+    /// Opens the live map in a directory; `key`, `dns` and `text` are as for NameFile.open(). With
     /// wait=seconds, it waits so long for a map that is not there yet. Only maps are read that no
     /// other user than root can write.
     ///
@@ -139,10 +139,10 @@ impl LiveNames {
         Self::of(class.py(), path, Keys::of(key, dns)?, text, how)
     }
 
-    /// Makes an empty live map in a folder, which is made if it is not there, and returns its
+    /// Makes an empty live map in a directory, which is made if it is not there, and returns its
     /// writer. `values` is int (from 0 to 2**64 - 1), bytes or str: all values are of this type.
     /// `read_by` says who may register as a reader beside root: "owner" (as without it),
-    /// "everybody", or the number of a group. FileExistsError when the folder has a live map.
+    /// "everybody", or the number of a group. FileExistsError when the directory has a live map.
     #[classmethod]
     #[pyo3(signature = (path, /, *, key=None, dns=false, values=None, read_by=None))]
     fn create(
@@ -398,8 +398,8 @@ fn change<V: ?Sized + Storable>(
 ///
 /// LiveNames.create() and LiveNames.take_over() make it. It is also a reader, and a
 /// collections.abc.MutableMapping. Each change is one commit: readers see all of it, or nothing
-/// yet. The map has a writer until close(), or until the process ends; it stays in its folder until
-/// remove_map(). A child of a fork cannot write it.
+/// yet. The map has a writer until close(), or until the process ends; it stays in its directory
+/// until remove_map(). A child of a fork cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveNames

@@ -63,11 +63,11 @@ fn copied<V: PlainValue + Copy>(
 /// A map of ranges of indices that another process writes, read in place: readers take no lock, and
 /// each lookup sees the map before a change or after it.
 ///
-/// The map is a folder, which LiveRanges.create() makes, or the program `sapwood` (`ranges serve`).
-/// Values are int, or str in maps of the program. The reader holds nothing back between two calls.
-/// Threads may share it, and children of a fork may go on reading. It is a collections.abc.Mapping
-/// with the keys of RangeMap; beside a writer, each entry that a view yields was there at some
-/// time, so one may reach back over others that it has replaced.
+/// The map is a directory, which LiveRanges.create() makes, or the program `sapwood`
+/// (`ranges serve`). Values are int, or str in maps of the program. The reader holds nothing back
+/// between two calls. Threads may share it, and children of a fork may go on reading. It is a
+/// collections.abc.Mapping with the keys of RangeMap; beside a writer, each entry that a view
+/// yields was there at some time, so one may reach back over others that it has replaced.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveRanges
@@ -167,7 +167,7 @@ fn wide<V: Copy + Into<u64>>((range, value): (Range, &V)) -> Entry {
 
 #[pymethods]
 impl LiveRanges {
-    /// Opens the live map in a folder. With wait=seconds, it waits so long for a map that is not
+    /// Opens the live map in a directory. With wait=seconds, it waits so long for a map that is not
     /// there yet. Only maps are read that no other user than root can write.
     ///
     /// With registered=False the reader writes nothing, and may read maps on read-only mounts and
@@ -203,9 +203,9 @@ impl LiveRanges {
         Self::open(class, path, None, registered)
     }
 
-    /// Makes an empty live map in a folder, which is made if it is not there, and returns its
-    /// writer; `read_by` is as for LiveNames.create(). FileExistsError when the folder has a live
-    /// map.
+    /// Makes an empty live map in a directory, which is made if it is not there, and returns its
+    /// writer; `read_by` is as for LiveNames.create(). FileExistsError when the directory has a
+    /// live map.
     #[classmethod]
     #[pyo3(signature = (path, /, *, read_by=None))]
     fn create(
@@ -395,7 +395,7 @@ impl LiveRanges {
 /// LiveRanges.create() and LiveRanges.take_over() make it. It is also a reader, and a
 /// collections.abc.MutableMapping. Values are int from 0 to 2**64 - 1. Readers see each change as a
 /// whole, or nothing of it yet. The map has a writer until close(), or until the process ends; it
-/// stays in its folder until remove_map(). A child of a fork cannot write it.
+/// stays in its directory until remove_map(). A child of a fork cannot write it.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import LiveRanges

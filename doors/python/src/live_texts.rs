@@ -9,14 +9,15 @@ use sapwood_live::{CheckedNames, Error};
 
 use crate::live::{Pool, Trusting, not_live};
 
-/// The texts of a live map, which the program `sapwood` keeps in a folder inside that of the map.
+/// The texts of a live map, which the program `sapwood` keeps in a directory inside that of the
+/// map.
 pub enum Texts {
     Trusting(Trusting<QpStore<[u8]>>),
     Checked(Pool<CheckedNames<QpStore<[u8]>>>),
 }
 
 impl Texts {
-    /// Opens the texts of the live map in a folder, if there are any.
+    /// Opens the texts of the live map in a directory, if there are any.
     pub fn of_map(map: &Path, registered: bool) -> Result<Option<Texts>, Error> {
         let (folder, wait) = (map.join("texts"), Duration::ZERO);
         Ok(match (folder.join("control").exists(), registered) {

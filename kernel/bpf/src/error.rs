@@ -134,13 +134,13 @@ pub enum Error {
         /// How the values differ.
         why: String,
     },
-    /// The folder is not in a BPF file system, so it cannot hold pins.
+    /// The directory is not in a BPF file system, so it cannot hold pins.
     #[error("{} is not in a BPF file system; one is mounted at /sys/fs/bpf, or by: mount -t bpf bpf {}", .0.display(), .0.display())]
     NoBpffs(PathBuf),
-    /// The folder holds something other than this library's pins, or no arena.
+    /// The directory holds something other than this library's pins, or no arena.
     #[error("{} is not taken down: {why}", folder.display())]
     NotPins {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
         /// The reason.
         why: String,

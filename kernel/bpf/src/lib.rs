@@ -6,7 +6,7 @@
 //! and programs see each change at once. Programs read them with the headers in
 //! `bpf/include/sapwood`.
 //!
-//! The guide `docs/guides/ebpf.md` begins with an empty folder and ends with a working program.
+//! The guide `docs/guides/ebpf.md` begins with an empty directory and ends with a working program.
 //!
 //! # Features
 //!

@@ -1,4 +1,5 @@
-//! An arena, its programs and their links, pinned in one folder so that they outlive their owner.
+//! An arena, its programs and their links, pinned in one directory so that they outlive their
+//! owner.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,7 +17,7 @@ const BPFFS: u64 = 0xcafe_4a11;
 
 const PROGRAM: &str = "prog-";
 
-/// A folder of a BPF file system in which an arena, its programs and their links are pinned, as
+/// A directory of a BPF file system in which an arena, its programs and their links are pinned, as
 /// `arena`, `prog-NAME` and `link-NAME`. They go on working when the process that made them ends.
 ///
 /// ```no_run
@@ -85,18 +86,18 @@ impl Pinned {
     /// What the names of links' pins begin with.
     pub const LINK: &str = "link-";
 
-    /// Makes a folder for pins, unless there is one. Its parent must exist in a BPF file system.
+    /// Makes a directory for pins, unless there is one. Its parent must exist in a BPF file system.
     ///
     /// # Errors
     /// [`Error::NoBpffs`], and the system's error, for example when the parent is missing or the
-    /// folder holds pins already.
+    /// directory holds pins already.
     pub fn create(folder: impl Into<PathBuf>) -> Result<Pinned, Error> {
         support::check()?;
         let folder = folder.into();
         if let Some(above) = folder.parent() {
             is_bpffs(above)?;
         }
-        let doing = || format!("making the folder {}", folder.display());
+        let doing = || format!("making the directory {}", folder.display());
         match std::fs::create_dir(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(Error::io(doing(), error));
@@ -113,7 +114,7 @@ impl Pinned {
         }
     }
 
-    /// Opens a folder that holds pins.
+    /// Opens a directory that holds pins.
     ///
     /// # Errors
     /// [`Error::NoBpffs`], and the system's error.
@@ -124,18 +125,18 @@ impl Pinned {
         Ok(Pinned { folder })
     }
 
-    /// A folder that the caller knows to hold pins. Nothing is checked.
+    /// A directory that the caller knows to hold pins. Nothing is checked.
     pub fn at(folder: PathBuf) -> Pinned {
         Pinned { folder }
     }
 
-    /// The path of the folder.
+    /// The path of the directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The names of all pins in the folder, in alphabetic order: `arena`, `link-…`, `prog-…`, and
-    /// any others.
+    /// The names of all pins in the directory, in alphabetic order: `arena`, `link-…`, `prog-…`,
+    /// and any others.
     ///
     /// # Errors
     /// The system's error.
@@ -217,12 +218,12 @@ impl Pinned {
         Link::open(&path).map_err(|error| Error::pinned(&path, error))
     }
 
-    /// All pins of the folder with their kinds, whatever their names, in the order in which they
+    /// All pins of the directory with their kinds, whatever their names, in the order in which they
     /// can be removed.
     ///
     /// # Errors
-    /// [`Error::NotPins`] when the folder has no arena of this library, or anything that is not a
-    /// pin; the system's error.
+    /// [`Error::NotPins`] when the directory has no arena of this library, or anything that is not
+    /// a pin; the system's error.
     pub fn kinds(&self) -> Result<Vec<(String, PinKind)>, Error> {
         let refuse = |why: String| Error::NotPins {
             folder: self.folder.clone(),
@@ -272,7 +273,7 @@ impl Pinned {
         })
     }
 
-    /// Detaches the programs, removes all pins and the folder, and returns what was pinned.
+    /// Detaches the programs, removes all pins and the directory, and returns what was pinned.
     /// Programs are detached even if others hold their links. The kernel then frees programs, maps
     /// and the arena when they have no other user.
     ///
@@ -301,11 +302,11 @@ impl Pinned {
         Ok(())
     }
 
-    /// Removes all pins, then the folder. Links come first, then programs, then the arena. A
+    /// Removes all pins, then the directory. Links come first, then programs, then the arena. A
     /// program without another user is detached, then unloaded.
     ///
     /// # Errors
-    /// The system's error, for example when the folder holds anything else.
+    /// The system's error, for example when the directory holds anything else.
     pub fn remove(self) -> Result<(), Error> {
         let names = self.names()?;
         let of_kind = |kind| names.iter().filter(move |name| name.starts_with(kind));
@@ -316,10 +317,10 @@ impl Pinned {
         )
     }
 
-    /// Removes these pins in this order, then the folder.
+    /// Removes these pins in this order, then the directory.
     ///
     /// # Errors
-    /// The system's error, for example when the folder holds anything else.
+    /// The system's error, for example when the directory holds anything else.
     pub fn remove_pins<'n>(&self, names: impl Iterator<Item = &'n String>) -> Result<(), Error> {
         let removing =
             |path: &Path, error| Error::io(format!("removing {}", path.display()), error);

@@ -23,7 +23,7 @@ fn start(program: &Path, args: &[&[u8]], times: usize) {
     }
 }
 
-/// A path of this many bytes in all below a folder, where `true` is a file.
+/// A path of this many bytes in all below a directory, where `true` is a file.
 fn long_path(folder: &Path, bytes: usize) -> PathBuf {
     let mut path = folder.to_path_buf();
     let file = "/true".len();

@@ -90,14 +90,14 @@ impl XdpNames<StoreRooms> {
         })
     }
 
-    /// Pins the arena, the program, its counts and its links in a new folder of a BPF file system,
-    /// so that the program stays on its interfaces. Another process goes on with the store when
-    /// this one has ended, by [`take_over`](sapwood_bpf::WindowMapBuilder::take_over) in the
+    /// Pins the arena, the program, its counts and its links in a new directory of a BPF file
+    /// system, so that the program stays on its interfaces. Another process goes on with the store
+    /// when this one has ended, by [`take_over`](sapwood_bpf::WindowMapBuilder::take_over) in the
     /// [arena](PinnedNames::arena) of the pins.
     ///
     /// # Errors
-    /// The system's error, for example when the folder exists, or is not in a BPF file system. Then
-    /// nothing stays pinned.
+    /// The system's error, for example when the directory exists, or is not in a BPF file system.
+    /// Then nothing stays pinned.
     pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         self.pin_at(&self.rules.arena, folder.as_ref())
     }
@@ -144,14 +144,14 @@ impl XdpNames {
         &self.rules
     }
 
-    /// Pins the arena, the program, its counts and its links in a new folder of a BPF file system.
-    /// The program then stays on its interfaces when this process ends, and [`PinnedNames`] opens
-    /// it again. The drop closes the list, so that all queries pass. [`leave`](Self::leave) keeps
-    /// the list.
+    /// Pins the arena, the program, its counts and its links in a new directory of a BPF file
+    /// system. The program then stays on its interfaces when this process ends, and [`PinnedNames`]
+    /// opens it again. The drop closes the list, so that all queries pass. [`leave`](Self::leave)
+    /// keeps the list.
     ///
     /// # Errors
-    /// The system's error, for example when the folder exists, or is not in a BPF file system. Then
-    /// nothing stays pinned.
+    /// The system's error, for example when the directory exists, or is not in a BPF file system.
+    /// Then nothing stays pinned.
     pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         self.pin_at(self.rules.map().arena(), folder.as_ref())
     }
@@ -234,10 +234,10 @@ pub struct PinnedNames {
 }
 
 impl PinnedNames {
-    /// Opens the pins in this folder.
+    /// Opens the pins in this directory.
     ///
     /// # Errors
-    /// The system's error, for example when there is no such folder, or it has no such pins.
+    /// The system's error, for example when there is no such directory, or it has no such pins.
     pub fn open(folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         let pins = PinnedNames {
             pins: Pinned::at(folder.as_ref().to_owned()),
@@ -246,7 +246,7 @@ impl PinnedNames {
         Ok(pins)
     }
 
-    /// The folder.
+    /// The directory.
     pub fn folder(&self) -> &Path {
         self.pins.folder()
     }
@@ -292,14 +292,14 @@ impl PinnedNames {
         Ok(all)
     }
 
-    /// Detaches the program from its interfaces, and removes the pins and the folder. When this
+    /// Detaches the program from its interfaces, and removes the pins and the directory. When this
     /// returns, no packet meets the program any more, even if others hold its links (test
     /// `bpf_names_stay_when_they_are_pinned` of the program `sapwood`). It removes only pins that
     /// [`XdpNames::pin`] makes.
     ///
     /// # Errors
-    /// The system's error, for example when the folder holds anything else. The program is detached
-    /// by then.
+    /// The system's error, for example when the directory holds anything else. The program is
+    /// detached by then.
     pub fn unpin(&self) -> Result<(), Error> {
         let (links, others): (Vec<_>, Vec<_>) = self
             .pins

@@ -1,8 +1,8 @@
 //! One writer's ordered maps on many machines.
 //!
-//! A publisher writes commits into a log, in etcd or in a folder. Each follower applies them, one
-//! commit at a time, to a map of its own, which its readers read without locks. So readers of all
-//! machines see the leader's versions, in order, and no others.
+//! A publisher writes commits into a log, in etcd or in a directory. Each follower applies them,
+//! one commit at a time, to a map of its own, which its readers read without locks. So readers of
+//! all machines see the leader's versions, in order, and no others.
 
 #![forbid(unsafe_code)]
 

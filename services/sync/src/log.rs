@@ -1,4 +1,4 @@
-//! What a log must do: the traits of its engines, in etcd and in a folder.
+//! What a log must do: the traits of its engines, in etcd and in a directory.
 
 use std::time::Duration;
 

@@ -106,7 +106,7 @@ impl Snapshots {
         })
     }
 
-    /// The snapshots of a map below a folder, which is made if it is missing.
+    /// The snapshots of a map below a directory, which is made if it is missing.
     ///
     /// # Errors
     /// [`Error::Change`] for a name that cannot be one, [`Error::Io`].
@@ -336,7 +336,7 @@ fn failed(place: &str, error: object_store::Error) -> Error {
     match error {
         object_store::Error::PermissionDenied { .. }
         | object_store::Error::Unauthenticated { .. } => Error::Denied { place, what },
-        // The local folder hides the system's error in a text.
+        // The local directory hides the system's error in a text.
         _ if what.contains("No space left") => Error::NoSpace { place, what },
         _ => Error::Unavailable { place, what },
     }

@@ -128,7 +128,7 @@ fn what_is_no_image_is_named() {
 fn a_failed_write_leaves_the_old_file() {
     let folder = Folder::new("failed");
     let taken = folder.file("taken");
-    // A folder of that name cannot be replaced by a file.
+    // A directory of that name cannot be replaced by a file.
     fs::create_dir(&taken).unwrap();
     fs::write(taken.join("inside"), b"x").unwrap();
     assert!(write_image(&taken, &[b"abc"], Header::new(5)).is_err());
@@ -144,7 +144,7 @@ fn a_failed_write_leaves_the_old_file() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
-    // /dev/full is not a folder to write beside; a file size limit is the portable stand-in, and
+    // /dev/full is not a directory to write beside; a file size limit is the portable stand-in, and
     // needs a child.
     if std::env::var_os("SAPWOOD_FULL_DISK").is_none() {
         let exe = std::env::current_exe().unwrap();

@@ -151,7 +151,7 @@ impl<K: Words, V: Words> Table<K, V> {
     #[inline(always)]
     fn set(&self, number: usize) -> Set<'_, K, V> {
         debug_assert!(number < self.sets);
-        // SAFETY: `number < sets`, by the obligation of this folder, and each set has `stride`
+        // SAFETY: `number < sets`, by the obligation of this directory, and each set has `stride`
         // lines.
         let line = unsafe { self.lines.as_ptr().add(number * self.stride) };
         Set {
@@ -227,7 +227,7 @@ impl<'t, K: Words, V: Words> Set<'t, K, V> {
     fn word(self, at: usize) -> &'t AtomicU64 {
         sync::point();
         // SAFETY: a set has `stride` lines, enough for the head and the slots of its ways, and
-        // callers ask for no others, by the obligation of this folder; lines are arrays of eight
+        // callers ask for no others, by the obligation of this directory; lines are arrays of eight
         // words without padding, one after the other.
         unsafe { &*self.words.add(at) }
     }

@@ -35,7 +35,7 @@ use crate::{CheckedValue, Source, Trouble, Values};
 /// - While nobody writes, answers are exact, and [`verify`](Self::verify) checks that the table is
 ///   intact.
 ///
-/// An heir builds a table of what a dead process left:
+/// A new owner builds a table of what a dead process left:
 ///
 /// ```
 /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};

@@ -255,7 +255,7 @@ fn the_largest_root() {
     compare::<V4>(&folder.copy("fib"), 24, &oracle, &mut rng);
 }
 
-/// What an heir builds of a copy is the same table.
+/// What a new owner builds of a copy is the same table.
 #[test]
 fn an_heir_has_the_same_table() {
     let folder = Folder::new();

@@ -63,7 +63,7 @@ impl<'a> Source for &'a Copy {
     }
 }
 
-/// A folder for the files of one test.
+/// A directory for the files of one test.
 pub struct Folder(tempfile::TempDir);
 
 impl Folder {

@@ -1,7 +1,7 @@
 //! The unsafe core of the tables: blocks in the arena, read through root words, replaced and never
 //! changed.
 //!
-//! The obligations, once for all files of this folder:
+//! The obligations, once for all files of this directory:
 //!
 //! - A reference in a root word, node or block of root prefixes names a live block of the kind that
 //!   its place says. Blocks are only freed after they were unlinked, and after the grace period and

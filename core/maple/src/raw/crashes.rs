@@ -167,7 +167,7 @@ fn look<V: PlainValue>(
         assert_eq!(reader.find_gap(size, 0..=u64::MAX), Ok(gap));
     }
     if counts.stores.get() % 16 == 0 {
-        // The heir's own stores are not looked at, as this look is under way.
+        // The new owner's own stores are not looked at, as this look is under way.
         let heir = builder.clone().restore_in(arena::<V>(), live).unwrap();
         heir.verify().unwrap();
         assert!(
@@ -196,7 +196,7 @@ fn a_map_with_values_apart_is_whole_before_every_store() {
     every_store(&builder, |n| [n; 3], |[a, b, c]| (a + b + c) / 3, 200);
 }
 
-/// A published map without a file: the attached view, the checked reader and the heir.
+/// A published map without a file: the attached view, the checked reader and the new owner.
 #[test]
 fn attached_to_the_heap() {
     let map = MapleMap::<[u64; 3]>::builder()

@@ -1,6 +1,6 @@
 //! The unsafe core of the range map: nodes in the arena, read from a root word downward.
 //!
-//! The obligations, once for all files of this folder:
+//! The obligations, once for all files of this directory:
 //!
 //! - A reference in the root word or in a cell names a live node of the kind that its level says:
 //!   leaves at level 0, inner nodes above. A block is freed only after it was unlinked and a grace

@@ -1,6 +1,6 @@
 //! The unsafe core of the qp-trie: nodes in the arena, read through views, changed through trees.
 //!
-//! All unsafe blocks of this folder refer to these obligations:
+//! All unsafe blocks of this directory refer to these obligations:
 //!
 //! - A cell below a root names a live node of the kind that its tag says. Nodes are freed only
 //!   after they were unlinked, and, in a store, after the grace period and after the end of all

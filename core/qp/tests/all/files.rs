@@ -291,7 +291,7 @@ fn saving_where_one_cannot_is_an_error_and_leaves_nothing() {
     assert_untouched(&folder, &path, &bytes, save(Path::new("")));
     assert_untouched(&folder, &path, &bytes, save(&folder.file(&"n".repeat(300))));
     assert_untouched(&folder, &path, &bytes, save(&folder.file("nul\0byte")));
-    // Over a folder that is not empty, the renaming fails after all bytes were written.
+    // Over a directory that is not empty, the renaming fails after all bytes were written.
     fs::create_dir_all(folder.file("folder/inside")).unwrap();
     assert!(matches!(
         save(&folder.file("folder")),
@@ -302,7 +302,7 @@ fn saving_where_one_cannot_is_an_error_and_leaves_nothing() {
     ));
     assert_eq!(folder.names(), ["folder", "map"]);
     fs::remove_dir_all(folder.file("folder")).unwrap();
-    // A folder without permission to write; root, however, may write everywhere.
+    // A directory without permission to write; root, however, may write everywhere.
     let mut permissions = fs::metadata(&folder.0).unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(&folder.0, permissions.clone()).unwrap();

@@ -3,7 +3,7 @@
 //! structure are in its own crate.
 //!
 //! Tests with threads are in `tests/threads`. Tests that need the whole process (a global
-//! allocator, the environment) have files of their own beside these folders.
+//! allocator, the environment) have files of their own beside these directories.
 
 mod callbacks;
 mod fib_file;

@@ -1,4 +1,4 @@
-//! Folders for tests that write files.
+//! Directories for tests that write files.
 #![allow(dead_code)] // Each test uses only a part of it.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sapwood::arena::Header;
 use sapwood::qp::{OpenCause, QpFile, QpMap};
 
-/// A folder that belongs to one test, which removes it at its end.
+/// A directory that belongs to one test, which removes it at its end.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -15,8 +15,8 @@ impl Folder {
         Folder::below(&std::env::temp_dir(), name)
     }
 
-    /// A folder without a disk behind it, if the system has one: for tests that write thousands of
-    /// files.
+    /// A directory without a disk behind it, if the system has one: for tests that write thousands
+    /// of files.
     pub fn quick(name: &str) -> Self {
         match Path::new("/dev/shm") {
             shm if shm.is_dir() => Folder::below(shm, name),

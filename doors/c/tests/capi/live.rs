@@ -28,7 +28,7 @@ const STORE: c_int = 1;
 const SHARED: c_int = 2;
 const POINT: c_int = 3;
 
-/// A live map's folder and two readers: one that trusts the memory, one that checks it.
+/// A live map's directory and two readers: one that trusts the memory, one that checks it.
 pub struct LiveEnds {
     structure: c_int,
     path: CString,
@@ -224,7 +224,7 @@ impl LiveEnds {
         }
     }
 
-    /// Frees the folder's handle, which is the writer's last one, and takes the map over.
+    /// Frees the directory's handle, which is the writer's last one, and takes the map over.
     pub fn inherit(self, kind: Kind, oracle: &ByteMap<u64>) {
         let options = sapwood_options {
             values: kind as c_int,

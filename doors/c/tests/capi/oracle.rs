@@ -321,7 +321,7 @@ impl Driver {
         // SAFETY: as above.
         unsafe {
             match self.door {
-                // Miri has no `fsync` of folders.
+                // Miri has no `fsync` of directories.
                 Door::Map(map) if self.kind != Kind::Pointers && !cfg!(miri) => {
                     assert_eq!(sapwood_map_save(map, path.as_ptr()), 0);
                     assert_eq!(sapwood_file_open(path.as_ptr(), kind, 0, &raw mut file), 0);

@@ -1,9 +1,9 @@
 //! The C programs of `tests/c`: compiled as C99 and as C++17, linked with both libraries, and run
 //! plain, under valgrind and with the sanitizers of gcc.
 //!
-//! A program gets a folder of its own as its only argument, and ends with 0 if all is well. Those
-//! whose names begin with `abort-` show one misuse each of a checked handle: the name of a function
-//! that must be in the message stands in their first line.
+//! A program gets a directory of its own as its only argument, and ends with 0 if all is well.
+//! Those whose names begin with `abort-` show one misuse each of a checked handle: the name of a
+//! function that must be in the message stands in their first line.
 
 use std::fs;
 use std::path::PathBuf;

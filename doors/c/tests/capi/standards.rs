@@ -57,7 +57,7 @@ fn compile_all(files: &[PathBuf]) {
     }
 }
 
-/// The files of a folder of the project with this ending.
+/// The files of a directory of the project with this ending.
 fn sources(of: &Path, ending: &str) -> Vec<PathBuf> {
     let files = fs::read_dir(of).unwrap();
     let mut all: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// The folder of the crate.
+/// The directory of the crate.
 pub fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -25,7 +25,7 @@ pub fn static_library() -> PathBuf {
     newest.expect("cargo builds the static library before the tests")
 }
 
-/// A folder of this run, with the shared library in it.
+/// A directory of this run, with the shared library in it.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -112,7 +112,7 @@ pub fn compile(source: &Path, language: Language, link: Link, more: &[&str]) -> 
     program
 }
 
-/// Runs a program in a folder of its own, which is its only argument.
+/// Runs a program in a directory of its own, which is its only argument.
 pub fn run(command: &mut Command) -> Output {
     let folder = tempfile::tempdir().unwrap();
     command.arg(folder.path()).output().unwrap()

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::place::{Place, is_locked, random, try_lock};
 use crate::slots::{MAPPED_AT, PID_AT, PREFIX, SEEN_AT};
 
-/// The attempts to open data that heirs replace meanwhile.
+/// The attempts to open data that new owners replace meanwhile.
 const TRIES: usize = 100;
 
 /// The time between two looks for a map that is not there yet.
@@ -64,13 +64,13 @@ pub struct LiveReader<M: LiveMap> {
 }
 
 impl<M: LiveMap> LiveReader<M> {
-    /// Opens the live map in a folder that only this user or root can write: the folder, the
+    /// Opens the live map in a directory that only this user or root can write: the directory, the
     /// control page and the data. What they write is trusted: the reader reads it without checks,
     /// as [`QpFile`](sapwood::qp::QpFile) trusts that nobody changes its file.
     ///
     /// # Errors
-    /// [`Error::NotYet`] when there is no map in the folder; [`Error::Foreign`] when others can
-    /// write it; [`Error::Unregistered`] when this process may not make a file in the folder
+    /// [`Error::NotYet`] when there is no map in the directory; [`Error::Foreign`] when others can
+    /// write it; [`Error::Unregistered`] when this process may not make a file in the directory
     /// `readers`, since the writer must know a reader that trusts the memory; [`Error::NoMap`];
     /// [`Error::Kind`]; [`Error::Layout`]; [`Error::NoSpace`]; the system's error.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, Error> {
@@ -99,7 +99,7 @@ impl<M: LiveMap> LiveReader<M> {
         within(limit, || Self::open(folder.as_ref()))
     }
 
-    /// As [`open`](Self::open), with a descriptor of the folder, which another process may have
+    /// As [`open`](Self::open), with a descriptor of the directory, which another process may have
     /// passed (`SCM_RIGHTS`). So a reader needs no path to the map.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl<M: LiveMap> LiveReader<M> {
         assert!(!self.is_behind, "call quiescent: the map has grown");
         // SAFETY: this reader has announced a grace period and announces none while the view
         // borrows it, so the writer frees nothing that the view reaches, and refers to nothing
-        // behind what is mapped. An heir leaves the data as they are.
+        // behind what is mapped. A new owner leaves the data as they are.
         unsafe { M::view(&self.attached) }
     }
 
@@ -178,8 +178,8 @@ impl<M: LiveMap> LiveReader<M> {
     ///
     /// # Errors
     /// [`Error::Removed`] when the map was removed: then [`reopen`](Self::reopen) moves to the one
-    /// that may have been made in its place. As [`open`](Self::open), for the data of the heir.
-    /// Then the reader stays where it is. [`Error::Forked`].
+    /// that may have been made in its place. As [`open`](Self::open), for the data of the new
+    /// owner. Then the reader stays where it is. [`Error::Forked`].
     #[inline]
     pub fn quiescent(&mut self) -> Result<(), Error> {
         self.slot.check()?;
@@ -267,8 +267,8 @@ impl<M: LiveMap> LiveReader<M> {
         LiveIdle { reader: self }
     }
 
-    /// Opens the map that is in the folder now, where this one has been removed and another one was
-    /// made.
+    /// Opens the map that is in the directory now, where this one has been removed and another one
+    /// was made.
     ///
     /// # Errors
     /// As [`open`](Self::open). Then the reader stays where it is.
@@ -277,7 +277,7 @@ impl<M: LiveMap> LiveReader<M> {
         if !self.is_foreign {
             place.belongs_to_us()?;
         }
-        // SAFETY: the caller of `open_foreign` promised it of all that may write the folder.
+        // SAFETY: the caller of `open_foreign` promised it of all that may write the directory.
         let new = unsafe { Self::foreign(place) }?;
         *self = LiveReader {
             is_foreign: self.is_foreign,
@@ -286,7 +286,7 @@ impl<M: LiveMap> LiveReader<M> {
         Ok(())
     }
 
-    /// Whether the folder still has the map that this reader reads. Otherwise it was removed, by
+    /// Whether the directory still has the map that this reader reads. Otherwise it was removed, by
     /// whatever means, and may have been made anew: see [`reopen`](Self::reopen). It costs a system
     /// call.
     pub fn is_current(&self) -> bool {
@@ -463,7 +463,7 @@ impl Slot {
                 known,
             };
             slot.come_online();
-            // The file must be in the folder of the map whose page was opened.
+            // The file must be in the directory of the map whose page was opened.
             if slot.is_current() {
                 return Ok(slot);
             }
@@ -545,7 +545,7 @@ impl Slot {
         self.announced.control.has_writer(&self.place)
     }
 
-    /// Whether the folder has the page that was opened.
+    /// Whether the directory has the page that was opened.
     pub(crate) fn is_current(&self) -> bool {
         self.announced.control.is_at(&self.place)
     }
@@ -567,7 +567,7 @@ impl Slot {
             let part = |part| open(&self.place.data(number, part), (number, part));
             match (0..parts).map(part).collect() {
                 Ok(data) => return Ok((data, state)),
-                // Perhaps an heir has replaced them.
+                // Perhaps a new owner has replaced them.
                 Err(error) => last = Some(error),
             }
         }

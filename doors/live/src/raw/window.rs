@@ -188,7 +188,7 @@ pub struct LiveSource {
     pub(crate) of: (u64, usize),
     pub(crate) name: String,
     pub(crate) folder: std::path::PathBuf,
-    /// How the reader learns that it was evicted; none for an heir, who reads alone.
+    /// How the reader learns that it was evicted; none for a new owner, who reads alone.
     pub(crate) slot: Option<Arc<Announced>>,
 }
 
@@ -230,7 +230,7 @@ impl Source for LiveSource {
     }
 
     fn error(&self, trouble: Trouble) -> Error {
-        // What looks damaged may lie behind what could be mapped, before the heirs came.
+        // What looks damaged may lie behind what could be mapped, before the new owners came.
         if self.is_cut() {
             return Error::Evicted {
                 path: self.folder.clone(),

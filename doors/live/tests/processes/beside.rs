@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A folder for a map, in memory where the system has such a file system.
+/// A directory for a map, in memory where the system has such a file system.
 pub fn folder() -> (tempfile::TempDir, PathBuf) {
     let shm = Path::new("/dev/shm");
     let temp = match shm.is_dir() {

@@ -89,7 +89,7 @@ fn checked_readers_answer_as_the_maps_do() {
         let text = name.repeat(3).into_bytes();
         assert_eq!(view.get(name).unwrap(), Some(Bytes(text)));
     }
-    // The heir of a store of texts has them, too.
+    // The new owner of a store of texts has them, too.
     drop(texts);
     let texts = Live::<QpStore<[u8]>>::open(base.join("texts")).unwrap();
     assert_eq!(
@@ -259,7 +259,7 @@ where
     }
 }
 
-/// A folder that anybody can write is read by checks alone. Its files are damaged and shortened
+/// A directory that anybody can write is read by checks alone. Its files are damaged and shortened
 /// while they are read.
 #[test]
 fn hostile_memory_is_read_with_checks() {

@@ -190,7 +190,7 @@ impl<M: Subject> Round<'_, M> {
     }
 }
 
-/// The names in a map's folder, and in that of its readers but for the readers.
+/// The names in a map's directory, and in that of its readers but for the readers.
 fn names_of(map: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(map).unwrap();
     let mut names: Vec<String> = entries
@@ -309,7 +309,7 @@ fn without_room_every_operation_says_so_and_changes_nothing() {
     let mut other = Beside::start("open-without-room", &map);
     other.line("refused");
     drop(other);
-    // What the heir would need is not there. The map is as it was.
+    // What the new owner would need is not there. The map is as it was.
     drop(store);
     let error = Live::<QpStore<u64>>::open(&map).unwrap_err();
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
@@ -323,7 +323,7 @@ fn without_room_every_operation_says_so_and_changes_nothing() {
     reader.quiescent().unwrap();
     store.remove_map().unwrap();
     assert_eq!(disk.names(), [""; 0]);
-    // A map may lie in the folder itself that is a mount, and stays there.
+    // A map may lie in the directory itself that is a mount, and stays there.
     disk.leave(4096);
     assert_full(&Live::<QpStore<u64>>::create(disk.path()).unwrap_err());
     assert_eq!(disk.names(), [""; 0]);

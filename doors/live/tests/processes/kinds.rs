@@ -588,7 +588,7 @@ fn ask<M: Subject>(folder: &Path) {
         if rng.u8(..8) == 0 {
             std::thread::sleep(2 * AGE);
         }
-        // An heir may be at work, or die.
+        // A new owner may be at work, or die.
         let _ = reader.quiescent();
         println!("read {answers}");
     }
@@ -723,7 +723,7 @@ fn kinds_are_not_mixed_up() {
     drop(routes);
     let other = Live::<IpFib<u32>>::open(&folder).unwrap_err().to_string();
     assert!(other.contains("is no table of routes,"), "{other}");
-    // A path is not needed: a descriptor of the folder leads there, too.
+    // A path is not needed: a descriptor of the directory leads there, too.
     let routes = Live::<Routes<u32>>::builder().open(&folder);
     let routes = routes.unwrap();
     routes

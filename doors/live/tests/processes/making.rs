@@ -76,7 +76,7 @@ fn whoever_comes_early_is_told_so_and_may_wait() {
     let early = LiveReader::<Names>::open_within(&folder, short).unwrap_err();
     assert!(matches!(early, Error::NotYet { .. }), "{early}");
     assert!(begun.elapsed() >= short);
-    // An empty folder is none, either.
+    // An empty directory is none, either.
     std::fs::create_dir(&folder).unwrap();
     let early = CheckedLiveReader::<Names>::open_within(&folder, short).unwrap_err();
     assert!(matches!(early, Error::NotYet { .. }), "{early}");

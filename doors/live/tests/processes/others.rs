@@ -46,7 +46,7 @@ pub fn read_as_another(folder: &Path) {
 /// What a user and a group see of a map.
 fn seen_by(user: u32, group: u32, folder: &Path) -> Option<String> {
     let program = std::env::current_exe().unwrap();
-    // The program's own folder may be closed to others.
+    // The program's own directory may be closed to others.
     let copy = folder.parent().unwrap().join("program");
     std::fs::copy(&program, &copy).unwrap();
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -107,7 +107,7 @@ fn other_users_read_a_map_that_is_made_for_them() {
         for line in wanted {
             assert!(said.contains(line), "{who:?}: {said}");
         }
-        // The heir keeps what the map has.
+        // The new owner keeps what the map has.
         drop(store);
         let store = Live::<Names>::open(&folder).unwrap();
         let said = seen_by(USER, group, &folder).unwrap();
@@ -431,7 +431,7 @@ fn a_map_that_was_removed_and_made_again_is_told_and_found() {
     assert!(trusting.is_current() && checked.is_current() && idle.is_current());
     trusting.quiescent().unwrap();
 
-    // A folder that is deleted by hand tells no reader. A reader that asks learns of it.
+    // A directory that is deleted by hand tells no reader. A reader that asks learns of it.
     std::fs::remove_dir_all(&folder).unwrap();
     drop(store);
     let _store = filled(Live::builder(), &folder);

@@ -251,7 +251,8 @@ fn a_reader_that_stands_still() {
     store.verify().unwrap();
 }
 
-/// What a reader does to its own file, and what lies in the folder of readers, harms only itself.
+/// What a reader does to its own file, and what lies in the directory of readers, harms only
+/// itself.
 #[test]
 fn hostile_readers_harm_only_themselves() {
     let (_temp, folder) = folder();

@@ -15,7 +15,7 @@ pub fn skipped() -> bool {
     }
 }
 
-/// A folder of the BPF file system, which the drop removes with its contents.
+/// A directory of the BPF file system, which the drop removes with its contents.
 pub struct Pins(pub PathBuf);
 
 impl Pins {
@@ -58,7 +58,7 @@ impl Beside {
         Beside(child)
     }
 
-    /// The task of the child and its folder, if this is a child.
+    /// The task of the child and its directory, if this is a child.
     pub fn order() -> Option<(String, PathBuf)> {
         let what = std::env::var("SAPWOOD_CHILD").ok()?;
         let path = std::env::var_os("SAPWOOD_CHILD_PATH")?;

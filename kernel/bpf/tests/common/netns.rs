@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// The default time limit of a command.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The folder in which `ip netns` keeps its namespaces.
+/// The directory in which `ip netns` keeps its namespaces.
 const RUN: &str = "/run/netns";
 
 /// A network namespace of this test.

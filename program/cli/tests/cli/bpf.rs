@@ -156,7 +156,7 @@ impl Drop for Session {
     }
 }
 
-/// A folder for pins, removed with the pins when dropped.
+/// A directory for pins, removed with the pins when dropped.
 struct Pins(PathBuf);
 
 impl Pins {
@@ -329,7 +329,7 @@ fn bpf_names_stay_when_they_are_pinned() {
         .complains("s0: 4 names, native mode");
     let asked = ["ads.example", "good.ads.example", "one.test", "org"];
     assert_eq!(lab.arrive(&asked), [false, true, false, true]);
-    // A second filter fits neither the folder nor the interface.
+    // A second filter fits neither the directory nor the interface.
     lab.run(&s, &load).code(2);
     let other = format!("{}-other", pins.text());
     let load = ["bpf", "names", "load", "list", "-i", "s0", "--pin", &other];

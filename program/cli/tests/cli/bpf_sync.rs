@@ -8,7 +8,7 @@ use crate::bpf::Lab;
 use crate::common::{PROGRAM, Scratch};
 use crate::server::{LIMIT, Server, wait_for};
 
-/// A folder for pins that does not exist, and goes with the value.
+/// A directory for pins that does not exist, and goes with the value.
 struct Pins(String);
 
 impl Pins {

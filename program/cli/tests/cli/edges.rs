@@ -23,9 +23,10 @@ fn files() -> Scratch {
     s
 }
 
-/// Runs a command beside the folder `small`, which is a file system of its own without room. It has
-/// `map`, a map of ranges, and the folder `pages` with one page. The output ends with the names and
-/// the checksums of all files there, before and after. `None` where no file system can be made.
+/// Runs a command beside the directory `small`, which is a file system of its own without room. It
+/// has `map`, a map of ranges, and the directory `pages` with one page. The output ends with the
+/// names and the checksums of all files there, before and after. `None` where no file system can be
+/// made.
 fn without_room(s: &Scratch, command: &str) -> Option<Ran> {
     std::fs::create_dir_all(s.path("small")).unwrap();
     let ran = s.shell(&format!(

@@ -81,13 +81,13 @@ fn served(s: &Scratch, run: impl Fn() -> Command) -> Vec<Server> {
     ]
 }
 
-/// Asks a query of the maps in a folder.
+/// Asks a query of the maps in a directory.
 fn asked(mut command: Command, folder: &Path, query: &str) -> Ran {
     command.args(query.split(' ')).arg("--live");
     Ran(command.current_dir(folder).output().unwrap())
 }
 
-/// All answers of a program in a folder are those of the program beside the maps.
+/// All answers of a program in a directory are those of the program beside the maps.
 #[track_caller]
 fn answers_agree(s: &Scratch, folder: &Path, run: impl Fn() -> Command) {
     for query in QUERIES {
@@ -113,7 +113,7 @@ fn opened_to_all(s: &Scratch) {
     mode(s.path("maps"), 0o777);
 }
 
-/// A folder that is mounted, until this is dropped.
+/// A directory that is mounted, until this is dropped.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {

@@ -14,14 +14,15 @@ use crate::server::{LIMIT, Server, figure, wait_for};
 pub struct Manager(UnixDatagram);
 
 impl Manager {
-    /// Binds the socket in a folder.
+    /// Binds the socket in a directory.
     pub fn new(s: &Scratch) -> Self {
         let socket = UnixDatagram::bind(s.path("notify")).unwrap();
         socket.set_read_timeout(Some(LIMIT)).unwrap();
         Manager(socket)
     }
 
-    /// The command, in the folder, under this manager. It wants to hear from it within this time.
+    /// The command, in the directory, under this manager. It wants to hear from it within this
+    /// time.
     pub fn command(s: &Scratch, args: &[&str], watchdog: Option<Duration>) -> Command {
         let mut command = Server::command(s, args);
         command.env("NOTIFY_SOCKET", s.path("notify"));

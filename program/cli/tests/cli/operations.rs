@@ -20,7 +20,7 @@ fn of_checkout(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// The files of a folder of the checkout with this end of their names.
+/// The files of a directory of the checkout with this end of their names.
 fn files(folder: &str, end: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(of_checkout(folder)).unwrap();
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -254,7 +254,7 @@ fn units_are_notified_and_hardened() {
     }
 }
 
-/// The folders of readers that a unit makes in the folder of a map.
+/// The directories of readers that a unit makes in the directory of a map.
 pub fn folders_of_readers(unit: &str) -> Vec<String> {
     let path = of_checkout("packaging/systemd").join(unit);
     let text = std::fs::read_to_string(path).unwrap();
@@ -340,8 +340,8 @@ fn allowed(unit: &str) -> BTreeSet<String> {
     allowed
 }
 
-/// A command whose system calls are written to the file `trace` in the folder, with the arguments
-/// before the program's own; `None` where that is not possible.
+/// A command whose system calls are written to the file `trace` in the directory, with the
+/// arguments before the program's own; `None` where that is not possible.
 pub fn traced(s: &Scratch, before: &[&str]) -> Option<Command> {
     if ["strace", "systemd-analyze"].into_iter().any(is_missing) {
         return None;
@@ -400,7 +400,7 @@ fn units_allow_the_calls_of_their_commands() {
     ] {
         let s = Scratch::new();
         s.file("list", list);
-        // The second process is an heir.
+        // The second process is a new owner.
         for _ in 0..2 {
             let Some(mut command) = traced(&s, &[]) else {
                 return;

@@ -395,7 +395,7 @@ fn alloc_whole_or_not_at_all() {
     s.run(&["ranges", "alloc", ".", "1", "x"])
         .code(2)
         .complains("is a directory");
-    // A folder in which only root can create files, so root does not see the error.
+    // A directory in which only root can create files, so root does not see the error.
     let script = "mkdir shut && cp m shut/m && chmod 500 shut && \"$0\" ranges alloc shut/m 1 x; code=$?; chmod 700 shut; exit $code";
     let ran = s.shell(script);
     if ran.0.status.code() == Some(2) {

@@ -38,7 +38,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
 }
 
 impl Server {
-    /// Starts a server in the folder, and waits until it serves.
+    /// Starts a server in the directory, and waits until it serves.
     #[track_caller]
     pub fn start(s: &Scratch, args: &[&str]) -> Server {
         let server = Server::spawn(s, args);
@@ -46,12 +46,12 @@ impl Server {
         server
     }
 
-    /// Starts a program in the folder.
+    /// Starts a program in the directory.
     pub fn spawn(s: &Scratch, args: &[&str]) -> Server {
         Server::of(Server::command(s, args))
     }
 
-    /// The program in the folder, with pipes.
+    /// The program in the directory, with pipes.
     pub fn command(s: &Scratch, args: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::common::Scratch;
 
-/// A scratch folder with the committed files.
+/// A scratch directory with the committed files.
 fn scratch() -> Scratch {
     let s = Scratch::new();
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/sapwood/tests/files");

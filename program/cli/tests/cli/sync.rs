@@ -1,4 +1,4 @@
-//! `sync`: publishers and followers over a log in a folder.
+//! `sync`: publishers and followers over a log in a directory.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub fn publish(s: &Scratch, more: &[&str]) -> Server {
     server
 }
 
-/// Starts a follower into the live folder of its name.
+/// Starts a follower into the live directory of its name.
 pub fn follow(s: &Scratch, name: &str, more: &[&str]) -> Server {
     let args = [
         "sync", "follow", "--map", "blocked", "--folder", "log", "--live", name,
@@ -295,7 +295,8 @@ fn routes_and_ranges_and_numbers_follow() {
     words.complains("is not a number");
     prints(&word, "commit\t2\t3");
 
-    // What the live maps have is what a check of them says, and heirs of another kind are refused.
+    // What the live maps have is what a check of them says, and new owners of another kind are
+    // refused.
     s.run(&["routes", "verify", "--live", "live-routes"])
         .code(0);
     s.run(&["ranges", "verify", "--live", "live-ports"]).code(0);
@@ -445,7 +446,7 @@ fn a_follower_that_cannot_go_on_says_so_and_serves_the_old_map() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// With what this machine has: etcd or a folder, filters in the kernel or live maps.
+/// With what this machine has: etcd or a directory, filters in the kernel or live maps.
 #[test]
 fn the_example_shows_what_it_says() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sync/run.sh");

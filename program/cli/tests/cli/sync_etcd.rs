@@ -26,7 +26,7 @@ fn runtime() -> Runtime {
     builder.worker_threads(1).enable_all().build().unwrap()
 }
 
-/// Nodes of etcd, and a folder with a list.
+/// Nodes of etcd, and a directory with a list.
 pub struct Lab {
     pub cluster: Cluster,
     pub s: Scratch,
@@ -74,7 +74,7 @@ impl Lab {
         server
     }
 
-    /// Starts a follower into the live folder of its name.
+    /// Starts a follower into the live directory of its name.
     pub fn follow(&self, name: &str, more: &[&str]) -> Server {
         let command = [&FOLLOW[..], &[name, "--name", name]].concat();
         Server::spawn(&self.s, &self.args(&command, more))

@@ -23,7 +23,7 @@ const FOLLOW: [&str; 8] = [
 /// The time in which the service manager of these tests wants a sign of life.
 const WATCHDOG: Option<Duration> = Some(Duration::from_millis(300));
 
-/// A publisher over the log in a folder, under a service manager.
+/// A publisher over the log in a directory, under a service manager.
 fn publisher(s: &Scratch, more: &[&str]) -> Server {
     let args = [&PUBLISH[..], &["--folder", "log"], more].concat();
     Server::of(Manager::command(s, &args, WATCHDOG))
@@ -332,7 +332,7 @@ fn services_of_many_machines_need_no_capabilities() {
             server.signal(Signal::TERM);
             assert_eq!(server.ends(), Some(0), "{kind}");
         }
-        // An heir, which deletes the map at its end.
+        // A new owner, which deletes the map at its end.
         let set = [("LIVE", &*live), ("OPTIONS", "--folder log --remove")];
         follower = as_unit(&s, FOLLOWS, &set);
         prints(&follower, "restored\t2\t2");
@@ -373,7 +373,7 @@ fn units_of_many_machines_allow_the_calls_of_their_commands() {
         wait_value(address, "sapwood_sync_lag_commits", &[], 0.0);
         end(&s, &leader, Signal::USR1);
         leader.complains("a snapshot of commit 2 is saved");
-        // The second one is an heir, and begins with the snapshot.
+        // The second one is a new owner, and begins with the snapshot.
         for round in 0..2 {
             end(&follows, &follower, Signal::TERM);
             assert_eq!(follower.ends(), Some(0));

@@ -1,4 +1,4 @@
-//! The files of a log in a folder: their names, and how they are written and read.
+//! The files of a log in a directory: their names, and how they are written and read.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -78,7 +78,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = path.parent().expect("a file in a folder");
     let mut file = tempfile::Builder::new()
         .prefix(NEW)
-        // Who may read it is for the folder, and for the process's mask, to say.
+        // Who may read it is for the directory, and for the process's mask, to say.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)
         .map_err(|error| Error::io(folder)(bare(error)))?;
@@ -86,8 +86,8 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     file.as_file().sync_data().map_err(Error::io(path))?;
     file.persist(path)
         .map_err(|failed| Error::io(path)(failed.error))?;
-    // The name is durable with the folder. When this fails, the file is there all the same, so that
-    // no error may say that nothing was written.
+    // The name is durable with the directory. When this fails, the file is there all the same, so
+    // that no error may say that nothing was written.
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|source| Error::Io {
         path: folder.into(),
@@ -127,7 +127,7 @@ pub(super) fn node(path: &Path) -> Result<Option<(u64, u64)>, Error> {
     }
 }
 
-/// Deletes what a dead process has left in a folder: files that it had not renamed yet.
+/// Deletes what a dead process has left in a directory: files that it had not renamed yet.
 pub(super) fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(NEW) {

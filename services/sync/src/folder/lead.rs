@@ -1,4 +1,4 @@
-//! A term as leader of a log in a folder.
+//! A term as leader of a log in a directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -17,13 +17,13 @@ use crate::{Error, Frame, Kind, Leadership, Log, LogId, Term};
 /// How the name of a log begins that a new history has taken the place of.
 const OLD: &str = ".old-";
 
-/// A term as leader of a log in a folder.
+/// A term as leader of a log in a directory.
 pub(super) struct FolderLeadership {
     log: FolderLog,
     kind: Kind,
     id: Option<LogId>,
     term: Term,
-    /// The newest frame, which stays in the folder.
+    /// The newest frame, which stays in the directory.
     newest: Option<FrameName>,
     /// The lock goes with the process, however it ends.
     lock: File,

@@ -1,4 +1,4 @@
-//! A log in a folder, for one machine: no service is needed.
+//! A log in a directory, for one machine: no service is needed.
 //!
 //! | file | what |
 //! |---|---|
@@ -31,14 +31,14 @@ use files::{FrameName, read, read_json, write_json};
 use lead::FolderLeadership;
 use tail::FolderTail;
 
-/// The folder of the frames.
+/// The directory of the frames.
 const LOG: &str = "log";
 /// The most bytes of a frame.
 const FRAME: usize = 1 << 20;
 /// The time between two attempts to lead.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// The log of a map in a folder.
+/// The log of a map in a directory.
 #[derive(Debug, Clone)]
 pub struct FolderLog {
     map: String,
@@ -46,7 +46,7 @@ pub struct FolderLog {
 }
 
 impl FolderLog {
-    /// The log of the map of this name below a folder, which is made if it is missing.
+    /// The log of the map of this name below a directory, which is made if it is missing.
     ///
     /// # Errors
     /// [`Error::Change`] for a name that cannot be one, [`Error::Io`].
@@ -63,7 +63,7 @@ impl FolderLog {
         }
     }
 
-    /// Makes the folders that are missing.
+    /// Makes the directories that are missing.
     fn make(&self) -> Result<(), Error> {
         for part in [LOG, "followers", "evicted"] {
             let part = self.path(part);

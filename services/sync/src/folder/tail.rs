@@ -1,4 +1,4 @@
-//! The frames of a folder after a commit: those that are there, and those that come.
+//! The frames of a directory after a commit: those that are there, and those that come.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,23 +16,23 @@ use super::files::{FrameName, node};
 use super::{FolderLog, LOG};
 use crate::{Error, Frame, Log, Tail};
 
-/// The time between two looks at a folder from which no notice comes.
+/// The time between two looks at a directory from which no notice comes.
 const LOOK: Duration = Duration::from_millis(500);
 /// How often the first list is made anew when a frame seems to be missing.
 const TRIES: usize = 3;
 
-/// When a folder was changed last.
+/// When a directory was changed last.
 fn changed(folder: &Path) -> Option<SystemTime> {
     fs::metadata(folder).and_then(|found| found.modified()).ok()
 }
 
-/// The frames of a folder after a commit.
+/// The frames of a directory after a commit.
 pub(super) struct FolderTail {
     log: FolderLog,
     notice: EventStream<Vec<u8>>,
-    /// The folder that is watched, which may lose its name; `None` when there was none.
+    /// The directory that is watched, which may lose its name; `None` when there was none.
     watched: Option<(u64, u64)>,
-    /// When the folder was looked at last, and when it was changed before that.
+    /// When the directory was looked at last, and when it was changed before that.
     looked: Instant,
     changed: Option<SystemTime>,
     /// The commit that was missing in the last list, which had later ones.
@@ -120,15 +120,15 @@ impl FolderTail {
         }
     }
 
-    /// The folder that is watched has another name now, or none.
+    /// The directory that is watched has another name now, or none.
     fn replaced(&self) -> Error {
         Error::Unavailable {
             place: self.log.path(LOG).display().to_string(),
-            what: "the folder of the log was removed or replaced".into(),
+            what: "the directory of the log was removed or replaced".into(),
         }
     }
 
-    /// Looks at the folder, of which nothing has been heard for a while.
+    /// Looks at the directory, of which nothing has been heard for a while.
     fn look(&mut self) -> Result<(), Error> {
         self.looked = Instant::now();
         let folder = self.log.path(LOG);

@@ -41,7 +41,7 @@ impl LiveRangesTarget {
     /// # Errors
     /// As [`Live::remove_map`].
     pub fn remove_map(self) -> Result<(), sapwood_live::Error> {
-        // The folder of the texts lies in that of the map.
+        // The directory of the texts lies in that of the map.
         self.map.remove_map()
     }
 
@@ -101,7 +101,7 @@ impl Target for LiveRangesTarget {
     fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
         let all: Vec<_> = self.map.iter().collect();
         for (range, number) in all {
-            // What an heir finds without a text differs from any range, and is replaced.
+            // What a new owner finds without a text differs from any range, and is replaced.
             let value = self.value(&range, number).unwrap_or_default();
             each(&key(*range.start()), &value)?;
         }

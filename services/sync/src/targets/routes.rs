@@ -219,7 +219,7 @@ impl LiveFibTarget {
     /// # Errors
     /// As [`Live::remove_map`].
     pub fn remove_map(self) -> Result<(), sapwood_live::Error> {
-        // The folder of the texts lies in that of the table.
+        // The directory of the texts lies in that of the table.
         self.table.remove_map()
     }
 
@@ -236,7 +236,7 @@ impl Target for LiveFibTarget {
 
     fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
         for (net, number) in self.table.snapshot().iter() {
-            // What an heir finds without a text differs from any route, and is replaced.
+            // What a new owner finds without a text differs from any route, and is replaced.
             each(&key(net), &self.value(*number).unwrap_or_default())?;
         }
         Ok(())
@@ -278,7 +278,7 @@ impl Target for LiveFibTarget {
 }
 
 /// A live table with groups of next hops, which follows. Next hops are numbers, whose texts lie in
-/// the table's folder as those of a [`LiveFibTarget`] do. A route with backups is an
+/// the table's directory as those of a [`LiveFibTarget`] do. A route with backups is an
 /// [`Error::Change`].
 ///
 /// Readers may see a part of a commit for a moment, as with a [`FibTarget`]. If a commit fails,

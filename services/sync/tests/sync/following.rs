@@ -258,7 +258,7 @@ async fn slow_followers_are_evicted_or_waited_for() {
     assert_eq!(publisher.status().commit, 520);
 }
 
-/// The map of a live folder follows, and readers in it see it.
+/// The map of a live directory follows, and readers in it see it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_map_follows() {
     use sapwood::qp::QpStore;
@@ -268,7 +268,7 @@ async fn a_live_map_follows() {
     let publisher = place.lead(|_| ()).await.unwrap();
     let folder = place.path().join("live");
     for round in 1..=2u64 {
-        // The second follower is the heir of the first one.
+        // The second follower is the new owner of the first one.
         let live = match round {
             1 => Live::<QpStore<[u8]>>::create(&folder).unwrap(),
             _ => Live::<QpStore<[u8]>>::open(&folder).unwrap(),

@@ -1,4 +1,4 @@
-//! A log in a folder whose file system is full, or cannot be written.
+//! A log in a directory whose file system is full, or cannot be written.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -114,7 +114,7 @@ fn random_routes(rng: &mut fastrand::Rng, groups: bool, oracle: &mut Oracle) -> 
 }
 
 /// Routes with one next hop follow into tables in memory and into a live one, whose reader finds
-/// the texts; an heir goes on.
+/// the texts; a new owner goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn routes_follow_into_tables() {
     let place = Place::new();

@@ -46,7 +46,7 @@ impl Lab {
         })
     }
 
-    /// The folder of the log, or of what is beside etcd.
+    /// The directory of the log, or of what is beside etcd.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -96,7 +96,7 @@ impl Lab {
         Follower::start(log, self.snapshots(), Kind::Names, target, options)
     }
 
-    /// The log is gone: its folder is removed, or etcd has lost all that it had.
+    /// The log is gone: its directory is removed, or etcd has lost all that it had.
     pub async fn remove(&mut self) {
         match &mut self.engine {
             Engine::Folder => {
@@ -223,7 +223,7 @@ impl Lab {
     }
 }
 
-/// Copies a folder. Files that are there for a moment only may be missing.
+/// Copies a directory. Files that are there for a moment only may be missing.
 fn copy_all(from: &Path, to: &Path) {
     // What was removed before is a copy with nothing in it.
     let _ = std::fs::create_dir_all(from);

@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 type Following = Follower<StoreTarget<Store>>;
 
-/// Makes each of these a test of a log in a folder, and of one in etcd.
+/// Makes each of these a test of a log in a directory, and of one in etcd.
 macro_rules! both {
     ($($name:ident),* $(,)?) => {
         mod folder {

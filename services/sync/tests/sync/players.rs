@@ -246,7 +246,7 @@ fn read_beside(store: Store, history: History) {
     });
 }
 
-/// The folder of the live map of a follower and its reader, `live2` and `reader2` for example.
+/// The directory of the live map of a follower and its reader, `live2` and `reader2` for example.
 fn live_folder(told: &Told) -> PathBuf {
     let number = told.name.trim_start_matches(char::is_alphabetic);
     told.folder.join(format!("map{number}"))

@@ -1,4 +1,4 @@
-//! A log in a temporary folder, and what tests do with it.
+//! A log in a temporary directory, and what tests do with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use sapwood_sync::{
 pub type Store = Arc<QpStore<[u8]>>;
 pub type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A log with its snapshots, in a folder of its own.
+/// A log with its snapshots, in a directory of its own.
 pub struct Place {
     pub log: Arc<FolderLog>,
     pub snapshots: Snapshots,

@@ -1,5 +1,5 @@
-//! Writers of published maps that are killed at random instructions. Each heir has the map as it
-//! was before the interrupted change, or as it is after it.
+//! Writers of published maps that are killed at random instructions. Each new owner has the map as
+//! it was before the interrupted change, or as it is after it.
 //!
 //! `SAPWOOD_KILLS` sets how many writers are killed.
 #![cfg(all(unix, not(miri)))]
@@ -136,7 +136,7 @@ fn entries<V: Number + PlainValue>(memory: &Words) -> Vec<(Range, u64)> {
     entries
 }
 
-/// Kills writers, each the heir of the one before.
+/// Kills writers; each takes the map over from the one before.
 fn kill<V: Number + PlainValue>(name: &str, apart: bool, kills: u64) {
     let folder = Folder::quick(name);
     File::create(folder.file("done")).unwrap();

@@ -1,5 +1,5 @@
 //! Published maps: after every step the same file, mapped a second time, a reader that checks every
-//! node, and a map that an heir makes of the file agree with the map and the oracle.
+//! node, and a map that a new owner makes of the file agree with the map and the oracle.
 #![cfg(all(unix, not(miri)))]
 
 use sapwood::Builder;
@@ -105,7 +105,7 @@ fn checked_agrees<V: Number + PlainValue, W: sapwood_format::Window>(
     }
 }
 
-/// Checks an heir's map.
+/// Checks a new owner's map.
 fn heir_agrees<V: Number + PlainValue>(
     builder: &Builder<MapleMap<V>>,
     memory: impl sapwood_format::Window,
@@ -143,7 +143,7 @@ fn every_domain<V: Number + PlainValue>(
             checked_agrees::<V, _>(attached.memory.window(), &pair.model);
             let heir = heir_agrees(builder, attached.memory.window(), &pair.model);
             if turn % 50 == 0 {
-                // The heir goes on.
+                // The new owner goes on.
                 let mut next = Pair::new(MapleMap::builder().build(), make);
                 (next.map, next.model) = (heir, pair.model.clone());
                 for op in RangeOps::new(domain, turn as u64).take(20) {
@@ -285,7 +285,7 @@ fn a_full_arena_leaves_the_map_as_it_was() {
     checked_agrees::<u64, _>(Words::of(&path), &model);
     heir_agrees(&MapleMap::<u64>::builder(), Words::of(&path), &model);
 
-    // An heir's arena that is too small is an error, too.
+    // A new owner's arena that is too small is an error, too.
     let options = self::options::<u64>(Backing::Mmap { reserve: 1 << 26 }).limit(16 << 10);
     let small =
         MapleMap::<u64>::builder().restore_in(Arena::create(options).unwrap(), Words::of(&path));

@@ -1,4 +1,4 @@
-//! Runs the program in a folder of its own.
+//! Runs the program in a directory of its own.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -18,16 +18,16 @@ pub const PROGRAM: &str = match (
     _ => panic!("cargo names the program of the package"),
 };
 
-/// A temporary folder, removed when dropped.
+/// A temporary directory, removed when dropped.
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// A new empty folder.
+    /// A new empty directory.
     pub fn new() -> Self {
         Scratch(tempfile::tempdir().unwrap())
     }
 
-    /// The path of a file in the folder.
+    /// The path of a file in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -39,7 +39,7 @@ impl Scratch {
         path
     }
 
-    /// Copies the program into the folder, for users who cannot reach the original.
+    /// Copies the program into the directory, for users who cannot reach the original.
     pub fn copy_of_program(&self) -> PathBuf {
         // By a process of its own: a file that this process writes could be open in a child of
         // another test, and then it cannot be run.
@@ -49,7 +49,7 @@ impl Scratch {
         path
     }
 
-    /// The names of all files in the folder, sorted.
+    /// The names of all files in the directory, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<_> = entries
@@ -59,19 +59,19 @@ impl Scratch {
         names
     }
 
-    /// Runs the program in the folder.
+    /// Runs the program in the directory.
     pub fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Ran {
         self.run_with(args, b"")
     }
 
-    /// Runs the program in the folder with these bytes on stdin.
+    /// Runs the program in the directory with these bytes on stdin.
     pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], stdin: &[u8]) -> Ran {
         let mut command = Command::new(PROGRAM);
         command.args(args);
         self.go(command, stdin)
     }
 
-    /// Runs a shell script in the folder; `$0` is the program.
+    /// Runs a shell script in the directory; `$0` is the program.
     pub fn shell(&self, script: &str) -> Ran {
         let mut command = Command::new("sh");
         command.args(["-c", script, PROGRAM]);
