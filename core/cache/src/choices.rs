@@ -98,8 +98,8 @@ macro_rules! cache_choices {
             self
         }
 
-        /// The hash seed. By default it is random. Without `std` it is made of addresses, so callers
-        /// that have random numbers should give one.
+        /// The hash seed. By default it is random. Without `std` it is made of addresses, so
+        /// callers that have random numbers should give one.
         ///
         /// O(1).
         #[must_use]

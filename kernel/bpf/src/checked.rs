@@ -140,7 +140,7 @@ pub type CheckedIter<'a, V> = sapwood_checked::CheckedIter<'a, WindowSource, V>;
 /// - Whatever bytes the window holds, and whatever is written meanwhile, the reader reads nothing
 ///   outside the window, and every operation ends. It returns a result, [`Error::Damaged`] or
 ///   [`Error::Busy`].
-/// - While nobody writes, answers are exact, and [`verify`](sapwood_checked::CheckedReader::verify) checks that the map is
+/// - While nobody writes, answers are exact, and `verify` checks that the map is
 ///   intact.
 /// - While a process or a program writes, each returned entry was in the map at some time during
 ///   the operation. Walks ascend strictly, and find every key that is there throughout. This holds

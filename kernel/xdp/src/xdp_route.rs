@@ -114,7 +114,8 @@ impl XdpRoute {
         Ok(XdpRoute::new(programs, RouteMode::Resolver))
     }
 
-    /// Loads the program, which then asks this cache first. Keys are [`RouteKey`](sapwood_bpf::RouteKey)s
+    /// Loads the program, which then asks this cache first. Keys are
+    /// [`RouteKey`](sapwood_bpf::RouteKey)s
     /// with the packet's destination and a hash of its flow. Their field `other` is twice the
     /// number of the incoming interface, plus one for IPv6. Values are
     /// [`NextHop`](sapwood_bpf::NextHop)s.
@@ -131,8 +132,8 @@ impl XdpRoute {
     }
 
     /// Loads the program, which then asks these tables. Something has to keep them as the network
-    /// namespace of the interfaces is, until the program is detached: `XdpRouter` of `sapwood-routes`
-    /// does, with the kernel's routes.
+    /// namespace of the interfaces is, until the program is detached: `XdpRouter` of
+    /// `sapwood-routes` does, with the kernel's routes.
     ///
     /// `flow_seed` is the seed of the hash of flows ([`FlowHasher`](sapwood::route::FlowHasher)) by
     /// which the program chooses members of groups. Routers in a row should have different seeds:

@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// notifications. When the kernel's buffer overflows, the thread requests everything again, and
 /// writes the differences. Unchanged routes stay in the tables meanwhile. The mirror follows the
 /// main table and the local table, as the kernel does without additional rules. It marks routes
-/// that a program cannot follow as the kernel's ([`MirrorHop::KERNEL`](sapwood::route::MirrorHop::KERNEL)).
+/// that a program cannot follow as the kernel's (`MirrorHop::KERNEL`).
 ///
 /// Routes with several gateways, and routes to groups of next-hop objects, become groups, if the
 /// tables have any ([`MirrorTables::groups`]); else they are the kernel's. So are routes with more
