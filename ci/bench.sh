@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The tests of the benchmarks: each engine gives the right answers to short lists of each suite, and
-# records, tables and pictures have their shape.
+# records, tables, pictures and the page of records have their shape.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
+browser || say "skipped: what a browser makes of the page of records; Chromium is not installed"
 # shellcheck disable=SC2046 # words
 run cargo test --locked --no-fail-fast --workspace $(all_features) --bin sapwood-bench $(programs proof/bench)

@@ -7,11 +7,12 @@
 root=${1:?a prefix with the library and the program}
 names=${NAMES:-2000000} workers=3 port=${PORT:-5391}
 
-# The declarations in sapwood.lua are the header's, apart from white space.
+# The declarations in sapwood.lua are the header's, apart from comments and white space.
 perl -0777 -e '
-    open my $h, "<", "doors/c/declarations.txt" or die $!; my $header = <$h>;
+    open my $h, "<", "doors/c/include/sapwood.h" or die $!; my $header = <$h>;
     open my $l, "<", "examples/lua/sapwood.lua" or die $!; my $lua = <$l>;
     my ($cdef) = $lua =~ /cdef\[\[\n(.*?)\]\]/s or die "no cdef";
+    $header =~ s{/\*.*?\*/}{}gs;
     s/\s+//g for $header;
     for my $line (split /\n/, $cdef) { (my $bare = $line) =~ s/\s+//g; index($header, $bare) >= 0 or die "not in the header: $line\n" }
 '

@@ -8,4 +8,5 @@
 export SAPWOOD_OPS="${SAPWOOD_OPS:-10000000}"
 program=$1
 shift
-chosen cargo test --locked --release -p sapwood --test "$program" -- "$@" --show-output
+# shellcheck disable=SC2086 # words
+chosen cargo test --locked --release $STRUCTURES --test "$program" -- "$@" --show-output

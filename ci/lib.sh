@@ -19,8 +19,7 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 # take the names of functions from the symbol table.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
-LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood-common sapwood-qp sapwood-maple
-sapwood-lpm sapwood-route sapwood-cache sapwood"
+LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood-common sapwood-qp sapwood-maple sapwood-lpm sapwood-route sapwood-cache sapwood"
 # The tests of sync and of the program that need other servers or their tools, and two that wait
 # long (services.sh), by parts of their names; and those that break things at random (sync.sh).
 SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::
@@ -36,8 +35,10 @@ groups_change_beside_programs programs_choose_as_the_library"
 PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-routes sapwood-bpf-build sapwood-bpf sapwood-xdp
 sapwood-capi"
 
+# The crates of the structures, as arguments of cargo.
+STRUCTURES="-p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache -p sapwood"
 # The directories of the crates in the workspace, without the benchmarks.
-CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/records proof/tour | tr ' ' '\n' | grep -v README)
+CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/tour | tr ' ' '\n' | grep -v README)
 
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
@@ -152,7 +153,7 @@ programs() { # folders
 }
 # The tag of the newest release before the checked-out commit, if there is one.
 last_release() { git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true; }
-# A browser for the tests of the page of `sapwood report`.
+# A browser for the tests of pages: of `sapwood report`, and of the benchmarks' records.
 browser() { has chromium || has chromium-browser || has google-chrome; }
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
 # Tracked files, and new files that are not ignored.

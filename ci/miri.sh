@@ -13,9 +13,8 @@ export RUST_BACKTRACE="${RUST_BACKTRACE:-0}"
 miri() { chosen cargo "+$NIGHTLY" miri test --locked "$@"; }
 # One choice of packages and features for the tests of the structures, so that nothing is compiled
 # twice.
-structures() {
-    miri -p sapwood -p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache "$@"
-}
+# shellcheck disable=SC2086 # words
+structures() { miri $STRUCTURES "$@"; }
 
 if [ -n "${MIRI_ALL:-}" ]; then
     miri -p sapwood-arena -p sapwood-qsbr -p sapwood-common --lib

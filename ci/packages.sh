@@ -46,7 +46,7 @@ if [ -n "$linux" ] && [ -n "$for_check" ]; then
     # Tests of logs in etcd start nodes of their own.
     has etcd || more+=(etcd-server)
     has etcdctl || more+=(etcd-client)
-    # The page of `sapwood report` is looked at by a browser.
+    # The pages of `report`, of the program and of the benchmarks, are looked at by a browser.
     browser || more+=(chromium)
 fi
 [ ${#need[@]} -gt 0 ] || [ ${#more[@]} -gt 0 ] || exit 0

@@ -13,9 +13,9 @@ export TSAN_OPTIONS="handle_segv=0:handle_sigbus=0"
 export RUSTFLAGS="-Zsanitizer=thread --cfg rustix_use_libc --cfg sapwood_exact_loads" CARGO_TARGET_DIR="$TARGET/tsan"
 # One choice of packages, so that nothing is compiled twice.
 tsan() {
+    # shellcheck disable=SC2086 # words
     chosen cargo "+$NIGHTLY" test --locked --no-fail-fast -Zbuild-std --target x86_64-unknown-linux-gnu \
-        -p sapwood-arena -p sapwood-qsbr -p sapwood-common -p sapwood-qp -p sapwood-maple -p sapwood-lpm \
-        -p sapwood-route -p sapwood-cache -p sapwood "$@"
+        -p sapwood-arena -p sapwood-qsbr -p sapwood-common $STRUCTURES "$@"
 }
 # shellcheck disable=SC2086 # one word or none
 tsan --test threads -- ${SHOW:-}

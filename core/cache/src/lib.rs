@@ -16,6 +16,7 @@ mod cache;
 mod choices;
 mod config;
 mod counters;
+mod error;
 #[cfg(feature = "std")]
 mod flight;
 mod raw;
@@ -29,7 +30,8 @@ pub use cache::RouteCache;
 pub use choices::Choices;
 pub use config::RouteCacheBuilder;
 pub use counters::CacheStats;
-pub use sapwood_common::{Error, Plain, Words};
+pub use error::Error;
+pub use sapwood_common::{Plain, Words};
 
 // Parts that all structures share.
 #[cfg(feature = "std")]

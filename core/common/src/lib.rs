@@ -22,11 +22,11 @@ mod saved;
 
 #[cfg(feature = "std")]
 pub use builder::{Buildable, Builder, Configure};
-pub use error::{Error, Rejected};
+pub use error::Rejected;
 pub use plain::{Plain, Words};
 #[cfg(feature = "std")]
 pub use raw::kept::OldestSnapshot;
 #[cfg(feature = "std")]
 pub use reader::{Pin, Readable, Reader};
 #[cfg(feature = "std")]
-pub use saved::{OpenCause, OpenError, SaveCause, SaveError};
+pub use saved::{OpenCause, OpenError, SaveCause, SaveError, TableError};

@@ -59,7 +59,7 @@ impl<A: Words, B: Words> Words for (A, B) {
     }
 }
 
-/// Data that can be stored as words: keys and values of a [`RouteCache`](super::RouteCache).
+/// Data that can be stored as words: keys and values of a route cache.
 ///
 /// Readers of the cache copy an entry while a writer may be replacing it, and throw the copy away
 /// if so. In Rust that is sound only for atomic words: bytes of padding must not be read as

@@ -139,8 +139,8 @@ impl<M: Readable> Reader<M> {
         })
     }
 
-    /// A view of the structure. The view of a [`QpStore`](crate::qp::QpStore) or a
-    /// [`BitFib`](crate::lpm::BitFib) stays on the version that is newest now. In a view of any
+    /// A view of the structure. The view of a `QpStore` or a
+    /// `BitFib` stays on the version that is newest now. In a view of any
     /// other structure, each call sees what is newest then.
     ///
     /// O(1): one load at most.

@@ -3,7 +3,9 @@
 use alloc::string::String;
 use std::path::{Path, PathBuf};
 
-use sapwood_arena::ArenaFull;
+use sapwood_arena::{ArenaFull, HeaderError};
+use sapwood_format::header;
+use sapwood_qsbr::GarbageLimit;
 
 use crate::raw::asked::{Asked, BYTE_STRINGS};
 
@@ -51,6 +53,21 @@ impl SaveError {
     }
 }
 
+/// Why a table refused the entries of a sound file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// There is no memory for them.
+    #[error(transparent)]
+    ArenaFull(#[from] ArenaFull),
+    /// Memory that waits for readers has reached the hard limit of the domain.
+    #[error(transparent)]
+    GarbageLimit(#[from] GarbageLimit),
+    /// An entry is one that the table never takes.
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// The error of opening a file: the path and the cause.
 ///
 /// Its `Display` text names the path and the cause.
@@ -95,7 +112,7 @@ pub enum OpenCause {
     Corrupt(String),
     /// The file is right, but the table that was to load it refused its entries.
     #[error("the table cannot be filled: {0}")]
-    Table(crate::Error),
+    Table(TableError),
     /// The file has values of another size or alignment than the type that was asked for.
     #[error(
         "the file has values of {size} bytes, aligned to {align}; {asked} has {} bytes, aligned to \
@@ -135,9 +152,60 @@ pub enum OpenCause {
         /// The number of the format that is read.
         reads: u64,
     },
+    /// An earlier version of this project made the file, in a format that nothing reads any more.
+    #[error("the file is {file}, of an earlier version; {remedy}")]
+    OldFile {
+        /// What the file is.
+        file: &'static str,
+        /// How a file of today's format is made.
+        remedy: &'static str,
+    },
+    /// The file is sound as far as its header says, but of another kind.
+    #[error("the file is {kind}")]
+    OtherKind {
+        /// The kind, and the type that opens it.
+        kind: &'static str,
+    },
+    /// The file is sound, but it has an entry of a kind that the caller does not hold.
+    #[error("the file has {0}")]
+    NotHeld(String),
 }
 
 impl OpenCause {
+    /// Whether the file is sound, but of another kind of structure or with other values.
+    ///
+    /// O(1).
+    pub fn is_other_layout(&self) -> bool {
+        use sapwood_arena::OpenError;
+        matches!(
+            self,
+            OpenCause::Image(OpenError::Header(HeaderError::Layout { .. }))
+                | OpenCause::Values { .. }
+                | OpenCause::ByteStrings { .. }
+                | OpenCause::NotByteStrings { .. }
+                | OpenCause::OtherKind { .. }
+        )
+    }
+
+    /// The cause for an error of the image, which may be the layout of another kind of file.
+    #[doc(hidden)]
+    pub fn of_image(error: sapwood_arena::OpenError) -> Self {
+        let sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) = error else {
+            return OpenCause::Image(error);
+        };
+        let maps = |size, align| header::layout_hash(size, align, header::FORMAT);
+        let kind = if found == header::routes_hash() {
+            "a table of routes, which FibFile opens"
+        } else if values_of(found, header::ranges_hash).is_some() {
+            "a map of ranges, which MapleFile opens"
+        } else if values_of(found, maps).is_some() {
+            "a map of names or a table of bit strings, which QpFile or BitFile opens"
+        } else {
+            return OpenCause::Image(error);
+        };
+        OpenCause::OtherKind { kind }
+    }
+
     /// The cause for a file whose layout is that of other values; `None` if it is not such a
     /// layout.
     #[doc(hidden)]
@@ -146,9 +214,7 @@ impl OpenCause {
         asked: Asked,
         layout: impl Fn(usize, usize) -> u64,
     ) -> Option<Self> {
-        let aligns = [1, 2, 4, 8];
-        let mut all = (0..=4096).flat_map(|size| aligns.map(|align| (size, align)));
-        let (size, align) = all.find(|(size, align)| layout(*size, *align) == found)?;
+        let (size, align) = values_of(found, layout)?;
         let name = asked.name;
         Some(match asked.values {
             // No type has this size and this alignment.
@@ -162,4 +228,11 @@ impl OpenCause {
             },
         })
     }
+}
+
+/// The size and the alignment of the values of a layout, if it is one of these.
+fn values_of(found: u64, layout: impl Fn(usize, usize) -> u64) -> Option<(usize, usize)> {
+    let aligns = [1, 2, 4, 8];
+    let mut all = (0..=4096).flat_map(|size| aligns.map(|align| (size, align)));
+    all.find(|(size, align)| layout(*size, *align) == found)
 }

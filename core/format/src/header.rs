@@ -43,6 +43,11 @@ pub const fn ranges_hash(size: usize, align: usize) -> u64 {
     crate::fnv(b"sapwood ranges", &[size as u64, align as u64, 1])
 }
 
+/// The layout hash in the header page of a saved table of routes, whose format is 1.
+pub const fn routes_hash() -> u64 {
+    crate::fnv(b"sapwood routes", &[1])
+}
+
 /// The layout hash in the header page of a map of this format, whose values have this size and this
 /// alignment. A reader must compare it.
 pub const fn layout_hash(size: usize, align: usize, format: u64) -> u64 {

@@ -40,9 +40,9 @@ pub type Ipv6Fib<V> = Fib<V6, V>;
 /// A longest-prefix-match table with one writer at a time and readers that never wait. [`Ipv4Fib`]
 /// and [`Ipv6Fib`] are this type for one family each.
 ///
-/// - A [`Reader`](crate::Reader) (one per thread) gives [`FibView`]s. A lookup loads one root word
-///   and reads memory that does not change any more: it takes no lock, retries nothing and writes
-///   nothing. Its answer is that of the table before a change or after it.
+/// - A [`Reader`](sapwood_common::Reader) (one per thread) gives [`FibView`]s. A lookup loads one
+///   root word and reads memory that does not change any more: it takes no lock, retries nothing
+///   and writes nothing. Its answer is that of the table before a change or after it.
 /// - Every lookup that begins after [`insert`](Self::insert) or [`remove`](Self::remove) has
 ///   returned sees the change. A [`FibTxn`] collects changes; its commit stores all root words that
 ///   differ, one after the other. Meanwhile each lookup sees the table before or after, but two
@@ -275,7 +275,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// than the root writes all root words that it covers.
     ///
     /// ```
-    /// use sapwood::{Error, lpm::Ipv4Fib};
+    /// use sapwood::lpm::{Error, Ipv4Fib};
     /// let fib = Ipv4Fib::new()?;
     /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 1)?, None);
     /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 2)?, Some(1));

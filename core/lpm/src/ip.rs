@@ -18,7 +18,7 @@ use crate::{Buildable, Builder, Error, Readable, Rejected};
 use sapwood_common::raw::memory::MemoryOptions;
 use sapwood_common::reading_methods;
 
-/// A longest-prefix-match table of IPv4 and IPv6 prefixes: one [`Fib`](super::Fib) for each family,
+/// A longest-prefix-match table of IPv4 and IPv6 prefixes: one [`Fib`] for each family,
 /// with one domain for the readers of both.
 ///
 /// ```
@@ -51,7 +51,7 @@ impl<V: NextHop> Buildable for IpFib<V> {
 
 impl<V: NextHop> Builder<IpFib<V>> {
     /// Bits of an address that the roots resolve with one load, as for a
-    /// [`Fib`](super::Fib): 6, 12, 18 (the default, for full tables) or 24.
+    /// [`Fib`]: 6, 12, 18 (the default, for full tables) or 24.
     ///
     /// O(1).
     ///
@@ -79,7 +79,7 @@ impl<V: NextHop> Builder<IpFib<V>> {
 
     /// An empty table. A limit of memory holds for each family by itself.
     ///
-    /// As a [`Fib`](super::Fib) of each family.
+    /// As a [`Fib`] of each family.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the system gives no address space.

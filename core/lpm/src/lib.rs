@@ -5,7 +5,8 @@
 //! | routes of one family, full tables or small ones | [`Ipv4Fib`], [`Ipv6Fib`] |
 //! | routes of both families | [`IpFib`] |
 //! | prefixes of other strings of bits: a network number and an address, an address and a port | [`BitFib`] |
-//! | a table made once, read by many programs | [`BitFile`] |
+//! | routes in a file, read by many programs in several languages | [`FibFile`] |
+//! | a table of other bit strings in a file | [`BitFile`] |
 //!
 //! The tables in memory have one writer at a time and readers that never wait. A lookup answers as
 //! the table did before a change or after it. Trade-offs first:
@@ -27,14 +28,15 @@ extern crate alloc;
 
 mod bits;
 mod both;
+mod error;
 mod family;
 mod fib;
+mod fib_file;
 mod ip;
 mod memory;
 mod published;
 mod raw;
-#[doc(hidden)]
-pub mod saved;
+mod saved;
 mod snapshot;
 mod txn;
 mod view;
@@ -48,6 +50,7 @@ pub use family::{Family, V4, V6};
 #[doc(hidden)]
 pub use fib::FibChoices;
 pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
+pub use fib_file::{FibFile, FibFileBuilder, HopRef, NullRoute, SavedHop};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
 pub use memory::FibMemory;
@@ -55,7 +58,8 @@ pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
 pub use view::{FibView, Matches};
 
-pub use sapwood_common::{Error, OpenCause, OpenError, Rejected, SaveCause, SaveError};
+pub use error::{Error, Rejected};
+pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.
 use sapwood_common::raw::{figures, garbage, kept, seed, sync};

@@ -49,6 +49,7 @@ mod allocations;
 mod builder;
 mod checked;
 mod cursor;
+mod error;
 mod file;
 mod gap;
 mod header;
@@ -66,7 +67,7 @@ mod writer;
 
 pub use checked::{CheckedIter, CheckedMaple, Trouble};
 pub use cursor::{Cursor, PausedCursor, Position};
-pub use file::MapleFile;
+pub use file::{MapleFile, is_range_file, save_strings};
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;
@@ -93,7 +94,8 @@ fn bounds(range: &RangeInclusive<u64>) -> Result<(u64, u64), Error> {
     Ok((start, end))
 }
 
-pub use sapwood_common::{Error, OpenCause, OpenError, Rejected, SaveCause, SaveError};
+pub use error::{Error, Rejected};
+pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.
 use sapwood_common::raw::{figures, garbage, kept, sync};

@@ -26,13 +26,13 @@ use sapwood_common::reading_methods;
 /// [`store_coalescing`](Self::store_coalescing) joins them.
 ///
 /// A map is a handle, cheap to clone: all clones are handles of one map ([`dup`](Self::dup) makes
-/// another map). The map's own reading methods return copies; a [`Reader`](crate::Reader) gives
-/// references, and is quicker. Each change takes the map's lock, and is visible when it returns;
-/// [`write`](Self::write) holds the lock for many changes. A new map takes no memory in the arena
-/// before its first entry.
+/// another map). The map's own reading methods return copies; a [`Reader`](sapwood_common::Reader)
+/// gives references, and is quicker. Each change takes the map's lock, and is visible when it
+/// returns; [`write`](Self::write) holds the lock for many changes. A new map takes no memory in
+/// the arena before its first entry.
 ///
 /// ```
-/// use sapwood::{Error, maple::MapleMap};
+/// use sapwood::maple::{Error, MapleMap};
 ///
 /// let map = MapleMap::new();
 /// map.insert_new(100..=199, "first")?;
@@ -356,7 +356,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// The search of [`find_gap`](Self::find_gap), and a store.
     ///
     /// ```
-    /// use sapwood::{Error, maple::{MapleMap, Window}};
+    /// use sapwood::maple::{Error, MapleMap, Window};
     /// let map = MapleMap::new();
     /// assert_eq!(map.alloc_range(10, 5..=90, 'a')?, 5..=14);
     /// assert_eq!(map.alloc_range(10, Window::new(5..=90).from_end(), 'b')?, 81..=90);

@@ -123,7 +123,7 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
         self.fill_in(arena, entries)
             .map_err(|refused| match refused {
                 Refused::Old(trouble) => OpenCause::Corrupt(trouble.to_string()),
-                Refused::New(error) => OpenCause::Table(error),
+                Refused::New(error) => OpenCause::Table(error.into()),
             })
     }
 

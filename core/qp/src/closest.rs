@@ -6,7 +6,7 @@ use core::fmt;
 /// The result of `closest`: what a name server needs to answer for a name.
 ///
 /// Names are keys whose labels each end with a separator, the topmost label first, as
-/// [`dns_name`](crate::key::dns_name) makes them. The root is the empty key.
+/// [`dns_name`](sapwood_common::key::dns_name) makes them. The root is the empty key.
 ///
 /// - *Closest encloser* (RFC 4592): the longest name at or above the asked name that exists. A name
 ///   exists if it has an entry, or if an entry lies below it.
@@ -92,7 +92,8 @@ impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for Closest<'_, V> {
 /// |---|---|---|
 /// | does not exist, nor does the wildcard | NXDOMAIN | `predecessor`, `wildcard_predecessor` |
 /// | does not exist, the wildcard has an entry | the wildcard's records | `predecessor` |
-/// | does not exist, the wildcard exists without an entry | NODATA | `predecessor`, `wildcard_predecessor` |
+/// | does not exist, the wildcard exists without an entry | NODATA | `predecessor`,
+/// `wildcard_predecessor` |
 /// | exists without an entry | NODATA | `predecessor` |
 ///
 /// ```

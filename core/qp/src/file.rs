@@ -41,7 +41,8 @@ fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> OpenC
                 name: core::any::type_name::<V>(),
                 values: (!V::VARIES).then_some((V::SIZE, V::ALIGN)),
             };
-            OpenCause::other_values(found, asked, layout).unwrap_or(OpenCause::Image(error))
+            OpenCause::other_values(found, asked, layout)
+                .unwrap_or_else(|| OpenCause::of_image(error))
         }
         error => OpenCause::Image(error),
     }
@@ -74,6 +75,12 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         save(&self.view(), self.len(), 0, path.as_ref())
     }
+
+    /// Saves the map as the content of another kind of file, which has its own layout hash.
+    #[doc(hidden)]
+    pub fn save_as(&self, layout: u64, path: &Path) -> Result<(), SaveError> {
+        save_as(&self.view(), self.len(), 0, layout, path)
+    }
 }
 
 /// Saves the entries of a view, and the number of its version.
@@ -83,7 +90,18 @@ pub fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     version: u64,
     path: &Path,
 ) -> Result<(), SaveError> {
-    image::save(view, len, version, path)
+    save_as(view, len, version, image::layout_hash::<V>(), path)
+}
+
+/// As [`save`], with the layout hash of another kind of file.
+fn save_as<V: ?Sized + Value + IntoBytes + Immutable>(
+    view: &View<'_, V>,
+    len: usize,
+    version: u64,
+    layout: u64,
+    path: &Path,
+) -> Result<(), SaveError> {
+    image::save(view, len, version, layout, path)
         .map_err(|failed| match failed {
             SaveFailed::Full(full) => SaveCause::ArenaFull(full),
             SaveFailed::Io(error) => SaveCause::Io(error),
@@ -121,6 +139,18 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     fn open_at(path: &Path, verify_body: bool) -> Result<Self, OpenCause> {
         let map = ImageMap::open(path, image::layout_hash::<V>(), verify_body);
         let image = Image::new(map.map_err(from_image_error::<V>)?).map_err(OpenCause::Corrupt)?;
+        Ok(QpFile { image })
+    }
+
+    /// Opens a file of another kind, which has its own layout hash and entries as these. With
+    /// `verify`, checks all of it.
+    #[doc(hidden)]
+    pub fn open_as(path: &Path, layout: u64, verify: bool) -> Result<Self, OpenCause> {
+        let map = ImageMap::open(path, layout, verify)?;
+        let image = Image::new(map).map_err(OpenCause::Corrupt)?;
+        if verify {
+            image.verify().map_err(OpenCause::Corrupt)?;
+        }
         Ok(QpFile { image })
     }
 

@@ -21,17 +21,22 @@
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
+mod any;
 mod batch;
 mod closest;
 #[cfg(feature = "std")]
 mod diff;
 mod entry;
+mod error;
 #[cfg(feature = "std")]
 mod file;
 mod iter;
 mod iter_mut;
 mod map;
 mod memory;
+#[cfg(feature = "std")]
+mod ordered_read;
 mod points;
 mod raw;
 mod read;
@@ -42,6 +47,8 @@ mod store;
 #[cfg(feature = "std")]
 mod txn;
 
+#[cfg(feature = "std")]
+pub use any::{AnyFile, AnyValues};
 pub use closest::{Closest, Denial};
 #[cfg(feature = "std")]
 pub use diff::{Change, Diff};
@@ -54,6 +61,8 @@ pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
+#[cfg(feature = "std")]
+pub use ordered_read::{Key, KeyBounds, OrderedRange, OrderedRead, ReadEntry};
 #[cfg(feature = "std")]
 pub use raw::mem::Checked;
 pub use raw::mem::Trusted;
@@ -81,9 +90,9 @@ pub mod parts {
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = raw::leaf::MAX_KEY;
 
-pub use sapwood_common::{Error, Rejected};
+pub use error::{Error, Rejected};
 #[cfg(feature = "std")]
-pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError};
+pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.
 use sapwood_common::raw::{figures, seed};

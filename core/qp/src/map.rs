@@ -127,7 +127,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// [`Error::ArenaFull`] when the limit has no room for the header of 64 bytes.
     ///
     /// ```
-    /// use sapwood::{Error, qp::QpMap};
+    /// use sapwood::qp::{Error, QpMap};
     /// let mut map = QpMap::with_memory_limit(64 << 10)?;
     /// let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err()).unwrap();
     /// assert!(matches!(refused.error, Error::ArenaFull(_)));

@@ -183,6 +183,62 @@ pub(crate) fn at_separator(ancestor: &[u8], key: &[u8], separator: u8) -> bool {
         || ancestor.last() == Some(&separator)
 }
 
+/// Writes the methods that find an entry near a key, for any type with a `fn view(..)`. Beside
+/// writers, each part of an answer was right at some moment of the call; under
+/// [`exact`](crate::SharedView::exact), all parts are right at one moment.
+macro_rules! near_methods {
+    ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident) => {
+        /// The entry with the greatest key less than `key`.
+        ///
+        /// O(length of `key` and of the key that is found).
+        pub fn predecessor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
+            let view = $self.view();
+            $crate::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
+        }
+
+        /// The entry with the least key greater than `key`.
+        ///
+        /// O(length of `key` and of the key that is found).
+        pub fn successor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
+            let view = $self.view();
+            $crate::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
+        }
+
+        /// The answer of a zone for a name, in one descent. It has the name's own entry, its
+        /// closest encloser, the wildcard there, the predecessor, and the zone cut. The cut is the
+        /// shortest of the names at or above the name for which `is_cut` returns true. Each label
+        /// of `name` ends with `separator`; [`dns_name`]($crate::key::dns_name) makes such names,
+        /// with 0 as the separator. See [`Closest`]($crate::Closest).
+        ///
+        /// O(length of the name + entries above it).
+        pub fn closest$(<$g>)?(
+            $($this)+ $self,
+            name: impl AsRef<[u8]>,
+            separator: u8,
+            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
+        ) -> $crate::Closest<$lt, V> {
+            $crate::read::closest($self.view(), name.as_ref(), separator, is_cut)
+        }
+
+        /// What [`closest`](Self::closest) finds for a name, with all that proves that the name is
+        /// not there. This takes a second search, of which the wildcard is the goal, from the place
+        /// where it leaves the path of the first one. A third and a fourth one are needed only when
+        /// an entry before the name or the wildcard lies deeper than these. See
+        /// [`Denial`]($crate::Denial).
+        ///
+        /// Each search is O(length of the name and of the keys that it finds).
+        pub fn denial$(<$g>)?(
+            $($this)+ $self,
+            name: impl AsRef<[u8]>,
+            separator: u8,
+            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
+        ) -> $crate::Denial<$lt, V> {
+            $crate::read::denial($self.view(), name.as_ref(), separator, is_cut)
+        }
+    };
+}
+pub(crate) use near_methods;
+
 /// Writes the reading methods for a type with `fn view(..) -> View<'lt, V, mem>`, `fn len()` and
 /// `fn is_large()`: all but the lookups of single keys.
 macro_rules! read_methods {
@@ -253,22 +309,6 @@ macro_rules! read_methods {
             $crate::Range { span: $crate::raw::span::Span::below(view, top) }
         }
 
-        /// The entry with the greatest key less than `key`.
-        ///
-        /// O(length of `key` and of the key that is found).
-        pub fn predecessor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
-            let view = $self.view();
-            $crate::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
-        }
-
-        /// The entry with the least key greater than `key`.
-        ///
-        /// O(length of `key` and of the key that is found).
-        pub fn successor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
-            let view = $self.view();
-            $crate::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
-        }
-
         /// The entry with the longest key that is a prefix of `key` (`key` itself included).
         ///
         /// O(key length).
@@ -302,37 +342,7 @@ macro_rules! read_methods {
             })
         }
 
-        /// The answer of a zone for a name, in one descent. It has the name's own entry, its
-        /// closest encloser, the wildcard there, the predecessor, and the zone cut. The cut is the
-        /// shortest of the names at or above the name for which `is_cut` returns true. Each label
-        /// of `name` ends with `separator`; [`dns_name`]($crate::key::dns_name) makes such names,
-        /// with 0 as the separator. See [`Closest`]($crate::Closest).
-        ///
-        /// O(length of the name + entries above it).
-        pub fn closest$(<$g>)?(
-            $($this)+ $self,
-            name: impl AsRef<[u8]>,
-            separator: u8,
-            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
-        ) -> $crate::Closest<$lt, V> {
-            $crate::read::closest($self.view(), name.as_ref(), separator, is_cut)
-        }
-
-        /// What [`closest`](Self::closest) finds for a name, with all that proves that the name is
-        /// not there. This takes a second search, of which the wildcard is the goal, from the place
-        /// where it leaves the path of the first one. A third and a fourth one are needed only when
-        /// an entry before the name or the wildcard lies deeper than these. See
-        /// [`Denial`]($crate::Denial).
-        ///
-        /// Each search is O(length of the name and of the keys that it finds).
-        pub fn denial$(<$g>)?(
-            $($this)+ $self,
-            name: impl AsRef<[u8]>,
-            separator: u8,
-            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
-        ) -> $crate::Denial<$lt, V> {
-            $crate::read::denial($self.view(), name.as_ref(), separator, is_cut)
-        }
+        $crate::read::near_methods!([$($g)?] $lt [$($this)+] $self);
     };
 }
 pub(crate) use read_methods;

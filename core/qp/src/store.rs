@@ -50,9 +50,9 @@ impl fmt::Display for Version {
 ///
 /// - A [`QpTxn`] collects changes and reads them. [`commit`](QpTxn::commit) publishes all of them
 ///   with one store. If the transaction is dropped, they are undone.
-/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s. A view is the newest version,
-///   which does not change as long as the view is held. Reading takes no lock, retries nothing and
-///   writes nothing.
+/// - A [`Reader`](sapwood_common::Reader) (one per thread) gives [`QpView`]s. A view is the newest
+///   version, which does not change as long as the view is held. Reading takes no lock, retries
+///   nothing and writes nothing.
 /// - A [`QpSnapshot`] keeps a version alive until it is dropped, and may go to any thread. The
 ///   oldest snapshot holds back the memory of everything that was replaced or removed after it.
 ///

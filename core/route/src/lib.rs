@@ -34,7 +34,9 @@ pub use group::Group;
 pub use hop::{GroupMember, MirrorHop, Vlan};
 #[cfg(feature = "std")]
 pub use packed::PackedGroup;
-pub use sapwood_common::{Error, Plain, Rejected, Words};
+pub use sapwood_common::{Plain, Words};
+#[cfg(feature = "std")]
+pub use sapwood_lpm::{Error, Rejected};
 #[cfg(feature = "std")]
 pub use table::{RouteTable, RouteTableMemory};
 #[cfg(feature = "std")]

@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
-use core::iter::zip;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,7 +16,7 @@ use super::places::{Groups, Place};
 use crate::sync::WriterGuard;
 use crate::{Builder, Error, Rejected};
 use sapwood_common::{OpenCause, OpenError, SaveError};
-use sapwood_lpm::{BitFile, IpSnapshot, IpTxn, NextHop, saved};
+use sapwood_lpm::{FibFile, FibFileBuilder, IpSnapshot, IpTxn, NextHop, SavedHop};
 
 /// An open transaction on the routes of a table. Nobody else sees its changes before they are
 /// committed; dropping it rolls back. A transaction changes the groups of prefixes, not the members
@@ -208,16 +207,14 @@ impl<H: NextHop + fmt::Debug> fmt::Debug for RouteSnapshot<H> {
     }
 }
 
-/// The most members in one name of a file. A larger group continues in the next name. A name begins
-/// with the group's number.
-const MEMBERS: usize = 1000;
-
-impl<H: NextHop + FromBytes + IntoBytes + Immutable> RouteSnapshot<H> {
+impl<H: NextHop + IntoBytes + Immutable> RouteSnapshot<H> {
     /// Saves these routes. The file is written beside `path`, flushed, and renamed, so `path`
-    /// always names the whole old file or the whole new one. [`Builder::load`] makes a table of it.
+    /// always names the whole old file or the whole new one. [`Builder::load`] makes a table of it,
+    /// and a [`FibFile`] reads it without loading.
     ///
-    /// A member takes 4 bytes more than its next hop. A next hop may have at most 60 bytes, which
-    /// is checked when the program is compiled.
+    /// A member takes 8 bytes, and a next hop that is not a number below 2^30 its bytes once. A
+    /// group of one member with the weight 1 is saved as a next hop, so that tables without groups
+    /// can load the file.
     ///
     /// O(routes + members of the groups), and the writing of the file. It takes no lock.
     ///
@@ -237,93 +234,65 @@ impl<H: NextHop + FromBytes + IntoBytes + Immutable> RouteSnapshot<H> {
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        const {
-            assert!(
-                size_of::<H>() <= 60,
-                "a saved next hop has at most 60 bytes"
-            )
-        }
-        let mut numbers = HashMap::new();
-        let mut groups = Vec::new();
-        let mut prefixes = Vec::new();
-        for (net, place) in self.fib.iter() {
+        let path = path.as_ref();
+        let mut file = FibFileBuilder::new();
+        let mut known = HashMap::new();
+        let filled = self.fib.iter().try_for_each(|(net, place)| {
             let Some(group) = self.groups.get(place) else {
-                continue;
+                return Ok(());
             };
-            // Equal groups of two places become one.
-            let number = *numbers.entry(group).or_insert_with(|| {
-                groups.push(group);
-                groups.len() as u32 - 1
-            });
-            prefixes.push((net, number));
-        }
-        let names = zip(0u32.., &groups).flat_map(|(number, group)| {
-            let members: Vec<_> = group.members().collect();
-            let pieces = members.len().div_ceil(MEMBERS).max(1);
-            (0..pieces).map(move |piece| {
-                let mut name = number.to_le_bytes().to_vec();
-                for (hop, weight) in members.iter().skip(piece * MEMBERS).take(MEMBERS) {
-                    name.extend(weight.to_le_bytes());
-                    name.extend(hop.as_bytes());
+            let hop = match known.get(place) {
+                Some(hop) => *hop,
+                None => {
+                    let members = group.members();
+                    let members: Vec<_> = members
+                        .map(|(hop, weight)| (SavedHop::of(hop), weight))
+                        .collect();
+                    let hop = match &members[..] {
+                        [(single, 1)] => file.hop(single)?,
+                        _ => file.hop(&SavedHop::Group(members))?,
+                    };
+                    known.insert(place, hop);
+                    hop
                 }
-                name
-            })
+            };
+            file.insert(net, hop).map(drop)
         });
-        saved::save(prefixes.into_iter(), names, path.as_ref())
+        filled.map_err(|error| SaveError::at(path)(error.into()))?;
+        file.save(path)
     }
 }
 
-/// The groups of a file, by their numbers.
-fn groups_of<H: NextHop + FromBytes>(file: &BitFile<u32>) -> Result<Vec<Group<H>>, OpenCause> {
-    let each = 4 + size_of::<H>();
-    let mut groups: Vec<Vec<(H, u32)>> = Vec::new();
-    for name in file.names() {
-        let corrupt = || OpenCause::Corrupt(format!("{} bytes are not a group", name.len()));
-        let (number, members) = name.split_first_chunk().ok_or_else(corrupt)?;
-        let number = u32::from_le_bytes(*number) as usize;
-        if number == groups.len() {
-            groups.push(Vec::new());
+/// The group that a saved next hop is, if its members are plain values of this type.
+fn group_of<H: NextHop + FromBytes>(hop: &SavedHop<'_>) -> Option<Group<H>> {
+    match hop {
+        SavedHop::Group(members) if members.len() <= MEMBERS_MAX => {
+            let members = members.iter();
+            let members = members.map(|(hop, weight)| Some((hop.value()?, *weight)));
+            members.collect::<Option<Vec<_>>>().map(Group::new)
         }
-        let last = groups.len().wrapping_sub(1);
-        let group = groups.get_mut(number).filter(|_| number == last);
-        let group = group.ok_or_else(corrupt)?;
-        if members.len() % each != 0 || group.len() + members.len() / each > MEMBERS_MAX {
-            return Err(corrupt());
-        }
-        for member in members.chunks_exact(each) {
-            let (weight, hop) = member.split_first_chunk().ok_or_else(corrupt)?;
-            let hop = H::read_from_bytes(hop).map_err(|_| corrupt())?;
-            group.push((hop, u32::from_le_bytes(*weight)));
-        }
+        hop => hop.value().map(Group::single),
     }
-    Ok(groups.into_iter().map(Group::new).collect())
 }
 
-impl<H: NextHop + FromBytes + Immutable> Builder<RouteTable<H>> {
+impl<H: NextHop + FromBytes> Builder<RouteTable<H>> {
     /// Loads a table from a file that [`RouteSnapshot::save`] wrote with next hops of the same
-    /// size, after checking all of it.
+    /// size, or another one whose next hops are numbers or plain values, after checking all of it.
+    /// A next hop without a group becomes a group of one.
     ///
     /// O(n log n), as the routes are sorted.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong.
+    /// [`OpenError`] says what is wrong: [`OpenCause::NotHeld`] when the file has names, null
+    /// routes, or next hops of another size.
     pub fn load(self, path: impl AsRef<Path>) -> Result<RouteTable<H>, OpenError> {
         let path = path.as_ref();
-        let file = BitFile::<u32>::open(path)?;
-        let routes = groups_of(&file).and_then(|groups| {
-            let routes = saved::prefixes(&file).map(|found| {
-                let (net, number) = found?;
-                match groups.get(*number as usize) {
-                    Some(group) => Ok((net, Group::clone(group))),
-                    None => Err(OpenCause::Corrupt(format!(
-                        "{net} has the group {number} of {}",
-                        groups.len()
-                    ))),
-                }
-            });
-            routes.collect::<Result<Vec<_>, _>>()
+        let holds = format!("groups of next hops of {} bytes", size_of::<H>());
+        let routes = FibFile::open(path)?.routes_as(&holds, group_of);
+        let table = routes.and_then(|routes| {
+            self.build_from(routes)
+                .map_err(|error| OpenCause::Table(error.into()))
         });
-        let routes = routes.map_err(OpenError::at(path))?;
-        saved::filled(path, || self.build_from(routes))
+        table.map_err(OpenError::at(path))
     }
 }

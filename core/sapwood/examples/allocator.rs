@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 use std::thread;
 
-use sapwood::Error;
+use sapwood::maple::Error;
 use sapwood::maple::{MapleMap, Window};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

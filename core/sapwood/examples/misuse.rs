@@ -9,7 +9,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use sapwood::Error;
+use sapwood::qp::Error;
 use sapwood::qp::{QpFile, QpMap, QpStore};
 use sapwood::qsbr::{Domain, StallKind};
 

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use sapwood::Error;
 use sapwood::key::tuple;
+use sapwood::qp::Error;
 use sapwood::qp::PointMap;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -43,10 +43,15 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
 
+mod error;
+
+pub use error::Error;
 pub use sapwood_arena as arena;
 #[cfg(feature = "std")]
-pub use sapwood_common::{Buildable, Builder, Configure, OldestSnapshot, Pin, Readable, Reader};
-pub use sapwood_common::{Error, Rejected, key};
+pub use sapwood_common::{
+    Buildable, Builder, Configure, OldestSnapshot, Pin, Readable, Reader, TableError,
+};
+pub use sapwood_common::{Rejected, key};
 #[cfg(feature = "std")]
 pub use sapwood_lpm as lpm;
 #[cfg(feature = "std")]
@@ -56,7 +61,10 @@ pub use sapwood_qsbr as qsbr;
 
 /// Next-hop choice: groups by flow hash, and a bounded, expiring route cache.
 pub mod route {
-    pub use sapwood_cache::*;
+    pub use sapwood_cache::{
+        CacheStats, Error as CacheError, Lookup, Plain, RouteCache, RouteCacheBuilder, Unresolved,
+        Words,
+    };
     #[cfg(feature = "std")]
     pub use sapwood_route::*;
 }

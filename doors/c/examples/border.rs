@@ -11,11 +11,12 @@ use std::time::Instant;
 
 use sapwood::qp::{QpMap, QpShared, QpStore};
 use sapwood_capi::domain::{sapwood_domain, sapwood_domain_new};
-use sapwood_capi::map::{sapwood_map, sapwood_map_get, sapwood_map_insert, sapwood_map_new};
+use sapwood_capi::map::{sapwood_map_get, sapwood_map_insert, sapwood_map_new};
+use sapwood_capi::maps::{sapwood_map, sapwood_options};
 use sapwood_capi::reader::{sapwood_reader, sapwood_reader_new};
 use sapwood_capi::shared_map::{sapwood_shared_get, sapwood_shared_insert, sapwood_shared_new};
 use sapwood_capi::store::{sapwood_store_get, sapwood_store_insert, sapwood_store_new};
-use sapwood_capi::value::{sapwood_options, sapwood_value};
+use sapwood_capi::value::sapwood_value;
 
 const ROUNDS: usize = 31;
 

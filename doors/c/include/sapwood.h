@@ -2,6 +2,9 @@
 /*
  * sapwood.h - ordered maps for the data path, whose readers never lock.
  *
+ * This file is generated of the library's source (doors/c/src), and made anew by
+ *     SAPWOOD_WRITE=1 cargo test -p sapwood-capi --test capi header
+ *
  * Results.   A function that returns int returns 0 or a positive number, or -errno.
  *            sapwood_strerror has a fixed text for each; sapwood_last_error has the whole message
  *            of this thread's last failure. A lookup that finds nothing returns -ENOENT and
@@ -49,18 +52,19 @@
 extern "C" {
 #endif
 
-/* ---- Failures ------------------------------------------------------------------------------- */
+/* ---- Failures -------------------------------------------------------------------------------- */
 
 /* A fixed text for a result. It belongs to the library. Any thread. */
 const char *sapwood_strerror(int result);
 
 /*
  * Copies the message of this thread's last failure, cut to len - 1 bytes and ended by a zero.
- * Returns the length of the whole message. buf may be NULL if only that is wanted. It never fails.
+ * Returns the length of the whole message. buf may be NULL if only that is wanted. It never
+ * fails.
  */
 int sapwood_last_error(char *buf, size_t len);
 
-/* ---- Values --------------------------------------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 /* The kinds of values. A structure has values of one kind. */
 enum sapwood_values {
@@ -82,8 +86,8 @@ typedef union sapwood_value {
 
 /*
  * Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
- * gives out, its key and its bytes lie inside the map: they are valid as long as the view, or until
- * the reader's next quiescent state. Copy what is needed longer.
+ * gives out, its key and its bytes lie inside the map: they are valid as long as the view, or
+ * until the reader's next quiescent state. Copy what is needed longer.
  */
 typedef struct sapwood_entry {
 	sapwood_bytes key; /* data is NULL where there is no entry; that of an empty key is not */
@@ -91,34 +95,30 @@ typedef struct sapwood_entry {
 } sapwood_entry;
 
 /*
- * Takes a value (a pointer) back when the library has let go of it, after the grace period. It is
- * called exactly once for each value, by the thread that frees it: one that changes or frees the
- * structure, reclaims, or polls the domain. A value that was not inserted stays the caller's: the
- * insertion failed, or found that the key is (not) there.
+ * Takes a value (a pointer) back when the library has let go of it, after the grace period. It
+ * is called exactly once for each value, by the thread that frees it: one that changes or
+ * frees the structure, reclaims, or polls the domain. A value that was not inserted stays the
+ * caller's: the insertion failed, or found that the key is (not) there.
  */
 typedef void (*sapwood_retire_fn)(void *value, void *ctx);
 
 /* ---- Domains and readers --------------------------------------------------------------------- */
 
 /*
- * A domain: what is replaced or removed in its structures is freed when all of its readers have
- * passed a quiescent state. Several structures may share a domain.
+ * A domain: what is replaced or removed in its structures is freed when all of its readers
+ * have passed a quiescent state. Several structures may share a domain.
  */
 typedef struct sapwood_domain sapwood_domain;
 
-/* A thread that is registered with a domain. It belongs to the thread that made it. */
-typedef struct sapwood_reader sapwood_reader;
-
-/* Flags of structures and domains. */
-#define SAPWOOD_CHECKED 1u /* misuse ends the process with a message */
-#define SAPWOOD_BLOCK 2u   /* domains: a change at the hard limit waits, instead of -EAGAIN */
+#define SAPWOOD_CHECKED 1u /* structures, domains: misuse ends the process with a message */
+#define SAPWOOD_BLOCK 2u /* domains: a change at the hard limit waits, instead of -EAGAIN */
 
 typedef struct sapwood_domain_options {
-	size_t size;             /* sizeof(struct sapwood_domain_options) */
-	unsigned int flags;      /* SAPWOOD_CHECKED: also its readers and structures; SAPWOOD_BLOCK */
+	size_t size;              /* sizeof(struct sapwood_domain_options) */
+	unsigned int flags; /* SAPWOOD_CHECKED: also its readers and structures; SAPWOOD_BLOCK */
 	unsigned int max_readers; /* 0: no limit */
-	size_t soft_limit;       /* bytes of garbage from which writers free more; 0: none */
-	size_t hard_limit;       /* bytes of garbage that changes do not pass; 0: none */
+	size_t soft_limit;        /* bytes of garbage from which writers free more; 0: none */
+	size_t hard_limit;        /* bytes of garbage that changes do not pass; 0: none */
 	uint64_t stall_after_ms; /* from when on sapwood_domain_stalls names a reader; 0: a default */
 } sapwood_domain_options;
 
@@ -126,22 +126,22 @@ typedef struct sapwood_domain_options {
 int sapwood_domain_new(const sapwood_domain_options *options, sapwood_domain **out);
 
 /*
- * Frees the handle. The domain itself lives as long as its readers and structures, so the order
- * does not matter. One thread at a time.
+ * Frees the handle. The domain itself lives as long as its readers and structures, so the
+ * order does not matter. One thread at a time.
  */
 void sapwood_domain_free(sapwood_domain *domain);
 
 /*
- * Runs at most `most` deferred functions whose grace period is over, and returns how many ran. It
- * does not wait. An event loop calls it in each turn. Any thread.
+ * Runs at most `most` deferred functions whose grace period is over, and returns how many ran.
+ * It does not wait. An event loop calls it in each turn. Any thread.
  */
 int sapwood_domain_poll(const sapwood_domain *domain, size_t most);
 
 /*
- * Defers run(ctx) to the end of a grace period. It runs once, on a thread that polls, or on the one
- * that lets go of the domain, or that defers at a limit of garbage. Until then `bytes` count as
- * garbage. -EAGAIN: the hard limit is reached, nothing can be freed now, and run is not called. Any
- * thread.
+ * Defers run(ctx) to the end of a grace period. It runs once, on a thread that polls, or on
+ * the one that lets go of the domain, or that defers at a limit of garbage. Until then `bytes`
+ * count as garbage. -EAGAIN: the hard limit is reached, nothing can be freed now, and run is
+ * not called. Any thread.
  */
 int sapwood_domain_defer(const sapwood_domain *domain, size_t bytes, void (*run)(void *ctx),
 			 void *ctx);
@@ -150,9 +150,9 @@ int sapwood_domain_defer(const sapwood_domain *domain, size_t bytes, void (*run)
 int sapwood_domain_garbage(const sapwood_domain *domain, size_t *bytes);
 
 /*
- * Waits until each reader has passed a quiescent state or is offline. The caller's own reader must
- * be offline: -EDEADLK after three seconds, as the thread would wait for itself; so would one whose
- * reader went to another thread and was not used there yet. Any thread.
+ * Waits until each reader has passed a quiescent state or is offline. The caller's own reader
+ * must be offline: -EDEADLK after three seconds, as the thread would wait for itself; so would
+ * one whose reader went to another thread and was not used there yet. Any thread.
  */
 int sapwood_domain_synchronize(const sapwood_domain *domain);
 
@@ -169,21 +169,25 @@ typedef struct sapwood_stall {
 	int kind;              /* enum sapwood_stall_kind */
 	unsigned int reserved; /* 0 */
 	uint64_t stood_for_ns;
-	uint64_t generations; /* begun since its last quiescent state; of a snapshot: versions */
-	size_t bytes;         /* the most bytes that wait because of it */
+	uint64_t generations;  /* begun since its last quiescent state; of a snapshot: versions */
+	size_t bytes;          /* the most bytes that wait because of it */
 } sapwood_stall;
 
 typedef void (*sapwood_stall_fn)(const sapwood_stall *stall, void *ctx);
 
 /*
- * Calls each(stall, ctx) for each reader and snapshot that holds garbage back for long, and returns
- * their number. each may be NULL. Any thread.
+ * Calls each(stall, ctx) for each reader and snapshot that holds garbage back for long, and
+ * returns their number. each may be NULL. Any thread.
  */
 int sapwood_domain_stalls(const sapwood_domain *domain, sapwood_stall_fn each, void *ctx);
 
+/* A thread that is registered with a domain. It belongs to the thread that made it. */
+typedef struct sapwood_reader sapwood_reader;
+
 /*
- * Registers this thread with a domain, under a name for stall reports. The reader is online: what
- * is replaced from now on stays until it passes a quiescent state. -EAGAIN: too many readers.
+ * Registers this thread with a domain, under a name for stall reports. The reader is online:
+ * what is replaced from now on stays until it passes a quiescent state. -EAGAIN: too many
+ * readers.
  */
 int sapwood_reader_new(const sapwood_domain *domain, const char *name, sapwood_reader **out);
 
@@ -191,8 +195,9 @@ int sapwood_reader_new(const sapwood_domain *domain, const char *name, sapwood_r
 void sapwood_reader_free(sapwood_reader *reader);
 
 /*
- * Declares a quiescent state: this thread uses nothing any more that it read with this reader. An
- * event loop calls it in each turn, a packet loop after each burst. Its thread. O(1), no fence.
+ * Declares a quiescent state: this thread uses nothing any more that it read with this reader.
+ * An event loop calls it in each turn, a packet loop after each burst. Its thread. O(1), no
+ * fence.
  */
 int sapwood_reader_quiescent(sapwood_reader *reader);
 
@@ -208,22 +213,22 @@ int sapwood_reader_synchronize(sapwood_reader *reader);
 /* ---- Maps over byte strings ------------------------------------------------------------------ */
 
 /*
- * sapwood_map     an owned map: one thread at a time changes it, several may read between changes
+ * sapwood_map     an owned map: one thread at a time changes it, several read in between
  * sapwood_store   readers that never wait, one writer at a time, transactions, snapshots
  * sapwood_shared  many readers and many writers at once
  * sapwood_point   the same without order: whole keys only
  * sapwood_file    a saved map, read in place by any number of processes
  *
- * All have the same verbs. Order (ranges, prefixes, neighbours, the closest name) is read through a
- * sapwood_view of any of them.
+ * All have the same verbs. Order (ranges, prefixes, neighbours, the closest name) is read
+ * through a sapwood_view of any of them.
  *
  * Lookups store the value, unless `value` is NULL, and return 0, or -ENOENT.
  * Insertions return 1 for a new key and 0 for a replaced value. Further errors of changes:
  *   -E2BIG   the key or value is too long        -ENOMEM  the memory limit is reached
  *   -EAGAIN  the domain's hard limit is reached  -ENOSPC  max_entries is reached
- * After each error, -EFAULT excepted, the map is as it was. After -EFAULT of a change, free the
- * map: the change may be made in part, and its value belongs to the library.
- * Costs: lookups and changes are O(length of the key).
+ * After each error, -EFAULT excepted, the map is as it was. After -EFAULT of a change, free
+ * the map: the change may be made in part, and its value belongs to the library. Costs:
+ * lookups and changes are O(length of the key).
  */
 typedef struct sapwood_map sapwood_map;
 typedef struct sapwood_store sapwood_store;
@@ -232,28 +237,28 @@ typedef struct sapwood_snapshot sapwood_snapshot;
 typedef struct sapwood_shared sapwood_shared;
 typedef struct sapwood_point sapwood_point;
 typedef struct sapwood_file sapwood_file;
-typedef struct sapwood_view sapwood_view;
 typedef struct sapwood_iter sapwood_iter;
+typedef struct sapwood_view sapwood_view;
 
 #define SAPWOOD_INDEX 4u /* owned and shared maps: a point index, for quick lookups of whole keys */
 
 typedef struct sapwood_options {
-	size_t size;              /* sizeof(struct sapwood_options) */
-	unsigned int flags;       /* SAPWOOD_CHECKED, SAPWOOD_INDEX */
-	int values;               /* enum sapwood_values */
-	sapwood_retire_fn retire; /* of pointers; NULL: nobody takes them back */
-	void *ctx;                /* its second argument */
-	size_t memory_limit;      /* bytes; 0: none */
-	size_t max_entries;       /* of shared and point maps; 0: no limit */
+	size_t size;                  /* sizeof(struct sapwood_options) */
+	unsigned int flags;           /* SAPWOOD_CHECKED, SAPWOOD_INDEX */
+	int values;                   /* enum sapwood_values */
+	sapwood_retire_fn retire;     /* of pointers; NULL: nobody takes them back */
+	void *ctx;                    /* its second argument */
+	size_t memory_limit;          /* bytes; 0: none */
+	size_t max_entries;           /* of shared and point maps; 0: no limit */
 	const sapwood_domain *domain; /* NULL: one of its own, without readers; not for owned maps */
 } sapwood_options;
 
 typedef struct sapwood_memory {
-	size_t size;    /* sizeof(struct sapwood_memory), set by the caller */
-	size_t entries; /* their number; all others but snapshots are bytes */
-	size_t total;   /* all that the map takes from the system */
+	size_t size;      /* sizeof(struct sapwood_memory), set by the caller */
+	size_t entries;   /* their number; all others but snapshots are bytes */
+	size_t total;     /* all that the map takes from the system */
 	size_t nodes;
-	size_t leaves; /* with keys and values */
+	size_t leaves;    /* with keys and values */
 	size_t index;
 	size_t waiting;   /* for readers and snapshots */
 	size_t snapshots; /* their number */
@@ -262,27 +267,29 @@ typedef struct sapwood_memory {
 /* ---- Owned maps ------------------------------------------------------------------------------ */
 
 /*
- * One thread at a time, except that several threads may read at once while nobody changes the map.
- * Values, views and entries are valid until the next change.
+ * One thread at a time, except that several threads may read at once while nobody changes the
+ * map. Values, views and entries are valid until the next change.
  */
 
 /* Makes an empty map. O(1). */
 int sapwood_map_new(const sapwood_options *options, sapwood_map **out);
 
 /*
- * Makes a map of the entries of a saved one. -ENOTSUP: pointers with retire. -EPROTO: the file is
- * damaged, or its values are of another kind. Other errors are those of the system. O(entries).
+ * Makes a map of the entries of a saved one. -ENOTSUP: pointers with retire. -EPROTO: the file
+ * is damaged, or its values are of another kind. Other errors are those of the system.
+ * O(entries).
  */
 int sapwood_map_load(const sapwood_options *options, const char *path, sapwood_map **out);
 
 /* Frees a map; its pointers are retired before it returns. O(entries). */
 void sapwood_map_free(sapwood_map *map);
 
+/* Looks up a key. -ENOENT: it is not there. */
 int sapwood_map_get(const sapwood_map *map, const void *key, size_t key_len, sapwood_value *value);
 
 /*
- * Looks up many keys, interleaved in large maps. found[i] becomes 1 or 0, and values[i] the value
- * of keys[i] if it was found. Returns the number of those found.
+ * Looks up many keys, interleaved in large maps. `found[i]` becomes 1 or 0, and `values[i]`
+ * the value of `keys[i]` if it was found. Returns the number of those found.
  */
 int sapwood_map_get_many(const sapwood_map *map, const sapwood_bytes *keys, size_t count,
 			 sapwood_value *values, unsigned char *found);
@@ -290,6 +297,7 @@ int sapwood_map_get_many(const sapwood_map *map, const sapwood_bytes *keys, size
 /* Stores the number of entries. O(1). */
 int sapwood_map_len(const sapwood_map *map, size_t *len);
 
+/* Inserts a key, or replaces its value. */
 int sapwood_map_insert(sapwood_map *map, const void *key, size_t key_len,
 		       const sapwood_value *value);
 
@@ -302,8 +310,9 @@ int sapwood_map_replace(sapwood_map *map, const void *key, size_t key_len,
 			const sapwood_value *value);
 
 /*
- * Stores where the number of a key lies, so that it can be changed in place until the next change
- * of the map. An absent key is inserted with 0: the function returns 1. -ENOTSUP: other values.
+ * Stores where the number of a key lies, so that it can be changed in place until the next
+ * change of the map. An absent key is inserted with 0: the function returns 1. -ENOTSUP: other
+ * values.
  */
 int sapwood_map_number(sapwood_map *map, const void *key, size_t key_len, uint64_t **number);
 
@@ -317,11 +326,13 @@ int sapwood_map_remove_prefix(sapwood_map *map, const void *prefix, size_t prefi
 /* Rewrites the map, so that it takes the least memory and reads quickest. O(entries). */
 int sapwood_map_compact(sapwood_map *map);
 
+/* Stores what the map's memory holds. */
 int sapwood_map_memory(const sapwood_map *map, sapwood_memory *memory);
 
 /*
- * Saves the map: whoever opens the path finds the old file or the whole new one. -ENOTSUP: pointers
- * with retire. Other errors are those of the system. Without retire, pointers are saved as numbers.
+ * Saves the map: whoever opens the path finds the old file or the whole new one. -ENOTSUP:
+ * pointers with retire. Other errors are those of the system. Without retire, pointers are
+ * saved as numbers.
  */
 int sapwood_map_save(const sapwood_map *map, const char *path);
 
@@ -332,8 +343,9 @@ int sapwood_map_view(const sapwood_map *map, sapwood_view *view);
 
 /*
  * Any thread, where nothing else is said. Readers are those of the store's domain; a reading
- * function is called by the reader's thread, and what it gives is valid until the reader's next
- * quiescent state. A store has one transaction at a time. -EDEADLK: this thread has one open.
+ * function is called by the reader's thread, and what it gives is valid until the reader's
+ * next quiescent state. A store has one transaction at a time. -EDEADLK: this thread has one
+ * open.
  */
 
 /* Makes an empty store. O(1). */
@@ -377,8 +389,9 @@ int sapwood_store_replace(const sapwood_store *store, const void *key, size_t ke
 int sapwood_store_remove(const sapwood_store *store, const void *key, size_t key_len);
 
 /*
- * Frees at most `most` nodes that no reader and no snapshot uses any more, retires their values,
- * and returns how many. Commits do it as well. It does nothing while a transaction is open.
+ * Frees at most `most` nodes that no reader and no snapshot uses any more, retires their
+ * values, and returns how many. Commits do it as well. It does nothing while a transaction is
+ * open.
  */
 int sapwood_store_reclaim(const sapwood_store *store, size_t most);
 
@@ -397,9 +410,9 @@ int sapwood_store_snapshot(const sapwood_store *store, sapwood_snapshot **out);
 int sapwood_store_begin(const sapwood_store *store, unsigned int flags, sapwood_txn **out);
 
 /*
- * Transactions. Its thread only. They read their own changes; readers see none of them before the
- * commit. Views and values are valid until the next change. After a failure of a change, the
- * transaction can go on.
+ * Transactions. Its thread only. They read their own changes; readers see none of them before
+ * the commit. Views and values are valid until the next change. After a failure of a change,
+ * the transaction can go on.
  */
 int sapwood_txn_get(sapwood_txn *txn, const void *key, size_t key_len, sapwood_value *value);
 int sapwood_txn_len(sapwood_txn *txn, size_t *len);
@@ -431,12 +444,16 @@ int sapwood_snapshot_view(const sapwood_snapshot *snapshot, sapwood_view *view);
 /* As sapwood_map_save, with the number of the version. */
 int sapwood_snapshot_save(const sapwood_snapshot *snapshot, const char *path);
 
-enum sapwood_change_kind { SAPWOOD_ADDED = 0, SAPWOOD_REMOVED = 1, SAPWOOD_CHANGED = 2 };
+enum sapwood_change_kind {
+	SAPWOOD_ADDED = 0,
+	SAPWOOD_REMOVED = 1,
+	SAPWOOD_CHANGED = 2
+};
 
 typedef struct sapwood_change {
 	size_t size;
-	int kind;              /* enum sapwood_change_kind */
-	unsigned int reserved; /* 0 */
+	int kind;                /* enum sapwood_change_kind */
+	unsigned int reserved;   /* 0 */
 	sapwood_bytes key;
 	sapwood_value old_value; /* unless added */
 	sapwood_value new_value; /* unless removed */
@@ -446,9 +463,9 @@ typedef struct sapwood_change {
 typedef int (*sapwood_change_fn)(const sapwood_change *change, void *ctx);
 
 /*
- * Calls each(change, ctx) for each key that was written between two snapshots, in order. Returns 0,
- * or what ended the walk. O(changes), if the store was not compacted in between. -EINVAL: the kinds
- * of values differ.
+ * Calls each(change, ctx) for each key that was written between two snapshots, in order.
+ * Returns 0, or what ended the walk. O(changes), if the store was not compacted in between.
+ * -EINVAL: the kinds of values differ.
  */
 int sapwood_snapshot_diff(const sapwood_snapshot *before, const sapwood_snapshot *after,
 			  sapwood_change_fn each, void *ctx);
@@ -456,52 +473,68 @@ int sapwood_snapshot_diff(const sapwood_snapshot *before, const sapwood_snapshot
 /* ---- Shared maps and point maps -------------------------------------------------------------- */
 
 /*
- * Any thread. Reading functions as for stores; changes need no reader. Values that change often:
- * let the value be a pointer to an atomic, or use sapwood_shared_add.
+ * Any thread. Reading functions as for stores; changes need no reader. Values that change
+ * often: let the value be a pointer to an atomic, or use sapwood_shared_add.
  */
+
 /*
- * Returns 0 to go on; anything else ends the walk. The walk does not wait and keeps nobody waiting:
- * it gives no key twice, and each that is there throughout.
+ * Returns 0 to go on; anything else ends the walk. The walk does not wait and keeps nobody
+ * waiting: it gives no key twice, and each that is there throughout.
  */
 typedef int (*sapwood_entry_fn)(const sapwood_entry *entry, void *ctx);
 
+/* Makes an empty map. O(1). */
 int sapwood_shared_new(const sapwood_options *options, sapwood_shared **out);
+
 /* Nobody may use the map, or what was read from it. Its pointers are retired. */
 void sapwood_shared_free(sapwood_shared *map);
+
+/* As the functions of stores of these names, in what is newest. */
 int sapwood_shared_get(const sapwood_shared *map, const sapwood_reader *reader, const void *key,
 		       size_t key_len, sapwood_value *value);
 int sapwood_shared_get_many(const sapwood_shared *map, const sapwood_reader *reader,
 			    const sapwood_bytes *keys, size_t count, sapwood_value *values,
 			    unsigned char *found);
 int sapwood_shared_len(const sapwood_shared *map, size_t *len);
+
+/* As the functions of stores of these names. */
 int sapwood_shared_insert(const sapwood_shared *map, const void *key, size_t key_len,
 			  const sapwood_value *value);
 int sapwood_shared_insert_new(const sapwood_shared *map, const void *key, size_t key_len,
 			      const sapwood_value *value);
 int sapwood_shared_replace(const sapwood_shared *map, const void *key, size_t key_len,
 			   const sapwood_value *value);
+
 /* Replaces `current` by `value`. -ENOENT: the key is absent. -ESTALE: its value is another. */
 int sapwood_shared_compare_exchange(const sapwood_shared *map, const void *key, size_t key_len,
 				    const sapwood_value *current, const sapwood_value *value);
+
 /*
- * Adds to a number, modulo 2^64, and stores the sum unless `sum` is NULL. An absent key is inserted
- * with delta: the function returns 1. -ENOTSUP: other values.
+ * Adds to a number, modulo 2^64, and stores the sum unless `sum` is NULL. An absent key is
+ * inserted with delta: the function returns 1. -ENOTSUP: other values.
  */
 int sapwood_shared_add(const sapwood_shared *map, const void *key, size_t key_len, uint64_t delta,
 		       uint64_t *sum);
+
+/* -ENOENT: the key is not there. */
 int sapwood_shared_remove(const sapwood_shared *map, const void *key, size_t key_len);
+
+/* Frees at most `most` nodes that no reader uses any more, and returns how many. */
 int sapwood_shared_reclaim(const sapwood_shared *map, size_t most);
+
 /* It stops all writers for a moment. */
 int sapwood_shared_memory(const sapwood_shared *map, sapwood_memory *memory);
+
 /* Calls each(entry, ctx) for all entries, in order; returns 0, or what ended the walk. */
 int sapwood_shared_each(const sapwood_shared *map, const sapwood_reader *reader,
 			sapwood_entry_fn each, void *ctx);
+
 /* Makes a view. Each call with it sees what is newest then. */
 int sapwood_shared_view(const sapwood_shared *map, const sapwood_reader *reader,
 			sapwood_view *view);
 
+/* As the functions of sapwood_shared of these names. */
 int sapwood_point_new(const sapwood_options *options, sapwood_point **out);
-/* As sapwood_shared_free. */
 void sapwood_point_free(sapwood_point *map);
 int sapwood_point_get(const sapwood_point *map, const sapwood_reader *reader, const void *key,
 		      size_t key_len, sapwood_value *value);
@@ -522,6 +555,7 @@ int sapwood_point_add(const sapwood_point *map, const void *key, size_t key_len,
 int sapwood_point_remove(const sapwood_point *map, const void *key, size_t key_len);
 int sapwood_point_reclaim(const sapwood_point *map, size_t most);
 int sapwood_point_memory(const sapwood_point *map, sapwood_memory *memory);
+
 /* As sapwood_shared_each, in no order. */
 int sapwood_point_each(const sapwood_point *map, const sapwood_reader *reader,
 		       sapwood_entry_fn each, void *ctx);
@@ -531,10 +565,11 @@ int sapwood_point_each(const sapwood_point *map, const sapwood_reader *reader,
 #define SAPWOOD_UNVERIFIED 16u /* do not read the whole file when it is opened */
 
 /*
- * Maps a saved map into memory. Each step in it is checked, so a damaged file gives wrong answers
- * at worst. values: SAPWOOD_NUMBERS or SAPWOOD_BYTES, as it was saved. -EPROTO: it is damaged, of
- * another kind, or no saved map. Other errors are those of the system. O(bytes); O(1) with
- * SAPWOOD_UNVERIFIED. The file may be replaced by a rename, but not be changed or cut.
+ * Maps a saved map into memory. Each step in it is checked, so a damaged file gives wrong
+ * answers at worst. values: SAPWOOD_NUMBERS or SAPWOOD_BYTES, as it was saved. -EPROTO: it is
+ * damaged, of another kind, or no saved map. Other errors are those of the system. O(bytes);
+ * O(1) with SAPWOOD_UNVERIFIED. The file may be replaced by a rename, but not be changed or
+ * cut.
  */
 int sapwood_file_open(const char *path, int values, unsigned int flags, sapwood_file **out);
 
@@ -545,6 +580,7 @@ int sapwood_file_get(const sapwood_file *file, const void *key, size_t key_len,
 int sapwood_file_get_many(const sapwood_file *file, const sapwood_bytes *keys, size_t count,
 			  sapwood_value *values, unsigned char *found);
 int sapwood_file_len(const sapwood_file *file, size_t *len);
+
 /* Checks everything. -EPROTO: the file is damaged; the message says where. O(bytes). */
 int sapwood_file_verify(const sapwood_file *file);
 int sapwood_file_view(const sapwood_file *file, sapwood_view *view);
@@ -552,15 +588,17 @@ int sapwood_file_view(const sapwood_file *file, sapwood_view *view);
 /* ---- Views ----------------------------------------------------------------------------------- */
 
 /*
- * A view lies in the caller's memory and needs no end. It may be copied. It is used where and as
- * long as what it was made of: on its reader's thread until the next quiescent state, or until the
- * next change of the map or transaction, or until the end of the snapshot or file. A use after that
- * is -EPERM where it is seen. Views are the query handles of name servers: one for each question.
+ * A view lies in the caller's memory and needs no end. It may be copied. It is used where and
+ * as long as what it was made of: on its reader's thread until the next quiescent state, or
+ * until the next change of the map or transaction, or until the end of the snapshot or file. A
+ * use after that is -EPERM where it is seen. Views are the query handles of name servers: one
+ * for each question.
  */
 struct sapwood_view {
 	uint64_t opaque[16];
 };
 
+/* As the functions of maps of these names. */
 int sapwood_view_len(const sapwood_view *view, size_t *len);
 int sapwood_view_get(const sapwood_view *view, const void *key, size_t key_len,
 		     sapwood_value *value);
@@ -570,19 +608,22 @@ int sapwood_view_get_many(const sapwood_view *view, const sapwood_bytes *keys, s
 /* Each stores an entry, or returns -ENOENT. */
 int sapwood_view_first(const sapwood_view *view, sapwood_entry *entry);
 int sapwood_view_last(const sapwood_view *view, sapwood_entry *entry);
+
 /* The least key greater than `key`, which need not be there. */
 int sapwood_view_after(const sapwood_view *view, const void *key, size_t key_len,
 		       sapwood_entry *entry);
+
 /* The greatest key less than `key`. */
 int sapwood_view_before(const sapwood_view *view, const void *key, size_t key_len,
 			sapwood_entry *entry);
+
 /* The longest key that is a prefix of `key`, or `key` itself. */
 int sapwood_view_longest_prefix(const sapwood_view *view, const void *key, size_t key_len,
 				sapwood_entry *entry);
 
 /*
- * Stores the entries whose keys are prefixes of `key`, shortest first, as many as there is room
- * for. Returns how many there are.
+ * Stores the entries whose keys are prefixes of `key`, shortest first, as many as there is
+ * room for. Returns how many there are.
  */
 int sapwood_view_prefixes(const sapwood_view *view, const void *key, size_t key_len,
 			  sapwood_entry *entries, size_t room);
@@ -591,12 +632,12 @@ int sapwood_view_prefixes(const sapwood_view *view, const void *key, size_t key_
 typedef int (*sapwood_cut_fn)(const sapwood_entry *entry, void *ctx);
 
 typedef struct sapwood_closest {
-	size_t size;          /* sizeof(struct sapwood_closest), set by the caller */
-	sapwood_entry *chain; /* room for the entries at or above the name; may be NULL */
-	size_t chain_room;    /* for how many there is room, set by the caller */
-	size_t chain_len;     /* how many there are, topmost first; those beyond the room are left out */
-	size_t encloser;      /* the closest encloser (RFC 4592) is this many bytes of the name */
-	int exists;           /* the name has an entry, or one lies below it */
+	size_t size;               /* sizeof(struct sapwood_closest), set by the caller */
+	sapwood_entry *chain;      /* room for the entries at or above the name; may be NULL */
+	size_t chain_room;         /* for how many there is room, set by the caller */
+	size_t chain_len; /* how many there are, topmost first; those beyond the room are left out */
+	size_t encloser; /* the closest encloser (RFC 4592) is this many bytes of the name */
+	int exists;                /* the name has an entry, or one lies below it */
 	unsigned int reserved;
 	sapwood_entry exact;       /* of the name itself */
 	sapwood_entry ancestor;    /* of the longest name at or above it that has one */
@@ -607,31 +648,31 @@ typedef struct sapwood_closest {
 
 /*
  * Stores what a name server needs to answer for a name, in one descent. Keys are those of
- * sapwood_key_dns_name. is_cut may be NULL. Returns 0 if the name has an entry, otherwise -ENOENT
- * with everything else stored.
+ * sapwood_key_dns_name. is_cut may be NULL. Returns 0 if the name has an entry, otherwise
+ * -ENOENT with everything else stored.
  */
 int sapwood_view_closest(const sapwood_view *view, const void *name, size_t name_len,
 			 sapwood_cut_fn is_cut, void *ctx, sapwood_closest *out);
 
 /*
- * What a signed zone proves of a name that is not there. Names below a cut own no NSEC records; the
- * apex is no cut.
+ * What a signed zone proves of a name that is not there. Names below a cut own no NSEC
+ * records; the apex is no cut.
  */
 typedef struct sapwood_denial {
-	size_t size;         /* sizeof(struct sapwood_denial), set by the caller */
+	size_t size;                        /* sizeof(struct sapwood_denial), set by the caller */
 	int wildcard_exists; /* `*` below the closest encloser has an entry, or one lies below it */
 	unsigned int reserved;
 	sapwood_entry predecessor; /* the greatest key less than the name, and below no cut */
 	sapwood_entry wildcard_predecessor; /* the same for the wildcard; unless the name exists */
-	sapwood_closest closest; /* as sapwood_view_closest stores it; its size, chain and room are
-				    set by the caller */
+	/* as sapwood_view_closest stores it; its size, chain and room are set by the caller */
+	sapwood_closest closest;
 } sapwood_denial;
 
 /*
- * Stores what sapwood_view_closest stores, and the owners of the NSEC records that cover the name
- * and the wildcard. It searches twice or more, so call it only where proofs are wanted. is_cut is
- * also called for entries above the predecessors. Returns 0 if the name has an entry, otherwise
- * -ENOENT with everything else stored.
+ * Stores what sapwood_view_closest stores, and the owners of the NSEC records that cover the
+ * name and the wildcard. It searches twice or more, so call it only where proofs are wanted.
+ * is_cut is also called for entries above the predecessors. Returns 0 if the name has an
+ * entry, otherwise -ENOENT with everything else stored.
  */
 int sapwood_view_denial(const sapwood_view *view, const void *name, size_t name_len,
 			sapwood_cut_fn is_cut, void *ctx, sapwood_denial *out);
@@ -639,10 +680,10 @@ int sapwood_view_denial(const sapwood_view *view, const void *name, size_t name_
 /* ---- Iterators ------------------------------------------------------------------------------- */
 
 /*
- * After a step, an iterator stands at the entry that it gave: next gives the one after it, and prev
- * the one before it. After a move, or a step that found nothing, it stands between two entries. It
- * is used as long as its view, by one thread at a time, and freed then or later. Steps are
- * amortized O(1), turns and moves O(length of the key).
+ * After a step, an iterator stands at the entry that it gave: next gives the one after it, and
+ * prev the one before it. After a move, or a step that found nothing, it stands between two
+ * entries. It is used as long as its view, by one thread at a time, and freed then or later.
+ * Steps are amortized O(1), turns and moves O(length of the key).
  */
 
 /* Makes an iterator that stands before the first entry. */
@@ -670,9 +711,10 @@ int sapwood_iter_prefix(sapwood_iter *iter, const void *prefix, size_t prefix_le
 int sapwood_iter_skip(sapwood_iter *iter, const void *prefix, size_t prefix_len);
 
 /*
- * Keeps the iterator's place, so that it can go on in another view: in a long walk, pause before a
- * quiescent state or a change, then make a view and resume. Until then only sapwood_iter_free is
- * allowed. An entry at which it stands may go meanwhile: next gives the one after its place.
+ * Keeps the iterator's place, so that it can go on in another view: in a long walk, pause
+ * before a quiescent state or a change, then make a view and resume. Until then only
+ * sapwood_iter_free is allowed. An entry at which it stands may go meanwhile: next gives the
+ * one after its place.
  */
 int sapwood_iter_pause(sapwood_iter *iter);
 
@@ -682,8 +724,8 @@ int sapwood_iter_resume(sapwood_iter *iter, const sapwood_view *view);
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /*
- * Room for any. A byte 0 or 1 within a label takes two bytes of the key, so the longest key has
- * 504 bytes, although the longest name has 255 in wire form.
+ * Room for any. A byte 0 or 1 within a label takes two bytes of the key, so the longest key
+ * has 504 bytes, although the longest name has 255 in wire form.
  */
 enum sapwood_key_rooms {
 	SAPWOOD_KEY_DNS_MAX = 504,      /* bytes of the longest key of a name */
@@ -691,30 +733,33 @@ enum sapwood_key_rooms {
 };
 
 /*
- * The key of a domain name in text or wire form: its labels in reverse order and in lower case,
- * each ended by a zero byte; the root is empty. Keys sort in the canonical order of DNSSEC.
- * SAPWOOD_KEY_DNS_MAX bytes are enough for any. The length is stored; -E2BIG if there is no room
- * for it, with the length that is needed. -EINVAL: not a name. Any thread.
+ * The key of a domain name in text or wire form: its labels in reverse order and in lower
+ * case, each ended by a zero byte; the root is empty. Keys sort in the canonical order of
+ * DNSSEC. SAPWOOD_KEY_DNS_MAX bytes are enough for any. The length is stored; -E2BIG if there
+ * is no room for it, with the length that is needed. -EINVAL: not a name. Any thread.
  *
  * Look at each result. A list of refused names that takes an error for "not listed" lets names
  * pass that somebody has made for that.
  */
 int sapwood_key_dns_name(const char *name, void *key, size_t room, size_t *key_len);
+
 /* `wire` has the name without compression, and nothing behind it. */
 int sapwood_key_dns_wire(const void *wire, size_t wire_len, void *key, size_t room,
 			 size_t *key_len);
+
 /*
- * The key of the name at byte `at` of a DNS message, which begins with its header. The name may be
- * compressed, and other bytes may lie behind it: *end becomes the place of the first one (end may
- * be NULL). Pointers must lead back, and 127 are followed at most, so messages from anybody can be
- * given. -EINVAL: no name is there, or it is cut off; the message of the failure has the place.
+ * The key of the name at byte `at` of a DNS message, which begins with its header. The name
+ * may be compressed, and other bytes may lie behind it: *end becomes the place of the first
+ * one (end may be NULL). Pointers must lead back, and 127 are followed at most, so messages
+ * from anybody can be given. -EINVAL: no name is there, or it is cut off; the message of the
+ * failure has the place.
  */
 int sapwood_key_dns_message(const void *message, size_t message_len, size_t at, void *key,
 			    size_t room, size_t *key_len, size_t *end);
 
 /*
- * The name of a key, ended by a zero that text_len does not count. SAPWOOD_KEY_DNS_TEXT_MAX bytes
- * are enough for any. -EINVAL: not the key of a name.
+ * The name of a key, ended by a zero that text_len does not count. SAPWOOD_KEY_DNS_TEXT_MAX
+ * bytes are enough for any. -EINVAL: not the key of a name.
  */
 int sapwood_key_dns_text(const void *key, size_t key_len, char *text, size_t room,
 			 size_t *text_len);
@@ -722,17 +767,17 @@ int sapwood_key_dns_text(const void *key, size_t key_len, char *text, size_t roo
 /* ---- Routes ---------------------------------------------------------------------------------- */
 
 /*
- * Common to the tables of this part and the next. Readers never wait; one writer works at a time,
- * and others wait for it. Values are numbers, which are copied out, so nothing that a lookup
- * stored can become stale. Where a function takes a reader, NULL means: pin this thread for the
- * moment, which costs some nanoseconds; a reader costs nothing. All functions of a table may be
- * called by any thread, unless something else is said. A thread that has a transaction or a
- * reservation of a table open gets -EDEADLK from functions that would wait for it. Places for
- * results may be NULL where their names are in parentheses in the comment.
+ * Common to the tables of this part and the next. Readers never wait; one writer works at a
+ * time, and others wait for it. Values are numbers, which are copied out, so nothing that a
+ * lookup stored can become stale. Where a function takes a reader, NULL means: pin this thread
+ * for the moment, which costs some nanoseconds; a reader costs nothing. All functions of a
+ * table may be called by any thread, unless something else is said. A thread that has a
+ * transaction or a reservation of a table open gets -EDEADLK from functions that would wait
+ * for it. Places for results may be NULL where their names are in parentheses in the comment.
  *
- * Changes return -ENOMEM at the memory limit, and -EAGAIN at the domain's hard limit of garbage;
- * then nothing has changed. After -EFAULT a table is as it was, or refuses changes (its lock is
- * poisoned).
+ * Changes return -ENOMEM at the memory limit, and -EAGAIN at the domain's hard limit of
+ * garbage; then nothing has changed. After -EFAULT a table is as it was, or refuses changes
+ * (its lock is poisoned).
  */
 
 /* A prefix of an address, in network order. Bytes after addr_len are not looked at. */
@@ -743,8 +788,8 @@ typedef struct sapwood_prefix {
 } sapwood_prefix;
 
 /*
- * Reads a prefix such as 10.0.0.0/8 or 2001:db8::/32; an address without a length is a prefix of
- * all its bits. -EINVAL: it is not one, or has bits set after its length. Any thread.
+ * Reads a prefix such as 10.0.0.0/8 or 2001:db8::/32; an address without a length is a prefix
+ * of all its bits. -EINVAL: it is not one, or has bits set after its length. Any thread.
  */
 int sapwood_prefix_parse(const char *text, sapwood_prefix *out);
 
@@ -752,8 +797,8 @@ int sapwood_prefix_parse(const char *text, sapwood_prefix *out);
 int sapwood_prefix_format(const sapwood_prefix *prefix, char *buf, size_t len);
 
 /*
- * A table that finds the longest prefix of an address: both families in one table, with numbers as
- * next hops.
+ * A table that finds the longest prefix of an address: both families in one table, with
+ * numbers as next hops.
  */
 typedef struct sapwood_fib sapwood_fib;
 
@@ -766,22 +811,23 @@ typedef struct sapwood_fib_options {
 } sapwood_fib_options;
 
 /*
- * Makes an empty table. domain may be NULL for one of its own, which only pins can read. O(root).
+ * Makes an empty table. domain may be NULL for one of its own, which only pins can read.
+ * O(root).
  */
 int sapwood_fib_new(const sapwood_domain *domain, const sapwood_fib_options *options,
 		    sapwood_fib **out);
 
 /*
- * Makes a table of `count` prefixes in any order, with values[i] for prefixes[i]; of equal prefixes
- * the last wins. Quicker than inserting them one by one. O(n log n).
+ * Makes a table of `count` prefixes in any order, with `values[i]` for `prefixes[i]`; of equal
+ * prefixes the last wins. Quicker than inserting them one by one. O(n log n).
  */
 int sapwood_fib_build(const sapwood_domain *domain, const sapwood_fib_options *options,
 		      const sapwood_prefix *prefixes, const uint64_t *values, size_t count,
 		      sapwood_fib **out);
 
 /*
- * Loads a table from a file of sapwood_fib_snapshot_save, after checking all of it. -EPROTO: the
- * file is damaged, or not such a file. O(n log n).
+ * Loads a table from a file whose next hops are numbers, after checking all of it. -EPROTO:
+ * the file is damaged, or has other next hops, which sapwood_fib_file_open reads. O(n log n).
  */
 int sapwood_fib_open(const sapwood_domain *domain, const sapwood_fib_options *options,
 		     const char *path, sapwood_fib **out);
@@ -790,8 +836,8 @@ int sapwood_fib_open(const sapwood_domain *domain, const sapwood_fib_options *op
 void sapwood_fib_free(sapwood_fib *fib);
 
 /*
- * Inserts a prefix, or replaces its value. Returns 1 if it is new, 0 if it was there; then (old)
- * has the value before. -EINVAL: bits are set after its length. O(bits).
+ * Inserts a prefix, or replaces its value. Returns 1 if it is new, 0 if it was there; then
+ * (old) has the value before. -EINVAL: bits are set after its length. O(bits).
  */
 int sapwood_fib_insert(sapwood_fib *fib, const sapwood_prefix *prefix, uint64_t value,
 		       uint64_t *old);
@@ -803,8 +849,8 @@ int sapwood_fib_remove(sapwood_fib *fib, const sapwood_prefix *prefix, uint64_t 
 int sapwood_fib_get(const sapwood_fib *fib, const sapwood_prefix *prefix, uint64_t *value);
 
 /*
- * Finds the longest prefix of an address of 4 or 16 bytes in network order: (matched), (value).
- * -ENOENT: there is none. With a reader: its thread. O(bits).
+ * Finds the longest prefix of an address of 4 or 16 bytes in network order: (matched),
+ * (value). -ENOENT: there is none. With a reader: its thread. O(bits).
  */
 int sapwood_fib_lookup(const sapwood_fib *fib, const sapwood_reader *reader, const void *addr,
 		       size_t addr_len, sapwood_prefix *matched, uint64_t *value);
@@ -818,8 +864,8 @@ int sapwood_fib_lookup6(const sapwood_fib *fib, const sapwood_reader *reader, co
 			uint64_t *value);
 
 /*
- * Looks up `count` IPv4 addresses in the host's order, whose waits for memory overlap. values[i]
- * becomes the value for addrs[i], or `none` where no prefix has it.
+ * Looks up `count` IPv4 addresses in the host's order, whose waits for memory overlap.
+ * `values[i]` becomes the value for `addrs[i]`, or `none` where no prefix has it.
  */
 int sapwood_fib_lookup4_bulk(const sapwood_fib *fib, const sapwood_reader *reader,
 			     const uint32_t *addrs, size_t count, uint64_t none, uint64_t *values);
@@ -843,12 +889,16 @@ int sapwood_fib_reclaim(sapwood_fib *fib, size_t budget);
 /* Checks every invariant, for tests. -EUCLEAN: one does not hold. O(size). */
 int sapwood_fib_verify(const sapwood_fib *fib);
 
-/* A transaction: nobody else sees its changes before they are committed. It stays on its thread. */
+/*
+ * A transaction: nobody else sees its changes before they are committed. It stays on its
+ * thread.
+ */
 typedef struct sapwood_fib_txn sapwood_fib_txn;
 
 /*
- * Begins a transaction, after waiting for that of another thread. It belongs to the thread that
- * began it, which ends it by a commit or a rollback. sapwood_fib_try_begin does not wait: -EBUSY.
+ * Begins a transaction, after waiting for that of another thread. It belongs to the thread
+ * that began it, which ends it by a commit or a rollback. sapwood_fib_try_begin does not wait:
+ * -EBUSY.
  */
 int sapwood_fib_begin(sapwood_fib *fib, sapwood_fib_txn **out);
 int sapwood_fib_try_begin(sapwood_fib *fib, sapwood_fib_txn **out);
@@ -861,14 +911,18 @@ int sapwood_fib_txn_lookup(sapwood_fib_txn *txn, const void *addr, size_t addr_l
 			   uint64_t *value);
 
 /*
- * Publishes all changes, and frees the handle. It cannot fail on its thread. O(what was changed).
+ * Publishes all changes, and frees the handle. It cannot fail on its thread. O(what was
+ * changed).
  */
 int sapwood_fib_txn_commit(sapwood_fib_txn *txn);
 
 /* Discards all changes, and frees the handle. NULL does nothing. Its thread. */
 int sapwood_fib_txn_rollback(sapwood_fib_txn *txn);
 
-/* A version that stays as it is. Any thread may read it; it holds back what was replaced since. */
+/*
+ * A version that stays as it is. Any thread may read it; it holds back what was replaced
+ * since.
+ */
 typedef struct sapwood_fib_snapshot sapwood_fib_snapshot;
 
 /* Makes a snapshot of the newest version of both families. O(root). */
@@ -891,12 +945,73 @@ int sapwood_fib_snapshot_save(const sapwood_fib_snapshot *snapshot, const char *
 /* A walk over a snapshot: IPv4 first, each family in the order of addresses. */
 typedef struct sapwood_fib_iter sapwood_fib_iter;
 
+/* Makes an iterator over a snapshot. */
 int sapwood_fib_iter_new(const sapwood_fib_snapshot *snapshot, sapwood_fib_iter **out);
 
 /* Stores the next (prefix) and its (value). -ENOENT: that was the last. One thread at a time. */
 int sapwood_fib_iter_next(sapwood_fib_iter *iter, sapwood_prefix *prefix, uint64_t *value);
 
+/* Frees an iterator. */
 void sapwood_fib_iter_free(sapwood_fib_iter *iter);
+
+/*
+ * A saved table of routes, read where it lies. The program `sapwood`, the Python package, and
+ * the snapshots of sapwood_fib and of sapwood_routes save such files. Its next hops may have
+ * names; of one whose next hops are numbers, sapwood_fib_open makes a table, and of one with
+ * groups of numbers sapwood_routes_open.
+ */
+typedef struct sapwood_fib_file sapwood_fib_file;
+
+/* What a prefix leads to. */
+enum sapwood_hop_kind {
+	SAPWOOD_HOP_NUMBER = 1, /* a next hop by number */
+	SAPWOOD_HOP_NAME = 2,   /* a next hop by name, which may be empty */
+	SAPWOOD_HOP_BYTES = 3,  /* a next hop of more than 8 bytes */
+	SAPWOOD_HOP_NULL = 4,   /* a null route */
+	SAPWOOD_HOP_GROUP = 5   /* a group of next hops */
+};
+
+/* A next hop. Name and bytes lie in the file until it is freed, without a zero behind them. */
+typedef struct sapwood_hop {
+	int kind;              /* enum sapwood_hop_kind */
+	unsigned int reserved; /* 0 */
+	/* of a null route: 0 blackhole, 1 unreachable, 2 prohibit, 3 throw; of a group: members */
+	uint64_t number;
+	sapwood_bytes bytes;   /* the name, or the bytes */
+} sapwood_hop;
+
+/*
+ * Maps a saved table into memory. Each step in it is checked, so a damaged file gives wrong
+ * answers at worst. -EPROTO: it is damaged, of another kind, or of an earlier version; the
+ * message says which. O(bytes); O(1) with SAPWOOD_UNVERIFIED. The file may be replaced by a
+ * rename, but not be changed or cut.
+ */
+int sapwood_fib_file_open(const char *path, unsigned int flags, sapwood_fib_file **out);
+
+/* Any thread. What they give is valid until sapwood_fib_file_free. */
+void sapwood_fib_file_free(sapwood_fib_file *file);
+int sapwood_fib_file_len(const sapwood_fib_file *file, size_t *len);
+
+/*
+ * The longest (prefix) of an address, or exactly this one, and what it leads to. prefix and hop
+ * may be NULL. -ENOENT: there is none.
+ */
+int sapwood_fib_file_lookup(const sapwood_fib_file *file, const void *addr, size_t addr_len,
+			    sapwood_prefix *prefix, sapwood_hop *hop);
+int sapwood_fib_file_get(const sapwood_fib_file *file, const sapwood_prefix *prefix,
+			 sapwood_hop *hop);
+
+/*
+ * Is called with routes in order, IPv4 first. It returns 0 to go on; another number ends the
+ * walk.
+ */
+typedef int (*sapwood_fib_file_fn)(const sapwood_prefix *prefix, const sapwood_hop *hop, void *ctx);
+
+/* Calls each(prefix, hop, ctx) with all routes, and returns 0 or what `each` returned. O(n). */
+int sapwood_fib_file_each(const sapwood_fib_file *file, sapwood_fib_file_fn each, void *ctx);
+
+/* Checks everything. -EPROTO: the file is damaged; the message says where. O(bytes). */
+int sapwood_fib_file_verify(const sapwood_fib_file *file);
 
 /*
  * A table of routes: the longest prefix chooses a group of next hops, and the hash of the flow
@@ -919,8 +1034,9 @@ int sapwood_routes_open(const sapwood_domain *domain, const sapwood_fib_options 
 void sapwood_routes_free(sapwood_routes *routes);
 
 /*
- * Inserts a prefix with a group, or replaces its group. Returns 1 if it is new, 0 if it was there.
- * Equal groups share memory. A group without members, or of weight 0, matches and has no next hop.
+ * Inserts a prefix with a group, or replaces its group. Returns 1 if it is new, 0 if it was
+ * there. Equal groups share memory. A group without members, or of weight 0, matches and has
+ * no next hop.
  */
 int sapwood_routes_insert(sapwood_routes *routes, const sapwood_prefix *prefix,
 			  const sapwood_member *members, size_t count);
@@ -929,15 +1045,15 @@ int sapwood_routes_insert(sapwood_routes *routes, const sapwood_prefix *prefix,
 int sapwood_routes_remove(sapwood_routes *routes, const sapwood_prefix *prefix);
 
 /*
- * Stores the members of the group of exactly this prefix, at most `room` of them, and the (count)
- * of all. -ENOENT: the prefix is not there. Waits for an open transaction.
+ * Stores the members of the group of exactly this prefix, at most `room` of them, and the
+ * (count) of all. -ENOENT: the prefix is not there. Waits for an open transaction.
  */
 int sapwood_routes_get(const sapwood_routes *routes, const sapwood_prefix *prefix,
 		       sapwood_member *members, size_t room, size_t *count);
 
 /*
- * The next hop of a flow to an address of 4 or 16 bytes in network order. -ENOENT: no prefix has
- * it, or its group has no next hop.
+ * The next hop of a flow to an address of 4 or 16 bytes in network order. -ENOENT: no prefix
+ * has it, or its group has no next hop.
  */
 int sapwood_routes_lookup(const sapwood_routes *routes, const sapwood_reader *reader,
 			  const void *addr, size_t addr_len, uint64_t flow, uint64_t *hop);
@@ -947,7 +1063,7 @@ int sapwood_routes_group(const sapwood_routes *routes, const sapwood_reader *rea
 			 const void *addr, size_t addr_len, sapwood_member *members, size_t room,
 			 size_t *count);
 
-/* The next hops of many flows, as sapwood_fib_lookup4_bulk: flows[i] goes to addrs[i]. */
+/* The next hops of many flows, as sapwood_fib_lookup4_bulk: `flows[i]` goes to `addrs[i]`. */
 int sapwood_routes_lookup4_bulk(const sapwood_routes *routes, const sapwood_reader *reader,
 				const uint32_t *addrs, const uint64_t *flows, size_t count,
 				uint64_t none, uint64_t *hops);
@@ -956,9 +1072,9 @@ int sapwood_routes_lookup6_bulk(const sapwood_routes *routes, const sapwood_read
 				uint64_t none, uint64_t *hops);
 
 /*
- * Removes a next hop from every group that has it, or changes its weight there, or replaces a group
- * by another one. One store for each group, however many prefixes use it. Returns how many prefixes
- * use these groups. They cannot fail for want of memory limits.
+ * Removes a next hop from every group that has it, or changes its weight there, or replaces a
+ * group by another one. One store for each group, however many prefixes use it. Returns how
+ * many prefixes use these groups. They cannot fail for want of memory limits.
  */
 int sapwood_routes_remove_member(sapwood_routes *routes, uint64_t hop);
 int sapwood_routes_set_weight(sapwood_routes *routes, uint64_t hop, uint32_t weight);
@@ -1013,15 +1129,15 @@ typedef struct sapwood_flow {
 #define SAPWOOD_SYMMETRIC 1u /* the same hash in both directions */
 
 /*
- * The hash of a flow, the same on every machine and in programs of eBPF. Without the seed, nobody
- * can choose packets that all take one path. Any thread. O(1).
+ * The hash of a flow, the same on every machine and in programs of eBPF. Without the seed,
+ * nobody can choose packets that all take one path. Any thread. O(1).
  */
 int sapwood_flow_hash(uint64_t seed, const sapwood_flow *flow, unsigned int flags, uint64_t *hash);
 
 /*
  * A cache of a slow resolver's answers, such as next hops, in memory that is all taken at the
- * beginning. Keys have at most 31 bytes (-E2BIG), values are numbers. The caller gives the time in
- * nanoseconds of a monotonic clock. Readers take no lock, and need no sapwood_reader.
+ * beginning. Keys have at most 31 bytes (-E2BIG), values are numbers. The caller gives the
+ * time in nanoseconds of a monotonic clock. Readers take no lock, and need no sapwood_reader.
  */
 typedef struct sapwood_cache sapwood_cache;
 
@@ -1044,8 +1160,8 @@ int sapwood_cache_new(const sapwood_cache_options *options, sapwood_cache **out)
 void sapwood_cache_free(sapwood_cache *cache);
 
 /*
- * Stores the fresh value of a key. -ENOENT: there is none. -ENODATA: the resolver failed less than
- * negative_ns ago. O(1).
+ * Stores the fresh value of a key. -ENOENT: there is none. -ENODATA: the resolver failed less
+ * than negative_ns ago. O(1).
  */
 int sapwood_cache_get(const sapwood_cache *cache, const void *key, size_t key_len, uint64_t now_ns,
 		      uint64_t *value);
@@ -1060,14 +1176,15 @@ typedef int (*sapwood_resolve_fn)(const void *key, size_t key_len, uint64_t *val
 /*
  * Stores the fresh value of a key or else the resolver's, which goes into the cache. now_ns is
  * read before the call. No lock is held while the resolver runs, except that with
- * SAPWOOD_SINGLE_FLIGHT others who ask for its key wait. Returns what the resolver returned when
- * it failed, or -ENODATA as sapwood_cache_get.
+ * SAPWOOD_SINGLE_FLIGHT others who ask for its key wait. Returns what the resolver returned
+ * when it failed, or -ENODATA as sapwood_cache_get.
  */
 int sapwood_cache_resolve(const sapwood_cache *cache, const void *key, size_t key_len,
 			  uint64_t now_ns, sapwood_resolve_fn resolve, void *ctx, uint64_t *value);
 
 /*
- * Removes a key. -ENOENT: it was not there. Resolvers that run for it do not store their answers.
+ * Removes a key. -ENOENT: it was not there. Resolvers that run for it do not store their
+ * answers.
  */
 int sapwood_cache_invalidate(const sapwood_cache *cache, const void *key, size_t key_len);
 
@@ -1109,8 +1226,8 @@ int sapwood_cache_verify(const sapwood_cache *cache);
 
 /*
  * A map from ranges of 64-bit numbers to numbers, and the gaps between them: for allocators of
- * addresses, ports and identifiers. Entries do not overlap; their bounds are inclusive. What the
- * part on routes says of its tables holds here, too.
+ * addresses, ports and identifiers. Entries do not overlap; their bounds are inclusive. What
+ * the part on routes says of its tables holds here, too.
  */
 typedef struct sapwood_ranges sapwood_ranges;
 
@@ -1128,17 +1245,17 @@ typedef struct sapwood_range {
 	uint64_t value;
 } sapwood_range;
 
-/* Flags of a window. */
-#define SAPWOOD_FROM_END 1u /* the highest place, not the lowest */
-#define SAPWOOD_NEAR 2u     /* first places from `near` on; with SAPWOOD_FROM_END, up to it */
+#define SAPWOOD_FROM_END 1u /* windows: the highest place, not the lowest */
+#define SAPWOOD_NEAR 2u /* windows: first places from `near` on; with SAPWOOD_FROM_END, up to it */
 
 /*
- * Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say else.
+ * Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say
+ * else.
  */
 typedef struct sapwood_window {
 	uint64_t start;
-	uint64_t end;   /* the last index */
-	uint64_t align; /* a power of two; places begin at multiples of it. 0: 1 */
+	uint64_t end;          /* the last index */
+	uint64_t align;        /* a power of two; places begin at multiples of it. 0: 1 */
 	uint64_t near;
 	unsigned int flags;
 	unsigned int reserved; /* 0 */
@@ -1148,7 +1265,10 @@ typedef struct sapwood_window {
 int sapwood_ranges_new(const sapwood_domain *domain, const sapwood_ranges_options *options,
 		       sapwood_ranges **out);
 
-/* Loads a map from a file of sapwood_ranges_snapshot_save. -EPROTO: it is damaged. O(n log n). */
+/*
+ * Loads a map from a file whose values are numbers. -EPROTO: it is damaged, or has strings.
+ * O(n log n).
+ */
 int sapwood_ranges_open(const sapwood_domain *domain, const sapwood_ranges_options *options,
 			const char *path, sapwood_ranges **out);
 
@@ -1156,12 +1276,15 @@ int sapwood_ranges_open(const sapwood_domain *domain, const sapwood_ranges_optio
 void sapwood_ranges_free(sapwood_ranges *ranges);
 
 /*
- * Makes a range one entry. Entries that it overlaps keep the indices outside. -ERANGE: it is empty.
- * This and all changes: O(log n), and O(entries that are covered).
+ * Makes a range one entry. Entries that it overlaps keep the indices outside. -ERANGE: it is
+ * empty. This and all changes: O(log n), and O(entries that are covered).
  */
 int sapwood_ranges_store(sapwood_ranges *ranges, uint64_t start, uint64_t end, uint64_t value);
 
-/* The same, and joins neighbours that touch and have the same value; (entry) is the whole entry. */
+/*
+ * The same, and joins neighbours that touch and have the same value; (entry) is the whole
+ * entry.
+ */
 int sapwood_ranges_store_coalescing(sapwood_ranges *ranges, uint64_t start, uint64_t end,
 				    uint64_t value, sapwood_range *entry);
 
@@ -1172,16 +1295,25 @@ int sapwood_ranges_insert_new(sapwood_ranges *ranges, uint64_t start, uint64_t e
 /* Removes the whole entry that holds an index: (old). -ENOENT: there is none. */
 int sapwood_ranges_remove(sapwood_ranges *ranges, uint64_t index, sapwood_range *old);
 
-/* Makes a range a gap. Entries that it overlaps keep the indices outside. -ERANGE: it is empty. */
+/*
+ * Makes a range a gap. Entries that it overlaps keep the indices outside. -ERANGE: it is
+ * empty.
+ */
 int sapwood_ranges_clear(sapwood_ranges *ranges, uint64_t start, uint64_t end);
 
 /*
- * Stores at the lowest `size` indices of a window that no entry has, or where the window chooses,
- * and stores their *start. window may be NULL for all indices. -ENOSPC: no gap has room. -ERANGE:
- * the window is too small. -EINVAL: size is 0, or align is no power of two.
+ * Stores at the lowest `size` indices of a window that no entry has, or where the window
+ * chooses, and stores their *start. window may be NULL for all indices. -ENOSPC: no gap has
+ * room. -ERANGE: the window is too small. -EINVAL: size is 0, or align is no power of two.
  */
 int sapwood_ranges_alloc(sapwood_ranges *ranges, uint64_t size, const sapwood_window *window,
 			 uint64_t value, uint64_t *start);
+
+/* As the functions of sapwood_fib. */
+int sapwood_ranges_len(const sapwood_ranges *ranges, size_t *len);
+int sapwood_ranges_memory(const sapwood_ranges *ranges, size_t *bytes);
+int sapwood_ranges_reclaim(sapwood_ranges *ranges, size_t budget);
+int sapwood_ranges_verify(const sapwood_ranges *ranges);
 
 /* The value at an index. -ENOENT: it lies in a gap. With a reader: its thread. O(log n). */
 int sapwood_ranges_get(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t index,
@@ -1210,19 +1342,16 @@ typedef int (*sapwood_range_fn)(const sapwood_range *entry, void *ctx);
 int sapwood_ranges_each(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t start,
 			uint64_t end, sapwood_range_fn each, void *ctx);
 
-/* The *start of a gap for `size` indices, as sapwood_ranges_alloc finds it. -ENOSPC: none fits. */
+/*
+ * The *start of a gap for `size` indices, as sapwood_ranges_alloc finds it. -ENOSPC: none
+ * fits.
+ */
 int sapwood_ranges_find_gap(const sapwood_ranges *ranges, const sapwood_reader *reader,
 			    uint64_t size, const sapwood_window *window, uint64_t *start);
 
 /* The first gap within a range, cut to it: (start), (end). -ENOENT: there is none. */
 int sapwood_ranges_next_gap(const sapwood_ranges *ranges, const sapwood_reader *reader,
 			    uint64_t from, uint64_t to, uint64_t *start, uint64_t *end);
-
-/* As the functions of sapwood_fib. */
-int sapwood_ranges_len(const sapwood_ranges *ranges, size_t *len);
-int sapwood_ranges_memory(const sapwood_ranges *ranges, size_t *bytes);
-int sapwood_ranges_reclaim(sapwood_ranges *ranges, size_t budget);
-int sapwood_ranges_verify(const sapwood_ranges *ranges);
 
 /* A plan: what a change would need of memory. It holds nothing. */
 typedef struct sapwood_ranges_plan sapwood_ranges_plan;
@@ -1240,15 +1369,16 @@ int sapwood_ranges_plan_remove(const sapwood_ranges *ranges, uint64_t index,
 /* The (nodes) and (bytes) that the planned change makes, if the map stays as it is until then. */
 int sapwood_ranges_plan_cost(const sapwood_ranges_plan *plan, size_t *nodes, size_t *bytes);
 
+/* Frees a plan. */
 void sapwood_ranges_plan_free(sapwood_ranges_plan *plan);
 
 /* The memory of a planned change, and the map's lock. It stays on its thread. */
 typedef struct sapwood_ranges_reservation sapwood_ranges_reservation;
 
 /*
- * Takes the memory of a plan, and the map's lock: this is the only step that can fail. The plan
- * stays the caller's. If the map was changed since, it is planned anew. -ENOSPC: the gap has gone.
- * Other threads that change the map wait until the reservation ends.
+ * Takes the memory of a plan, and the map's lock: this is the only step that can fail. The
+ * plan stays the caller's. If the map was changed since, it is planned anew. -ENOSPC: the gap
+ * has gone. Other threads that change the map wait until the reservation ends.
  */
 int sapwood_ranges_reserve(sapwood_ranges *ranges, const sapwood_ranges_plan *plan,
 			   sapwood_ranges_reservation **out);
@@ -1265,8 +1395,9 @@ int sapwood_ranges_reservation_erase(sapwood_ranges_reservation *reservation);
 void sapwood_ranges_reservation_free(sapwood_ranges_reservation *reservation);
 
 /*
- * The most memory that some changes may need, wherever they will be. It does not hold the lock; one
- * thread at a time uses it. Its changes cannot fail for want of memory. -ENOBUFS: all are made.
+ * The most memory that some changes may need, wherever they will be. It does not hold the
+ * lock; one thread at a time uses it. Its changes cannot fail for want of memory. -ENOBUFS:
+ * all are made.
  */
 typedef struct sapwood_ranges_later sapwood_ranges_later;
 int sapwood_ranges_reserve_later(sapwood_ranges *ranges, size_t changes,
@@ -1292,50 +1423,51 @@ int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const 
 /* ---- Live maps ------------------------------------------------------------------------------- */
 
 /*
- * A live map is a folder, for example in /dev/shm: one process writes it, and any number of others
- * read it in place, without locks and without system calls. Linux. docs/live.md has the protocol.
+ * A live map is a folder, for example in /dev/shm: one process writes it, and any number of
+ * others read it in place, without locks and without system calls. Linux. docs/live.md has the
+ * protocol.
  *
  * Failures of the functions that make or open:
  *   -EEXIST  the folder has a live map already    -EBUSY   another process writes it
  *   -ENOENT  there is no live map, or not yet     -EACCES  others can write it, see below
  *   -EPROTO  it is damaged, another structure, or has other values
  *   -ENOSPC  the file system is full: nothing is left behind, and a map stays as it was
- * and those of the system. The message names the file. A change of a map that needs more memory
- * than the file system has fails with -ENOSPC, too, and changes nothing. Whoever comes before the
- * writer gets -ENOENT, and may wait: sapwood_live_reader_open_within. A map is there whole or not
- * at all.
+ * and those of the system. The message names the file. A change of a map that needs more
+ * memory than the file system has fails with -ENOSPC, too, and changes nothing. Whoever comes
+ * before the writer gets -ENOENT, and may wait: sapwood_live_reader_open_within. A map is
+ * there whole or not at all.
  */
 
 /* Writers. A live map in the folder of this process, beside the handle of its structure. */
 typedef struct sapwood_live sapwood_live;
 
 typedef struct sapwood_live_options {
-	size_t size; /* sizeof(struct sapwood_live_options) */
+	size_t size;                          /* sizeof(struct sapwood_live_options) */
 	const sapwood_domain_options *domain; /* of the domain that it gets; NULL: the defaults */
 	uint64_t evict_after_ms; /* how long it waits for readers that check; 0: for ever */
-	uint32_t read_by;	 /* enum sapwood_live_read_by: who may register as a reader */
-	uint32_t group;		 /* the number of the group of SAPWOOD_LIVE_BY_GROUP */
+	uint32_t read_by; /* enum sapwood_live_read_by: who may register as a reader */
+	uint32_t group;                       /* the number of the group of SAPWOOD_LIVE_BY_GROUP */
 } sapwood_live_options;
 
 /* Who may register as a reader, beside root. It sets the modes of the folder and its files. */
 enum sapwood_live_read_by {
-	SAPWOOD_LIVE_AS_IS = 0,	  /* of a new map the owner; one that is taken over keeps its modes */
+	SAPWOOD_LIVE_AS_IS = 0, /* of a new map the owner; one that is taken over keeps its modes */
 	SAPWOOD_LIVE_BY_OWNER = 1,
 	SAPWOOD_LIVE_BY_GROUP = 2, /* nobody else may read it then */
 	SAPWOOD_LIVE_BY_ALL = 3
 };
 
 /*
- * Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle: all
- * functions of its type work. Readers of this process belong to the domain of sapwood_live_domain,
- * so options->domain is NULL. Values are numbers or bytes: -EINVAL for pointers. memory_limit is
- * that of each part, at most 8 GiB; a fib has two parts of at most 1 GiB. Tables of routes with
- * groups (sapwood_routes) cannot be live: the library for Rust has another type for these. After a
- * failure nothing is left of the map. O(1).
+ * Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle:
+ * all functions of its type work. Readers of this process belong to the domain of
+ * sapwood_live_domain, so options->domain is NULL. Values are numbers or bytes: -EINVAL for
+ * pointers. memory_limit is that of each part, at most 8 GiB; a fib has two parts of at most 1
+ * GiB. Tables of routes with groups (sapwood_routes) cannot be live: the library for Rust has
+ * another type for these. After a failure nothing is left of the map. O(1).
  *
- * This process is the writer until its last handle is freed that belongs to the map: *live, *out,
- * and domains, readers, transactions, reservations and snapshots. Then readers go on with what was
- * written last.
+ * This process is the writer until its last handle is freed that belongs to the map: *live,
+ * *out, and domains, readers, transactions, reservations and snapshots. Then readers go on
+ * with what was written last.
  */
 int sapwood_store_live_create(const char *folder, const sapwood_live_options *live_options,
 			      const sapwood_options *options, sapwood_live **live,
@@ -1355,10 +1487,10 @@ int sapwood_ranges_live_create(const char *folder, const sapwood_live_options *l
 
 /*
  * Takes over the map of a writer that has ended. It checks every node of what the writer left,
- * copies it, and points readers there. A change that had returned is there; one that the writer's
- * death interrupted is there as a whole or not at all, except that a transaction of a fib may be
- * there in part. The copy needs room beside the old map: as much as the entries take. After a
- * failure (-ENOSPC) the map is as it was. O(bytes of the map).
+ * copies it, and points readers there. A change that had returned is there; one that the
+ * writer's death interrupted is there as a whole or not at all, except that a transaction of a
+ * fib may be there in part. The copy needs room beside the old map: as much as the entries
+ * take. After a failure (-ENOSPC) the map is as it was. O(bytes of the map).
  */
 int sapwood_store_live_open(const char *folder, const sapwood_live_options *live_options,
 			    const sapwood_options *options, sapwood_live **live,
@@ -1385,38 +1517,38 @@ int sapwood_live_domain(const sapwood_live *live, sapwood_domain **out);
 /* Stores how many times processes have taken the map over. Any thread. O(1). */
 int sapwood_live_generation(const sapwood_live *live, uint64_t *generation);
 
-/* Flags of readers, as the writer sees them; SAPWOOD_LIVE_CHECKED is one of them. */
-#define SAPWOOD_LIVE_HOLDS_BACK 1u /* it has not announced the newest grace period */
-#define SAPWOOD_LIVE_EVICTED 2u    /* the writer does not wait for it; quiescent brings it back */
+#define SAPWOOD_LIVE_HOLDS_BACK 1u /* readers: it has not announced the newest grace period */
+/* readers: the writer does not wait for it; quiescent brings it back */
+#define SAPWOOD_LIVE_EVICTED 2u
 
 typedef struct sapwood_live_reader_info {
 	size_t size;
 	const char *name;   /* of its file; valid until the callback returns */
 	uint64_t seen;      /* the newest grace period that it has announced; 0: it is offline */
 	uint32_t pid;       /* its process, as it says */
-	unsigned int flags; /* SAPWOOD_LIVE_* */
+	unsigned int flags; /* SAPWOOD_LIVE_HOLDS_BACK, SAPWOOD_LIVE_EVICTED, SAPWOOD_LIVE_CHECKED */
 } sapwood_live_reader_info;
 
 typedef void (*sapwood_live_reader_fn)(const sapwood_live_reader_info *info, void *ctx);
 
 /*
- * Calls each(info, ctx) for each living reader in all processes, and returns their number. each may
- * be NULL. Any thread. O(readers).
+ * Calls each(info, ctx) for each living reader in all processes, and returns their number.
+ * each may be NULL. Any thread. O(readers).
  */
 int sapwood_live_readers(const sapwood_live *live, sapwood_live_reader_fn each, void *ctx);
 
 /*
- * Deletes the folder, and frees the handle, also on failure. Nobody opens the map any more; readers
- * that have it open go on with what was written last. The structure's own handle is freed before or
- * after. One thread at a time.
+ * Deletes the folder, and frees the handle, also on failure. Nobody opens the map any more;
+ * readers that have it open go on with what was written last. The structure's own handle is
+ * freed before or after. One thread at a time.
  */
 int sapwood_live_remove(sapwood_live *live);
 
 /*
- * Readers, in any process. A reader belongs to the thread that opened it. The child of a fork opens
- * readers of its own: those of its parent, and the live maps that it writes, are -EPERM there. The
- * child holds the writer's lock, too, until its parent frees the sapwood_live, or the child frees
- * its copy, ends, or calls exec.
+ * Readers, in any process. A reader belongs to the thread that opened it. The child of a fork
+ * opens readers of its own: those of its parent, and the live maps that it writes, are -EPERM
+ * there. The child holds the writer's lock, too, until its parent frees the sapwood_live, or
+ * the child frees its copy, ends, or calls exec.
  */
 typedef struct sapwood_live_reader sapwood_live_reader;
 
@@ -1429,7 +1561,7 @@ enum sapwood_live_kind {
 	SAPWOOD_LIVE_RANGES = 8
 };
 
-#define SAPWOOD_LIVE_CHECKED 32u      /* the reader relies on nothing that lies in the memory */
+#define SAPWOOD_LIVE_CHECKED 32u /* the reader relies on nothing that lies in the memory */
 #define SAPWOOD_LIVE_UNREGISTERED 64u /* and the writer does not know of it */
 
 /*
@@ -1437,22 +1569,26 @@ enum sapwood_live_kind {
  * SAPWOOD_NUMBERS for tables and ranges). The reader is online. Flags: SAPWOOD_CHECKED, as for
  * sapwood_reader, SAPWOOD_LIVE_CHECKED and SAPWOOD_LIVE_UNREGISTERED:
  *
- *   Without SAPWOOD_LIVE_CHECKED, the reader trusts the memory, and opens only a map that no other
- *   user than root can write: otherwise -EACCES. It gives out what lies in the map.
- *   With SAPWOOD_LIVE_CHECKED, the reader checks every word and copies what it gives out, so it may read a map that
- *   anybody can write. It has no views, and not the functions of which that is said. It can be
- *   evicted. Its lookups also return -EPROTO: the memory is damaged; -EAGAIN: changes disturbed
- *   each attempt; -ESTALE: it was evicted, and sapwood_live_reader_quiescent brings it back.
- *   With SAPWOOD_LIVE_UNREGISTERED as well, the reader writes no file, so that it can read a map on a read-only mount, or one of
- *   a user who lets nobody register (-EROFS, -EACCES otherwise). The writer does not wait for it:
- *   it is evicted as soon as the writer uses memory again.
+ *   Without SAPWOOD_LIVE_CHECKED, the reader trusts the memory, and opens only a map that no
+ *   other user than root can write: otherwise -EACCES. It gives out what lies in the map.
+ *
+ *   With SAPWOOD_LIVE_CHECKED, the reader checks every word and copies what it gives out, so
+ *   it may read a map that anybody can write. It has no views, and not the functions of which
+ *   that is said. It can be evicted. Its lookups also return -EPROTO: the memory is damaged;
+ *   -EAGAIN: changes disturbed each attempt; -ESTALE: it was evicted, and
+ *   sapwood_live_reader_quiescent brings it back.
+ *
+ *   With SAPWOOD_LIVE_UNREGISTERED as well, the reader writes no file, so that it can read a
+ *   map on a read-only mount, or one of a user who lets nobody register (-EROFS, -EACCES
+ *   otherwise). The writer does not wait for it: it is evicted as soon as the writer uses
+ *   memory again.
  */
 int sapwood_live_reader_open(const char *folder, int kind, int values, unsigned int flags,
 			     sapwood_live_reader **out);
 
 /*
- * The same, which waits up to (wait_ms) milliseconds for a map that is not there yet; then -ENOENT.
- * UINT64_MAX: as long as it takes.
+ * The same, which waits up to (wait_ms) milliseconds for a map that is not there yet; then
+ * -ENOENT. UINT64_MAX: as long as it takes.
  */
 int sapwood_live_reader_open_within(const char *folder, int kind, int values, unsigned int flags,
 				    uint64_t wait_ms, sapwood_live_reader **out);
@@ -1465,10 +1601,11 @@ int sapwood_live_reader_open_at(int folder, int kind, int values, unsigned int f
 void sapwood_live_reader_free(sapwood_live_reader *reader);
 
 /*
- * As the functions of sapwood_reader. When another process has taken the map over, or the map has
- * grown, the reader maps what there is now; a failure of that is returned, and the reader stays
- * where it was. -ENOENT: the map was removed; a reader that is opened anew finds the one that may
- * have been made in its place. Its thread. O(1), without a system call, unless it moves.
+ * As the functions of sapwood_reader. When another process has taken the map over, or the map
+ * has grown, the reader maps what there is now; a failure of that is returned, and the reader
+ * stays where it was. -ENOENT: the map was removed; a reader that is opened anew finds the one
+ * that may have been made in its place. Its thread. O(1), without a system call, unless it
+ * moves.
  */
 int sapwood_live_reader_quiescent(sapwood_live_reader *reader);
 int sapwood_live_reader_offline(sapwood_live_reader *reader);
@@ -1484,8 +1621,8 @@ int sapwood_live_reader_has_writer(const sapwood_live_reader *reader);
  * Lookups. Its thread, while it is online. What a structure does not have is -ENOTSUP.
  *
  * Makes a view of a store (of its newest version), or of a shared map, for all functions of
- * sapwood_view. It is valid until the next quiescent state. sapwood_view_len of a shared map counts
- * its entries. -ENOTSUP: a reader that checks.
+ * sapwood_view. It is valid until the next quiescent state. sapwood_view_len of a shared map
+ * counts its entries. -ENOTSUP: a reader that checks.
  */
 int sapwood_live_view(const sapwood_live_reader *reader, sapwood_view *view);
 
@@ -1497,9 +1634,9 @@ int sapwood_live_get_many(const sapwood_live_reader *reader, const sapwood_bytes
 
 /* Room for a copy of an entry. A number has the 8 bytes of a uint64_t. */
 typedef struct sapwood_copy {
-	size_t size;     /* sizeof(struct sapwood_copy), set by the caller */
-	void *key;       /* room for the key; NULL: it is not wanted */
-	size_t key_room; /* in bytes, set by the caller */
+	size_t size;       /* sizeof(struct sapwood_copy), set by the caller */
+	void *key;         /* room for the key; NULL: it is not wanted */
+	size_t key_room;   /* in bytes, set by the caller */
 	size_t key_len;
 	void *value;       /* room for the value; NULL: it is not wanted */
 	size_t value_room; /* in bytes, set by the caller */
@@ -1507,9 +1644,9 @@ typedef struct sapwood_copy {
 } sapwood_copy;
 
 /*
- * Copies the entry of a key, the one with the least greater key, or the one with the longest key
- * that is a prefix of `key`. The lengths are stored also where there is no room: -E2BIG. Readers of
- * both kinds. A point map has no order.
+ * Copies the entry of a key, the one with the least greater key, or the one with the longest
+ * key that is a prefix of `key`. The lengths are stored also where there is no room: -E2BIG.
+ * Readers of both kinds. A point map has no order.
  */
 int sapwood_live_copy(const sapwood_live_reader *reader, const void *key, size_t key_len,
 		      sapwood_copy *out);
@@ -1519,8 +1656,8 @@ int sapwood_live_copy_longest_prefix(const sapwood_live_reader *reader, const vo
 				     size_t key_len, sapwood_copy *out);
 
 /*
- * Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. Those of a reader that
- * checks are copies, which are valid until the callback returns.
+ * Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. Those of a reader
+ * that checks are copies, which are valid until the callback returns.
  */
 int sapwood_live_each(const sapwood_live_reader *reader, sapwood_entry_fn each, void *ctx);
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use sapwood::route::{Lookup, Plain, RouteCache, Unresolved};
 
-use crate::call::{call, call_void};
-use crate::domain::{CHECKED, known_flags};
+use crate::c_api::c_api;
+use crate::domain::{SAPWOOD_CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
-use crate::input::{self, Extensible};
+use crate::input::{self, extensible};
+use crate::output::{as_int, hand_out, put_extensible, verified};
 
 /// The longest key.
 const LONGEST: usize = 31;
@@ -75,51 +76,45 @@ impl Body for CacheBody {
     const NAME: &'static str = "cache";
 }
 
-/// C's `sapwood_cache`.
-pub type sapwood_cache = Handle<CacheBody>;
+extensible!(sapwood_cache_options);
 
-/// The flag of a cache that lets one thread at a time resolve a key.
-const SINGLE_FLIGHT: c_uint = 4;
+extensible!(sapwood_cache_stats);
 
-/// The choices for a cache.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct sapwood_cache_options {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// `SAPWOOD_CHECKED`, `SAPWOOD_SINGLE_FLIGHT`.
-    pub flags: c_uint,
-    /// Threads with counters of their own; 0: as many as processors.
-    pub threads: c_uint,
-    /// The most entries; 0: 8,192.
-    pub capacity: usize,
-    /// Nanoseconds for which an answer is returned; 0: 100 ms.
-    pub fresh_ns: u64,
-    /// Nanoseconds after which a sweep removes an entry; 0: 1 s.
-    pub keep_ns: u64,
-    /// Nanoseconds for which a failure is remembered; 0: not at all.
-    pub negative_ns: u64,
-}
+c_api!(
+    /// A cache of a slow resolver's answers, such as next hops, in memory that is all taken at the
+    /// beginning. Keys have at most 31 bytes (-E2BIG), values are numbers. The caller gives the
+    /// time in nanoseconds of a monotonic clock. Readers take no lock, and need no sapwood_reader.
+    pub type sapwood_cache = Handle<CacheBody>;
 
-// SAFETY: integers, of which the first is the size.
-unsafe impl Extensible for sapwood_cache_options {
-    const NAME: &'static str = "sapwood_cache_options";
-}
+    /// caches: one thread at a time resolves a key, others wait
+    pub const SAPWOOD_SINGLE_FLIGHT: c_uint = 4;
 
-/// Makes a cache.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_new(
-    options: *const sapwood_cache_options,
-    out: *mut *mut sapwood_cache,
-) -> c_int {
-    call("sapwood_cache_new", || {
+    #[derive(Debug)]
+    pub struct sapwood_cache_options {
+        /// sizeof(struct sapwood_cache_options)
+        pub size: usize,
+        /// SAPWOOD_CHECKED, SAPWOOD_SINGLE_FLIGHT
+        pub flags: c_uint,
+        /// with counters of their own; 0: as many as processors
+        pub threads: c_uint,
+        /// the most entries; 0: 8,192
+        pub capacity: usize,
+        /// for how long an answer is returned; 0: 100 ms; 2^61 at most
+        pub fresh_ns: u64,
+        /// after which a sweep removes it; 0: 1 s
+        pub keep_ns: u64,
+        /// for how long a failure is remembered; 0: it is not
+        pub negative_ns: u64,
+    }
+
+    /// Makes a cache with all of its memory.
+    fn sapwood_cache_new(
+        options: *const sapwood_cache_options,
+        out: *mut *mut sapwood_cache,
+    ) -> c_int {
         let out = input::place(out, "out")?;
-        // SAFETY: C.
-        let options: sapwood_cache_options = unsafe { input::extensible(options) }?;
-        known_flags(options.flags, CHECKED | SINGLE_FLIGHT)?;
+        let options: sapwood_cache_options = input::given(options)?;
+        known_flags(options.flags, SAPWOOD_CHECKED | SAPWOOD_SINGLE_FLIGHT)?;
         let mut builder = RouteCache::builder();
         // An entry has five words and a half; more than this is no address space.
         if options.capacity > 1 << 40 {
@@ -144,114 +139,88 @@ pub unsafe extern "C" fn sapwood_cache_new(
             builder = builder.negative_ttl(Duration::from_nanos(options.negative_ns));
         }
         let cache = builder
-            .single_flight(options.flags & SINGLE_FLIGHT != 0)
+            .single_flight(options.flags & SAPWOOD_SINGLE_FLIGHT != 0)
             .build();
-        let checked = options.flags & CHECKED != 0;
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(CacheBody { cache }, checked) };
-        Ok(0)
-    })
-}
+        let checked = options.flags & SAPWOOD_CHECKED != 0;
+        hand_out(out, CacheBody { cache }, checked)
+    }
 
-/// Frees a cache.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_free(cache: *mut sapwood_cache) {
-    // SAFETY: C.
-    call_void("sapwood_cache_free", || unsafe { free(cache) });
-}
+    /// Frees a cache. One thread at a time.
+    fn sapwood_cache_free(cache: *mut sapwood_cache) {
+        free(cache)
+    }
 
-/// The fresh value of a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_get(
-    cache: *const sapwood_cache,
-    key: *const c_void,
-    key_len: usize,
-    now_ns: u64,
-    value: *mut u64,
-) -> c_int {
-    call("sapwood_cache_get", || {
-        // SAFETY: C.
-        let cache = &unsafe { Handle::shared(cache) }?.cache;
-        // SAFETY: C.
-        let key = unsafe { Key::new(key, key_len) }?;
+    /// Stores the fresh value of a key. -ENOENT: there is none. -ENODATA: the resolver failed less
+    /// than negative_ns ago. O(1).
+    fn sapwood_cache_get(
+        cache: *const sapwood_cache,
+        key: *const c_void,
+        key_len: usize,
+        now_ns: u64,
+        value: *mut u64,
+    ) -> c_int {
+        let cache = &Handle::shared(cache)?.cache;
+        let key = Key::new(key, key_len)?;
         let value = input::place(value, "the place for the value")?;
         match cache.lookup(&key, cache.hash(&key), now_ns) {
-            // SAFETY: C.
-            Lookup::Value(found) => unsafe { *value = found },
+            Lookup::Value(found) => *value = found,
             Lookup::Negative => return Ok(-libc::ENODATA),
             Lookup::Absent => return Ok(-libc::ENOENT),
         }
         Ok(0)
-    })
-}
+    }
 
-/// Stores a value.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_put(
-    cache: *const sapwood_cache,
-    key: *const c_void,
-    key_len: usize,
-    now_ns: u64,
-    value: u64,
-) -> c_int {
-    call("sapwood_cache_put", || {
-        // SAFETY: C.
-        let cache = &unsafe { Handle::shared(cache) }?.cache;
-        // SAFETY: C.
-        let key = unsafe { Key::new(key, key_len) }?;
+    /// Stores a value of the time now_ns. Resolvers that run now do not replace it. O(1).
+    fn sapwood_cache_put(
+        cache: *const sapwood_cache,
+        key: *const c_void,
+        key_len: usize,
+        now_ns: u64,
+        value: u64,
+    ) -> c_int {
+        let cache = &Handle::shared(cache)?.cache;
+        let key = Key::new(key, key_len)?;
         cache.insert(&key, cache.hash(&key), now_ns, value);
         Ok(0)
-    })
-}
+    }
 
-/// The value of a key: the fresh one, or else the resolver's.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_resolve(
-    cache: *const sapwood_cache,
-    key: *const c_void,
-    key_len: usize,
-    now_ns: u64,
-    resolve: Option<
+    /// Finds the value of a key: stores it in *value and returns 0, or returns -errno.
+    pub type sapwood_resolve_fn = Option<
         unsafe extern "C" fn(
             key: *const c_void,
             key_len: usize,
             value: *mut u64,
             ctx: *mut c_void,
         ) -> c_int,
-    >,
-    ctx: *mut c_void,
-    value: *mut u64,
-) -> c_int {
-    call("sapwood_cache_resolve", || {
-        // SAFETY: C.
-        let cache = &unsafe { Handle::shared(cache) }?.cache;
-        // SAFETY: C.
-        let words = unsafe { Key::new(key, key_len) }?;
+    >;
+
+    /// Stores the fresh value of a key or else the resolver's, which goes into the cache. now_ns is
+    /// read before the call. No lock is held while the resolver runs, except that with
+    /// SAPWOOD_SINGLE_FLIGHT others who ask for its key wait. Returns what the resolver returned
+    /// when it failed, or -ENODATA as sapwood_cache_get.
+    fn sapwood_cache_resolve(
+        cache: *const sapwood_cache,
+        key: *const c_void,
+        key_len: usize,
+        now_ns: u64,
+        resolve: sapwood_resolve_fn,
+        ctx: *mut c_void,
+        value: *mut u64,
+    ) -> c_int {
+        let cache = &Handle::shared(cache)?.cache;
+        let words = Key::new(key, key_len)?;
         let value = input::place(value, "the place for the value")?;
         let resolve = resolve.ok_or_else(|| Failure::null("the resolver"))?;
         let ask = |_: &Key| {
             let mut found = 0;
-            // SAFETY: C gave both for this.
-            match unsafe { resolve(key, key_len, &raw mut found, ctx) } {
+            // C gave both for this.
+            match resolve(key, key_len, &raw mut found, ctx) {
                 0 => Ok(found),
                 failed => Err(failed),
             }
         };
         match cache.get_or_resolve(&words, cache.hash(&words), now_ns, ask) {
-            // SAFETY: C.
-            Ok(found) => unsafe { *value = found },
+            Ok(found) => *value = found,
             Err(Unresolved::Negative) => return Ok(-libc::ENODATA),
             Err(Unresolved::Error(failed)) if failed < 0 => return Ok(failed),
             Err(Unresolved::Error(failed)) => {
@@ -261,129 +230,86 @@ pub unsafe extern "C" fn sapwood_cache_resolve(
             }
         }
         Ok(0)
-    })
-}
+    }
 
-/// Removes a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_invalidate(
-    cache: *const sapwood_cache,
-    key: *const c_void,
-    key_len: usize,
-) -> c_int {
-    call("sapwood_cache_invalidate", || {
-        // SAFETY: C.
-        let cache = &unsafe { Handle::shared(cache) }?.cache;
-        // SAFETY: C.
-        let key = unsafe { Key::new(key, key_len) }?;
+    /// Removes a key. -ENOENT: it was not there. Resolvers that run for it do not store their
+    /// answers.
+    fn sapwood_cache_invalidate(
+        cache: *const sapwood_cache,
+        key: *const c_void,
+        key_len: usize,
+    ) -> c_int {
+        let cache = &Handle::shared(cache)?.cache;
+        let key = Key::new(key, key_len)?;
         Ok(if cache.invalidate(&key) {
             0
         } else {
             -libc::ENOENT
         })
-    })
-}
+    }
 
-/// Removes everything.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_invalidate_all(cache: *const sapwood_cache) -> c_int {
-    call("sapwood_cache_invalidate_all", || {
-        // SAFETY: C.
-        unsafe { Handle::shared(cache) }?.cache.invalidate_all();
+    /// Removes everything. O(1).
+    fn sapwood_cache_invalidate_all(cache: *const sapwood_cache) -> c_int {
+        Handle::shared(cache)?.cache.invalidate_all();
         Ok(0)
-    })
-}
+    }
 
-/// Removes old entries; returns how many.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_sweep(
-    cache: *const sapwood_cache,
-    now_ns: u64,
-    budget: usize,
-) -> c_int {
-    call("sapwood_cache_sweep", || {
-        // SAFETY: C.
-        let removed = unsafe { Handle::shared(cache) }?
-            .cache
-            .sweep(now_ns, budget);
-        Ok(c_int::try_from(removed).unwrap_or(c_int::MAX))
-    })
-}
+    /// Removes entries older than keep_ns, of about `budget` slots; returns how many it removed.
+    fn sapwood_cache_sweep(cache: *const sapwood_cache, now_ns: u64, budget: usize) -> c_int {
+        let removed = Handle::shared(cache)?.cache.sweep(now_ns, budget);
+        Ok(as_int(removed))
+    }
 
-/// The counters of a cache.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct sapwood_cache_stats {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// Slots that are taken now.
-    pub occupancy: usize,
-    /// All slots.
-    pub capacity: usize,
-    /// The bytes that the cache took when it was made.
-    pub bytes: usize,
-    /// Lookups that the cache answered.
-    pub hit: u64,
-    /// Lookups that it did not answer.
-    pub miss: u64,
-    /// Entries that were written again in their slot.
-    pub refresh: u64,
-    /// Entries that were inserted.
-    pub insert: u64,
-    /// Entries that were evicted for others.
-    pub evict: u64,
-    /// Entries that were evicted before they were older than `keep_ns`.
-    pub full: u64,
-    /// Misses that found an entry which was too old.
-    pub stale: u64,
-    /// Hits that found a remembered failure.
-    pub negative: u64,
-    /// Calls of resolvers that failed.
-    pub error: u64,
-    /// Entries that a sweep removed for their age.
-    pub swept: u64,
-    /// Entries that were invalidated.
-    pub invalidated: u64,
-    /// Answers that were returned but not stored.
-    pub overtaken: u64,
-    /// Answers that were not stored because others wrote.
-    pub busy: u64,
-    /// How often a thread's clock stepped back.
-    pub clock_back: u64,
-}
+    /// Counters since the cache was made. They are exact while nobody uses the cache.
+    #[derive(Debug)]
+    pub struct sapwood_cache_stats {
+        /// sizeof(struct sapwood_cache_stats)
+        pub size: usize,
+        /// slots that are taken now
+        pub occupancy: usize,
+        /// all slots
+        pub capacity: usize,
+        /// that the cache took when it was made
+        pub bytes: usize,
+        /// lookups that it answered, failures that it remembers among them
+        pub hit: u64,
+        /// lookups that it did not answer
+        pub miss: u64,
+        /// entries written again in their slot
+        pub refresh: u64,
+        /// entries inserted
+        pub insert: u64,
+        /// entries evicted for others
+        pub evict: u64,
+        /// of these, younger than keep_ns: the cache is too small
+        pub full: u64,
+        /// misses that found an entry which was too old
+        pub stale: u64,
+        /// hits that found a failure
+        pub negative: u64,
+        /// resolvers that failed
+        pub error: u64,
+        /// entries that a sweep removed for their age
+        pub swept: u64,
+        /// entries that were invalidated
+        pub invalidated: u64,
+        /// answers that were returned but not stored
+        pub overtaken: u64,
+        /// answers that were not stored because others wrote
+        pub busy: u64,
+        /// how often a thread's clock stepped back
+        pub clock_back: u64,
+    }
 
-/// Stores the counters.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_stats_get(
-    cache: *const sapwood_cache,
-    stats: *mut sapwood_cache_stats,
-) -> c_int {
-    call("sapwood_cache_stats_get", || {
-        // SAFETY: C.
-        let cache = &unsafe { Handle::shared(cache) }?.cache;
-        let to = input::place(stats, "the place for the counters")?;
-        // SAFETY: C; the first field is a `usize`.
-        let size = unsafe { (*to).size };
-        if size < size_of::<usize>() || size > 4096 {
-            return Err(Failure::invalid(format!(
-                "the field size of sapwood_cache_stats is {size}; set it to sizeof(sapwood_cache_stats)"
-            )));
-        }
+    /// Stores the counters; the caller has set stats->size. O(slots).
+    fn sapwood_cache_stats_get(
+        cache: *const sapwood_cache,
+        stats: *mut sapwood_cache_stats,
+    ) -> c_int {
+        let cache = &Handle::shared(cache)?.cache;
         let counted = cache.stats();
         let all = sapwood_cache_stats {
-            size,
+            size: size_of::<sapwood_cache_stats>(),
             occupancy: counted.occupancy,
             capacity: counted.capacity,
             bytes: cache.memory(),
@@ -402,27 +328,11 @@ pub unsafe extern "C" fn sapwood_cache_stats_get(
             busy: counted.busy,
             clock_back: counted.clock_back,
         };
-        let copied = size.min(size_of::<sapwood_cache_stats>());
-        // SAFETY: C. The caller has room for `size` bytes, and the structure has no padding.
-        unsafe {
-            to.cast::<u8>()
-                .copy_from_nonoverlapping((&raw const all).cast(), copied);
-        }
-        Ok(0)
-    })
-}
+        put_extensible(stats, "the place for the counters", &all)
+    }
 
-/// Checks the cache's invariants.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_cache_verify(cache: *const sapwood_cache) -> c_int {
-    call("sapwood_cache_verify", || {
-        // SAFETY: C.
-        match unsafe { Handle::shared(cache) }?.cache.verify() {
-            Ok(()) => Ok(0),
-            Err(wrong) => Err(Failure::new(libc::EUCLEAN, wrong)),
-        }
-    })
-}
+    /// Checks the invariants while nobody uses the cache, for tests. -EUCLEAN: one does not hold.
+    fn sapwood_cache_verify(cache: *const sapwood_cache) -> c_int {
+        verified(Handle::shared(cache)?.cache.verify())
+    }
+);

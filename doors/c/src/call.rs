@@ -18,13 +18,25 @@ pub fn call(name: &'static str, body: impl FnOnce() -> Outcome) -> c_int {
     }
 }
 
-/// The same for a lookup that has looked at its arguments, and can fail only by a panic.
+/// The same for a lookup: `quick` has an answer, unless there is something to say about the
+/// arguments. Then `slow` looks up and says it.
 #[inline(always)]
-pub fn quick(name: &'static str, body: impl FnOnce() -> c_int) -> c_int {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(result) => result,
+pub fn look_up(
+    name: &'static str,
+    quick: impl FnOnce() -> Option<c_int>,
+    slow: impl FnOnce() -> Outcome,
+) -> c_int {
+    match catch_unwind(AssertUnwindSafe(quick)) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => slowly(name, slow),
         Err(payload) => failed(name, panicked(payload)),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn slowly(name: &'static str, slow: impl FnOnce() -> Outcome) -> c_int {
+    call(name, slow)
 }
 
 /// The same for a function that returns nothing.

@@ -4,44 +4,11 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use sapwood::qp::Closest;
 
-use crate::call::call;
+use crate::c_api::c_api;
 use crate::error::Failure;
 use crate::input::{bytes, place};
 use crate::value::{CValue, each, sapwood_entry};
 use crate::view::sapwood_view;
-
-/// Whether a name is a zone cut.
-pub type sapwood_cut_fn =
-    Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>;
-
-/// The answer for a name.
-#[repr(C)]
-pub struct sapwood_closest {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// Room for the entries at or above the name, topmost first; may be NULL.
-    pub chain: *mut sapwood_entry,
-    /// How many entries there is room for.
-    pub chain_room: usize,
-    /// The number of entries at or above the name.
-    pub chain_len: usize,
-    /// The length of the closest encloser.
-    pub encloser: usize,
-    /// Whether the name exists.
-    pub exists: c_int,
-    /// Always 0.
-    pub reserved: c_uint,
-    /// The entry of the name.
-    pub exact: sapwood_entry,
-    /// The entry of the longest name at or above it.
-    pub ancestor: sapwood_entry,
-    /// The entry of the wildcard below the closest encloser.
-    pub wildcard: sapwood_entry,
-    /// The entry with the greatest key less than the name.
-    pub predecessor: sapwood_entry,
-    /// The topmost entry for which the caller's function returned something else than 0.
-    pub cut: sapwood_entry,
-}
 
 /// The caller's function and the entries that it is called for.
 struct Cuts {
@@ -129,102 +96,123 @@ impl Cuts {
     }
 }
 
-/// What a name server needs to answer for a name.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_closest(
-    view: *const sapwood_view,
-    name: *const c_void,
-    name_len: usize,
-    is_cut: sapwood_cut_fn,
-    ctx: *mut c_void,
-    out: *mut sapwood_closest,
-) -> c_int {
-    call("sapwood_view_closest", || {
-        // SAFETY: C. No more than `chain_room` entries are written.
-        unsafe {
-            let body = sapwood_view::body(view)?;
-            let name = bytes(name, name_len, "the name")?;
-            let out = place(out, "out")?;
-            let mut cuts = Cuts::new(is_cut, ctx, out)?;
-            each!(&body.source, source => {
-                // The search offers each entry above the name, topmost first, until one is a cut.
-                // Here all are wanted, so none is; the first cut is remembered.
-                let closest = source.reading().closest(name, 0, &mut |key, value: &V| {
-                    cuts.take(sapwood_entry::new((key, value)));
-                    false
-                });
-                *out = cuts.answer(&closest);
-                Ok(if closest.exact.is_some() { 0 } else { -libc::ENOENT })
-            })
-        }
-    })
-}
+c_api!(
+    /// Returns something else than 0 for the entry of a zone cut.
+    pub type sapwood_cut_fn =
+        Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>;
 
-/// What proves that a name is not there.
-#[repr(C)]
-pub struct sapwood_denial {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// Whether the wildcard below the closest encloser exists.
-    pub wildcard_exists: c_int,
-    /// Always 0.
-    pub reserved: c_uint,
-    /// The entry with the greatest key less than the name that is below no cut.
-    pub predecessor: sapwood_entry,
-    /// The same for the wildcard.
-    pub wildcard_predecessor: sapwood_entry,
-    /// The answer for the name.
-    pub closest: sapwood_closest,
-}
+    pub struct sapwood_closest {
+        /// sizeof(struct sapwood_closest), set by the caller
+        pub size: usize,
+        /// room for the entries at or above the name; may be NULL
+        pub chain: *mut sapwood_entry,
+        /// for how many there is room, set by the caller
+        pub chain_room: usize,
+        /// how many there are, topmost first; those beyond the room are left out
+        pub chain_len: usize,
+        /// the closest encloser (RFC 4592) is this many bytes of the name
+        pub encloser: usize,
+        /// the name has an entry, or one lies below it
+        pub exists: c_int,
+        pub reserved: c_uint,
+        /// of the name itself
+        pub exact: sapwood_entry,
+        /// of the longest name at or above it that has one
+        pub ancestor: sapwood_entry,
+        /// of `*` below the closest encloser, unless the name exists
+        pub wildcard: sapwood_entry,
+        /// with the greatest key less than the name
+        pub predecessor: sapwood_entry,
+        /// the topmost for which is_cut returned something else than 0
+        pub cut: sapwood_entry,
+    }
 
-/// What a signed zone proves of a name that is not there.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_denial(
-    view: *const sapwood_view,
-    name: *const c_void,
-    name_len: usize,
-    is_cut: sapwood_cut_fn,
-    ctx: *mut c_void,
-    out: *mut sapwood_denial,
-) -> c_int {
-    call("sapwood_view_denial", || {
-        // SAFETY: C. No more than `chain_room` entries are written.
-        unsafe {
-            let body = sapwood_view::body(view)?;
-            let name = bytes(name, name_len, "the name")?;
-            let out = place(out, "out")?;
-            if (*out).size != size_of::<sapwood_denial>() {
-                return Err(Failure::invalid(
-                    "the field size of sapwood_denial is not its size",
-                ));
-            }
-            let mut cuts = Cuts::new(is_cut, ctx, &raw const (*out).closest)?;
-            each!(&body.source, source => {
-                let reading = source.reading();
-                // For the chain, as above. A denial offers other entries, too.
-                reading.closest(name, 0, &mut |key, value: &V| {
-                    cuts.take(sapwood_entry::new((key, value)));
-                    false
-                });
-                let found = reading.denial(name, 0, &mut |key, value: &V| {
-                    cuts.asked(&sapwood_entry::new((key, value)))
-                });
-                *out = sapwood_denial {
-                    size: size_of::<sapwood_denial>(),
-                    wildcard_exists: c_int::from(found.wildcard_exists),
-                    reserved: 0,
-                    predecessor: sapwood_entry::maybe(found.predecessor),
-                    wildcard_predecessor: sapwood_entry::maybe(found.wildcard_predecessor),
-                    closest: cuts.answer(&found.closest),
-                };
-                Ok(if found.closest.exact.is_some() { 0 } else { -libc::ENOENT })
-            })
+    /// Stores what a name server needs to answer for a name, in one descent. Keys are those of
+    /// sapwood_key_dns_name. is_cut may be NULL. Returns 0 if the name has an entry, otherwise
+    /// -ENOENT with everything else stored.
+    fn sapwood_view_closest(
+        view: *const sapwood_view,
+        name: *const c_void,
+        name_len: usize,
+        is_cut: sapwood_cut_fn,
+        ctx: *mut c_void,
+        out: *mut sapwood_closest,
+    ) -> c_int {
+        // No more than `chain_room` entries are written.
+        let body = sapwood_view::body(view)?;
+        let name = bytes(name, name_len, "the name")?;
+        let out = place(out, "out")?;
+        let mut cuts = Cuts::new(is_cut, ctx, out)?;
+        each!(&body.source, source => {
+            // The search offers each entry above the name, topmost first, until one is a cut.
+            // Here all are wanted, so none is; the first cut is remembered.
+            let closest = source.reading().closest(name, 0, &mut |key, value: &V| {
+                cuts.take(sapwood_entry::new((key, value)));
+                false
+            });
+            *out = cuts.answer(&closest);
+            Ok(if closest.exact.is_some() { 0 } else { -libc::ENOENT })
+        })
+    }
+
+    /// What a signed zone proves of a name that is not there. Names below a cut own no NSEC
+    /// records; the apex is no cut.
+    pub struct sapwood_denial {
+        /// sizeof(struct sapwood_denial), set by the caller
+        pub size: usize,
+        /// `*` below the closest encloser has an entry, or one lies below it
+        pub wildcard_exists: c_int,
+        pub reserved: c_uint,
+        /// the greatest key less than the name, and below no cut
+        pub predecessor: sapwood_entry,
+        /// the same for the wildcard; unless the name exists
+        pub wildcard_predecessor: sapwood_entry,
+        /// as sapwood_view_closest stores it; its size, chain and room are
+        /// set by the caller
+        pub closest: sapwood_closest,
+    }
+
+    /// Stores what sapwood_view_closest stores, and the owners of the NSEC records that cover the
+    /// name and the wildcard. It searches twice or more, so call it only where proofs are wanted.
+    /// is_cut is also called for entries above the predecessors. Returns 0 if the name has an
+    /// entry, otherwise -ENOENT with everything else stored.
+    fn sapwood_view_denial(
+        view: *const sapwood_view,
+        name: *const c_void,
+        name_len: usize,
+        is_cut: sapwood_cut_fn,
+        ctx: *mut c_void,
+        out: *mut sapwood_denial,
+    ) -> c_int {
+        // No more than `chain_room` entries are written.
+        let body = sapwood_view::body(view)?;
+        let name = bytes(name, name_len, "the name")?;
+        let out = place(out, "out")?;
+        if (*out).size != size_of::<sapwood_denial>() {
+            return Err(Failure::invalid(
+                "the field size of sapwood_denial is not its size",
+            ));
         }
-    })
-}
+        let mut cuts = Cuts::new(is_cut, ctx, &raw const (*out).closest)?;
+        each!(&body.source, source => {
+            let reading = source.reading();
+            // For the chain, as above. A denial offers other entries, too.
+            reading.closest(name, 0, &mut |key, value: &V| {
+                cuts.take(sapwood_entry::new((key, value)));
+                false
+            });
+            let found = reading.denial(name, 0, &mut |key, value: &V| {
+                cuts.asked(&sapwood_entry::new((key, value)))
+            });
+            *out = sapwood_denial {
+                size: size_of::<sapwood_denial>(),
+                wildcard_exists: c_int::from(found.wildcard_exists),
+                reserved: 0,
+                predecessor: sapwood_entry::maybe(found.predecessor),
+                wildcard_predecessor: sapwood_entry::maybe(found.wildcard_predecessor),
+                closest: cuts.answer(&found.closest),
+            };
+            Ok(if found.closest.exact.is_some() { 0 } else { -libc::ENOENT })
+        })
+    }
+);

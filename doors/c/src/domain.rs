@@ -5,15 +5,11 @@ use std::time::Duration;
 
 use sapwood::qsbr::{Domain, DomainBuilder, LimitPolicy, WaitsForItself};
 
-use crate::call::{call, call_void};
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules, free};
-use crate::input::{Extensible, extensible, place};
-
-/// The flag of a domain or an owned map whose handles are checked.
-pub const CHECKED: c_uint = 1;
-/// The flag of a domain whose writers wait at the hard limit.
-const BLOCK: c_uint = 2;
+use crate::input::{extensible, given, place};
+use crate::output::{hand_out, put};
 
 /// The inside of a domain's handle.
 pub struct DomainBody {
@@ -28,36 +24,12 @@ impl Body for DomainBody {
     const NAME: &'static str = "domain";
 }
 
-/// C's `sapwood_domain`.
-pub type sapwood_domain = Handle<DomainBody>;
-
-/// The choices for a domain.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct sapwood_domain_options {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// `SAPWOOD_CHECKED`, `SAPWOOD_BLOCK`.
-    pub flags: c_uint,
-    /// The most readers; 0: no limit.
-    pub max_readers: c_uint,
-    /// Bytes of garbage from which writers free before they go on; 0: none.
-    pub soft_limit: usize,
-    /// Bytes of garbage that changes do not pass; 0: none.
-    pub hard_limit: usize,
-    /// Milliseconds after which a reader counts as stalled; 0: the default.
-    pub stall_after_ms: u64,
-}
-
-// SAFETY: integers, of which the first is the size.
-unsafe impl Extensible for sapwood_domain_options {
-    const NAME: &'static str = "sapwood_domain_options";
-}
+extensible!(sapwood_domain_options);
 
 impl sapwood_domain_options {
     /// A builder with these choices.
     pub fn builder(&self) -> Outcome<DomainBuilder> {
-        known_flags(self.flags, CHECKED | BLOCK)?;
+        known_flags(self.flags, SAPWOOD_CHECKED | SAPWOOD_BLOCK)?;
         let mut builder = Domain::builder();
         if self.max_readers != 0 {
             builder = builder.max_readers(self.max_readers as usize);
@@ -71,36 +43,12 @@ impl sapwood_domain_options {
         if self.stall_after_ms != 0 {
             builder = builder.stall_after(Duration::from_millis(self.stall_after_ms));
         }
-        if self.flags & BLOCK != 0 {
+        if self.flags & SAPWOOD_BLOCK != 0 {
             builder = builder.policy(LimitPolicy::Block);
         }
         Ok(builder)
     }
 }
-
-/// A reader or a snapshot that holds garbage back.
-#[repr(C)]
-#[derive(Debug)]
-pub struct sapwood_stall {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// The name of the reader or the snapshot; valid until the callback returns.
-    pub name: *const c_char,
-    /// `enum sapwood_stall_kind`.
-    pub kind: c_int,
-    /// Always 0.
-    pub reserved: c_uint,
-    /// For how long, in nanoseconds.
-    pub stood_for_ns: u64,
-    /// The number of generations, or of versions for a snapshot.
-    pub generations: u64,
-    /// The most bytes that wait because of it.
-    pub bytes: usize,
-}
-
-/// C's function that is told of a stall.
-pub type sapwood_stall_fn =
-    Option<unsafe extern "C" fn(stall: *const sapwood_stall, ctx: *mut c_void)>;
 
 /// The domain that the caller named, or a new one, and the rules for what is made in it.
 ///
@@ -126,55 +74,6 @@ pub fn known_flags(flags: c_uint, known: c_uint) -> Outcome<()> {
     Ok(())
 }
 
-/// Makes a domain.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_domain_new(
-    options: *const sapwood_domain_options,
-    out: *mut *mut sapwood_domain,
-) -> c_int {
-    call("sapwood_domain_new", || {
-        let out = place(out, "out")?;
-        // SAFETY: C.
-        let options: sapwood_domain_options = unsafe { extensible(options) }?;
-        let builder = options.builder()?;
-        let checked = options.flags & CHECKED != 0;
-        let body = DomainBody {
-            domain: builder.build(),
-            checked,
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(body, checked) };
-        Ok(0)
-    })
-}
-
-/// Frees the handle of a domain.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_domain_free(domain: *mut sapwood_domain) {
-    // SAFETY: C.
-    call_void("sapwood_domain_free", || unsafe { free(domain) });
-}
-
-/// Runs deferred functions whose grace period is over.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_domain_poll(domain: *const sapwood_domain, most: usize) -> c_int {
-    call("sapwood_domain_poll", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(domain) }?;
-        let ran = body.domain.poll_budget(most.min(c_int::MAX as usize));
-        Ok(ran as c_int)
-    })
-}
-
 struct Deferred {
     run: unsafe extern "C" fn(*mut c_void),
     ctx: *mut c_void,
@@ -190,76 +89,135 @@ impl Deferred {
     }
 }
 
-/// Defers a function to the end of a grace period.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_domain_defer(
-    domain: *const sapwood_domain,
-    bytes: usize,
-    run: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
-    ctx: *mut c_void,
-) -> c_int {
-    call("sapwood_domain_defer", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(domain) }?;
+c_api!(
+    const SECTION: &str = "Domains and readers";
+
+    /// A domain: what is replaced or removed in its structures is freed when all of its readers
+    /// have passed a quiescent state. Several structures may share a domain.
+    pub type sapwood_domain = Handle<DomainBody>;
+
+    /// structures, domains: misuse ends the process with a message
+    pub const SAPWOOD_CHECKED: c_uint = 1;
+
+    /// domains: a change at the hard limit waits, instead of -EAGAIN
+    pub const SAPWOOD_BLOCK: c_uint = 2;
+
+    #[derive(Debug)]
+    pub struct sapwood_domain_options {
+        /// sizeof(struct sapwood_domain_options)
+        pub size: usize,
+        /// SAPWOOD_CHECKED: also its readers and structures; SAPWOOD_BLOCK
+        pub flags: c_uint,
+        /// 0: no limit
+        pub max_readers: c_uint,
+        /// bytes of garbage from which writers free more; 0: none
+        pub soft_limit: usize,
+        /// bytes of garbage that changes do not pass; 0: none
+        pub hard_limit: usize,
+        /// from when on sapwood_domain_stalls names a reader; 0: a default
+        pub stall_after_ms: u64,
+    }
+
+    /// Makes a domain. O(1).
+    fn sapwood_domain_new(
+        options: *const sapwood_domain_options,
+        out: *mut *mut sapwood_domain,
+    ) -> c_int {
+        let out = place(out, "out")?;
+        let options: sapwood_domain_options = given(options)?;
+        let builder = options.builder()?;
+        let checked = options.flags & SAPWOOD_CHECKED != 0;
+        let body = DomainBody {
+            domain: builder.build(),
+            checked,
+        };
+        hand_out(out, body, checked)
+    }
+
+    /// Frees the handle. The domain itself lives as long as its readers and structures, so the
+    /// order does not matter. One thread at a time.
+    fn sapwood_domain_free(domain: *mut sapwood_domain) {
+        free(domain)
+    }
+
+    /// Runs at most `most` deferred functions whose grace period is over, and returns how many ran.
+    /// It does not wait. An event loop calls it in each turn. Any thread.
+    fn sapwood_domain_poll(domain: *const sapwood_domain, most: usize) -> c_int {
+        let body = Handle::shared(domain)?;
+        let ran = body.domain.poll_budget(most.min(c_int::MAX as usize));
+        Ok(ran as c_int)
+    }
+
+    /// Defers run(ctx) to the end of a grace period. It runs once, on a thread that polls, or on
+    /// the one that lets go of the domain, or that defers at a limit of garbage. Until then `bytes`
+    /// count as garbage. -EAGAIN: the hard limit is reached, nothing can be freed now, and run is
+    /// not called. Any thread.
+    fn sapwood_domain_defer(
+        domain: *const sapwood_domain,
+        bytes: usize,
+        run: Option<unsafe extern "C" fn(ctx: *mut c_void)>,
+        ctx: *mut c_void,
+    ) -> c_int {
+        let body = Handle::shared(domain)?;
         let run = run.ok_or_else(|| Failure::null("the function"))?;
         let deferred = Deferred { run, ctx };
         body.domain
             .defer(bytes, move || deferred.run())
             .map_err(|limit| Failure::new(libc::EAGAIN, limit.to_string()))?;
         Ok(0)
-    })
-}
+    }
 
-/// The bytes that wait for readers.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_domain_garbage(
-    domain: *const sapwood_domain,
-    bytes: *mut usize,
-) -> c_int {
-    call("sapwood_domain_garbage", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(domain) }?;
-        let bytes = place(bytes, "bytes")?;
-        // SAFETY: C.
-        unsafe { *bytes = body.domain.garbage() };
-        Ok(0)
-    })
-}
+    /// Stores the number of bytes that wait for readers. Any thread. O(1).
+    fn sapwood_domain_garbage(domain: *const sapwood_domain, bytes: *mut usize) -> c_int {
+        let body = Handle::shared(domain)?;
+        put(bytes, "bytes", body.domain.garbage())
+    }
 
-/// Waits for a grace period.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_domain_synchronize(domain: *const sapwood_domain) -> c_int {
-    call("sapwood_domain_synchronize", || {
-        // SAFETY: C.
-        let domain = &unsafe { Handle::shared(domain) }?.domain;
+    /// Waits until each reader has passed a quiescent state or is offline. The caller's own reader
+    /// must be offline: -EDEADLK after three seconds, as the thread would wait for itself; so would
+    /// one whose reader went to another thread and was not used there yet. Any thread.
+    fn sapwood_domain_synchronize(domain: *const sapwood_domain) -> c_int {
+        let domain = &Handle::shared(domain)?.domain;
         let waits = |error: WaitsForItself| Failure::new(libc::EDEADLK, error.to_string());
         domain.try_synchronize().map(|()| 0).map_err(waits)
-    })
-}
+    }
 
-/// Calls a function with each reader and snapshot that holds garbage back for long.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_domain_stalls(
-    domain: *const sapwood_domain,
-    each: sapwood_stall_fn,
-    ctx: *mut c_void,
-) -> c_int {
-    use sapwood::qsbr::StallKind;
-    call("sapwood_domain_stalls", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(domain) }?;
+    pub enum sapwood_stall_kind {
+        SAPWOOD_STALL_READER = 0,
+        SAPWOOD_STALL_PINNED = 1,
+        SAPWOOD_STALL_SNAPSHOT = 2,
+        SAPWOOD_STALL_SOURCE = 3,
+    }
+
+    #[derive(Debug)]
+    pub struct sapwood_stall {
+        pub size: usize,
+        /// of the reader or the snapshot; valid until the callback returns
+        pub name: *const c_char,
+        /// enum sapwood_stall_kind
+        pub kind: c_int,
+        /// 0
+        pub reserved: c_uint,
+        pub stood_for_ns: u64,
+        /// begun since its last quiescent state; of a snapshot: versions
+        pub generations: u64,
+        /// the most bytes that wait because of it
+        pub bytes: usize,
+    }
+
+    pub type sapwood_stall_fn =
+        Option<unsafe extern "C" fn(stall: *const sapwood_stall, ctx: *mut c_void)>;
+
+    /// Calls each(stall, ctx) for each reader and snapshot that holds garbage back for long, and
+    /// returns their number. each may be NULL. Any thread.
+    fn sapwood_domain_stalls(
+        domain: *const sapwood_domain,
+        each: sapwood_stall_fn,
+        ctx: *mut c_void,
+    ) -> c_int {
+        use sapwood::qsbr::StallKind;
+
+        let body = Handle::shared(domain)?;
         let stalls = body.domain.stalls();
         let count = stalls.len() as c_int;
         let Some(each) = each else { return Ok(count) };
@@ -269,19 +227,19 @@ pub unsafe extern "C" fn sapwood_domain_stalls(
                 size: size_of::<sapwood_stall>(),
                 name: name.as_ptr(),
                 kind: match stall.kind {
-                    StallKind::Reader => 0,
-                    StallKind::Pinned => 1,
-                    StallKind::Snapshot => 2,
-                    _ => 3,
+                    StallKind::Reader => SAPWOOD_STALL_READER,
+                    StallKind::Pinned => SAPWOOD_STALL_PINNED,
+                    StallKind::Snapshot => SAPWOOD_STALL_SNAPSHOT,
+                    _ => SAPWOOD_STALL_SOURCE,
                 },
                 reserved: 0,
                 stood_for_ns: u64::try_from(stall.stood_for.as_nanos()).unwrap_or(u64::MAX),
                 generations: stall.generations,
                 bytes: stall.bytes,
             };
-            // SAFETY: C gave both for this.
-            unsafe { each(&raw const told, ctx) };
+            // C gave both for this.
+            each(&raw const told, ctx);
         }
         Ok(count)
-    })
-}
+    }
+);

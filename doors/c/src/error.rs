@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int};
 
-use sapwood::Error;
 use sapwood::qp::{OpenCause, OpenError, SaveCause, SaveError};
+use sapwood::{Error, TableError, lpm, maple, qp};
+
+use crate::c_api::c_api;
+use crate::output::as_int;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -60,18 +63,34 @@ impl From<Error> for Failure {
     #[cold]
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::PrefixTooLong { .. } => {
-                libc::E2BIG
-            }
-            Error::ArenaFull(full) => lack_of(full),
-            Error::GarbageLimit(_) => libc::EAGAIN,
-            Error::Full { .. } | Error::NoGap { .. } => libc::ENOSPC,
-            Error::Exists | Error::Occupied { .. } => libc::EEXIST,
-            Error::Absent => libc::ENOENT,
-            Error::Differs => libc::ESTALE,
-            Error::EmptyRange { .. } | Error::WindowTooSmall { .. } => libc::ERANGE,
-            Error::ReservationUsedUp => libc::ENOBUFS,
-            _ => libc::EINVAL,
+            _ if error.garbage_limit().is_some() => libc::EAGAIN,
+            Error::Qp(error) => match error {
+                qp::Error::KeyTooLong { .. } | qp::Error::ValueTooLong { .. } => libc::E2BIG,
+                qp::Error::ArenaFull(full) => lack_of(full),
+                qp::Error::Full { .. } => libc::ENOSPC,
+                qp::Error::Exists => libc::EEXIST,
+                qp::Error::Absent => libc::ENOENT,
+                qp::Error::Differs => libc::ESTALE,
+                _ => libc::EINVAL,
+            },
+            Error::Maple(error) => match error {
+                maple::Error::ArenaFull(full) => lack_of(full),
+                maple::Error::NoGap { .. } => libc::ENOSPC,
+                maple::Error::Occupied { .. } => libc::EEXIST,
+                maple::Error::Absent => libc::ENOENT,
+                maple::Error::EmptyRange { .. } | maple::Error::WindowTooSmall { .. } => {
+                    libc::ERANGE
+                }
+                maple::Error::ReservationUsedUp => libc::ENOBUFS,
+                _ => libc::EINVAL,
+            },
+            Error::Lpm(error) => match error {
+                lpm::Error::ArenaFull(full) => lack_of(full),
+                lpm::Error::Full { .. } => libc::ENOSPC,
+                lpm::Error::PrefixTooLong { .. } | lpm::Error::NameTooLong { .. } => libc::E2BIG,
+                _ => libc::EINVAL,
+            },
+            other => other.arena_full().map_or(libc::EINVAL, lack_of),
         };
         Failure::new(code, error.to_string())
     }
@@ -87,9 +106,29 @@ fn lack_of(full: &sapwood::arena::ArenaFull) -> c_int {
     }
 }
 
-impl<V> From<sapwood::Rejected<V>> for Failure {
-    fn from(rejected: sapwood::Rejected<V>) -> Self {
-        rejected.error.into()
+/// The failure is that of the structure's error, whichever structure it is.
+macro_rules! of_structures {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Error::from(error).into()
+            }
+        }
+    )*};
+}
+of_structures!(
+    qp::Error,
+    maple::Error,
+    lpm::Error,
+    sapwood::route::CacheError
+);
+
+impl<V, E> From<sapwood::Rejected<V, E>> for Failure
+where
+    Error: From<E>,
+{
+    fn from(rejected: sapwood::Rejected<V, E>) -> Self {
+        Error::from(rejected.error).into()
     }
 }
 
@@ -129,7 +168,7 @@ fn cause_of(cause: &OpenCause) -> c_int {
     use sapwood::arena::OpenError;
     match cause {
         OpenCause::Image(OpenError::Io(error)) => number_of(error, libc::EIO),
-        OpenCause::Table(sapwood::Error::ArenaFull(full)) => lack_of(full),
+        OpenCause::Table(TableError::ArenaFull(full)) => lack_of(full),
         _ => libc::EPROTO,
     }
 }
@@ -145,58 +184,59 @@ pub fn record(message: Cow<'static, str>) {
     let _ = LAST.try_with(|last| *last.borrow_mut() = message);
 }
 
-/// Copies the message of this thread's last failure.
-///
-/// # Safety
-/// `buf` is NULL, or there is room for `len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_last_error(buf: *mut c_char, len: usize) -> c_int {
-    let copy = |last: &RefCell<Cow<'static, str>>| {
-        let last = last.borrow();
-        if !buf.is_null() && len > 0 {
-            let mut bytes = last.len().min(len - 1);
-            while !last.is_char_boundary(bytes) {
-                bytes -= 1;
+c_api!(
+    const SECTION: &str = "Failures";
+
+    /// A fixed text for a result. It belongs to the library. Any thread.
+    unsafe extern "C" fn sapwood_strerror(result: c_int) -> *const c_char {
+        let text: &CStr = match result.checked_neg().unwrap_or(c_int::MAX) {
+            ..=0 => c"success",
+            libc::ENOENT => c"there is no such entry or file",
+            libc::EEXIST => c"it is there already",
+            libc::ENOMEM => c"the memory limit is reached, or the system has no more memory",
+            libc::EAGAIN => c"a limit is reached that readers or their end can lift",
+            libc::ENOSPC => c"there is no room for it, in the map or on the device",
+            libc::EINVAL => c"an argument is NULL or has no meaning",
+            libc::E2BIG => c"a key, value or structure is too long",
+            libc::ERANGE => c"a range is empty or too small",
+            libc::EBUSY => c"it is in use",
+            libc::EFAULT => c"an internal error was caught; the structure is as the header says",
+            libc::EPERM => c"a handle was used against its rules, or in a child of fork",
+            libc::EPROTO => c"the file is damaged, or not one of this kind",
+            libc::ESTALE => c"it has changed since it was read",
+            libc::ENOBUFS => c"the reservation is used up",
+            libc::ENOTSUP => c"this kind of map or value does not have the operation",
+            libc::EIO => c"the file could not be read or written",
+            libc::EACCES => c"the system does not permit it",
+            libc::EDEADLK => {
+                c"the thread would wait for itself, or for one that a fork left behind"
             }
-            // SAFETY: C. At most `len - 1` bytes and a zero are written.
-            unsafe {
+            libc::EUCLEAN => c"an invariant does not hold; see sapwood_last_error",
+            libc::ENODATA => c"the resolver failed a moment ago, and is not asked again",
+            libc::ECANCELED => c"a callback asked to end",
+            _ => c"another error of the system; see errno(3)",
+        };
+        text.as_ptr()
+    }
+
+    /// Copies the message of this thread's last failure, cut to len - 1 bytes and ended by a zero.
+    /// Returns the length of the whole message. buf may be NULL if only that is wanted. It never
+    /// fails.
+    unsafe extern "C" fn sapwood_last_error(buf: *mut c_char, len: usize) -> c_int {
+        let copy = |last: &RefCell<Cow<'static, str>>| {
+            let last = last.borrow();
+            if !buf.is_null() && len > 0 {
+                let mut bytes = last.len().min(len - 1);
+                while !last.is_char_boundary(bytes) {
+                    bytes -= 1;
+                }
+                // At most `len - 1` bytes and a zero are written.
                 buf.cast::<u8>()
                     .copy_from_nonoverlapping(last.as_ptr(), bytes);
                 *buf.add(bytes) = 0;
             }
-        }
-        c_int::try_from(last.len()).unwrap_or(c_int::MAX)
-    };
-    LAST.try_with(copy).unwrap_or(0)
-}
-
-/// A fixed text for what a function returned.
-#[unsafe(no_mangle)]
-pub extern "C" fn sapwood_strerror(result: c_int) -> *const c_char {
-    let text: &CStr = match result.checked_neg().unwrap_or(c_int::MAX) {
-        ..=0 => c"success",
-        libc::ENOENT => c"there is no such entry or file",
-        libc::EEXIST => c"it is there already",
-        libc::ENOMEM => c"the memory limit is reached, or the system has no more memory",
-        libc::EAGAIN => c"a limit is reached that readers or their end can lift",
-        libc::ENOSPC => c"there is no room for it, in the map or on the device",
-        libc::EINVAL => c"an argument is NULL or has no meaning",
-        libc::E2BIG => c"a key, value or structure is too long",
-        libc::ERANGE => c"a range is empty or too small",
-        libc::EBUSY => c"it is in use",
-        libc::EFAULT => c"an internal error was caught; the structure is as the header says",
-        libc::EPERM => c"a handle was used against its rules, or in a child of fork",
-        libc::EPROTO => c"the file is damaged, or not one of this kind",
-        libc::ESTALE => c"it has changed since it was read",
-        libc::ENOBUFS => c"the reservation is used up",
-        libc::ENOTSUP => c"this kind of map or value does not have the operation",
-        libc::EIO => c"the file could not be read or written",
-        libc::EACCES => c"the system does not permit it",
-        libc::EDEADLK => c"the thread would wait for itself, or for one that a fork left behind",
-        libc::EUCLEAN => c"an invariant does not hold; see sapwood_last_error",
-        libc::ENODATA => c"the resolver failed a moment ago, and is not asked again",
-        libc::ECANCELED => c"a callback asked to end",
-        _ => c"another error of the system; see errno(3)",
-    };
-    text.as_ptr()
-}
+            as_int(last.len())
+        };
+        LAST.try_with(copy).unwrap_or(0)
+    }
+);

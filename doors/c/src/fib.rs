@@ -5,39 +5,19 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sapwood::lpm::IpFib;
 use sapwood::qsbr::Guard;
-use sapwood::{Builder, Configure};
 
-use crate::call::{call, call_void, quick};
-use crate::domain::{CHECKED, known_flags, or_new, sapwood_domain};
+use crate::c_api::c_api;
+use crate::call::look_up;
+use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};
-use crate::handle::{Handle, Rules, free};
-use crate::input::{self, Extensible};
+use crate::handle::{Handle, free};
+use crate::input::{self, extensible};
+use crate::output::{as_int, put, put_found, put_wanted, verified};
 use crate::prefix::{self, sapwood_prefix};
 use crate::reader::{read, sapwood_reader};
-use crate::turn::Turns;
-use crate::versions::TableBody;
+use crate::versions::{self, TableBody};
 
-/// `struct sapwood_fib`.
-pub type sapwood_fib = Handle<TableBody<IpFib<u64>>>;
-
-/// The choices for a table of routes.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct sapwood_fib_options {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// `SAPWOOD_CHECKED`.
-    pub flags: c_uint,
-    /// Bits that the root resolves with one load: 6, 12, 18, 24; 0: 18.
-    pub root_bits: c_uint,
-    /// The most bytes for the prefixes of each family; 0: as much as there is.
-    pub memory_limit: usize,
-}
-
-// SAFETY: integers, of which the first is the size.
-unsafe impl Extensible for sapwood_fib_options {
-    const NAME: &'static str = "sapwood_fib_options";
-}
+extensible!(sapwood_fib_options);
 
 impl sapwood_fib_options {
     /// The bits of the root, or `None` for the default.
@@ -50,509 +30,281 @@ impl sapwood_fib_options {
             ))),
         }
     }
+}
 
-    /// Sets up the builder of a table. Also returns the rules for its handles.
-    ///
-    /// # Safety
-    /// `domain` is NULL, or a domain that may be used.
-    pub unsafe fn configure<B: Configure>(
-        &self,
-        mut builder: B,
-        root_bits: impl FnOnce(B, u8) -> B,
-        domain: *const sapwood_domain,
-    ) -> Outcome<(B, Rules)> {
-        known_flags(self.flags, CHECKED)?;
-        // SAFETY: the caller's promise.
-        let (domain, rules) = unsafe { or_new(domain, self.flags & CHECKED != 0) }?;
-        builder = builder.domain(&domain);
-        if self.memory_limit > 0 {
-            builder = builder.memory_limit(self.memory_limit);
-        }
-        if let Some(bits) = self.root()? {
-            builder = root_bits(builder, bits);
-        }
-        Ok((builder, rules))
+/// An address of a family, as C gives it.
+trait Address: Copy {
+    /// The value of its longest prefix. Inlined into the quick and the slow way.
+    fn find(self, fib: &IpFib<u64>, guard: Guard<'_>) -> Option<u64>;
+}
+
+impl Address for u32 {
+    #[inline(always)]
+    fn find(self, fib: &IpFib<u64>, guard: Guard<'_>) -> Option<u64> {
+        let view = fib.v4().view(guard);
+        view.lookup_value(Ipv4Addr::from(self)).copied()
     }
 }
 
-/// Makes a table by C's options.
+impl Address for [u8; 16] {
+    #[inline(always)]
+    fn find(self, fib: &IpFib<u64>, guard: Guard<'_>) -> Option<u64> {
+        let view = fib.v6().view(guard);
+        view.lookup_value(Ipv6Addr::from(self)).copied()
+    }
+}
+
+/// The value of the longest prefix of an address.
 ///
 /// # Safety
 /// C.
-unsafe fn make(
-    domain: *const sapwood_domain,
-    options: *const sapwood_fib_options,
-    out: *mut *mut sapwood_fib,
-    build: impl FnOnce(Builder<IpFib<u64>>) -> Outcome<IpFib<u64>>,
-) -> Outcome {
-    let out = input::place(out, "out")?;
-    // SAFETY: C.
-    let options: sapwood_fib_options = unsafe { input::extensible(options) }?;
-    // SAFETY: C.
-    let (builder, rules) =
-        unsafe { options.configure(IpFib::builder(), |b, bits| b.root_bits(bits), domain) }?;
-    let body = TableBody {
-        table: build(builder)?,
-        turns: Turns::default(),
-        checked: rules.checked,
+#[inline(always)]
+unsafe fn value_of<A: Address>(
+    name: &'static str,
+    (fib, reader): (*const sapwood_fib, *const sapwood_reader),
+    addr: Option<A>,
+    value: *mut u64,
+) -> c_int {
+    let quick = move || {
+        // SAFETY: C.
+        unsafe {
+            let (table, through) = (&Handle::quick(fib)?.table, Handle::quick(reader)?);
+            let guard = through.quick_guard(table.domain())?;
+            if value.is_null() {
+                return None;
+            }
+            Some(put_found(value, addr?.find(table, guard)))
+        }
     };
-    // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, rules) };
-    Ok(0)
+    let slow = move || {
+        // SAFETY: C.
+        unsafe {
+            let table = &Handle::shared(fib)?.table;
+            let value = input::place(value, "the place for the value")?;
+            let addr = addr.ok_or_else(|| Failure::null("the address"))?;
+            let found = read(reader, table.domain(), |guard| addr.find(table, guard))?;
+            Ok(put_found(value, found))
+        }
+    };
+    look_up(name, quick, slow)
 }
 
-/// Makes an empty table.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_new(
-    domain: *const sapwood_domain,
-    options: *const sapwood_fib_options,
-    out: *mut *mut sapwood_fib,
-) -> c_int {
-    call("sapwood_fib_new", || {
-        // SAFETY: C.
-        unsafe { make(domain, options, out, |builder| Ok(builder.build()?)) }
-    })
-}
+c_api!(
+    /// A table that finds the longest prefix of an address: both families in one table, with
+    /// numbers as next hops.
+    pub type sapwood_fib = Handle<TableBody<IpFib<u64>>>;
 
-/// Makes a table of prefixes in any order.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_build(
-    domain: *const sapwood_domain,
-    options: *const sapwood_fib_options,
-    prefixes: *const sapwood_prefix,
-    values: *const u64,
-    count: usize,
-    out: *mut *mut sapwood_fib,
-) -> c_int {
-    call("sapwood_fib_build", || {
-        // SAFETY: C.
-        let prefixes = unsafe { input::items(prefixes, count, "the list of prefixes") }?;
-        // SAFETY: C.
-        let values = unsafe { input::items(values, count, "the list of values") }?;
+    /// The choices for a sapwood_fib and for sapwood_routes.
+    #[derive(Debug)]
+    pub struct sapwood_fib_options {
+        /// sizeof(struct sapwood_fib_options)
+        pub size: usize,
+        /// SAPWOOD_CHECKED
+        pub flags: c_uint,
+        /// that one load resolves: 6, 12, 18 or 24; 0: 18
+        pub root_bits: c_uint,
+        /// of the prefixes of each family, in bytes; 0: none
+        pub memory_limit: usize,
+    }
+
+    /// Makes an empty table. domain may be NULL for one of its own, which only pins can read.
+    /// O(root).
+    fn sapwood_fib_new(
+        domain: *const sapwood_domain,
+        options: *const sapwood_fib_options,
+        out: *mut *mut sapwood_fib,
+    ) -> c_int {
+        versions::make(domain, options, out, |builder| Ok(builder.build()?))
+    }
+
+    /// Makes a table of `count` prefixes in any order, with `values[i]` for `prefixes[i]`; of equal
+    /// prefixes the last wins. Quicker than inserting them one by one. O(n log n).
+    fn sapwood_fib_build(
+        domain: *const sapwood_domain,
+        options: *const sapwood_fib_options,
+        prefixes: *const sapwood_prefix,
+        values: *const u64,
+        count: usize,
+        out: *mut *mut sapwood_fib,
+    ) -> c_int {
+        let prefixes = input::items(prefixes, count, "the list of prefixes")?;
+        let values = input::items(values, count, "the list of values")?;
         let all = prefixes
             .iter()
             .zip(values)
             .map(|(prefix, value)| Ok((prefix.net()?, *value)))
             .collect::<Outcome<Vec<_>>>()?;
-        // SAFETY: C.
-        unsafe { make(domain, options, out, |builder| Ok(builder.build_from(all)?)) }
-    })
-}
-
-/// Loads a table from a file.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_open(
-    domain: *const sapwood_domain,
-    options: *const sapwood_fib_options,
-    path: *const c_char,
-    out: *mut *mut sapwood_fib,
-) -> c_int {
-    call("sapwood_fib_open", || {
-        // SAFETY: C.
-        let path = unsafe { input::path(path) }?;
-        // SAFETY: C.
-        unsafe { make(domain, options, out, |builder| Ok(builder.load(path)?)) }
-    })
-}
-
-/// Frees a table.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_free(fib: *mut sapwood_fib) {
-    // SAFETY: C.
-    call_void("sapwood_fib_free", || unsafe { free(fib) });
-}
-
-/// Writes an old value, if there was one and the caller wants it; returns whether there was one.
-///
-/// # Safety
-/// `to` is NULL, or there is room for a number.
-pub unsafe fn put_old(old: Option<u64>, to: *mut u64) -> c_int {
-    if let (Some(old), false) = (old, to.is_null()) {
-        // SAFETY: the caller's promise.
-        unsafe { to.write(old) };
+        versions::make(domain, options, out, |builder| Ok(builder.build_from(all)?))
     }
-    old.is_some().into()
-}
 
-/// Inserts a prefix, or replaces its value.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_insert(
-    fib: *mut sapwood_fib,
-    of: *const sapwood_prefix,
-    value: u64,
-    old: *mut u64,
-) -> c_int {
-    call("sapwood_fib_insert", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(fib) }?;
-        // SAFETY: C.
-        let net = unsafe { prefix::prefix(of) }?;
-        body.turns.check()?;
-        let before = body.table.insert(net, value)?;
-        // SAFETY: C.
-        Ok((unsafe { put_old(before, old) } == 0).into())
-    })
-}
+    /// Loads a table from a file whose next hops are numbers, after checking all of it. -EPROTO:
+    /// the file is damaged, or has other next hops, which sapwood_fib_file_open reads. O(n log n).
+    fn sapwood_fib_open(
+        domain: *const sapwood_domain,
+        options: *const sapwood_fib_options,
+        path: *const c_char,
+        out: *mut *mut sapwood_fib,
+    ) -> c_int {
+        let path = input::path(path)?;
+        versions::make(domain, options, out, |builder| Ok(builder.load(path)?))
+    }
 
-/// Removes a prefix.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_remove(
-    fib: *mut sapwood_fib,
-    of: *const sapwood_prefix,
-    old: *mut u64,
-) -> c_int {
-    call("sapwood_fib_remove", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(fib) }?;
-        // SAFETY: C.
-        let net = unsafe { prefix::prefix(of) }?;
-        body.turns.check()?;
-        let before = body.table.remove(net)?;
-        // SAFETY: C.
-        let found = unsafe { put_old(before, old) };
-        Ok(if found == 1 { 0 } else { -libc::ENOENT })
-    })
-}
+    /// Frees the handle. Transactions, snapshots and iterators may stay. One thread at a time.
+    fn sapwood_fib_free(fib: *mut sapwood_fib) {
+        free(fib)
+    }
 
-/// The value of exactly this prefix.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_get(
-    fib: *const sapwood_fib,
-    of: *const sapwood_prefix,
-    value: *mut u64,
-) -> c_int {
-    call("sapwood_fib_get", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(fib) }?;
-        // SAFETY: C.
-        let net = unsafe { prefix::prefix(of) }?;
-        let found = body.table.get(net);
-        // SAFETY: C.
-        let found = unsafe { put_old(found, value) };
-        Ok(if found == 1 { 0 } else { -libc::ENOENT })
-    })
-}
+    /// Inserts a prefix, or replaces its value. Returns 1 if it is new, 0 if it was there; then
+    /// (old) has the value before. -EINVAL: bits are set after its length. O(bits).
+    fn sapwood_fib_insert(
+        fib: *mut sapwood_fib,
+        prefix: *const sapwood_prefix,
+        value: u64,
+        old: *mut u64,
+    ) -> c_int {
+        let table = versions::changed(fib)?;
+        let net = prefix::prefix(prefix)?;
+        let before = table.insert(net, value)?;
+        Ok(c_int::from(put_found(old, before) != 0))
+    }
 
-/// The longest prefix of an address.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_lookup(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-    addr: *const c_void,
-    addr_len: usize,
-    matched: *mut sapwood_prefix,
-    value: *mut u64,
-) -> c_int {
-    call("sapwood_fib_lookup", || {
-        // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.table;
-        // SAFETY: C.
-        let addr = unsafe { prefix::address(addr, addr_len) }?;
+    /// Removes a prefix; (old) is its value. -ENOENT: it is not there. O(bits).
+    fn sapwood_fib_remove(
+        fib: *mut sapwood_fib,
+        prefix: *const sapwood_prefix,
+        old: *mut u64,
+    ) -> c_int {
+        let table = versions::changed(fib)?;
+        let net = prefix::prefix(prefix)?;
+        Ok(put_found(old, table.remove(net)?))
+    }
+
+    /// Stores the (value) of exactly this prefix. -ENOENT: it is not there. O(bits).
+    fn sapwood_fib_get(
+        fib: *const sapwood_fib,
+        prefix: *const sapwood_prefix,
+        value: *mut u64,
+    ) -> c_int {
+        let body = Handle::shared(fib)?;
+        let net = prefix::prefix(prefix)?;
+        Ok(put_found(value, body.table.get(net)))
+    }
+
+    /// Finds the longest prefix of an address of 4 or 16 bytes in network order: (matched),
+    /// (value). -ENOENT: there is none. With a reader: its thread. O(bits).
+    fn sapwood_fib_lookup(
+        fib: *const sapwood_fib,
+        reader: *const sapwood_reader,
+        addr: *const c_void,
+        addr_len: usize,
+        matched: *mut sapwood_prefix,
+        value: *mut u64,
+    ) -> c_int {
+        let fib = &Handle::shared(fib)?.table;
+        let addr = prefix::address(addr, addr_len)?;
         let answer = |guard: Guard<'_>| {
             fib.view(guard)
                 .lookup(addr)
                 .map(|(net, value)| (net, *value))
         };
-        // SAFETY: C.
-        let Some((net, found)) = unsafe { read(reader, fib.domain(), answer) }? else {
+        let Some((net, found)) = read(reader, fib.domain(), answer)? else {
             return Ok(-libc::ENOENT);
         };
-        if !matched.is_null() {
-            // SAFETY: C.
-            unsafe { matched.write(net.into()) };
-        }
-        // SAFETY: C.
-        unsafe { put_old(Some(found), value) };
-        Ok(0)
-    })
-}
-
-/// The value of the longest prefix of an IPv4 address.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_lookup4(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-    addr: u32,
-    value: *mut u64,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        if let (Some(body), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
-            if let (Some(guard), false) =
-                (through.quick_guard(body.table.domain()), value.is_null())
-            {
-                return quick("sapwood_fib_lookup4", || {
-                    let view = body.table.v4().view(guard);
-                    match view.lookup_value(Ipv4Addr::from(addr)) {
-                        Some(found) => {
-                            *value = *found;
-                            0
-                        }
-                        None => -libc::ENOENT,
-                    }
-                });
-            }
-        }
-        lookup4_slowly(fib, reader, addr, value)
+        put_wanted(matched, net.into());
+        Ok(put_found(value, Some(found)))
     }
-}
 
-/// The same lookup without a reader, or where there is something to say about the arguments.
-#[cold]
-#[inline(never)]
-unsafe fn lookup4_slowly(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-    addr: u32,
-    value: *mut u64,
-) -> c_int {
-    call("sapwood_fib_lookup4", || {
-        // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.table;
-        let value = input::place(value, "the place for the value")?;
+    /// The value for an IPv4 address in the host's order: the quickest lookup. -ENOENT as above.
+    unsafe extern "C" fn sapwood_fib_lookup4(
+        fib: *const sapwood_fib,
+        reader: *const sapwood_reader,
+        addr: u32,
+        value: *mut u64,
+    ) -> c_int {
+        value_of("sapwood_fib_lookup4", (fib, reader), Some(addr), value)
+    }
+
+    /// The value for an IPv6 address of 16 bytes in network order. -ENOENT as above.
+    unsafe extern "C" fn sapwood_fib_lookup6(
+        fib: *const sapwood_fib,
+        reader: *const sapwood_reader,
+        addr: *const u8,
+        value: *mut u64,
+    ) -> c_int {
+        let addr = addr.cast::<[u8; 16]>().as_ref().copied();
+        value_of("sapwood_fib_lookup6", (fib, reader), addr, value)
+    }
+
+    /// Looks up `count` IPv4 addresses in the host's order, whose waits for memory overlap.
+    /// `values[i]` becomes the value for `addrs[i]`, or `none` where no prefix has it.
+    fn sapwood_fib_lookup4_bulk(
+        fib: *const sapwood_fib,
+        reader: *const sapwood_reader,
+        addrs: *const u32,
+        count: usize,
+        none: u64,
+        values: *mut u64,
+    ) -> c_int {
+        let fib = &Handle::shared(fib)?.table;
+        let addrs = input::items(addrs, count, "the list of addresses")?;
+        let values = input::items_mut(values, count, "the list of values")?;
         let answer = |guard: Guard<'_>| {
-            fib.v4()
-                .view(guard)
-                .lookup_value(Ipv4Addr::from(addr))
-                .copied()
+            let view = fib.v4().view(guard);
+            prefix::in_parts(addrs, &none, values, |_, addrs: &[Ipv4Addr], found| {
+                view.lookup_batch_or(addrs, &none, found);
+            });
         };
-        // SAFETY: C.
-        let Some(found) = unsafe { read(reader, fib.domain(), answer) }? else {
-            return Ok(-libc::ENOENT);
-        };
-        // SAFETY: C.
-        unsafe { *value = found };
+        read(reader, fib.domain(), answer)?;
         Ok(0)
-    })
-}
-
-/// The value of the longest prefix of an IPv6 address.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_lookup6(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-    addr: *const u8,
-    value: *mut u64,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        if let (Some(body), Some(through)) = (Handle::quick(fib), Handle::quick(reader)) {
-            if let (Some(guard), false) = (
-                through.quick_guard(body.table.domain()),
-                value.is_null() || addr.is_null(),
-            ) {
-                return quick("sapwood_fib_lookup6", || {
-                    let view = body.table.v6().view(guard);
-                    match view.lookup_value(Ipv6Addr::from(*addr.cast::<[u8; 16]>())) {
-                        Some(found) => {
-                            *value = *found;
-                            0
-                        }
-                        None => -libc::ENOENT,
-                    }
-                });
-            }
-        }
-        lookup6_slowly(fib, reader, addr, value)
     }
-}
 
-/// The same lookup without a reader, or where there is something to say about the arguments.
-#[cold]
-#[inline(never)]
-unsafe fn lookup6_slowly(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-    addr: *const u8,
-    value: *mut u64,
-) -> c_int {
-    call("sapwood_fib_lookup6", || {
-        // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.table;
-        let value = input::place(value, "the place for the value")?;
-        let addr = input::place(addr.cast_mut(), "the address")?;
-        // SAFETY: C.
-        let addr = Ipv6Addr::from(unsafe { *addr.cast::<[u8; 16]>() });
-        let answer = |guard: Guard<'_>| fib.v6().view(guard).lookup_value(addr).copied();
-        // SAFETY: C.
-        let Some(found) = unsafe { read(reader, fib.domain(), answer) }? else {
-            return Ok(-libc::ENOENT);
+    /// The same for IPv6 addresses: addrs has count times 16 bytes.
+    fn sapwood_fib_lookup6_bulk(
+        fib: *const sapwood_fib,
+        reader: *const sapwood_reader,
+        addrs: *const u8,
+        count: usize,
+        none: u64,
+        values: *mut u64,
+    ) -> c_int {
+        let fib = &Handle::shared(fib)?.table;
+        let addrs = input::items(addrs.cast::<[u8; 16]>(), count, "the list of addresses")?;
+        let values = input::items_mut(values, count, "the list of values")?;
+        let answer = |guard: Guard<'_>| {
+            let view = fib.v6().view(guard);
+            prefix::in_parts(addrs, &none, values, |_, addrs: &[Ipv6Addr], found| {
+                view.lookup_batch_or(addrs, &none, found);
+            });
         };
-        // SAFETY: C.
-        unsafe { *value = found };
+        read(reader, fib.domain(), answer)?;
         Ok(0)
-    })
-}
+    }
 
-/// How many addresses a part of a batch has. Their answers lie on the stack.
-pub(crate) const PART: usize = 64;
+    /// The number of prefixes. O(1).
+    fn sapwood_fib_len(fib: *const sapwood_fib, len: *mut usize) -> c_int {
+        let body = Handle::shared(fib)?;
+        put(len, "the place for the number", body.table.len())
+    }
 
-/// Looks up addresses in parts: one body for both families.
-macro_rules! in_parts {
-    ($view:expr, $addrs:expr, $values:expr, $none:expr, $addr:ty) => {{
-        let (view, none) = ($view, $none);
-        for (addrs, values) in $addrs.chunks(PART).zip($values.chunks_mut(PART)) {
-            let mut keys = [<$addr>::UNSPECIFIED; PART];
-            for (key, addr) in keys.iter_mut().zip(addrs) {
-                *key = <$addr>::from(*addr);
-            }
-            let mut found = [&none; PART];
-            view.lookup_batch_or(&keys[..addrs.len()], &none, &mut found[..addrs.len()]);
-            for (value, found) in values.iter_mut().zip(found) {
-                *value = *found;
-            }
-        }
-    }};
-}
-
-/// The values of many IPv4 addresses.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_lookup4_bulk(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-    addrs: *const u32,
-    count: usize,
-    none: u64,
-    values: *mut u64,
-) -> c_int {
-    call("sapwood_fib_lookup4_bulk", || {
-        // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.table;
-        // SAFETY: C.
-        let addrs = unsafe { input::items(addrs, count, "the list of addresses") }?;
-        // SAFETY: C.
-        let values = unsafe { input::items_mut(values, count, "the list of values") }?;
-        let answer =
-            |guard: Guard<'_>| in_parts!(fib.v4().view(guard), addrs, values, none, Ipv4Addr);
-        // SAFETY: C.
-        unsafe { read(reader, fib.domain(), answer) }?;
-        Ok(0)
-    })
-}
-
-/// The values of many IPv6 addresses.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_lookup6_bulk(
-    fib: *const sapwood_fib,
-    reader: *const sapwood_reader,
-    addrs: *const u8,
-    count: usize,
-    none: u64,
-    values: *mut u64,
-) -> c_int {
-    call("sapwood_fib_lookup6_bulk", || {
-        // SAFETY: C.
-        let fib = &unsafe { Handle::shared(fib) }?.table;
-        // SAFETY: C.
-        let addrs =
-            unsafe { input::items(addrs.cast::<[u8; 16]>(), count, "the list of addresses") }?;
-        // SAFETY: C.
-        let values = unsafe { input::items_mut(values, count, "the list of values") }?;
-        let answer =
-            |guard: Guard<'_>| in_parts!(fib.v6().view(guard), addrs, values, none, Ipv6Addr);
-        // SAFETY: C.
-        unsafe { read(reader, fib.domain(), answer) }?;
-        Ok(0)
-    })
-}
-
-/// The number of prefixes.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_len(fib: *const sapwood_fib, len: *mut usize) -> c_int {
-    call("sapwood_fib_len", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(fib) }?;
-        let len = input::place(len, "the place for the number")?;
-        // SAFETY: C.
-        unsafe { len.write(body.table.len()) };
-        Ok(0)
-    })
-}
-
-/// The bytes that the table takes from the system.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_memory(fib: *const sapwood_fib, bytes: *mut usize) -> c_int {
-    call("sapwood_fib_memory", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(fib) }?;
+    /// The bytes that the table takes from the system. Waits for an open transaction.
+    fn sapwood_fib_memory(fib: *const sapwood_fib, bytes: *mut usize) -> c_int {
+        let table = versions::changed(fib)?;
         let bytes = input::place(bytes, "the place for the number")?;
-        body.turns.check()?;
-        // SAFETY: C.
-        unsafe { bytes.write(body.table.memory().total()) };
+        bytes.write(table.memory().total());
         Ok(0)
-    })
-}
+    }
 
-/// Frees nodes that no reader can reach any more; returns how many, up to the largest `int`.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_reclaim(fib: *mut sapwood_fib, budget: usize) -> c_int {
-    call("sapwood_fib_reclaim", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(fib) }?;
-        body.turns.check()?;
-        let freed = body.table.v4().reclaim(budget) + body.table.v6().reclaim(budget);
-        Ok(c_int::try_from(freed).unwrap_or(c_int::MAX))
-    })
-}
+    /// Frees about `budget` nodes that no reader reaches any more; returns how many. Changes do so,
+    /// too.
+    fn sapwood_fib_reclaim(fib: *mut sapwood_fib, budget: usize) -> c_int {
+        let table = versions::changed(fib)?;
+        let freed = table.v4().reclaim(budget) + table.v6().reclaim(budget);
+        Ok(as_int(freed))
+    }
 
-/// Checks every invariant of the table.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_verify(fib: *const sapwood_fib) -> c_int {
-    call("sapwood_fib_verify", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(fib) }?;
-        body.turns.check()?;
-        match body.table.verify() {
-            Ok(()) => Ok(0),
-            Err(wrong) => Err(Failure::new(libc::EUCLEAN, wrong)),
-        }
-    })
-}
+    /// Checks every invariant, for tests. -EUCLEAN: one does not hold. O(size).
+    fn sapwood_fib_verify(fib: *const sapwood_fib) -> c_int {
+        let table = versions::changed(fib)?;
+        verified(table.verify())
+    }
+);

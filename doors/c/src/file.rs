@@ -4,14 +4,16 @@ use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 
 use sapwood::qp::QpFile;
 
-use crate::call::{call, call_void};
-use crate::domain::{CHECKED, known_flags};
+use crate::c_api::c_api;
+use crate::domain::{SAPWOOD_CHECKED, known_flags};
 use crate::error::Failure;
 use crate::handle::{Body, Handle, free};
-use crate::input::{bytes, items, path, place};
+use crate::input::{self, bytes, items, place};
+use crate::maps::sapwood_file;
 use crate::ordered::Source;
+use crate::output::{hand_out, put};
 use crate::value::{Key, Kinds, get_many, kind_of, no_pointers, sapwood_bytes, sapwood_value};
-use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
+use crate::view::{Anchor, Viewed, found, sapwood_view};
 
 /// The inside of a file's handle.
 pub enum FileBody {
@@ -26,14 +28,7 @@ impl Body for FileBody {
     const NAME: &'static str = "file";
 }
 
-impl Viewed for FileBody {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
-
-/// C's `sapwood_file`.
-pub type sapwood_file = Handle<FileBody>;
+impl Viewed for FileBody {}
 
 /// Runs the same body with a file of either kind.
 macro_rules! either {
@@ -45,144 +40,85 @@ macro_rules! either {
     };
 }
 
-/// The flag of a file whose content is not looked at when it is opened.
-const UNVERIFIED: c_uint = 16;
+c_api!(
+    const SECTION: &str = "Files";
 
-/// Opens a saved map.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_file_open(
-    from: *const c_char,
-    values: c_int,
-    flags: c_uint,
-    out: *mut *mut sapwood_file,
-) -> c_int {
-    call("sapwood_file_open", || {
+    /// do not read the whole file when it is opened
+    pub const SAPWOOD_UNVERIFIED: c_uint = 16;
+
+    /// Maps a saved map into memory. Each step in it is checked, so a damaged file gives wrong
+    /// answers at worst. values: SAPWOOD_NUMBERS or SAPWOOD_BYTES, as it was saved. -EPROTO: it is
+    /// damaged, of another kind, or no saved map. Other errors are those of the system. O(bytes);
+    /// O(1) with SAPWOOD_UNVERIFIED. The file may be replaced by a rename, but not be changed or
+    /// cut.
+    fn sapwood_file_open(
+        path: *const c_char,
+        values: c_int,
+        flags: c_uint,
+        out: *mut *mut sapwood_file,
+    ) -> c_int {
         let out = place(out, "out")?;
-        known_flags(flags, CHECKED | UNVERIFIED)?;
-        // SAFETY: C.
-        let from = unsafe { path(from) }?;
-        let trusting = flags & UNVERIFIED != 0;
+        known_flags(flags, SAPWOOD_CHECKED | SAPWOOD_UNVERIFIED)?;
+        let path = input::path(path)?;
+        let trusting = flags & SAPWOOD_UNVERIFIED != 0;
         let file = match kind_of(values, true)? {
-            Kinds::Numbers(()) if trusting => FileBody::Numbers(QpFile::open_unverified(from)?),
-            Kinds::Numbers(()) => FileBody::Numbers(QpFile::open(from)?),
-            Kinds::Bytes(()) if trusting => FileBody::Bytes(QpFile::open_unverified(from)?),
-            Kinds::Bytes(()) => FileBody::Bytes(QpFile::open(from)?),
+            Kinds::Numbers(()) if trusting => FileBody::Numbers(QpFile::open_unverified(path)?),
+            Kinds::Numbers(()) => FileBody::Numbers(QpFile::open(path)?),
+            Kinds::Bytes(()) if trusting => FileBody::Bytes(QpFile::open_unverified(path)?),
+            Kinds::Bytes(()) => FileBody::Bytes(QpFile::open(path)?),
             Kinds::Pointers(()) => return Err(no_pointers()),
         };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(file, flags & CHECKED != 0) };
-        Ok(0)
-    })
-}
+        hand_out(out, file, flags & SAPWOOD_CHECKED != 0)
+    }
 
-/// Closes a file.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_file_free(file: *mut sapwood_file) {
-    // SAFETY: C.
-    call_void("sapwood_file_free", || unsafe { free(file) });
-}
+    /// Any thread. What they give is valid until sapwood_file_free.
+    fn sapwood_file_free(file: *mut sapwood_file) {
+        free(file)
+    }
 
-/// The value of a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_file_get(
-    file: *const sapwood_file,
-    key: *const c_void,
-    key_len: usize,
-    value: *mut sapwood_value,
-) -> c_int {
-    call("sapwood_file_get", || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(file)?;
-            let key = bytes(key, key_len, "the key")?;
-            either!(body, file => found(file.get(key), value))
-        }
-    })
-}
+    fn sapwood_file_get(
+        file: *const sapwood_file,
+        key: *const c_void,
+        key_len: usize,
+        value: *mut sapwood_value,
+    ) -> c_int {
+        let body = Handle::shared(file)?;
+        let key = bytes(key, key_len, "the key")?;
+        either!(body, file => found(file.get(key), value))
+    }
 
-/// Looks up many keys.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_file_get_many(
-    file: *const sapwood_file,
-    keys: *const sapwood_bytes,
-    count: usize,
-    values: *mut sapwood_value,
-    found: *mut c_uchar,
-) -> c_int {
-    call("sapwood_file_get_many", || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(file)?;
-            let keys = Key::all(items(keys, count, "keys")?)?;
-            either!(body, file => {
-                get_many(keys, values, found, |keys, out| file.get_many(keys, out))
-            })
-        }
-    })
-}
+    fn sapwood_file_get_many(
+        file: *const sapwood_file,
+        keys: *const sapwood_bytes,
+        count: usize,
+        values: *mut sapwood_value,
+        found: *mut c_uchar,
+    ) -> c_int {
+        let body = Handle::shared(file)?;
+        let keys = Key::all(items(keys, count, "keys")?)?;
+        either!(body, file => {
+            get_many(keys, values, found, |keys, out| file.get_many(keys, out))
+        })
+    }
 
-/// The number of entries.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_file_len(file: *const sapwood_file, len: *mut usize) -> c_int {
-    call("sapwood_file_len", || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(file)?;
-            *place(len, "len")? = either!(body, file => file.len());
-        }
-        Ok(0)
-    })
-}
+    fn sapwood_file_len(file: *const sapwood_file, len: *mut usize) -> c_int {
+        let body = Handle::shared(file)?;
+        put(len, "len", either!(body, file => file.len()))
+    }
 
-/// Checks the whole file.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_file_verify(file: *const sapwood_file) -> c_int {
-    call("sapwood_file_verify", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(file) }?;
+    /// Checks everything. -EPROTO: the file is damaged; the message says where. O(bytes).
+    fn sapwood_file_verify(file: *const sapwood_file) -> c_int {
+        let body = Handle::shared(file)?;
         either!(body, file => file.verify()).map_err(|text| Failure::new(libc::EPROTO, text))?;
         Ok(0)
-    })
-}
+    }
 
-/// A view of the file, until it is closed.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_file_view(
-    file: *const sapwood_file,
-    view: *mut sapwood_view,
-) -> c_int {
-    call("sapwood_file_view", || {
-        // SAFETY: C.
-        unsafe {
-            let body: &'static FileBody = Handle::shared(file)?;
-            let view = place(view, "view")?;
-            let source = match body {
-                FileBody::Numbers(file) => Kinds::Numbers(Source::Handle(file)),
-                FileBody::Bytes(file) => Kinds::Bytes(Source::Handle(file)),
-            };
-            sapwood_view::write(view, Anchor::handle(file, body), source);
-        }
-        Ok(0)
-    })
-}
+    fn sapwood_file_view(file: *const sapwood_file, view: *mut sapwood_view) -> c_int {
+        let body: &'static FileBody = Handle::shared(file)?;
+        let source = match body {
+            FileBody::Numbers(file) => Kinds::Numbers(Source::Handle(file)),
+            FileBody::Bytes(file) => Kinds::Bytes(Source::Handle(file)),
+        };
+        sapwood_view::write(view, Anchor::handle(file, body), source)
+    }
+);

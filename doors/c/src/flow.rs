@@ -4,33 +4,10 @@ use std::ffi::{c_int, c_uint};
 
 use sapwood::route::{FlowHasher, FlowKey};
 
-use crate::call::call;
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::input;
 use crate::prefix;
-
-/// A flow's addresses, ports and protocol.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct sapwood_flow {
-    /// The source address in network order.
-    pub source: [u8; 16],
-    /// The destination address in network order.
-    pub destination: [u8; 16],
-    /// 4 or 16, of both addresses.
-    pub addr_len: u8,
-    /// The IP protocol number.
-    pub protocol: u8,
-    /// The source port in the host's order.
-    pub source_port: u16,
-    /// The destination port in the host's order.
-    pub destination_port: u16,
-    /// 0.
-    pub reserved: u16,
-}
-
-/// The flag for a hash that is the same in both directions.
-const SYMMETRIC: c_uint = 1;
 
 impl sapwood_flow {
     fn key(&self) -> Outcome<FlowKey> {
@@ -54,30 +31,47 @@ impl sapwood_flow {
     }
 }
 
-/// The hash of a flow.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_flow_hash(
-    seed: u64,
-    flow: *const sapwood_flow,
-    flags: c_uint,
-    hash: *mut u64,
-) -> c_int {
-    call("sapwood_flow_hash", || {
-        crate::domain::known_flags(flags, SYMMETRIC)?;
+c_api!(
+    /// What a packet's flow is known by.
+    #[derive(Clone, Copy, Debug)]
+    pub struct sapwood_flow {
+        /// in network order
+        pub source: [u8; 16],
+        /// in network order
+        pub destination: [u8; 16],
+        /// 4 or 16, of both
+        pub addr_len: u8,
+        /// the IP protocol number
+        pub protocol: u8,
+        /// in the host's order; 0 where there is none
+        pub source_port: u16,
+        /// the same
+        pub destination_port: u16,
+        /// 0
+        pub reserved: u16,
+    }
+
+    /// the same hash in both directions
+    pub const SAPWOOD_SYMMETRIC: c_uint = 1;
+
+    /// The hash of a flow, the same on every machine and in programs of eBPF. Without the seed,
+    /// nobody can choose packets that all take one path. Any thread. O(1).
+    fn sapwood_flow_hash(
+        seed: u64,
+        flow: *const sapwood_flow,
+        flags: c_uint,
+        hash: *mut u64,
+    ) -> c_int {
+        crate::domain::known_flags(flags, SAPWOOD_SYMMETRIC)?;
         let hash = input::place(hash, "the place for the hash")?;
         let flow = input::place(flow.cast_mut(), "the flow")?;
-        // SAFETY: C.
-        let key = unsafe { &*flow }.key()?;
+        let key = (&*flow).key()?;
         let hasher = FlowHasher::new(seed);
-        let found = match flags & SYMMETRIC {
+        let found = match flags & SAPWOOD_SYMMETRIC {
             0 => hasher.hash(&key),
             _ => hasher.hash_symmetric(&key),
         };
-        // SAFETY: C.
-        unsafe { *hash = found };
+        *hash = found;
         Ok(0)
-    })
-}
+    }
+);

@@ -22,6 +22,11 @@ pub trait Body: Sized + 'static {
     /// The name of the type in C, without `sapwood_`.
     const NAME: &'static str;
 
+    /// A failure if this thread may not free the handle.
+    fn may_end(&self) -> Outcome<()> {
+        Ok(())
+    }
+
     /// Lets go of the copy that a child of `fork` has of what belongs to a live map of its parent.
     /// A drop would free what the parent has, unless it knows of forks.
     fn leave(self) {
@@ -268,6 +273,8 @@ impl<T: Body> Handle<T> {
 pub unsafe fn free<T: Body>(at: *mut Handle<T>) -> Outcome<()> {
     // SAFETY: the caller's promise.
     if !at.is_null() && !unsafe { Handle::leave(at) } {
+        // SAFETY: the same.
+        unsafe { Handle::shared(at)?.may_end()? };
         // SAFETY: the same.
         drop(unsafe { Handle::take(at) }?);
     }

@@ -134,16 +134,33 @@ pub unsafe trait Extensible: Default {
     const NAME: &'static str;
 }
 
-/// The structure that the caller gave, or the default for NULL. Fields that the caller does not
-/// know keep their defaults. Fields that this library does not know must be zero.
+/// Makes structures extensible. By default all their fields but the size are 0.
+macro_rules! extensible {
+    ($($name:ident),*) => { $(
+        // SAFETY: integers, pointers, and functions or NULL, which the header promises. The size is
+        // first.
+        unsafe impl $crate::input::Extensible for $name {
+            const NAME: &'static str = stringify!($name);
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name {
+                    size: size_of::<Self>(),
+                    // SAFETY: for such fields, any bytes are a value.
+                    ..unsafe { std::mem::zeroed() }
+                }
+            }
+        }
+    )* };
+}
+pub(crate) use extensible;
+
+/// The number of bytes that the caller knows of a structure.
 ///
 /// # Safety
-/// `at` is NULL, or it points to as many bytes as its first field says.
-pub unsafe fn extensible<T: Extensible>(at: *const T) -> Outcome<T> {
-    let mut known = T::default();
-    if at.is_null() {
-        return Ok(known);
-    }
+/// `at` points to a structure's first field.
+pub unsafe fn size_of_extensible<T: Extensible>(at: *const T) -> Outcome<usize> {
     // SAFETY: the first field is a `usize`, and the caller promises it.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
     if size < size_of::<usize>() || size > 4096 {
@@ -152,9 +169,24 @@ pub unsafe fn extensible<T: Extensible>(at: *const T) -> Outcome<T> {
             T::NAME
         )));
     }
+    Ok(size)
+}
+
+/// The structure that the caller gave, or the default for NULL. Fields that the caller does not
+/// know keep their defaults. Fields that this library does not know must be zero.
+///
+/// # Safety
+/// `at` is NULL, or it points to as many bytes as its first field says.
+pub unsafe fn given<T: Extensible>(at: *const T) -> Outcome<T> {
+    let mut known = T::default();
+    if at.is_null() {
+        return Ok(known);
+    }
+    // SAFETY: the caller's promise.
+    let size = unsafe { size_of_extensible(at) }?;
     // SAFETY: the caller promises `size` bytes.
-    let given = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
-    if let Some(more) = given.get(size_of::<T>()..) {
+    let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
+    if let Some(more) = bytes.get(size_of::<T>()..) {
         if more.iter().any(|&byte| byte != 0) {
             return Err(Failure::new(
                 libc::E2BIG,
@@ -167,7 +199,7 @@ pub unsafe fn extensible<T: Extensible>(at: *const T) -> Outcome<T> {
     unsafe {
         (&raw mut known)
             .cast::<u8>()
-            .copy_from_nonoverlapping(given.as_ptr(), copied)
+            .copy_from_nonoverlapping(bytes.as_ptr(), copied)
     };
     Ok(known)
 }

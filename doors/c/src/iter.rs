@@ -5,11 +5,13 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 
-use crate::call::{call, call_void};
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input::{bytes, place};
+use crate::maps::sapwood_iter;
 use crate::ordered::{Bounds, Entry, Source, Walk};
+use crate::output::hand_out;
 use crate::retire::Pointer;
 use crate::value::{CValue, Kinds, each, map_kinds, sapwood_entry};
 use crate::view::{Anchor, sapwood_view};
@@ -183,43 +185,6 @@ impl Body for IterBody {
     const NAME: &'static str = "iterator";
 }
 
-/// C's `sapwood_iter`.
-pub type sapwood_iter = Handle<IterBody>;
-
-/// Makes an iterator before the first entry of a view.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_new(
-    view: *const sapwood_view,
-    out: *mut *mut sapwood_iter,
-) -> c_int {
-    call("sapwood_iter_new", || {
-        // SAFETY: C.
-        unsafe {
-            let view = sapwood_view::body(view)?;
-            let out = place(out, "out")?;
-            let body = IterBody {
-                anchor: Some(view.anchor),
-                walker: map_kinds!(&view.source, source => Walker::<V>::new(*source)),
-            };
-            *out = Handle::into_c(body, view.anchor.rules());
-        }
-        Ok(0)
-    })
-}
-
-/// Frees an iterator.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_free(iter: *mut sapwood_iter) {
-    // SAFETY: C.
-    call_void("sapwood_iter_free", || unsafe { free(iter) });
-}
-
 #[cold]
 #[inline(never)]
 fn paused() -> Failure {
@@ -241,187 +206,125 @@ unsafe fn open<'a>(iter: *mut sapwood_iter) -> Outcome<&'a mut IterBody> {
 }
 
 #[inline(always)]
-unsafe fn step(
-    name: &'static str,
-    iter: *mut sapwood_iter,
-    entry: *mut sapwood_entry,
-    way: Way,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = open(iter)?;
-            let entry = place(entry, "entry")?;
-            each!(&mut body.walker, walker => match walker.step(way) {
-                Some(found) => {
-                    *entry = sapwood_entry::new(found);
-                    Ok(0)
-                }
-                None => Ok(-libc::ENOENT),
-            })
-        }
-    })
-}
-
-/// Steps to the next entry.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_next(
-    iter: *mut sapwood_iter,
-    entry: *mut sapwood_entry,
-) -> c_int {
+unsafe fn step(iter: *mut sapwood_iter, entry: *mut sapwood_entry, way: Way) -> Outcome {
     // SAFETY: C.
-    unsafe { step("sapwood_iter_next", iter, entry, Way::Forward) }
+    unsafe {
+        let body = open(iter)?;
+        let entry = place(entry, "entry")?;
+        each!(&mut body.walker, walker => match walker.step(way) {
+            Some(found) => {
+                *entry = sapwood_entry::new(found);
+                Ok(0)
+            }
+            None => Ok(-libc::ENOENT),
+        })
+    }
 }
 
-/// Steps to the entry before.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_prev(
-    iter: *mut sapwood_iter,
-    entry: *mut sapwood_entry,
-) -> c_int {
-    // SAFETY: C.
-    unsafe { step("sapwood_iter_prev", iter, entry, Way::Backward) }
-}
+c_api!(
+    /// After a step, an iterator stands at the entry that it gave: next gives the one after it, and
+    /// prev the one before it. After a move, or a step that found nothing, it stands between two
+    /// entries. It is used as long as its view, by one thread at a time, and freed then or later.
+    /// Steps are amortized O(1), turns and moves O(length of the key).
+    const SECTION: &str = "Iterators";
 
-/// Moves to the place before a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_seek(
-    iter: *mut sapwood_iter,
-    key: *const c_void,
-    key_len: usize,
-) -> c_int {
-    call("sapwood_iter_seek", || {
-        // SAFETY: C.
-        unsafe {
-            let body = open(iter)?;
-            let key = bytes(key, key_len, "the key")?;
-            each!(&mut body.walker, walker => walker.seek(key));
-        }
+    /// Makes an iterator that stands before the first entry.
+    fn sapwood_iter_new(view: *const sapwood_view, out: *mut *mut sapwood_iter) -> c_int {
+        let view = sapwood_view::body(view)?;
+        let out = place(out, "out")?;
+        let body = IterBody {
+            anchor: Some(view.anchor),
+            walker: map_kinds!(&view.source, source => Walker::<V>::new(*source)),
+        };
+        hand_out(out, body, view.anchor.rules())
+    }
+
+    fn sapwood_iter_free(iter: *mut sapwood_iter) {
+        free(iter)
+    }
+
+    /// Steps to the next entry, or the one before, and stores it. -ENOENT: there is none.
+    fn sapwood_iter_next(iter: *mut sapwood_iter, entry: *mut sapwood_entry) -> c_int {
+        step(iter, entry, Way::Forward)
+    }
+
+    fn sapwood_iter_prev(iter: *mut sapwood_iter, entry: *mut sapwood_entry) -> c_int {
+        step(iter, entry, Way::Backward)
+    }
+
+    /// Moves before the first entry whose key is not less than `key`.
+    fn sapwood_iter_seek(iter: *mut sapwood_iter, key: *const c_void, key_len: usize) -> c_int {
+        let body = open(iter)?;
+        let key = bytes(key, key_len, "the key")?;
+        each!(&mut body.walker, walker => walker.seek(key));
         Ok(0)
-    })
-}
+    }
 
-/// Moves behind the last entry.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_to_end(iter: *mut sapwood_iter) -> c_int {
-    call("sapwood_iter_to_end", || {
-        // SAFETY: C.
-        let body = unsafe { open(iter) }?;
+    /// Moves behind the last entry.
+    fn sapwood_iter_to_end(iter: *mut sapwood_iter) -> c_int {
+        let body = open(iter)?;
         each!(&mut body.walker, walker => walker.stand(Place::End));
         Ok(0)
-    })
-}
+    }
 
-/// Limits the iterator to a range, and moves before its first entry.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_range(
-    iter: *mut sapwood_iter,
-    low: *const c_void,
-    low_len: usize,
-    high: *const c_void,
-    high_len: usize,
-) -> c_int {
-    call("sapwood_iter_range", || {
-        // SAFETY: C.
-        unsafe {
-            let body = open(iter)?;
-            let low_key = bytes(low, low_len, "low")?;
-            let high_key = bytes(high, high_len, "high")?;
-            let low = (!low.is_null()).then_some(low_key);
-            let high = (!high.is_null()).then(|| high_key.to_vec());
-            each!(&mut body.walker, walker => walker.limit(low, high));
+    /// Limits it to keys from low on and below high, and moves to the start. NULL: no limit.
+    fn sapwood_iter_range(
+        iter: *mut sapwood_iter,
+        low: *const c_void,
+        low_len: usize,
+        high: *const c_void,
+        high_len: usize,
+    ) -> c_int {
+        let body = open(iter)?;
+        let low_key = bytes(low, low_len, "low")?;
+        let high_key = bytes(high, high_len, "high")?;
+        let low = (!low.is_null()).then_some(low_key);
+        let high = (!high.is_null()).then(|| high_key.to_vec());
+        each!(&mut body.walker, walker => walker.limit(low, high));
+        Ok(0)
+    }
+
+    /// Limits the iterator to keys that begin with `prefix`, and moves to its start.
+    fn sapwood_iter_prefix(
+        iter: *mut sapwood_iter,
+        prefix: *const c_void,
+        prefix_len: usize,
+    ) -> c_int {
+        let body = open(iter)?;
+        let prefix = bytes(prefix, prefix_len, "the prefix")?;
+        each!(&mut body.walker, walker => walker.limit(Some(prefix), behind(prefix)));
+        Ok(0)
+    }
+
+    /// Moves behind all keys that begin with `prefix`: "not below here".
+    fn sapwood_iter_skip(
+        iter: *mut sapwood_iter,
+        prefix: *const c_void,
+        prefix_len: usize,
+    ) -> c_int {
+        let body = open(iter)?;
+        let prefix = bytes(prefix, prefix_len, "the prefix")?;
+        match behind(prefix) {
+            Some(key) => each!(&mut body.walker, walker => walker.seek(&key)),
+            None => each!(&mut body.walker, walker => walker.stand(Place::End)),
         }
         Ok(0)
-    })
-}
+    }
 
-/// Limits the iterator to keys with a prefix, and moves before the first.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_prefix(
-    iter: *mut sapwood_iter,
-    prefix: *const c_void,
-    prefix_len: usize,
-) -> c_int {
-    call("sapwood_iter_prefix", || {
-        // SAFETY: C.
-        unsafe {
-            let body = open(iter)?;
-            let prefix = bytes(prefix, prefix_len, "the prefix")?;
-            each!(&mut body.walker, walker => walker.limit(Some(prefix), behind(prefix)));
-        }
-        Ok(0)
-    })
-}
-
-/// Moves behind all keys with a prefix.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_skip(
-    iter: *mut sapwood_iter,
-    prefix: *const c_void,
-    prefix_len: usize,
-) -> c_int {
-    call("sapwood_iter_skip", || {
-        // SAFETY: C.
-        unsafe {
-            let body = open(iter)?;
-            let prefix = bytes(prefix, prefix_len, "the prefix")?;
-            match behind(prefix) {
-                Some(key) => each!(&mut body.walker, walker => walker.seek(&key)),
-                None => each!(&mut body.walker, walker => walker.stand(Place::End)),
-            }
-        }
-        Ok(0)
-    })
-}
-
-/// Keeps the place of an iterator beyond the life of its view.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_pause(iter: *mut sapwood_iter) -> c_int {
-    call("sapwood_iter_pause", || {
-        // SAFETY: C.
-        let body = unsafe { open(iter) }?;
+    /// Keeps the iterator's place, so that it can go on in another view: in a long walk, pause
+    /// before a quiescent state or a change, then make a view and resume. Until then only
+    /// sapwood_iter_free is allowed. An entry at which it stands may go meanwhile: next gives the
+    /// one after its place.
+    fn sapwood_iter_pause(iter: *mut sapwood_iter) -> c_int {
+        let body = open(iter)?;
         each!(&mut body.walker, walker => walker.pause());
         body.anchor = None;
         Ok(0)
-    })
-}
+    }
 
-/// Goes on in another view.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_iter_resume(
-    iter: *mut sapwood_iter,
-    view: *const sapwood_view,
-) -> c_int {
-    call("sapwood_iter_resume", || {
-        // SAFETY: C.
-        let (body, view) = unsafe { (Handle::exclusive(iter)?, sapwood_view::body(view)?) };
+    /// Goes on in a view of the same kind of values. -EINVAL: it is not paused, or another kind.
+    fn sapwood_iter_resume(iter: *mut sapwood_iter, view: *const sapwood_view) -> c_int {
+        let (body, view) = (Handle::exclusive(iter)?, sapwood_view::body(view)?);
         if body.anchor.is_some() {
             return Err(Failure::invalid("the iterator is not paused"));
         }
@@ -433,5 +336,5 @@ pub unsafe extern "C" fn sapwood_iter_resume(
         }
         body.anchor = Some(view.anchor);
         Ok(0)
-    })
-}
+    }
+);

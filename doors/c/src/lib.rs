@@ -1,8 +1,9 @@
 //! Sapwood for C: the functions of `libsapwood`, which `include/sapwood.h` declares.
 //!
 //! The header is the documentation: it says for each function who owns what, from which thread it
-//! may be called, and which errors it returns. A test compares the header with this crate. Rust
-//! programs use the crate `sapwood`.
+//! may be called, and which errors it returns. It is generated of this crate: each module declares
+//! what C sees in one [`c_api!`](c_api), whose docs become the header's comments, and [`HEADER`] is
+//! the order of the modules. Rust programs use the crate `sapwood`.
 //!
 //! The whole crate is a border: each function takes pointers from C. What all functions share:
 //!
@@ -21,12 +22,14 @@
 // The names are C's.
 #![allow(non_camel_case_types)]
 
+pub mod c_api;
 pub mod cache;
 pub mod call;
 pub mod closest;
 pub mod domain;
 pub mod error;
 pub mod fib;
+pub mod fib_file;
 pub mod fib_versions;
 pub mod file;
 pub mod flow;
@@ -45,8 +48,9 @@ pub mod live_reader;
 #[cfg(target_os = "linux")]
 pub mod live_writers;
 pub mod map;
-pub mod memory;
+pub mod maps;
 pub mod ordered;
+pub mod output;
 pub mod point_map;
 pub mod prefix;
 pub mod process;
@@ -66,3 +70,43 @@ pub mod txn;
 pub mod value;
 pub mod versions;
 pub mod view;
+
+/// What the header declares, in its order.
+pub const HEADER: &[&[c_api::Item]] = &[
+    error::API,
+    value::API,
+    domain::API,
+    reader::API,
+    maps::API,
+    map::API,
+    store::API,
+    txn::API,
+    snapshot::API,
+    shared::API,
+    shared_map::API,
+    point_map::API,
+    file::API,
+    view::API,
+    closest::API,
+    iter::API,
+    key::API,
+    prefix::API,
+    fib::API,
+    fib_versions::API,
+    fib_file::API,
+    routes::API,
+    routes_versions::API,
+    flow::API,
+    cache::API,
+    ranges::API,
+    ranges_read::API,
+    ranges_plans::API,
+    #[cfg(target_os = "linux")]
+    live::API,
+    #[cfg(target_os = "linux")]
+    live_writers::API,
+    #[cfg(target_os = "linux")]
+    live_reader::API,
+    #[cfg(target_os = "linux")]
+    live_read::API,
+];

@@ -13,8 +13,8 @@ use sapwood_live::{
 };
 
 use crate::error::{Failure, Outcome};
-use crate::fib::PART;
 use crate::ordered::Source;
+use crate::prefix::in_parts;
 use crate::ranges::Found;
 use crate::value::{CValue, Key, Kinds, get_many, sapwood_entry, sapwood_value};
 use crate::view::AnySource;
@@ -121,18 +121,24 @@ pub trait Lookups: Stands {
     }
 
     /// The value of the longest prefix of an address.
-    fn route(&self, _addr: IpAddr) -> Outcome<Option<u64>> {
-        none("prefixes")
+    fn route(&self, addr: IpAddr) -> Outcome<Option<u64>> {
+        Ok(self.prefix(addr)?.map(|(_, value)| value))
     }
 
-    /// The values of many IPv4 addresses.
-    fn routes4(&self, _addrs: &[u32], _none: u64, _values: &mut [u64]) -> Outcome<()> {
-        none("prefixes")
+    /// The values of many IPv4 addresses, one after the other.
+    fn routes4(&self, addrs: &[u32], none: u64, values: &mut [u64]) -> Outcome<()> {
+        for (addr, value) in addrs.iter().zip(values) {
+            *value = self.route(Ipv4Addr::from(*addr).into())?.unwrap_or(none);
+        }
+        Ok(())
     }
 
-    /// The values of many IPv6 addresses.
-    fn routes6(&self, _addrs: &[[u8; 16]], _none: u64, _values: &mut [u64]) -> Outcome<()> {
-        none("prefixes")
+    /// The values of many IPv6 addresses, one after the other.
+    fn routes6(&self, addrs: &[[u8; 16]], none: u64, values: &mut [u64]) -> Outcome<()> {
+        for (addr, value) in addrs.iter().zip(values) {
+            *value = self.route(Ipv6Addr::from(*addr).into())?.unwrap_or(none);
+        }
+        Ok(())
     }
 
     /// The entry that holds an index; or the first that ends there or later.
@@ -307,25 +313,6 @@ impl<V: ?Sized + Plain> Lookups for CheckedLiveReader<PointMap<V>> {
     checked_names!(false);
 }
 
-/// Looks up addresses in parts, whose waits for memory overlap.
-macro_rules! in_parts {
-    ($view:expr, $addrs:expr, $none:expr, $values:expr, $addr:ty) => {{
-        let (view, none) = ($view, $none);
-        for (addrs, values) in $addrs.chunks(PART).zip($values.chunks_mut(PART)) {
-            let mut keys = [<$addr>::UNSPECIFIED; PART];
-            for (key, addr) in keys.iter_mut().zip(addrs) {
-                *key = <$addr>::from(*addr);
-            }
-            let mut found = [&none; PART];
-            view.lookup_batch_or(&keys[..addrs.len()], &none, &mut found[..addrs.len()]);
-            for (value, found) in values.iter_mut().zip(found) {
-                *value = *found;
-            }
-        }
-        Ok(())
-    }};
-}
-
 impl Lookups for LiveReader<IpFib<u64>> {
     fn prefix(&self, addr: IpAddr) -> Outcome<Option<(IpNet, u64)>> {
         let found = self.view().lookup(addr);
@@ -337,28 +324,18 @@ impl Lookups for LiveReader<IpFib<u64>> {
     }
 
     fn routes4(&self, addrs: &[u32], none: u64, values: &mut [u64]) -> Outcome<()> {
-        in_parts!(self.view().v4(), addrs, none, values, Ipv4Addr)
+        let view = self.view().v4();
+        in_parts(addrs, &none, values, |_, addrs: &[Ipv4Addr], found| {
+            view.lookup_batch_or(addrs, &none, found);
+        });
+        Ok(())
     }
 
     fn routes6(&self, addrs: &[[u8; 16]], none: u64, values: &mut [u64]) -> Outcome<()> {
-        in_parts!(self.view().v6(), addrs, none, values, Ipv6Addr)
-    }
-}
-
-impl CheckedRoutes for CheckedLiveReader<IpFib<u64>> {}
-
-/// Lookups one after the other.
-trait CheckedRoutes: Lookups {
-    fn one_by_one<A: Copy>(
-        &self,
-        addrs: &[A],
-        addr: impl Fn(A) -> IpAddr,
-        none: u64,
-        values: &mut [u64],
-    ) -> Outcome<()> {
-        for (at, value) in addrs.iter().zip(values) {
-            *value = self.route(addr(*at))?.unwrap_or(none);
-        }
+        let view = self.view().v6();
+        in_parts(addrs, &none, values, |_, addrs: &[Ipv6Addr], found| {
+            view.lookup_batch_or(addrs, &none, found);
+        });
         Ok(())
     }
 }
@@ -376,14 +353,6 @@ impl Lookups for CheckedLiveReader<IpFib<u64>> {
 
     fn route(&self, addr: IpAddr) -> Outcome<Option<u64>> {
         Ok(self.view()?.lookup(addr)?.map(|(_, value)| value))
-    }
-
-    fn routes4(&self, addrs: &[u32], none: u64, values: &mut [u64]) -> Outcome<()> {
-        self.one_by_one(addrs, |addr| Ipv4Addr::from(addr).into(), none, values)
-    }
-
-    fn routes6(&self, addrs: &[[u8; 16]], none: u64, values: &mut [u64]) -> Outcome<()> {
-        self.one_by_one(addrs, |addr| Ipv6Addr::from(addr).into(), none, values)
     }
 }
 

@@ -10,13 +10,14 @@ use sapwood::maple::MapleMap;
 use sapwood::qp::{PointMap, QpShared, QpStore};
 use sapwood_live::{CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, LiveReader};
 
-use crate::call::{call, call_void};
-use crate::domain::{CHECKED, known_flags};
+use crate::c_api::c_api;
+use crate::domain::{SAPWOOD_CHECKED, known_flags};
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, Rules, Thread};
+use crate::handle::{Body, Handle, Rules, Thread, free};
 use crate::input::{path, place};
-use crate::live::{LIVE_CHECKED, LIVE_UNREGISTERED};
 use crate::live_lookups::Lookups;
+use crate::output::hand_out;
+use crate::value::{SAPWOOD_BYTES, SAPWOOD_NUMBERS, SAPWOOD_POINTERS};
 use crate::view::{Anchor, Changes, Viewed, sapwood_view};
 
 /// A reader and, while it is offline, what keeps it so.
@@ -72,6 +73,10 @@ impl Body for LiveReaderBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swLr");
     const NAME: &'static str = "reader of a live map";
 
+    fn may_end(&self) -> Outcome<()> {
+        self.thread.check("reader", self.checked)
+    }
+
     fn leave(self) {
         // Readers know of forks: that of the parent stays as it is.
         drop(self);
@@ -91,9 +96,6 @@ impl Viewed for LiveReaderBody {
         self.thread.check("reader", checked)
     }
 }
-
-/// C's `sapwood_live_reader`.
-pub type sapwood_live_reader = Handle<LiveReaderBody>;
 
 impl LiveReaderBody {
     /// The reader, for lookups on its thread.
@@ -153,8 +155,8 @@ impl Where<'_> {
         LiveReader<M>: Lookups,
         CheckedLiveReader<M>: Lookups,
     {
-        let registers = flags & LIVE_UNREGISTERED == 0;
-        match flags & LIVE_CHECKED != 0 {
+        let registers = flags & SAPWOOD_LIVE_UNREGISTERED == 0;
+        match flags & SAPWOOD_LIVE_CHECKED != 0 {
             true => self.checking::<M>(registers),
             false if registers => self.trusting::<M>(),
             false => {
@@ -185,22 +187,29 @@ unsafe fn open(
     out: *mut *mut sapwood_live_reader,
 ) -> Outcome {
     let out = place(out, "out")?;
-    known_flags(flags, CHECKED | LIVE_CHECKED | LIVE_UNREGISTERED)?;
+    known_flags(
+        flags,
+        SAPWOOD_CHECKED | SAPWOOD_LIVE_CHECKED | SAPWOOD_LIVE_UNREGISTERED,
+    )?;
     let held = match (kind, values) {
-        (_, 1) => return Err(crate::live_writers::no_pointers()),
-        (1, 0) => place_of.open::<QpStore<u64>>(flags)?,
-        (1, 2) => place_of.open::<QpStore<[u8]>>(flags)?,
-        (2, 0) => place_of.open::<QpShared<u64>>(flags)?,
-        (2, 2) => place_of.open::<QpShared<[u8]>>(flags)?,
-        (3, 0) => place_of.open::<PointMap<u64>>(flags)?,
-        (3, 2) => place_of.open::<PointMap<[u8]>>(flags)?,
-        (6, 0) => place_of.open::<IpFib<u64>>(flags)?,
-        (8, 0) => place_of.open::<MapleMap<u64>>(flags)?,
-        (6 | 8, 2) => {
+        (_, SAPWOOD_POINTERS) => return Err(crate::live_writers::no_pointers()),
+        (SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS) => place_of.open::<QpStore<u64>>(flags)?,
+        (SAPWOOD_LIVE_STORE, SAPWOOD_BYTES) => place_of.open::<QpStore<[u8]>>(flags)?,
+        (SAPWOOD_LIVE_SHARED, SAPWOOD_NUMBERS) => place_of.open::<QpShared<u64>>(flags)?,
+        (SAPWOOD_LIVE_SHARED, SAPWOOD_BYTES) => place_of.open::<QpShared<[u8]>>(flags)?,
+        (SAPWOOD_LIVE_POINT, SAPWOOD_NUMBERS) => place_of.open::<PointMap<u64>>(flags)?,
+        (SAPWOOD_LIVE_POINT, SAPWOOD_BYTES) => place_of.open::<PointMap<[u8]>>(flags)?,
+        (SAPWOOD_LIVE_FIB, SAPWOOD_NUMBERS) => place_of.open::<IpFib<u64>>(flags)?,
+        (SAPWOOD_LIVE_RANGES, SAPWOOD_NUMBERS) => place_of.open::<MapleMap<u64>>(flags)?,
+        (SAPWOOD_LIVE_FIB | SAPWOOD_LIVE_RANGES, SAPWOOD_BYTES) => {
             let text = "tables of prefixes and range maps have numbers as values";
             return Err(Failure::invalid(text));
         }
-        (1 | 2 | 3 | 6 | 8, other) => {
+        (
+            SAPWOOD_LIVE_STORE | SAPWOOD_LIVE_SHARED | SAPWOOD_LIVE_POINT | SAPWOOD_LIVE_FIB
+            | SAPWOOD_LIVE_RANGES,
+            other,
+        ) => {
             let text = format!("{other} is no kind of values: see enum sapwood_values");
             return Err(Failure::invalid(text));
         }
@@ -209,7 +218,7 @@ unsafe fn open(
             return Err(Failure::invalid(text));
         }
     };
-    let checked = flags & CHECKED != 0;
+    let checked = flags & SAPWOOD_CHECKED != 0;
     let body = LiveReaderBody {
         held,
         thread: Thread::here(),
@@ -217,207 +226,169 @@ unsafe fn open(
         changes: Changes::default(),
     };
     // SAFETY: C.
-    unsafe { *out = Handle::into_c(body, Rules::of_this_process(checked)) };
-    Ok(0)
-}
-
-/// Opens a live map for reading.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_open(
-    folder: *const c_char,
-    kind: c_int,
-    values: c_int,
-    flags: c_uint,
-    out: *mut *mut sapwood_live_reader,
-) -> c_int {
-    // SAFETY: C.
-    call("sapwood_live_reader_open", || unsafe {
-        let place_of = Where::Path(path(folder)?, Duration::ZERO);
-        open(place_of, (kind, values), flags, out)
-    })
-}
-
-/// The same, which waits for a map that is not there yet.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_open_within(
-    folder: *const c_char,
-    kind: c_int,
-    values: c_int,
-    flags: c_uint,
-    wait_ms: u64,
-    out: *mut *mut sapwood_live_reader,
-) -> c_int {
-    // SAFETY: C.
-    call("sapwood_live_reader_open_within", || unsafe {
-        let place_of = Where::Path(path(folder)?, Duration::from_millis(wait_ms));
-        open(place_of, (kind, values), flags, out)
-    })
-}
-
-/// The same with a descriptor of the folder.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_open_at(
-    folder: c_int,
-    kind: c_int,
-    values: c_int,
-    flags: c_uint,
-    out: *mut *mut sapwood_live_reader,
-) -> c_int {
-    // SAFETY: C.
-    call("sapwood_live_reader_open_at", || unsafe {
-        open(Where::Folder(folder), (kind, values), flags, out)
-    })
-}
-
-/// Ends a reader.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_free(reader: *mut sapwood_live_reader) {
-    call_void("sapwood_live_reader_free", || {
-        // SAFETY: C.
-        if reader.is_null() || unsafe { Handle::leave(reader) } {
-            return Ok(());
-        }
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(reader) }?;
-        body.thread.check("reader", body.checked)?;
-        // SAFETY: C.
-        drop(unsafe { Handle::take(reader) }?);
-        Ok(())
-    });
+    unsafe { hand_out(out, body, Rules::of_this_process(checked)) }
 }
 
 /// Changes a reader on its thread, after which nothing that was read may be used.
 unsafe fn on(
-    name: &'static str,
     reader: *mut sapwood_live_reader,
     f: impl FnOnce(&mut Held) -> Result<(), Error>,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::exclusive(reader) }?;
-        body.thread.check("reader", body.checked)?;
-        body.changes.count();
-        f(&mut body.held)?;
-        Ok(0)
-    })
-}
-
-/// Declares a quiescent state.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_quiescent(reader: *mut sapwood_live_reader) -> c_int {
-    let pass = |held: &mut Held| match held.offline {
-        // It stays offline.
-        Some(_) => Ok(()),
-        None => held.quiescent(),
-    };
+) -> Outcome {
     // SAFETY: C.
-    unsafe { on("sapwood_live_reader_quiescent", reader, pass) }
+    let body = unsafe { Handle::exclusive(reader) }?;
+    body.thread.check("reader", body.checked)?;
+    body.changes.count();
+    f(&mut body.held)?;
+    Ok(0)
 }
 
-/// Takes the reader offline.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_offline(reader: *mut sapwood_live_reader) -> c_int {
-    let pass = |held: &mut Held| {
-        if held.offline.is_none() {
-            held.go_offline();
-        }
-        Ok(())
-    };
-    // SAFETY: C.
-    unsafe { on("sapwood_live_reader_offline", reader, pass) }
-}
+c_api!(
+    /// Readers, in any process. A reader belongs to the thread that opened it. The child of a fork
+    /// opens readers of its own: those of its parent, and the live maps that it writes, are -EPERM
+    /// there. The child holds the writer's lock, too, until its parent frees the sapwood_live, or
+    /// the child frees its copy, ends, or calls exec.
+    pub type sapwood_live_reader = Handle<LiveReaderBody>;
 
-/// Takes the reader online.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_online(reader: *mut sapwood_live_reader) -> c_int {
-    let pass = |held: &mut Held| {
-        let was_offline = held.offline.is_some();
-        let moved = held.quiescent();
-        if moved.is_err() && was_offline {
-            held.go_offline();
-        }
-        moved
-    };
-    // SAFETY: C.
-    unsafe { on("sapwood_live_reader_online", reader, pass) }
-}
+    /// The structures that can be live.
+    pub enum sapwood_live_kind {
+        SAPWOOD_LIVE_STORE = 1,
+        SAPWOOD_LIVE_SHARED = 2,
+        SAPWOOD_LIVE_POINT = 3,
+        SAPWOOD_LIVE_FIB = 6,
+        SAPWOOD_LIVE_RANGES = 8,
+    }
 
-/// How many times other processes have taken the map over.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_generation(
-    reader: *const sapwood_live_reader,
-    generation: *mut u64,
-) -> c_int {
-    call("sapwood_live_reader_generation", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(reader) }?;
+    /// the reader relies on nothing that lies in the memory
+    pub const SAPWOOD_LIVE_CHECKED: c_uint = 32;
+
+    /// and the writer does not know of it
+    pub const SAPWOOD_LIVE_UNREGISTERED: c_uint = 64;
+
+    /// Opens a live map of a structure (enum sapwood_live_kind) with values (enum sapwood_values;
+    /// SAPWOOD_NUMBERS for tables and ranges). The reader is online. Flags: SAPWOOD_CHECKED, as for
+    /// sapwood_reader, SAPWOOD_LIVE_CHECKED and SAPWOOD_LIVE_UNREGISTERED:
+    ///
+    ///   Without SAPWOOD_LIVE_CHECKED, the reader trusts the memory, and opens only a map that no
+    ///   other user than root can write: otherwise -EACCES. It gives out what lies in the map.
+    ///
+    ///   With SAPWOOD_LIVE_CHECKED, the reader checks every word and copies what it gives out, so
+    ///   it may read a map that anybody can write. It has no views, and not the functions of which
+    ///   that is said. It can be evicted. Its lookups also return -EPROTO: the memory is damaged;
+    ///   -EAGAIN: changes disturbed each attempt; -ESTALE: it was evicted, and
+    ///   sapwood_live_reader_quiescent brings it back.
+    ///
+    ///   With SAPWOOD_LIVE_UNREGISTERED as well, the reader writes no file, so that it can read a
+    ///   map on a read-only mount, or one of a user who lets nobody register (-EROFS, -EACCES
+    ///   otherwise). The writer does not wait for it: it is evicted as soon as the writer uses
+    ///   memory again.
+    fn sapwood_live_reader_open(
+        folder: *const c_char,
+        kind: c_int,
+        values: c_int,
+        flags: c_uint,
+        out: *mut *mut sapwood_live_reader,
+    ) -> c_int {
+        let place_of = Where::Path(path(folder)?, Duration::ZERO);
+        open(place_of, (kind, values), flags, out)
+    }
+
+    /// The same, which waits up to (wait_ms) milliseconds for a map that is not there yet; then
+    /// -ENOENT. UINT64_MAX: as long as it takes.
+    fn sapwood_live_reader_open_within(
+        folder: *const c_char,
+        kind: c_int,
+        values: c_int,
+        flags: c_uint,
+        wait_ms: u64,
+        out: *mut *mut sapwood_live_reader,
+    ) -> c_int {
+        let place_of = Where::Path(path(folder)?, Duration::from_millis(wait_ms));
+        open(place_of, (kind, values), flags, out)
+    }
+
+    /// The same with a descriptor of the folder, which stays the caller's.
+    fn sapwood_live_reader_open_at(
+        folder: c_int,
+        kind: c_int,
+        values: c_int,
+        flags: c_uint,
+        out: *mut *mut sapwood_live_reader,
+    ) -> c_int {
+        open(Where::Folder(folder), (kind, values), flags, out)
+    }
+
+    /// Ends the reader. Its thread. Nothing that was read with it may be used any more.
+    fn sapwood_live_reader_free(reader: *mut sapwood_live_reader) {
+        free(reader)
+    }
+
+    /// As the functions of sapwood_reader. When another process has taken the map over, or the map
+    /// has grown, the reader maps what there is now; a failure of that is returned, and the reader
+    /// stays where it was. -ENOENT: the map was removed; a reader that is opened anew finds the one
+    /// that may have been made in its place. Its thread. O(1), without a system call, unless it
+    /// moves.
+    fn sapwood_live_reader_quiescent(reader: *mut sapwood_live_reader) -> c_int {
+        let pass = |held: &mut Held| match held.offline {
+            // It stays offline.
+            Some(_) => Ok(()),
+            None => held.quiescent(),
+        };
+        on(reader, pass)
+    }
+
+    fn sapwood_live_reader_offline(reader: *mut sapwood_live_reader) -> c_int {
+        let pass = |held: &mut Held| {
+            if held.offline.is_none() {
+                held.go_offline();
+            }
+            Ok(())
+        };
+        on(reader, pass)
+    }
+
+    fn sapwood_live_reader_online(reader: *mut sapwood_live_reader) -> c_int {
+        let pass = |held: &mut Held| {
+            let was_offline = held.offline.is_some();
+            let moved = held.quiescent();
+            if moved.is_err() && was_offline {
+                held.go_offline();
+            }
+            moved
+        };
+        on(reader, pass)
+    }
+
+    /// Stores how many times processes had taken over the data that it reads. Its thread.
+    fn sapwood_live_reader_generation(
+        reader: *const sapwood_live_reader,
+        generation: *mut u64,
+    ) -> c_int {
+        let body = Handle::shared(reader)?;
         body.thread.check("reader", body.checked)?;
         let generation = place(generation, "generation")?;
         // SAFETY: the reader lives as long as the handle. C.
         unsafe { *generation = (*body.held.reader).generation() };
         Ok(0)
-    })
-}
+    }
 
-/// Whether the map's writer lives.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_reader_has_writer(
-    reader: *const sapwood_live_reader,
-) -> c_int {
-    call("sapwood_live_reader_has_writer", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(reader) }?;
+    /// Returns whether the map's writer lives: 1 or 0. Its thread. A few system calls.
+    fn sapwood_live_reader_has_writer(reader: *const sapwood_live_reader) -> c_int {
+        let body = Handle::shared(reader)?;
         body.thread.check("reader", body.checked)?;
         // SAFETY: the reader lives as long as the handle.
         Ok(unsafe { &*body.held.reader }.has_writer()?.into())
-    })
-}
+    }
 
-/// A view of the map.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_live_view(
-    reader: *const sapwood_live_reader,
-    view: *mut sapwood_view,
-) -> c_int {
-    call("sapwood_live_view", || {
-        // SAFETY: C. The view's anchor says until when it may be used.
-        unsafe {
-            let lookups: &'static dyn Lookups = LiveReaderBody::online(reader)?;
-            let view = place(view, "view")?;
-            let source = lookups.source()?;
-            let anchor = Anchor::handle(reader, Handle::shared(reader)?);
-            sapwood_view::write(view, anchor, source);
-        }
-        Ok(0)
-    })
-}
+    /// Lookups. Its thread, while it is online. What a structure does not have is -ENOTSUP.
+    ///
+    /// Makes a view of a store (of its newest version), or of a shared map, for all functions of
+    /// sapwood_view. It is valid until the next quiescent state. sapwood_view_len of a shared map
+    /// counts its entries. -ENOTSUP: a reader that checks.
+    fn sapwood_live_view(reader: *const sapwood_live_reader, view: *mut sapwood_view) -> c_int {
+        // The view's anchor says until when it may be used.
+        let lookups: &'static dyn Lookups = LiveReaderBody::online(reader)?;
+        let source = lookups.source()?;
+        let anchor = Anchor::handle(reader, Handle::shared(reader)?);
+        sapwood_view::write(view, anchor, source)
+    }
+);

@@ -4,46 +4,54 @@
 //! A handle has a clone of the structure that the `sapwood_live` handle has. The lock of the writer
 //! lasts as long as the domain, so as long as any handle that belongs to the map.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
-use ::sapwood_live::{Live, LiveMap};
+use ::sapwood_live::LiveMap;
 use sapwood::Builder;
 use sapwood::lpm::IpFib;
 use sapwood::maple::MapleMap;
-use sapwood::qp::{Ordered, QpStore, SharedMap, Unordered};
+use sapwood::qp::{QpStore, SharedMap};
 
-use crate::call::call;
-use crate::domain::{CHECKED, known_flags};
+use crate::c_api::c_api;
+use crate::domain::{DomainBody, SAPWOOD_CHECKED, known_flags, sapwood_domain};
 use crate::error::{Failure, Outcome};
 use crate::fib::{sapwood_fib, sapwood_fib_options};
-use crate::handle::Handle;
-use crate::input::{extensible, place};
+use crate::handle::{Body, Handle, free};
+use crate::input::{Extensible, given, place};
 use crate::live::{Plan, sapwood_live, sapwood_live_options};
-use crate::point_map::sapwood_point;
+use crate::live_reader::SAPWOOD_LIVE_CHECKED;
+use crate::maps::{sapwood_options, sapwood_point, sapwood_shared, sapwood_store};
+use crate::output::{as_int, hand_out, put};
 use crate::ranges::{RangesBody, sapwood_ranges, sapwood_ranges_options};
 use crate::shared::{Named, SharedBody};
-use crate::shared_map::sapwood_shared;
-use crate::store::{StoreBody, sapwood_store};
-use crate::turn::Turns;
-use crate::value::{Kinds, sapwood_options};
+use crate::store::StoreBody;
+use crate::value::{Kinds, SAPWOOD_BYTES, SAPWOOD_POINTERS};
 use crate::versions::TableBody;
 
-/// What the caller gives for a live map.
-type Given = (*const c_char, *const sapwood_live_options, bool);
+/// A structure that can be live, in the body of its handle.
+trait Lives: Body {
+    /// Its options.
+    type Options: Extensible;
 
-/// The options of a map over byte strings, whose values are numbers or bytes.
-unsafe fn plain(at: *const sapwood_options, flags: u32) -> Outcome<sapwood_options> {
-    // SAFETY: C.
-    let options: sapwood_options = unsafe { extensible(at) }?;
+    /// Looks at the options; returns whether the handles are checked.
+    fn checked(options: &Self::Options) -> Outcome<bool>;
+
+    /// Makes the map, or takes it over: the handle of its folder, and its own body.
+    fn make(plan: &Plan<'_>, options: &Self::Options) -> Outcome<(*mut sapwood_live, Self)>;
+}
+
+/// Looks at the options of a map over byte strings, whose values are numbers or bytes.
+fn plain(options: &sapwood_options, flags: u32) -> Outcome<bool> {
     known_flags(options.flags, flags)?;
     if !options.domain.is_null() {
         let text = "a live map has a domain of its own: see sapwood_live_domain";
         return Err(Failure::invalid(text));
     }
-    if options.values == 1 {
+    if options.values == SAPWOOD_POINTERS {
         return Err(no_pointers());
     }
-    Ok(options)
+    options.kind()?;
+    Ok(options.flags & SAPWOOD_CHECKED != 0)
 }
 
 /// The failure of a live map with pointers.
@@ -51,314 +59,254 @@ pub fn no_pointers() -> Failure {
     Failure::invalid("the values of a live map are numbers or bytes: pointers mean nothing there")
 }
 
-unsafe fn store(
-    name: &'static str,
-    (folder, live_options, take_over): Given,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_store,
-) -> c_int {
-    call(name, || {
-        let (live, out) = (place(live, "live")?, place(out, "out")?);
-        // SAFETY: C.
-        unsafe {
-            let options = plain(options, CHECKED)?;
-            if options.max_entries != 0 {
-                return Err(Failure::invalid("a store has no limit of entries"));
-            }
-            let (kind, _) = options.kind()?;
-            let checked = options.flags & CHECKED != 0;
-            let plan = Plan::new(folder, live_options, take_over, checked)?;
-            let bytes = options.memory_limit;
-            let (store, made) = match kind {
-                Kinds::Bytes(()) => {
-                    let map: Live<QpStore<[u8]>> = plan.make(bytes, |builder| builder)?;
-                    let (store, domain) = (QpStore::clone(&map), map.domain().clone());
-                    (Kinds::Bytes(store), plan.handle(map, &domain))
-                }
-                _ => {
-                    let map: Live<QpStore<u64>> = plan.make(bytes, |builder| builder)?;
-                    let (store, domain) = (QpStore::clone(&map), map.domain().clone());
-                    (Kinds::Numbers(store), plan.handle(map, &domain))
-                }
-            };
-            *live = made;
-            *out = Handle::into_c(StoreBody::plain(store), plan.rules());
+impl Lives for StoreBody {
+    type Options = sapwood_options;
+
+    fn checked(options: &sapwood_options) -> Outcome<bool> {
+        let checked = plain(options, SAPWOOD_CHECKED)?;
+        match options.max_entries {
+            0 => Ok(checked),
+            _ => Err(Failure::invalid("a store has no limit of entries")),
         }
-        Ok(0)
-    })
+    }
+
+    fn make(plan: &Plan<'_>, options: &sapwood_options) -> Outcome<(*mut sapwood_live, Self)> {
+        let bytes = options.memory_limit;
+        let (live, store) = if options.values == SAPWOOD_BYTES {
+            let (live, store) = plan.make(bytes, |builder| builder, QpStore::<[u8]>::domain)?;
+            (live, Kinds::Bytes(store))
+        } else {
+            let (live, store) = plan.make(bytes, |builder| builder, QpStore::<u64>::domain)?;
+            (live, Kinds::Numbers(store))
+        };
+        Ok((live, StoreBody::plain(store)))
+    }
 }
 
-unsafe fn shared<O: Named>(
-    name: &'static str,
-    (folder, live_options, take_over): Given,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut Handle<SharedBody<O>>,
-) -> c_int
+impl<O: Named> Lives for SharedBody<O>
 where
     SharedMap<O, u64>: LiveMap<Builder = Builder<SharedMap<O, u64>>>,
     SharedMap<O, [u8]>: LiveMap<Builder = Builder<SharedMap<O, [u8]>>>,
 {
-    call(name, || {
-        let (live, out) = (place(live, "live")?, place(out, "out")?);
-        // SAFETY: C.
-        unsafe {
-            let options = plain(options, O::FLAGS)?;
-            let (kind, _) = options.kind()?;
-            let checked = options.flags & CHECKED != 0;
-            let plan = Plan::new(folder, live_options, take_over, checked)?;
-            let bytes = options.memory_limit;
-            let (map, made) = match kind {
-                Kinds::Bytes(()) => {
-                    let choose = |builder| O::choose::<[u8]>(&options, builder);
-                    let map: Live<SharedMap<O, [u8]>> = plan.make(bytes, choose)?;
-                    let (shared, domain) = (SharedMap::clone(&map), map.domain().clone());
-                    (Kinds::Bytes(shared), plan.handle(map, &domain))
+    type Options = sapwood_options;
+
+    fn checked(options: &sapwood_options) -> Outcome<bool> {
+        plain(options, O::FLAGS)
+    }
+
+    fn make(plan: &Plan<'_>, options: &sapwood_options) -> Outcome<(*mut sapwood_live, Self)> {
+        let bytes = options.memory_limit;
+        let (live, map) = if options.values == SAPWOOD_BYTES {
+            let choose = |builder| O::choose::<[u8]>(options, builder);
+            let (live, map) = plan.make(bytes, choose, SharedMap::domain)?;
+            (live, Kinds::Bytes(map))
+        } else {
+            let choose = |builder| O::choose::<u64>(options, builder);
+            let (live, map) = plan.make(bytes, choose, SharedMap::domain)?;
+            (live, Kinds::Numbers(map))
+        };
+        Ok((live, SharedBody::plain(map)))
+    }
+}
+
+impl Lives for TableBody<IpFib<u64>> {
+    type Options = sapwood_fib_options;
+
+    fn checked(options: &sapwood_fib_options) -> Outcome<bool> {
+        known_flags(options.flags, SAPWOOD_CHECKED)?;
+        options.root()?;
+        Ok(options.flags & SAPWOOD_CHECKED != 0)
+    }
+
+    fn make(plan: &Plan<'_>, options: &sapwood_fib_options) -> Outcome<(*mut sapwood_live, Self)> {
+        let root = options.root()?;
+        let choose = |builder: Builder<IpFib<u64>>| match root {
+            None => builder,
+            Some(bits) => builder.root_bits(bits),
+        };
+        let (live, table) = plan.make(options.memory_limit, choose, IpFib::domain)?;
+        Ok((live, TableBody::new(table, plan.checked)))
+    }
+}
+
+impl Lives for RangesBody {
+    type Options = sapwood_ranges_options;
+
+    fn checked(options: &sapwood_ranges_options) -> Outcome<bool> {
+        known_flags(options.flags, SAPWOOD_CHECKED)?;
+        Ok(options.flags & SAPWOOD_CHECKED != 0)
+    }
+
+    fn make(
+        plan: &Plan<'_>,
+        options: &sapwood_ranges_options,
+    ) -> Outcome<(*mut sapwood_live, Self)> {
+        let bytes = options.memory_limit;
+        let (live, map) = plan.make(bytes, |builder| builder, MapleMap::<u64>::domain)?;
+        Ok((live, RangesBody::new(map, plan.checked)))
+    }
+}
+
+/// Makes a live map, or takes it over, for C.
+///
+/// # Safety
+/// C.
+unsafe fn publish<B: Lives>(
+    (folder, live_options, take_over): (*const c_char, *const sapwood_live_options, bool),
+    options: *const B::Options,
+    live: *mut *mut sapwood_live,
+    out: *mut *mut Handle<B>,
+) -> Outcome {
+    let (live, out) = (place(live, "live")?, place(out, "out")?);
+    // SAFETY: C.
+    unsafe {
+        let options = given(options)?;
+        let checked = B::checked(&options)?;
+        let plan = Plan::new(folder, live_options, take_over, checked)?;
+        let (made, body) = B::make(&plan, &options)?;
+        *live = made;
+        hand_out(out, body, plan.rules())
+    }
+}
+
+/// What C sees: two functions of each structure, and those of all live maps.
+macro_rules! live_api {
+    (
+        $($(#[doc = $doc:literal])* $name:ident($options:ident, $map:ident, $take_over:literal)),*;
+        $($more:tt)*
+    ) => {
+        c_api!(
+            $(
+                $(#[doc = $doc])*
+                fn $name(
+                    folder: *const c_char,
+                    live_options: *const sapwood_live_options,
+                    options: *const $options,
+                    live: *mut *mut sapwood_live,
+                    out: *mut *mut $map,
+                ) -> c_int {
+                    publish((folder, live_options, $take_over), options, live, out)
                 }
-                _ => {
-                    let choose = |builder| O::choose::<u64>(&options, builder);
-                    let map: Live<SharedMap<O, u64>> = plan.make(bytes, choose)?;
-                    let (shared, domain) = (SharedMap::clone(&map), map.domain().clone());
-                    (Kinds::Numbers(shared), plan.handle(map, &domain))
-                }
+            )*
+
+            $($more)*
+        );
+    };
+}
+
+live_api!(
+    /// Makes an empty live map. The folder is made if it is not there. *out is an ordinary handle:
+    /// all functions of its type work. Readers of this process belong to the domain of
+    /// sapwood_live_domain, so options->domain is NULL. Values are numbers or bytes: -EINVAL for
+    /// pointers. memory_limit is that of each part, at most 8 GiB; a fib has two parts of at most 1
+    /// GiB. Tables of routes with groups (sapwood_routes) cannot be live: the library for Rust has
+    /// another type for these. After a failure nothing is left of the map. O(1).
+    ///
+    /// This process is the writer until its last handle is freed that belongs to the map: *live,
+    /// *out, and domains, readers, transactions, reservations and snapshots. Then readers go on
+    /// with what was written last.
+    sapwood_store_live_create(sapwood_options, sapwood_store, false),
+    sapwood_shared_live_create(sapwood_options, sapwood_shared, false),
+    sapwood_point_live_create(sapwood_options, sapwood_point, false),
+    sapwood_fib_live_create(sapwood_fib_options, sapwood_fib, false),
+    sapwood_ranges_live_create(sapwood_ranges_options, sapwood_ranges, false),
+    /// Takes over the map of a writer that has ended. It checks every node of what the writer left,
+    /// copies it, and points readers there. A change that had returned is there; one that the
+    /// writer's death interrupted is there as a whole or not at all, except that a transaction of a
+    /// fib may be there in part. The copy needs room beside the old map: as much as the entries
+    /// take. After a failure (-ENOSPC) the map is as it was. O(bytes of the map).
+    sapwood_store_live_open(sapwood_options, sapwood_store, true),
+    sapwood_shared_live_open(sapwood_options, sapwood_shared, true),
+    sapwood_point_live_open(sapwood_options, sapwood_point, true),
+    sapwood_fib_live_open(sapwood_fib_options, sapwood_fib, true),
+    sapwood_ranges_live_open(sapwood_ranges_options, sapwood_ranges, true);
+
+    /// Frees the handle; the structure's own stays. One thread at a time.
+    fn sapwood_live_free(live: *mut sapwood_live) {
+        free(live)
+    }
+
+    /// Makes a handle of the map's domain, for readers of this process and for stalls. Any thread.
+    fn sapwood_live_domain(live: *const sapwood_live, out: *mut *mut sapwood_domain) -> c_int {
+        let body = Handle::shared(live)?;
+        let out = place(out, "out")?;
+        let domain = DomainBody {
+            domain: body.domain.clone(),
+            checked: body.checked,
+        };
+        hand_out(out, domain, Handle::rules(live))
+    }
+
+    /// Stores how many times processes have taken the map over. Any thread. O(1).
+    fn sapwood_live_generation(live: *const sapwood_live, generation: *mut u64) -> c_int {
+        let body = Handle::shared(live)?;
+        put(generation, "generation", body.live.generation())
+    }
+
+    /// readers: it has not announced the newest grace period
+    pub const SAPWOOD_LIVE_HOLDS_BACK: c_uint = 1;
+
+    /// readers: the writer does not wait for it; quiescent brings it back
+    pub const SAPWOOD_LIVE_EVICTED: c_uint = 2;
+
+    #[derive(Debug)]
+    pub struct sapwood_live_reader_info {
+        pub size: usize,
+        /// of its file; valid until the callback returns
+        pub name: *const c_char,
+        /// the newest grace period that it has announced; 0: it is offline
+        pub seen: u64,
+        /// its process, as it says
+        pub pid: u32,
+        /// SAPWOOD_LIVE_HOLDS_BACK, SAPWOOD_LIVE_EVICTED, SAPWOOD_LIVE_CHECKED
+        pub flags: c_uint,
+    }
+
+    pub type sapwood_live_reader_fn =
+        Option<unsafe extern "C" fn(info: *const sapwood_live_reader_info, ctx: *mut c_void)>;
+
+    /// Calls each(info, ctx) for each living reader in all processes, and returns their number.
+    /// each may be NULL. Any thread. O(readers).
+    fn sapwood_live_readers(
+        live: *const sapwood_live,
+        each: sapwood_live_reader_fn,
+        ctx: *mut c_void,
+    ) -> c_int {
+        let body = Handle::shared(live)?;
+        let readers = body.live.readers();
+        let count = as_int(readers.len());
+        let Some(each) = each else { return Ok(count) };
+        for reader in readers {
+            let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };
+            let name = CString::new(reader.name.replace('\0', "?")).unwrap_or_default();
+            let info = sapwood_live_reader_info {
+                size: size_of::<sapwood_live_reader_info>(),
+                name: name.as_ptr(),
+                seen: reader.seen,
+                pid: reader.pid,
+                flags: flag(reader.holds_back, SAPWOOD_LIVE_HOLDS_BACK)
+                    | flag(reader.evicted, SAPWOOD_LIVE_EVICTED)
+                    | flag(reader.checked, SAPWOOD_LIVE_CHECKED),
             };
-            *live = made;
-            *out = Handle::into_c(SharedBody::plain(map), plan.rules());
+            // C gave both for this.
+            each(&raw const info, ctx);
         }
+        Ok(count)
+    }
+
+    /// Deletes the folder, and frees the handle, also on failure. Nobody opens the map any more;
+    /// readers that have it open go on with what was written last. The structure's own handle is
+    /// freed before or after. One thread at a time.
+    fn sapwood_live_remove(live: *mut sapwood_live) -> c_int {
+        let body = match Handle::take(live) {
+            Ok(body) => body,
+            Err(failure) => {
+                // The copy of a child of `fork` is freed; the map stays the parent's.
+                Handle::leave(live);
+                return Err(failure);
+            }
+        };
+        body.live.remove()?;
         Ok(0)
-    })
-}
-
-unsafe fn fib(
-    name: &'static str,
-    (folder, live_options, take_over): Given,
-    options: *const sapwood_fib_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_fib,
-) -> c_int {
-    call(name, || {
-        let (live, out) = (place(live, "live")?, place(out, "out")?);
-        // SAFETY: C.
-        unsafe {
-            let options: sapwood_fib_options = extensible(options)?;
-            known_flags(options.flags, CHECKED)?;
-            let root = options.root()?;
-            let checked = options.flags & CHECKED != 0;
-            let plan = Plan::new(folder, live_options, take_over, checked)?;
-            let map: Live<IpFib<u64>> = plan.make(
-                options.memory_limit,
-                |builder: Builder<IpFib<u64>>| match root {
-                    None => builder,
-                    Some(bits) => builder.root_bits(bits),
-                },
-            )?;
-            let body = TableBody {
-                table: IpFib::clone(&map),
-                turns: Turns::default(),
-                checked: plan.checked,
-            };
-            *live = plan.handle(map, body.table.domain());
-            *out = Handle::into_c(body, plan.rules());
-        }
-        Ok(0)
-    })
-}
-
-unsafe fn ranges(
-    name: &'static str,
-    (folder, live_options, take_over): Given,
-    options: *const sapwood_ranges_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_ranges,
-) -> c_int {
-    call(name, || {
-        let (live, out) = (place(live, "live")?, place(out, "out")?);
-        // SAFETY: C.
-        unsafe {
-            let options: sapwood_ranges_options = extensible(options)?;
-            known_flags(options.flags, CHECKED)?;
-            let checked = options.flags & CHECKED != 0;
-            let plan = Plan::new(folder, live_options, take_over, checked)?;
-            let map: Live<MapleMap<u64>> = plan.make(options.memory_limit, |builder| builder)?;
-            let body = RangesBody {
-                map: MapleMap::clone(&map),
-                turns: Turns::default(),
-                checked: plan.checked,
-            };
-            *live = plan.handle(map, body.map.domain());
-            *out = Handle::into_c(body, plan.rules());
-        }
-        Ok(0)
-    })
-}
-
-/// Makes a store that other processes read.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_live_create(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_store,
-) -> c_int {
-    let given = (folder, live_options, false);
-    // SAFETY: C.
-    unsafe { store("sapwood_store_live_create", given, options, live, out) }
-}
-
-/// Takes over a store of a writer that has ended.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_live_open(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_store,
-) -> c_int {
-    let given = (folder, live_options, true);
-    // SAFETY: C.
-    unsafe { store("sapwood_store_live_open", given, options, live, out) }
-}
-
-/// Makes a shared map that other processes read.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_shared_live_create(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_shared,
-) -> c_int {
-    let given = (folder, live_options, false);
-    // SAFETY: C.
-    unsafe { shared::<Ordered>("sapwood_shared_live_create", given, options, live, out) }
-}
-
-/// Takes over a shared map of a writer that has ended.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_shared_live_open(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_shared,
-) -> c_int {
-    let given = (folder, live_options, true);
-    // SAFETY: C.
-    unsafe { shared::<Ordered>("sapwood_shared_live_open", given, options, live, out) }
-}
-
-/// Makes a point map that other processes read.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_point_live_create(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_point,
-) -> c_int {
-    let given = (folder, live_options, false);
-    // SAFETY: C.
-    unsafe { shared::<Unordered>("sapwood_point_live_create", given, options, live, out) }
-}
-
-/// Takes over a point map of a writer that has ended.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_point_live_open(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_point,
-) -> c_int {
-    let given = (folder, live_options, true);
-    // SAFETY: C.
-    unsafe { shared::<Unordered>("sapwood_point_live_open", given, options, live, out) }
-}
-
-/// Makes a table of prefixes that other processes read.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_live_create(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_fib_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_fib,
-) -> c_int {
-    let given = (folder, live_options, false);
-    // SAFETY: C.
-    unsafe { fib("sapwood_fib_live_create", given, options, live, out) }
-}
-
-/// Takes over a table of prefixes of a writer that has ended.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_fib_live_open(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_fib_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_fib,
-) -> c_int {
-    let given = (folder, live_options, true);
-    // SAFETY: C.
-    unsafe { fib("sapwood_fib_live_open", given, options, live, out) }
-}
-
-/// Makes a range map that other processes read.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_live_create(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_ranges_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_ranges,
-) -> c_int {
-    let given = (folder, live_options, false);
-    // SAFETY: C.
-    unsafe { ranges("sapwood_ranges_live_create", given, options, live, out) }
-}
-
-/// Takes over a range map of a writer that has ended.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_live_open(
-    folder: *const c_char,
-    live_options: *const sapwood_live_options,
-    options: *const sapwood_ranges_options,
-    live: *mut *mut sapwood_live,
-    out: *mut *mut sapwood_ranges,
-) -> c_int {
-    let given = (folder, live_options, true);
-    // SAFETY: C.
-    unsafe { ranges("sapwood_ranges_live_open", given, options, live, out) }
-}
+    }
+);

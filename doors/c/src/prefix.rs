@@ -5,21 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::call::call;
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::input;
-
-/// `struct sapwood_prefix`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct sapwood_prefix {
-    /// The address in network order; bytes after `addr_len` are not looked at.
-    pub addr: [u8; 16],
-    /// 4 or 16.
-    pub addr_len: u8,
-    /// The length of the prefix.
-    pub bits: u8,
-}
 
 impl sapwood_prefix {
     /// The prefix as Rust has it. Bits after its length stay.
@@ -98,19 +86,60 @@ pub unsafe fn address(at: *const c_void, len: usize) -> Outcome<IpAddr> {
     }
 }
 
-/// Reads a prefix, or an address, which is a prefix of all its bits.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_prefix_parse(
-    text: *const c_char,
-    out: *mut sapwood_prefix,
-) -> c_int {
-    call("sapwood_prefix_parse", || {
+/// How many addresses a part of a batch has. Their answers lie on the stack.
+const PART: usize = 64;
+
+/// Looks up addresses in parts. `look_up` gets the place of a part, its addresses, and room for
+/// their answers, each of which is `none` before.
+pub fn in_parts<'v, K: Copy, A: Copy + From<K>>(
+    addrs: &[K],
+    none: &'v u64,
+    values: &mut [u64],
+    mut look_up: impl FnMut(usize, &[A], &mut [&'v u64]),
+) {
+    let parts = addrs.chunks(PART).zip(values.chunks_mut(PART));
+    for (part, (addrs, values)) in parts.enumerate() {
+        let mut keys = [A::from(addrs[0]); PART];
+        for (key, addr) in keys.iter_mut().zip(addrs) {
+            *key = A::from(*addr);
+        }
+        let mut found = [none; PART];
+        look_up(part * PART, &keys[..addrs.len()], &mut found[..addrs.len()]);
+        for (value, found) in values.iter_mut().zip(found) {
+            *value = *found;
+        }
+    }
+}
+
+c_api!(
+    /// Common to the tables of this part and the next. Readers never wait; one writer works at a
+    /// time, and others wait for it. Values are numbers, which are copied out, so nothing that a
+    /// lookup stored can become stale. Where a function takes a reader, NULL means: pin this thread
+    /// for the moment, which costs some nanoseconds; a reader costs nothing. All functions of a
+    /// table may be called by any thread, unless something else is said. A thread that has a
+    /// transaction or a reservation of a table open gets -EDEADLK from functions that would wait
+    /// for it. Places for results may be NULL where their names are in parentheses in the comment.
+    ///
+    /// Changes return -ENOMEM at the memory limit, and -EAGAIN at the domain's hard limit of
+    /// garbage; then nothing has changed. After -EFAULT a table is as it was, or refuses changes
+    /// (its lock is poisoned).
+    const SECTION: &str = "Routes";
+
+    /// A prefix of an address, in network order. Bytes after addr_len are not looked at.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct sapwood_prefix {
+        pub addr: [u8; 16],
+        /// 4 or 16
+        pub addr_len: u8,
+        /// the length of the prefix
+        pub bits: u8,
+    }
+
+    /// Reads a prefix such as 10.0.0.0/8 or 2001:db8::/32; an address without a length is a prefix
+    /// of all its bits. -EINVAL: it is not one, or has bits set after its length. Any thread.
+    fn sapwood_prefix_parse(text: *const c_char, out: *mut sapwood_prefix) -> c_int {
         let out = input::place(out, "the prefix")?;
-        // SAFETY: C.
-        let text = unsafe { input::text(text, "the text") }?.to_string_lossy();
+        let text = input::text(text, "the text")?.to_string_lossy();
         let net = match text.parse::<IpNet>() {
             Ok(net) => net,
             Err(_) => match text.parse::<IpAddr>() {
@@ -123,37 +152,23 @@ pub unsafe extern "C" fn sapwood_prefix_parse(
             },
         };
         if net.trunc() != net {
-            return Err(sapwood::Error::HostBitsSet { prefix: net }.into());
+            return Err(sapwood::lpm::Error::HostBitsSet { prefix: net }.into());
         }
-        // SAFETY: C.
-        unsafe { out.write(net.into()) };
+        out.write(net.into());
         Ok(0)
-    })
-}
+    }
 
-/// Writes a prefix as text; returns the length of the text without the zero.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_prefix_format(
-    of: *const sapwood_prefix,
-    buf: *mut c_char,
-    len: usize,
-) -> c_int {
-    call("sapwood_prefix_format", || {
-        // SAFETY: C.
-        let text = unsafe { prefix(of) }?.to_string();
+    /// Writes a prefix as text, cut to len - 1 bytes and ended by a zero; returns the whole length.
+    fn sapwood_prefix_format(prefix: *const sapwood_prefix, buf: *mut c_char, len: usize) -> c_int {
+        let text = self::prefix(prefix)?.to_string();
         if !buf.is_null() && len > 0 {
             let bytes = text.len().min(len - 1);
-            // SAFETY: C. At most `len - 1` bytes and a zero are written.
-            unsafe {
-                buf.cast::<u8>()
-                    .copy_from_nonoverlapping(text.as_ptr(), bytes);
-                *buf.add(bytes) = 0;
-            }
+            // At most `len - 1` bytes and a zero are written.
+            buf.cast::<u8>()
+                .copy_from_nonoverlapping(text.as_ptr(), bytes);
+            *buf.add(bytes) = 0;
         }
         // A prefix has some fifty characters at most.
         Ok(text.len() as c_int)
-    })
-}
+    }
+);

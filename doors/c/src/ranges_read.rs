@@ -6,12 +6,13 @@ use std::ops::RangeInclusive;
 use sapwood::maple::MapleView;
 use sapwood::qsbr::Guard;
 
-use crate::call::call;
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::Handle;
 use crate::input;
+use crate::output::put_found;
 use crate::ranges::{
-    Found, put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, window,
+    Found, put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, window_at,
 };
 use crate::reader::{read, sapwood_reader};
 
@@ -31,30 +32,6 @@ unsafe fn view<R>(
     unsafe { read(reader, map.domain(), |guard: Guard<'_>| f(map.view(guard))) }
 }
 
-/// The value at an index.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_get(
-    ranges: *const sapwood_ranges,
-    reader: *const sapwood_reader,
-    index: u64,
-    value: *mut u64,
-) -> c_int {
-    call("sapwood_ranges_get", || {
-        let value = input::place(value, "the place for the value")?;
-        // SAFETY: C.
-        let found = unsafe { view(ranges, reader, |view| view.get(index).copied()) }?;
-        let Some(found) = found else {
-            return Ok(-libc::ENOENT);
-        };
-        // SAFETY: C.
-        unsafe { *value = found };
-        Ok(0)
-    })
-}
-
 /// An entry with a copy of its value.
 fn copied((range, value): (RangeInclusive<u64>, &u64)) -> Found {
     (range, *value)
@@ -64,7 +41,7 @@ fn copied((range, value): (RangeInclusive<u64>, &u64)) -> Found {
 ///
 /// # Safety
 /// C.
-unsafe fn entry(
+unsafe fn look_up(
     ranges: *const sapwood_ranges,
     reader: *const sapwood_reader,
     to: *mut sapwood_range,
@@ -74,59 +51,6 @@ unsafe fn entry(
     let found = unsafe { view(ranges, reader, search) }?;
     // SAFETY: C.
     Ok(unsafe { put_entry(found, to) })
-}
-
-/// The entry that holds an index.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_get_entry(
-    ranges: *const sapwood_ranges,
-    reader: *const sapwood_reader,
-    index: u64,
-    at: *mut sapwood_range,
-) -> c_int {
-    call("sapwood_ranges_get_entry", || {
-        // SAFETY: C.
-        unsafe { entry(ranges, reader, at, |v| v.get_entry(index).map(copied)) }
-    })
-}
-
-/// The first entry with an index from `from` on.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_next(
-    ranges: *const sapwood_ranges,
-    reader: *const sapwood_reader,
-    from: u64,
-    at: *mut sapwood_range,
-) -> c_int {
-    call("sapwood_ranges_next", || {
-        let search = |v: MapleView<'_, u64>| v.range(from..=u64::MAX).next().map(copied);
-        // SAFETY: C.
-        unsafe { entry(ranges, reader, at, search) }
-    })
-}
-
-/// The last entry with an index up to `to`.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_prev(
-    ranges: *const sapwood_ranges,
-    reader: *const sapwood_reader,
-    to: u64,
-    at: *mut sapwood_range,
-) -> c_int {
-    call("sapwood_ranges_prev", || {
-        let search = |v: MapleView<'_, u64>| v.range(0..=to).next_back().map(copied);
-        // SAFETY: C.
-        unsafe { entry(ranges, reader, at, search) }
-    })
 }
 
 /// C's function that is called with each entry.
@@ -153,76 +77,103 @@ pub unsafe fn walk(
     0
 }
 
-/// Calls a function with the entries that have an index in a range.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_each(
-    ranges: *const sapwood_ranges,
-    reader: *const sapwood_reader,
-    start: u64,
-    end: u64,
-    each: Option<unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int>,
-    ctx: *mut c_void,
-) -> c_int {
-    call("sapwood_ranges_each", || {
-        let each = each.ok_or_else(|| Failure::null("the function"))?;
-        // SAFETY: C.
-        let walk = |view: MapleView<'_, u64>| unsafe { walk(view, start..=end, each, ctx) };
-        // SAFETY: C.
-        unsafe { view(ranges, reader, walk) }
-    })
-}
+c_api!(
+    /// The value at an index. -ENOENT: it lies in a gap. With a reader: its thread. O(log n).
+    fn sapwood_ranges_get(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        index: u64,
+        value: *mut u64,
+    ) -> c_int {
+        let value = input::place(value, "the place for the value")?;
+        let found = view(ranges, reader, |view| view.get(index).copied())?;
+        Ok(put_found(value, found))
+    }
 
-/// The place of a gap that fits.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_find_gap(
-    ranges: *const sapwood_ranges,
-    reader: *const sapwood_reader,
-    size: u64,
-    within: *const sapwood_window,
-    start: *mut u64,
-) -> c_int {
-    call("sapwood_ranges_find_gap", || {
+    /// The (entry) that holds an index. -ENOENT as above.
+    fn sapwood_ranges_get_entry(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        index: u64,
+        entry: *mut sapwood_range,
+    ) -> c_int {
+        look_up(ranges, reader, entry, |v| v.get_entry(index).map(copied))
+    }
+
+    /// The first (entry) that has an index from `from` on, or the last that has one up to `to`; the
+    /// entry is whole. -ENOENT: there is none. A walk goes on at entry.end + 1, or entry.start - 1.
+    fn sapwood_ranges_next(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        from: u64,
+        entry: *mut sapwood_range,
+    ) -> c_int {
+        let search = |v: MapleView<'_, u64>| v.range(from..=u64::MAX).next().map(copied);
+        look_up(ranges, reader, entry, search)
+    }
+
+    fn sapwood_ranges_prev(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        to: u64,
+        entry: *mut sapwood_range,
+    ) -> c_int {
+        let search = |v: MapleView<'_, u64>| v.range(0..=to).next_back().map(copied);
+        look_up(ranges, reader, entry, search)
+    }
+
+    /// Is called with entries in order. It returns 0 to go on; another number ends the walk.
+    pub type sapwood_range_fn =
+        Option<unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int>;
+
+    /// Calls each(entry, ctx) with the entries that have an index in a range, and returns 0 or what
+    /// `each` returned. The quickest walk. Garbage is held back meanwhile. O(log n + entries).
+    fn sapwood_ranges_each(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        start: u64,
+        end: u64,
+        each: sapwood_range_fn,
+        ctx: *mut c_void,
+    ) -> c_int {
+        let each = each.ok_or_else(|| Failure::null("the function"))?;
+        let walk = |view: MapleView<'_, u64>| walk(view, start..=end, each, ctx);
+        view(ranges, reader, walk)
+    }
+
+    /// The *start of a gap for `size` indices, as sapwood_ranges_alloc finds it. -ENOSPC: none
+    /// fits.
+    fn sapwood_ranges_find_gap(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        size: u64,
+        window: *const sapwood_window,
+        start: *mut u64,
+    ) -> c_int {
         let start = input::place(start, "the place for the start")?;
-        // SAFETY: C.
-        let window = unsafe { window(within) }?;
-        // SAFETY: C.
-        let found = unsafe { view(ranges, reader, |view| view.find_gap(size, window)) }?;
+        let window = window_at(window)?;
+        let found = view(ranges, reader, |view| view.find_gap(size, window))?;
         match found {
-            // SAFETY: C.
-            Some(place) => unsafe { *start = *place.start() },
+            Some(place) => *start = *place.start(),
             None => return Ok(-libc::ENOSPC),
         }
         Ok(0)
-    })
-}
+    }
 
-/// The first gap within a range.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_ranges_next_gap(
-    ranges: *const sapwood_ranges,
-    reader: *const sapwood_reader,
-    from: u64,
-    to: u64,
-    start: *mut u64,
-    end: *mut u64,
-) -> c_int {
-    call("sapwood_ranges_next_gap", || {
-        // SAFETY: C.
-        let gap = unsafe { view(ranges, reader, |view| view.gaps(from..=to).next()) }?;
+    /// The first gap within a range, cut to it: (start), (end). -ENOENT: there is none.
+    fn sapwood_ranges_next_gap(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        from: u64,
+        to: u64,
+        start: *mut u64,
+        end: *mut u64,
+    ) -> c_int {
+        let gap = view(ranges, reader, |view| view.gaps(from..=to).next())?;
         match gap {
-            // SAFETY: C.
-            Some(gap) => unsafe { put_range(&gap, start, end) },
+            Some(gap) => put_range(&gap, start, end),
             None => return Ok(-libc::ENOENT),
         }
         Ok(0)
-    })
-}
+    }
+);

@@ -4,11 +4,12 @@ use std::ffi::{c_char, c_int};
 
 use sapwood::qsbr::{Domain, Guard, Reader};
 
-use crate::call::{call, call_void};
+use crate::c_api::c_api;
 use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};
-use crate::handle::{Body, Handle, Thread};
+use crate::handle::{Body, Handle, Thread, free};
 use crate::input::{place, text};
+use crate::output::hand_out;
 
 /// The inside of a reader's handle.
 pub struct ReaderBody {
@@ -22,10 +23,11 @@ pub struct ReaderBody {
 impl Body for ReaderBody {
     const MAGIC: u32 = u32::from_be_bytes(*b"swRe");
     const NAME: &'static str = "reader";
-}
 
-/// C's `sapwood_reader`.
-pub type sapwood_reader = Handle<ReaderBody>;
+    fn may_end(&self) -> Outcome<()> {
+        self.thread.check("reader", self.checked)
+    }
+}
 
 impl ReaderBody {
     /// A guard for a structure of `domain`. A checked reader looks at the thread as well.
@@ -108,125 +110,13 @@ impl ReaderBody {
     }
 }
 
-/// Registers this thread with a domain.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_reader_new(
-    domain: *const sapwood_domain,
-    name: *const c_char,
-    out: *mut *mut sapwood_reader,
-) -> c_int {
-    call("sapwood_reader_new", || {
-        let out = place(out, "out")?;
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(domain) }?;
-        // SAFETY: C.
-        let name = unsafe { text(name, "the name") }?.to_string_lossy();
-        // SAFETY: C.
-        let rules = unsafe { Handle::rules(domain) };
-        let reader = ReaderBody {
-            registration: body.domain.register(name)?,
-            thread: Thread::here(),
-            checked: rules.checked,
-            epoch: 1,
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(reader, rules) };
-        Ok(0)
-    })
-}
-
-/// Ends a registration.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_reader_free(reader: *mut sapwood_reader) {
-    call_void("sapwood_reader_free", || {
-        // SAFETY: C.
-        if reader.is_null() || unsafe { Handle::leave(reader) } {
-            return Ok(());
-        }
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(reader) }?;
-        body.thread.check("reader", body.checked)?;
-        // SAFETY: C.
-        drop(unsafe { Handle::take(reader) }?);
-        Ok(())
-    });
-}
-
 /// Runs `f` on a reader that belongs to this thread.
-unsafe fn on(
-    name: &'static str,
-    reader: *mut sapwood_reader,
-    f: impl FnOnce(&mut ReaderBody),
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::exclusive(reader) }?;
-        body.thread.check("reader", body.checked)?;
-        f(body);
-        Ok(0)
-    })
-}
-
-/// Declares a quiescent state.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_reader_quiescent(reader: *mut sapwood_reader) -> c_int {
-    let pass = |body: &mut ReaderBody| {
-        body.epoch += 1;
-        body.registration.quiescent();
-    };
+unsafe fn on(reader: *mut sapwood_reader, f: impl FnOnce(&mut ReaderBody)) -> Outcome {
     // SAFETY: C.
-    unsafe { on("sapwood_reader_quiescent", reader, pass) }
-}
-
-/// Takes the reader offline.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_reader_offline(reader: *mut sapwood_reader) -> c_int {
-    let pass = |body: &mut ReaderBody| {
-        body.epoch += 1;
-        body.registration.set_offline();
-    };
-    // SAFETY: C.
-    unsafe { on("sapwood_reader_offline", reader, pass) }
-}
-
-/// Takes the reader online.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_reader_online(reader: *mut sapwood_reader) -> c_int {
-    let pass = |body: &mut ReaderBody| {
-        body.epoch += 1;
-        body.registration.set_online();
-    };
-    // SAFETY: C.
-    unsafe { on("sapwood_reader_online", reader, pass) }
-}
-
-/// Waits for a grace period, offline meanwhile.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_reader_synchronize(reader: *mut sapwood_reader) -> c_int {
-    let pass = |body: &mut ReaderBody| {
-        body.epoch += 1;
-        body.registration.synchronize();
-    };
-    // SAFETY: C.
-    unsafe { on("sapwood_reader_synchronize", reader, pass) }
+    let body = unsafe { Handle::exclusive(reader) }?;
+    body.thread.check("reader", body.checked)?;
+    f(body);
+    Ok(0)
 }
 
 /// Reads a structure of `domain` under a guard of the reader or, where that is NULL, of a pin for
@@ -247,3 +137,72 @@ pub unsafe fn read<R>(
     // SAFETY: the caller's promise; `f` is done with the guard when it returns.
     Ok(f(unsafe { Handle::shared(reader)?.guard(domain) }?))
 }
+
+c_api!(
+    /// A thread that is registered with a domain. It belongs to the thread that made it.
+    pub type sapwood_reader = Handle<ReaderBody>;
+
+    /// Registers this thread with a domain, under a name for stall reports. The reader is online:
+    /// what is replaced from now on stays until it passes a quiescent state. -EAGAIN: too many
+    /// readers.
+    fn sapwood_reader_new(
+        domain: *const sapwood_domain,
+        name: *const c_char,
+        out: *mut *mut sapwood_reader,
+    ) -> c_int {
+        let out = place(out, "out")?;
+        let body = Handle::shared(domain)?;
+        let name = text(name, "the name")?.to_string_lossy();
+        let rules = Handle::rules(domain);
+        let reader = ReaderBody {
+            registration: body.domain.register(name)?,
+            thread: Thread::here(),
+            checked: rules.checked,
+            epoch: 1,
+        };
+        hand_out(out, reader, rules)
+    }
+
+    /// Ends the registration. Its thread. Nothing that was read with it may be used any more.
+    fn sapwood_reader_free(reader: *mut sapwood_reader) {
+        free(reader)
+    }
+
+    /// Declares a quiescent state: this thread uses nothing any more that it read with this reader.
+    /// An event loop calls it in each turn, a packet loop after each burst. Its thread. O(1), no
+    /// fence.
+    fn sapwood_reader_quiescent(reader: *mut sapwood_reader) -> c_int {
+        let pass = |body: &mut ReaderBody| {
+            body.epoch += 1;
+            body.registration.quiescent();
+        };
+        on(reader, pass)
+    }
+
+    /// Goes offline before the thread blocks: a quiescent state that lasts. Its thread. O(1).
+    fn sapwood_reader_offline(reader: *mut sapwood_reader) -> c_int {
+        let pass = |body: &mut ReaderBody| {
+            body.epoch += 1;
+            body.registration.set_offline();
+        };
+        on(reader, pass)
+    }
+
+    /// Comes back online. Only an online reader may read. Its thread. O(1).
+    fn sapwood_reader_online(reader: *mut sapwood_reader) -> c_int {
+        let pass = |body: &mut ReaderBody| {
+            body.epoch += 1;
+            body.registration.set_online();
+        };
+        on(reader, pass)
+    }
+
+    /// Waits as sapwood_domain_synchronize, offline meanwhile; online afterwards. Its thread.
+    fn sapwood_reader_synchronize(reader: *mut sapwood_reader) -> c_int {
+        let pass = |body: &mut ReaderBody| {
+            body.epoch += 1;
+            body.registration.synchronize();
+        };
+        on(reader, pass)
+    }
+);

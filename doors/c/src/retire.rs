@@ -3,11 +3,10 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use crate::value::sapwood_retire_fn;
+
 /// C's function that takes a value back.
 type RetireFn = unsafe extern "C" fn(value: *mut c_void, ctx: *mut c_void);
-
-/// The same as C gives it: it may be NULL.
-pub type sapwood_retire_fn = Option<RetireFn>;
 
 /// Who takes the values of a structure back.
 #[derive(Debug)]

@@ -8,19 +8,21 @@ use sapwood::Builder;
 use sapwood::qp::{Exchange, Order, Ordered, PointMap, QpShared, SharedMap, Unordered};
 use sapwood::qsbr::Domain;
 
-use crate::call::{call, quick};
-use crate::domain::{CHECKED, known_flags, or_new};
+use crate::c_api::c_api;
+use crate::call::look_up;
+use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle};
-use crate::input::{bytes, extensible, items, place, quick_bytes};
-use crate::memory::{sapwood_memory, store_memory};
+use crate::input::{bytes, given, items, place, quick_bytes};
+use crate::maps::{SAPWOOD_INDEX, sapwood_memory, sapwood_options};
+use crate::output::{hand_out, or_absent, put_extensible, put_wanted};
 use crate::reader::sapwood_reader;
 use crate::retire::{Owner, Pointer};
 use crate::value::{
-    CValue, INDEX, Key, Kinds, Lent, Mode, each, get_many, not_inserted, of_kind, refused,
-    sapwood_bytes, sapwood_entry, sapwood_options, sapwood_value,
+    CValue, Key, Kinds, Lent, Mode, each, get_many, not_inserted, of_kind, refused, sapwood_bytes,
+    sapwood_entry, sapwood_value,
 };
-use crate::view::{Changes, Viewed, answer, found};
+use crate::view::{Viewed, answer, found};
 
 /// Shared maps and point maps: what differs in their handles.
 pub trait Named: Order + Sized + 'static {
@@ -47,7 +49,7 @@ pub trait Named: Order + Sized + 'static {
 impl Named for Ordered {
     const MAGIC: u32 = u32::from_be_bytes(*b"swSh");
     const NAME: &'static str = "shared map";
-    const FLAGS: u32 = CHECKED | INDEX;
+    const FLAGS: u32 = SAPWOOD_CHECKED | SAPWOOD_INDEX;
 
     fn choose<V: ?Sized + CValue>(
         options: &sapwood_options,
@@ -56,7 +58,7 @@ impl Named for Ordered {
         if options.max_entries != 0 {
             builder = builder.max_entries(options.max_entries);
         }
-        if options.flags & INDEX != 0 {
+        if options.flags & SAPWOOD_INDEX != 0 {
             builder = builder.with_index();
         }
         builder
@@ -77,7 +79,7 @@ impl Named for Ordered {
 impl Named for Unordered {
     const MAGIC: u32 = u32::from_be_bytes(*b"swPo");
     const NAME: &'static str = "point map";
-    const FLAGS: u32 = CHECKED;
+    const FLAGS: u32 = SAPWOOD_CHECKED;
 
     fn choose<V: ?Sized + CValue>(
         options: &sapwood_options,
@@ -123,11 +125,7 @@ impl<O: Named> Body for SharedBody<O> {
     const NAME: &'static str = O::NAME;
 }
 
-impl<O: Named> Viewed for SharedBody<O> {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
+impl<O: Named> Viewed for SharedBody<O> {}
 
 /// A key of C.
 pub type RawKey = (*const c_void, usize);
@@ -137,23 +135,19 @@ pub type RawKey = (*const c_void, usize);
 /// # Safety
 /// As `sapwood.h` says, like everything below.
 pub unsafe fn new<O: Named>(
-    name: &'static str,
     options: *const sapwood_options,
     out: *mut *mut Handle<SharedBody<O>>,
-) -> c_int {
-    call(name, || {
-        let out = place(out, "out")?;
-        // SAFETY: C.
-        unsafe {
-            let options = extensible(options)?;
-            known_flags(options.flags, O::FLAGS)?;
-            let (kind, owner) = options.kind()?;
-            let (domain, rules) = or_new(options.domain, options.flags & CHECKED != 0)?;
-            let map = of_kind!(kind, O::make::<V>(&options, &domain)?);
-            *out = Handle::into_c(SharedBody { map, owner }, rules);
-        }
-        Ok(0)
-    })
+) -> Outcome {
+    let out = place(out, "out")?;
+    // SAFETY: C.
+    unsafe {
+        let options = given(options)?;
+        known_flags(options.flags, O::FLAGS)?;
+        let (kind, owner) = options.kind()?;
+        let (domain, rules) = or_new(options.domain, options.flags & SAPWOOD_CHECKED != 0)?;
+        let map = of_kind!(kind, O::make::<V>(&options, &domain)?);
+        hand_out(out, SharedBody { map, owner }, rules)
+    }
 }
 
 /// The value of a key.
@@ -168,42 +162,27 @@ pub unsafe fn get<O: Named>(
     key: RawKey,
     value: *mut sapwood_value,
 ) -> c_int {
-    let handles = (map, reader);
-    // SAFETY: C.
-    unsafe {
-        if let (Some(body), Some(through)) = (Handle::quick(map), Handle::quick(reader)) {
-            if let Some(bytes) = quick_bytes(key.0, key.1) {
-                return quick(name, || {
-                    each!(&body.map, map => match through.quick_guard(map.domain()) {
-                        Some(guard) => answer(map.view(guard).get(bytes), value),
-                        None => get_slowly(name, handles, key, value),
-                    })
-                });
-            }
+    let quick = || {
+        // SAFETY: C.
+        unsafe {
+            let (body, through) = (Handle::quick(map)?, Handle::quick(reader)?);
+            let key = quick_bytes(key.0, key.1)?;
+            Some(each!(&body.map, map => {
+                answer(map.view(through.quick_guard(map.domain())?).get(key), value)
+            }))
         }
-        get_slowly(name, handles, key, value)
-    }
-}
-
-/// The same lookup where there is something to say about its arguments.
-#[cold]
-#[inline(never)]
-unsafe fn get_slowly<O: Named>(
-    name: &'static str,
-    (map, reader): (*const Handle<SharedBody<O>>, *const sapwood_reader),
-    (key, key_len): RawKey,
-    value: *mut sapwood_value,
-) -> c_int {
-    call(name, || {
+    };
+    let slow = move || {
         // SAFETY: C.
         unsafe {
             let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
-            let key = bytes(key, key_len, "the key")?;
+            let key = bytes(key.0, key.1, "the key")?;
             each!(&body.map, map => {
                 found(map.view(reader.guard(map.domain())?).get(key), value)
             })
         }
-    })
+    };
+    look_up(name, quick, slow)
 }
 
 /// Looks up many keys.
@@ -211,43 +190,34 @@ unsafe fn get_slowly<O: Named>(
 /// # Safety
 /// As `sapwood.h` says.
 pub unsafe fn many<O: Named>(
-    name: &'static str,
     map: *const Handle<SharedBody<O>>,
     reader: *const sapwood_reader,
     (keys, count): (*const sapwood_bytes, usize),
     values: *mut sapwood_value,
     found: *mut u8,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
-            let keys = Key::all(items(keys, count, "keys")?)?;
-            each!(&body.map, map => {
-                let view = map.view(reader.guard(map.domain())?);
-                get_many(keys, values, found, |keys, out| view.get_many(keys, out))
-            })
-        }
-    })
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
+        let keys = Key::all(items(keys, count, "keys")?)?;
+        each!(&body.map, map => {
+            let view = map.view(reader.guard(map.domain())?);
+            get_many(keys, values, found, |keys, out| view.get_many(keys, out))
+        })
+    }
 }
 
 /// The number of entries.
 ///
 /// # Safety
 /// As `sapwood.h` says.
-pub unsafe fn len<O: Named>(
-    name: &'static str,
-    map: *const Handle<SharedBody<O>>,
-    len: *mut usize,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(map)?;
-            *place(len, "len")? = each!(&body.map, map => map.len());
-        }
-        Ok(0)
-    })
+pub unsafe fn len<O: Named>(map: *const Handle<SharedBody<O>>, len: *mut usize) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let body = Handle::shared(map)?;
+        *place(len, "len")? = each!(&body.map, map => map.len());
+    }
+    Ok(0)
 }
 
 /// Inserts or replaces.
@@ -255,32 +225,29 @@ pub unsafe fn len<O: Named>(
 /// # Safety
 /// As `sapwood.h` says.
 pub unsafe fn insert<O: Named>(
-    name: &'static str,
     map: *const Handle<SharedBody<O>>,
     (key, key_len): RawKey,
     value: *const sapwood_value,
     mode: Mode,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(map)?;
-            let key = bytes(key, key_len, "the key")?;
-            let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
-            each!(&body.map, map => {
-                let value = V::input(value, &body.owner)?;
-                let result = match mode {
-                    Mode::Put => map.insert(key, value).map(c_int::from),
-                    Mode::New => map.insert_new(key, value).map(|()| 1),
-                    Mode::Replace => map.replace(key, value).map(|()| 0),
-                };
-                match result {
-                    Ok(new) => Ok(new),
-                    Err(rejected) => not_inserted::<V>(rejected),
-                }
-            })
-        }
-    })
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let body = Handle::shared(map)?;
+        let key = bytes(key, key_len, "the key")?;
+        let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
+        each!(&body.map, map => {
+            let value = V::input(value, &body.owner)?;
+            let result = match mode {
+                Mode::Put => map.insert(key, value).map(c_int::from),
+                Mode::New => map.insert_new(key, value).map(|()| 1),
+                Mode::Replace => map.replace(key, value).map(|()| 0),
+            };
+            match result {
+                Ok(new) => Ok(new),
+                Err(rejected) => not_inserted::<V>(rejected),
+            }
+        })
+    }
 }
 
 /// Replaces a value if it is the expected one.
@@ -288,35 +255,32 @@ pub unsafe fn insert<O: Named>(
 /// # Safety
 /// As `sapwood.h` says.
 pub unsafe fn compare_exchange<O: Named>(
-    name: &'static str,
     map: *const Handle<SharedBody<O>>,
     (key, key_len): RawKey,
     current: *const sapwood_value,
     value: *const sapwood_value,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(map)?;
-            let key = bytes(key, key_len, "the key")?;
-            let current = current.as_ref().ok_or_else(|| Failure::null("current"))?;
-            let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
-            each!(&body.map, map => {
-                <V as Lent>::with(current, |current| {
-                    let value = V::input(value, &body.owner)?;
-                    let pin = map.pin();
-                    match pin.view().compare_exchange(key, current, value) {
-                        Ok(Exchange::Done(_)) => Ok(0),
-                        Ok(Exchange::Refused { found, value }) => {
-                            V::leave(value);
-                            Ok(-found.map_or(libc::ENOENT, |_| libc::ESTALE))
-                        }
-                        Err(rejected) => not_inserted::<V>(rejected),
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let body = Handle::shared(map)?;
+        let key = bytes(key, key_len, "the key")?;
+        let current = current.as_ref().ok_or_else(|| Failure::null("current"))?;
+        let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
+        each!(&body.map, map => {
+            <V as Lent>::with(current, |current| {
+                let value = V::input(value, &body.owner)?;
+                let pin = map.pin();
+                match pin.view().compare_exchange(key, current, value) {
+                    Ok(Exchange::Done(_)) => Ok(0),
+                    Ok(Exchange::Refused { found, value }) => {
+                        V::leave(value);
+                        Ok(-found.map_or(libc::ENOENT, |_| libc::ESTALE))
                     }
-                })
+                    Err(rejected) => not_inserted::<V>(rejected),
+                }
             })
-        }
-    })
+        })
+    }
 }
 
 /// Adds to a number, which is inserted if it is absent.
@@ -324,38 +288,33 @@ pub unsafe fn compare_exchange<O: Named>(
 /// # Safety
 /// As `sapwood.h` says.
 pub unsafe fn add<O: Named>(
-    name: &'static str,
     map: *const Handle<SharedBody<O>>,
     (key, key_len): RawKey,
     delta: u64,
     sum: *mut u64,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(map)?;
-            let key = bytes(key, key_len, "the key")?;
-            let Kinds::Numbers(map) = &body.map else {
-                let text = "the values of the map are not numbers";
-                return Err(Failure::new(libc::ENOTSUP, text));
-            };
-            let (new, number) = loop {
-                let pin = map.pin();
-                if let Some(old) = pin.view().update(key, |old| old.wrapping_add(delta))? {
-                    break (0, old.wrapping_add(delta));
-                }
-                match pin.view().insert_new(key, delta) {
-                    Ok(_) => break (1, delta),
-                    Err(rejected) if rejected.error == sapwood::Error::Exists => {}
-                    Err(rejected) => return Err(refused::<u64>(rejected)),
-                }
-            };
-            if let Some(sum) = sum.as_mut() {
-                *sum = number;
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let body = Handle::shared(map)?;
+        let key = bytes(key, key_len, "the key")?;
+        let Kinds::Numbers(map) = &body.map else {
+            let text = "the values of the map are not numbers";
+            return Err(Failure::new(libc::ENOTSUP, text));
+        };
+        let (new, number) = loop {
+            let pin = map.pin();
+            if let Some(old) = pin.view().update(key, |old| old.wrapping_add(delta))? {
+                break (0, old.wrapping_add(delta));
             }
-            Ok(new)
-        }
-    })
+            match pin.view().insert_new(key, delta) {
+                Ok(_) => break (1, delta),
+                Err(rejected) if rejected.error == sapwood::qp::Error::Exists => {}
+                Err(rejected) => return Err(refused::<u64>(rejected)),
+            }
+        };
+        put_wanted(sum, number);
+        Ok(new)
+    }
 }
 
 /// Removes a key.
@@ -363,36 +322,27 @@ pub unsafe fn add<O: Named>(
 /// # Safety
 /// As `sapwood.h` says.
 pub unsafe fn remove<O: Named>(
-    name: &'static str,
     map: *const Handle<SharedBody<O>>,
     (key, key_len): RawKey,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(map)?;
-            let key = bytes(key, key_len, "the key")?;
-            let there = each!(&body.map, map => map.remove(key)?);
-            Ok(if there { 0 } else { -libc::ENOENT })
-        }
-    })
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let body = Handle::shared(map)?;
+        let key = bytes(key, key_len, "the key")?;
+        let there = each!(&body.map, map => map.remove(key)?);
+        Ok(or_absent(there))
+    }
 }
 
 /// Frees what waits for readers and is no longer used.
 ///
 /// # Safety
 /// As `sapwood.h` says.
-pub unsafe fn reclaim<O: Named>(
-    name: &'static str,
-    map: *const Handle<SharedBody<O>>,
-    most: usize,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(map) }?;
-        let most = most.min(c_int::MAX as usize);
-        Ok(each!(&body.map, map => map.reclaim(most)) as c_int)
-    })
+pub unsafe fn reclaim<O: Named>(map: *const Handle<SharedBody<O>>, most: usize) -> Outcome {
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(map) }?;
+    let most = most.min(c_int::MAX as usize);
+    Ok(each!(&body.map, map => map.reclaim(most)) as c_int)
 }
 
 /// What the map's memory holds.
@@ -400,53 +350,173 @@ pub unsafe fn reclaim<O: Named>(
 /// # Safety
 /// As `sapwood.h` says.
 pub unsafe fn memory<O: Named>(
-    name: &'static str,
     map: *const Handle<SharedBody<O>>,
     memory: *mut sapwood_memory,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(map)?;
-            let report = each!(&body.map, map => sapwood_memory::from_shared(&map.memory()));
-            store_memory(memory, report)
-        }
-    })
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let body = Handle::shared(map)?;
+        let report = each!(&body.map, map => sapwood_memory::from_shared(&map.memory()));
+        put_extensible(memory, "memory", &report)
+    }
 }
-
-/// C's function that is told of an entry.
-pub type sapwood_entry_fn =
-    Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>;
 
 /// Calls a function with all entries.
 ///
 /// # Safety
 /// As `sapwood.h` says.
 pub unsafe fn for_each<O: Named>(
-    name: &'static str,
     map: *const Handle<SharedBody<O>>,
     reader: *const sapwood_reader,
     tell: sapwood_entry_fn,
     ctx: *mut c_void,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
-            let tell = tell.ok_or_else(|| Failure::null("the function"))?;
-            let ended = each!(&body.map, map => {
-                map.view(reader.guard(map.domain())?).for_each(|key, value: &V| {
-                    let entry = sapwood_entry::new((key, value));
-                    match tell(&raw const entry, ctx) {
-                        0 => ControlFlow::Continue(()),
-                        answer => ControlFlow::Break(answer),
-                    }
-                })
-            });
-            match ended {
-                ControlFlow::Break(answer) => Ok(answer),
-                ControlFlow::Continue(()) => Ok(0),
-            }
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let (body, reader) = (Handle::shared(map)?, Handle::shared(reader)?);
+        let tell = tell.ok_or_else(|| Failure::null("the function"))?;
+        let ended = each!(&body.map, map => {
+            map.view(reader.guard(map.domain())?).for_each(|key, value: &V| {
+                let entry = sapwood_entry::new((key, value));
+                match tell(&raw const entry, ctx) {
+                    0 => ControlFlow::Continue(()),
+                    answer => ControlFlow::Break(answer),
+                }
+            })
+        });
+        match ended {
+            ControlFlow::Break(answer) => Ok(answer),
+            ControlFlow::Continue(()) => Ok(0),
         }
-    })
+    }
 }
+
+c_api!(
+    /// Any thread. Reading functions as for stores; changes need no reader. Values that change
+    /// often: let the value be a pointer to an atomic, or use sapwood_shared_add.
+    const SECTION: &str = "Shared maps and point maps";
+
+    /// Returns 0 to go on; anything else ends the walk. The walk does not wait and keeps nobody
+    /// waiting: it gives no key twice, and each that is there throughout.
+    pub type sapwood_entry_fn =
+        Option<unsafe extern "C" fn(entry: *const sapwood_entry, ctx: *mut c_void) -> c_int>;
+);
+
+/// What C sees of a map with many writers: instantiated for shared maps and for point maps.
+macro_rules! shared_api {
+    (
+        $map:ident:
+        $(#[doc = $new_doc:literal])* $new:ident,
+        $(#[doc = $free_doc:literal])* $free:ident,
+        $(#[doc = $get_doc:literal])* $get:ident,
+        $(#[doc = $get_many_doc:literal])* $get_many:ident,
+        $(#[doc = $len_doc:literal])* $len:ident,
+        $(#[doc = $insert_doc:literal])* $insert:ident,
+        $(#[doc = $insert_new_doc:literal])* $insert_new:ident,
+        $(#[doc = $replace_doc:literal])* $replace:ident,
+        $(#[doc = $compare_exchange_doc:literal])* $compare_exchange:ident,
+        $(#[doc = $add_doc:literal])* $add:ident,
+        $(#[doc = $remove_doc:literal])* $remove:ident,
+        $(#[doc = $reclaim_doc:literal])* $reclaim:ident,
+        $(#[doc = $memory_doc:literal])* $memory:ident,
+        $(#[doc = $each_doc:literal])* $each:ident;
+        $($more:tt)*
+    ) => {
+        $crate::c_api::c_api!(
+            $(#[doc = $new_doc])*
+            fn $new(options: *const sapwood_options, out: *mut *mut $map) -> c_int {
+                shared::new(options, out)
+            }
+
+            $(#[doc = $free_doc])*
+            fn $free(map: *mut $map) {
+                free(map)
+            }
+
+            $(#[doc = $get_doc])*
+            unsafe extern "C" fn $get(
+                map: *const $map,
+                reader: *const sapwood_reader,
+                key: *const c_void,
+                key_len: usize,
+                value: *mut sapwood_value,
+            ) -> c_int {
+                shared::get(stringify!($get), map, reader, (key, key_len), value)
+            }
+
+            $(#[doc = $get_many_doc])*
+            fn $get_many(
+                map: *const $map,
+                reader: *const sapwood_reader,
+                keys: *const sapwood_bytes,
+                count: usize,
+                values: *mut sapwood_value,
+                found: *mut c_uchar,
+            ) -> c_int {
+                shared::many(map, reader, (keys, count), values, found)
+            }
+
+            $(#[doc = $len_doc])*
+            fn $len(map: *const $map, len: *mut usize) -> c_int {
+                shared::len(map, len)
+            }
+
+            insertions!(
+                map: *const $map,
+                $(#[doc = $insert_doc])* $insert: Put,
+                $(#[doc = $insert_new_doc])* $insert_new: New,
+                $(#[doc = $replace_doc])* $replace: Replace
+            );
+
+            $(#[doc = $compare_exchange_doc])*
+            fn $compare_exchange(
+                map: *const $map,
+                key: *const c_void,
+                key_len: usize,
+                current: *const sapwood_value,
+                value: *const sapwood_value,
+            ) -> c_int {
+                shared::compare_exchange(map, (key, key_len), current, value)
+            }
+
+            $(#[doc = $add_doc])*
+            fn $add(
+                map: *const $map,
+                key: *const c_void,
+                key_len: usize,
+                delta: u64,
+                sum: *mut u64,
+            ) -> c_int {
+                shared::add(map, (key, key_len), delta, sum)
+            }
+
+            $(#[doc = $remove_doc])*
+            fn $remove(map: *const $map, key: *const c_void, key_len: usize) -> c_int {
+                shared::remove(map, (key, key_len))
+            }
+
+            $(#[doc = $reclaim_doc])*
+            fn $reclaim(map: *const $map, most: usize) -> c_int {
+                shared::reclaim(map, most)
+            }
+
+            $(#[doc = $memory_doc])*
+            fn $memory(map: *const $map, memory: *mut sapwood_memory) -> c_int {
+                shared::memory(map, memory)
+            }
+
+            $(#[doc = $each_doc])*
+            fn $each(
+                map: *const $map,
+                reader: *const sapwood_reader,
+                each: sapwood_entry_fn,
+                ctx: *mut c_void,
+            ) -> c_int {
+                shared::for_each(map, reader, each, ctx)
+            }
+
+            $($more)*
+        );
+    };
+}
+pub(crate) use shared_api;

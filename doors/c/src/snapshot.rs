@@ -4,16 +4,18 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use sapwood::qp::{Change, QpSnapshot, QpStore};
 
-use crate::call::{call, call_void};
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
-use crate::input::{bytes, path, place};
+use crate::input::{self, bytes};
+use crate::maps::sapwood_snapshot;
 use crate::ordered::Source;
+use crate::output::put;
 use crate::retire::Pointer;
 use crate::value::{
     CValue, Kinds, each, map_kinds, no_pointers, sapwood_bytes, sapwood_entry, sapwood_value,
 };
-use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
+use crate::view::{Anchor, Viewed, found, sapwood_view};
 
 /// The inside of a snapshot's handle.
 pub struct SnapshotBody {
@@ -26,155 +28,15 @@ impl Body for SnapshotBody {
     const NAME: &'static str = "snapshot";
 }
 
-impl Viewed for SnapshotBody {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
-
-/// C's `sapwood_snapshot`.
-pub type sapwood_snapshot = Handle<SnapshotBody>;
-
-/// Frees a snapshot.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_snapshot_free(snapshot: *mut sapwood_snapshot) {
-    // SAFETY: C.
-    call_void("sapwood_snapshot_free", || unsafe { free(snapshot) });
-}
-
-/// The value of a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_snapshot_get(
-    snapshot: *const sapwood_snapshot,
-    key: *const c_void,
-    key_len: usize,
-    value: *mut sapwood_value,
-) -> c_int {
-    call("sapwood_snapshot_get", || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(snapshot)?;
-            let key = bytes(key, key_len, "the key")?;
-            each!(&body.snapshot, snapshot => found(snapshot.get(key), value))
-        }
-    })
-}
-
-/// The number of entries.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_snapshot_len(
-    snapshot: *const sapwood_snapshot,
-    len: *mut usize,
-) -> c_int {
-    call("sapwood_snapshot_len", || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(snapshot)?;
-            *place(len, "len")? = each!(&body.snapshot, snapshot => snapshot.len());
-        }
-        Ok(0)
-    })
-}
-
-/// The number of the version.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_snapshot_version(
-    snapshot: *const sapwood_snapshot,
-    version: *mut u64,
-) -> c_int {
-    call("sapwood_snapshot_version", || {
-        // SAFETY: C.
-        unsafe {
-            let body = Handle::shared(snapshot)?;
-            let version = place(version, "version")?;
-            *version = each!(&body.snapshot, snapshot => snapshot.version().get());
-        }
-        Ok(0)
-    })
-}
-
-/// A view of the snapshot, until its end.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_snapshot_view(
-    snapshot: *const sapwood_snapshot,
-    view: *mut sapwood_view,
-) -> c_int {
-    call("sapwood_snapshot_view", || {
-        // SAFETY: C.
-        unsafe {
-            let body: &'static SnapshotBody = Handle::shared(snapshot)?;
-            let view = place(view, "view")?;
-            let source = map_kinds!(&body.snapshot, snapshot => Source::Handle(snapshot));
-            sapwood_view::write(view, Anchor::handle(snapshot, body), source);
-        }
-        Ok(0)
-    })
-}
-
-/// Saves the snapshot.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_snapshot_save(
-    snapshot: *const sapwood_snapshot,
-    to: *const c_char,
-) -> c_int {
-    call("sapwood_snapshot_save", || {
-        // SAFETY: C.
-        let (body, to) = unsafe { (Handle::shared(snapshot)?, path(to)?) };
-        match &body.snapshot {
-            Kinds::Numbers(snapshot) => snapshot.save(to)?,
-            Kinds::Bytes(snapshot) => snapshot.save(to)?,
-            Kinds::Pointers(_) => return Err(no_pointers()),
-        }
-        Ok(0)
-    })
-}
-
-/// A key that was written between two snapshots.
-#[repr(C)]
-pub struct sapwood_change {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// `enum sapwood_change_kind`.
-    pub kind: c_int,
-    /// Always 0.
-    pub reserved: c_uint,
-    /// The key.
-    pub key: sapwood_bytes,
-    /// Its value before, unless it was added.
-    pub old_value: sapwood_value,
-    /// Its value after, unless it was removed.
-    pub new_value: sapwood_value,
-}
-
-/// C's function that is told of a change.
-pub type sapwood_change_fn =
-    Option<unsafe extern "C" fn(change: *const sapwood_change, ctx: *mut c_void) -> c_int>;
+impl Viewed for SnapshotBody {}
 
 impl sapwood_change {
     fn new<V: ?Sized + CValue>(change: &Change<'_, V>) -> Self {
         let none = sapwood_entry::NONE.value;
         let (kind, old_value, new_value) = match change {
-            Change::Added(_, new) => (0, none, new.output()),
-            Change::Removed(_, old) => (1, old.output(), none),
-            Change::Changed(_, old, new) => (2, old.output(), new.output()),
+            Change::Added(_, new) => (SAPWOOD_ADDED, none, new.output()),
+            Change::Removed(_, old) => (SAPWOOD_REMOVED, old.output(), none),
+            Change::Changed(_, old, new) => (SAPWOOD_CHANGED, old.output(), new.output()),
         };
         sapwood_change {
             size: size_of::<Self>(),
@@ -185,32 +47,6 @@ impl sapwood_change {
             new_value,
         }
     }
-}
-
-/// What changed between two snapshots.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_snapshot_diff(
-    old: *const sapwood_snapshot,
-    new: *const sapwood_snapshot,
-    each: sapwood_change_fn,
-    ctx: *mut c_void,
-) -> c_int {
-    call("sapwood_snapshot_diff", || {
-        // SAFETY: C.
-        let (old, new) = unsafe { (Handle::shared(old)?, Handle::shared(new)?) };
-        let tell = each.ok_or_else(|| Failure::null("the function"))?;
-        match (&old.snapshot, &new.snapshot) {
-            (Kinds::Numbers(old), Kinds::Numbers(new)) => diff(old, new, tell, ctx),
-            (Kinds::Pointers(old), Kinds::Pointers(new)) => diff(old, new, tell, ctx),
-            (Kinds::Bytes(old), Kinds::Bytes(new)) => diff(old, new, tell, ctx),
-            _ => Err(Failure::invalid(
-                "the snapshots have different kinds of values",
-            )),
-        }
-    })
 }
 
 fn diff<V: ?Sized + CValue>(
@@ -229,3 +65,100 @@ fn diff<V: ?Sized + CValue>(
     }
     Ok(0)
 }
+
+c_api!(
+    /// Snapshots. Any thread. What they give is valid until sapwood_snapshot_free.
+    fn sapwood_snapshot_free(snapshot: *mut sapwood_snapshot) {
+        free(snapshot)
+    }
+
+    fn sapwood_snapshot_get(
+        snapshot: *const sapwood_snapshot,
+        key: *const c_void,
+        key_len: usize,
+        value: *mut sapwood_value,
+    ) -> c_int {
+        let body = Handle::shared(snapshot)?;
+        let key = bytes(key, key_len, "the key")?;
+        each!(&body.snapshot, snapshot => found(snapshot.get(key), value))
+    }
+
+    fn sapwood_snapshot_len(snapshot: *const sapwood_snapshot, len: *mut usize) -> c_int {
+        let body = Handle::shared(snapshot)?;
+        put(
+            len,
+            "len",
+            each!(&body.snapshot, snapshot => snapshot.len()),
+        )
+    }
+
+    fn sapwood_snapshot_version(snapshot: *const sapwood_snapshot, version: *mut u64) -> c_int {
+        let body = Handle::shared(snapshot)?;
+        put(
+            version,
+            "version",
+            each!(&body.snapshot, snapshot => snapshot.version().get()),
+        )
+    }
+
+    fn sapwood_snapshot_view(snapshot: *const sapwood_snapshot, view: *mut sapwood_view) -> c_int {
+        let body: &'static SnapshotBody = Handle::shared(snapshot)?;
+        let source = map_kinds!(&body.snapshot, snapshot => Source::Handle(snapshot));
+        sapwood_view::write(view, Anchor::handle(snapshot, body), source)
+    }
+
+    /// As sapwood_map_save, with the number of the version.
+    fn sapwood_snapshot_save(snapshot: *const sapwood_snapshot, path: *const c_char) -> c_int {
+        let (body, path) = (Handle::shared(snapshot)?, input::path(path)?);
+        match &body.snapshot {
+            Kinds::Numbers(snapshot) => snapshot.save(path)?,
+            Kinds::Bytes(snapshot) => snapshot.save(path)?,
+            Kinds::Pointers(_) => return Err(no_pointers()),
+        }
+        Ok(0)
+    }
+
+    pub enum sapwood_change_kind {
+        SAPWOOD_ADDED = 0,
+        SAPWOOD_REMOVED = 1,
+        SAPWOOD_CHANGED = 2,
+    }
+
+    pub struct sapwood_change {
+        pub size: usize,
+        /// enum sapwood_change_kind
+        pub kind: c_int,
+        /// 0
+        pub reserved: c_uint,
+        pub key: sapwood_bytes,
+        /// unless added
+        pub old_value: sapwood_value,
+        /// unless removed
+        pub new_value: sapwood_value,
+    }
+
+    /// Returns 0 to go on; anything else ends the walk.
+    pub type sapwood_change_fn =
+        Option<unsafe extern "C" fn(change: *const sapwood_change, ctx: *mut c_void) -> c_int>;
+
+    /// Calls each(change, ctx) for each key that was written between two snapshots, in order.
+    /// Returns 0, or what ended the walk. O(changes), if the store was not compacted in between.
+    /// -EINVAL: the kinds of values differ.
+    fn sapwood_snapshot_diff(
+        before: *const sapwood_snapshot,
+        after: *const sapwood_snapshot,
+        each: sapwood_change_fn,
+        ctx: *mut c_void,
+    ) -> c_int {
+        let (before, after) = (Handle::shared(before)?, Handle::shared(after)?);
+        let tell = each.ok_or_else(|| Failure::null("the function"))?;
+        match (&before.snapshot, &after.snapshot) {
+            (Kinds::Numbers(before), Kinds::Numbers(after)) => diff(before, after, tell, ctx),
+            (Kinds::Pointers(before), Kinds::Pointers(after)) => diff(before, after, tell, ctx),
+            (Kinds::Bytes(before), Kinds::Bytes(after)) => diff(before, after, tell, ctx),
+            _ => Err(Failure::invalid(
+                "the snapshots have different kinds of values",
+            )),
+        }
+    }
+);

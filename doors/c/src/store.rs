@@ -7,24 +7,26 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use sapwood::Builder;
 use sapwood::qp::{QpStore, QpTxn};
 
-use crate::call::{call, call_void, quick};
-use crate::domain::{CHECKED, known_flags, or_new};
+use crate::c_api::c_api;
+use crate::call::look_up;
+use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread, free};
-use crate::input::{bytes, extensible, items, path, place, quick_bytes};
-use crate::memory::{sapwood_memory, store_memory};
+use crate::input::{self, bytes, given, items, place, quick_bytes};
+use crate::maps::{sapwood_memory, sapwood_options, sapwood_snapshot, sapwood_store, sapwood_txn};
 use crate::ordered::Source;
+use crate::output::{hand_out, or_absent, put, put_extensible};
 use crate::process;
 use crate::reader::sapwood_reader;
 use crate::retire::{Owner, Pointer};
-use crate::snapshot::{SnapshotBody, sapwood_snapshot};
+use crate::snapshot::SnapshotBody;
 use crate::turn;
-use crate::txn::{TxnBody, sapwood_txn};
+use crate::txn::TxnBody;
 use crate::value::{
-    CValue, Key, Kinds, Mode, each, get_many, map_kinds, no_pointers, not_inserted, of_kind,
-    sapwood_bytes, sapwood_options, sapwood_value,
+    CValue, Key, Kinds, Mode, each, get_many, insertions, map_kinds, no_pointers, not_inserted,
+    of_kind, sapwood_bytes, sapwood_value,
 };
-use crate::view::{Anchor, Changes, Viewed, answer, found, sapwood_view};
+use crate::view::{Anchor, Viewed, answer, found, sapwood_view};
 
 /// The thread that has a transaction open, and the process in which it began.
 #[derive(Debug, Default)]
@@ -79,14 +81,7 @@ impl Body for StoreBody {
     const NAME: &'static str = "store";
 }
 
-impl Viewed for StoreBody {
-    fn changes(&self) -> Option<&Changes> {
-        None
-    }
-}
-
-/// C's `sapwood_store`.
-pub type sapwood_store = Handle<StoreBody>;
+impl Viewed for StoreBody {}
 
 /// A builder with the choices of C.
 unsafe fn builder<V: ?Sized + CValue>(
@@ -108,13 +103,13 @@ unsafe fn make(
     let out = place(out, "out")?;
     // SAFETY: the caller's promise.
     unsafe {
-        let options = extensible(options)?;
-        known_flags(options.flags, CHECKED)?;
+        let options = given(options)?;
+        known_flags(options.flags, SAPWOOD_CHECKED)?;
         if options.max_entries != 0 {
             return Err(Failure::invalid("a store has no limit of entries"));
         }
         let (kind, owner) = options.kind()?;
-        let (domain, rules) = or_new(options.domain, options.flags & CHECKED != 0)?;
+        let (domain, rules) = or_new(options.domain, options.flags & SAPWOOD_CHECKED != 0)?;
         let store = match (kind, from) {
             (kind, None) => of_kind!(kind, builder::<V>(&options, &domain)?.build()?),
             (Kinds::Numbers(()), Some(from)) => {
@@ -130,250 +125,26 @@ unsafe fn make(
             owner,
             writer: Arc::default(),
         };
-        *out = Handle::into_c(body, rules);
-    }
-    Ok(0)
-}
-
-/// Makes an empty store.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_new(
-    options: *const sapwood_options,
-    out: *mut *mut sapwood_store,
-) -> c_int {
-    // SAFETY: C.
-    call("sapwood_store_new", || unsafe { make(options, None, out) })
-}
-
-/// Makes a store of a file.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_load(
-    options: *const sapwood_options,
-    from: *const c_char,
-    out: *mut *mut sapwood_store,
-) -> c_int {
-    // SAFETY: C.
-    call("sapwood_store_load", || unsafe {
-        make(options, Some(path(from)?), out)
-    })
-}
-
-/// Frees a store.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_free(store: *mut sapwood_store) {
-    // SAFETY: C.
-    call_void("sapwood_store_free", || unsafe { free(store) });
-}
-
-/// The value of a key in the newest version.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_get(
-    store: *const sapwood_store,
-    reader: *const sapwood_reader,
-    key: *const c_void,
-    key_len: usize,
-    value: *mut sapwood_value,
-) -> c_int {
-    let handles = (store, reader);
-    // SAFETY: C.
-    unsafe {
-        if let (Some(body), Some(through)) = (Handle::quick(store), Handle::quick(reader)) {
-            if let Some(key) = quick_bytes(key, key_len) {
-                return quick("sapwood_store_get", || {
-                    each!(&body.store, store => match through.quick_guard(store.domain()) {
-                        Some(guard) => answer(store.view(guard).get(key), value),
-                        None => get_slowly(handles, (key.as_ptr().cast(), key.len()), value),
-                    })
-                });
-            }
-        }
-        get_slowly(handles, (key, key_len), value)
+        hand_out(out, body, rules)
     }
 }
 
-/// The same lookup where there is something to say about its arguments.
-#[cold]
-#[inline(never)]
-unsafe fn get_slowly(
-    (store, reader): (*const sapwood_store, *const sapwood_reader),
-    (key, key_len): (*const c_void, usize),
-    value: *mut sapwood_value,
-) -> c_int {
-    call("sapwood_store_get", || {
-        // SAFETY: C.
-        unsafe {
-            let (body, reader) = (Handle::shared(store)?, Handle::shared(reader)?);
-            let key = bytes(key, key_len, "the key")?;
-            each!(&body.store, store => {
-                found(store.view(reader.guard(store.domain())?).get(key), value)
-            })
-        }
-    })
-}
-
-/// Looks up many keys in one version.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_get_many(
-    store: *const sapwood_store,
-    reader: *const sapwood_reader,
-    keys: *const sapwood_bytes,
-    count: usize,
-    values: *mut sapwood_value,
-    found: *mut c_uchar,
-) -> c_int {
-    call("sapwood_store_get_many", || {
-        // SAFETY: C.
-        unsafe {
-            let (body, reader) = (Handle::shared(store)?, Handle::shared(reader)?);
-            let keys = Key::all(items(keys, count, "keys")?)?;
-            each!(&body.store, store => {
-                let view = store.view(reader.guard(store.domain())?);
-                get_many(keys, values, found, |keys, out| view.get_many(keys, out))
-            })
-        }
-    })
-}
-
-/// The number of entries of the newest version.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_len(store: *const sapwood_store, len: *mut usize) -> c_int {
-    call("sapwood_store_len", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(store) }?;
-        let len = place(len, "len")?;
-        // SAFETY: C.
-        unsafe { *len = each!(&body.store, store => store.len()) };
-        Ok(0)
-    })
-}
-
-/// The number of the newest version.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_version(
-    store: *const sapwood_store,
-    version: *mut u64,
-) -> c_int {
-    call("sapwood_store_version", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(store) }?;
-        let version = place(version, "version")?;
-        // SAFETY: C.
-        unsafe { *version = each!(&body.store, store => store.version().get()) };
-        Ok(0)
-    })
-}
-
-/// A view of the newest version.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_view(
-    store: *const sapwood_store,
-    reader: *const sapwood_reader,
-    view: *mut sapwood_view,
-) -> c_int {
-    call("sapwood_store_view", || {
-        // SAFETY: C. The view's anchor says until when it may be used.
-        unsafe {
-            let (body, through) = (Handle::shared(store)?, Handle::shared(reader)?);
-            let view = place(view, "view")?;
-            let source = map_kinds!(&body.store, store => {
-                Source::Store(store.view(through.guard(store.domain())?))
-            });
-            let anchor = Anchor::reader(store, reader, through.epoch());
-            sapwood_view::write(view, anchor, source);
-        }
-        Ok(0)
-    })
-}
-
-/// The flag of `sapwood_store_begin` that does not wait.
-const TRY: c_uint = 8;
-
-/// Begins a transaction.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_begin(
-    store: *const sapwood_store,
-    flags: c_uint,
-    out: *mut *mut sapwood_txn,
-) -> c_int {
-    call("sapwood_store_begin", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(store) }?;
-        let out = place(out, "out")?;
-        known_flags(flags, TRY)?;
-        if flags & TRY == 0 {
-            body.writer.check()?;
-        }
-        let txn = map_kinds!(&body.store, store => {
-            let store = store.clone();
-            // SAFETY: the transaction refers to what all clones of the store share, and the clone
-            // lives as long as the transaction, beside it.
-            let lasting: &'static QpStore<V> = unsafe { &*std::ptr::from_ref(&store) };
-            let txn: QpTxn<'static, V> = if flags & TRY == 0 {
-                lasting.begin()
-            } else {
-                lasting
-                    .try_begin()
-                    .ok_or_else(|| Failure::new(libc::EBUSY, "another transaction is open"))?
-            };
-            (txn, store)
-        });
-        let txn = TxnBody::new(txn, body.owner.clone(), body.writer.clone());
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(txn, Handle::rules(store)) };
-        Ok(0)
-    })
-}
-
-unsafe fn change(
-    name: &'static str,
-    store: *const sapwood_store,
-    f: impl FnOnce(&StoreBody) -> Outcome,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(store) }?;
-        body.writer.check()?;
-        f(body)
-    })
+unsafe fn change(store: *const sapwood_store, f: impl FnOnce(&StoreBody) -> Outcome) -> Outcome {
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(store) }?;
+    body.writer.check()?;
+    f(body)
 }
 
 unsafe fn insert(
-    name: &'static str,
     store: *const sapwood_store,
     (key, key_len): (*const c_void, usize),
     value: *const sapwood_value,
     mode: Mode,
-) -> c_int {
+) -> Outcome {
     // SAFETY: C.
     unsafe {
-        change(name, store, |body| {
+        change(store, |body| {
             let key = bytes(key, key_len, "the key")?;
             let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
             each!(&body.store, store => {
@@ -393,167 +164,198 @@ unsafe fn insert(
     }
 }
 
-/// Inserts or replaces, in a transaction of its own.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_insert(
-    store: *const sapwood_store,
-    key: *const c_void,
-    key_len: usize,
-    value: *const sapwood_value,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        insert(
-            "sapwood_store_insert",
-            store,
-            (key, key_len),
-            value,
-            Mode::Put,
+c_api!(
+    /// Any thread, where nothing else is said. Readers are those of the store's domain; a reading
+    /// function is called by the reader's thread, and what it gives is valid until the reader's
+    /// next quiescent state. A store has one transaction at a time. -EDEADLK: this thread has one
+    /// open.
+    const SECTION: &str = "Stores";
+
+    /// Makes an empty store. O(1).
+    fn sapwood_store_new(options: *const sapwood_options, out: *mut *mut sapwood_store) -> c_int {
+        make(options, None, out)
+    }
+
+    /// Makes a store of a saved one, as sapwood_map_load. Versions count on from the saved one.
+    fn sapwood_store_load(
+        options: *const sapwood_options,
+        path: *const c_char,
+        out: *mut *mut sapwood_store,
+    ) -> c_int {
+        make(options, Some(input::path(path)?), out)
+    }
+
+    /// Frees the handle. The store ends with its last snapshot and transaction. Nobody may use the
+    /// handle, or what was read through it.
+    fn sapwood_store_free(store: *mut sapwood_store) {
+        free(store)
+    }
+
+    /// Looks up in the newest version.
+    unsafe extern "C" fn sapwood_store_get(
+        store: *const sapwood_store,
+        reader: *const sapwood_reader,
+        key: *const c_void,
+        key_len: usize,
+        value: *mut sapwood_value,
+    ) -> c_int {
+        let quick = || {
+            let (body, through) = (Handle::quick(store)?, Handle::quick(reader)?);
+            let key = quick_bytes(key, key_len)?;
+            Some(each!(&body.store, store => {
+                answer(store.view(through.quick_guard(store.domain())?).get(key), value)
+            }))
+        };
+        let slow = move || {
+            let (body, reader) = (Handle::shared(store)?, Handle::shared(reader)?);
+            let key = bytes(key, key_len, "the key")?;
+            each!(&body.store, store => {
+                found(store.view(reader.guard(store.domain())?).get(key), value)
+            })
+        };
+        look_up("sapwood_store_get", quick, slow)
+    }
+
+    /// As sapwood_map_get_many, in one version.
+    fn sapwood_store_get_many(
+        store: *const sapwood_store,
+        reader: *const sapwood_reader,
+        keys: *const sapwood_bytes,
+        count: usize,
+        values: *mut sapwood_value,
+        found: *mut c_uchar,
+    ) -> c_int {
+        let (body, reader) = (Handle::shared(store)?, Handle::shared(reader)?);
+        let keys = Key::all(items(keys, count, "keys")?)?;
+        each!(&body.store, store => {
+            let view = store.view(reader.guard(store.domain())?);
+            get_many(keys, values, found, |keys, out| view.get_many(keys, out))
+        })
+    }
+
+    /// Stores the number of entries of the newest version. O(1).
+    fn sapwood_store_len(store: *const sapwood_store, len: *mut usize) -> c_int {
+        let body = Handle::shared(store)?;
+        put(len, "len", each!(&body.store, store => store.len()))
+    }
+
+    /// Stores the number of the newest version. O(1).
+    fn sapwood_store_version(store: *const sapwood_store, version: *mut u64) -> c_int {
+        let body = Handle::shared(store)?;
+        put(
+            version,
+            "version",
+            each!(&body.store, store => store.version().get()),
         )
     }
-}
 
-/// Inserts an absent key, in a transaction of its own.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_insert_new(
-    store: *const sapwood_store,
-    key: *const c_void,
-    key_len: usize,
-    value: *const sapwood_value,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        insert(
-            "sapwood_store_insert_new",
-            store,
-            (key, key_len),
-            value,
-            Mode::New,
-        )
+    /// Makes a view of the newest version, and stays with it. O(1).
+    fn sapwood_store_view(
+        store: *const sapwood_store,
+        reader: *const sapwood_reader,
+        view: *mut sapwood_view,
+    ) -> c_int {
+        // The view's anchor says until when it may be used.
+        let (body, through) = (Handle::shared(store)?, Handle::shared(reader)?);
+        let source = map_kinds!(&body.store, store => {
+            Source::Store(store.view(through.guard(store.domain())?))
+        });
+        let anchor = Anchor::reader(store, reader, through.epoch());
+        sapwood_view::write(view, anchor, source)
     }
-}
 
-/// Replaces the value of a key that is there, in a transaction of its own.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_replace(
-    store: *const sapwood_store,
-    key: *const c_void,
-    key_len: usize,
-    value: *const sapwood_value,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        insert(
-            "sapwood_store_replace",
-            store,
-            (key, key_len),
-            value,
-            Mode::Replace,
-        )
-    }
-}
+    insertions!(
+        store: *const sapwood_store,
+        /// Single changes, each in a transaction of its own; they wait for an open one.
+        sapwood_store_insert: Put,
+        sapwood_store_insert_new: New,
+        sapwood_store_replace: Replace
+    );
 
-/// Removes a key, in a transaction of its own.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_remove(
-    store: *const sapwood_store,
-    key: *const c_void,
-    key_len: usize,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        change("sapwood_store_remove", store, |body| {
+    fn sapwood_store_remove(
+        store: *const sapwood_store,
+        key: *const c_void,
+        key_len: usize,
+    ) -> c_int {
+        change(store, |body| {
             let key = bytes(key, key_len, "the key")?;
             each!(&body.store, store => {
                 let mut txn = store.begin();
                 let there = txn.remove(key)?.is_some();
                 txn.commit();
-                Ok(if there { 0 } else { -libc::ENOENT })
+                Ok(or_absent(there))
             })
         })
     }
-}
 
-/// Frees what waits for readers and is no longer used.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_reclaim(store: *const sapwood_store, most: usize) -> c_int {
-    call("sapwood_store_reclaim", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(store) }?;
+    /// Frees at most `most` nodes that no reader and no snapshot uses any more, retires their
+    /// values, and returns how many. Commits do it as well. It does nothing while a transaction is
+    /// open.
+    fn sapwood_store_reclaim(store: *const sapwood_store, most: usize) -> c_int {
+        let body = Handle::shared(store)?;
         let most = most.min(c_int::MAX as usize);
         Ok(each!(&body.store, store => store.reclaim(most)) as c_int)
-    })
-}
+    }
 
-/// One step of compaction.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_compact_step(
-    store: *const sapwood_store,
-    most: usize,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        change("sapwood_store_compact_step", store, |body| {
+    /// Moves at most `most` nodes together; returns 1 if there is more. It waits for a transaction.
+    fn sapwood_store_compact_step(store: *const sapwood_store, most: usize) -> c_int {
+        change(store, |body| {
             let more = each!(&body.store, store => store.compact_step(most)?);
             Ok(c_int::from(more))
         })
     }
-}
 
-/// What the store's memory holds.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_memory(
-    store: *const sapwood_store,
-    memory: *mut sapwood_memory,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        change("sapwood_store_memory", store, |body| {
+    /// It waits for an open transaction.
+    fn sapwood_store_memory(store: *const sapwood_store, memory: *mut sapwood_memory) -> c_int {
+        change(store, |body| {
             let report = each!(&body.store, store => sapwood_memory::from_store(&store.memory()));
-            store_memory(memory, report)
+            put_extensible(memory, "memory", &report)
         })
     }
-}
 
-/// Keeps the newest version.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_store_snapshot(
-    store: *const sapwood_store,
-    out: *mut *mut sapwood_snapshot,
-) -> c_int {
-    call("sapwood_store_snapshot", || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(store) }?;
+    /// Keeps the newest version, which any thread may read. O(1).
+    fn sapwood_store_snapshot(
+        store: *const sapwood_store,
+        out: *mut *mut sapwood_snapshot,
+    ) -> c_int {
+        let body = Handle::shared(store)?;
         let out = place(out, "out")?;
         let snapshot = SnapshotBody {
             snapshot: map_kinds!(&body.store, store => store.snapshot()),
         };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(snapshot, Handle::rules(store)) };
-        Ok(0)
-    })
-}
+        hand_out(out, snapshot, Handle::rules(store))
+    }
+
+    /// sapwood_store_begin: -EBUSY instead of waiting
+    pub const SAPWOOD_TRY: c_uint = 8;
+
+    /// Begins a transaction, which belongs to this thread. It waits for an open one.
+    fn sapwood_store_begin(
+        store: *const sapwood_store,
+        flags: c_uint,
+        out: *mut *mut sapwood_txn,
+    ) -> c_int {
+        let body = Handle::shared(store)?;
+        let out = place(out, "out")?;
+        known_flags(flags, SAPWOOD_TRY)?;
+        if flags & SAPWOOD_TRY == 0 {
+            body.writer.check()?;
+        }
+        let txn = map_kinds!(&body.store, store => {
+            let store = store.clone();
+            // SAFETY: the transaction refers to what all clones of the store share, and the clone
+            // lives as long as the transaction, beside it.
+            let lasting: &'static QpStore<V> = unsafe { &*std::ptr::from_ref(&store) };
+            let txn: QpTxn<'static, V> = if flags & SAPWOOD_TRY == 0 {
+                lasting.begin()
+            } else {
+                lasting
+                    .try_begin()
+                    .ok_or_else(|| Failure::new(libc::EBUSY, "another transaction is open"))?
+            };
+            (txn, store)
+        });
+        let txn = TxnBody::new(txn, body.owner.clone(), body.writer.clone());
+        hand_out(out, txn, Handle::rules(store))
+    }
+);

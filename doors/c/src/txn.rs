@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use sapwood::qp::{QpStore, QpTxn};
 
-use crate::call::{call, call_void};
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread};
-use crate::input::{bytes, place};
+use crate::input::bytes;
+use crate::maps::sapwood_txn;
 use crate::ordered::Source;
+use crate::output::{or_absent, put, put_wanted};
 use crate::retire::{Owner, Pointer};
 use crate::store::WriterThread;
-use crate::value::{Kinds, Mode, each, map_kinds, not_inserted, sapwood_value};
+use crate::value::{Kinds, Mode, each, insertions, map_kinds, not_inserted, sapwood_value};
 use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
 
 /// A transaction and the store that it refers to, which is dropped after it.
@@ -68,9 +70,6 @@ impl Viewed for TxnBody {
     }
 }
 
-/// C's `sapwood_txn`.
-pub type sapwood_txn = Handle<TxnBody>;
-
 /// The body of a transaction of this thread.
 unsafe fn here<'a>(txn: *mut sapwood_txn) -> Outcome<&'a mut TxnBody> {
     // SAFETY: the caller's promise. The thread is looked at before the body is used.
@@ -81,245 +80,114 @@ unsafe fn here<'a>(txn: *mut sapwood_txn) -> Outcome<&'a mut TxnBody> {
     }
 }
 
-/// The value of a key, with the transaction's changes.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_get(
-    txn: *mut sapwood_txn,
-    key: *const c_void,
-    key_len: usize,
-    value: *mut sapwood_value,
-) -> c_int {
-    call("sapwood_txn_get", || {
-        // SAFETY: C.
-        unsafe {
-            let body = &*here(txn)?;
-            let key = bytes(key, key_len, "the key")?;
-            each!(&body.txn, (txn, _) => found(txn.get(key), value))
-        }
-    })
-}
-
-/// The number of entries, with the transaction's changes.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_len(txn: *mut sapwood_txn, len: *mut usize) -> c_int {
-    call("sapwood_txn_len", || {
-        // SAFETY: C.
-        unsafe {
-            let body = here(txn)?;
-            *place(len, "len")? = each!(&body.txn, (txn, _) => txn.len());
-        }
-        Ok(0)
-    })
-}
-
-/// A view of the transaction, until its next change.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_view(txn: *mut sapwood_txn, view: *mut sapwood_view) -> c_int {
-    call("sapwood_txn_view", || {
-        // SAFETY: C. It is read only while the view's anchor says that it is as it was.
-        unsafe {
-            let body: &'static TxnBody = here(txn)?;
-            let view = place(view, "view")?;
-            let source = map_kinds!(&body.txn, (txn, _) => Source::Handle(txn));
-            sapwood_view::write(view, Anchor::handle(txn, body), source);
-        }
-        Ok(0)
-    })
-}
-
 unsafe fn insert(
-    name: &'static str,
     txn: *mut sapwood_txn,
     (key, key_len): (*const c_void, usize),
     value: *const sapwood_value,
     mode: Mode,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = here(txn)?;
-            let key = bytes(key, key_len, "the key")?;
-            let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
-            each!(&mut body.txn, (txn, _) => {
-                if let Some(answer) = mode.excludes(|| txn.contains_key(key)) {
-                    return Ok(answer);
-                }
-                let value = <V as crate::value::CValue>::input(value, &body.owner)?;
-                body.changes.count();
-                match txn.insert(key, value) {
-                    Ok(old) => Ok(c_int::from(old.is_none())),
-                    Err(rejected) => not_inserted::<V>(rejected),
-                }
-            })
-        }
-    })
-}
-
-/// Inserts or replaces.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_insert(
-    txn: *mut sapwood_txn,
-    key: *const c_void,
-    key_len: usize,
-    value: *const sapwood_value,
-) -> c_int {
-    // SAFETY: C.
-    unsafe { insert("sapwood_txn_insert", txn, (key, key_len), value, Mode::Put) }
-}
-
-/// Inserts an absent key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_insert_new(
-    txn: *mut sapwood_txn,
-    key: *const c_void,
-    key_len: usize,
-    value: *const sapwood_value,
-) -> c_int {
+) -> Outcome {
     // SAFETY: C.
     unsafe {
-        insert(
-            "sapwood_txn_insert_new",
-            txn,
-            (key, key_len),
-            value,
-            Mode::New,
-        )
+        let body = here(txn)?;
+        let key = bytes(key, key_len, "the key")?;
+        let value = value.as_ref().ok_or_else(|| Failure::null("value"))?;
+        each!(&mut body.txn, (txn, _) => {
+            if let Some(answer) = mode.excludes(|| txn.contains_key(key)) {
+                return Ok(answer);
+            }
+            let value = <V as crate::value::CValue>::input(value, &body.owner)?;
+            body.changes.count();
+            match txn.insert(key, value) {
+                Ok(old) => Ok(c_int::from(old.is_none())),
+                Err(rejected) => not_inserted::<V>(rejected),
+            }
+        })
     }
 }
 
-/// Replaces the value of a key that is there.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_replace(
-    txn: *mut sapwood_txn,
-    key: *const c_void,
-    key_len: usize,
-    value: *const sapwood_value,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        insert(
-            "sapwood_txn_replace",
-            txn,
-            (key, key_len),
-            value,
-            Mode::Replace,
-        )
+c_api!(
+    /// Transactions. Its thread only. They read their own changes; readers see none of them before
+    /// the commit. Views and values are valid until the next change. After a failure of a change,
+    /// the transaction can go on.
+    fn sapwood_txn_get(
+        txn: *mut sapwood_txn,
+        key: *const c_void,
+        key_len: usize,
+        value: *mut sapwood_value,
+    ) -> c_int {
+        let body = &*here(txn)?;
+        let key = bytes(key, key_len, "the key")?;
+        each!(&body.txn, (txn, _) => found(txn.get(key), value))
     }
-}
 
-/// Removes a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_remove(
-    txn: *mut sapwood_txn,
-    key: *const c_void,
-    key_len: usize,
-) -> c_int {
-    call("sapwood_txn_remove", || {
-        // SAFETY: C.
-        unsafe {
-            let body = here(txn)?;
-            let key = bytes(key, key_len, "the key")?;
-            body.changes.count();
-            let there = each!(&mut body.txn, (txn, _) => txn.remove(key)?.is_some());
-            Ok(if there { 0 } else { -libc::ENOENT })
-        }
-    })
-}
+    fn sapwood_txn_len(txn: *mut sapwood_txn, len: *mut usize) -> c_int {
+        let body = here(txn)?;
+        put(len, "len", each!(&body.txn, (txn, _) => txn.len()))
+    }
 
-/// Removes all keys with a prefix.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_remove_prefix(
-    txn: *mut sapwood_txn,
-    prefix: *const c_void,
-    prefix_len: usize,
-    removed: *mut usize,
-) -> c_int {
-    call("sapwood_txn_remove_prefix", || {
-        // SAFETY: C.
-        unsafe {
-            let body = here(txn)?;
-            let prefix = bytes(prefix, prefix_len, "the prefix")?;
-            body.changes.count();
-            let count = each!(&mut body.txn, (txn, _) => txn.remove_prefix(prefix)?);
-            if let Some(removed) = removed.as_mut() {
-                *removed = count;
-            }
-        }
+    fn sapwood_txn_view(txn: *mut sapwood_txn, view: *mut sapwood_view) -> c_int {
+        // It is read only while the view's anchor says that it is as it was.
+        let body: &'static TxnBody = here(txn)?;
+        let source = map_kinds!(&body.txn, (txn, _) => Source::Handle(txn));
+        sapwood_view::write(view, Anchor::handle(txn, body), source)
+    }
+
+    insertions!(
+        txn: *mut sapwood_txn,
+        sapwood_txn_insert: Put,
+        sapwood_txn_insert_new: New,
+        sapwood_txn_replace: Replace
+    );
+
+    fn sapwood_txn_remove(txn: *mut sapwood_txn, key: *const c_void, key_len: usize) -> c_int {
+        let body = here(txn)?;
+        let key = bytes(key, key_len, "the key")?;
+        body.changes.count();
+        let there = each!(&mut body.txn, (txn, _) => txn.remove(key)?.is_some());
+        Ok(or_absent(there))
+    }
+
+    fn sapwood_txn_remove_prefix(
+        txn: *mut sapwood_txn,
+        prefix: *const c_void,
+        prefix_len: usize,
+        removed: *mut usize,
+    ) -> c_int {
+        let body = here(txn)?;
+        let prefix = bytes(prefix, prefix_len, "the prefix")?;
+        body.changes.count();
+        let count = each!(&mut body.txn, (txn, _) => txn.remove_prefix(prefix)?);
+        put_wanted(removed, count);
         Ok(0)
-    })
-}
+    }
 
-/// Publishes the changes, and frees the transaction.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_commit(txn: *mut sapwood_txn, version: *mut u64) -> c_int {
-    call("sapwood_txn_commit", || {
-        // SAFETY: C.
-        unsafe {
-            here(txn)?;
-            let TxnBody { txn, writer, .. } = Handle::take(txn)?;
-            // Values that the commit frees go back to functions that may use the store.
-            drop(writer);
-            let number = each!(txn, (txn, store) => {
-                let number = txn.commit().get();
-                drop(store);
-                number
-            });
-            if let Some(version) = version.as_mut() {
-                *version = number;
-            }
-        }
+    /// Publishes all changes with one store, and frees the transaction. `version` may be NULL.
+    fn sapwood_txn_commit(txn: *mut sapwood_txn, version: *mut u64) -> c_int {
+        here(txn)?;
+        let TxnBody { txn, writer, .. } = Handle::take(txn)?;
+        // Values that the commit frees go back to functions that may use the store.
+        drop(writer);
+        let number = each!(txn, (txn, store) => {
+            let number = txn.commit().get();
+            drop(store);
+            number
+        });
+        put_wanted(version, number);
         Ok(0)
-    })
-}
+    }
 
-/// Undoes the changes, and frees the transaction.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_txn_rollback(txn: *mut sapwood_txn) {
-    call_void("sapwood_txn_rollback", || {
-        // SAFETY: C.
-        if txn.is_null() || unsafe { Handle::leave(txn) } {
+    /// Undoes all changes, and frees the transaction. Values that it inserted are retired.
+    fn sapwood_txn_rollback(txn: *mut sapwood_txn) {
+        if txn.is_null() || Handle::leave(txn) {
             return Ok(());
         }
-        // SAFETY: C.
-        unsafe {
-            here(txn)?;
-            let TxnBody { txn, writer, .. } = Handle::take(txn)?;
-            drop(writer);
-            each!(txn, (txn, store) => {
-                txn.rollback();
-                drop(store);
-            });
-        }
+        here(txn)?;
+        let TxnBody { txn, writer, .. } = Handle::take(txn)?;
+        drop(writer);
+        each!(txn, (txn, store) => {
+            txn.rollback();
+            drop(store);
+        });
         Ok(())
-    });
-}
+    }
+);

@@ -1,25 +1,15 @@
 //! Values and keys as C sees them, and the three kinds of values that a map can have.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use sapwood::qp::{IntoValue, Value};
-use sapwood::{Error, Rejected};
+use sapwood::qp::{Error, IntoValue, Rejected, Value};
 
-use crate::domain::sapwood_domain;
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
-use crate::input::{Extensible, bytes};
-use crate::retire::{Owner, Pointer, sapwood_retire_fn};
-
-/// Bytes that lie elsewhere.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct sapwood_bytes {
-    /// The first byte.
-    pub data: *const c_void,
-    /// Their number.
-    pub len: usize,
-}
+use crate::input::bytes;
+use crate::output::as_int;
+use crate::retire::{Owner, Pointer};
 
 impl sapwood_bytes {
     /// The bytes for C.
@@ -61,28 +51,6 @@ impl AsRef<[u8]> for Key {
         // SAFETY: `all` has looked at it, and its caller promises the bytes.
         unsafe { std::slice::from_raw_parts(self.0.data.cast(), self.0.len) }
     }
-}
-
-/// A value of any of the three kinds.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub union sapwood_value {
-    /// Of `SAPWOOD_NUMBERS`.
-    pub number: u64,
-    /// Of `SAPWOOD_POINTERS`.
-    pub pointer: *mut c_void,
-    /// Of `SAPWOOD_BYTES`.
-    pub bytes: sapwood_bytes,
-}
-
-/// A key and its value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct sapwood_entry {
-    /// The key; its `data` is NULL if there is no entry.
-    pub key: sapwood_bytes,
-    /// Its value.
-    pub value: sapwood_value,
 }
 
 impl sapwood_entry {
@@ -211,22 +179,16 @@ pub enum Kinds<N, P, B> {
 /// Runs the same body with the structure of any kind; `V` is the kind in it.
 macro_rules! each {
     ($kinds:expr, $structure:pat => $body:expr) => {
+        $crate::value::each!(@ $kinds, $structure =>
+            Numbers u64 => $body, Pointers $crate::retire::Pointer => $body, Bytes [u8] => $body)
+    };
+    (@ $kinds:expr, $structure:pat => $($kind:ident $type:ty => $body:expr),*) => {
         match $kinds {
-            $crate::value::Kinds::Numbers($structure) => {
-                #[allow(dead_code)]
-                type V = u64;
+            $($crate::value::Kinds::$kind($structure) => {
+                #[allow(dead_code, reason = "not all bodies name the kind")]
+                type V = $type;
                 $body
-            }
-            $crate::value::Kinds::Pointers($structure) => {
-                #[allow(dead_code)]
-                type V = $crate::retire::Pointer;
-                $body
-            }
-            $crate::value::Kinds::Bytes($structure) => {
-                #[allow(dead_code)]
-                type V = [u8];
-                $body
-            }
+            })*
         }
     };
 }
@@ -235,23 +197,10 @@ pub(crate) use each;
 /// Makes one structure of another of the same kind.
 macro_rules! map_kinds {
     ($kinds:expr, $structure:pat => $body:expr) => {
-        match $kinds {
-            $crate::value::Kinds::Numbers($structure) => {
-                #[allow(dead_code)]
-                type V = u64;
-                $crate::value::Kinds::Numbers($body)
-            }
-            $crate::value::Kinds::Pointers($structure) => {
-                #[allow(dead_code)]
-                type V = $crate::retire::Pointer;
-                $crate::value::Kinds::Pointers($body)
-            }
-            $crate::value::Kinds::Bytes($structure) => {
-                #[allow(dead_code)]
-                type V = [u8];
-                $crate::value::Kinds::Bytes($body)
-            }
-        }
+        $crate::value::each!(@ $kinds, $structure =>
+            Numbers u64 => $crate::value::Kinds::Numbers($body),
+            Pointers $crate::retire::Pointer => $crate::value::Kinds::Pointers($body),
+            Bytes [u8] => $crate::value::Kinds::Bytes($body))
     };
 }
 pub(crate) use map_kinds;
@@ -267,72 +216,16 @@ pub(crate) use of_kind;
 /// A kind alone.
 pub type Kind = Kinds<(), (), ()>;
 
-/// The choices for a map.
-#[repr(C)]
-#[derive(Debug)]
-pub struct sapwood_options {
-    /// `sizeof` this structure.
-    pub size: usize,
-    /// `SAPWOOD_CHECKED`, `SAPWOOD_INDEX`.
-    pub flags: c_uint,
-    /// `enum sapwood_values`.
-    pub values: c_int,
-    /// The function that takes pointers back; NULL: nobody does.
-    pub retire: sapwood_retire_fn,
-    /// Its second argument.
-    pub ctx: *mut c_void,
-    /// The most bytes of memory; 0: no limit.
-    pub memory_limit: usize,
-    /// The most entries of a shared map or a point map; 0: no limit.
-    pub max_entries: usize,
-    /// The domain; NULL: one of its own. Owned maps have none.
-    pub domain: *const sapwood_domain,
-}
-
-/// The flag of a map with a point index.
-pub const INDEX: c_uint = 4;
-
-impl Default for sapwood_options {
-    fn default() -> Self {
-        sapwood_options {
-            size: size_of::<Self>(),
-            flags: 0,
-            values: 0,
-            retire: None,
-            ctx: std::ptr::null_mut(),
-            memory_limit: 0,
-            max_entries: 0,
-            domain: std::ptr::null(),
-        }
-    }
-}
-
-// SAFETY: integers, pointers, and a function or NULL, which the header promises; the size is first.
-unsafe impl Extensible for sapwood_options {
-    const NAME: &'static str = "sapwood_options";
-}
-
 /// `enum sapwood_values`.
 pub fn kind_of(values: c_int, retire: bool) -> Outcome<Kind> {
     match values {
-        0 => Ok(Kinds::Numbers(())),
-        1 if retire => Ok(Kinds::Pointers(())),
-        1 => Ok(Kinds::Numbers(())),
-        2 => Ok(Kinds::Bytes(())),
+        SAPWOOD_NUMBERS => Ok(Kinds::Numbers(())),
+        SAPWOOD_POINTERS if retire => Ok(Kinds::Pointers(())),
+        SAPWOOD_POINTERS => Ok(Kinds::Numbers(())),
+        SAPWOOD_BYTES => Ok(Kinds::Bytes(())),
         other => Err(Failure::invalid(format!(
             "{other} is no kind of values: see enum sapwood_values"
         ))),
-    }
-}
-
-impl sapwood_options {
-    /// The kind of values and their owner.
-    pub fn kind(&self) -> Outcome<(Kind, Option<Arc<Owner>>)> {
-        if self.retire.is_some() && self.values != 1 {
-            return Err(Failure::invalid("only pointers can be retired"));
-        }
-        let kind = kind_of(self.values, self.retire.is_some())?;
-        Ok((kind, Owner::new(self.retire, self.ctx)))
     }
 }
 
@@ -377,7 +270,7 @@ pub unsafe fn get_many<'a, V: ?Sized + CValue>(
             }
         }
     }
-    Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
+    Ok(as_int(count))
 }
 
 /// Which keys an insertion is for.
@@ -402,6 +295,30 @@ impl Mode {
         }
     }
 }
+
+/// C's functions that insert into a map, of which each calls `insert` with a mode of its own.
+macro_rules! insertions {
+    (
+        [$($done:tt)*] [$($rest:tt)*] $map:ident: $pointer:ty,
+        $($(#[doc = $doc:literal])* $name:ident: $mode:ident),*
+    ) => {
+        $crate::c_api::c_api!(@ [$($done)*]
+            $(
+                $(#[doc = $doc])*
+                fn $name(
+                    $map: $pointer,
+                    key: *const c_void,
+                    key_len: usize,
+                    value: *const sapwood_value,
+                ) -> c_int {
+                    insert($map, (key, key_len), value, $crate::value::Mode::$mode)
+                }
+            )*
+            $($rest)*
+        );
+    };
+}
+pub(crate) use insertions;
 
 /// The answer of an insertion that did not happen, after which the value is the caller's. What the
 /// caller asked about is an answer, and no failure with a message.
@@ -446,3 +363,47 @@ impl Lent for [u8] {
         f(unsafe { bytes(value.bytes.data, value.bytes.len, "the value") }?)
     }
 }
+
+c_api!(
+    const SECTION: &str = "Values";
+
+    /// The kinds of values. A structure has values of one kind.
+    pub enum sapwood_values {
+        /// uint64_t
+        SAPWOOD_NUMBERS = 0,
+        /// pointers, which the library never follows
+        SAPWOOD_POINTERS = 1,
+        /// byte strings of up to 256 MiB, which are copied in
+        SAPWOOD_BYTES = 2,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    pub struct sapwood_bytes {
+        /// may be NULL if len is 0
+        pub data: *const c_void,
+        pub len: usize,
+    }
+
+    #[derive(Clone, Copy)]
+    pub union sapwood_value {
+        pub number: u64,
+        pub pointer: *mut c_void,
+        pub bytes: sapwood_bytes,
+    }
+
+    /// Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
+    /// gives out, its key and its bytes lie inside the map: they are valid as long as the view, or
+    /// until the reader's next quiescent state. Copy what is needed longer.
+    #[derive(Clone, Copy)]
+    pub struct sapwood_entry {
+        /// data is NULL where there is no entry; that of an empty key is not
+        pub key: sapwood_bytes,
+        pub value: sapwood_value,
+    }
+
+    /// Takes a value (a pointer) back when the library has let go of it, after the grace period. It
+    /// is called exactly once for each value, by the thread that frees it: one that changes or
+    /// frees the structure, reclaims, or polls the domain. A value that was not inserted stays the
+    /// caller's: the insertion failed, or found that the key is (not) there.
+    pub type sapwood_retire_fn = Option<unsafe extern "C" fn(value: *mut c_void, ctx: *mut c_void)>;
+);

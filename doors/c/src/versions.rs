@@ -1,18 +1,21 @@
 //! What `sapwood_fib` and `sapwood_routes` have in common: their handles, and the transactions,
 //! snapshots and iterators of a table of prefixes.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use sapwood::lpm::{IpFib, IpSnapshot, IpTxn};
 use sapwood::route::{Group, RouteSnapshot, RouteTable, RouteTxn};
+use sapwood::{Builder, Configure};
 
-use crate::call::call;
+use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new, sapwood_domain};
 use crate::error::{Failure, Outcome};
+use crate::fib::sapwood_fib_options;
 use crate::handle::{Body, Handle};
 use crate::input;
+use crate::output::{hand_out, put, put_wanted};
 use crate::prefix::sapwood_prefix;
 use crate::turn::{Turn, Turns};
 
@@ -27,6 +30,8 @@ const fn mark(word: [u8; 4], name: &'static str) -> Mark {
 pub trait Versioned: Clone + 'static {
     /// The marks of the table, its transactions, snapshots and iterators.
     const MARKS: [Mark; 4];
+    /// A builder.
+    type Builder: Configure;
     /// A transaction.
     type Txn: 'static;
     /// A snapshot.
@@ -34,6 +39,10 @@ pub trait Versioned: Clone + 'static {
     /// What a prefix has.
     type Item: 'static;
 
+    /// A builder with the defaults.
+    fn builder() -> Self::Builder;
+    /// Sets how many bits the root resolves.
+    fn root_bits(builder: Self::Builder, bits: u8) -> Self::Builder;
     /// Begins a transaction; waits for others.
     fn begin(&'static self) -> Option<Self::Txn>;
     /// Begins a transaction, unless another one is open.
@@ -59,9 +68,18 @@ macro_rules! versioned {
     ($table:ty, $txn:ty, $snapshot:ty, $item:ty, $marks:expr) => {
         impl Versioned for $table {
             const MARKS: [Mark; 4] = $marks;
+            type Builder = Builder<$table>;
             type Txn = $txn;
             type Snapshot = $snapshot;
             type Item = $item;
+
+            fn builder() -> Self::Builder {
+                <$table>::builder()
+            }
+
+            fn root_bits(builder: Self::Builder, bits: u8) -> Self::Builder {
+                builder.root_bits(bits)
+            }
 
             fn begin(&'static self) -> Option<Self::Txn> {
                 Some(<$table>::begin(self))
@@ -135,9 +153,59 @@ pub struct TableBody<T> {
     pub checked: bool,
 }
 
+impl<T> TableBody<T> {
+    /// A table whose handles are checked or not.
+    pub fn new(table: T, checked: bool) -> Self {
+        TableBody {
+            table,
+            turns: Turns::default(),
+            checked,
+        }
+    }
+}
+
 impl<T: Versioned> Body for TableBody<T> {
     const MAGIC: u32 = T::MARKS[0].0;
     const NAME: &'static str = T::MARKS[0].1;
+}
+
+/// Makes a table by C's options.
+///
+/// # Safety
+/// C.
+pub unsafe fn make<T: Versioned>(
+    domain: *const sapwood_domain,
+    options: *const sapwood_fib_options,
+    out: *mut *mut Handle<TableBody<T>>,
+    build: impl FnOnce(T::Builder) -> Outcome<T>,
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let options = unsafe { input::given(options) }?;
+    known_flags(options.flags, SAPWOOD_CHECKED)?;
+    // SAFETY: C.
+    let (domain, rules) = unsafe { or_new(domain, options.flags & SAPWOOD_CHECKED != 0) }?;
+    let mut builder = T::builder().domain(&domain);
+    if options.memory_limit > 0 {
+        builder = builder.memory_limit(options.memory_limit);
+    }
+    if let Some(bits) = options.root()? {
+        builder = T::root_bits(builder, bits);
+    }
+    let body = TableBody::new(build(builder)?, rules.checked);
+    // SAFETY: C.
+    unsafe { hand_out(out, body, rules) }
+}
+
+/// A table that this thread may change.
+///
+/// # Safety
+/// C.
+pub unsafe fn changed<'a, T: Versioned>(table: *const Handle<TableBody<T>>) -> Outcome<&'a T> {
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(table) }?;
+    body.turns.check()?;
+    Ok(&body.table)
 }
 
 /// The inside of a transaction's handle.
@@ -161,36 +229,32 @@ impl<T: Versioned> Body for TxnBody<T> {
 /// # Safety
 /// C.
 pub unsafe fn begin<T: Versioned>(
-    name: &'static str,
     table: *mut Handle<TableBody<T>>,
     out: *mut *mut Handle<TxnBody<T>>,
     begin: impl FnOnce(&'static T) -> Option<T::Txn>,
-) -> c_int {
-    call(name, || {
-        let out = input::place(out, "out")?;
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(table) }?;
-        // SAFETY: C.
-        let rules = unsafe { Handle::rules(table) };
-        body.turns.check()?;
-        let table = Arc::new(body.table.clone());
-        // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
-        let lent: &'static T = unsafe { &*Arc::as_ptr(&table) };
-        let Some(txn) = begin(lent) else {
-            return Err(Failure::new(
-                libc::EBUSY,
-                "another thread has a transaction open",
-            ));
-        };
-        let open = TxnBody {
-            turn: body.turns.begin(body.checked),
-            txn,
-            _table: table,
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(open, rules) };
-        Ok(0)
-    })
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(table) }?;
+    // SAFETY: C.
+    let rules = unsafe { Handle::rules(table) };
+    body.turns.check()?;
+    let table = Arc::new(body.table.clone());
+    // SAFETY: it lies in the `Arc`, and `TxnBody` drops that after the transaction.
+    let lent: &'static T = unsafe { &*Arc::as_ptr(&table) };
+    let Some(txn) = begin(lent) else {
+        return Err(Failure::new(
+            libc::EBUSY,
+            "another thread has a transaction open",
+        ));
+    };
+    let open = TxnBody {
+        turn: body.turns.begin(body.checked),
+        txn,
+        _table: table,
+    };
+    // SAFETY: C.
+    unsafe { hand_out(out, open, rules) }
 }
 
 /// A transaction on its thread.
@@ -225,24 +289,22 @@ unsafe fn end<T: Versioned>(txn: *mut Handle<TxnBody<T>>, how: fn(T::Txn)) -> Ou
 ///
 /// # Safety
 /// C.
-pub unsafe fn commit<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<T>>) -> c_int {
+pub unsafe fn commit<T: Versioned>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
     // SAFETY: C.
-    call(name, || unsafe { end(txn, T::commit) })
+    unsafe { end(txn, T::commit) }
 }
 
 /// Discards all changes, and frees the transaction. NULL is allowed.
 ///
 /// # Safety
 /// C.
-pub unsafe fn rollback<T: Versioned>(name: &'static str, txn: *mut Handle<TxnBody<T>>) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        if txn.is_null() || unsafe { Handle::leave(txn) } {
-            return Ok(0);
-        }
-        // SAFETY: C.
-        unsafe { end(txn, T::rollback) }
-    })
+pub unsafe fn rollback<T: Versioned>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
+    // SAFETY: C.
+    if txn.is_null() || unsafe { Handle::leave(txn) } {
+        return Ok(0);
+    }
+    // SAFETY: C.
+    unsafe { end(txn, T::rollback) }
 }
 
 /// The inside of a snapshot's handle.
@@ -261,22 +323,18 @@ impl<T: Versioned> Body for SnapshotBody<T> {
 /// # Safety
 /// C.
 pub unsafe fn snapshot<T: Versioned>(
-    name: &'static str,
     table: *const Handle<TableBody<T>>,
     out: *mut *mut Handle<SnapshotBody<T>>,
-) -> c_int {
-    call(name, || {
-        let out = input::place(out, "out")?;
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(table) }?;
-        body.turns.check()?;
-        let kept = SnapshotBody {
-            snapshot: Arc::new(body.table.snapshot()),
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(kept, Handle::rules(table)) };
-        Ok(0)
-    })
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(table) }?;
+    body.turns.check()?;
+    let kept = SnapshotBody {
+        snapshot: Arc::new(body.table.snapshot()),
+    };
+    // SAFETY: C.
+    unsafe { hand_out(out, kept, Handle::rules(table)) }
 }
 
 /// Writes the number of prefixes of a snapshot.
@@ -284,18 +342,11 @@ pub unsafe fn snapshot<T: Versioned>(
 /// # Safety
 /// C.
 pub unsafe fn len<T: Versioned>(
-    name: &'static str,
     snapshot: *const Handle<SnapshotBody<T>>,
     len: *mut usize,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(snapshot) }?;
-        let len = input::place(len, "len")?;
-        // SAFETY: C.
-        unsafe { *len = T::len(&body.snapshot) };
-        Ok(0)
-    })
+) -> Outcome {
+    // SAFETY: C.
+    unsafe { put(len, "len", T::len(&Handle::shared(snapshot)?.snapshot)) }
 }
 
 /// Saves a snapshot.
@@ -303,17 +354,14 @@ pub unsafe fn len<T: Versioned>(
 /// # Safety
 /// C.
 pub unsafe fn save<T: Versioned>(
-    name: &'static str,
     snapshot: *const Handle<SnapshotBody<T>>,
     path: *const c_char,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(snapshot) }?;
-        // SAFETY: C.
-        T::save(&body.snapshot, unsafe { input::path(path) }?)?;
-        Ok(0)
-    })
+) -> Outcome {
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(snapshot) }?;
+    // SAFETY: C.
+    T::save(&body.snapshot, unsafe { input::path(path) }?)?;
+    Ok(0)
 }
 
 /// The inside of an iterator's handle. The walk is dropped before the snapshot that it borrows.
@@ -332,45 +380,39 @@ impl<T: Versioned> Body for IterBody<T> {
 /// # Safety
 /// C.
 pub unsafe fn iter<T: Versioned>(
-    name: &'static str,
     snapshot: *const Handle<SnapshotBody<T>>,
     out: *mut *mut Handle<IterBody<T>>,
-) -> c_int {
-    call(name, || {
-        let out = input::place(out, "out")?;
-        // SAFETY: C.
-        let body = unsafe { Handle::shared(snapshot) }?;
-        let kept = Arc::clone(&body.snapshot);
-        // SAFETY: the snapshot lies in the `Arc`, and `IterBody` drops that after the walk.
-        let lent: &'static T::Snapshot = unsafe { &*Arc::as_ptr(&kept) };
-        let iter = IterBody {
-            walk: T::iter(lent),
-            _snapshot: kept,
-        };
-        // SAFETY: C.
-        unsafe { *out = Handle::into_c(iter, Handle::rules(snapshot)) };
-        Ok(0)
-    })
+) -> Outcome {
+    let out = input::place(out, "out")?;
+    // SAFETY: C.
+    let body = unsafe { Handle::shared(snapshot) }?;
+    let kept = Arc::clone(&body.snapshot);
+    // SAFETY: the snapshot lies in the `Arc`, and `IterBody` drops that after the walk.
+    let lent: &'static T::Snapshot = unsafe { &*Arc::as_ptr(&kept) };
+    let iter = IterBody {
+        walk: T::iter(lent),
+        _snapshot: kept,
+    };
+    // SAFETY: C.
+    unsafe { hand_out(out, iter, Handle::rules(snapshot)) }
 }
 
-/// Gives `put` what the next prefix has, if there is one, and writes the prefix.
+/// Gives `give` what the next prefix has, if there is one, and writes the prefix.
 ///
 /// # Safety
 /// C.
 pub unsafe fn next<T: Versioned>(
     iter: *mut Handle<IterBody<T>>,
     at: *mut sapwood_prefix,
-    put: impl FnOnce(&'static T::Item) -> Outcome<()>,
+    give: impl FnOnce(&'static T::Item) -> Outcome<()>,
 ) -> Outcome {
     // SAFETY: C.
     let body = unsafe { Handle::exclusive(iter) }?;
     let Some((net, item)) = body.walk.next() else {
         return Ok(-libc::ENOENT);
     };
-    if !at.is_null() {
-        // SAFETY: C.
-        unsafe { *at = net.into() };
-    }
-    put(item)?;
+    // SAFETY: C.
+    unsafe { put_wanted(at, net.into()) };
+    give(item)?;
     Ok(0)
 }

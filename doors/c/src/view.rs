@@ -4,11 +4,12 @@ use std::ffi::{c_int, c_uchar, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::call::call;
+use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules};
 use crate::input::{bytes, items, place};
 use crate::ordered::{Entry, Source};
+use crate::output::{as_int, put};
 use crate::reader::{ReaderBody, sapwood_reader};
 use crate::retire::Pointer;
 use crate::value::{
@@ -33,7 +34,9 @@ impl Changes {
 /// A body whose handle a view can read.
 pub trait Viewed: Body {
     /// The number of changes, if changes end views.
-    fn changes(&self) -> Option<&Changes>;
+    fn changes(&self) -> Option<&Changes> {
+        None
+    }
     /// What is wrong with a view that such a change has ended.
     fn stale() -> String {
         format!("the {} was changed after the view was made", Self::NAME)
@@ -137,12 +140,6 @@ pub struct ViewBody {
 
 const MAGIC: u64 = u64::from_be_bytes(*b"sw view!");
 
-/// A view, which lies in the caller's memory.
-#[repr(C, align(8))]
-pub struct sapwood_view {
-    opaque: [MaybeUninit<u64>; 16],
-}
-
 const _: () = assert!(size_of::<ViewBody>() <= size_of::<sapwood_view>());
 const _: () = assert!(align_of::<ViewBody>() <= align_of::<sapwood_view>());
 const _: () = assert!(!std::mem::needs_drop::<ViewBody>());
@@ -151,15 +148,16 @@ impl sapwood_view {
     /// Writes a view into the caller's memory.
     ///
     /// # Safety
-    /// `at` points to room for a view.
-    pub unsafe fn write(at: *mut Self, anchor: Anchor, source: AnySource) {
+    /// `at` is NULL, or it points to room for a view.
+    pub unsafe fn write(at: *mut Self, anchor: Anchor, source: AnySource) -> Outcome {
         let body = ViewBody {
             magic: MAGIC,
             anchor,
             source,
         };
         // SAFETY: the caller's promise, and it fits.
-        unsafe { at.cast::<ViewBody>().write(body) };
+        unsafe { place(at, "view")?.cast::<ViewBody>().write(body) };
+        Ok(0)
     }
 
     /// The inside of a view that may be used.
@@ -181,41 +179,6 @@ impl sapwood_view {
         unsafe { body.anchor.check("view") }?;
         Ok(body)
     }
-}
-
-/// The number of entries.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_len(view: *const sapwood_view, len: *mut usize) -> c_int {
-    call("sapwood_view_len", || {
-        // SAFETY: C.
-        let body = unsafe { sapwood_view::body(view) }?;
-        let len = place(len, "len")?;
-        // SAFETY: C.
-        unsafe { *len = each!(&body.source, source => source.reading().entries()) };
-        Ok(0)
-    })
-}
-
-/// The value of a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_get(
-    view: *const sapwood_view,
-    key: *const c_void,
-    key_len: usize,
-    value: *mut sapwood_value,
-) -> c_int {
-    call("sapwood_view_get", || {
-        // SAFETY: C.
-        let (body, key) = unsafe { (sapwood_view::body(view)?, bytes(key, key_len, "the key")?) };
-        // SAFETY: C.
-        unsafe { each!(&body.source, source => found(source.reading().get(key), value)) }
-    })
 }
 
 /// Stores what a lookup found, if the caller wants it.
@@ -246,62 +209,34 @@ pub unsafe fn answer<V: ?Sized + CValue>(result: Option<&V>, value: *mut sapwood
     }
 }
 
-/// Looks up many keys.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_get_many(
-    view: *const sapwood_view,
-    keys: *const sapwood_bytes,
-    count: usize,
-    values: *mut sapwood_value,
-    found: *mut c_uchar,
-) -> c_int {
-    call("sapwood_view_get_many", || {
-        // SAFETY: C.
-        unsafe {
-            let body = sapwood_view::body(view)?;
-            let keys = Key::all(items(keys, count, "keys")?)?;
-            each!(&body.source, source => {
-                let reading = source.reading();
-                get_many(keys, values, found, |keys, out| reading.get_many(keys, out))
-            })
-        }
-    })
-}
-
 /// Looks for one entry, and stores it.
 unsafe fn one(
-    name: &'static str,
     view: *const sapwood_view,
     (key, key_len): (*const c_void, usize),
     entry: *mut sapwood_entry,
     search: Search,
-) -> c_int {
-    call(name, || {
-        // SAFETY: C.
-        unsafe {
-            let body = sapwood_view::body(view)?;
-            let key = bytes(key, key_len, "the key")?;
-            let entry = place(entry, "entry")?;
-            each!(&body.source, source => {
-                let reading = source.reading();
-                let result: Option<Entry<V>> = match search {
-                    Search::First => reading.end(false),
-                    Search::Last => reading.end(true),
-                    Search::After => reading.after(key),
-                    Search::Before => reading.before(key),
-                    Search::LongestPrefix => reading.longest_prefix(key),
-                };
-                match result {
-                    Some(result) => *entry = sapwood_entry::new(result),
-                    None => return Ok(-libc::ENOENT),
-                }
-            });
-        }
-        Ok(0)
-    })
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let body = sapwood_view::body(view)?;
+        let key = bytes(key, key_len, "the key")?;
+        let entry = place(entry, "entry")?;
+        each!(&body.source, source => {
+            let reading = source.reading();
+            let result: Option<Entry<V>> = match search {
+                Search::First => reading.end(false),
+                Search::Last => reading.end(true),
+                Search::After => reading.after(key),
+                Search::Before => reading.before(key),
+                Search::LongestPrefix => reading.longest_prefix(key),
+            };
+            match result {
+                Some(result) => *entry = sapwood_entry::new(result),
+                None => return Ok(-libc::ENOENT),
+            }
+        });
+    }
+    Ok(0)
 }
 
 #[derive(Clone, Copy)]
@@ -315,129 +250,114 @@ enum Search {
 
 const NO_KEY: (*const c_void, usize) = (std::ptr::null(), 0);
 
-/// The entry with the least key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_first(
-    view: *const sapwood_view,
-    entry: *mut sapwood_entry,
-) -> c_int {
-    // SAFETY: C.
-    unsafe { one("sapwood_view_first", view, NO_KEY, entry, Search::First) }
-}
+c_api!(
+    const SECTION: &str = "Views";
 
-/// The entry with the greatest key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_last(
-    view: *const sapwood_view,
-    entry: *mut sapwood_entry,
-) -> c_int {
-    // SAFETY: C.
-    unsafe { one("sapwood_view_last", view, NO_KEY, entry, Search::Last) }
-}
+    /// A view lies in the caller's memory and needs no end. It may be copied. It is used where and
+    /// as long as what it was made of: on its reader's thread until the next quiescent state, or
+    /// until the next change of the map or transaction, or until the end of the snapshot or file. A
+    /// use after that is -EPERM where it is seen. Views are the query handles of name servers: one
+    /// for each question.
+    pub struct sapwood_view {
+        opaque: [MaybeUninit<u64>; 16],
+    }
 
-/// The entry with the least key greater than a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_after(
-    view: *const sapwood_view,
-    key: *const c_void,
-    key_len: usize,
-    entry: *mut sapwood_entry,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        one(
-            "sapwood_view_after",
-            view,
-            (key, key_len),
-            entry,
-            Search::After,
+    /// As the functions of maps of these names.
+    fn sapwood_view_len(view: *const sapwood_view, len: *mut usize) -> c_int {
+        let body = sapwood_view::body(view)?;
+        put(
+            len,
+            "len",
+            each!(&body.source, source => source.reading().entries()),
         )
     }
-}
 
-/// The entry with the greatest key less than a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_before(
-    view: *const sapwood_view,
-    key: *const c_void,
-    key_len: usize,
-    entry: *mut sapwood_entry,
-) -> c_int {
-    // SAFETY: C.
-    unsafe {
-        one(
-            "sapwood_view_before",
-            view,
-            (key, key_len),
-            entry,
-            Search::Before,
-        )
+    fn sapwood_view_get(
+        view: *const sapwood_view,
+        key: *const c_void,
+        key_len: usize,
+        value: *mut sapwood_value,
+    ) -> c_int {
+        let (body, key) = (sapwood_view::body(view)?, bytes(key, key_len, "the key")?);
+        each!(&body.source, source => found(source.reading().get(key), value))
     }
-}
 
-/// The entry with the longest key that is a prefix of a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_longest_prefix(
-    view: *const sapwood_view,
-    key: *const c_void,
-    key_len: usize,
-    entry: *mut sapwood_entry,
-) -> c_int {
-    let search = Search::LongestPrefix;
-    // SAFETY: C.
-    unsafe {
-        one(
-            "sapwood_view_longest_prefix",
-            view,
-            (key, key_len),
-            entry,
-            search,
-        )
+    fn sapwood_view_get_many(
+        view: *const sapwood_view,
+        keys: *const sapwood_bytes,
+        count: usize,
+        values: *mut sapwood_value,
+        found: *mut c_uchar,
+    ) -> c_int {
+        let body = sapwood_view::body(view)?;
+        let keys = Key::all(items(keys, count, "keys")?)?;
+        each!(&body.source, source => {
+            let reading = source.reading();
+            get_many(keys, values, found, |keys, out| reading.get_many(keys, out))
+        })
     }
-}
 
-/// The entries whose keys are prefixes of a key.
-///
-/// # Safety
-/// As `sapwood.h` says.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sapwood_view_prefixes(
-    view: *const sapwood_view,
-    key: *const c_void,
-    key_len: usize,
-    entries: *mut sapwood_entry,
-    room: usize,
-) -> c_int {
-    call("sapwood_view_prefixes", || {
-        // SAFETY: C. No more than `room` entries are written.
-        unsafe {
-            let body = sapwood_view::body(view)?;
-            let key = bytes(key, key_len, "the key")?;
-            if room > 0 {
-                place(entries, "entries")?;
-            }
-            each!(&body.source, source => {
-                let all = source.reading().ancestors(key);
-                for (i, &entry) in all.iter().take(room).enumerate() {
-                    *entries.add(i) = sapwood_entry::new(entry);
-                }
-                Ok(c_int::try_from(all.len()).unwrap_or(c_int::MAX))
-            })
+    /// Each stores an entry, or returns -ENOENT.
+    fn sapwood_view_first(view: *const sapwood_view, entry: *mut sapwood_entry) -> c_int {
+        one(view, NO_KEY, entry, Search::First)
+    }
+
+    fn sapwood_view_last(view: *const sapwood_view, entry: *mut sapwood_entry) -> c_int {
+        one(view, NO_KEY, entry, Search::Last)
+    }
+
+    /// The least key greater than `key`, which need not be there.
+    fn sapwood_view_after(
+        view: *const sapwood_view,
+        key: *const c_void,
+        key_len: usize,
+        entry: *mut sapwood_entry,
+    ) -> c_int {
+        one(view, (key, key_len), entry, Search::After)
+    }
+
+    /// The greatest key less than `key`.
+    fn sapwood_view_before(
+        view: *const sapwood_view,
+        key: *const c_void,
+        key_len: usize,
+        entry: *mut sapwood_entry,
+    ) -> c_int {
+        one(view, (key, key_len), entry, Search::Before)
+    }
+
+    /// The longest key that is a prefix of `key`, or `key` itself.
+    fn sapwood_view_longest_prefix(
+        view: *const sapwood_view,
+        key: *const c_void,
+        key_len: usize,
+        entry: *mut sapwood_entry,
+    ) -> c_int {
+        let search = Search::LongestPrefix;
+        one(view, (key, key_len), entry, search)
+    }
+
+    /// Stores the entries whose keys are prefixes of `key`, shortest first, as many as there is
+    /// room for. Returns how many there are.
+    fn sapwood_view_prefixes(
+        view: *const sapwood_view,
+        key: *const c_void,
+        key_len: usize,
+        entries: *mut sapwood_entry,
+        room: usize,
+    ) -> c_int {
+        // No more than `room` entries are written.
+        let body = sapwood_view::body(view)?;
+        let key = bytes(key, key_len, "the key")?;
+        if room > 0 {
+            place(entries, "entries")?;
         }
-    })
-}
+        each!(&body.source, source => {
+            let all = source.reading().ancestors(key);
+            for (i, &entry) in all.iter().take(room).enumerate() {
+                *entries.add(i) = sapwood_entry::new(entry);
+            }
+            Ok(as_int(all.len()))
+        })
+    }
+);

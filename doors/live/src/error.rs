@@ -1,5 +1,6 @@
 //! The errors of live maps.
 
+use sapwood::arena::ArenaFull;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -134,6 +135,8 @@ pub enum Error {
     Map(#[from] sapwood::Error),
 }
 
+sapwood::from_structures!(Error::Map);
+
 impl Error {
     /// Adds what was attempted to the system's error.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
@@ -159,7 +162,7 @@ impl Error {
     pub fn is_no_space(&self) -> bool {
         match self {
             Error::NoSpace { .. } => true,
-            Error::Map(sapwood::Error::ArenaFull(full)) => full.is_no_space(),
+            Error::Map(error) => error.arena_full().is_some_and(ArenaFull::is_no_space),
             _ => false,
         }
     }

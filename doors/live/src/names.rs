@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
-use sapwood::qp::{Closest, Denial};
+use sapwood::qp::{Closest, Denial, OrderedRange};
 use sapwood_checked::CheckedReader;
 
 use crate::checked::CheckedLiveReader;
@@ -297,6 +297,8 @@ impl<M: NameMap> NamesAsked<M> {
         }
     }
 }
+
+sapwood::qp::ordered_read!([M: NameMap] NamesAsked<M>, M::Value, NamesAsked::len, OrderedRange::new);
 
 impl<M: NameMap> fmt::Debug for NamesAsked<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

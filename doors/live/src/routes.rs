@@ -162,7 +162,7 @@ impl<H: NextHop + FromBytes + IntoBytes + Immutable> Routes<H> {
             Ok(old) => Ok(old.and_then(|old| self.release(&mut numbers, old))),
             Err(Rejected { error, .. }) => {
                 self.release(&mut numbers, number);
-                Err(error)
+                Err(error.into())
             }
         }
     }

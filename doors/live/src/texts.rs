@@ -103,7 +103,7 @@ impl LiveTexts {
     /// The numbers of texts. New texts are stored, in one commit.
     ///
     /// # Errors
-    /// [`sapwood::Error::Full`] when all numbers were used, and those of
+    /// [`sapwood::qp::Error::Full`] when all numbers were used, and those of
     /// [`QpTxn::insert`](sapwood::qp::QpTxn::insert). No text is stored then.
     pub fn numbers<'t>(
         &mut self,
@@ -120,7 +120,7 @@ impl LiveTexts {
             let number = self.next + new.len() as u32;
             if number == u32::MAX {
                 let max_entries = u32::MAX as usize;
-                return Err(sapwood::Error::Full { max_entries });
+                return Err(sapwood::qp::Error::Full { max_entries }.into());
             }
             txn.insert(number.to_be_bytes(), text.as_bytes())?;
             new.insert(text, number);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sapwood::qp::QpStore;
-use sapwood_arena::{Arena, ArenaOptions, Backing, HeaderMode};
+use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, HeaderMode};
 use sapwood_qsbr::{Domain, DomainBuilder};
 
 use crate::control::Control;
@@ -333,7 +333,7 @@ impl Unpublished {
 
 /// Whether the map has no memory because the device has no space.
 fn no_space(error: &sapwood::Error) -> bool {
-    matches!(error, sapwood::Error::ArenaFull(full) if full.is_no_space())
+    error.arena_full().is_some_and(ArenaFull::is_no_space)
 }
 
 impl<M: LiveMap> fmt::Debug for LiveBuilder<M> {

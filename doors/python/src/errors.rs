@@ -24,16 +24,22 @@ create_exception!(
 );
 
 /// `MemoryError` when there is no room, otherwise `ValueError`.
-pub fn refused(error: Error) -> PyErr {
-    match error {
+pub fn refused(error: impl Into<Error>) -> PyErr {
+    use sapwood::{lpm, maple, qp};
+    let error = error.into();
+    let text = error.to_string();
+    match &error {
         // An `OSError` with the system's number, as that of any other file that cannot grow.
-        Error::ArenaFull(full) if full.is_no_space() => no_space(error.to_string()),
-        Error::ArenaFull(_) | Error::GarbageLimit(_) | Error::Full { .. } => {
-            PyMemoryError::new_err(error.to_string())
+        _ if error.arena_full().is_some_and(|full| full.is_no_space()) => no_space(text),
+        _ if error.arena_full().is_some() || error.garbage_limit().is_some() => {
+            PyMemoryError::new_err(text)
         }
-        Error::NoGap { .. } => NoGapError::new_err(error.to_string()),
-        Error::Occupied { .. } => OccupiedError::new_err(error.to_string()),
-        _ => PyValueError::new_err(error.to_string()),
+        Error::Qp(qp::Error::Full { .. }) | Error::Lpm(lpm::Error::Full { .. }) => {
+            PyMemoryError::new_err(text)
+        }
+        Error::Maple(maple::Error::NoGap { .. }) => NoGapError::new_err(text),
+        Error::Maple(maple::Error::Occupied { .. }) => OccupiedError::new_err(text),
+        _ => PyValueError::new_err(text),
     }
 }
 

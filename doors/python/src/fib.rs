@@ -405,10 +405,6 @@ impl Fib {
         Self::with_numbers(py, self.root_bits, objects, entries)
     }
 
-    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
-        self.copy(py)
-    }
-
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let fib = slf.get();

@@ -2,70 +2,57 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyType};
-use sapwood::lpm::{BitFile, BitString};
+use sapwood::lpm::{self, HopRef, SavedHop};
+use sapwood::qp::OpenCause;
 
 use crate::address::{Key, key_of, prefix_of};
 use crate::batch::{self, Addresses, Part};
-use crate::errors::not_opened;
+use crate::errors::{not_opened, wrong_file};
 use crate::snapshot_iter::{Kind, listed};
 
-/// Bits before the address: a byte that names the family.
-const FAMILY: usize = 8;
+/// A value of a file.
+pub enum Value {
+    Number(u64),
+    Name(String),
+}
 
-/// The bits of a prefix in a file: the byte 4 or 6, and the bits of the prefix.
-pub fn bits_of(net: IpNet) -> BitString {
-    let mut bytes = [0; 17];
-    match net.network() {
-        IpAddr::V4(address) => {
-            bytes[0] = 4;
-            bytes[1..5].copy_from_slice(&address.octets());
-        }
-        IpAddr::V6(address) => {
-            bytes[0] = 6;
-            bytes[1..].copy_from_slice(&address.octets());
+impl Value {
+    /// The value that a next hop is, unless Python has none for it.
+    fn of(hop: &SavedHop<'_>) -> Option<Self> {
+        match hop {
+            SavedHop::Number(number) => Some(Value::Number(*number)),
+            SavedHop::Name(name) => Some(Value::Name((*name).to_owned())),
+            _ => None,
         }
     }
-    let length = FAMILY + usize::from(net.prefix_len());
-    match BitString::truncated(&bytes, length) {
-        Ok(bits) => bits,
-        Err(_) => unreachable!("a prefix has at most 136 bits with its family"),
+
+    pub fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(match self {
+            Value::Number(number) => number.into_pyobject(py)?.into_any(),
+            Value::Name(name) => PyString::new(py, name).into_any(),
+        })
     }
 }
 
-/// The prefix of bits in a file.
-fn net_of(bits: &BitString) -> Option<IpNet> {
-    let (family, address) = bits.as_bytes().split_first()?;
-    let length = u8::try_from(bits.len().checked_sub(FAMILY)?).ok()?;
-    let mut octets = [0; 16];
-    octets.get_mut(..address.len())?.copy_from_slice(address);
-    match family {
-        4 => {
-            let [a, b, c, d, ..] = octets;
-            Ipv4Net::new(Ipv4Addr::new(a, b, c, d), length)
-                .ok()
-                .map(IpNet::V4)
-        }
-        6 => Ipv6Net::new(Ipv6Addr::from(octets), length)
-            .ok()
-            .map(IpNet::V6),
-        _ => None,
-    }
-}
+/// What a `Fib` and a `FibFile` have for values, in errors.
+const HOLDS: &str = "int and str";
 
-/// The prefixes of a file with their values, or with the positions of their names; and the names.
-type Content = (Vec<(IpNet, u32)>, Vec<String>);
+/// The prefixes of a file with the positions of their values, and the values.
+type Content = (Vec<(IpNet, u32)>, Vec<Value>);
 
 /// A table of routes in a file, read where it lies: it opens at once, and processes that open the
 /// same file share its memory.
 ///
-/// Fib.save() writes such files, and so does the program `sapwood`. The file must not be changed in
-/// place while it is open; saving again replaces it. Values are int or str, as they were saved. It
-/// is a collections.abc.Mapping.
+/// Fib.save() writes such files, and so do the program `sapwood` and the libraries for Rust and C.
+/// The file must not be changed in place while it is open; saving again replaces it. Values are int
+/// or str, as they were saved; groups of next hops and null routes are errors. It is a
+/// collections.abc.Mapping.
 ///
 /// >>> import os, tempfile
 /// >>> from sapwood import Fib, FibFile
@@ -78,66 +65,76 @@ type Content = (Vec<(IpNet, u32)>, Vec<String>);
 /// [64500, -1]
 #[pyclass(frozen, mapping, weakref, module = "sapwood")]
 pub struct FibFile {
-    file: BitFile<u32>,
+    file: lpm::FibFile,
     path: PathBuf,
+    /// Whether the values are str: a file lists names.
+    names: bool,
 }
 
 impl FibFile {
     /// Opens a file, and reads and checks all of it with `verify`.
     pub fn opened(py: Python<'_>, path: &Path, verify: bool) -> PyResult<Self> {
         let file = py.detach(|| match verify {
-            true => BitFile::open(path),
-            false => BitFile::open_unverified(path),
+            true => lpm::FibFile::open(path),
+            false => lpm::FibFile::open_unverified(path),
         });
-        Ok(FibFile {
-            file: file.map_err(|error| not_opened(&error))?,
-            path: path.to_owned(),
-        })
+        let file = file.map_err(|error| not_opened(&error))?;
+        let names = matches!(file.listed().next(), Some(Some(SavedHop::Name(_))));
+        let path = path.to_owned();
+        Ok(FibFile { file, path, names })
     }
 
     /// All that the file has, or what is wrong.
-    pub fn all(&self) -> Result<Content, String> {
-        let mut entries = Vec::with_capacity(self.file.len());
-        for (bits, value) in self.file.iter() {
-            let net = net_of(&bits);
-            let net = net.ok_or_else(|| format!("{bits} is not a prefix of a table of routes"))?;
-            entries.push((net, *value));
-        }
-        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        let names: Vec<String> = self.file.names().map(text).collect();
-        let known = |value: u32| names.is_empty() || (value as usize) < names.len();
-        match entries.iter().find(|(_, value)| !known(*value)) {
-            Some((net, value)) => Err(format!("{net} has the value {value}, which has no name")),
-            None => Ok((entries, names)),
-        }
+    pub fn all(&self) -> Result<Content, OpenCause> {
+        let mut values = Vec::new();
+        let entries = self.file.routes_as(HOLDS, |hop| {
+            values.push(Value::of(hop)?);
+            Some(values.len() as u32 - 1)
+        });
+        Ok((entries?, values))
     }
 
-    fn find(&self, key: Key) -> Option<u32> {
+    fn find(&self, key: Key) -> Option<HopRef> {
         match key {
-            Key::Address(address) => Some(*self.file.lookup(bits_of(address.into()))?.1),
-            Key::Prefix(net) => self.file.get(bits_of(net)).copied(),
+            Key::Address(address) => self.file.lookup_value(address),
+            Key::Prefix(net) => self.file.get(net),
         }
     }
 
-    fn object<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Bound<'py, PyAny>> {
-        if self.file.names_len() == 0 {
-            return Ok(value.into_pyobject(py)?.into_any());
-        }
-        match self.file.name(value) {
-            Some(name) => Ok(PyString::new(py, &String::from_utf8_lossy(name)).into_any()),
-            None => Err(PyRuntimeError::new_err(format!(
-                "{} is damaged: it has no name {value}",
-                self.path.display()
-            ))),
-        }
-    }
-
-    fn lookup_all(&self, addresses: Part<'_>, out: &mut [[u8; 8]]) {
-        let find = |address: Option<IpAddr>| -> i64 {
-            let found = address.and_then(|address| self.find(Key::Address(address)));
-            found.map_or(-1, i64::from)
+    fn object<'py>(&self, py: Python<'py>, hop: HopRef) -> PyResult<Bound<'py, PyAny>> {
+        let Some(hop) = self.file.hop(hop) else {
+            let text = format!("{} is damaged: it has no such value", self.path.display());
+            return Err(PyRuntimeError::new_err(text));
         };
-        let put = |out: &mut [u8; 8], address| *out = find(address).to_ne_bytes();
+        match Value::of(&hop) {
+            Some(value) => value.object(py),
+            None => {
+                let what = format!("{}, \"{hop}\"; a FibFile holds {HOLDS}", hop.kind());
+                Err(wrong_file(&self.path, what))
+            }
+        }
+    }
+
+    /// The number of a value in an array, unless an array cannot have it beside the others.
+    fn number(&self, hop: HopRef) -> Option<i64> {
+        match self.names {
+            true => hop.position().map(i64::from),
+            false => match self.file.hop(hop)? {
+                SavedHop::Number(number) => i64::try_from(number).ok(),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether an array can have all values.
+    fn lookup_all(&self, addresses: Part<'_>, out: &mut [[u8; 8]]) -> bool {
+        let mut all = true;
+        let mut put = |out: &mut [u8; 8], address: Option<IpAddr>| {
+            let found = address.and_then(|address| self.file.lookup_value(address));
+            let number = found.map_or(Some(-1), |hop| self.number(hop));
+            all &= number.is_some();
+            *out = number.unwrap_or(-1).to_ne_bytes();
+        };
         match addresses {
             Part::V4(all) => (all.iter().zip(out))
                 .for_each(|(a, out)| put(out, Some(Ipv4Addr::from_bits(*a).into()))),
@@ -146,6 +143,7 @@ impl FibFile {
             }
             Part::Mixed(all) => all.iter().zip(out).for_each(|(a, out)| put(out, *a)),
         }
+        all
     }
 }
 
@@ -214,14 +212,10 @@ impl FibFile {
         &self,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
-        let net = key_of(key)?.prefix();
-        let Some((length, value)) = self.file.lookup(bits_of(net)) else {
+        let Some((net, hop)) = self.file.covering(key_of(key)?.prefix()) else {
             return Ok(None);
         };
-        let length = u8::try_from(length.saturating_sub(FAMILY)).unwrap_or(u8::MAX);
-        let found = IpNet::new(net.network(), length).map(|net| net.trunc().to_string());
-        let found = found.unwrap_or_else(|_| "a damaged prefix".into());
-        Ok(Some((found, self.object(key.py(), *value)?)))
+        Ok(Some((net.to_string(), self.object(key.py(), hop)?)))
     }
 
     /// Looks up many addresses, as Fib.lookup_many() does, without the interpreter's lock. Returns
@@ -236,33 +230,41 @@ impl FibFile {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = addresses.py();
         let addresses = Addresses::of(addresses, mapped)?;
-        batch::array(py, &addresses, batch::I64, threads, |part, out| {
-            self.lookup_all(part, out.as_chunks_mut().0);
-        })
+        let whole = AtomicBool::new(true);
+        let found = batch::array(py, &addresses, batch::I64, threads, |part, out| {
+            if !self.lookup_all(part, out.as_chunks_mut().0) {
+                whole.store(false, Ordering::Relaxed);
+            }
+        })?;
+        match whole.into_inner() {
+            true => Ok(found),
+            false => Err(wrong_file(
+                &self.path,
+                "an array cannot have all values that were found; lookup() returns each",
+            )),
+        }
     }
 
-    /// The values that are str, by position; empty when the values are int.
+    /// The values that are str, by position; empty when the values are int. A group of next hops
+    /// beside them is there as text.
     fn names<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let names = self.file.names().map(String::from_utf8_lossy);
-        PyList::new(py, names.collect::<Vec<_>>())
+        let name = |hop: Option<SavedHop<'_>>| hop.map_or_else(String::new, |hop| hop.to_string());
+        let names = self.names.then(|| self.file.listed().map(name));
+        PyList::new(py, names.into_iter().flatten().collect::<Vec<_>>())
     }
 
     /// An iterator for views.
     fn _walk<'py>(&self, py: Python<'py>, kind: &str, back: bool) -> PyResult<Bound<'py, PyAny>> {
-        let (entries, names) = py
+        let (entries, values) = py
             .detach(|| self.all())
-            .map_err(|what| crate::errors::wrong_file(&self.path, what))?;
-        let names: Vec<Bound<'_, PyAny>> =
-            (names.iter().map(|name| PyString::new(py, name).into_any())).collect();
-        let entry = |(net, value): (IpNet, u32)| {
-            let value = match names.get(value as usize) {
-                Some(name) => name.clone(),
-                None => value.into_pyobject(py)?.into_any(),
-            };
-            Ok((PyString::new(py, &net.to_string()).into_any(), value))
-        };
-        let entries = entries.into_iter().map(entry);
-        listed(py, Kind::of(kind)?, back, entries.collect::<PyResult<_>>()?)
+            .map_err(|what| wrong_file(&self.path, what))?;
+        let values = values.iter().map(|value| value.object(py));
+        let values = values.collect::<PyResult<Vec<_>>>()?;
+        let entries = entries.into_iter().map(|(net, at)| {
+            let net = PyString::new(py, &net.to_string()).into_any();
+            (net, values[at as usize].clone())
+        });
+        listed(py, Kind::of(kind)?, back, entries.collect())
     }
 
     fn __repr__(&self) -> String {

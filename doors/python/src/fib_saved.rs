@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
-use sapwood::lpm::BitFileBuilder;
+use sapwood::lpm::{FibFileBuilder, SavedHop};
 use sapwood_routes::{
     Error as RouteError, Format, MrtRoutes, Peer, RouteSource, TextRoutes, decompressed, format_of,
 };
@@ -17,7 +17,7 @@ use sapwood_routes::{
 use crate::address::{address_of, shown};
 use crate::errors::{not_read, not_saved, refused, wrong_file};
 use crate::fib::Fib;
-use crate::fib_file::{FibFile, bits_of};
+use crate::fib_file::FibFile;
 use crate::numbers::whole;
 use crate::objects::SharedObjects;
 
@@ -145,25 +145,21 @@ fn values_of(fib: &Fib, py: Python<'_>) -> PyResult<(Vec<(IpNet, u32)>, Saved)> 
 pub fn save(fib: &Fib, py: Python<'_>, path: &Path) -> PyResult<()> {
     let (entries, values) = values_of(fib, py)?;
     py.detach(|| {
-        let mut file = BitFileBuilder::<u32>::new();
-        let mut put = |net, value| match file.insert(bits_of(net), value) {
-            Ok(_) => Ok(()),
-            Err(rejected) => Err(refused(rejected.error)),
-        };
-        match values {
+        let mut file = FibFileBuilder::new();
+        let hops = match &values {
             Saved::Numbers(numbers) => {
-                for (net, number) in entries {
-                    put(net, numbers[number as usize])?;
-                }
+                let hops = numbers
+                    .iter()
+                    .map(|number| SavedHop::Number((*number).into()));
+                hops.collect::<Vec<_>>()
             }
-            Saved::Names(names) => {
-                for (net, number) in entries {
-                    put(net, number)?;
-                }
-                for name in names {
-                    file.push_name(name).map_err(refused)?;
-                }
-            }
+            Saved::Names(names) => names.iter().map(|name| SavedHop::Name(name)).collect(),
+        };
+        for (net, number) in entries {
+            let put = file
+                .hop(&hops[number as usize])
+                .and_then(|hop| file.insert(net, hop));
+            put.map_err(refused)?;
         }
         file.save(path).map_err(|error| not_saved(&error))
     })
@@ -172,22 +168,25 @@ pub fn save(fib: &Fib, py: Python<'_>, path: &Path) -> PyResult<()> {
 /// A table of the prefixes of a file.
 pub fn load(py: Python<'_>, path: &Path) -> PyResult<Fib> {
     let file = FibFile::opened(py, path, true)?;
-    let (entries, names) = py
+    let (entries, values) = py
         .detach(|| file.all())
         .map_err(|what| wrong_file(path, what))?;
+    table_of(py, entries, &values, |value| value.object(py))
+}
+
+/// A table of prefixes with the positions of their values; `make` makes the object of a value.
+fn table_of<'py, T>(
+    py: Python<'py>,
+    entries: Vec<(IpNet, u32)>,
+    values: &[T],
+    make: impl Fn(&T) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Fib> {
+    let made = values.iter().map(make).collect::<PyResult<Vec<_>>>()?;
     let objects = SharedObjects::default();
     let numbered = objects.with(py, |objects| {
-        let text = |value: u32| PyString::new(py, &names[value as usize]).into_any();
-        let object = |value: u32| match names.is_empty() {
-            true => value
-                .into_pyobject(py)
-                .map(|value| value.into_any())
-                .map_err(PyErr::from),
-            false => Ok(text(value)),
-        };
         let entries = entries.into_iter();
         entries
-            .map(|(net, value)| Ok((net, objects.take(&object(value)?)?)))
+            .map(|(net, at)| Ok((net, objects.take(&made[at as usize])?)))
             .collect::<PyResult<Vec<_>>>()
     })?;
     Fib::with_numbers(py, 18, objects, numbered)
@@ -225,15 +224,7 @@ impl<T: Clone + std::hash::Hash + Eq> Collected<T> {
         py: Python<'py>,
         make: impl Fn(&T) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Fib> {
-        let made = self.values.iter().map(make).collect::<PyResult<Vec<_>>>()?;
-        let objects = SharedObjects::default();
-        let numbered = objects.with(py, |objects| {
-            let entries = self.entries.into_iter();
-            entries
-                .map(|(net, at)| Ok((net, objects.take(&made[at as usize])?)))
-                .collect::<PyResult<Vec<_>>>()
-        })?;
-        Fib::with_numbers(py, 18, objects, numbered)
+        table_of(py, self.entries, &self.values, make)
     }
 }
 

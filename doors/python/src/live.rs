@@ -9,7 +9,7 @@ use pyo3::exceptions::{
     PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::types::{PyDict, PyInt, PyList, PyString};
 use sapwood_live::{
     CheckedLiveReader, CheckedMap, CheckedNames, Error, Live, LiveBuilder, LiveIdle, LiveMap,
     LiveReader, LiveReaderInfo, NameMap, NamesAsked, Process, ReadBy,
@@ -290,14 +290,41 @@ impl<M: CheckedMap> Pool<CheckedLiveReader<M>> {
 pub struct Writer<M: LiveMap> {
     live: Mutex<Option<Arc<Ours<Live<M>>>>>,
     process: Process,
+    verify: Verify<M>,
 }
 
+/// Checks every invariant of a map.
+type Verify<M> = fn(&Live<M>) -> Result<(), String>;
+
 impl<M: LiveMap> Writer<M> {
-    pub fn new(live: Live<M>) -> Self {
+    pub fn new(live: Live<M>, verify: Verify<M>) -> Self {
         Writer {
             live: Mutex::new(Some(Arc::new(Ours::new(live)))),
             process: Process::current(),
+            verify,
         }
+    }
+
+    /// What the methods are made of that all writers have: `LiveWriting` in `_mapping.py`.
+    pub fn asked<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>>
+    where
+        M: Sync,
+    {
+        match what {
+            "readers" => return Ok(PyList::new(py, self.readers(py)?)?.into_any()),
+            "verify" => {
+                let verify = self.verify;
+                let whole = self.with(|map| py.detach(|| verify(map)))?;
+                whole.map_err(PyValueError::new_err)?;
+            }
+            "close" => self.close(),
+            "remove" => self.remove()?,
+            other => {
+                let text = format!("a writer cannot be asked to {other}");
+                return Err(PyValueError::new_err(text));
+            }
+        }
+        Ok(py.None().into_bound(py))
     }
 
     fn live(&self) -> MutexGuard<'_, Option<Arc<Ours<Live<M>>>>> {
@@ -318,7 +345,7 @@ impl<M: LiveMap> Writer<M> {
     }
 
     /// Ends writing as soon as no other thread is in a call.
-    pub fn close(&self) {
+    fn close(&self) {
         if !self.process.is_current() {
             return; // what a child has is the parent's
         }
@@ -327,7 +354,7 @@ impl<M: LiveMap> Writer<M> {
     }
 
     /// Deletes the map.
-    pub fn remove(&self) -> PyResult<()> {
+    fn remove(&self) -> PyResult<()> {
         self.with(|_| ())?;
         let mut kept = self.live();
         let alone = kept.take().map(Arc::try_unwrap);
@@ -346,7 +373,7 @@ impl<M: LiveMap> Writer<M> {
     }
 
     /// The readers in all processes, each as a dict.
-    pub fn readers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    fn readers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let readers = self.with(|map| map.readers())?;
         let dict = |reader: LiveReaderInfo| {
             let dict = PyDict::new(py);

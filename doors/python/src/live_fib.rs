@@ -448,7 +448,7 @@ impl LiveFibWriter {
             }
         });
         let table = LiveFib {
-            table: Table::Writer(Writer::new(live.map_err(not_live)?)),
+            table: Table::Writer(Writer::new(live.map_err(not_live)?, |map| map.verify())),
             texts: None,
             path,
         };
@@ -567,34 +567,8 @@ impl LiveFibWriter {
         changed.map_err(refused)
     }
 
-    /// The readers in all processes; see LiveNamesWriter.readers().
-    fn readers<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        Self::writer(slf)?.readers(slf.py())
-    }
-
-    /// Checks every invariant of the table; ValueError says what is wrong. For tests.
-    fn verify(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::with(slf, |map| map.verify())?.map_err(PyValueError::new_err)
-    }
-
-    /// Ends writing, so that another process may take the table over. Every later call raises
-    /// ValueError.
-    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::writer(slf)?.close();
-        Ok(())
-    }
-
-    /// Deletes the table and its folder. From then on, readers raise FileNotFoundError.
-    fn remove_map(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::writer(slf)?.remove()
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(slf: &Bound<'_, Self>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-        Self::close(slf)
+    /// What LiveWriting in python/sapwood/_mapping.py asks the writer for.
+    fn _writer<'py>(slf: &Bound<'py, Self>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        Self::writer(slf)?.asked(slf.py(), what)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
-use sapwood::Error as MapError;
+use sapwood::qp::Error as MapError;
 use sapwood::qp::{QpStore, QpTxn};
 use sapwood_live::{Error, LiveValue};
 
@@ -164,14 +164,14 @@ impl LiveNames {
         let names = match values {
             Some(_) if is_text || is_bytes => py
                 .detach(|| builder(who).create(&path))
-                .map(|live| Either::Bytes(Names::Writer(Writer::new(live)))),
+                .map(|live| Either::Bytes(Names::Writer(Writer::new(live, |map| map.verify())))),
             Some(other) if !is(&py.get_type::<PyInt>()) => {
                 let text = format!("values is int, bytes or str, not {}", shown(other));
                 return Err(PyTypeError::new_err(text));
             }
             _ => py
                 .detach(|| builder(who).create(&path))
-                .map(|live| Either::Numbers(Names::Writer(Writer::new(live)))),
+                .map(|live| Either::Numbers(Names::Writer(Writer::new(live, |map| map.verify())))),
         };
         LiveNamesWriter::of(py, names.map_err(not_live)?, keys, is_text, path)
     }
@@ -196,9 +196,10 @@ impl LiveNames {
         let names = py.detach(|| match builder(who).open(&path) {
             Err(Error::Layout { .. }) => {
                 let live = builder(who).open(&path);
-                live.map(|live| Either::Bytes(Names::Writer(Writer::new(live))))
+                live.map(|live| Either::Bytes(Names::Writer(Writer::new(live, |map| map.verify()))))
             }
-            numbers => numbers.map(|live| Either::Numbers(Names::Writer(Writer::new(live)))),
+            numbers => numbers
+                .map(|live| Either::Numbers(Names::Writer(Writer::new(live, |map| map.verify())))),
         });
         LiveNamesWriter::of(py, names.map_err(not_live)?, keys, text, path)
     }
@@ -328,7 +329,7 @@ fn commit<V: ?Sized + Storable, R: Send>(
     writer: &Writer<QpStore<V>>,
     change: impl FnOnce(&mut QpTxn<'_, V>) -> Result<R, MapError> + Send,
 ) -> PyResult<R> {
-    let result = writer.with(|map| {
+    let result: Result<R, MapError> = writer.with(|map| {
         py.detach(|| {
             let mut txn = map.begin();
             let result = change(&mut txn)?;
@@ -517,41 +518,8 @@ impl LiveNamesWriter {
         writing!(map, writer => commit(slf.py(), writer, |txn| txn.remove_prefix(&bytes)))
     }
 
-    /// The readers in all processes: a list of dicts with "pid", "name", "online" and "holds_back",
-    /// which says that what was replaced cannot be freed because of this reader.
-    fn readers<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        writing!(slf.as_super().as_super().get(), writer => writer.readers(slf.py()))
-    }
-
-    /// Checks every invariant of the map; ValueError says what is wrong. For tests.
-    fn verify(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let result = writing!(slf.as_super().as_super().get(), writer => {
-            writer.with(|map| py.detach(|| map.verify()))
-        })?;
-        result.map_err(PyValueError::new_err)
-    }
-
-    /// Ends writing, so that another process may take the map over. Every later call raises
-    /// ValueError.
-    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        writing!(slf.as_super().as_super().get(), writer => {
-            writer.close();
-            Ok(())
-        })
-    }
-
-    /// Deletes the map and its folder. From then on, readers raise FileNotFoundError.
-    fn remove_map(slf: &Bound<'_, Self>) -> PyResult<()> {
-        writing!(slf.as_super().as_super().get(), writer => writer.remove())
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(slf: &Bound<'_, Self>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-        Self::close(slf)
+    /// What LiveWriting in python/sapwood/_mapping.py asks the writer for.
+    fn _writer<'py>(slf: &Bound<'py, Self>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        writing!(slf.as_super().as_super().get(), writer => writer.asked(slf.py(), what))
     }
 }

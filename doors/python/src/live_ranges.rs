@@ -338,8 +338,8 @@ impl LiveRanges {
         let window = window(start, stop, align, from_end, near)?;
         if size == 0 || !align.is_power_of_two() {
             return Err(refused(match size {
-                0 => sapwood::Error::ZeroSize,
-                _ => sapwood::Error::Alignment { align },
+                0 => sapwood::maple::Error::ZeroSize,
+                _ => sapwood::maple::Error::Alignment { align },
             }));
         }
         let found = on!(self, view => view.find_gap(size, window))?;
@@ -421,7 +421,7 @@ fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 impl LiveRangesWriter {
     fn of(py: Python<'_>, live: Live<MapleMap<u64>>, path: PathBuf) -> PyResult<Py<Self>> {
-        let map = Map::Writer(Writer::new(live));
+        let map = Map::Writer(Writer::new(live, |map| map.verify()));
         let map = LiveRanges { map, path };
         Py::new(
             py,
@@ -439,7 +439,7 @@ impl LiveRangesWriter {
     /// Changes the map, without the interpreter's lock.
     fn change<R: Send>(
         slf: &Bound<'_, Self>,
-        f: impl FnOnce(&MapleMap<u64>) -> Result<R, sapwood::Error> + Send,
+        f: impl FnOnce(&MapleMap<u64>) -> Result<R, sapwood::maple::Error> + Send,
     ) -> PyResult<R> {
         let changed = Self::writer(slf)?.with(|map| slf.py().detach(|| f(map)))?;
         changed.map_err(refused)
@@ -590,36 +590,8 @@ impl LiveRangesWriter {
         place(slf.py(), &range)
     }
 
-    /// The readers in all processes; see LiveNamesWriter.readers().
-    fn readers<'py>(slf: &Bound<'py, Self>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        Self::writer(slf)?.readers(slf.py())
-    }
-
-    /// Checks every invariant of the map; ValueError says what is wrong. For tests.
-    fn verify(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let py = slf.py();
-        let result = Self::writer(slf)?.with(|map| py.detach(|| map.verify()))?;
-        result.map_err(PyValueError::new_err)
-    }
-
-    /// Ends writing, so that another process may take the map over. Every later call raises
-    /// ValueError.
-    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::writer(slf)?.close();
-        Ok(())
-    }
-
-    /// Deletes the map and its folder. From then on, readers raise FileNotFoundError.
-    fn remove_map(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::writer(slf)?.remove()
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(slf: &Bound<'_, Self>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
-        Self::close(slf)
+    /// What LiveWriting in python/sapwood/_mapping.py asks the writer for.
+    fn _writer<'py>(slf: &Bound<'py, Self>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        Self::writer(slf)?.asked(slf.py(), what)
     }
 }

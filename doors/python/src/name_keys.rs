@@ -123,7 +123,7 @@ impl Keys {
         match bytes.len() <= MAX_KEY {
             true => Ok(bytes),
             false => Err(PyValueError::new_err(
-                sapwood::Error::KeyTooLong { len: bytes.len() }.to_string(),
+                sapwood::qp::Error::KeyTooLong { len: bytes.len() }.to_string(),
             )),
         }
     }

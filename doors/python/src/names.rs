@@ -8,8 +8,8 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
-use sapwood::Rejected;
 use sapwood::qp::QpMap;
+use sapwood::qp::Rejected;
 
 use crate::address::shown;
 use crate::closest::{Closest, closest, needs_dns, with_cuts};
@@ -487,10 +487,6 @@ impl NameMap {
         let copy = Self::empty(self.keys);
         copy.lock(py).map = QpMap::from_sorted_iter(self.all(py)).map_err(refused)?;
         Ok(copy)
-    }
-
-    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
-        self.copy(py)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

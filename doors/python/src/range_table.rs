@@ -1,9 +1,16 @@
 //! What the methods of `RangeMap` are made of: ranges in a map, and their objects by number.
 
-use pyo3::prelude::*;
-use sapwood::maple::MapleMap;
+use std::path::Path;
 
-use crate::errors::refused;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use sapwood::maple::{MapleFile, MapleMap, save_strings};
+use sapwood::qp::OpenCause;
+
+use crate::address::shown;
+use crate::errors::{not_opened, not_saved, refused, wrong_file};
+use crate::numbers::whole;
 use crate::objects::{Objects, SharedObjects};
 use crate::range_keys::{Key, Range};
 use crate::ranges::RangeMap;
@@ -28,7 +35,7 @@ impl RangeMap {
         &self,
         objects: &mut Objects,
         range: &Range,
-        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::Error>,
+        f: impl FnOnce(&MapleMap<u32>) -> Result<R, sapwood::maple::Error>,
     ) -> PyResult<R> {
         let before = self.touched(range);
         let result = f(&self.map).map_err(refused)?;
@@ -77,7 +84,7 @@ impl RangeMap {
     pub(crate) fn add(
         &self,
         value: &Bound<'_, PyAny>,
-        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::Error>,
+        f: impl FnOnce(&MapleMap<u32>, u32) -> Result<Range, sapwood::maple::Error>,
     ) -> PyResult<Range> {
         self.objects.with(value.py(), |objects| {
             let number = objects.take(value)?;
@@ -151,7 +158,7 @@ impl RangeMap {
     pub(crate) fn removed<'py>(
         &self,
         py: Python<'py>,
-        remove: impl FnOnce(&MapleMap<u32>) -> Result<Option<(Range, u32)>, sapwood::Error>,
+        remove: impl FnOnce(&MapleMap<u32>) -> Result<Option<(Range, u32)>, sapwood::maple::Error>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
         let removed = self.objects.with(py, |objects| {
             let Some((range, number)) = remove(&self.map).map_err(refused)? else {
@@ -170,4 +177,62 @@ impl RangeMap {
 /// Where the entry of a range is.
 pub fn place(range: &Range) -> Place {
     Place::Range(*range.start(), *range.end())
+}
+
+/// Saves a map with integers or texts for values.
+pub fn save(map: &Bound<'_, RangeMap>, path: &Path) -> PyResult<()> {
+    let py = map.py();
+    let mut all = RangeMap::iter(map, 0..=u64::MAX, Kind::Items, false);
+    let (numbers, mut texts) = (MapleMap::<u64>::new(), Vec::new());
+    while let Some((place, value)) = all.next_pair(py) {
+        let Place::Range(start, end) = place else {
+            continue;
+        };
+        let value = value.bind(py);
+        if let (Ok(text), true) = (value.cast::<PyString>(), numbers.is_empty()) {
+            texts.push((start..=end, text.to_str()?.to_owned()));
+            continue;
+        }
+        let number: Option<u64> = whole(value)?;
+        let number = number.filter(|_| texts.is_empty()).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "{} cannot be saved: a file has values that are all int from 0 to 2**64 - 1, or \
+                 all str",
+                shown(value)
+            ))
+        })?;
+        let stored = numbers.store(start..=end, number);
+        stored.map_err(|rejected| refused(rejected.error))?;
+    }
+    py.detach(|| match texts.is_empty() {
+        true => numbers.snapshot().save(path),
+        false => save_strings(texts, path),
+    })
+    .map_err(|error| not_saved(&error))
+}
+
+/// A map of the entries of a file of numbers or of texts.
+pub fn load(py: Python<'_>, path: &Path) -> PyResult<RangeMap> {
+    let map = RangeMap::empty();
+    let file = match py.detach(|| MapleFile::<u64>::open(path)) {
+        Ok(file) => file,
+        Err(error) if matches!(error.cause, OpenCause::ByteStrings { .. }) => {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+            let file = py.detach(|| MapleFile::open_strings(path, text));
+            for (range, text) in file.map_err(|error| not_opened(&error))?.view() {
+                let Some(text) = text else {
+                    let (start, end) = (range.start(), range.end());
+                    let what = format!("the value of {start} to {end} is not UTF-8");
+                    return Err(wrong_file(path, what));
+                };
+                map.put(range, PyString::new(py, text).as_any(), false)?;
+            }
+            return Ok(map);
+        }
+        Err(error) => return Err(not_opened(&error)),
+    };
+    for (range, value) in file.view() {
+        map.put(range, value.into_pyobject(py)?.as_any(), false)?;
+    }
+    Ok(map)
 }

@@ -6,18 +6,16 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
-use sapwood::maple::{MapleFile, MapleMap};
+use sapwood::maple::MapleMap;
 
-use crate::address::shown;
 use crate::batch;
-use crate::errors::{not_opened, not_saved, refused};
+use crate::errors::refused;
 use crate::fib_table::absent;
-use crate::numbers::whole;
 use crate::objects::SharedObjects;
 use crate::pairs::{at_most_one, pairs};
 use crate::range_keys;
 use crate::range_keys::{Key, between, index, range_if, range_or_index, window};
-use crate::range_table::place;
+use crate::range_table::{self, place};
 use crate::snapshot_iter::{Kind, Place, SnapshotIter};
 
 /// A map of ranges of indices, which do not overlap, to any objects.
@@ -281,8 +279,8 @@ impl RangeMap {
         let window = window(start, stop, align, from_end, near)?;
         if size == 0 || !align.is_power_of_two() {
             let error = match size {
-                0 => sapwood::Error::ZeroSize,
-                _ => sapwood::Error::Alignment { align },
+                0 => sapwood::maple::Error::ZeroSize,
+                _ => sapwood::maple::Error::Alignment { align },
             };
             return Err(refused(error));
         }
@@ -374,10 +372,6 @@ impl RangeMap {
         Ok(copy)
     }
 
-    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
-        self.copy(py)
-    }
-
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let (mut bytes, mut values) = (Vec::new(), Vec::new());
@@ -449,27 +443,10 @@ impl RangeMap {
     }
 
     /// Saves the map for load(), and for the program `sapwood`. All values are int from 0 to
-    /// 2**64 - 1. The file is written beside `path` and then renamed.
+    /// 2**64 - 1, or all are str. The file is written beside `path` and then renamed.
     #[pyo3(signature = (path, /))]
     fn save(slf: &Bound<'_, Self>, path: PathBuf) -> PyResult<()> {
-        let py = slf.py();
-        let saved = MapleMap::<u64>::new();
-        let mut all = Self::iter(slf, 0..=u64::MAX, Kind::Items, false);
-        while let Some((place, value)) = all.next_pair(py) {
-            let value = value.bind(py);
-            let number: u64 = whole(value)?.ok_or_else(|| {
-                PyValueError::new_err(format!(
-                    "{} cannot be saved: a file has values that are int from 0 to 2**64 - 1",
-                    shown(value)
-                ))
-            })?;
-            if let Place::Range(start, end) = place {
-                let stored = saved.store(start..=end, number);
-                stored.map_err(|rejected| refused(rejected.error))?;
-            }
-        }
-        py.detach(|| saved.snapshot().save(&path))
-            .map_err(|error| not_saved(&error))
+        range_table::save(slf, &path)
     }
 
     /// A map of the entries of a file that save() wrote, or that the program `sapwood` did. The
@@ -477,13 +454,7 @@ impl RangeMap {
     #[classmethod]
     #[pyo3(signature = (path, /))]
     fn load(_class: &Bound<'_, PyType>, py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let file = py.detach(|| MapleFile::<u64>::open(&path));
-        let file = file.map_err(|error| not_opened(&error))?;
-        let map = Self::empty();
-        for (range, value) in file.view() {
-            map.put(range, value.into_pyobject(py)?.as_any(), false)?;
-        }
-        Ok(map)
+        range_table::load(py, &path)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -214,3 +214,5 @@ impl Error {
         Error::system(format!("opening {}", path.display()), error)
     }
 }
+
+sapwood::from_structures!(Error::Map);

@@ -191,7 +191,7 @@ pub trait Restore<V: ?Sized + Value>: Buildable + Sized {
         builder: Builder<Self>,
         memory: Arena,
         entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<Self, sapwood::Error>
+    ) -> Result<Self, sapwood::qp::Error>
     where
         V: Accepts<N>;
 }
@@ -313,7 +313,7 @@ macro_rules! in_window {
                 $builder: Builder<Self>,
                 $memory: Arena,
                 $entries: impl Iterator<Item = (K, N)>,
-            ) -> Result<Self, sapwood::Error>
+            ) -> Result<Self, sapwood::qp::Error>
             where
                 V: Accepts<N>,
             {

@@ -12,7 +12,7 @@ pub mod sync;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use live::LiveCommand;
@@ -20,7 +20,7 @@ pub use names::{
     BuildArgs, ClosestArgs, CountArgs, DiffArgs, HasArgs, KeyArgs, KeysArgs, ListArgs, Listing,
     LongestArgs, MapArgs, NamesCommand, NamesServeArgs, PrefixArgs, Query, RangeArgs, ValueKind,
 };
-use ranges::{MapsArgs, RangesCommand};
+use ranges::RangesCommand;
 use routes::RoutesCommand;
 use service::LogArgs;
 use sync::SyncCommand;
@@ -30,12 +30,12 @@ macro_rules! exit_codes {
     () => {
         "Exit codes:
   0  success, or the answer is yes; also when the reader of the output closes the pipe
-  1  the answer is no (absent, no room, different, damaged), or the tour or the bench failed a check
+  1  the answer is no (absent, no room, different, damaged)
   2  an error, which stderr explains"
     };
 }
 
-/// Ordered tables of names, of routes and of ranges: build, query, check and measure them.
+/// Ordered maps of names, of routes and of ranges: build, query and check them.
 #[derive(Debug, Parser)]
 #[command(
     name = "sapwood",
@@ -57,10 +57,7 @@ macro_rules! exit_codes {
   sapwood ranges build ports.txt -o ports.ranges
                                                 a map of ranges of numbers
   sapwood ranges alloc ports.ranges 8 'my own'  the lowest room for a new range
-  sapwood maps --gap 1G                         the lowest gap among this process's mappings
-  sapwood report --records proof/bench/record --map words.qp -o report.html
-                                                a page about benchmarks and the shape of a map
-  sapwood tour --quick                          what the library does, on data of this machine
+  sapwood report --map words.qp -o report.html  a page about the shape of a map
 
 ",
         exit_codes!()
@@ -130,10 +127,7 @@ pub enum Command {
         #[command(subcommand)]
         command: Box<SyncCommand>,
     },
-    /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
-    #[command(long_about = ranges::MAPS)]
-    Maps(MapsArgs),
-    /// Makes one HTML page of records of benchmarks and of saved maps
+    /// Makes one HTML page of the shapes of saved maps
     #[command(long_about = report::ABOUT)]
     Report(report::ReportArgs),
     /// Runs packet filters and routers inside the kernel, and shows their maps (needs root)
@@ -147,9 +141,6 @@ pub enum Command {
         #[command(subcommand)]
         command: bpf::BpfCommand,
     },
-    /// Shows what the library does on data of this machine, next to std's maps, and checks every
-    /// answer
-    Tour(TourArgs),
     /// Prints the completions of this program for a shell
     #[command(after_help = "Examples:
   sapwood completions bash > ~/.local/share/bash-completion/completions/sapwood
@@ -159,13 +150,13 @@ pub enum Command {
         /// The shell that reads the completions.
         shell: Shell,
     },
-    /// Prints a manual page, or writes all of them into a folder
+    /// Prints a manual page, or writes all of them into a directory
     #[command(after_help = "Examples:
   sapwood man | man -l -
   sapwood man names build | man -l -
   sapwood man --out /usr/local/share/man/man1")]
     Man {
-        /// Write all pages into this folder, which is created if it does not exist.
+        /// Write all pages into this directory, which is created if it does not exist.
         #[arg(long, value_name = "DIR", conflicts_with = "page")]
         out: Option<PathBuf>,
         /// The command whose page is printed, such as "names build"; without one, the program's
@@ -173,37 +164,4 @@ pub enum Command {
         #[arg(value_name = "COMMAND")]
         page: Vec<String>,
     },
-}
-
-/// The arguments of `tour`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "The tour takes about a minute, with --quick about fifteen seconds. It uses the \
-symbols of the running kernel and the paths below /usr where it can read them, a million generated \
-domain names (--quick: 100,000), a generated table of routes, as many generated ranges as domain \
-names, the mappings of its own process, and your files. It writes only to a temporary folder, \
-which it removes. Each table names the units of its figures. The exit code is 1 when an answer is \
-wrong.
-
-Examples:
-  sapwood tour
-  sapwood tour --quick words.txt
-  sapwood tour --routes rib.bz2
-  sapwood tour --json > tour.json"
-)]
-pub struct TourArgs {
-    /// Files with keys of your own, one in each line.
-    pub files: Vec<PathBuf>,
-    /// A file with routes of your own: a table, a text or an MRT table dump.
-    #[arg(long, value_name = "FILE")]
-    pub routes: Option<PathBuf>,
-    /// Use a tenth of the domain names and of the ranges, a fifth of the routes, and fewer rounds.
-    #[arg(short, long)]
-    pub quick: bool,
-    /// Print one JSON document with all figures instead of text.
-    #[arg(long)]
-    pub json: bool,
-    /// Use at most this many keys of each kind, this many routes and this many ranges.
-    #[arg(long, hide = true, value_name = "N")]
-    pub limit: Option<usize>,
 }

@@ -30,7 +30,7 @@ impl<K, V> Change<K, V> {
 
 /// Walks both lists in order of keys, and prints each change, or for a summary the counts of
 /// changes.
-pub fn run<K: Copy, V: PartialEq>(
+pub fn run<K: Clone, V: PartialEq>(
     mut out: Output,
     summary: bool,
     [old, new]: [impl Iterator<Item = (K, V)>; 2],
@@ -44,13 +44,13 @@ pub fn run<K: Copy, V: PartialEq>(
             (None, None) => break,
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some((old, _)), Some((new, _))) => order(*old, *new),
+            (Some((old, _)), Some((new, _))) => order(old.clone(), new.clone()),
         };
         let (old, new) = (a.next_if(|_| order.is_le()), b.next_if(|_| order.is_ge()));
         let Some((key, _)) = old.as_ref().or(new.as_ref()) else {
             break;
         };
-        let (key, old, new) = (*key, old.map(|(_, x)| x), new.map(|(_, y)| y));
+        let (key, old, new) = (key.clone(), old.map(|(_, x)| x), new.map(|(_, y)| y));
         match (&old, &new) {
             (old, new) if old == new => continue,
             (Some(_), Some(_)) => changed += 1,

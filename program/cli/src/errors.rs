@@ -100,16 +100,18 @@ pub enum Error {
     /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Stdout(#[from] io::Error),
-    /// A figure cannot be registered or written as text.
+    /// A metric cannot be registered or written as text.
     #[error("cannot export metrics: {0}")]
     Metrics(#[from] prometheus::Error),
-    /// The tour or the bench met a wrong answer.
+    /// The tour met a wrong answer.
     #[error("wrong answer: {0}")]
     Wrong(String),
     /// The tour cannot get something that it needs.
     #[error("the tour cannot go on: {0}")]
     Tour(String),
 }
+
+sapwood::from_structures!(Error::Map);
 
 impl Error {
     /// Makes a [`Error::Read`] of an error of the system, for `map_err`.

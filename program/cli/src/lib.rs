@@ -1,5 +1,5 @@
-//! The commands of the program `sapwood`, which builds, queries, checks and measures Sapwood
-//! tables. The program `sapwood-tour` uses the same arguments, input and output.
+//! The commands of the program `sapwood`, which builds, queries and checks Sapwood's maps. The tour
+//! of Sapwood is a program of its own, with the same arguments, input and output.
 
 #![forbid(unsafe_code)]
 
@@ -9,11 +9,9 @@ pub mod cli;
 mod commands;
 mod diff;
 pub mod errors;
-pub mod figures;
 mod keys;
 mod live;
 mod manual;
-pub mod maps;
 mod names;
 pub mod numbers;
 pub mod output;
@@ -21,24 +19,23 @@ pub mod progress;
 mod queries;
 mod ranges;
 pub mod records;
-mod report;
+pub mod report;
 pub mod routes;
 mod saved;
 pub mod service;
 mod signals;
 mod sync;
-mod target;
-mod tour;
+pub mod target;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use cli::Command;
 use cli::sync::SyncCommand;
-use cli::{Cli, Command};
 use errors::{Answer, Error, Outcome, lasting};
 
-/// Runs a command. For `tour` and `routes bench` it starts the program `sapwood-tour`.
+/// Runs a command.
 pub fn run(command: Command) -> Outcome {
     match command {
         Command::Names { command } => names::run(command),
@@ -51,11 +48,9 @@ pub fn run(command: Command) -> Outcome {
             SyncCommand::Publish { .. } | SyncCommand::Follow(_) => lasting(sync::run(&command)),
             SyncCommand::Status(_) | SyncCommand::Snapshot(_) => sync::run(&command),
         },
-        Command::Maps(args) => maps::run(&args),
         Command::Report(args) => report::run(&args),
         #[cfg(feature = "bpf")]
         Command::Bpf { command } => bpf::run(&command),
-        Command::Tour(_) => tour::start(),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { out, page } => manual::man(out.as_deref(), &page),
     }
@@ -67,8 +62,8 @@ pub fn run(command: Command) -> Outcome {
 /// # Errors
 ///
 /// The exit code.
-pub fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|asked| {
+pub fn parse<A: Parser>() -> Result<A, ExitCode> {
+    A::try_parse().map_err(|asked| {
         let printed = asked.print().and_then(|()| io::stdout().flush());
         match printed {
             // If stderr cannot be written, the exit code alone reports the error.

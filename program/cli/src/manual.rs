@@ -18,14 +18,14 @@ pub fn completions(shell: Shell) -> Outcome {
     print(&text)
 }
 
-/// Writes the manual page of a command to stdout, or all manual pages into a folder.
+/// Writes the manual page of a command to stdout, or all manual pages into a directory.
 pub fn man(out: Option<&Path>, page: &[String]) -> Outcome {
     if let Some(folder) = out {
         let is_new = !folder.exists();
         fs::create_dir_all(folder).map_err(Error::write(folder))?;
         return pages(folder).map(|()| Answer::Yes).map_err(|error| {
             if is_new {
-                // A folder that others have put something into meanwhile stays.
+                // A directory that others have put something into meanwhile stays.
                 let _ = fs::remove_dir(folder);
             }
             Error::write(folder)(error)
@@ -45,7 +45,7 @@ pub fn man(out: Option<&Path>, page: &[String]) -> Outcome {
     print(&text)
 }
 
-/// Writes all pages, and moves them into the folder when they are whole.
+/// Writes all pages, and moves them into the directory when they are whole.
 fn pages(folder: &Path) -> io::Result<()> {
     let _held = HeldSignals::begin();
     let beside = tempfile::Builder::new()

@@ -1,4 +1,5 @@
-//! Reads and prints numbers of 64 bits: decimal or hexadecimal, and sizes with K, M, G or T.
+//! Reads and prints numbers of 64 bits: decimal or hexadecimal, and sizes with K, M, G or T; and
+//! prints numbers as people write them.
 
 use std::ops::RangeInclusive;
 
@@ -60,8 +61,6 @@ pub enum Base {
     Ten,
     /// Hexadecimal after 0x.
     Sixteen,
-    /// Hexadecimal after 0x, always with 16 digits.
-    Address,
 }
 
 impl Base {
@@ -75,7 +74,6 @@ impl Base {
         match self {
             Base::Ten => number.to_string(),
             Base::Sixteen => format!("{number:#x}"),
-            Base::Address => format!("{number:#018x}"),
         }
     }
 
@@ -102,14 +100,34 @@ pub fn count_json(count: u128) -> Value {
     }
 }
 
-/// The text of a count of bytes, in the largest unit that divides it.
-pub fn bytes(count: u128) -> String {
-    for (unit, shift) in [("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
-        if count > 0 && count.trailing_zeros() >= shift {
-            return format!("{}{unit}", count >> shift);
+/// About three significant digits.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        ..0.01 => format!("{value:.4}"),
+        ..0.1 => format!("{value:.3}"),
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        ..10_000.0 => format!("{value:.0}"),
+        ..1e15 => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", thousands(value.abs().round() as u64))
         }
+        _ => format!("{value:.2e}"),
     }
-    count.to_string()
+}
+
+/// A number with a comma before each group of three digits.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -154,14 +172,25 @@ mod tests {
     fn shown_as_wanted() {
         assert_eq!(Base::Ten.span(&(16..=31)), "16..=31");
         assert_eq!(Base::Sixteen.span(&(16..=31)), "0x10..=0x1f");
-        assert_eq!(Base::Address.show(31), "0x000000000000001f");
         assert_eq!(length(&(0..=u64::MAX)), 1 << 64);
         assert_eq!(count_json(5), json!(5));
         assert_eq!(count_json(1 << 64), json!(18_446_744_073_709_551_616.0));
-        assert_eq!(bytes(0), "0");
-        assert_eq!(bytes(4096), "4K");
-        assert_eq!(bytes(3 << 29), "1536M");
-        assert_eq!(bytes(1025), "1025");
-        assert_eq!(bytes(1 << 64), "16777216T");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let numbers = [0.0, 0.0042, 0.034, 0.5, 9.999, 45.18, 254.3, 50_590.0];
+        let texts = numbers.map(short);
+        assert_eq!(
+            texts,
+            [
+                "0", "0.0042", "0.034", "0.50", "10.00", "45.2", "254", "50,590"
+            ]
+        );
+        assert_eq!(
+            [-45.18, -50_590.0, 2.5e20].map(short),
+            ["-45.2", "-50,590", "2.50e20"]
+        );
+        assert_eq!(thousands(1_234_567), "1,234,567");
     }
 }

@@ -5,14 +5,14 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use sapwood::arena::MAGIC;
-use sapwood::qp::OpenCause;
+use sapwood::maple::is_range_file;
+use sapwood::qp::{AnyFile, OpenCause};
 use serde_json::json;
 
 use crate::errors::{Answer, Error, Outcome};
-use crate::names::{Map, is_other_layout, open_error};
+use crate::names::open_error;
 use crate::output::document;
-use crate::ranges::table::looks_like_ranges;
-use crate::routes::table::Table;
+use crate::routes::table;
 
 /// Whether the file begins with the magic number of saved files. A file that cannot be read does
 /// not; the command that reads it reports why.
@@ -26,11 +26,11 @@ pub fn is_saved(path: &Path) -> bool {
 
 /// The kind of the file by its header; `None` for kinds that this program does not write.
 pub fn kind(path: &Path) -> Option<&'static str> {
-    if Map::open_unverified(path).is_ok() {
+    if AnyFile::open_any_unverified(path).is_ok() {
         Some("a map of names")
-    } else if Table::is_one(path) {
+    } else if table::is_one(path) {
         Some("a table of routes")
-    } else if looks_like_ranges(path) {
+    } else if is_range_file(path) {
         Some("a map of ranges")
     } else {
         None
@@ -91,7 +91,7 @@ pub fn report_soundness(
             error
             @ (OpenCause::Image(sapwood::arena::OpenError::Header(_)) | OpenCause::Corrupt(_)),
         ) => open_error(path, kind, error),
-        Err(error) if is_other_layout(&error) => open_error(path, kind, error),
+        Err(error) if error.is_other_layout() => open_error(path, kind, error),
         Err(error) => return Err(open_error(path, kind, error)),
     };
     if json {

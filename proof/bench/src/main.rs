@@ -9,13 +9,13 @@
 //! absolute figures are context.
 //!
 //! - [`suite`]: the measurements, one module per suite.
-//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
-//!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
-//!   those of the suites of these names. [`live`] and [`sync`]: those of these suites. [`capi`]:
-//!   the C library in the suite `c`. [`bpf`], with the
-//!   feature `bpf`: maps inside the kernel.
-//! - [`shown`]: tables of recorded results, without a run: the command `figures`. The crate
-//!   `sapwood-records` makes the pictures of the command `plot`.
+//! - [`peers`]: a file for each peer in Rust. [`engines`]: the maps that the suite `names`
+//!   compares. [`concurrent`]: those of its group `threads`. [`stores`]: those of the suite
+//!   `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names. [`live`]
+//!   and [`sync`]: those of these suites. [`capi`]: the C library in the suite `c`. [`bpf`], with
+//!   the feature `bpf`: maps inside the kernel.
+//! - Recorded results, without a run: [`records`] reads them and makes the pictures of the command
+//!   `plot`, [`shown`] the tables of the command `figures`, and [`page`] the page of `report`.
 //! - The harness: [`keylist`], [`answer`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
@@ -30,7 +30,10 @@ mod engines;
 mod keylist;
 mod live;
 mod machine;
+mod page;
+mod peers;
 mod ranges;
+mod records;
 mod report;
 mod routes;
 mod shim;
@@ -44,8 +47,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sapwood_records::{Record, pictures, read_records};
 
+use crate::records::{Record, pictures, read_records};
 use crate::suite::{Options, Suite};
 
 #[global_allocator]
@@ -101,6 +104,9 @@ enum Command {
         #[arg(long, value_name = "DIR", default_value = "docs/pictures")]
         out: PathBuf,
     },
+    /// Make one HTML page of records, without scripts: our engines beside the best peer as ratios,
+    /// growth with threads and sizes, latencies, memory, and each case with all its numbers.
+    Report(page::ReportArgs),
     /// A reader of the suite `live`, in a process of its own.
     #[command(hide = true)]
     LiveReader {
@@ -140,6 +146,9 @@ impl Command {
                 for file in pictures::write(chosen, &out)? {
                     println!("{}", file.display());
                 }
+            }
+            Command::Report(args) => {
+                page::run(&args)?;
             }
             Command::LiveReader { engine, folder } => suite::live::read(&engine, &folder)?,
             Command::Figures { pages, print } => {

@@ -240,7 +240,7 @@ fn grid(rows: &[Row], cell: impl Fn(&Row) -> String) -> String {
         }
     }
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+    table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(
         std::iter::once("engine".to_owned()).chain(
             metrics

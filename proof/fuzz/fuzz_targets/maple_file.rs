@@ -7,9 +7,23 @@
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
-use sapwood::maple::{MapleFile, MapleMap};
+use sapwood::maple::{MapleFile, MapleMap, save_strings};
 use sapwood_fuzz::Input;
 use sapwood_fuzz::image::{Scratch, change, changes};
+
+/// Every file that opens is a map in order.
+fn in_order<V: PartialEq + std::fmt::Debug + Send + Sync>(file: &MapleFile<V>) {
+    let mut free = Some(0);
+    for (range, value) in file.view().iter() {
+        assert!(free.is_some_and(|free| *range.start() >= free));
+        assert_eq!(
+            file.view().get_entry(*range.end()),
+            Some((range.clone(), value))
+        );
+        free = range.end().checked_add(1);
+    }
+    assert!(file.view().gaps(0..=u64::MAX).count() <= file.view().len() + 1);
+}
 
 fuzz_target!(|bytes: &[u8]| {
     let scratch = Scratch::new("ranges");
@@ -23,24 +37,23 @@ fuzz_target!(|bytes: &[u8]| {
             map.store(start..=start + input.below(40) as u64, i)
                 .unwrap();
         }
-        map.snapshot().save(&scratch.0).unwrap();
+        match input.below(2) {
+            0 => map.snapshot().save(&scratch.0).unwrap(),
+            _ => {
+                let texts = map.iter().map(|(range, i)| (range, "text".repeat(i as usize % 3)));
+                save_strings(texts, &scratch.0).unwrap();
+            }
+        }
         let file = change(fs::read(&scratch.0).unwrap(), &changes(&input));
         fs::write(&scratch.0, file).unwrap();
     }
-    match MapleFile::<u64>::open(&scratch.0) {
-        Ok(file) => {
-            let mut free = Some(0);
-            for (range, value) in file.view().iter() {
-                assert!(free.is_some_and(|free| *range.start() >= free));
-                assert_eq!(
-                    file.view().get_entry(*range.end()),
-                    Some((range.clone(), value))
-                );
-                free = range.end().checked_add(1);
-            }
-            assert!(file.view().gaps(0..=u64::MAX).count() <= file.view().len() + 1);
-        }
-        Err(error) => assert!(!error.to_string().is_empty()),
+    let numbers = MapleFile::<u64>::open(&scratch.0);
+    let texts = MapleFile::open_strings(&scratch.0, <[u8]>::to_vec);
+    match (&numbers, &texts) {
+        (Ok(file), Err(_)) => in_order(file),
+        (Err(_), Ok(file)) => in_order(file),
+        (Err(one), Err(other)) => assert!(!format!("{one}{other}").is_empty()),
+        (Ok(_), Ok(_)) => panic!("a file of both kinds"),
     }
     // With values of another size, the layout differs.
     assert!(MapleFile::<u32>::open(&scratch.0).is_err());

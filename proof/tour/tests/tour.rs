@@ -1,4 +1,4 @@
-//! The tour, and `routes bench`.
+//! The tour.
 
 #[path = "../../../program/cli/tests/cli/common/mod.rs"]
 mod common;
@@ -91,49 +91,13 @@ fn a_tour_of_ones_own_routes() {
         .complains("sapwood: bad: line 2: \"10.0.0.0/80\" is not a prefix");
 }
 
-const ROUTES: &str = "0.0.0.0/0       192.0.2.1
-10.0.0.0/8      192.0.2.1
-10.1.0.0/16     dev eth0
-10.1.2.3        192.0.2.3
-2001:db8::/32   2001:db8::1
-2001:db8:1::/48
-";
-
 #[test]
-fn bench() {
+fn all_commands_of_the_program_are_there() {
     let s = Scratch::new();
-    s.file("text", ROUTES);
-    s.run(&["routes", "build", "-q", "text", "-o", "t"]).code(0);
-    let quick = ["routes", "bench", "--rounds", "1", "--addresses", "1000"];
-    for file in ["t", "text"] {
-        s.run(&[&quick[..], &[file]].concat())
-            .code(0)
-            .says("| IPv4 Fib ")
-            .says("| IPv6 hash map per length ")
-            .says("IPv4: 4 routes, built in ")
-            .says(" changes beside a reader: ")
-            .says(" answers checked, all right.\n")
-            .quiet();
+    s.build("words", "oak\nash\n");
+    s.run(&["names", "get", "words", "ash"]).code(0).out("2\n");
+    let help = s.run(&["help"]);
+    for command in ["tour", "names", "routes", "ranges", "report"] {
+        help.code(0).says(&format!("\n  {command} "));
     }
-    let documents = s.run(&[&quick[..], &["t", "--json"]].concat()).documents();
-    let figures = &documents[0];
-    assert_eq!(figures["ipv4"]["routes"], 4);
-    assert_eq!(figures["ipv6"]["routes"], 2);
-    for metric in [
-        "random_mlps",
-        "intable_mlps",
-        "intable_batch_mlps",
-        "updates",
-        "bytes",
-    ] {
-        assert!(figures["ipv4"][metric].as_f64() > Some(0.0), "{metric}");
-    }
-    s.file("empty", "");
-    s.run(&["routes", "bench", "empty"])
-        .code(2)
-        .complains("empty: it has no routes to measure");
-    s.run(&["routes", "bench", "none"])
-        .code(2)
-        .complains("cannot read none: No such file");
-    s.run(&["routes", "bench", "t", "--rounds", "0"]).code(2);
 }

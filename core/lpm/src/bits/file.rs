@@ -67,7 +67,8 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// # Errors
     /// [`Error::ArenaFull`], with the value given back.
     pub fn insert(&mut self, prefix: impl AsBits, value: V) -> Result<Option<V>, Rejected<V>> {
-        self.map.insert(prefix.with_bits(encode), value)
+        let inserted = self.map.insert(prefix.with_bits(encode), value);
+        inserted.map_err(|rejected| rejected.error_into())
     }
 
     /// Adds a name at the end of the list; returns its number, from 0. The list may have the same
@@ -76,7 +77,7 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// O(length of the name).
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] for names of more than 65,530 bytes, [`Error::ArenaFull`],
+    /// [`Error::NameTooLong`] for names of more than 65,530 bytes, [`Error::ArenaFull`],
     /// [`Error::Full`] after 4,294,967,295 names.
     pub fn push_name(&mut self, name: impl AsRef<[u8]>) -> Result<u32, Error> {
         let (name, index) = (name.as_ref(), self.names);
@@ -85,7 +86,7 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
             return Err(Error::Full { max_entries });
         };
         if name.len() > MAX_KEY - NAME_AT {
-            return Err(Error::KeyTooLong { len: name.len() });
+            return Err(Error::NameTooLong { len: name.len() });
         }
         self.map
             .insert([&name_key(index), name].concat(), V::new_zeroed())?;
@@ -116,6 +117,11 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         self.map.save(path)
+    }
+
+    /// As [`save`](Self::save), with the layout hash of another kind of file.
+    pub(crate) fn save_as(&self, layout: u64, path: &Path) -> Result<(), SaveError> {
+        self.map.save_as(layout, path)
     }
 }
 
@@ -228,6 +234,17 @@ impl<V: FromBytes + Immutable> BitFile<V> {
         Self::with_names(QpFile::open_unverified(path)?)
             .map_err(OpenCause::Corrupt)
             .map_err(OpenError::at(path))
+    }
+
+    /// Opens a file of another kind, which has its own layout hash. With `verify`, checks all of
+    /// it.
+    pub(crate) fn open_as(path: &Path, layout: u64, verify: bool) -> Result<Self, OpenCause> {
+        let file = Self::with_names(QpFile::open_as(path, layout, verify)?);
+        let file = file.map_err(OpenCause::Corrupt)?;
+        if verify {
+            file.check_keys().map_err(OpenCause::Corrupt)?;
+        }
+        Ok(file)
     }
 
     fn with_names(file: QpFile<V>) -> Result<Self, String> {

@@ -37,7 +37,9 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
     pub fn insert(&mut self, prefix: impl AsBits, value: V) -> Result<Option<&V>, Rejected<V>> {
         let key = prefix.with_bits(encode);
-        self.0.insert(&key, value)
+        self.0
+            .insert(&key, value)
+            .map_err(|rejected| rejected.error_into())
     }
 
     /// Removes a prefix. Its value can be read until the next change of the transaction.
@@ -48,7 +50,7 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
     pub fn remove(&mut self, prefix: impl AsBits) -> Result<Option<&V>, Error> {
         let key = prefix.with_bits(encode);
-        self.0.remove(&key)
+        Ok(self.0.remove(&key)?)
     }
 
     /// Removes all prefixes; returns their number. When there is no room for the garbage, nothing
@@ -57,9 +59,9 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     /// O(prefixes).
     ///
     /// # Errors
-    /// As [`QpTxn::clear`](crate::qp::QpTxn::clear).
+    /// As [`QpTxn::clear`].
     pub fn clear(&mut self) -> Result<usize, Error> {
-        self.0.clear()
+        Ok(self.0.clear()?)
     }
 
     /// Publishes all changes as a new version with one store. Returns the version's number, or the

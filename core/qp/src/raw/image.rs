@@ -76,6 +76,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
     version: u64,
+    layout: u64,
     path: &Path,
 ) -> Result<(), SaveFailed> {
     const {
@@ -86,7 +87,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     };
     let options = ArenaOptions::default()
         .header(HeaderMode::Page)
-        .layout_hash(layout_hash::<V>());
+        .layout_hash(layout);
     let (arena, root, _) = copy_in_order(view, Arena::new(options), 0).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);

@@ -69,7 +69,7 @@ pub trait Order: Sized + 'static {
 /// [`PointMap`] are its two kinds.
 ///
 /// - Readers take no lock. They need a guard: a [`pin`](Self::pin) for a few operations, or a
-///   [`Reader`](crate::Reader) for a thread with a loop.
+///   [`Reader`](sapwood_common::Reader) for a thread with a loop.
 /// - Operations on one key are linearizable. Walks are weakly consistent.
 /// - The memory of removed entries is freed after a grace period. An emptied map keeps no more than
 ///   a page, once [`reclaim`](Self::reclaim) has freed the nodes that waited.
@@ -111,7 +111,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V
     /// O(1).
     ///
     /// ```
-    /// use sapwood::{Error, qp::QpShared};
+    /// use sapwood::qp::{Error, QpShared};
     /// let map = QpShared::builder().max_entries(2).build()?;
     /// map.insert("a", 1)?;
     /// map.insert("b", 2)?;
@@ -479,7 +479,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// otherwise as [`insert`](Self::insert).
     ///
     /// ```
-    /// # use sapwood::{Error, qp::QpShared};
+    /// # use sapwood::qp::{Error, QpShared};
     /// let map = QpShared::new()?;
     /// map.insert("hits", 1)?;
     /// map.compare_exchange("hits", &1, 2)?;

@@ -75,31 +75,7 @@ macro_rules! ordered_reads {
             self.iter().next_back()
         }
 
-        /// The entry with the least key greater than `key`, whether `key` itself is there or not. A
-        /// walk by such steps need not hold a guard between two of them, as with the kernel's
-        /// `get_next_key`.
-        ///
-        /// O(length of `key` and of the key that is found).
-        pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-            let view = self.view();
-            $crate::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
-        }
-
-        /// The entry with the greatest key less than `key`.
-        ///
-        /// O(length of `key` and of the key that is found).
-        pub fn predecessor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-            let view = self.view();
-            $crate::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
-        }
-
-        /// The entry with the least key greater than `key`; the same as
-        /// [`next_after`](Self::next_after).
-        ///
-        /// O(length of `key` and of the key that is found).
-        pub fn successor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-            self.next_after(key)
-        }
+        $crate::read::near_methods!([] 'g [&] self);
 
         /// The entry with the longest key that is a prefix of `key` (`key` itself included).
         ///
@@ -138,29 +114,6 @@ macro_rules! ordered_reads {
                 key.starts_with(ancestor) && $crate::read::at_separator(ancestor, key, separator)
             })
         }
-
-        /// The answer of a zone for a name: see [`Closest`]($crate::Closest). Beside writers,
-        /// each part was right at some moment of the call. With
-        /// [`exact`]($crate::SharedView::exact), all parts are right at one moment.
-        pub fn closest(
-            &self,
-            name: impl AsRef<[u8]>,
-            separator: u8,
-            is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
-        ) -> $crate::Closest<'g, V> {
-            $crate::read::closest(self.view(), name.as_ref(), separator, is_cut)
-        }
-
-        /// What proves that a name is not there: see [`Denial`]($crate::Denial). Beside
-        /// writers, the same holds as for [`closest`](Self::closest).
-        pub fn denial(
-            &self,
-            name: impl AsRef<[u8]>,
-            separator: u8,
-            is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
-        ) -> $crate::Denial<'g, V> {
-            $crate::read::denial(self.view(), name.as_ref(), separator, is_cut)
-        }
     };
 }
 pub(super) use ordered_reads;
@@ -168,8 +121,8 @@ pub(super) use ordered_reads;
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
 /// - Readers take no lock. They need a guard: a [`pin`](SharedMap::pin) for a few operations, or a
-///   [`Reader`](crate::Reader) for a thread with a loop. A registered reader of the trie writes
-///   nothing and retries nothing.
+///   [`Reader`](sapwood_common::Reader) for a thread with a loop. A registered reader of the trie
+///   writes nothing and retries nothing.
 /// - Writers lock the one or two branches that they replace, so writers of keys that lie far from
 ///   each other do not contend. There is no global lock.
 /// - Operations on one key are linearizable. Iteration is ordered and weakly consistent. Queries
@@ -315,12 +268,12 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// not.
     ///
     /// O(length of `key` and of the key that is found).
-    pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, V::Owned)>
+    pub fn successor(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, V::Owned)>
     where
         V: ToOwned,
     {
         self.read(|view| {
-            let (key, value) = view.next_after(key)?;
+            let (key, value) = view.successor(key)?;
             Some((key.to_vec(), value.to_owned()))
         })
     }
@@ -503,7 +456,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
 /// The walk is weakly consistent. Keys come in order and never twice. A key that is there
 /// throughout is not skipped. Of keys that are inserted or removed meanwhile, some come and some do
 /// not. The walk holds its guard. For a long walk that should not hold memory back, call
-/// [`next_after`](SharedView::next_after) under a new guard for each step.
+/// [`successor`](SharedView::successor) under a new guard for each step.
 pub struct QpSharedRange<'g, V: ?Sized + Value> {
     walk: Walk<'g, V>,
 }

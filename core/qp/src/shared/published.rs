@@ -167,7 +167,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// # Panics
     /// As [`build_in`](Self::build_in).
     pub fn restore_in(self, mut arena: Arena, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
-        write_header::<V>(&mut arena).map_err(OpenCause::Table)?;
+        write_header::<V>(&mut arena).map_err(|error| OpenCause::Table(error.into()))?;
         let root = arena.roots_at() + 8 * header::ROOT;
         Ok(self.build_over(file.tree(arena)?, Some(root)))
     }

@@ -17,7 +17,7 @@ use crate::seed::seed;
 /// the point index of [`QpShared`](super::QpShared), without its trie.
 ///
 /// - A lookup touches two cache lines, whatever the number of entries. Readers need a guard: a
-///   [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader). They take no lock, with one
+///   [`pin`](SharedMap::pin), or a [`Reader`](sapwood_common::Reader). They take no lock, with one
 ///   exception. If writers move eight whole tables in a row during a lookup or a step of a walk,
 ///   the reader waits until it can look while no table is moved.
 /// - An insertion writes the leaf (key and value) and one bucket. Writers of different keys rarely

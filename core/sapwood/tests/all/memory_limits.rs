@@ -27,7 +27,7 @@ fn fill<M>(
         match insert(map, i) {
             Ok(()) => accepted.push(i),
             Err(error) => {
-                assert!(matches!(error, Error::ArenaFull(_)), "{error}");
+                assert!(Error::from(error.clone()).arena_full().is_some(), "{error}");
                 refused += 1;
                 if refused == 20 {
                     break;
@@ -58,7 +58,7 @@ fn a_limit_holds_in_an_owned_map() {
     }
     assert!(matches!(
         QpMap::<u8>::with_memory_limit(8),
-        Err(Error::ArenaFull(_))
+        Err(sapwood::qp::Error::ArenaFull(_))
     ));
 }
 
@@ -131,7 +131,7 @@ fn a_limit_holds_in_tables() {
     }
     let root_only = Ipv4Fib::<u8>::builder().memory_limit(1 << 20).build();
     assert!(
-        matches!(root_only, Err(Error::ArenaFull(_))),
+        matches!(root_only, Err(sapwood::lpm::Error::ArenaFull(_))),
         "a root of 2 MiB"
     );
 }
@@ -161,7 +161,7 @@ fn a_limit_holds_beside_options() {
             new().options(options().limit(64 << 10)).memory_limit(1 << 20).build().unwrap(),
         ] {
             let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err());
-            assert!(matches!(refused.unwrap().error, Error::ArenaFull(_)));
+            assert!(Error::from(refused.unwrap().error.clone()).arena_full().is_some());
             assert!(map.memory().arena.frontier <= 64 << 10);
         }
     });

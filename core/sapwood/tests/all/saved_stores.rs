@@ -6,7 +6,6 @@ use std::fmt::Debug;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sapwood::Error;
 use sapwood::arena::write_image;
 use sapwood::lpm::{BitFib, BitFileBuilder, BitString};
 use sapwood::qp::{Change, OpenCause, QpFile, QpMap, QpStore};
@@ -141,7 +140,10 @@ fn maps_and_files_of_other_maps() {
     let refused = QpStore::<u64>::builder().memory_limit(64 << 10).load(&path);
     let refused = refused.unwrap_err();
     assert!(
-        matches!(refused.cause, OpenCause::Table(Error::ArenaFull(_))),
+        matches!(
+            refused.cause,
+            OpenCause::Table(sapwood::TableError::ArenaFull(_))
+        ),
         "{refused}"
     );
     assert!(

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sapwood::key::{dns_name, reverse_components};
 use sapwood::qp::{Entry, QpFile, QpMap, QpShared, QpSnapshot, QpStore, QpTxn, QpView};
-use sapwood::{Error, Pin, Reader};
+use sapwood::{Pin, Reader};
 
 type Model = BTreeMap<Vec<u8>, u32>;
 
@@ -261,7 +261,7 @@ proptest! {
         }
         let built = QpMap::from_sorted_iter(keys.iter().enumerate().map(|(i, k)| (k, i)));
         match keys.windows(2).position(|pair| pair[0] > pair[1]) {
-            Some(at) => prop_assert_eq!(built.unwrap_err(), Error::NotSorted { index: at + 1 }),
+            Some(at) => prop_assert_eq!(built.unwrap_err(), sapwood::qp::Error::NotSorted { index: at + 1 }),
             None => {
                 let model: BTreeMap<_, _> = keys.iter().enumerate().map(|(i, k)| (k, i)).collect();
                 let map = built.unwrap();

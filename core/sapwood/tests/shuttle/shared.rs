@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{Order, PointMap, QpShared, SharedMap};
 
 use crate::support::values::Value;

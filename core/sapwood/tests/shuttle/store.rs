@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sapwood::Builder;
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{Change, QpSnapshot, QpStore, QpTxn, QpView};
 use sapwood::qsbr::Domain;
 

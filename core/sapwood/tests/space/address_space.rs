@@ -106,8 +106,12 @@ fn net(text: &str) -> ipnet::Ipv4Net {
 
 /// Whether the error says that addresses are lacking, and not memory.
 #[track_caller]
-fn says_addresses(error: &Error) {
-    let Error::ArenaFull(ArenaFull { lack, .. }) = error else {
+fn says_addresses<E: Clone + std::fmt::Display>(error: &E)
+where
+    Error: From<E>,
+{
+    let error = Error::from(error.clone());
+    let Some(ArenaFull { lack, .. }) = error.arena_full() else {
         panic!("{error}");
     };
     assert!(matches!(lack, Lack::AddressSpace | Lack::Beside), "{error}");

@@ -74,7 +74,7 @@ fn snapshots_of_tables_stay_within_the_limit_of_memory() {
     });
     let refused = refused.expect("a limit of 8 MiB").error;
     assert!(
-        matches!(&refused, Error::ArenaFull(full) if full.lack == Lack::Memory),
+        matches!(&refused, sapwood::lpm::Error::ArenaFull(full) if full.lack == Lack::Memory),
         "{refused}"
     );
     assert!(fib.memory().v4.arena.frontier <= limit);
@@ -100,7 +100,11 @@ fn snapshots_of_tables_stay_within_the_hard_limit_of_garbage() {
         match fib.insert(v4(i << 12), i) {
             Ok(_) => inserted += 1,
             Err(rejected) => {
-                assert!(matches!(rejected.error, Error::GarbageLimit(_)));
+                assert!(
+                    Error::from(rejected.error.clone())
+                        .garbage_limit()
+                        .is_some()
+                );
                 refused += 1;
             }
         }
@@ -209,7 +213,7 @@ fn a_transactions_pages_stay_within_the_limit_of_memory() {
     let mut txn = fib.begin();
     // The copy of a root of 2 MiB has no room beside it.
     let refused = txn.insert("0.0.0.0/0".parse().unwrap(), 1).unwrap_err();
-    assert!(matches!(refused.error, Error::ArenaFull(_)));
+    assert!(Error::from(refused.error.clone()).arena_full().is_some());
     txn.insert(v4(5), 5).unwrap();
     assert_eq!(txn.lookup_value([0, 0, 5, 1].into()), Some(&5));
     assert_eq!(txn.lookup_value([9, 0, 5, 1].into()), None);
@@ -240,7 +244,7 @@ fn clearing_a_store_stays_within_the_hard_limit_of_garbage() {
             prefix => txn.remove_prefix(prefix).unwrap_err(),
         };
         assert!(
-            matches!(refused, Error::GarbageLimit(_)),
+            Error::from(refused.clone()).garbage_limit().is_some(),
             "{prefix:?}: {refused}"
         );
         // Nothing is changed, and the transaction goes on with what fits.
@@ -269,7 +273,11 @@ fn clearing_a_table_of_bits_stays_within_the_hard_limit_of_garbage() {
             .unwrap();
     }
     let mut txn = fib.begin();
-    assert!(matches!(txn.clear().unwrap_err(), Error::GarbageLimit(_)));
+    assert!(
+        Error::from(txn.clear().unwrap_err().clone())
+            .garbage_limit()
+            .is_some()
+    );
     assert_eq!(txn.len(), 4000);
     drop(txn);
     assert!(domain.garbage() <= HARD && fib.len() == 4000);
@@ -283,7 +291,11 @@ fn clearing_a_range_map_stays_within_the_hard_limit_of_garbage() {
     for i in 0..20_000_u64 {
         map.store(4 * i..=4 * i + 2, i).unwrap();
     }
-    assert!(matches!(map.clear().unwrap_err(), Error::GarbageLimit(_)));
+    assert!(
+        Error::from(map.clear().unwrap_err().clone())
+            .garbage_limit()
+            .is_some()
+    );
     assert!(domain.garbage() <= HARD && map.len() == 20_000);
     map.clear_range(0..=4000).unwrap();
     assert!(domain.garbage() <= HARD);
@@ -302,10 +314,16 @@ fn operations_on_many_entries_of_shared_maps_stay_within_the_hard_limit_of_garba
             map.reclaim(usize::MAX);
             let reader = domain.register("reader").unwrap();
             let refused = map.retain(|_, _| false).unwrap_err();
-            assert!(matches!(refused, Error::GarbageLimit(_)), "{refused}");
+            assert!(
+                Error::from(refused.clone()).garbage_limit().is_some(),
+                "{refused}"
+            );
             assert!(domain.garbage() <= HARD, "{} bytes", domain.garbage());
             let refused = map.clear().unwrap_err();
-            assert!(matches!(refused, Error::GarbageLimit(_)), "{refused}");
+            assert!(
+                Error::from(refused.clone()).garbage_limit().is_some(),
+                "{refused}"
+            );
             assert!(domain.garbage() <= HARD, "{} bytes", domain.garbage());
             assert!(map.len() > 100);
             drop(reader);
@@ -326,7 +344,8 @@ fn an_owned_map_keeps_its_limit_and_its_index_in_clones_and_parts() {
     let limit = 64 << 10;
     let full = |mut map: QpMap<u64>| {
         let refused = (1_000_000..1_100_000_u64).find_map(|i| map.insert(i.to_be_bytes(), i).err());
-        let full = refused.is_some_and(|refused| matches!(refused.error, Error::ArenaFull(_)));
+        let full = refused
+            .is_some_and(|refused| Error::from(refused.error.clone()).arena_full().is_some());
         full && map.memory().arena.frontier <= limit
     };
     let mut map = QpMap::with_memory_limit(limit).unwrap();
@@ -371,13 +390,21 @@ fn maps_that_become_shared_keep_their_limit_and_their_index() {
     let store = QpStore::from_map(map()).unwrap();
     let mut txn = store.begin();
     let refused = (0..100_000_u64).find_map(|i| txn.insert(i.to_be_bytes(), i).err());
-    assert!(matches!(refused.unwrap().error, Error::ArenaFull(_)));
+    assert!(
+        Error::from(refused.unwrap().error.clone())
+            .arena_full()
+            .is_some()
+    );
     txn.commit();
     assert!(store.memory().map.arena.frontier <= limit && store.len() > 500);
     let shared = QpShared::from_map(map()).unwrap();
     assert!(shared.memory().index > 0);
     let refused = (0..100_000_u64).find_map(|i| shared.insert(i.to_be_bytes(), i).err());
-    assert!(matches!(refused.unwrap().error, Error::ArenaFull(_)));
+    assert!(
+        Error::from(refused.unwrap().error.clone())
+            .arena_full()
+            .is_some()
+    );
     assert!(shared.memory().arena.frontier <= limit);
     // Without a limit there is none afterwards.
     let store = QpStore::from_map(QpMap::from([("a", 1)])).unwrap();
@@ -393,7 +420,11 @@ fn a_second_range_map_keeps_the_limit() {
     map.store(0..=9, 1_u64).unwrap();
     let copy = map.dup().unwrap();
     let refused = (1..100_000_u64).find_map(|i| copy.store(20 * i..=20 * i + 9, i).err());
-    assert!(matches!(refused.unwrap().error, Error::ArenaFull(_)));
+    assert!(
+        Error::from(refused.unwrap().error.clone())
+            .arena_full()
+            .is_some()
+    );
     assert!(copy.memory().arena.frontier <= limit);
     copy.verify().unwrap();
 }

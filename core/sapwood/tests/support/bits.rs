@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use sapwood::Builder;
-use sapwood::Error;
+use sapwood::lpm::Error;
 use sapwood::lpm::{BitFib, BitString};
 use sapwood_model::choices::Choices;
 use sapwood_model::oracle::BitPrefixes;

@@ -5,8 +5,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sapwood::Builder;
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::lpm::Error;
 use sapwood::lpm::ipnet::{Ipv4Net, Ipv6Net};
 use sapwood::lpm::{Family, Fib, FibSnapshot, V4, V6};
 use sapwood_model::choices::Choices;

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::maple::{ErasePlan, MapleMap, UnknownReservation, Window};
-use sapwood::{Error, Rejected};
+use sapwood::maple::{Error, Rejected};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{RangeOp, RangeOutcome};
 

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
 use sapwood::Builder;
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::maple::Error;
 use sapwood::maple::MapleMap;
 use sapwood_model::oracle::RangeMap;
 

@@ -108,7 +108,7 @@ impl Kind for Ordered {
         let after = oracle
             .range::<[u8], _>((Bound::Excluded(k), Bound::Unbounded))
             .next();
-        assert_eq!(view.next_after(k).map(|e| e.0), after.map(|e| &e.0[..]));
+        assert_eq!(view.successor(k).map(|e| e.0), after.map(|e| &e.0[..]));
         let before = oracle.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(k)));
         assert_eq!(
             view.predecessor(k).map(|e| e.0),

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use sapwood::qp::{Closest, Denial, Exchange, Order, QpMap, QpTxn, SharedMap, SharedView};
-use sapwood::{Error, Rejected};
+use sapwood::qp::{Error, Rejected};
 use sapwood_model::ops::is_cut;
 use sapwood_model::oracle;
 

@@ -5,7 +5,7 @@
 #[path = "writers_methods.rs"]
 mod methods;
 
-use sapwood::Error;
+use sapwood::qp::Error;
 use sapwood::qp::SharedMap;
 use sapwood_model::history::Op as Single;
 use sapwood_model::ops::{Op, Outcome, retains};

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sapwood::Error;
+use sapwood::qp::Error;
 use sapwood::qp::{
     Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
 };
@@ -260,7 +260,7 @@ impl Kind for Ordered {
             Op::Predecessor(key) => Outcome::entry(view.predecessor(key).map(entry)),
             Op::Successor(key) => {
                 let next = view.successor(key).map(entry);
-                assert_eq!(view.next_after(key).map(entry), next);
+                assert_eq!(view.successor(key).map(entry), next);
                 Outcome::entry(next)
             }
             Op::LongestPrefix(key) => Outcome::entry(view.longest_prefix(key).map(entry)),
@@ -294,7 +294,7 @@ impl Kind for Ordered {
     fn by_steps<V: ?Sized + Value>(map: &QpShared<V>) -> Vec<(Vec<u8>, u64)> {
         let first = map.read(|view| view.first_key_value().map(owned));
         std::iter::successors(first, |(key, _)| {
-            map.read(|view| view.next_after(key).map(owned))
+            map.read(|view| view.successor(key).map(owned))
         })
         .collect()
     }

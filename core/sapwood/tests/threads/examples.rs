@@ -6,6 +6,8 @@
 mod allocator;
 #[path = "../../examples/dns.rs"]
 mod dns;
+#[path = "../../examples/mappings.rs"]
+mod mappings;
 #[path = "../../examples/misuse.rs"]
 mod misuse;
 #[path = "../../examples/routes.rs"]
@@ -21,6 +23,11 @@ fn example_allocator() {
 #[test]
 fn example_dns() {
     dns::main().unwrap();
+}
+
+#[test]
+fn example_mappings() {
+    mappings::main().unwrap();
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sapwood::OldestSnapshot;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::lpm::Ipv4Fib;
 use sapwood::maple::MapleMap;
+use sapwood::qp::Error;
 use sapwood::qp::QpStore;
 use sapwood::qsbr::{Domain, LimitPolicy, Stall, StallKind};
-use sapwood::{Error, OldestSnapshot};
 
 fn store_in(options: ArenaOptions, domain: &Domain) -> QpStore<u64> {
     let reserve = 1 << 28;

@@ -38,8 +38,14 @@ fn most_garbage(domain: &Domain, work: impl FnOnce()) -> usize {
     most.into_inner()
 }
 
-fn is_limit(error: &Error) {
-    assert!(matches!(error, Error::GarbageLimit(_)), "{error}");
+fn is_limit<E: Clone + std::fmt::Display>(error: &E)
+where
+    Error: From<E>,
+{
+    assert!(
+        Error::from(error.clone()).garbage_limit().is_some(),
+        "{error}"
+    );
 }
 
 /// Runs four writers, some of whose changes are refused; keys come and go, so that tables grow and

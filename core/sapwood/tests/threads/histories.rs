@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{Order, PointMap, QpShared, SharedMap};
 use sapwood_model::shared_ops::{self, Absent, Present, drive, hot_keys};
 use sapwood_model::soak::{Length, soak};

@@ -129,7 +129,8 @@ fn a_long_prefix_comes_and_a_short_one_goes() {
 /// makes room again.
 #[test]
 fn a_stalled_reader_makes_an_error_and_no_harm() {
-    use sapwood::{Error, qsbr::Domain};
+    use sapwood::lpm::Error;
+    use sapwood::qsbr::Domain;
     let domain = Domain::builder().hard_limit(1 << 16).build();
     let fib: Ipv4Fib<u32> = Ipv4Fib::builder()
         .root_bits(6)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood::Builder;
-use sapwood::Error;
+use sapwood::maple::Error;
 use sapwood::maple::{MapleMap, Window};
 use sapwood::qsbr::Domain;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use crate::support::route_table::run_table;
-use sapwood::Error;
+use sapwood::lpm::Error;
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
 use sapwood::qsbr::Domain;
 use sapwood::route::{Group, RouteTable};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{PointMap, QpShared, SweepPlace};
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
@@ -96,7 +96,7 @@ fn a_walk_skips_nothing_that_is_there_throughout_and_repeats_nothing() {
                         let first = map.pin().view().first_key_value().map(|e| e.0.to_vec());
                         let mut at = first;
                         while let Some(k) = at {
-                            at = map.next_after(&k).map(|e| e.0);
+                            at = map.successor(&k).map(|e| e.0);
                             seen.push(k);
                         }
                     }

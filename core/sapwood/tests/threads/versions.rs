@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::Error;
 use sapwood::qp::{Change, QpMap, QpStore, Version};
 
 type Model = BTreeMap<Vec<u8>, u64>;

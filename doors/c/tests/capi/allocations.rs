@@ -12,6 +12,7 @@ use sapwood_capi::live_read::*;
 use sapwood_capi::live_reader::*;
 use sapwood_capi::live_writers::*;
 use sapwood_capi::map::*;
+use sapwood_capi::maps::*;
 use sapwood_capi::point_map::*;
 use sapwood_capi::prefix::{sapwood_prefix, sapwood_prefix_parse};
 use sapwood_capi::ranges::*;
@@ -257,6 +258,6 @@ fn lookups_and_steps_allocate_nothing() {
         sapwood_map_free(map);
         sapwood_reader_free(reader);
         sapwood_capi::domain::sapwood_domain_free(domain);
-        assert_eq!(sapwood_capi::live::sapwood_live_remove(live), 0);
+        assert_eq!(sapwood_live_remove(live), 0);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use fastrand::Rng;
 use sapwood_capi::domain::{sapwood_domain, sapwood_domain_new};
 use sapwood_capi::map::*;
+use sapwood_capi::maps::*;
 use sapwood_capi::point_map::*;
 use sapwood_capi::reader::*;
 use sapwood_capi::shared_map::*;

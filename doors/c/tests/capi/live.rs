@@ -8,6 +8,7 @@ use sapwood_capi::live::*;
 use sapwood_capi::live_read::*;
 use sapwood_capi::live_reader::*;
 use sapwood_capi::live_writers::*;
+use sapwood_capi::maps::*;
 use sapwood_capi::point_map::sapwood_point_free;
 use sapwood_capi::reader::sapwood_reader_new;
 use sapwood_capi::shared_map::sapwood_shared_free;
@@ -288,7 +289,7 @@ fn readers_of_live_stores_answer_as_the_oracle() {
 #[test]
 fn readers_of_live_shared_maps_answer_as_the_oracle() {
     for (seed, kind) in [Kind::Numbers, Kind::Bytes].into_iter().enumerate() {
-        for index in [0, INDEX] {
+        for index in [0, SAPWOOD_INDEX] {
             driver(SHARED, kind, index).drive(seed as u64 + 51, 300);
         }
     }

@@ -6,6 +6,7 @@ mod door;
 mod header;
 mod live;
 mod oracle;
+mod print;
 mod programs;
 mod refusals;
 mod standards;

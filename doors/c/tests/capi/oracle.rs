@@ -8,6 +8,7 @@ use sapwood_capi::domain::sapwood_domain_free;
 use sapwood_capi::file::*;
 use sapwood_capi::iter::*;
 use sapwood_capi::map::*;
+use sapwood_capi::maps::*;
 use sapwood_capi::point_map::*;
 use sapwood_capi::reader::*;
 use sapwood_capi::shared_map::*;
@@ -398,7 +399,7 @@ const KINDS: [Kind; 3] = [Kind::Numbers, Kind::Pointers, Kind::Bytes];
 #[test]
 fn owned_maps_answer_as_the_oracle() {
     for (seed, kind) in kinds() {
-        for index in [0, INDEX] {
+        for index in [0, SAPWOOD_INDEX] {
             let make = |options: &mut sapwood_options| {
                 options.flags |= index;
                 options.domain = null();
@@ -422,7 +423,7 @@ fn stores_answer_as_the_oracle() {
 #[test]
 fn shared_maps_answer_as_the_oracle() {
     for (seed, kind) in kinds() {
-        for index in [0, INDEX] {
+        for index in [0, SAPWOOD_INDEX] {
             let make = |options: &mut sapwood_options| {
                 options.flags |= index;
                 Door::Shared(door!(sapwood_shared_new)(options))

@@ -26,8 +26,17 @@ fn programs(misuse: bool) -> Vec<PathBuf> {
     found
 }
 
-fn succeeds(mut command: Command) {
+/// Tells a program where the shared library is, and the saved files that all languages read.
+fn tell(command: &mut Command) {
     command.env("SAPWOOD_LIBRARY", folder().join("libsapwood.so.0"));
+    command.env(
+        "SAPWOOD_FILES",
+        here().join("../../core/sapwood/tests/files"),
+    );
+}
+
+fn succeeds(mut command: Command) {
+    tell(&mut command);
     let output = run(&mut command);
     assert!(
         output.status.success(),
@@ -78,7 +87,7 @@ fn programs_under_valgrind() {
         valgrind.args(["--show-leak-kinds=definite,indirect"]);
         valgrind.args(["--errors-for-leak-kinds=definite,indirect"]);
         valgrind.arg("--trace-children=no").arg(program);
-        valgrind.env("SAPWOOD_LIBRARY", folder().join("libsapwood.so.0"));
+        tell(&mut valgrind);
         let output = run(&mut valgrind);
         let text = String::from_utf8_lossy(&output.stderr);
         // Live maps are renamed while they are mapped. Where one of them grows afterwards, valgrind

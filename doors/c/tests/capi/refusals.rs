@@ -5,67 +5,52 @@ use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
-use crate::header::{declarations, header};
+use sapwood_capi::HEADER;
+use sapwood_capi::c_api::{Item, What};
+
+use crate::print::squeezed;
 use crate::support::{Language, Link, compile, folder, run};
 
-/// A function of the header: what it returns, its name, the types of its parameters.
+/// A function of the header: its name, the types of its parameters in Rust, and what it returns.
 struct Function {
-    returns: String,
-    name: String,
+    name: &'static str,
     types: Vec<String>,
+    returns: Option<&'static str>,
 }
 
 fn functions() -> Vec<Function> {
-    let all = declarations(&header());
-    let lines = all
-        .lines()
-        .filter(|line| line.ends_with(");") && !line.starts_with("typedef"));
-    let function = |line: &str| {
-        let (head, rest) = line.split_once('(').unwrap();
-        let cut = head.rfind([' ', '*']).unwrap() + 1;
-        let mut types = Vec::new();
-        let (mut depth, mut begin) = (0, 0);
-        let rest = rest.strip_suffix(");").unwrap();
-        for (at, c) in rest.char_indices().chain([(rest.len(), ',')]) {
-            match c {
-                '(' => depth += 1,
-                ')' => depth -= 1,
-                ',' if depth == 0 => {
-                    types.push(type_of(&rest[begin..at]));
-                    begin = at + 1;
-                }
-                _ => (),
-            }
-        }
-        Function {
-            returns: head[..cut].trim().to_owned(),
-            name: head[cut..].to_owned(),
-            types,
-        }
+    let function = |item: &Item| match item.what {
+        What::Function(parameters, returns) => Some(Function {
+            name: item.name,
+            types: parameters.iter().map(|(_, kind)| squeezed(kind)).collect(),
+            returns,
+        }),
+        _ => None,
     };
-    lines.map(function).collect()
-}
-
-/// The type of a parameter, without its name.
-fn type_of(parameter: &str) -> String {
-    let parameter = parameter.trim();
-    if parameter.contains("(*") {
-        return "a function".to_owned();
-    }
-    let cut = parameter.rfind([' ', '*']).map_or(0, |at| at + 1);
-    parameter[..cut].trim().to_owned()
+    HEADER
+        .iter()
+        .copied()
+        .flatten()
+        .filter_map(function)
+        .collect()
 }
 
 /// The type of a handle that a parameter has.
 fn handle_of(kind: &str) -> Option<&str> {
-    let name = kind.trim_start_matches("const ").strip_suffix(" *")?;
-    let header = header();
-    let opaque = format!("typedef struct {name} {name};");
-    (name != "sapwood_view" && header.contains(&opaque)).then_some(name)
+    let name = kind
+        .strip_prefix("*const ")
+        .or(kind.strip_prefix("*mut "))?;
+    let handle = |item: &Item| {
+        let What::Type(kind) = item.what else {
+            return false;
+        };
+        item.name == name && kind.starts_with("Handle")
+    };
+    HEADER.iter().copied().flatten().any(handle).then_some(name)
 }
 
 fn is_pointer(kind: &str) -> bool {
-    kind.ends_with('*') || kind.ends_with("_fn") || kind == "a function"
+    kind.starts_with('*') || kind.starts_with("Option") || kind.ends_with("_fn")
 }
 
 /// Runs calls, each of which prints its result; returns the results by names.
@@ -95,9 +80,9 @@ fn call(function: &Function, first: &str) -> String {
     if !first.is_empty() {
         arguments[0] = first;
     }
-    let (name, arguments) = (&function.name, arguments.join(", "));
-    match function.returns.as_str() {
-        "int" => format!("\tprintf(\"{name} %d\\n\", {name}({arguments}));\n"),
+    let (name, arguments) = (function.name, arguments.join(", "));
+    match function.returns {
+        Some("c_int") => format!("\tprintf(\"{name} %d\\n\", {name}({arguments}));\n"),
         _ => format!("\t{name}({arguments});\n"),
     }
 }

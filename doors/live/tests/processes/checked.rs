@@ -107,7 +107,7 @@ fn checked_readers_answer_as_the_maps_do() {
     assert_eq!(key, names[9].as_bytes());
     let after = wanted.range("3".to_owned()..).next().unwrap();
     assert_eq!(
-        view.next_after("3").map(|(k, v)| (k, *v)),
+        view.successor("3").map(|(k, v)| (k, *v)),
         Some((after.0.as_bytes(), *after.1))
     );
     assert_eq!(store.readers().len(), 2);

@@ -123,7 +123,7 @@ macro_rules! shared {
 }
 shared!(QpShared, "shared", true, {
     fn compact(&self) -> Result<(), sapwood::Error> {
-        self.compact_step(50).map(drop)
+        Ok(self.compact_step(50).map(drop)?)
     }
 });
 shared!(PointMap, "point", false, {});
@@ -172,7 +172,7 @@ impl Subject for QpStore<u64> {
     }
 
     fn compact(&self) -> Result<(), sapwood::Error> {
-        self.compact_step(50).map(drop)
+        Ok(self.compact_step(50).map(drop)?)
     }
 }
 
@@ -258,7 +258,7 @@ impl Subject for Ipv4Fib<u64> {
     }
 
     fn compact(&self) -> Result<(), sapwood::Error> {
-        self.compact_step(50).map(drop)
+        Ok(self.compact_step(50).map(drop)?)
     }
 }
 
@@ -465,7 +465,7 @@ fn oracle(n: u64) -> BTreeMap<u64, u64> {
 /// Makes a change. Readers that the machine does not let run hold memory back for a while.
 fn set<M: Subject>(map: &M, key: u64, value: Option<u64>) {
     while let Err(error) = map.set(key, value) {
-        let is_limit = matches!(error, sapwood::Error::GarbageLimit(_));
+        let is_limit = error.garbage_limit().is_some();
         assert!(is_limit, "{error}");
         std::thread::sleep(Duration::from_millis(1));
         map.reclaim();

@@ -10,7 +10,7 @@ LiveFib, LiveNames, LiveRanges: maps that one process writes while others read t
 import sys
 
 from . import _native
-from ._mapping import InMemory, Ranges, Reading, Routes, Writing, complete
+from ._mapping import InMemory, LiveWriting, Ranges, Reading, Routes, complete
 from ._native import *
 from ._native import __version__
 
@@ -21,11 +21,11 @@ complete(_native.FibFile, Reading, Routes)
 complete(_native.NameReader, Reading)
 if sys.platform == "linux":
     complete(_native.LiveFib, Reading, Routes)
-    complete(_native.LiveFibWriter, Writing, Routes)
-    complete(_native.LiveNamesWriter, Writing)
+    complete(_native.LiveFibWriter, LiveWriting, Routes)
+    complete(_native.LiveNamesWriter, LiveWriting)
     complete(_native.LiveRanges, Reading, Ranges)
-    complete(_native.LiveRangesWriter, Writing, Ranges)
+    complete(_native.LiveRangesWriter, LiveWriting, Ranges)
 
 __all__ = sorted(name for name in _native.__all__ if not name.startswith("_"))
 
-del sys, complete, InMemory, Ranges, Reading, Routes, Writing
+del sys, complete, InMemory, LiveWriting, Ranges, Reading, Routes

@@ -134,6 +134,34 @@ class Writing(Reading):
         return self
 
 
+class LiveWriting(Writing):
+    """The writer of a live map, which is a context that closes it."""
+
+    def readers(self):
+        """The readers in all processes: a list of dicts with "pid", "name", "online" and
+        "holds_back", which says that what was replaced cannot be freed because of this reader."""
+        return self._writer("readers")
+
+    def verify(self):
+        """Checks every invariant of the map; ValueError says what is wrong. For tests."""
+        self._writer("verify")
+
+    def close(self):
+        """Ends writing, so that another process may take the map over. Every later call raises
+        ValueError."""
+        self._writer("close")
+
+    def remove_map(self):
+        """Deletes the map and its folder. From then on, readers raise FileNotFoundError."""
+        self._writer("remove")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        self.close()
+
+
 class InMemory(Writing):
     """A mapping of this process, of which there may be copies."""
 
@@ -142,6 +170,9 @@ class InMemory(Writing):
         """A map of the keys of an iterable, all with the same value. The options are those of the
         class."""
         return cls(((key, value) for key in keys), **options)
+
+    def __copy__(self):
+        return self.copy()
 
     def __or__(self, other):
         if not isinstance(other, abc.Mapping):

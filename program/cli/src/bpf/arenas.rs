@@ -73,7 +73,7 @@ pub fn list(args: &ListArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Finds the pinned object at a path, or all objects in a folder and below it, in order.
+/// Finds the pinned object at a path, or all objects in a directory and below it, in order.
 fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::read(path))?;
     if !metadata.is_dir() {
@@ -173,7 +173,7 @@ pub fn verify(args: &VerifyArgs) -> Outcome {
     Ok(answer)
 }
 
-/// `unload`: detaches the programs and removes the pins of a folder.
+/// `unload`: detaches the programs and removes the pins of a directory.
 pub fn unload(args: &PinArgs) -> Outcome {
     let gone = Pinned::open(&args.pin)?.take_down()?;
     let mut out = Output::lines(args.json);

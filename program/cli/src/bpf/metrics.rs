@@ -1,4 +1,4 @@
-//! The figures of the programs in the kernel, for Prometheus.
+//! The metrics of the programs in the kernel, for Prometheus.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use sapwood::route::CacheStats;
@@ -11,7 +11,7 @@ use crate::live::set_stalls;
 use crate::service::catalogue::*;
 use crate::service::metrics::{Metrics, raise, set};
 
-/// The figures of `bpf names run`.
+/// The metrics of `bpf names run`.
 pub struct NamesMetrics {
     packets: IntCounterVec,
     interfaces: IntGauge,
@@ -26,7 +26,7 @@ pub struct NamesMetrics {
 }
 
 impl NamesMetrics {
-    /// Registers the figures.
+    /// Registers the metrics.
     pub fn new(metrics: &Metrics) -> Result<Self, Error> {
         let changes = metrics.counters(&NAMES_CHANGES)?;
         for change in ["blocked", "allowed", "freed"] {
@@ -45,7 +45,7 @@ impl NamesMetrics {
         })
     }
 
-    /// Sets the figures. Counts that the kernel does not give stay as they are.
+    /// Sets the metrics. Counts that the kernel does not give stay as they are.
     pub fn update(&self, filter: &XdpNames) {
         let counts = filter.counts();
         for (verdict, count) in counts.iter().flat_map(|counts| counts.iter()) {
@@ -72,7 +72,7 @@ impl NamesMetrics {
     }
 }
 
-/// The figures of `bpf route run`, and of the router of `sync follow`.
+/// The metrics of `bpf route run`, and of the router of `sync follow`.
 pub struct RouteMetrics {
     packets: IntCounterVec,
     interfaces: IntGauge,
@@ -82,7 +82,7 @@ pub struct RouteMetrics {
 }
 
 impl RouteMetrics {
-    /// Registers the figures of this router.
+    /// Registers the metrics of this router.
     pub fn new(metrics: &Metrics, router: &XdpRouter) -> Result<Self, Error> {
         Ok(RouteMetrics {
             packets: metrics.counters(&ROUTE_PACKETS)?,
@@ -104,7 +104,7 @@ impl RouteMetrics {
         set(&self.vlans, count);
     }
 
-    /// Sets the figures. Counts that the kernel does not give stay as they are.
+    /// Sets the metrics. Counts that the kernel does not give stay as they are.
     pub fn update(&self, router: &XdpRouter) {
         let counts = router.counts();
         for (verdict, count) in counts.iter().flat_map(|counts| counts.iter()) {
@@ -120,7 +120,7 @@ impl RouteMetrics {
     }
 }
 
-/// The figures of the cache.
+/// The metrics of the cache.
 struct CacheMetrics {
     events: IntCounterVec,
     entries: IntGauge,
@@ -160,7 +160,7 @@ impl CacheMetrics {
     }
 }
 
-/// The figures of the mirror of the kernel's routes.
+/// The metrics of the mirror of the kernel's routes.
 struct MirrorMetrics {
     routes: IntGauge,
     injected: IntGauge,

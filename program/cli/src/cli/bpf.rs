@@ -102,17 +102,17 @@ Example:
   sapwood bpf verify /sys/fs/bpf/names/arena blocked"
     )]
     Verify(VerifyArgs),
-    /// Detaches the programs that are pinned in a folder from their interfaces, and removes all
-    /// pins and the folder
+    /// Detaches the programs that are pinned in a directory from their interfaces, and removes all
+    /// pins and the directory
     #[command(
-        long_about = "Detaches the programs that are pinned in a folder from their interfaces, and \
-removes all pins and the folder.
+        long_about = "Detaches the programs that are pinned in a directory from their interfaces, \
+and removes all pins and the directory.
 
-The folder must be in a BPF file system and have a pinned arena of Sapwood; it does not matter \
+The directory must be in a BPF file system and have a pinned arena of Sapwood; it does not matter \
 which process made the pins. The pins of links go first, then those of programs and maps, and at \
 last that of the arena. The kernel frees each object when no process uses it any more.
 
-A folder without an arena of Sapwood, or with a file that is no pin, stays as it is.",
+A directory without an arena of Sapwood, or with a file that is no pin, stays as it is.",
         after_help = "Prints one line for each removed pin: its kind (link, program, map or arena) \
 and its name, with a tab between.
 
@@ -222,7 +222,7 @@ A change applies from the next packet on, and no packet is lost.
     Run(RunArgs),
     /// Puts the filter on interfaces, and pins it so that it stays there
     #[command(
-        long_about = concat!("Puts the filter on interfaces, and pins it in a new folder of a BPF \
+        long_about = concat!("Puts the filter on interfaces, and pins it in a new directory of a BPF \
 file system. The filter stays there after the command has ended, until \"unload\".
 
 ", list_form!()),
@@ -331,15 +331,15 @@ pub struct LoadArgs {
     /// The list and the interfaces.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// The folder for the pins; the command creates it, and it must not exist yet.
+    /// The directory for the pins; the command creates it, and it must not exist yet.
     #[arg(long, value_name = "DIR")]
     pub pin: PathBuf,
 }
 
-/// The arguments of the commands on all pins of a folder.
+/// The arguments of the commands on all pins of a directory.
 #[derive(Debug, Args)]
 pub struct PinArgs {
-    /// The folder with the pins.
+    /// The directory with the pins.
     #[arg(value_name = "DIR")]
     pub pin: PathBuf,
     /// Print one JSON document.
@@ -350,7 +350,7 @@ pub struct PinArgs {
 /// The arguments of the commands on names in a pinned filter.
 #[derive(Debug, Args)]
 pub struct ChangeArgs {
-    /// The folder with the filter's pins.
+    /// The directory with the filter's pins.
     #[arg(value_name = "DIR")]
     pub pin: PathBuf,
     /// The names; "-" stands for the names on stdin, one in each line. A bad one is reported with
@@ -369,7 +369,8 @@ pub struct ChangeArgs {
 /// The arguments of `bpf list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// A pinned arena, or a folder that is searched for pinned arenas, with all folders below it.
+    /// A pinned arena, or a directory that is searched for pinned arenas, with all directories
+    /// below it.
     #[arg(default_value = "/sys/fs/bpf")]
     pub path: PathBuf,
     /// Print JSON documents, one in each line.

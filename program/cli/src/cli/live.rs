@@ -14,7 +14,7 @@ use crate::numbers::size;
 pub enum LiveCommand {
     /// Shows what a live map is, whether a process writes it, and who reads it
     #[command(
-        after_help = "Prints one line for each figure, its name, a tab and its value: kind, writer \
+        after_help = "Prints one line for each number, its name, a tab and its value: kind, writer \
 (lives or dead), generation (how many times processes have taken the map over), period (the number \
 of the newest grace period), data-bytes, readers, holding-back, evicted. Then comes one line for \
 each reader, with tabs between the fields: reader, its process, its state (reads, holds-back, \
@@ -40,7 +40,7 @@ macro_rules! serve_help {
             $what,
             "
 
-The map is a folder, best in /dev/shm. The command creates it. If the folder has the map of a \
+The map is a directory, best in /dev/shm. The command creates it. If the directory has the map of a \
 process that has ended, the command takes that map over, and makes it what LIST says; readers go \
 on reading meanwhile. If another process serves the map, that is an error.
 
@@ -59,7 +59,7 @@ It reads commands from stdin, one in each line; the end of stdin ends nothing:
   commit              makes the gathered changes
   rollback            forgets the gathered changes
   reload              reads LIST again
-  stats               prints figures: name, tab, number
+  stats               prints numbers: name, tab, number
   quit                ends the program
 Every other command prints one line: what it did (added, replaced, removed, gathered and so on, or \
 absent), and what it is about. A command that fails is reported on stderr. ",
@@ -71,7 +71,7 @@ absent), and what it is about. A command that fails is reported on stderr. ",
 /// How a live map is kept.
 #[derive(Debug, Args)]
 pub struct KeepArgs {
-    /// The folder of the live map.
+    /// The directory of the live map.
     #[arg(long, value_name = "DIR")]
     pub live: PathBuf,
     /// Read LIST again when the file changes, or when another file gets its name.
@@ -97,8 +97,8 @@ pub struct KeepArgs {
 /// Whether what a command reads is a live map.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LiveArgs {
-    /// It is the folder of a live map, which "serve" keeps, instead of a file. Where this user may
-    /// not write, as on a read-only mount, it is read with checks.
+    /// It is the directory of a live map, which "serve" keeps, instead of a file. Where this user
+    /// may not write, as on a read-only mount, it is read with checks.
     #[arg(long)]
     live: bool,
     /// Wait up to this many seconds for a live map that is not there yet. That of "serve" is there
@@ -113,7 +113,7 @@ impl LiveArgs {
         self.live.then(|| self.wait.unwrap_or_default())
     }
 
-    /// The same where only folders are live maps, and others are files.
+    /// The same where only directories are live maps, and others are files.
     pub fn wait_for(&self, path: &Path) -> Option<Duration> {
         let is_live = |wait: &Duration| path.is_dir() || !wait.is_zero() && !path.exists();
         self.wait().filter(is_live)
@@ -176,7 +176,7 @@ fn group_number(name: &str) -> Option<u32> {
 /// The arguments of `live status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The folder of the live map.
+    /// The directory of the live map.
     pub path: PathBuf,
     /// Print one JSON document.
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! The arguments of `sapwood ranges` and of `sapwood maps`, and their help.
+//! The arguments of `sapwood ranges` and their help.
 
 use std::path::PathBuf;
 
@@ -279,48 +279,4 @@ pub struct ExportArgs {
     /// Print numbers in hexadecimal digits after 0x.
     #[arg(long)]
     pub hex: bool,
-}
-
-/// What `maps` does.
-pub const MAPS: &str = "Shows the memory mappings of a process, the mapping at an address, or the \
-lowest gap of a size. It reads /proc/PID/maps, so it works on Linux only.
-
-For each mapping it prints start, end, size, permissions and name, with tabs between. The end is \
-the last address of the mapping. Sizes are in bytes; K, M, G and T stand for 2^10, 2^20, 2^30 and \
-2^40 bytes. Without PID it shows the mappings of its own process. Only root may see the processes \
-of other users.";
-
-/// The arguments of `maps`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "When no mapping has the address, stderr names the gap, and the exit code is 1. \
-The exit code is also 1 when no gap is large enough.
-
-Examples:
-  sapwood maps
-  sapwood maps 1234 --at 0x7ffd12345678
-  sapwood maps 1234 --gap 1G --align 2M
-  sapwood maps $$ --json"
-)]
-pub struct MapsArgs {
-    /// The number of the process; without it, the process of this program.
-    pub pid: Option<u32>,
-    /// Show the mapping at this address.
-    #[arg(long, value_name = "ADDR", value_parser = number)]
-    pub at: Option<u64>,
-    /// Show the lowest gap of this many bytes.
-    #[arg(long, value_name = "BYTES", value_parser = size, conflicts_with = "at")]
-    pub gap: Option<u64>,
-    /// Let the gap begin at a multiple of this power of two; without it, at a page.
-    #[arg(long, value_name = "N", value_parser = size, requires = "gap")]
-    pub align: Option<u64>,
-    /// The lowest address of the gap; without it, the lowest one that a process may map.
-    #[arg(long, value_name = "ADDR", value_parser = number, requires = "gap")]
-    pub from: Option<u64>,
-    /// The highest address of the gap; without it, 2^64 - 1.
-    #[arg(long, value_name = "ADDR", value_parser = number, requires = "gap")]
-    pub to: Option<u64>,
-    /// Print JSON documents, one in each line.
-    #[arg(long)]
-    pub json: bool,
 }

@@ -101,18 +101,6 @@ Examples:
     #[command(after_help = "Example:
   sapwood routes export routes.lpm > routes.txt")]
     Export(ExportArgs),
-    /// Measures the library on a table: lookups, updates beside a reader, and memory
-    #[command(
-        after_help = "FILE is a table, a text, or an MRT table dump. The command loads its routes \
-into Ipv4Fib and Ipv6Fib, and into one hash map for each prefix length. It looks the same \
-addresses up in both, random ones and ones inside the table, and compares all answers. Each table \
-of figures names its units. The exit code is 1 when an answer is wrong.
-
-Examples:
-  sapwood routes bench routes.lpm
-  sapwood routes bench rib.bz2 --rounds 5 --json"
-    )]
-    Bench(BenchArgs),
 }
 
 /// The form in which a file has routes.
@@ -225,7 +213,7 @@ pub struct DiffArgs {
     pub old: PathBuf,
     /// The new table.
     pub new: PathBuf,
-    /// Whether tables that are folders are live ones.
+    /// Whether tables that are directories are live ones.
     #[command(flatten)]
     pub live: LiveArgs,
     /// Print only how many routes were added, removed and changed.
@@ -244,24 +232,4 @@ pub struct ExportArgs {
     /// Whether it is a live map.
     #[command(flatten)]
     pub live: LiveArgs,
-}
-
-/// The arguments of `routes bench`.
-#[derive(Debug, Args)]
-pub struct BenchArgs {
-    /// The table, text or dump; "-" for stdin.
-    #[arg(value_name = "FILE")]
-    pub input: PathBuf,
-    /// How the file is read, if it is no table.
-    #[command(flatten)]
-    pub source: SourceArgs,
-    /// Measure this many rounds; the figures are medians of the rounds.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub rounds: u64,
-    /// Look up this many addresses of each kind.
-    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
-    pub addresses: u64,
-    /// Print one JSON document with all figures instead of text.
-    #[arg(long)]
-    pub json: bool,
 }

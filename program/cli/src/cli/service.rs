@@ -9,12 +9,12 @@ use crate::service::place::{Place, place};
 /// How a command that runs until a signal shows what it does.
 #[derive(Debug, Args)]
 pub struct ServiceArgs {
-    /// Where figures for Prometheus go.
+    /// Where metrics for Prometheus go.
     #[arg(
         long,
         value_name = "ADDR|FILE",
         value_parser = place,
-        help = "Export figures for Prometheus, every second and at the end: by HTTP at an address \
+        help = "Export metrics for Prometheus, every second and at the end: by HTTP at an address \
 such as 127.0.0.1:9464 or [::1]:9464, under /metrics; or in a FILE for the node exporter's \
 collector of text files, which is the old one or the whole new one at any time. With port 0 the \
 system chooses one. The command says on stderr where it listens"
@@ -26,7 +26,7 @@ system chooses one. The command says on stderr where it listens"
 #[derive(Debug, Args)]
 pub struct LogArgs {
     /// Write a line to stderr for each part of the work that ends (load, difference, commit,
-    /// inherit, save and others), with its figures and its time: error, warn, info, debug, trace,
+    /// inherit, save and others), with its numbers and its time: error, warn, info, debug, trace,
     /// or off. Levels by target, such as info,sapwood=debug, are possible.
     #[arg(
         long,

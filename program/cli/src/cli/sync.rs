@@ -54,8 +54,8 @@ A service manager is told READY when the command leads, and also when it waits w
         long_about = "Follows a map: makes a live map what the leader's is, and applies each \
 commit as it comes.
 
-The live map is a folder, best in /dev/shm, which \"names get --live\", \"routes lookup --live\", \
-\"ranges get --live\" and their like read. A folder that an ended process left is taken over: its \
+The live map is a directory, best in /dev/shm, which \"names get --live\", \"routes lookup --live\", \
+\"ranges get --live\" and their like read. A directory that an ended process left is taken over: its \
 readers see the differences as one commit. What is in the map (names, routes or ranges) is for its \
 leader to say. Readers of names see each commit at once. Those of routes and ranges may see a part \
 of one for a moment.
@@ -92,7 +92,7 @@ whose values are no addresses",
     Follow(FollowArgs),
     /// Shows who leads a map, its newest commit, its newest snapshot, and its followers
     #[command(
-        after_help = "Prints one line for each figure, its name, a tab and its value: map, kind, \
+        after_help = "Prints one line for each number, its name, a tab and its value: map, kind, \
 leader (a name, or \"-\"), term, commit, followers, behind (how many followers are more than \
 --max-lag commits behind, or have a trouble), snapshot (its commit, or \"-\"), snapshot-entries, \
 snapshot-bytes, log (its identity, or \"-\"), beyond (how many followers have a commit that the log \
@@ -151,7 +151,7 @@ pub struct PlaceArgs {
     /// The name of the map: up to 100 letters, digits, dots, dashes and underscores.
     #[arg(long, value_name = "NAME")]
     pub map: String,
-    /// The log is in this folder: for one machine, without a service.
+    /// The log is in this directory: for one machine, without a service.
     #[arg(
         long,
         value_name = "DIR",
@@ -167,7 +167,7 @@ pub struct PlaceArgs {
         requires = "snapshots"
     )]
     pub etcd: Vec<String>,
-    /// The folder of the snapshots. For a log in a folder the default is "snapshots" in it.
+    /// The directory of the snapshots. For a log in a directory the default is "snapshots" in it.
     /// Leader and followers need the same one.
     #[arg(long, value_name = "DIR")]
     pub snapshots: Option<PathBuf>,
@@ -302,7 +302,7 @@ pub struct FollowArgs {
     /// Where the log is.
     #[command(flatten)]
     pub place: PlaceArgs,
-    /// The folder of the live map.
+    /// The directory of the live map.
     #[arg(long, value_name = "DIR")]
     #[cfg_attr(feature = "bpf", arg(required_unless_present = "xdp"))]
     #[cfg_attr(not(feature = "bpf"), arg(required = true))]
@@ -354,7 +354,7 @@ impl FollowArgs {
             watch: false,
             no_commands: true,
             remove: self.remove,
-            // The command shows figures itself.
+            // The command shows its numbers itself.
             service: ServiceArgs { metrics: None },
             limits: self.limits.clone(),
             json: self.json,
@@ -377,9 +377,9 @@ pub struct XdpArgs {
         conflicts_with = "live"
     )]
     pub interfaces: Vec<String>,
-    /// Pin the filter of names in this new folder of a BPF file system. Then it goes on with the
-    /// last commit when the command ends or is killed, and the next command with this folder goes
-    /// on with it.
+    /// Pin the filter of names in this new directory of a BPF file system. Then it goes on with the
+    /// last commit when the command ends or is killed, and the next command with this directory
+    /// goes on with it.
     #[arg(long, value_name = "DIR", requires = "xdp")]
     pub pin: Option<PathBuf>,
     /// Attach it in generic mode, which every driver has.

@@ -1,4 +1,4 @@
-//! The figures of a live map: for the command `stats`, and for Prometheus.
+//! The metrics of a live map: for the command `stats`, and for Prometheus.
 
 use std::collections::HashMap;
 use std::time::{Instant, SystemTime};
@@ -60,7 +60,7 @@ pub struct Done {
     pub reload_errors: u64,
 }
 
-/// The figures of the command `stats`: their names and values.
+/// The metrics of the command `stats`: their names and values.
 pub fn figures(state: &State, done: Done) -> [(&'static str, u64); 10] {
     let count = |is: fn(&LiveReaderInfo) -> bool| {
         state.readers.iter().filter(|reader| is(reader)).count() as u64
@@ -79,7 +79,7 @@ pub fn figures(state: &State, done: Done) -> [(&'static str, u64); 10] {
     ]
 }
 
-/// The figures for Prometheus.
+/// The metrics for Prometheus.
 pub struct LiveMetrics {
     entries: IntGauge,
     bytes: IntGauge,
@@ -108,7 +108,7 @@ pub struct LiveMetrics {
 }
 
 impl LiveMetrics {
-    /// Registers the figures.
+    /// Registers the metrics.
     pub fn new(metrics: &Metrics, args: &KeepArgs) -> Result<Self, Error> {
         let limit = |metric, bytes: u64| -> Result<(), Error> {
             set(
@@ -153,7 +153,7 @@ impl LiveMetrics {
         self.reloaded.set(now.unwrap_or_default().as_secs_f64());
     }
 
-    /// Sets the figures.
+    /// Sets the metrics.
     pub fn update(&mut self, state: &State, done: Done) {
         set(&self.entries, state.entries);
         set(&self.bytes, state.bytes);

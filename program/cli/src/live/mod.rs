@@ -1,4 +1,4 @@
-//! Live maps: folders that a process with `serve` keeps, and that others read.
+//! Live maps: directories that a process with `serve` keeps, and that others read.
 
 pub mod changes;
 pub mod metrics;
@@ -24,7 +24,7 @@ pub use status::status;
 use crate::errors::Error;
 
 /// Opens a live map by a reader that trusts the memory and that the writer knows. Where this user
-/// may not write, on a read-only mount or in a folder of another user, `checked` opens it by a
+/// may not write, on a read-only mount or in a directory of another user, `checked` opens it by a
 /// reader that checks what it reads and writes nothing.
 pub fn known_or_checked<R>(
     path: &Path,
@@ -54,7 +54,7 @@ pub fn checked<M: CheckedMap>(
     }
 }
 
-/// Whether a path is the folder of a live map.
+/// Whether a path is the directory of a live map.
 pub fn is_live(path: &Path) -> bool {
     path.join("control").is_file()
 }

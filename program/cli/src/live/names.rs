@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use sapwood::qp::{OpenCause, OpenError, QpFile, QpStore};
+use sapwood::qp::{AnyFile, AnyValues, OpenCause, OpenError, OrderedRead, QpStore};
 use sapwood_live::{
     CheckedLiveReader, CheckedNames, Error as LiveError, LiveIdle, LiveReader, LiveStatus,
 };
@@ -12,8 +12,8 @@ use tempfile::NamedTempFile;
 
 use super::known_or_checked;
 use crate::errors::Error;
-use crate::names::view::{Names, Source};
-use crate::names::{Map, Opened, SavedValue};
+use crate::names::view::Source;
+use crate::names::{Opened, SavedValue};
 
 /// The attempts to read the file of a map that grows meanwhile.
 const TRIES: usize = 5;
@@ -21,7 +21,7 @@ const TRIES: usize = 5;
 impl<V: ?Sized + SavedValue> Source<V> for LiveIdle<QpStore<V>> {
     fn read(
         &mut self,
-        work: &mut dyn FnMut(&dyn Names<V>) -> Result<(), Error>,
+        work: &mut dyn FnMut(&dyn OrderedRead<V>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.read(|view| work(&view))?
     }
@@ -30,65 +30,53 @@ impl<V: ?Sized + SavedValue> Source<V> for LiveIdle<QpStore<V>> {
 impl<V: ?Sized + SavedValue> Source<V> for CheckedNames<QpStore<V>> {
     fn read(
         &mut self,
-        work: &mut dyn FnMut(&dyn Names<V>) -> Result<(), Error>,
+        work: &mut dyn FnMut(&dyn OrderedRead<V>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.ask(|map| work(map))?
     }
 }
 
-/// What has numbers as values, or else texts.
-pub enum Either<N, T> {
-    /// The values are numbers.
-    Numbers(N),
-    /// The values are texts.
-    Texts(T),
-}
-
-impl<N, T> Either<N, T> {
-    /// A live map of numbers, or else of texts.
-    fn open(
-        numbers: Result<N, LiveError>,
-        texts: impl FnOnce() -> Result<T, LiveError>,
-    ) -> Result<Self, LiveError> {
-        match numbers {
-            Err(first @ LiveError::Layout { .. }) => match texts() {
-                Err(LiveError::Layout { .. }) => Err(first),
-                texts => texts.map(Either::Texts),
-            },
-            numbers => numbers.map(Either::Numbers),
-        }
-    }
+/// A live map of numbers, or else of byte strings.
+fn either<N, B>(
+    numbers: impl FnOnce() -> Result<N, LiveError>,
+    bytes: impl FnOnce() -> Result<B, LiveError>,
+) -> Result<AnyValues<N, B>, LiveError> {
+    let is_other = |error: &LiveError| matches!(error, LiveError::Layout { .. });
+    AnyValues::open(numbers, bytes, is_other)
 }
 
 /// A reader of a live map of either kind. It holds back what it may read.
-pub type Online = Either<LiveReader<QpStore<u64>>, LiveReader<QpStore<[u8]>>>;
+pub type Online = AnyValues<LiveReader<QpStore<u64>>, LiveReader<QpStore<[u8]>>>;
 
 fn online(path: &Path, wait: Duration) -> Result<Online, LiveError> {
-    Either::open(LiveReader::open_within(path, wait), || {
-        LiveReader::open(path)
-    })
+    either(
+        || LiveReader::open_within(path, wait),
+        || LiveReader::open(path),
+    )
 }
 
 /// A reader of which the writer does not know.
-type Unregistered = Either<CheckedLiveReader<QpStore<u64>>, CheckedLiveReader<QpStore<[u8]>>>;
+type Unregistered = AnyValues<CheckedLiveReader<QpStore<u64>>, CheckedLiveReader<QpStore<[u8]>>>;
 
 fn unregistered(path: &Path) -> Result<Unregistered, LiveError> {
-    let numbers = CheckedLiveReader::open_unregistered(path);
-    Either::open(numbers, || CheckedLiveReader::open_unregistered(path))
+    either(
+        || CheckedLiveReader::open_unregistered(path),
+        || CheckedLiveReader::open_unregistered(path),
+    )
 }
 
 /// Opens a live map for queries. It holds nothing back between them.
 pub fn open(path: &Path, wait: Duration) -> Result<Opened, Error> {
     let known = || {
         Ok(match online(path, wait)? {
-            Either::Numbers(map) => Opened::Numbers(Box::new(map.idle())),
-            Either::Texts(map) => Opened::Texts(Box::new(map.idle())),
+            AnyValues::Numbers(map) => Opened::Numbers(Box::new(map.idle())),
+            AnyValues::Bytes(map) => Opened::Texts(Box::new(map.idle())),
         })
     };
     let checked = || {
         Ok(match unregistered(path)? {
-            Either::Numbers(map) => Opened::Numbers(Box::new(CheckedNames::new(map))),
-            Either::Texts(map) => Opened::Texts(Box::new(CheckedNames::new(map))),
+            AnyValues::Numbers(map) => Opened::Numbers(Box::new(CheckedNames::new(map))),
+            AnyValues::Bytes(map) => Opened::Texts(Box::new(CheckedNames::new(map))),
         })
     };
     Ok(known_or_checked(path, known, checked)?)
@@ -99,7 +87,7 @@ pub type Held = (Option<Online>, Option<NamedTempFile>);
 
 /// The newest version of a live map as a file, all of which is checked. It stays as it is as long
 /// as what is beside it lives.
-pub fn whole(path: &Path, wait: Duration) -> Result<(Result<Map, OpenError>, Held), Error> {
+pub fn whole(path: &Path, wait: Duration) -> Result<(Result<AnyFile, OpenError>, Held), Error> {
     let mut tries = TRIES;
     loop {
         let held = known_or_checked(
@@ -116,12 +104,10 @@ pub fn whole(path: &Path, wait: Duration) -> Result<(Result<Map, OpenError>, Hel
                 (copy.path().to_owned(), (None, Some(copy)))
             }
         };
-        let map = Map::either_kind(QpFile::open_published(&file), || {
-            QpFile::open_published(&file)
-        });
+        let map = AnyFile::open_any_published(&file);
         tries -= 1;
         // The writer may have made the file longer between the look at its length and that at the
-        // root, or have changed it while it was copied, or an heir may have replaced it.
+        // root, or have changed it while it was copied, or a new owner may have replaced it.
         let torn = matches!(&map, Err(error) if is_torn(&error.cause));
         if !torn || !status.has_writer || tries == 0 {
             return Ok((map, held));

@@ -68,7 +68,7 @@ impl Map {
 }
 
 impl LiveRanges {
-    /// Opens the live map in a folder.
+    /// Opens the live map in a directory.
     pub fn open(path: &Path, wait: Duration) -> Result<Self, Error> {
         let known = || {
             Ok(LiveRanges {

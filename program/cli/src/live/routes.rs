@@ -70,7 +70,7 @@ fn prefix(address: IpAddr, len: u8) -> Option<IpNet> {
 }
 
 impl LiveTable {
-    /// Opens the live table in a folder.
+    /// Opens the live table in a directory.
     pub fn open(path: &Path, wait: Duration) -> Result<Self, Error> {
         let known = || {
             Ok(LiveTable {

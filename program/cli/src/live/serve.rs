@@ -1,4 +1,4 @@
-//! Serves a live map until a signal comes: commands, readings of its list, figures.
+//! Serves a live map until a signal comes: commands, readings of its list, metrics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub trait Served {
     /// The value of a key, for a line and for a document.
     fn get(&self, key: &[u8]) -> Option<(Vec<u8>, Value)>;
 
-    /// The figures of the map.
+    /// The metrics of the map.
     fn state(&self) -> State;
 
     /// Frees what no reader can reach any more.
@@ -62,10 +62,10 @@ pub trait Served {
         None
     }
 
-    /// Sets the figures that only this map has.
+    /// Sets the metrics that only this map has.
     fn show(&self) {}
 
-    /// What the service manager is told of this map whenever it changes. Without it, the figures
+    /// What the service manager is told of this map whenever it changes. Without it, the metrics
     /// of a live map are told when it is ready and after a reload.
     fn status(&self) -> Option<String> {
         None
@@ -132,7 +132,7 @@ pub fn keep<M: sapwood_live::LiveMap>(
                 | LiveError::Layout { .. }),
             ) => {
                 return Err(Error::Usage(format!(
-                    "{error}; remove the folder to begin with a new map"
+                    "{error}; remove the directory to begin with a new map"
                 )));
             }
             Err(error) => return Err(error.into()),
@@ -164,7 +164,7 @@ pub fn keep_with_texts<M: sapwood_live::LiveMap>(
 }
 
 /// Begins a command, before it reads its list: checks that the options fit the list, and that the
-/// figures can be shown; begins to watch the list.
+/// metrics can be shown; begins to watch the list.
 pub fn begin(list: &Path, args: &KeepArgs) -> Result<Begun, Error> {
     if args.watch && list == Path::new("-") {
         let what = "--watch needs a file: standard input cannot be read again";
@@ -187,8 +187,8 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// The figures, for more of them.
-    pub fn figures(&self) -> &Metrics {
+    /// The metrics, for more of them.
+    pub fn metrics(&self) -> &Metrics {
         self.service.metrics()
     }
 
@@ -368,7 +368,7 @@ impl<S: Served> Server<'_, S> {
         });
     }
 
-    /// Shows the figures for the first time: readers find the map.
+    /// Shows the metrics for the first time: readers find the map.
     fn ready(&mut self) -> Result<(), Error> {
         let state = self.map.state();
         let status = status(&self.map);
@@ -377,7 +377,7 @@ impl<S: Served> Server<'_, S> {
             .ready(&status, || self.metrics.update(&state, self.done))
     }
 
-    /// Shows the last figures.
+    /// Shows the last metrics.
     fn stopping(&mut self) {
         let state = self.map.state();
         self.map.show();

@@ -228,7 +228,7 @@ impl Served for Map<'_> {
     }
 
     fn remove(self) -> Result<(), Error> {
-        // The folder of the texts lies in that of the map.
+        // The directory of the texts lies in that of the map.
         Ok(self.map.remove_map()?)
     }
 }

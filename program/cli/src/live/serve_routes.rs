@@ -224,7 +224,7 @@ impl Served for Table<'_> {
     }
 
     fn remove(self) -> Result<(), Error> {
-        // The folder of the next hops lies in that of the table.
+        // The directory of the next hops lies in that of the table.
         Ok(self.table.remove_map()?)
     }
 }

@@ -1,4 +1,4 @@
-//! `live status`: what a live map's folder tells.
+//! `live status`: what a live map's directory tells.
 
 use sapwood_live::{LiveReaderInfo, LiveStatus};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use sapwood::qp::{Denial, Value};
 use serde_json::{Value as Json, json};
 
 use super::query::each_key;
-use super::view::{Entry, Source};
+use super::view::Source;
 use super::{SavedValue, either, open};
 use crate::cli::ClosestArgs;
 use crate::errors::{Answer, Error, Outcome};
@@ -34,7 +34,7 @@ fn around<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &ClosestArgs) -
         let Some(name) = key.stored else {
             return Ok(Err("the name is too long".into()));
         };
-        let found = map.denial(name, &is_cut);
+        let found = map.denial(name, SEPARATOR, &mut |_, value| is_cut(value));
         all &= found.closest.exists || found.wildcard_exists;
         let parts = parts(name, &found);
         if out.json {
@@ -65,7 +65,7 @@ fn around<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &ClosestArgs) -
 enum Part<'m, 'n, V: ?Sized> {
     Yes(bool),
     Name(Option<&'n [u8]>),
-    Entry(Option<Entry<'m, V>>),
+    Entry(Option<(&'m [u8], &'m V)>),
 }
 
 /// The parts of an answer with their names, in the order in which they are printed.

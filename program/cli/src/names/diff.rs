@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sapwood::qp::Key;
 use serde_json::json;
 
 use super::view::Source;
@@ -40,23 +41,26 @@ fn compare<V: ?Sized + SavedValue>(
     old.read(&mut |old| {
         new.read(&mut |new| {
             let out = Output::new(&args.query);
-            let maps = [old.iter(), new.iter()];
-            answer = diff::run(out, args.summary, maps, |a, b| a.cmp(b), line)?;
+            let maps = [old.prefix(b""), new.prefix(b"")];
+            answer = diff::run(out, args.summary, maps, |a, b| a.cmp(&b), line)?;
             Ok(())
         })
     })?;
     Ok(answer)
 }
 
-fn line<V: ?Sized + SavedValue>(out: &mut Output, change: &Change<&[u8], &V>) -> Result<(), Error> {
+fn line<V: ?Sized + SavedValue>(
+    out: &mut Output,
+    change: &Change<Key<'_>, &V>,
+) -> Result<(), Error> {
     let (sign, word) = change.kind();
     let (old, new) = (change.old, change.new);
     if out.json {
-        let key = out.key_json(change.key)?;
+        let key = out.key_json(&change.key)?;
         let (old, new) = (old.map(V::json), new.map(V::json));
         return out.document(&json!({ "change": word, "key": key, "old": old, "new": new }));
     }
-    let key = out.form.show(change.key).map_err(Error::Usage)?;
+    let key = out.form.show(&change.key).map_err(Error::Usage)?;
     let first = [sign.as_bytes(), &key].concat();
     let values = [old, new].map(|value| value.map(V::text));
     let mut fields = vec![&first[..]];

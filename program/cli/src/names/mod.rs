@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use sapwood::arena;
-use sapwood::qp::{OpenCause, OpenError, QpFile, QpShape, Value};
+use sapwood::qp::{AnyFile, AnyValues, OpenCause, Value};
 use sapwood_live::LiveValue;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -52,14 +52,6 @@ impl SavedValue for [u8] {
     }
 }
 
-/// A saved map of either kind.
-pub enum Map {
-    /// A map of names to numbers.
-    Numbers(QpFile<u64>),
-    /// A map of names to texts.
-    Texts(QpFile<[u8]>),
-}
-
 /// A map of either kind that is open for queries: a saved map, or a live one.
 pub enum Opened {
     /// A map of names to numbers.
@@ -85,11 +77,11 @@ macro_rules! either {
 }
 use either;
 
-impl From<Map> for Opened {
-    fn from(map: Map) -> Self {
-        match map {
-            Map::Numbers(map) => Opened::Numbers(Box::new(map)),
-            Map::Texts(map) => Opened::Texts(Box::new(map)),
+impl From<AnyFile> for Opened {
+    fn from(file: AnyFile) -> Self {
+        match file {
+            AnyValues::Numbers(map) => Opened::Numbers(Box::new(map)),
+            AnyValues::Bytes(map) => Opened::Texts(Box::new(map)),
         }
     }
 }
@@ -108,68 +100,24 @@ impl Opened {
 const NUMBERS: &str = "numbers";
 const TEXTS: &str = "texts";
 
-impl Map {
-    /// Opens a map of either kind, after checking all of it.
-    pub fn open(path: &Path) -> Result<Map, OpenError> {
-        Map::either_kind(QpFile::open(path), || QpFile::open(path))
-    }
-
-    /// Opens a map of either kind, after checking its header.
-    pub fn open_unverified(path: &Path) -> Result<Map, OpenError> {
-        Map::either_kind(QpFile::open_unverified(path), || {
-            QpFile::open_unverified(path)
-        })
-    }
-
-    /// The map of numbers; if the file has another layout than such a map, the map of texts.
-    pub fn either_kind(
-        numbers: Result<QpFile<u64>, OpenError>,
-        texts: impl FnOnce() -> Result<QpFile<[u8]>, OpenError>,
-    ) -> Result<Map, OpenError> {
-        let is_other = |error: &OpenError| is_other_layout(&error.cause);
-        match numbers {
-            Ok(map) => Ok(Map::Numbers(map)),
-            Err(error) if is_other(&error) => match texts() {
-                Ok(map) => Ok(Map::Texts(map)),
-                Err(other) if is_other(&other) => Err(error),
-                Err(other) => Err(other),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The word for the values.
-    pub fn values(&self) -> &'static str {
-        match self {
-            Map::Numbers(_) => NUMBERS,
-            Map::Texts(_) => TEXTS,
-        }
-    }
-
-    /// The number of entries.
-    pub fn len(&self) -> usize {
-        match self {
-            Map::Numbers(map) => map.len(),
-            Map::Texts(map) => map.len(),
-        }
-    }
-
-    /// The length of the file in bytes.
-    pub fn file_bytes(&self) -> usize {
-        match self {
-            Map::Numbers(map) => map.file_bytes(),
-            Map::Texts(map) => map.file_bytes(),
-        }
-    }
-
-    /// The shape of the trie.
-    pub fn shape(&self) -> Result<QpShape, String> {
-        match self {
-            Map::Numbers(map) => map.shape(),
-            Map::Texts(map) => map.shape(),
-        }
+/// The word for the values of a file.
+pub fn values_of(file: &AnyFile) -> &'static str {
+    match file {
+        AnyValues::Numbers(_) => NUMBERS,
+        AnyValues::Bytes(_) => TEXTS,
     }
 }
+
+/// Runs the same expression with a file of either kind.
+macro_rules! with_file {
+    ($file:expr, $map:ident => $done:expr) => {
+        match $file {
+            sapwood::qp::AnyValues::Numbers($map) => $done,
+            sapwood::qp::AnyValues::Bytes($map) => $done,
+        }
+    };
+}
+pub(crate) use with_file;
 
 /// Runs a command.
 pub fn run(command: NamesCommand) -> Outcome {
@@ -202,25 +150,12 @@ pub fn open(path: &Path, query: &Query) -> Result<Opened, Error> {
 /// Opens a file for queries.
 pub fn open_file(path: &Path, query: &Query) -> Result<Opened, Error> {
     let opened = match query.no_verify {
-        true => Map::open_unverified(path),
-        false => Map::open(path),
+        true => AnyFile::open_any_unverified(path),
+        false => AnyFile::open_any(path),
     };
     opened
         .map(Opened::from)
         .map_err(|error| open_error(path, "map", error.cause))
-}
-
-/// Whether the cause is another layout: the file is sound, but of another kind or with other
-/// values.
-pub fn is_other_layout(cause: &OpenCause) -> bool {
-    use arena::{HeaderError, OpenError};
-    matches!(
-        cause,
-        OpenCause::Image(OpenError::Header(HeaderError::Layout { .. }))
-            | OpenCause::Values { .. }
-            | OpenCause::ByteStrings { .. }
-            | OpenCause::NotByteStrings { .. }
-    )
 }
 
 /// The error of a file that does not open as a `kind`.
@@ -234,13 +169,13 @@ pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
         }
         OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
         OpenCause::Image(arena::OpenError::NotAFile) if live::is_live(path) => {
-            "it is a folder with a live map; --live reads it".to_owned()
+            "it is a directory with a live map; --live reads it".to_owned()
         }
         OpenCause::Image(arena::OpenError::NotAFile) if path.is_dir() => {
             return Error::read(path)(std::io::ErrorKind::IsADirectory.into());
         }
         OpenCause::Image(arena::OpenError::NotAFile) => "not a regular file".to_owned(),
-        error if is_other_layout(&error) => match saved::kind(path) {
+        error if error.is_other_layout() => match saved::kind(path) {
             Some(other) => format!("not a sound {kind}: it is {other}"),
             None => format!("not a sound {kind}: {error}"),
         },

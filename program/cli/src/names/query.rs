@@ -5,9 +5,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use sapwood::qp::{OrderedRange, OrderedRead, ReadEntry};
 use serde_json::json;
 
-use super::view::{Entries, Entry, Names, Source};
+use super::view::Source;
 use super::{Opened, SavedValue, either, open};
 use crate::cli::{
     CountArgs, HasArgs, KeyArgs, KeysArgs, Listing, LongestArgs, PrefixArgs, Query, RangeArgs,
@@ -113,11 +114,11 @@ pub fn range(args: &RangeArgs) -> Outcome {
 fn list<'a, V: ?Sized + SavedValue + 'a>(
     query: &Query,
     listing: &Listing,
-    entries: Entries<'a, V>,
+    entries: OrderedRange<'a, V>,
 ) -> Result<(), Error> {
     let mut out = Output::new(query);
     let limit = listing.limit.unwrap_or(usize::MAX);
-    let mut write = |(key, value): (&[u8], &V)| out.entry(key, value);
+    let mut write = |(key, value): ReadEntry<'_, V>| out.entry(&key, value);
     if listing.reverse {
         entries.rev().take(limit).try_for_each(&mut write)?;
     } else {
@@ -143,7 +144,7 @@ pub fn prev(args: &KeyArgs) -> Outcome {
 fn neighbour<V: ?Sized + SavedValue>(
     map: &mut dyn Source<V>,
     args: &KeyArgs,
-    find: impl for<'m> Fn(&'m dyn Names<V>, &[u8]) -> Option<Entry<'m, V>>,
+    find: impl for<'m> Fn(&'m dyn OrderedRead<V>, &[u8]) -> Option<ReadEntry<'m, V>>,
 ) -> Outcome {
     let key = parse(&args.query, &args.key)?;
     let mut out = Output::new(&args.query);
@@ -152,10 +153,10 @@ fn neighbour<V: ?Sized + SavedValue>(
         let found = find(map, &key);
         answer = Answer::from_bool(found.is_some());
         if out.json {
-            let entry = found.map(|(k, v)| out.entry_json(k, v)).transpose()?;
+            let entry = found.map(|(k, v)| out.entry_json(&k, v)).transpose()?;
             out.document(&json!({ "query": out.key_json(&key)?, "found": entry }))?;
         } else if let Some((key, value)) = found {
-            out.entry(key, value)?;
+            out.entry(&key, value)?;
         }
         out.flush()
     })?;
@@ -202,9 +203,9 @@ fn prefixes<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &LongestArgs)
         }
         for (found, value) in found {
             if single {
-                out.entry(found, value)?;
+                out.entry(&found, value)?;
             } else {
-                let found = out.form.show(found).map_err(Error::Usage)?;
+                let found = out.form.show(&found).map_err(Error::Usage)?;
                 out.fields(&[key.given, &found, &value.text()])?;
             }
         }
@@ -216,7 +217,10 @@ fn prefixes<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &LongestArgs)
 /// The entries that cover a domain name, the closest one last: its own, those of the names above
 /// it, and the wildcards below the latter. A wildcard stands for all names below its parent, and so
 /// it comes after the parent.
-fn covering<'m, V: ?Sized + SavedValue>(map: &'m dyn Names<V>, name: &[u8]) -> Vec<Entry<'m, V>> {
+fn covering<'m, V: ?Sized + SavedValue>(
+    map: &'m dyn OrderedRead<V>,
+    name: &[u8],
+) -> Vec<ReadEntry<'m, V>> {
     let mut above = map.ancestors(name).into_iter().peekable();
     let ends = (0..name.len()).filter(|at| *at == 0 || name[at - 1] == 0);
     let mut found = Vec::new();
@@ -227,8 +231,8 @@ fn covering<'m, V: ?Sized + SavedValue>(map: &'m dyn Names<V>, name: &[u8]) -> V
         let wildcard = [&name[..end], b"*\0"].concat();
         // A name that begins with * finds itself among those above it.
         found.extend(
-            map.entry(&wildcard)
-                .filter(|(key, _)| !name.starts_with(key)),
+            map.get_key_value(&wildcard)
+                .filter(|(key, _)| !name.starts_with(&**key)),
         );
     }
     found.extend(above);
@@ -248,7 +252,7 @@ pub fn count(args: &CountArgs) -> Outcome {
     either!(map, mut map => map.read(&mut |map| {
         count = match &prefix {
             Some(prefix) => map.prefix(prefix).count(),
-            None => map.len(),
+            None => map.entries(),
         };
         Ok(())
     }))?;
@@ -275,14 +279,11 @@ pub fn open_for(path: &Path, query: &Query) -> Result<Opened, Error> {
 }
 
 /// Prints the note if the first and the last key look like domain names.
-fn note_names<V: ?Sized + SavedValue>(path: &Path, map: &dyn Names<V>) {
-    let mut entries = map.iter();
-    let ends = [entries.next(), entries.next_back()];
-    let mut ends = ends.into_iter().flatten().map(|(key, _)| key);
-    if ends.next_back().is_some_and(looks_like_dns)
-        && ends
-            .next_back()
-            .is_none_or(|k| k.is_empty() || looks_like_dns(k))
+fn note_names<V: ?Sized + SavedValue>(path: &Path, map: &dyn OrderedRead<V>) {
+    let is_name = |key: &[u8]| key.is_empty() || looks_like_dns(key);
+    let (first, last) = (map.first_key_value(), map.last_key_value());
+    if last.is_some_and(|(key, _)| looks_like_dns(&key))
+        && first.is_some_and(|(key, _)| is_name(&key))
     {
         complain(&format!(
             "note: the keys of {} look like domain names; use --dns to give and print them \
@@ -313,7 +314,7 @@ pub fn each_key<V: ?Sized + SavedValue>(
     map: &mut dyn Source<V>,
     args: &KeysArgs,
     (out, field): (&mut Output, &'static str),
-    mut ask: impl FnMut(&mut Output, &dyn Names<V>, &Key<'_>) -> Result<Result<(), String>, Error>,
+    mut ask: impl FnMut(&mut Output, &dyn OrderedRead<V>, &Key<'_>) -> Result<Result<(), String>, Error>,
 ) -> Result<(), Error> {
     let batch = Batch {
         field,

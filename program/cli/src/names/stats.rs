@@ -1,9 +1,9 @@
 //! `names stats` and `names verify`: figures and checks of a whole map.
 
-use sapwood::qp::OpenCause;
+use sapwood::qp::{AnyFile, OpenCause};
 use serde_json::json;
 
-use super::{Map, open_error};
+use super::{open_error, values_of, with_file};
 use crate::cli::MapArgs;
 use crate::errors::{Error, Outcome};
 use crate::live;
@@ -12,13 +12,13 @@ use crate::saved::{Sound, report_soundness};
 
 /// Opens a map after checking all of it. A live map stays as it is as long as the second part of
 /// the result lives.
-fn whole(args: &MapArgs) -> Result<(Result<Map, OpenCause>, Option<live::names::Held>), Error> {
+fn whole(args: &MapArgs) -> Result<(Result<AnyFile, OpenCause>, Option<live::names::Held>), Error> {
     let (map, held) = match args.live.wait() {
         Some(wait) => {
             let (map, held) = live::names::whole(&args.map, wait)?;
             (map, Some(held))
         }
-        None => (Map::open(&args.map), None),
+        None => (AnyFile::open_any(&args.map), None),
     };
     Ok((map.map_err(|error| error.cause), held))
 }
@@ -27,12 +27,12 @@ fn whole(args: &MapArgs) -> Result<(Result<Map, OpenCause>, Option<live::names::
 pub fn stats(args: &MapArgs) -> Outcome {
     let (map, _held) = whole(args)?;
     let map = map.map_err(|cause| open_error(&args.map, "map", cause))?;
-    let shape = map.shape().map_err(|what| Error::NotAMap {
+    let shape = with_file!(&map, map => map.shape()).map_err(|what| Error::NotAMap {
         path: args.map.clone(),
         what,
     })?;
     let each = |bytes: usize| bytes as f64 / shape.entries.max(1) as f64;
-    let file_bytes = map.file_bytes();
+    let file_bytes = with_file!(&map, map => map.file_bytes());
     let beyond = file_bytes.saturating_sub(shape.key_bytes);
     if args.json {
         return document(&json!({
@@ -84,7 +84,7 @@ pub fn stats(args: &MapArgs) -> Outcome {
             format!(
                 "{} bytes, keys and {} included",
                 shape.leaf_bytes,
-                map.values()
+                values_of(&map)
             ),
         ),
         ("file", format!("{file_bytes} bytes")),
@@ -104,9 +104,9 @@ pub fn stats(args: &MapArgs) -> Outcome {
 pub fn verify(args: &MapArgs) -> Outcome {
     let (opened, _held) = whole(args)?;
     let opened = opened.map(|map| Sound {
-        count: map.len(),
+        count: map.entries(),
         what: "entries",
-        file_bytes: map.file_bytes(),
+        file_bytes: with_file!(&map, map => map.file_bytes()),
         // A live map has no checksums.
         checked: match args.live.wait() {
             Some(_) => &["header", "structure", "order of keys", "number of entries"],

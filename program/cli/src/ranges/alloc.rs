@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
-use sapwood::Error as MapError;
+use sapwood::maple::Error as MapError;
 use sapwood::maple::Window;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::RangeInclusive;
 
-use sapwood::Error as MapError;
+use sapwood::maple::Error as MapError;
 use tracing::field::Empty;
 
 use super::table::Ranges;

@@ -1,17 +1,14 @@
 //! Maps of ranges in memory, and their files.
 //!
-//! In memory the value of a range is the number of its text. A file is a saved trie with one entry
-//! for each range: the key is the range's start (8 bytes, big-endian) followed by its text, and the
-//! value is the range's end. One more entry is the mark, whose key is too short for a range. Values
-//! are two words of 32 bits. Their alignment differs from the values of maps of names, and their
-//! size from the values of tables of routes, so that no kind of file opens as another one.
+//! In memory the value of a range is the number of its text. The files are the library's: ranges
+//! with byte strings. The numbers of a file of numbers are read as texts.
 
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use sapwood::maple::MapleMap;
-use sapwood::qp::{OpenCause, QpFile, QpMap, QpShape, SaveCause};
+use sapwood::maple::{MapleFile, MapleMap, save_strings};
+use sapwood::qp::{OpenCause, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
@@ -19,24 +16,8 @@ use crate::progress::Progress;
 use crate::signals::HeldSignals;
 use crate::span;
 
-/// The end of a range, most significant word first.
-type End = [u32; 2];
-
-/// The key of the mark, whose value is the number of ranges.
-const MARK: &[u8] = b"ranges1";
-/// Bytes of a key before the text.
-const TEXT_AT: usize = size_of::<u64>();
-
 /// The kind of the file in errors.
 pub const KIND: &str = "map of ranges";
-
-fn end_of(end: u64) -> End {
-    [(end >> 32) as u32, end as u32]
-}
-
-fn number_of(end: End) -> u64 {
-    u64::from(end[0]) << 32 | u64::from(end[1])
-}
 
 /// Ranges and their texts.
 #[derive(Default)]
@@ -57,8 +38,8 @@ impl Ranges {
     }
 
     /// Adds a text and returns its number.
-    pub fn push(&mut self, text: &str) -> Result<u32, sapwood::Error> {
-        let number = u32::try_from(self.texts.len()).map_err(|_| sapwood::Error::Full {
+    pub fn push(&mut self, text: &str) -> Result<u32, sapwood::qp::Error> {
+        let number = u32::try_from(self.texts.len()).map_err(|_| sapwood::qp::Error::Full {
             max_entries: self.texts.len(),
         })?;
         self.texts.push(text.into());
@@ -72,55 +53,51 @@ impl Ranges {
 
     /// As [`open`](Self::open), with the cause of an error.
     pub fn open_checked(path: &Path) -> Result<(Self, usize), OpenCause> {
-        let file = QpFile::<End>::open(path).map_err(|error| error.cause)?;
-        let ranges = Self::read(&file).map_err(OpenCause::Corrupt)?;
-        Ok((ranges, file.file_bytes()))
+        let mut texts = Vec::new();
+        let strings = MapleFile::<u32>::open_strings(path, |text| {
+            texts.push(text.to_vec());
+            texts.len() as u32 - 1
+        });
+        match strings.map_err(|error| error.cause) {
+            Ok(file) => {
+                let all = file.view().iter();
+                let all = all.map(|(range, number)| {
+                    let text = std::str::from_utf8(&texts[*number as usize]);
+                    let text = text.map_err(|_| {
+                        let (start, end) = (range.start(), range.end());
+                        OpenCause::Corrupt(format!("the value of {start}..={end} is not UTF-8"))
+                    });
+                    Ok((range, text?))
+                });
+                Ok((Self::filled(file.view().len(), all)?, file.file_bytes()))
+            }
+            Err(OpenCause::NotByteStrings { .. }) => {
+                let file = MapleFile::<u64>::open(path).map_err(|error| error.cause)?;
+                let all = file.view().iter();
+                let all = all.map(|(range, number)| Ok((range, number.to_string())));
+                Ok((Self::filled(file.view().len(), all)?, file.file_bytes()))
+            }
+            Err(cause) => Err(cause),
+        }
     }
 
-    /// As [`open`](Self::open), with the shape of the file's trie, in which the mark is an entry,
-    /// too.
-    pub fn open_with_shape(path: &Path) -> Result<(Self, QpShape, usize), Error> {
-        let open = || {
-            let file = QpFile::<End>::open(path).map_err(|error| error.cause)?;
-            let ranges = Self::read(&file).map_err(OpenCause::Corrupt)?;
-            let shape = file.shape().map_err(OpenCause::Corrupt)?;
-            Ok((ranges, shape, file.file_bytes()))
-        };
-        open().map_err(|error| open_error(path, KIND, error))
-    }
-
-    fn read(file: &QpFile<End>) -> Result<Self, String> {
-        let mark = file.get(MARK).copied().map(number_of);
-        let mark = mark.ok_or("it does not have the mark of a map of ranges")?;
+    /// The ranges of a file.
+    fn filled(
+        count: usize,
+        all: impl Iterator<Item = Result<(RangeInclusive<u64>, impl AsRef<str>), OpenCause>>,
+    ) -> Result<Self, OpenCause> {
         let mut ranges = Ranges::default();
-        let mut progress = Progress::new("reading ranges", Some(mark), false);
-        let mut before: Option<u64> = None;
-        for (key, end) in file.iter().filter(|(key, _)| *key != MARK) {
-            let Some((start, text)) = key.split_first_chunk::<TEXT_AT>() else {
-                return Err(format!("{key:?} is not a key of a map of ranges"));
-            };
-            let (start, end) = (u64::from_be_bytes(*start), number_of(*end));
-            if start > end {
-                return Err(format!("a range ends at {end}, before its start {start}"));
-            }
-            if before.is_some_and(|before| start <= before) {
-                return Err(format!(
-                    "the range {start}..={end} overlaps the one before it"
-                ));
-            }
-            let text = std::str::from_utf8(text)
-                .map_err(|_| format!("the value of {start}..={end} is not UTF-8"))?;
-            let number = ranges.push(text).map_err(|e| e.to_string())?;
-            let stored = ranges.map.store(start..=end, number);
-            stored.map_err(|rejected| rejected.error.to_string())?;
-            before = Some(end);
+        let mut progress = Progress::new("reading ranges", Some(count as u64), false);
+        for entry in all {
+            let (range, text) = entry?;
+            let number = ranges
+                .push(text.as_ref())
+                .map_err(|error| OpenCause::Table(error.into()))?;
+            let stored = ranges.map.store(range, number);
+            stored.map_err(|rejected| OpenCause::Table(rejected.error.into()))?;
             if ranges.texts.len() % 4096 == 0 {
                 progress.at(ranges.texts.len() as u64);
             }
-        }
-        if ranges.texts.len() as u64 != mark {
-            let found = ranges.texts.len();
-            return Err(format!("it has {found} ranges, but its mark says {mark}"));
         }
         Ok(ranges)
     }
@@ -140,46 +117,24 @@ impl Ranges {
     /// Writes a new file and renames it to `target`. `output` is its name in errors.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
         let _save = span!(INFO, "save", file = %output.display(), entries = self.map.len());
-        let mut trie = self.map.read(|view| {
-            let entries = view.iter().map(|(range, number)| {
-                let key = [&range.start().to_be_bytes(), self.text(*number).as_bytes()].concat();
-                (key, end_of(*range.end()))
-            });
-            QpMap::from_sorted_iter(entries)
-        })?;
-        let count = trie.len() as u64;
-        trie.insert(MARK, end_of(count))
-            .map_err(sapwood::Error::from)?;
         let _held = HeldSignals::begin();
-        trie.save(target).map_err(|error| match error.cause {
+        let saved = self.map.read(|view| {
+            let entries = view.iter();
+            let entries = entries.map(|(range, number)| (range, self.text(*number).as_bytes()));
+            save_strings(entries, target)
+        });
+        saved.map_err(|error| match error.cause {
             SaveCause::Io(source) => Error::write(output)(source),
             cause => Error::write(output)(io::Error::other(cause)),
         })
     }
 }
 
-/// Whether the header of the file is that of a map of ranges.
-pub fn looks_like_ranges(path: &Path) -> bool {
-    QpFile::<End>::open_unverified(path).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use sapwood::maple::is_range_file;
 
-    fn saved(entries: &[(&[u8], u64)]) -> Result<usize, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("map");
-        let mut trie = QpMap::new();
-        for (key, value) in entries {
-            trie.insert(key, end_of(*value)).unwrap();
-        }
-        trie.save(&path).unwrap();
-        match Ranges::open_checked(&path) {
-            Ok((ranges, _)) => Ok(ranges.map.len()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
+    use super::*;
 
     #[test]
     fn saved_maps_open_as_they_were() {
@@ -197,7 +152,7 @@ mod tests {
             ranges.map.store(range.clone(), number).unwrap();
         }
         ranges.save(&path, &path).unwrap();
-        assert!(looks_like_ranges(&path));
+        assert!(is_range_file(&path));
         let (again, bytes) = Ranges::open(&path).unwrap();
         assert_eq!(bytes as u64, std::fs::metadata(&path).unwrap().len());
         let mut found = Vec::new();
@@ -216,33 +171,20 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_refused() {
-        let key = |start: u64, text: &str| [&start.to_be_bytes()[..], text.as_bytes()].concat();
-        let (five, seven, odd) = (
-            key(5, "five"),
-            key(7, ""),
-            [&key(9, "")[..], b"\xff"].concat(),
-        );
-        assert_eq!(saved(&[(MARK, 0)]), Ok(0));
-        assert_eq!(saved(&[(MARK, 2), (&five, 6), (&seven, 7)]), Ok(2));
-        for (entries, why) in [
-            (&[][..], "not have the mark"),
-            (&[(&five[..], 6)], "not have the mark"),
-            (&[(MARK, 2), (&five, 6)], "1 ranges, but its mark says 2"),
-            (
-                &[(MARK, 2), (&five, 7), (&seven, 7)],
-                "7..=7 overlaps the one before it",
-            ),
-            (&[(MARK, 2), (&five, 5), (&key(5, "fiver"), 5)], "overlaps"),
-            (&[(MARK, 1), (&five, 4)], "ends at 4, before its start 5"),
-            (&[(MARK, 1), (&odd, 9)], "the value of 9..=9 is not UTF-8"),
-            (
-                &[(MARK, 1), (b"short", 9)],
-                "is not a key of a map of ranges",
-            ),
-        ] {
-            let error = saved(entries).unwrap_err();
-            assert!(error.contains(why), "{error}");
-        }
+    fn numbers_are_read_as_texts_and_other_bytes_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("map");
+        let numbers = MapleMap::from_iter([(0..=9, 7u64), (20..=29, u64::MAX)]);
+        numbers.snapshot().save(&path).unwrap();
+        let (ranges, _) = Ranges::open(&path).unwrap();
+        let texts = [5, 25].map(|index| ranges.text(ranges.map.get(index).unwrap()));
+        assert_eq!(texts, ["7", "18446744073709551615"]);
+        save_strings([(5..=6, &b"five"[..]), (9..=9, b"\xff")], &path).unwrap();
+        let error = Ranges::open_checked(&path).err().unwrap().to_string();
+        assert!(error.contains("the value of 9..=9 is not UTF-8"), "{error}");
+        let narrow = MapleMap::from_iter([(0..=9, 7u32)]);
+        narrow.snapshot().save(&path).unwrap();
+        let error = Ranges::open_checked(&path).err().unwrap().to_string();
+        assert!(error.contains("the file has values of 4 bytes"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use sapwood_routes::without_comment;
 
 use crate::numbers::{Base, number};
 
-/// The length of the longest value in bytes. A key has it after the range's start.
+/// The length of the longest value in bytes, of which a line has room for a comment, too.
 pub const MAX_VALUE: usize = MAX_KEY - size_of::<u64>();
 
 /// Parses a line into a range and its value; `None` if the line is empty or a comment. The error is

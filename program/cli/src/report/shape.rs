@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
-use sapwood::maple::MapleMemory;
-use sapwood::qp::QpShape;
+use sapwood::maple::{MapleMemory, is_range_file};
+use sapwood::qp::{AnyFile, AnyValues, QpShape};
 use serde_json::{Value, json};
 
 use crate::errors::Error;
-use crate::names::{Map, open_error};
+use crate::names::{open_error, with_file};
 use crate::numbers::length;
-use crate::ranges::table::{Ranges, looks_like_ranges};
-use crate::routes::table::Table;
+use crate::ranges::table::Ranges;
+use crate::routes::load::Routes;
+use crate::routes::table;
 
-/// A saved map: its trie, and what only maps of its kind have.
+/// A saved map: the shape of its file, and what only maps of its kind have.
 pub struct Shape {
     /// The file.
     pub path: PathBuf,
@@ -26,8 +27,8 @@ pub struct Shape {
     pub entries: usize,
     /// The length of the file.
     pub file_bytes: usize,
-    /// The shape of the trie that the file is.
-    pub trie: QpShape,
+    /// The shape of the trie that the file is; a file of ranges is none.
+    pub trie: Option<QpShape>,
     /// The counts that maps of this kind have.
     pub counts: Vec<Counts>,
     /// The map of ranges in memory.
@@ -50,13 +51,13 @@ const HOPS: usize = 20;
 impl Shape {
     /// Reads a map after checking all of it.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        if looks_like_ranges(path) {
+        if is_range_file(path) {
             return Self::of_ranges(path);
         }
-        match Map::open(path).map_err(|error| error.cause) {
+        match AnyFile::open_any(path).map_err(|error| error.cause) {
             Ok(map) => Self::of_names(path, &map),
-            Err(cause) if crate::names::is_other_layout(&cause) => {
-                if Table::is_one(path) {
+            Err(cause) if cause.is_other_layout() => {
+                if table::is_one(path) {
                     return Self::of_routes(path);
                 }
                 Err(open_error(path, "map", cause))
@@ -65,30 +66,30 @@ impl Shape {
         }
     }
 
-    fn of_names(path: &Path, map: &Map) -> Result<Self, Error> {
-        let trie = map.shape().map_err(corrupt(path))?;
+    fn of_names(path: &Path, map: &AnyFile) -> Result<Self, Error> {
+        let trie = with_file!(map, map => map.shape()).map_err(corrupt(path))?;
         let kind = match map {
-            Map::Numbers(_) => "a map of names to numbers",
-            Map::Texts(_) => "a map of names to texts",
+            AnyValues::Numbers(_) => "a map of names to numbers",
+            AnyValues::Bytes(_) => "a map of names to texts",
         };
         Ok(Shape {
             path: path.into(),
             kind,
             unit: "names",
-            entries: map.len(),
-            file_bytes: map.file_bytes(),
-            trie,
+            entries: map.entries(),
+            file_bytes: with_file!(map, map => map.file_bytes()),
+            trie: Some(trie),
             counts: Vec::new(),
             memory: None,
         })
     }
 
     fn of_routes(path: &Path) -> Result<Self, Error> {
-        let table = Table::open(path, true)?;
-        let trie = table.shape().map_err(corrupt(path))?;
+        let file = table::open(path, true)?;
+        let trie = file.shape().map_err(corrupt(path))?;
+        let table = Routes::of_table(&file);
         let mut lengths = [BTreeMap::new(), BTreeMap::new()];
-        let names = table.next_hops();
-        let mut hops = vec![0u64; names.len()];
+        let mut hops = vec![0u64; table.names.len()];
         for (net, hop) in table.iter() {
             let lengths = &mut lengths[usize::from(matches!(net, IpNet::V6(_)))];
             *lengths.entry(net.prefix_len()).or_default() += 1;
@@ -109,7 +110,7 @@ impl Shape {
                     .collect(),
             })
             .collect();
-        let hops = names.iter().map(|name| name.to_string()).zip(hops);
+        let hops = table.names.iter().cloned().zip(hops);
         counts.push(Counts {
             title: "Routes by next hop",
             name: "next_hops",
@@ -121,15 +122,15 @@ impl Shape {
             kind: "a table of routes",
             unit: "routes",
             entries: table.len(),
-            file_bytes: table.file_bytes(),
-            trie,
+            file_bytes: file.file_bytes(),
+            trie: Some(trie),
             counts,
             memory: None,
         })
     }
 
     fn of_ranges(path: &Path) -> Result<Self, Error> {
-        let (ranges, trie, file_bytes) = Ranges::open_with_shape(path)?;
+        let (ranges, file_bytes) = Ranges::open(path)?;
         let map = ranges.map();
         let (mut sizes, mut gaps) = (BTreeMap::new(), BTreeMap::new());
         map.read(|view| {
@@ -168,15 +169,15 @@ impl Shape {
             unit: "ranges",
             entries: map.len(),
             file_bytes,
-            trie,
+            trie: None,
             counts,
             memory: Some(map.memory()),
         })
     }
 
-    /// The bytes of the file by kind.
-    pub fn bytes(&self) -> [(&'static str, usize); 4] {
-        let trie = &self.trie;
+    /// The bytes of the file by kind, if it is a trie.
+    pub fn bytes(&self) -> Option<[(&'static str, usize); 4]> {
+        let trie = self.trie.as_ref()?;
         let parts = [
             ("branches", trie.branches.1),
             ("clusters", trie.clusters.1),
@@ -185,7 +186,7 @@ impl Shape {
         let all: usize = parts.iter().map(|(_, bytes)| bytes).sum();
         let rest = self.file_bytes.saturating_sub(all);
         let [branches, clusters, leaves] = parts;
-        [branches, clusters, leaves, ("header and padding", rest)]
+        Some([branches, clusters, leaves, ("header and padding", rest)])
     }
 
     /// The bytes of the map of ranges in memory, by kind.
@@ -210,7 +211,20 @@ impl Shape {
 
     /// The shape as a document.
     pub fn json(&self) -> Value {
-        let trie = &self.trie;
+        let trie = self.trie.as_ref().map(|trie| {
+            json!({
+                "entries": trie.entries,
+                "key_bytes": trie.key_bytes,
+                "leaf_bytes": trie.leaf_bytes,
+                "branches": { "count": trie.branches.0, "bytes": trie.branches.1 },
+                "clusters": { "count": trie.clusters.0, "bytes": trie.clusters.1 },
+                "depth_mean": trie.depth_mean,
+                "depth_max": trie.depth_max,
+                "depths": trie.depths,
+                "fill_mean": trie.fill_mean,
+                "fills": trie.fills,
+            })
+        });
         let counts = self.counts.iter().map(|counts| {
             let list = counts.counts.iter();
             let list = list.map(|(of, count)| json!({ "of": of, "count": count }));
@@ -230,18 +244,7 @@ impl Shape {
             "entries": self.entries,
             "file_bytes": self.file_bytes,
             "bytes_per_entry": self.each(self.file_bytes),
-            "trie": {
-                "entries": trie.entries,
-                "key_bytes": trie.key_bytes,
-                "leaf_bytes": trie.leaf_bytes,
-                "branches": { "count": trie.branches.0, "bytes": trie.branches.1 },
-                "clusters": { "count": trie.clusters.0, "bytes": trie.clusters.1 },
-                "depth_mean": trie.depth_mean,
-                "depth_max": trie.depth_max,
-                "depths": trie.depths,
-                "fill_mean": trie.fill_mean,
-                "fills": trie.fills,
-            },
+            "trie": trie,
             "counts": counts.collect::<serde_json::Map<String, Value>>(),
             "memory": memory,
         })

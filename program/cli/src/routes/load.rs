@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use sapwood::lpm::FibFile;
 use tracing::field::Empty;
 
 use super::source::Source;
-use super::table::Table;
+use super::table;
 use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
 use crate::saved::is_saved;
@@ -36,7 +37,7 @@ impl Routes {
 
     fn read(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         if is_saved(path) {
-            return Ok(Self::of_table(&Table::open(path, true)?));
+            return Ok(Self::of_table(&table::open(path, true)?));
         }
         let mut routes = Routes::default();
         let mut numbers: HashMap<String, u32> = HashMap::new();
@@ -62,13 +63,16 @@ impl Routes {
     }
 
     /// The routes of a table.
-    pub fn of_table(table: &Table) -> Self {
-        let names = table.next_hops();
-        let mut routes = Routes {
-            names: names.into_iter().map(String::from).collect(),
-            ..Routes::default()
-        };
-        table.iter().for_each(|(net, hop)| routes.add(net, hop));
+    pub fn of_table(table: &FibFile) -> Self {
+        let mut routes = Routes::default();
+        let mut numbers = HashMap::new();
+        for (net, hop) in table.iter() {
+            let number = *numbers.entry(hop).or_insert_with(|| {
+                routes.names.push(table::text(table, hop));
+                routes.names.len() as u32 - 1
+            });
+            routes.add(net, number);
+        }
         routes
     }
 

@@ -11,7 +11,6 @@ pub(crate) mod table;
 use crate::cli::routes::RoutesCommand;
 use crate::errors::{Outcome, lasting};
 use crate::live::serve_routes;
-use crate::tour;
 
 /// Runs a command.
 pub fn run(command: &RoutesCommand) -> Outcome {
@@ -23,6 +22,5 @@ pub fn run(command: &RoutesCommand) -> Outcome {
         RoutesCommand::Verify(args) => stats::verify(args),
         RoutesCommand::Diff(args) => diff::run(args),
         RoutesCommand::Export(args) => query::export(args),
-        RoutesCommand::Bench(_) => tour::start(),
     }
 }

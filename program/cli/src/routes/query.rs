@@ -1,17 +1,17 @@
 //! `routes lookup` and `routes export`.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use sapwood::lpm::FibFile;
 use sapwood_routes::{Route, show_route};
 use serde_json::{Value, json};
 
 use super::load::Routes;
-use super::table::Table;
+use super::table;
 use crate::cli::routes::{ExportArgs, LookupArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::live;
@@ -24,7 +24,7 @@ use crate::records::{Record, is_single, line_text};
 pub fn lookup(args: &LookupArgs) -> Outcome {
     let mut table = match args.live.wait() {
         Some(wait) => Source::Live(Box::new(LiveTable::open(&args.table, wait)?)),
-        None => Source::Saved(Table::open(&args.table, !args.no_verify)?),
+        None => Source::Saved(table::open(&args.table, !args.no_verify)?),
     };
     let mut out = Output::lines(args.json);
     let single = is_single(&args.addresses);
@@ -90,17 +90,26 @@ fn print(
 
 /// The table of a lookup.
 enum Source {
-    Saved(Table),
+    Saved(FibFile),
     Live(Box<LiveTable>),
 }
 
 impl Source {
     /// The longest prefix that covers an address, or all of them, shortest first.
     fn find(&mut self, address: IpAddr, all: bool) -> Result<Vec<(IpNet, String)>, Error> {
-        let owned = |(net, next_hop): (IpNet, Cow<'_, str>)| (net, next_hop.into_owned());
         Ok(match (self, all) {
-            (Source::Saved(table), true) => table.matches(address).into_iter().map(owned).collect(),
-            (Source::Saved(table), false) => table.lookup(address).into_iter().map(owned).collect(),
+            (Source::Saved(file), all) => {
+                let longest = || Vec::from_iter(file.lookup(address));
+                let found = if all {
+                    file.matches(address).collect()
+                } else {
+                    longest()
+                };
+                let found = found.into_iter();
+                found
+                    .map(|(net, hop)| (net, table::text(file, hop)))
+                    .collect()
+            }
             (Source::Live(table), true) => table.matches(address)?,
             (Source::Live(table), false) => Vec::from_iter(table.lookup(address)?),
         })
@@ -111,7 +120,7 @@ impl Source {
 pub fn all(path: &Path, wait: Option<Duration>) -> Result<Routes, Error> {
     match wait {
         Some(wait) => live::routes::whole(path, wait),
-        None => Ok(Routes::of_table(&Table::open(path, true)?)),
+        None => Ok(Routes::of_table(&table::open(path, true)?)),
     }
 }
 

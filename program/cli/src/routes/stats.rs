@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use ipnet::IpNet;
+use sapwood::lpm::FibFile;
 use serde_json::{Value, json};
 
 use super::load::Routes;
 use super::query::hop_json;
-use super::table::Table;
+use super::table;
 use crate::cli::routes::TableArgs;
 use crate::errors::{Answer, Outcome};
 use crate::live;
@@ -42,7 +43,7 @@ pub fn stats(args: &TableArgs) -> Outcome {
             live::data_bytes(&args.table)?,
         ),
         None => {
-            let table = Table::open(&args.table, true)?;
+            let table = table::open(&args.table, true)?;
             (Routes::of_table(&table), table.file_bytes())
         }
     };
@@ -116,7 +117,9 @@ pub fn verify(args: &TableArgs) -> Outcome {
     };
     let opened = match args.live.wait() {
         Some(wait) => live::routes::verified(&args.table, wait)?,
-        None => Table::open_checked(&args.table).map(|table| (table.len(), table.file_bytes())),
+        None => FibFile::open(&args.table)
+            .map(|table| (table.len(), table.file_bytes()))
+            .map_err(|error| error.cause),
     };
     let opened = opened.map(|(count, file_bytes)| Sound {
         count,

@@ -1,4 +1,4 @@
-//! All figures that commands export, with their kinds, labels and help.
+//! All metrics that commands export, with their kinds, labels and help.
 //!
 //! Names and units follow the conventions of Prometheus, which `promtool check metrics` checks.
 //! Tests compare this list with what commands export, with the table in `docs/operations.md` and
@@ -95,7 +95,7 @@ metrics! {
     COMMON:
     BUILD = Metric::gauge("sapwood_build_info", &["version"], "1, with the program's version.");
     UPDATED = Metric::gauge("sapwood_updated_timestamp_seconds", &[],
-        "When the command set its figures last; it does so every second.");
+        "When the command set its metrics last; it does so every second.");
 }
 
 metrics! {

@@ -1,4 +1,4 @@
-//! Figures in a file, for the collector of text files of Prometheus's node exporter.
+//! Metrics in a file, for the collector of text files of Prometheus's node exporter.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub fn write(file: &Path, text: &[u8]) -> Result<(), Error> {
     write().map_err(Error::write(file))
 }
 
-/// Checks that figures can be written beside a file.
+/// Checks that metrics can be written beside a file.
 pub fn check(file: &Path) -> Result<(), Error> {
     let check = || -> io::Result<()> {
         if file.is_dir() {

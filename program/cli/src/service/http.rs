@@ -150,7 +150,7 @@ fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     };
     let (code, text) = match text {
         Some(text) => (answer.code, text),
-        None => (503, Arc::new(b"no figures yet\n".to_vec())),
+        None => (503, Arc::new(b"no metrics yet\n".to_vec())),
     };
     let head = format!(
         "HTTP/1.1 {code} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Connection: close\r\n\r\n",
@@ -247,7 +247,7 @@ fn read_request(bytes: &[u8]) -> Option<Answer> {
     let path = path.split_once('?').map_or(path, |(path, _)| path);
     let found = match path {
         "/metrics" => Answer::of(200, ""),
-        _ => Answer::of(404, "the figures are at /metrics\n"),
+        _ => Answer::of(404, "the metrics are at /metrics\n"),
     };
     Some(Answer { head_only, ..found })
 }

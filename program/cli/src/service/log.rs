@@ -1,4 +1,4 @@
-//! Spans of the program's work on stderr: what it does, with its figures, and how long it took.
+//! Spans of the program's work on stderr: what it does, with its numbers, and how long it took.
 //!
 //! The spans have the target [`TARGET`]. Without `--log` and `SAPWOOD_LOG` there is no subscriber,
 //! and a span costs one load.

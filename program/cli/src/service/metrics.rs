@@ -1,4 +1,4 @@
-//! Figures: registered once, set in the loop of a command, and published as one text.
+//! Metrics: registered once, set in the loop of a command, and published as one text.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -15,7 +15,7 @@ use crate::errors::{Error, complain};
 /// The upper bounds of the classes of durations, in seconds.
 const CLASSES: [f64; 8] = [1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0];
 
-/// The figures of a command. What [`publish`](Self::publish) was called with last is what a scrape
+/// The metrics of a command. What [`publish`](Self::publish) was called with last is what a scrape
 /// or the file shows.
 ///
 /// ```
@@ -45,7 +45,7 @@ enum To {
 }
 
 impl Metrics {
-    /// Checks a file, or listens at an address and says on stderr where. All figures have these
+    /// Checks a file, or listens at an address and says on stderr where. All metrics have these
     /// labels.
     pub fn begin(to: Option<&Place>, labels: &[(&str, &str)]) -> Result<Self, Error> {
         let labels = labels.iter();
@@ -87,28 +87,28 @@ impl Metrics {
         Ok(made)
     }
 
-    /// Registers a figure that goes up and down.
+    /// Registers a metric that goes up and down.
     pub fn gauge(&self, metric: &Metric) -> Result<IntGauge, Error> {
         self.add(metric, Kind::Gauge, IntGauge::with_opts(opts(metric)))
     }
 
-    /// Registers figures that go up and down, one for each combination of the metric's labels.
+    /// Registers metrics that go up and down, one for each combination of the metric's labels.
     pub fn gauges(&self, metric: &Metric) -> Result<IntGaugeVec, Error> {
         self.add(metric, Kind::Gauge, gauge_vec(metric))
     }
 
-    /// Registers figures that go up and down and have fractions: times in seconds.
+    /// Registers metrics that go up and down and have fractions: times in seconds.
     pub fn seconds(&self, metric: &Metric) -> Result<GaugeVec, Error> {
         let made = GaugeVec::new(opts(metric), metric.labels);
         self.add(metric, Kind::Gauge, made)
     }
 
-    /// Registers a figure that only grows.
+    /// Registers a metric that only grows.
     pub fn counter(&self, metric: &Metric) -> Result<IntCounter, Error> {
         self.add(metric, Kind::Counter, IntCounter::with_opts(opts(metric)))
     }
 
-    /// Registers figures that only grow, one for each combination of the metric's labels.
+    /// Registers metrics that only grow, one for each combination of the metric's labels.
     pub fn counters(&self, metric: &Metric) -> Result<IntCounterVec, Error> {
         let made = IntCounterVec::new(opts(metric), metric.labels);
         self.add(metric, Kind::Counter, made)
@@ -120,7 +120,7 @@ impl Metrics {
         self.add(metric, Kind::Histogram, Histogram::with_opts(made))
     }
 
-    /// Shows the figures as they are now: to those who ask the address, or in the file.
+    /// Shows the metrics as they are now: to those who ask the address, or in the file.
     pub fn publish(&self) -> Result<(), Error> {
         if matches!(self.to, To::Nobody) {
             return Ok(());
@@ -137,7 +137,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Whether anybody can see the figures.
+    /// Whether anybody can see the metrics.
     pub fn is_wanted(&self) -> bool {
         !matches!(self.to, To::Nobody)
     }

@@ -1,7 +1,7 @@
-//! What every command that runs until a signal has: figures for Prometheus, messages to the service
+//! What every command that runs until a signal has: metrics for Prometheus, messages to the service
 //! manager, and spans of its work.
 //!
-//! A command makes a [`Service`] before it begins its work, registers its figures at
+//! A command makes a [`Service`] before it begins its work, registers its metrics at
 //! [`Service::metrics`], says [`Service::ready`] when others can use what it made, and then calls
 //! [`Service::tick`] in its loop at least ten times a second.
 
@@ -20,7 +20,7 @@ use metrics::Metrics;
 use notify::Notify;
 use place::Place;
 
-/// The time between two publications of the figures.
+/// The time between two publications of the metrics.
 pub const EVERY: Duration = Duration::from_secs(1);
 
 /// A command that runs until a signal, as its surroundings see it.
@@ -33,7 +33,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Checks that figures can be written to a file, or begins to serve them at an address. All of
+    /// Checks that metrics can be written to a file, or begins to serve them at an address. All of
     /// them have these labels.
     pub fn begin(to: Option<&Place>, labels: &[(&str, &str)]) -> Result<Self, Error> {
         Ok(Service {
@@ -44,13 +44,13 @@ impl Service {
         })
     }
 
-    /// The figures.
+    /// The metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Publishes the figures for the first time, and tells the service manager that others can use
-    /// what this command serves. `update` sets the figures.
+    /// Publishes the metrics for the first time, and tells the service manager that others can use
+    /// what this command serves. `update` sets the metrics.
     pub fn ready(&mut self, status: &str, update: impl FnOnce()) -> Result<(), Error> {
         update();
         self.publish()?;
@@ -74,7 +74,7 @@ impl Service {
         self.notify.ready(status);
     }
 
-    /// Tells the service manager that the loop turns. When a publication is due, sets the figures
+    /// Tells the service manager that the loop turns. When a publication is due, sets the metrics
     /// by `update` and publishes them; a fault is reported on stderr once.
     pub fn tick(&mut self, update: impl FnOnce()) {
         self.notify.alive();
@@ -84,7 +84,7 @@ impl Service {
         }
     }
 
-    /// Tells the service manager that the command ends, and publishes the last figures.
+    /// Tells the service manager that the command ends, and publishes the last metrics.
     pub fn stopping(&mut self, update: impl FnOnce()) {
         self.notify.stopping();
         update();

@@ -1,4 +1,4 @@
-//! Where figures go: an address that serves them, or a file.
+//! Where metrics go: an address that serves them, or a file.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

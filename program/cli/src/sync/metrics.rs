@@ -1,4 +1,4 @@
-//! The figures of publishers and followers.
+//! The metrics of publishers and followers.
 
 use prometheus::{IntCounter, IntGauge};
 use sapwood_sync::{FollowerStatus, PublisherStatus};
@@ -34,12 +34,12 @@ impl Both {
     }
 }
 
-/// Sets a figure to a number of 64 bits.
+/// Sets a metric to a number of 64 bits.
 fn set(gauge: &IntGauge, value: u64) {
     gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
 }
 
-/// The figures of a publisher.
+/// The metrics of a publisher.
 pub struct PublisherMetrics {
     both: Both,
     followers: IntGauge,
@@ -47,7 +47,7 @@ pub struct PublisherMetrics {
 }
 
 impl PublisherMetrics {
-    /// Registers the figures.
+    /// Registers the metrics.
     pub fn new(metrics: &Metrics) -> Result<Self, Error> {
         Ok(PublisherMetrics {
             both: Both::new(metrics)?,
@@ -56,7 +56,7 @@ impl PublisherMetrics {
         })
     }
 
-    /// Sets the figures.
+    /// Sets the metrics.
     pub fn update(&self, status: &PublisherStatus) {
         let both = &self.both;
         set(&both.term, status.epoch);
@@ -72,7 +72,7 @@ impl PublisherMetrics {
     }
 }
 
-/// The figures of a follower.
+/// The metrics of a follower.
 pub struct FollowerMetrics {
     both: Both,
     changes: IntCounter,
@@ -82,7 +82,7 @@ pub struct FollowerMetrics {
 }
 
 impl FollowerMetrics {
-    /// Registers the figures.
+    /// Registers the metrics.
     pub fn new(metrics: &Metrics) -> Result<Self, Error> {
         Ok(FollowerMetrics {
             both: Both::new(metrics)?,
@@ -93,7 +93,7 @@ impl FollowerMetrics {
         })
     }
 
-    /// Sets the figures.
+    /// Sets the metrics.
     pub fn update(&self, status: &FollowerStatus) {
         let both = &self.both;
         set(&both.term, status.epoch);

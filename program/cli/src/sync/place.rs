@@ -17,7 +17,7 @@ pub fn runtime() -> Result<Runtime, Error> {
     Ok(builder.worker_threads(2).enable_all().build()?)
 }
 
-/// Opens them; a log in a folder is made if it is missing.
+/// Opens them; a log in a directory is made if it is missing.
 pub fn open(runtime: &Runtime, args: &PlaceArgs) -> Result<Place, Error> {
     let log: Arc<dyn Log> = match &args.folder {
         Some(folder) => Arc::new(FolderLog::new(folder, &args.map)?),
@@ -27,7 +27,7 @@ pub fn open(runtime: &Runtime, args: &PlaceArgs) -> Result<Place, Error> {
         (Some(snapshots), _) => snapshots.clone(),
         (None, Some(_)) if args.map == SNAPSHOTS => {
             return Err(Error::Usage(format!(
-                "a map cannot be called {SNAPSHOTS}: the folder of the log has its snapshots \
+                "a map cannot be called {SNAPSHOTS}: the directory of the log has its snapshots \
                  under that name; --snapshots says where else"
             )));
         }
@@ -37,7 +37,7 @@ pub fn open(runtime: &Runtime, args: &PlaceArgs) -> Result<Place, Error> {
     Ok((log, Snapshots::in_folder(snapshots, &args.map)?))
 }
 
-/// Where the snapshots of a log in a folder are.
+/// Where the snapshots of a log in a directory are.
 const SNAPSHOTS: &str = "snapshots";
 
 /// Opens what is there already.

@@ -54,7 +54,7 @@ struct Published<'a, L> {
 pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -> Outcome {
     let keep = args.keep();
     let mut begun = serve::begin(list.path(), &keep)?;
-    let metrics = PublisherMetrics::new(begun.figures())?;
+    let metrics = PublisherMetrics::new(begun.metrics())?;
     let mut entries = list.read()?;
     let signals = Signals::begin()?;
     let save = Arc::new(AtomicBool::new(false));

@@ -34,7 +34,7 @@ impl Filter {
         }
         let (interfaces, bytes) = (interfaces(args)?, bytes(args)?);
         let arena = BpfArena::create(bytes + ROOM)?;
-        // An heir needs room for another store beside this one.
+        // A new owner needs room for another store beside this one.
         let store = UserStore::builder(&arena, WINDOW)
             .bytes(bytes / 2)
             .build()?;

@@ -66,7 +66,7 @@ fn scrape_until(
 }
 
 #[test]
-fn figures_of_a_filter() {
+fn metrics_of_a_filter() {
     let Some(lab) = Lab::new() else { return };
     let s = Scratch::new();
     s.file("list", "ads.example\n!good.ads.example\n");
@@ -111,7 +111,7 @@ fn figures_of_a_filter() {
 }
 
 #[test]
-fn figures_of_a_router() {
+fn metrics_of_a_router() {
     let Some([client, router, _server]) = line() else {
         return;
     };

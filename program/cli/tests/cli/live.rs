@@ -116,7 +116,7 @@ fn every_query_reads_live_maps() {
     live(&["diff", "map", "map"]).code(0).out("");
     s.run(&["names", "get", "map", "a"])
         .code(2)
-        .complains("map: it is a folder with a live map; --live reads it");
+        .complains("map: it is a directory with a live map; --live reads it");
     s.run(&["names", "get", "--live", "--no-verify", "map", "a"])
         .code(2);
 }
@@ -319,7 +319,7 @@ fn other_values_and_keys() {
     s.run(&["names", "serve", "list", "--live", "map"])
         .code(2)
         .complains("the live map in map has other values or another layout")
-        .complains("remove the folder to begin with a new map");
+        .complains("remove the directory to begin with a new map");
 }
 
 #[test]
@@ -510,7 +510,7 @@ fn damaged_folders_are_errors() {
     get().code(2).complains("control is not that of a live map");
     s.run(&["names", "serve", "list", "--live", "map"])
         .code(2)
-        .complains("control is not that of a live map; remove the folder");
+        .complains("control is not that of a live map; remove the directory");
     std::fs::remove_dir_all(s.path("map")).unwrap();
 
     let mut server = Server::start(&s, &["names", "serve", "list", "--live", "map"]);
@@ -540,7 +540,7 @@ fn damaged_folders_are_errors() {
     s.run(&["names", "serve", "list", "--live", "map"])
         .code(2)
         .complains("the live map in map is damaged: data-1-0: ")
-        .complains("remove the folder");
+        .complains("remove the directory");
     assert_eq!(std::fs::read(s.path("map/data-1-0")).unwrap(), spoilt);
     std::fs::remove_file(s.path("map/data-1-0")).unwrap();
     get().code(2).complains("data-1-0");

@@ -63,7 +63,7 @@ fn routes_are_read_while_they_change() {
     .says("\"next_hop\":\"dev eth0\"");
     s.run(&["routes", "lookup", "map", "10.1.2.3"])
         .code(2)
-        .complains("map: it is a folder with a live map; --live reads it");
+        .complains("map: it is a directory with a live map; --live reads it");
     // A reader that stays finds what is newest, and holds nothing back while it waits.
     let mut reader = Server::spawn(&s, &["routes", "lookup", "--live", "map", "-"]);
     reader.answers("10.1.2.3\n", &["10.1.2.3\t10.1.0.0/16\t192.0.2.3"]);

@@ -11,6 +11,7 @@ mod bpf_service;
 mod bpf_sync;
 #[cfg(feature = "bpf")]
 mod bpf_sync_routes;
+mod browser;
 mod build;
 mod closest;
 mod common;
@@ -20,10 +21,10 @@ mod live;
 mod live_doors;
 mod live_kinds;
 mod log;
-mod maps;
 mod name_lists;
 mod notify;
 mod operations;
+mod page;
 mod program;
 mod queries;
 mod ranges;
@@ -32,6 +33,7 @@ mod report_browser;
 mod routes;
 mod server;
 mod service;
+mod shared_files;
 mod sync;
 #[cfg(feature = "etcd")]
 mod sync_etcd;

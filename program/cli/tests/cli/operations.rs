@@ -169,7 +169,7 @@ fn alerts_are_about_what_commands_export() {
 }
 
 #[test]
-fn the_table_of_figures_is_complete() {
+fn the_table_of_metrics_is_complete() {
     let page = std::fs::read_to_string(of_checkout("docs/operations.md")).unwrap();
     let rows: Vec<_> = page
         .lines()

@@ -1,4 +1,4 @@
-//! Help, completions and manual pages of the program, and the start of the tour.
+//! Help, completions and manual pages of the program.
 
 use crate::common::Scratch;
 
@@ -36,7 +36,6 @@ fn version_and_help() {
         &["routes", "verify"],
         &["routes", "diff"],
         &["routes", "export"],
-        &["routes", "bench"],
         &["ranges"],
         &["ranges", "build"],
         &["ranges", "serve"],
@@ -49,9 +48,7 @@ fn version_and_help() {
         &["ranges", "export"],
         &["live"],
         &["live", "status"],
-        &["maps"],
         &["report"],
-        &["tour"],
         &["completions"],
         &["man"],
     ] {
@@ -82,7 +79,7 @@ fn completions() {
 #[test]
 fn manual_pages() {
     let s = Scratch::new();
-    s.run(&["man"]).code(0).says(".TH").says("tour");
+    s.run(&["man"]).code(0).says(".TH").says("report");
     s.run(&["man", "names", "build"])
         .code(0)
         .says("sapwood\\-names\\-build")
@@ -105,9 +102,7 @@ fn manual_pages() {
         "sapwood-ranges-alloc.1",
         "sapwood-names-serve.1",
         "sapwood-live-status.1",
-        "sapwood-maps.1",
         "sapwood-report.1",
-        "sapwood-tour.1",
     ] {
         assert!(pages.iter().any(|p| p == page), "{page} in {pages:?}");
     }
@@ -122,27 +117,10 @@ fn manual_pages() {
 }
 
 #[test]
-fn the_tour_is_a_program_beside() {
+fn the_tour_is_another_program() {
     let s = Scratch::new();
-    let shell = |script: &str| s.shell(&format!("unset CARGO; {script}"));
-    shell("cp \"$0\" sapwood").code(0);
-    for command in ["tour --quick", "routes bench -"] {
-        shell(&format!("./sapwood {command}"))
-            .code(2)
-            .out("")
-            .complains("sapwood: there is no program sapwood-tour beside this one; in a checkout,");
-    }
-    shell("printf '#!/bin/sh\\necho \"$@\"; cat; exit 7\\n' > sapwood-tour; chmod +x sapwood-tour")
-        .code(0);
-    shell("./sapwood tour --quick 'a file' < sapwood-tour")
-        .code(7)
-        .says("tour --quick a file\n#!/bin/sh\n")
-        .quiet();
-    shell("./sapwood routes bench t --rounds 5")
-        .code(7)
-        .out("routes bench t --rounds 5\n");
-    // The program itself reports bad arguments.
-    shell("./sapwood tour --nonsense")
+    s.run(&["tour"])
         .code(2)
-        .complains("--nonsense");
+        .out("")
+        .complains("unrecognized subcommand 'tour'");
 }

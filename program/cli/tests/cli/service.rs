@@ -140,7 +140,7 @@ pub fn wait_value(address: SocketAddr, name: &str, labels: &[(&str, &str)], want
 }
 
 #[test]
-fn figures_of_names_are_served_and_right() {
+fn metrics_of_names_are_served_and_right() {
     let s = Scratch::new();
     s.file("list", "oak\t1\nelm\t2\nash\t3\n");
     let args = [
@@ -240,7 +240,7 @@ fn figures_of_names_are_served_and_right() {
 }
 
 #[test]
-fn figures_of_routes_and_ranges_are_served() {
+fn metrics_of_routes_and_ranges_are_served() {
     let absent = [
         "sapwood_live_reader_stall_seconds",
         "sapwood_live_garbage_limit_bytes",
@@ -271,7 +271,7 @@ fn figures_of_routes_and_ranges_are_served() {
 }
 
 #[test]
-fn only_the_figures_are_served() {
+fn only_the_metrics_are_served() {
     let s = Scratch::new();
     s.file("list", "oak\t1\n");
     let (mut server, address) = start(&s, &["names", "serve", "list", "--live", "map"]);
@@ -318,7 +318,7 @@ fn only_the_figures_are_served() {
 }
 
 #[test]
-fn figures_are_served_over_ipv6() {
+fn metrics_are_served_over_ipv6() {
     let s = Scratch::new();
     if std::net::TcpListener::bind("[::1]:0").is_err() {
         println!("skipped: there is no IPv6 here");

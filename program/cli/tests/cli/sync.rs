@@ -311,7 +311,7 @@ fn routes_and_ranges_and_numbers_follow() {
         "live-routes",
     ])
     .code(2)
-    .complains("remove the folder");
+    .complains("remove the directory");
     s.run(&[
         "sync", "publish", "names", "words", "--map", "ports", "--folder", "log",
     ])

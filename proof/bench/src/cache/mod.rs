@@ -2,23 +2,15 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`CacheEngine`], and name the type in `lanes` of
+//! Write a file in `peers` that implements [`CacheEngine`], and name the type in `lanes` of
 //! `suite/cache.rs`. All engines use foldhash, the fastest hash for such keys, unless their names
 //! say otherwise.
 //!
 //! The peers keep no time stamps, so their operations are measured without the work that the age of
 //! an entry would cost.
 
-mod dashmap;
-mod evicting;
-mod papaya;
-mod rwlock;
 mod sapwood;
 
-pub use self::dashmap::Dashmap;
-pub use self::evicting::{Moka, Quick};
-pub use self::papaya::Papaya;
-pub use self::rwlock::{BTree, Foldhash, RwLocked, SipHash};
 pub use self::sapwood::{Sapwood, SapwoodApart};
 
 /// A destination and a flow's hash.
@@ -28,7 +20,7 @@ pub type Key = (u128, u32);
 pub type Value = [u8; 32];
 
 /// The hasher of all engines that can choose one.
-type Hasher = foldhash::fast::RandomState;
+pub type Hasher = foldhash::fast::RandomState;
 
 /// A cache that threads share.
 pub trait CacheEngine: Send + Sync + 'static {

@@ -1,6 +1,7 @@
 //! Tests that every engine does what the suite asks of it.
 
 use super::*;
+use crate::peers::{dashmap, evicting, papaya, rwlock};
 
 fn keys(n: u32) -> Vec<Key> {
     (0..n).map(|i| (u128::from(i) << 70 | 3, i)).collect()
@@ -40,26 +41,26 @@ fn holds<E: CacheEngine>() -> usize {
 fn all_work() {
     works::<Sapwood>();
     works::<SapwoodApart>();
-    works::<RwLocked<BTree>>();
-    works::<RwLocked<SipHash>>();
-    works::<RwLocked<Foldhash>>();
-    works::<Dashmap>();
-    works::<Papaya>();
-    works::<Quick>();
-    works::<Moka>();
+    works::<rwlock::BtreeCache>();
+    works::<rwlock::SipHashCache>();
+    works::<rwlock::FoldhashCache>();
+    works::<dashmap::Cache>();
+    works::<papaya::Cache>();
+    works::<evicting::Quick>();
+    works::<evicting::Moka>();
 }
 
 #[test]
 fn all_are_bounded() {
     assert_eq!(holds::<Sapwood>(), 64);
-    assert_eq!(holds::<RwLocked<BTree>>(), 64);
-    assert_eq!(holds::<RwLocked<SipHash>>(), 64);
-    assert_eq!(holds::<RwLocked<Foldhash>>(), 64);
-    assert_eq!(holds::<Dashmap>(), 64);
-    assert_eq!(holds::<Papaya>(), 64);
+    assert_eq!(holds::<rwlock::BtreeCache>(), 64);
+    assert_eq!(holds::<rwlock::SipHashCache>(), 64);
+    assert_eq!(holds::<rwlock::FoldhashCache>(), 64);
+    assert_eq!(holds::<dashmap::Cache>(), 64);
+    assert_eq!(holds::<papaya::Cache>(), 64);
     // These divide their capacity among shards, or evict late.
-    assert!((32..=64).contains(&holds::<Quick>()));
-    assert!((32..=128).contains(&holds::<Moka>()));
+    assert!((32..=64).contains(&holds::<evicting::Quick>()));
+    assert!((32..=128).contains(&holds::<evicting::Moka>()));
 }
 
 #[test]

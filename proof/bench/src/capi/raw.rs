@@ -9,12 +9,11 @@ use sapwood_capi::domain::{sapwood_domain, sapwood_domain_free, sapwood_domain_n
 use sapwood_capi::fib::{
     sapwood_fib, sapwood_fib_build, sapwood_fib_free, sapwood_fib_lookup4, sapwood_fib_lookup4_bulk,
 };
-use sapwood_capi::map::{
-    sapwood_map, sapwood_map_free, sapwood_map_get, sapwood_map_insert, sapwood_map_new,
-};
+use sapwood_capi::map::{sapwood_map_free, sapwood_map_get, sapwood_map_insert, sapwood_map_new};
+use sapwood_capi::maps::{sapwood_map, sapwood_options};
 use sapwood_capi::prefix::sapwood_prefix;
 use sapwood_capi::reader::{sapwood_reader, sapwood_reader_free, sapwood_reader_new};
-use sapwood_capi::value::{sapwood_options, sapwood_value};
+use sapwood_capi::value::sapwood_value;
 
 use crate::keylist::{KeyList, Tally};
 use crate::shim::{Link, Recipe};

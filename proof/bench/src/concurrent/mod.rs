@@ -3,12 +3,12 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`ConcurrentEngine`] for the map and [`Session`] for the state
-//! of one thread, and name the type in [`lanes`]. A session keeps its guard or its registration
-//! between calls. It releases what the guard protects in [`Session::pause`], which is called after
-//! each run of [`RUN`] keys. An engine with batched lookups overrides [`Session::lookups`]. An
-//! engine that counts its contended operations returns the count from [`ConcurrentEngine::waits`].
-//! Two ways to use one map are two engines.
+//! Write a file in `peers` that implements [`ConcurrentEngine`] for the map and [`Session`] for the
+//! state of one thread, and name the type in [`lanes`]. A session keeps its guard or its
+//! registration between calls. It releases what the guard protects in [`Session::pause`], which is
+//! called after each run of [`RUN`] keys. An engine with batched lookups overrides
+//! [`Session::lookups`]. An engine that counts its contended operations returns the count from
+//! [`ConcurrentEngine::waits`]. Two ways to use one map are two engines.
 //!
 //! # Values
 //!
@@ -16,15 +16,10 @@
 //! bits belong to the key and never change. A thread can therefore check every answer while others
 //! write.
 
-mod dashmap;
-mod masstree;
-mod papaya;
-mod rwlock;
-mod scc;
 mod shared;
-mod skiplist;
 
 use crate::keylist::KeyList;
+use crate::peers;
 
 /// The number of keys that a thread processes between two pauses.
 pub const RUN: usize = 256;
@@ -226,12 +221,12 @@ pub fn lanes() -> Vec<Lane> {
         lane::<shared::Shared>(),
         lane::<shared::Indexed>(),
         lane::<shared::Points>(),
-        lane::<dashmap::Dashmap>(),
-        lane::<papaya::Papaya>(),
-        lane::<scc::Scc>(),
-        lane::<skiplist::Skiplist>(),
-        lane::<masstree::Masstree>(),
-        lane::<rwlock::RwLockHashbrown>(),
+        lane::<peers::dashmap::Dashmap>(),
+        lane::<peers::papaya::Papaya>(),
+        lane::<peers::scc::Hash>(),
+        lane::<peers::skiplist::Skiplist>(),
+        lane::<peers::masstree::Masstree>(),
+        lane::<peers::rwlock::RwLockHashbrown>(),
     ]
 }
 

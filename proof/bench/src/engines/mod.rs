@@ -2,20 +2,15 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine with
-//! batched lookups overrides [`Engine::lookups`]. An engine that should be compacted before it is
-//! read does so in [`Engine::finish`], which is not timed. An engine that holds memory outside
-//! malloc's heap returns its size from [`Engine::mapped_bytes`]. Two ways to use one map are two
-//! engines: write a second type around the first.
+//! Write a file in `peers` that implements [`Engine`] and [`Built`], and name the type in
+//! [`lanes`]. An engine with batched lookups overrides [`Built::lookups`]. An engine that should be
+//! compacted before it is read does so in [`Built::finish`], which is not timed. An engine that
+//! holds memory outside malloc's heap returns its size from [`Built::mapped_bytes`]. Two ways to
+//! use one map are two engines: write a second type around the first.
 
-mod art;
-mod masstree;
 mod native;
-mod owned;
 mod sapwood;
-mod scc;
 mod shared;
-mod skiplist;
 mod store;
 pub mod texts;
 
@@ -25,15 +20,16 @@ use std::time::{Duration, Instant};
 
 use crate::answer::AnswerSum;
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
+use crate::peers;
 
-/// A map from byte strings to `u64`, as the benchmark uses it.
-pub trait Engine: Sized + 'static {
+/// A map from byte strings to `u64`: what tables say of it, and how it is made.
+pub trait Engine: Built + Sized + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// Whether [`scan`](Self::scan) visits the entries in the order of the keys. The scans of other
-    /// engines are not timed.
+    /// Whether [`scan`](Built::scan) visits the entries in the order of the keys. The scans of
+    /// other engines are not timed.
     const ORDERED: bool = true;
-    /// A known defect by which [`get`](Self::get) may miss a few inserted keys. Such a map is
+    /// A known defect by which [`get`](Built::get) may miss a few inserted keys. Such a map is
     /// measured as long as it misses at most one key in ten thousand, and each miss is reported.
     /// Any other wrong answer ends the run, and so does any miss of a map without this note.
     const LOSES_KEYS: Option<&'static str> = None;
@@ -53,7 +49,10 @@ pub trait Engine: Sized + 'static {
         let _ = pairs;
         None
     }
+}
 
+/// A map as the benchmark uses it; most calls are a whole pass.
+pub trait Built {
     /// Prepares the map for reading, after the build; not timed.
     fn finish(&mut self) {}
 
@@ -112,7 +111,7 @@ pub trait Engine: Sized + 'static {
     }
 }
 
-/// An engine with its type erased; one call is a whole pass.
+/// An engine with its type erased.
 #[derive(Clone, Copy)]
 pub struct Lane {
     /// [`Engine::NAME`].
@@ -129,71 +128,9 @@ pub struct Lane {
     pub worst_insert: fn(&KeyList) -> Option<Duration>,
 }
 
-/// A built map of an engine with its type erased; its methods are those of [`Engine`].
-#[allow(missing_docs)] // They are the methods of `Engine`.
-pub trait Built {
-    fn finish(&mut self);
-    fn get(&self, key: &[u8]) -> Option<u64>;
-    fn lookups(&self, keys: &KeyList) -> Tally;
-    fn chained(&self, keys: &KeyList) -> Option<Tally>;
-    fn scan(&self) -> ScanSum;
-    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum>;
-    fn predecessors(&self, keys: &KeyList) -> Option<ScanSum>;
-    fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum>;
-    fn closest(&self, names: &KeyList) -> Option<AnswerSum>;
-    fn replace(&mut self, old: &KeyList, new: &KeyList);
-    fn mapped_bytes(&self) -> usize;
-}
-
-impl<E: Engine> Built for E {
-    fn finish(&mut self) {
-        Engine::finish(self);
-    }
-
-    fn get(&self, key: &[u8]) -> Option<u64> {
-        Engine::get(self, key)
-    }
-
-    fn lookups(&self, keys: &KeyList) -> Tally {
-        Engine::lookups(self, keys)
-    }
-
-    fn chained(&self, keys: &KeyList) -> Option<Tally> {
-        Engine::chained(self, keys)
-    }
-
-    fn scan(&self) -> ScanSum {
-        Engine::scan(self)
-    }
-
-    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
-        Engine::ranges(self, starts, count)
-    }
-
-    fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
-        Engine::predecessors(self, keys)
-    }
-
-    fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum> {
-        Engine::longest_prefixes(self, keys)
-    }
-
-    fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
-        Engine::closest(self, names)
-    }
-
-    fn replace(&mut self, old: &KeyList, new: &KeyList) {
-        Engine::replace(self, old, new);
-    }
-
-    fn mapped_bytes(&self) -> usize {
-        Engine::mapped_bytes(self)
-    }
-}
-
 /// Calls `replace` with a key to remove and a pair to insert, for each place of both lists.
 #[inline]
-fn in_turns(old: &KeyList, new: &KeyList, mut replace: impl FnMut(&[u8], &[u8], u64)) {
+pub fn in_turns(old: &KeyList, new: &KeyList, mut replace: impl FnMut(&[u8], &[u8], u64)) {
     for ((old, _), (new, value)) in old.iter().zip(new.iter()) {
         replace(old, new, value);
     }
@@ -234,14 +171,14 @@ pub fn lanes() -> Vec<Lane> {
         lane::<shared::Shared>(),
         lane::<shared::Indexed>(),
         lane::<shared::Points>(),
-        lane::<owned::Foldhash>(),
-        lane::<owned::Std>(),
-        lane::<owned::Btree>(),
-        lane::<skiplist::Skiplist>(),
-        lane::<scc::Scc>(),
-        lane::<masstree::Masstree>(),
-        lane::<owned::QpTrie>(),
-        lane::<art::Blart>(),
+        lane::<peers::owned::Foldhash>(),
+        lane::<peers::owned::Std>(),
+        lane::<peers::owned::Btree>(),
+        lane::<peers::skiplist::Skiplist>(),
+        lane::<peers::scc::Tree>(),
+        lane::<peers::masstree::Masstree>(),
+        lane::<peers::owned::QpTrie>(),
+        lane::<peers::blart::Blart>(),
         lane::<native::Native<native::Absl>>(),
         lane::<native::Native<native::JudySl>>(),
     ]

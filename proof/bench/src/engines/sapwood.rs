@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sapwood::qp::QpMap;
 
-use super::{Engine, in_turns, longest};
+use super::{Built, Engine, in_turns, longest};
 use crate::answer::{Answer, AnswerSum, SEPARATOR, is_cut};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
@@ -59,7 +59,9 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
             })
         })
     }
+}
 
+impl<const INDEX: bool, const USE: u8> Built for Sapwood<INDEX, USE> {
     fn finish(&mut self) {
         if USE == COMPACT {
             self.0.compact().expect("there is memory for a copy");

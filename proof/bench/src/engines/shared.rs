@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sapwood::qp::{PointMap, QpShared};
 
-use super::{Engine, in_turns, longest};
+use super::{Built, Engine, in_turns, longest};
 use crate::answer::{Answer, AnswerSum, SEPARATOR, is_cut};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
@@ -43,7 +43,9 @@ macro_rules! engines {
                     map.0.insert(key, value).expect("the key fits");
                 }))
             }
+        }
 
+        impl Built for $engine {
             #[inline]
             fn get(&self, key: &[u8]) -> Option<u64> {
                 self.0.get(key)

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use sapwood::qp::QpStore;
 
-use super::Engine;
+use super::{Built, Engine};
 use crate::answer::{Answer, AnswerSum, SEPARATOR, is_cut};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
@@ -28,7 +28,9 @@ impl Engine for Store {
         }
         Self(store)
     }
+}
 
+impl Built for Store {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.read(|view| view.get(key).copied())

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use sapwood::qp::{PointMap, QpMap, QpShared, QpStore};
 
 use super::sapwood::mapped;
-use super::{Engine, Lane, in_turns, lane};
+use super::{Built, Engine, Lane, in_turns, lane};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// The length of the longest text in bytes.
@@ -68,10 +68,9 @@ impl Scratch {
 struct Owned<const COMPACT: bool>(QpMap<[u8]>);
 
 impl<const COMPACT: bool> Engine for Owned<COMPACT> {
-    const NAME: &'static str = if COMPACT {
-        "sapwood-compact"
-    } else {
-        "sapwood"
+    const NAME: &'static str = match COMPACT {
+        true => "sapwood-compact",
+        false => "sapwood",
     };
 
     fn build(pairs: &KeyList) -> Self {
@@ -81,7 +80,9 @@ impl<const COMPACT: bool> Engine for Owned<COMPACT> {
         }
         Self(map)
     }
+}
 
+impl<const COMPACT: bool> Built for Owned<COMPACT> {
     fn finish(&mut self) {
         if COMPACT {
             self.0.compact().expect("there is memory for a copy");
@@ -142,7 +143,9 @@ impl Engine for Store {
         }
         Self(store)
     }
+}
 
+impl Built for Store {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.read(|view| view.get(key).map(number))
@@ -194,7 +197,9 @@ macro_rules! shared {
                 }
                 Self(map)
             }
+        }
 
+        impl Built for $engine {
             #[inline]
             fn get(&self, key: &[u8]) -> Option<u64> {
                 self.0.read(|view| view.get(key).map(number))
@@ -251,7 +256,9 @@ macro_rules! boxed {
                 }
                 map
             }
+        }
 
+        impl Built for $map {
             #[inline]
             fn get(&self, key: &[u8]) -> Option<u64> {
                 self.get(key).map(|text| number(text))

@@ -2,24 +2,21 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that
-//! cannot remove ranges says so in [`Engine::NO_ERASE`]. An engine whose readers need a guard, or
-//! whose calls have a cost of their own, runs a whole pass in [`Engine::loads`] and
+//! Write a file in `peers` that implements [`Engine`], and name the type in [`lanes`]. An engine
+//! that cannot remove ranges says so in [`Engine::NO_ERASE`]. An engine whose readers need a guard,
+//! or whose calls have a cost of their own, runs a whole pass in [`Engine::loads`] and
 //! [`Engine::gaps`]. An engine that holds memory outside malloc's heap returns its size from
 //! [`Engine::mapped_bytes`]. Only an engine that plans its writes has [`Engine::requests`].
 
-mod blaze;
-mod btree;
 mod native;
-mod nodit;
-mod rangemap;
 mod requests;
 mod sapwood;
 pub mod shared;
 
-/// The reference engine, whose answers count as right: the simplest one.
-pub use self::btree::BTree as Reference;
 pub use self::requests::Requests;
+use crate::peers;
+/// The reference engine, whose answers count as right: the simplest one.
+pub use crate::peers::btree::BTree as Reference;
 
 /// One change of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,9 +264,9 @@ pub fn lanes() -> Vec<Lane> {
     vec![
         lane::<sapwood::Sapwood>(),
         lane::<Reference>(),
-        lane::<nodit::Nodit>(),
-        lane::<rangemap::RangeMap>(),
-        lane::<blaze::Blaze>(),
+        lane::<peers::nodit::Nodit>(),
+        lane::<peers::rangemap::RangeMap>(),
+        lane::<peers::blaze::Blaze>(),
         lane::<native::Native<native::Absl>>(),
         lane::<native::Native<native::KernelMaple>>(),
     ]

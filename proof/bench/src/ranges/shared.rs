@@ -2,13 +2,11 @@
 //!
 //! # To add an engine
 //!
-//! Implement [`Shared`] and name the type in `lanes` of the suite's `beside`. Wrap a map that
-//! threads cannot share in [`Locked`].
+//! Implement [`Shared`] and name the type in `lanes` of the suite's `beside`.
 
 use ::sapwood::maple::MapleMap;
-use parking_lot::RwLock;
 
-use super::{Engine, EntrySum, Query, Reference};
+use super::{EntrySum, Query};
 
 /// A map that threads share.
 pub trait Shared: Send + Sync + Sized + 'static {
@@ -82,46 +80,5 @@ impl Loads for ::sapwood::Reader<MapleMap<u64>> {
             .iter()
             .for_each(|index| each(view.get(*index).copied()));
         self.quiescent();
-    }
-}
-
-/// A map behind a reader-writer lock, which is held for one change or for one burst of lookups.
-pub struct Locked<E>(RwLock<E>);
-
-/// A B-tree behind the lock.
-pub type RwLockBtree = Locked<Reference>;
-
-impl Shared for RwLockBtree {
-    const NAME: &'static str = "rwlock-btreemap";
-
-    fn new() -> Self {
-        Self(RwLock::default())
-    }
-
-    fn store(&self, start: u64, end: u64, value: u64) {
-        self.0.write().store(start, end, value);
-    }
-
-    fn alloc(&self, within: Query, value: u64) -> Option<u64> {
-        self.0.write().alloc(within, value)
-    }
-
-    fn erase(&self, index: u64) -> Option<u64> {
-        self.0.write().erase(index)
-    }
-
-    fn entries(&self) -> EntrySum {
-        Engine::entries(&*self.0.read())
-    }
-
-    fn reader(&self) -> impl Loads {
-        &self.0
-    }
-}
-
-impl<E: Engine> Loads for &RwLock<E> {
-    fn burst(&mut self, indices: &[u64], mut each: impl FnMut(Option<u64>)) {
-        let map = self.read();
-        indices.iter().for_each(|index| each(map.get(*index)));
     }
 }

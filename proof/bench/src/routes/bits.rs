@@ -14,7 +14,7 @@ pub struct Bits<F: Family> {
 }
 
 impl<F: Family> Bits<F> {
-    fn new(fib: Result<BitFib<u32>, ::sapwood::Error>) -> Result<Self, String> {
+    fn new(fib: Result<BitFib<u32>, ::sapwood::lpm::Error>) -> Result<Self, String> {
         let fib = fib.map_err(|error| error.to_string())?;
         Ok(Self {
             fib,

@@ -3,7 +3,7 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine with
+//! Write a file in `peers` that implements [`Engine`], and name the type in `lanes`. An engine with
 //! batched lookups overrides nothing: [`Engine::lookups`] gets all addresses at once. An engine
 //! whose readers need no lock overrides [`Engine::share`]; all others are put behind a [`Locked`].
 //! An engine that holds memory outside malloc's heap returns its size from
@@ -11,12 +11,8 @@
 
 mod bits;
 mod dpdk;
-mod ip_network_table;
-mod iptrie;
-mod prefix_trie;
 mod sapwood;
 mod table;
-mod treebitmap;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +24,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use parking_lot::RwLock;
 use sapwood_model::oracle::Prefix;
 use sapwood_model::oracle::lpm::to_v4;
+
+use crate::peers;
 
 /// IPv4 or IPv6, with the types that users of the engines hold.
 pub trait Family: lpm::Family<Addr: Into<IpAddr>> {
@@ -302,10 +300,10 @@ macro_rules! common {
             lane::<$family, table::Table<$family, false>>(),
             lane::<$family, table::Table<$family, true>>(),
             lane::<$family, bits::Bits<$family>>(),
-            lane::<$family, prefix_trie::PrefixTrie<$family>>(),
-            lane::<$family, ip_network_table::IpNetwork>(),
-            lane::<$family, treebitmap::Treebitmap<$family>>(),
-            lane::<$family, iptrie::Iptrie<$family>>(),
+            lane::<$family, peers::prefix_trie::PrefixTrie<$family>>(),
+            lane::<$family, peers::ip_network_table::IpNetwork>(),
+            lane::<$family, peers::treebitmap::Treebitmap<$family>>(),
+            lane::<$family, peers::iptrie::Iptrie<$family>>(),
         ]
     };
 }

@@ -1,10 +1,11 @@
-//! The presentation of recorded results in the documents: tables, and where their records are.
+//! The tables of recorded results in the documents, and where their records are. `tables.txt`
+//! describes the tables.
 //!
 //! They are made only from the records under `proof/bench/record`, and are the same each time. The
-//! records' reader and the pictures are in the crate `sapwood-records`.
+//! records' reader and the pictures are in [`crate::records`].
 
+mod figure;
 pub mod pages;
-mod published;
 mod tables;
 
 use std::path::PathBuf;

@@ -2,97 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use sapwood_records::numbers::short;
-use sapwood_records::{PROCESSORS, Record};
-
+use super::figure::{Ask, Cell, Table};
 use super::tables;
-
-/// A table whose figures are not filled in.
-pub struct Table {
-    /// The headings.
-    pub head: Vec<String>,
-    /// The rows.
-    pub rows: Vec<Vec<Cell>>,
-}
-
-/// The contents of a cell of a table.
-pub enum Cell {
-    /// A text, such as a figure that others have published.
-    Text(String),
-    /// A figure for both processors: `EPYC / Xeon`.
-    Both(Ask),
-    /// A name and a figure. All figures of a row are of one processor: the first one that has the
-    /// row's first figure.
-    Named(&'static str, Ask),
-}
-
-/// A figure that a record may contain.
-#[derive(Clone)]
-pub struct Ask {
-    /// The suite.
-    pub suite: &'static str,
-    /// The case; with `*` at its end, the first case that begins with the rest.
-    pub case: &'static str,
-    /// The engine that decides the record: the newest record with a row of this engine is taken.
-    pub ours: &'static str,
-    /// The engine of the figure.
-    pub engine: &'static str,
-    /// The metric.
-    pub metric: &'static str,
-    /// How the figure is shown.
-    pub how: How,
-}
-
-/// How a figure is shown.
-#[derive(Clone, Copy)]
-pub enum How {
-    /// The recorded value.
-    Plain,
-    /// Nanoseconds per operation, shown as millions per second.
-    Rate,
-    /// A multiple of another engine's value.
-    Of(&'static str),
-    /// How many times as fast as another engine, for times.
-    Faster(&'static str),
-    /// A multiple of another metric of the same engine.
-    OfMetric(&'static str),
-}
-
-impl Ask {
-    /// The newest record of a processor that has this figure, and its value.
-    fn answer<'a>(&self, records: &'a [Record], processor: &str) -> Option<(f64, &'a Record)> {
-        let of_processor = records.iter().filter(|r| r.machine.contains(processor));
-        for record in of_processor {
-            let value = |engine, metric| match self.case.strip_suffix('*') {
-                Some(start) => record.value_of_cases(self.suite, start, engine, metric),
-                None => record.value(self.suite, self.case, engine, metric),
-            };
-            if value(self.ours, self.metric).is_none() {
-                continue;
-            }
-            // Use only this record: figures of two runs are not compared.
-            let own = value(self.engine, self.metric)?;
-            let shown = match self.how {
-                How::Plain => own,
-                How::Rate => 1000.0 / own,
-                How::Of(base) => own / value(base, self.metric)?,
-                How::Faster(base) => value(base, self.metric)? / own,
-                How::OfMetric(metric) => own / value(self.engine, metric)?,
-            };
-            return Some((shown, record));
-        }
-        None
-    }
-
-    fn text(&self, value: f64) -> String {
-        match self.how {
-            How::Plain | How::Rate => short(value),
-            How::OfMetric(_) => format!("{value:.3}"),
-            How::Of(_) | How::Faster(_) if value < 0.01 => format!("{value:.4}"),
-            How::Of(_) | How::Faster(_) => format!("{value:.2}"),
-        }
-    }
-}
+use crate::records::{PROCESSORS, Record};
 
 impl Table {
     /// The table as Markdown, with the names of its records below it. Rows that should have a
@@ -186,7 +98,7 @@ pub fn renewed(page: &str, records: &[Record]) -> Result<String, String> {
         let Some(name) = name.and_then(|rest| rest.strip_suffix(" -->")) else {
             continue;
         };
-        let table = tables::named(name).ok_or_else(|| format!("no table is called {name:?}"))?;
+        let table = tables::named(name)?;
         text += &format!("\n{}\n<!-- end -->\n", table.markdown(records));
         lines
             .find(|line| *line == "<!-- end -->")
@@ -199,13 +111,15 @@ pub fn renewed(page: &str, records: &[Record]) -> Result<String, String> {
 mod tests {
     use std::fs;
 
-    use sapwood_records::read_records;
+    use crate::records::read_records;
 
     use super::super::{records, root};
     use super::*;
 
+    const PAGES: [&str; 2] = ["docs/figures.md", "README.md"];
+
     fn record(name: &str, date: &str, machine: &str, rows: &str) -> Record {
-        let columns = sapwood_records::record::COLUMNS.join(",");
+        let columns = crate::records::record::COLUMNS.join(",");
         let text = format!("# date: {date}\n# machine: {machine}\n{columns}\n{rows}");
         Record::parse(name, &text).unwrap()
     }
@@ -213,7 +127,7 @@ mod tests {
     #[test]
     fn the_committed_pages_are_what_the_command_makes() {
         let records = read_records(&records()).unwrap();
-        for page in ["docs/figures.md", "README.md"] {
+        for page in PAGES {
             let text = fs::read_to_string(root().join(page)).unwrap();
             assert!(
                 renewed(&text, &records).unwrap() == text,
@@ -224,9 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn every_table_of_the_repository_has_figures() {
+    fn every_table_of_the_repository_has_figures_and_is_in_a_page() {
         let records = read_records(&records()).unwrap();
-        for name in tables::NAMES {
+        let pages = PAGES.map(|page| fs::read_to_string(root().join(page)).unwrap());
+        for name in tables::names() {
             let table = tables::named(name).unwrap();
             assert!(
                 table.rows.iter().all(|row| row.len() == table.head.len()),
@@ -234,6 +149,11 @@ mod tests {
             );
             let text = table.markdown(&records);
             assert!(text.contains("Records: `"), "{name}:\n{text}");
+            let mark = format!("<!-- figures: {name} -->\n");
+            assert!(
+                pages.iter().any(|page| page.contains(&mark)),
+                "no page has {name}"
+            );
         }
     }
 
@@ -256,35 +176,22 @@ mod tests {
                 &(row("sapwood", 6.0) + &row("std-btreemap", 3.0)),
             ),
         ];
-        let asked = |engine, how| Ask {
-            suite: "names",
-            case: "btf",
-            ours: "sapwood",
-            engine,
-            metric: "hit_mops",
-            how,
-        };
-        let ask = |engine, how| Cell::Both(asked(engine, how));
-        let named = |name, engine| Cell::Named(name, asked(engine, How::Plain));
+        let row = |cells: [&str; 3]| cells.map(|cell| Cell::parse(cell).unwrap()).into();
         let table = Table {
             head: vec!["a".into(), "b".into(), "c".into()],
             rows: vec![
-                vec![
-                    ask("sapwood", How::Plain),
-                    ask("std-btreemap", How::Plain),
-                    ask("sapwood", How::Of("std-btreemap")),
-                ],
+                row([
+                    "{names btf sapwood hit_mops}",
+                    "{names btf std-btreemap hit_mops}",
+                    "{names btf sapwood hit_mops of std-btreemap}",
+                ]),
                 // The Xeon's figure must not stand beside the EPYC's.
-                vec![
-                    Cell::Text(String::new()),
-                    named("ours", "sapwood"),
-                    named("peer", "std-btreemap"),
-                ],
-                vec![
-                    Cell::Text("not there".into()),
-                    ask("papaya", How::Plain),
-                    Cell::Text(String::new()),
-                ],
+                row([
+                    "",
+                    "{ours: names btf sapwood hit_mops}",
+                    "{peer: names btf std-btreemap hit_mops}",
+                ]),
+                row(["not there", "{names btf papaya hit_mops}", ""]),
             ],
         };
         assert_eq!(

@@ -3,29 +3,21 @@
 //!
 //! # To add a store
 //!
-//! Write a file here that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`], and
-//! name the type in `lanes` of the suite. A store with grace periods reports its quiescent state in
-//! [`Reader::pause`] and reclaims in [`Writer::pause`]. Both are called between loops of
+//! Write a file in `peers` that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`],
+//! and name the type in `lanes` of the suite. A store with grace periods reports its quiescent
+//! state in [`Reader::pause`] and reclaims in [`Writer::pause`]. Both are called between loops of
 //! transactions, as an event loop would call them. A store that needs an optional library says in
 //! [`Store::available`] whether it is installed.
 //!
 //! `sapwood` and all stores whose names end with `-qp` have the same trie. They differ only in how
 //! they protect readers.
 
-mod arcswap;
-mod left_right;
 mod published;
-mod rwlock;
 mod sapwood;
-mod skiplist;
 mod urcu;
 
-pub use arcswap::ArcSwapImbl;
-pub use left_right::LeftRight;
-pub use published::{Published, Version};
-pub use rwlock::{RwLockBtree, RwLockQp};
+pub use published::{Protection, Published, Version};
 pub use sapwood::Sapwood;
-pub use skiplist::Skiplist;
 pub use urcu::{Memb, Qsbr, Urcu};
 
 use crate::keylist::KeyList;

@@ -2,9 +2,6 @@
 //! publishes a snapshot. The comparison with [`Sapwood`](super::Sapwood) shows the cost of the
 //! protection alone.
 
-use std::sync::Arc;
-
-use arc_swap::ArcSwap;
 use sapwood::qp::{QpSnapshot, QpStore};
 
 use super::sapwood::{Open, Writing};
@@ -165,26 +162,5 @@ impl<P: Protection> Txn for Draft<'_, P> {
         self.open.commit();
         self.newest.publish(self.thread, self.store.snapshot());
         P::quiescent(self.thread);
-    }
-}
-
-impl Protection for ArcSwap<Version> {
-    const NAME: &'static str = "arcswap-qp";
-    const NOTE: &'static str = "QpStore, compacted as sapwood is; each commit publishes a snapshot \
-         in an ArcSwap, and each read transaction loads it";
-    type Thread = ();
-
-    fn new(first: Version) -> Self {
-        Self::from_pointee(first)
-    }
-
-    fn thread(&self) {}
-
-    fn read<R>(&self, (): &(), f: impl FnOnce(&Version) -> R) -> R {
-        f(&self.load())
-    }
-
-    fn publish(&self, (): &(), next: Version) {
-        self.store(Arc::new(next));
     }
 }

@@ -5,6 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use arc_swap::ArcSwap;
 
 use super::*;
+use crate::peers::arcswap::ArcSwapImbl;
+use crate::peers::left_right::LeftRight;
+use crate::peers::rwlock;
+use crate::peers::skiplist::Skiplist;
 
 /// Pairs: keys with even values stay, keys with odd values are removed and inserted.
 fn keys(count: u64) -> KeyList {
@@ -119,11 +123,11 @@ fn beside(store: &impl Store, keys: &KeyList) {
 fn every_store_answers() {
     let there = [
         answers::<Sapwood>(),
-        answers::<RwLockQp>(),
+        answers::<rwlock::Qp>(),
         answers::<Published<ArcSwap<Version>>>(),
         answers::<Urcu<Memb>>(),
         answers::<Urcu<Qsbr>>(),
-        answers::<RwLockBtree>(),
+        answers::<rwlock::Btree>(),
         answers::<ArcSwapImbl>(),
         answers::<LeftRight>(),
         answers::<Skiplist>(),

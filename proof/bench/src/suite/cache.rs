@@ -18,7 +18,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use super::Options;
-use crate::cache::{self as engines, CacheEngine, Key, sum_of, value_of};
+use crate::cache::{CacheEngine, Key, Sapwood, SapwoodApart, sum_of, value_of};
 use crate::clock::CpuClock;
 use crate::engines::settle;
 use crate::report::{Measure, Report, Samples};
@@ -59,17 +59,17 @@ fn lane<E: CacheEngine>() -> Lane {
 
 /// All engines, in the order in which tables list them.
 fn lanes() -> Vec<Lane> {
-    use engines::*;
+    use crate::peers::{dashmap, evicting, papaya, rwlock};
     vec![
         lane::<Sapwood>(),
         lane::<SapwoodApart>(),
-        lane::<RwLocked<BTree>>(),
-        lane::<RwLocked<SipHash>>(),
-        lane::<RwLocked<Foldhash>>(),
-        lane::<Dashmap>(),
-        lane::<Papaya>(),
-        lane::<Quick>(),
-        lane::<Moka>(),
+        lane::<rwlock::BtreeCache>(),
+        lane::<rwlock::SipHashCache>(),
+        lane::<rwlock::FoldhashCache>(),
+        lane::<dashmap::Cache>(),
+        lane::<papaya::Cache>(),
+        lane::<evicting::Quick>(),
+        lane::<evicting::Moka>(),
     ]
 }
 

@@ -8,7 +8,7 @@ use sapwood::qp::{MAX_KEY, QpMap};
 use sapwood_model::data::{DataSet, btf_strings, domains, kallsyms, paths};
 use serde_json::{Value, json};
 
-use crate::cli::TourArgs;
+use super::TourArgs;
 use crate::errors::Error;
 use crate::progress::Progress;
 use crate::records::{Record, Records};

@@ -1,4 +1,4 @@
-//! `sapwood tour`: shows what the library does on data of this machine, and checks all answers
+//! The tour: shows what the library does on data of this machine, and checks all answers
 //! against `BTreeMap`.
 //!
 //! Each chapter is a module here with a type that is a [`Chapter`], and a line in [`CHAPTERS`]. It
@@ -19,16 +19,50 @@ mod table;
 mod versions;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anstyle::{Effects, Style};
+use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::cli::TourArgs;
 use crate::errors::{Answer, Error, Outcome};
 use crate::figures::{cpu_time, figure, grouped, median, mega, table, timed};
 use crate::routes::load::Routes;
 use data::Set;
+
+/// The arguments of `tour`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The tour takes about a minute, with --quick about fifteen seconds. It uses the \
+symbols of the running kernel and the paths below /usr where it can read them, a million generated \
+domain names (--quick: 100,000), a generated table of routes, as many generated ranges as domain \
+names, the mappings of its own process, and your files. It writes only to a temporary folder, \
+which it removes. Each table names the units of its figures. The exit code is 1 when an answer is \
+wrong.
+
+Examples:
+  cargo run --release -- tour
+  cargo run --release -- tour --quick words.txt
+  cargo run --release -- tour --routes rib.bz2
+  cargo run --release -- tour --json > tour.json"
+)]
+pub struct TourArgs {
+    /// Files with keys of your own, one in each line.
+    pub files: Vec<PathBuf>,
+    /// A file with routes of your own: a table, a text or an MRT table dump.
+    #[arg(long, value_name = "FILE")]
+    pub routes: Option<PathBuf>,
+    /// Use a tenth of the domain names and of the ranges, a fifth of the routes, and fewer rounds.
+    #[arg(short, long)]
+    pub quick: bool,
+    /// Print one JSON document with all figures instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Use at most this many keys of each kind, this many routes and this many ranges.
+    #[arg(long, hide = true, value_name = "N")]
+    pub limit: Option<usize>,
+}
 
 /// A part of the tour.
 trait Chapter {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood::maple::{MapleMap, Window};
-use sapwood_model::data::ranges::{PAGE, pages_with_rare_gaps};
+use sapwood_model::data::ranges::{PAGE, mappings, pages_with_rare_gaps};
 use serde_json::{Value, json};
 
 use super::measure::{self, Rival};
@@ -14,7 +14,6 @@ use super::spans::Spans;
 use super::{Chapter, Tour, cpu_time, figure, grouped, median, timed};
 use crate::beside::{Pace, Paces};
 use crate::errors::Error;
-use crate::maps::Maps;
 use crate::numbers::{Base, length};
 use crate::progress::Progress;
 
@@ -121,38 +120,34 @@ fn each(time: Duration, count: usize) -> f64 {
 
 /// Shows the memory mappings of this process.
 fn process(tour: &mut Tour) -> Result<Value, Error> {
-    let maps = match Maps::read(None) {
-        Ok(maps) => maps,
-        Err(why) => {
-            tour.say(format!(
-                "  (the mappings of this process are left out: {why})"
-            ))?;
+    let mappings = match mappings() {
+        Ok(mappings) => mappings,
+        Err(missing) => {
+            tour.say(format!("  ({missing})"))?;
             return Ok(Value::Null);
         }
     };
     let here = 0u8;
     let here = std::ptr::from_ref(&here).addr() as u64;
-    let mut oracle = BTreeMap::new();
-    for (mapping, number) in maps.mappings.iter().zip(0u32..) {
+    let (map, mut oracle) = (MapleMap::new(), BTreeMap::new());
+    for (mapping, number) in mappings.iter().zip(0u32..) {
+        map.store(mapping.range.clone(), number)
+            .map_err(sapwood::Error::from)?;
         oracle.insert(*mapping.range.start(), (*mapping.range.end(), number));
     }
     for (start, (end, number)) in &oracle {
         for index in [*start, *end] {
-            let found = maps.map.get_entry(index);
+            let found = map.get_entry(index);
             tour.check(found == Some((*start..=*end, *number)), || {
                 format!("{found:?} at {index:#x}")
             })?;
         }
     }
-    let stack = maps.map.get_entry(here);
-    let stack = stack.map(|(range, number)| (range, &maps.mappings[number as usize]));
+    let stack = map.get_entry(here);
     tour.check(stack.is_some(), || "no mapping has the stack".into())?;
-    let mapped: u128 = maps.mappings.iter().map(|m| length(&m.range)).sum();
+    let mapped: u128 = mappings.iter().map(|m| length(&m.range)).sum();
     let window = 0x1_0000..=u64::MAX;
-    let (gap, time) = timed(|| {
-        maps.map
-            .find_gap(1 << 30, Window::new(window).aligned(2 << 20))
-    });
+    let (gap, time) = timed(|| map.find_gap(1 << 30, Window::new(window).aligned(2 << 20)));
     let free = |gap: &Span| {
         let before = oracle.range(..=*gap.end()).next_back();
         before.is_none_or(|(_, (end, _))| end < gap.start())
@@ -160,19 +155,20 @@ fn process(tour: &mut Tour) -> Result<Value, Error> {
     tour.check(gap.as_ref().is_some_and(free), || {
         format!("the gap {gap:?}")
     })?;
-    let name = stack.map_or_else(String::new, |(range, mapping)| {
-        format!("{} of {}", mapping.full_name(), Base::Sixteen.span(&range))
+    let name = stack.map_or_else(String::new, |(range, number)| {
+        let name = &mappings[number as usize].name;
+        format!("{name} of {}", Base::Sixteen.span(&range))
     });
     tour.say(format!(
-        "\nThis process has {} mappings of {} bytes in all (\"sapwood maps\" prints them):\n  \
+        "\nThis process has {} mappings of {} bytes in all:\n  \
          a variable of this function, at {here:#x}, is in {name}\n  \
          the lowest gap of 1 GiB at a multiple of 2 MiB is {}, found in {time:.0?}",
-        maps.mappings.len(),
+        mappings.len(),
         grouped(mapped as usize),
         gap.as_ref()
             .map_or_else(String::new, |gap| Base::Sixteen.span(gap)),
     ))?;
-    Ok(json!({ "ranges": maps.mappings.len(), "bytes": mapped as u64 }))
+    Ok(json!({ "ranges": mappings.len(), "bytes": mapped as u64 }))
 }
 
 impl Course {

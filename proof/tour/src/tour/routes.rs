@@ -10,11 +10,11 @@ use sapwood_model::data::routes::{NEXT_HOPS, next_hops, routes_v4, routes_v6};
 use serde_json::{Value, json};
 
 use super::{Chapter, Tour, figure, grouped, timed};
-use crate::bench::family::Kind;
-use crate::bench::lookups::Course;
-use crate::bench::{HEADER, Measured, measure};
 use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
+use crate::prefixes::family::Kind;
+use crate::prefixes::lookups::Course;
+use crate::prefixes::{HEADER, Measured, measure};
 use crate::progress::Progress;
 use crate::routes::load::Routes as Table;
 

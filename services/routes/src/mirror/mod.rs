@@ -104,7 +104,7 @@ pub struct RouteMirrorBuilder<T> {
 pub enum MirrorError {
     /// The error of the tables.
     #[error(transparent)]
-    Table(#[from] sapwood::Error),
+    Table(#[from] sapwood::lpm::Error),
     /// The error of the groups.
     #[error(transparent)]
     Groups(GroupsError),

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 
 use ipnet::IpNet;
-use sapwood::Error;
+use sapwood::lpm::Error;
 use sapwood::lpm::{FibMemory, IpFib};
 use sapwood::route::{GroupMember, MirrorHop};
 use sapwood_arena::ArenaFull;

@@ -1,6 +1,6 @@
 //! Models of the lock protocol for loom: every order of its memory accesses, up to the preemptions
 //! that `LOOM_MAX_PREEMPTIONS` allows.
-//! `RUSTFLAGS="--cfg loom" cargo test -p sapwood --lib --release models`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p sapwood-qp --lib --release models`.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -8,7 +8,8 @@ mod tables;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use sapwood::qp::OpenCause;
+use sapwood::TableError;
+use sapwood::qp::{self, OpenCause};
 use sapwood_arena::{Arena, OpenError};
 use sapwood_qsbr::Domain;
 
@@ -48,11 +49,9 @@ impl Left {
     /// The error for a part that could not be copied: what is damaged in it, or what this process
     /// lacks.
     fn not_restored(&self, part: usize, cause: OpenCause) -> Error {
-        use sapwood::Error as MapError;
         match cause {
-            OpenCause::Table(lack @ (MapError::ArenaFull(_) | MapError::GarbageLimit(_))) => {
-                Error::Map(lack)
-            }
+            OpenCause::Table(TableError::ArenaFull(full)) => qp::Error::from(full).into(),
+            OpenCause::Table(TableError::GarbageLimit(limit)) => qp::Error::from(limit).into(),
             OpenCause::Image(OpenError::Io(error)) => {
                 Error::io("reading", &self.parts[part])(error)
             }

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use sapwood::Builder;
 use sapwood::qp::{
-    Accepts, AttachedMap, AttachedView, IntoValue, Order, Ordered, QpFile, QpStore, QpView,
+    self, Accepts, AttachedMap, AttachedView, IntoValue, Order, Ordered, QpFile, QpStore, QpView,
     SharedMap, Unordered, Value,
 };
 use sapwood_arena::Arena;
@@ -31,7 +31,7 @@ pub trait LiveValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + '
         builder: Builder<SharedMap<O, Self>>,
         arena: Arena,
         entries: Vec<(Vec<u8>, Self::Read)>,
-    ) -> Result<SharedMap<O, Self>, sapwood::Error>;
+    ) -> Result<SharedMap<O, Self>, qp::Error>;
 }
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveValue for V {
@@ -45,7 +45,7 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveValue for
         builder: Builder<SharedMap<O, V>>,
         arena: Arena,
         entries: Vec<(Vec<u8>, V)>,
-    ) -> Result<SharedMap<O, V>, sapwood::Error> {
+    ) -> Result<SharedMap<O, V>, qp::Error> {
         O::build_from(builder, arena, entries.into_iter())
     }
 }
@@ -61,7 +61,7 @@ impl LiveValue for [u8] {
         builder: Builder<SharedMap<O, [u8]>>,
         arena: Arena,
         entries: Vec<(Vec<u8>, Bytes)>,
-    ) -> Result<SharedMap<O, [u8]>, sapwood::Error> {
+    ) -> Result<SharedMap<O, [u8]>, qp::Error> {
         let entries = entries.iter().map(|(key, Bytes(value))| (key, &value[..]));
         O::build_from(builder, arena, entries)
     }
@@ -126,7 +126,7 @@ pub trait SharedKind: Order {
     fn build_in<V>(
         builder: Builder<SharedMap<Self, V>>,
         arena: Arena,
-    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    ) -> Result<SharedMap<Self, V>, qp::Error>
     where
         V: ?Sized + LiveValue;
 
@@ -135,7 +135,7 @@ pub trait SharedKind: Order {
         builder: Builder<SharedMap<Self, V>>,
         arena: Arena,
         entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    ) -> Result<SharedMap<Self, V>, qp::Error>
     where
         V: ?Sized + LiveValue + Accepts<N>,
         K: AsRef<[u8]>,
@@ -148,7 +148,7 @@ impl SharedKind for Ordered {
     fn build_in<V>(
         builder: Builder<SharedMap<Self, V>>,
         arena: Arena,
-    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    ) -> Result<SharedMap<Self, V>, qp::Error>
     where
         V: ?Sized + LiveValue,
     {
@@ -159,7 +159,7 @@ impl SharedKind for Ordered {
         builder: Builder<SharedMap<Self, V>>,
         arena: Arena,
         entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    ) -> Result<SharedMap<Self, V>, qp::Error>
     where
         V: ?Sized + LiveValue + Accepts<N>,
         K: AsRef<[u8]>,
@@ -175,7 +175,7 @@ impl SharedKind for Unordered {
     fn build_in<V>(
         builder: Builder<SharedMap<Self, V>>,
         arena: Arena,
-    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    ) -> Result<SharedMap<Self, V>, qp::Error>
     where
         V: ?Sized + LiveValue,
     {
@@ -186,7 +186,7 @@ impl SharedKind for Unordered {
         builder: Builder<SharedMap<Self, V>>,
         arena: Arena,
         entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<SharedMap<Self, V>, sapwood::Error>
+    ) -> Result<SharedMap<Self, V>, qp::Error>
     where
         V: ?Sized + LiveValue + Accepts<N>,
         K: AsRef<[u8]>,

@@ -12,8 +12,9 @@ use tempfile::TempDir;
 pub const PROGRAM: &str = match (
     option_env!("CARGO_BIN_EXE_sapwood"),
     option_env!("CARGO_BIN_EXE_sapwood-tour"),
+    option_env!("CARGO_BIN_EXE_sapwood-bench"),
 ) {
-    (Some(program), _) | (_, Some(program)) => program,
+    (Some(program), ..) | (_, Some(program), _) | (.., Some(program)) => program,
     _ => panic!("cargo names the program of the package"),
 };
 

@@ -5,7 +5,7 @@ mod raw;
 
 use std::sync::OnceLock;
 
-use super::Engine;
+use super::{Built, Engine};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 use crate::shim::{Link, Recipe};
 
@@ -93,7 +93,9 @@ impl<L: Library> Engine for Native<L> {
         map.insert(pairs);
         Self(map)
     }
+}
 
+impl<L: Library> Built for Native<L> {
     fn get(&self, key: &[u8]) -> Option<u64> {
         let tally = self.0.lookups(&KeyList::new([(key, 0)]), false);
         (tally.found == 1).then_some(tally.sum)

@@ -290,7 +290,7 @@ impl Table {
 
     /// Removes a prefix and inserts it again.
     fn change(&self, prefix: Prefix, value: u32) -> Result<(), String> {
-        let said = |error: sapwood::Error| error.to_string();
+        let said = |error: sapwood::lpm::Error| error.to_string();
         match self {
             Table::V4(table) => {
                 table.remove(v4(prefix)).map_err(said)?;

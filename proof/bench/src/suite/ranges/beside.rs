@@ -11,7 +11,8 @@ use sapwood_model::data::ranges as model;
 
 use super::work;
 use crate::alloc;
-use crate::ranges::shared::{Loads, RwLockBtree, Shared};
+use crate::peers::rwlock::BtreeRanges;
+use crate::ranges::shared::{Loads, Shared};
 use crate::ranges::{Engine, Op, Query, Reference, Tally};
 use crate::report::{Measure, Report, Samples};
 use crate::suite::{Options, mega_rate, mops};
@@ -45,7 +46,7 @@ fn lane<S: Shared>() -> Lane {
 
 /// All engines, in the order in which tables list them.
 fn lanes() -> Vec<Lane> {
-    vec![lane::<MapleMap<u64>>(), lane::<RwLockBtree>()]
+    vec![lane::<MapleMap<u64>>(), lane::<BtreeRanges>()]
 }
 
 /// Whether any engine of these cases is wanted.
@@ -222,7 +223,7 @@ pub(super) fn run_case(name: &str, options: &Options, cases_left: usize, report:
             }
         }
     }
-    report.end(samples, &[RwLockBtree::NAME]);
+    report.end(samples, &[BtreeRanges::NAME]);
 }
 
 /// Runs one round of one engine.

@@ -42,11 +42,12 @@ use self::run::{Measured, run_store};
 use self::work::{Keys, Plan, Work};
 use super::Options;
 use crate::machine;
+use crate::peers::arcswap::ArcSwapImbl;
+use crate::peers::left_right::LeftRight;
+use crate::peers::rwlock;
+use crate::peers::skiplist::Skiplist;
 use crate::report::{Report, Samples};
-use crate::stores::{
-    ArcSwapImbl, LeftRight, Memb, Published, Qsbr, RwLockBtree, RwLockQp, Sapwood, Skiplist, Store,
-    Urcu, Version,
-};
+use crate::stores::{Memb, Published, Qsbr, Sapwood, Store, Urcu, Version};
 
 /// A store with its type erased.
 struct Lane {
@@ -69,11 +70,11 @@ fn lane<S: Store>() -> Lane {
 fn lanes() -> Vec<Lane> {
     vec![
         lane::<Sapwood>(),
-        lane::<RwLockQp>(),
+        lane::<rwlock::Qp>(),
         lane::<Published<ArcSwap<Version>>>(),
         lane::<Urcu<Memb>>(),
         lane::<Urcu<Qsbr>>(),
-        lane::<RwLockBtree>(),
+        lane::<rwlock::Btree>(),
         lane::<ArcSwapImbl>(),
         lane::<LeftRight>(),
         lane::<Skiplist>(),
@@ -177,7 +178,7 @@ fn run_case(
             }
         }
     }
-    report.end(samples, &[RwLockBtree::NAME, RwLockQp::NAME]);
+    report.end(samples, &[rwlock::Btree::NAME, rwlock::Qp::NAME]);
 }
 
 /// The kernel's symbols, or keys that look like them.

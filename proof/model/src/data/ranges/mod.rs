@@ -3,6 +3,7 @@
 //! The caller chooses the values, for example the numbers of the changes. Ranges are whole pages of
 //! [`PAGE`] bytes.
 
+mod mappings;
 mod traces;
 mod vma;
 
@@ -10,6 +11,7 @@ use std::ops::RangeInclusive;
 
 use fastrand::Rng;
 
+pub use mappings::{Mapping, mappings};
 pub use traces::{Trace, traces};
 pub use vma::vma;
 

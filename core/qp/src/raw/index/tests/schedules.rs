@@ -1,5 +1,5 @@
 //! A table that is moved beside a writer and readers, in orders that a scheduler chooses:
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --lib --release -- index::tests::schedules`.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood-qp --lib --release -- index::tests::schedules`.
 //!
 //! Nothing is freed before the end, so no guard is needed.
 

@@ -1,0 +1,86 @@
+//! The errors of operations.
+
+use alloc::string::ToString;
+
+use sapwood_arena::ArenaFull;
+use sapwood_common::TableError;
+use sapwood_qsbr::GarbageLimit;
+
+/// The reason why an operation on a range map did not happen. The structure is as it was
+/// before the call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arena has reached its limit, or the system gives no more memory.
+    #[error(transparent)]
+    ArenaFull(#[from] ArenaFull),
+    /// Memory that waits for readers has reached the hard limit of the domain.
+    #[error(transparent)]
+    GarbageLimit(#[from] GarbageLimit),
+    /// The range ends before it begins.
+    #[error("the range {start}..={end} is empty")]
+    EmptyRange {
+        /// Its first index.
+        start: u64,
+        /// Its last index.
+        end: u64,
+    },
+    /// The range has an index of an entry, and the operation fills only gaps.
+    #[error("the entry {start}..={end} is in the way")]
+    Occupied {
+        /// The first index of the first entry in the range.
+        start: u64,
+        /// Its last index.
+        end: u64,
+    },
+    /// The key is not in the map, and the operation replaces only values that are.
+    #[error("the key is not there")]
+    Absent,
+    /// No gap in the window has room.
+    #[error("no gap has room for {size} indices")]
+    NoGap {
+        /// Number of indices that were asked for.
+        size: u64,
+    },
+    /// The window has fewer indices than are asked for.
+    #[error("{size} indices do not fit into the window {start}..={end}")]
+    WindowTooSmall {
+        /// Number of indices that were asked for.
+        size: u64,
+        /// The window's first index.
+        start: u64,
+        /// The window's last index.
+        end: u64,
+    },
+    /// No indices were asked for.
+    #[error("a size of 0 was asked for")]
+    ZeroSize,
+    /// The alignment is not a power of two.
+    #[error("the alignment {align} is not a power of two")]
+    Alignment {
+        /// The alignment that was asked for.
+        align: u64,
+    },
+    /// The reservation's changes have all been made.
+    #[error("the reservation has been used up")]
+    ReservationUsedUp,
+}
+
+/// An insertion that did not happen, with the value that was to be inserted.
+pub type Rejected<V> = sapwood_common::Rejected<V, Error>;
+
+impl<V> From<Rejected<V>> for Error {
+    fn from(rejected: Rejected<V>) -> Self {
+        rejected.error
+    }
+}
+
+impl From<Error> for TableError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::ArenaFull(full) => full.into(),
+            Error::GarbageLimit(limit) => limit.into(),
+            other => TableError::Refused(other.to_string()),
+        }
+    }
+}
