@@ -65,6 +65,9 @@ pub mod route {
         CacheStats, Error as CacheError, Lookup, Plain, RouteCache, RouteCacheBuilder, Unresolved,
         Words,
     };
+    // For the caches of `sapwood-bpf`, which programs fill.
+    #[doc(hidden)]
+    pub use sapwood_cache::{Choices, cache_choices};
     #[cfg(feature = "std")]
     pub use sapwood_route::*;
 }
