@@ -33,6 +33,20 @@ pub const MARK: u32 = 1 << 31;
 /// Header bits that readers ignore.
 pub const LOCKS: u32 = FRESH | MARK;
 
+/// Header bits: the offset; in a cluster, its base.
+pub const OFFSET: u32 = 0xffff;
+/// The place of the count in a header: labels less one, in a cluster leaves.
+pub const COUNT_AT: u32 = 16;
+/// The bits of the count, at its place.
+pub const COUNT: u32 = 0xff;
+/// The bits of the count that a branch with more than eight labels has.
+pub const OVER_8: u32 = (COUNT & !7) << COUNT_AT;
+/// The place from which a header has the bytes before the cells of a small branch, which are a
+/// multiple of 4; in a cluster, the number of slots.
+pub const CELLS_AT: u32 = 25;
+/// The bits of those bytes, at their place.
+pub const CELLS: u32 = 0x3c;
+
 /// The most labels in the small layout.
 pub const SMALL_MAX: usize = 32;
 /// The most labels.
@@ -49,13 +63,13 @@ pub const LARGEST: usize = BIG_CELLS + 257 * 4;
 /// The offset in the key of the byte that selects the child.
 #[inline(always)]
 pub const fn offset_of(header: u32) -> usize {
-    (header & 0xffff) as usize
+    (header & OFFSET) as usize
 }
 
 /// The number of labels.
 #[inline(always)]
 pub const fn labels_of(header: u32) -> usize {
-    ((header >> 16) & 0xff) as usize + 1
+    ((header >> COUNT_AT) & COUNT) as usize + 1
 }
 
 /// The number of children: one more than labels.
@@ -67,7 +81,7 @@ pub const fn children_of(header: u32) -> usize {
 /// Whether there are up to eight labels.
 #[inline(always)]
 pub const fn is_up_to_8(header: u32) -> bool {
-    header & 0x00f8_0000 == 0
+    header & OVER_8 == 0
 }
 
 /// The offset of the cells.
@@ -83,7 +97,7 @@ pub const fn cells_at(header: u32) -> usize {
 /// The offset of the cells of a small branch.
 #[inline(always)]
 pub const fn small_cells_at(header: u32) -> usize {
-    (header >> 25) as usize & 0x3c
+    ((header >> CELLS_AT) & CELLS) as usize
 }
 
 /// Bytes of the branch, before rounding to units.
@@ -111,9 +125,9 @@ pub const fn header(offset: usize, labels: usize) -> u32 {
     let layout = if labels > SMALL_MAX {
         BIG
     } else {
-        ((LABELS_AT + padded(labels)) as u32 / 4) << 27
+        ((LABELS_AT + padded(labels)) as u32) << CELLS_AT
     };
-    offset as u32 | (labels as u32 - 1) << 16 | layout
+    offset as u32 | (labels as u32 - 1) << COUNT_AT | layout
 }
 
 /// Whether a branch can have this header below a branch whose offset is `min - 1`. The header is

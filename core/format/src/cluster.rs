@@ -18,7 +18,7 @@
 //! `d` and `c` are a binary Patricia trie laid flat: an ordered search reads only them, and then
 //! one leaf. They are the node of the String B-tree (Ferragina, Grossi, "The String B-tree", 1999).
 
-use crate::branch::FRESH;
+use crate::branch::{CELLS, CELLS_AT, COUNT, COUNT_AT, FRESH, OFFSET};
 
 /// The most slots of a cluster.
 pub const SLOTS_MAX: usize = 32;
@@ -33,19 +33,19 @@ pub const TAGS_AT: usize = 4;
 /// The offset in the key from which `d` counts.
 #[inline(always)]
 pub const fn base_of(header: u32) -> usize {
-    (header & 0xffff) as usize
+    (header & OFFSET) as usize
 }
 
 /// The number of leaves.
 #[inline(always)]
 pub const fn leaves_of(header: u32) -> usize {
-    ((header >> 16) & 0xff) as usize
+    ((header >> COUNT_AT) & COUNT) as usize
 }
 
 /// The number of slots.
 #[inline(always)]
 pub const fn capacity_of(header: u32) -> usize {
-    (header >> 25) as usize & 0x3c
+    ((header >> CELLS_AT) & CELLS) as usize
 }
 
 /// The offset of the cells.
@@ -95,7 +95,7 @@ pub const fn capacity_for(leaves: usize) -> usize {
 pub const fn header(base: usize, leaves: usize, capacity: usize) -> u32 {
     debug_assert!(base <= 0xffff && 2 <= leaves && leaves <= capacity);
     debug_assert!(capacity % 4 == 0 && capacity <= SLOTS_MAX);
-    base as u32 | (leaves as u32) << 16 | (capacity as u32 / 4) << 27
+    base as u32 | (leaves as u32) << COUNT_AT | (capacity as u32) << CELLS_AT
 }
 
 /// Whether a cluster can have this header. The header is without FRESH.

@@ -85,8 +85,14 @@ pub const fn is_branch(cell: u32) -> bool {
 
 /// The numbers that programs in other languages are compiled with, with their names in `docs/qp.md`
 /// and `docs/shared.md`.
-pub const LAYOUT: [(&str, u64); 23] = [
+pub const LAYOUT: [(&str, u64); 29] = [
     ("BIG", branch::BIG as u64),
+    ("HEAD_OFFSET", branch::OFFSET as u64),
+    ("HEAD_COUNT_AT", branch::COUNT_AT as u64),
+    ("HEAD_COUNT", branch::COUNT as u64),
+    ("HEAD_OVER_8", branch::OVER_8 as u64),
+    ("HEAD_CELLS_AT", branch::CELLS_AT as u64),
+    ("HEAD_CELLS", branch::CELLS as u64),
     ("LEAF", LEAF as u64),
     ("CLUSTER", CLUSTER as u64),
     ("BIG_CELLS", branch::BIG_CELLS as u64),

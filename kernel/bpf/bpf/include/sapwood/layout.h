@@ -34,6 +34,12 @@
 #define SW_QP_TABLE 72u
 #define SW_QP_SECRETS 1024u
 #define SW_QP_BIG 16777216u
+#define SW_QP_HEAD_OFFSET 65535u
+#define SW_QP_HEAD_COUNT_AT 16u
+#define SW_QP_HEAD_COUNT 255u
+#define SW_QP_HEAD_OVER_8 16252928u
+#define SW_QP_HEAD_CELLS_AT 25u
+#define SW_QP_HEAD_CELLS 60u
 #define SW_QP_LEAF 1u
 #define SW_QP_CLUSTER 2u
 #define SW_QP_BIG_CELLS 260u

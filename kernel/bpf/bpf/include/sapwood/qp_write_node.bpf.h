@@ -13,9 +13,9 @@
 /* The header word of a branch of this many labels, 1 to 256. */
 SW_INLINE __u32 sw_kqp_branch(__u32 offset, __u32 labels)
 {
-	__u32 layout = labels > SW_QP_SMALL_MAX ? SW_QP_BIG : (1 + (labels + 3) / 4) << 27;
+	__u32 layout = labels > SW_QP_SMALL_MAX ? SW_QP_BIG : (1 + (labels + 3) / 4) * 4 << SW_QP_HEAD_CELLS_AT;
 
-	return offset | ((labels - 1) & 0xff) << 16 | layout;
+	return offset | ((labels - 1) & SW_QP_HEAD_COUNT) << SW_QP_HEAD_COUNT_AT | layout;
 }
 
 /* The units of a branch of this many labels. */
@@ -27,7 +27,7 @@ SW_INLINE __u32 sw_kqp_branch_units(__u32 labels)
 /* The slots of a cluster of this many leaves, and the units of a cluster of this many slots. */
 SW_INLINE __u32 sw_kqp_slots(__u32 leaves)
 {
-	return (leaves + 3) & 0x3c;
+	return (leaves + 3) & SW_QP_HEAD_CELLS;
 }
 SW_INLINE __u32 sw_kqp_slots_units(__u32 slots)
 {
@@ -43,9 +43,12 @@ SW_INLINE __u32 sw_kqp_cluster_units(__u32 leaves)
 /* Whether a header is that of a cluster that programs made. */
 SW_INLINE int sw_kqp_is_cluster(__u32 header)
 {
-	__u32 leaves = (header >> 16) & 0xff, slots = sw_qp_cluster_capacity(header);
+	__u32 leaves = (header >> SW_QP_HEAD_COUNT_AT) & SW_QP_HEAD_COUNT;
+	__u32 slots = sw_qp_cluster_capacity(header);
+	__u32 known = SW_QP_HEAD_OFFSET | SW_QP_HEAD_COUNT << SW_QP_HEAD_COUNT_AT |
+		      SW_QP_HEAD_CELLS << SW_QP_HEAD_CELLS_AT;
 
-	return !(header & 0x87000000) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
+	return !(header & ~known) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
 }
 
 /* The number of the child of a branch whose cell is at `slot`. */
@@ -161,7 +164,7 @@ SW_INLINE __u64 sw_kqp_word(sw_at one, sw_at other, __u64 mask)
 SW_GLOBAL int sw_kqp_bytes(__u64 one, __u64 other, __u64 to, __u32 at, __u64 how)
 {
 	__s64 first = (__s64)at * 8, there = (how & 0xff) * 8;
-	__u32 slots = (how >> 16) & 0x3c;
+	__u32 slots = (how >> 16) & SW_QP_HEAD_CELLS;
 
 	for (; slots > 4 && sw_can_loop; slots -= 8) {
 		sw_set_u64(to, sw_kqp_word(one, other, sw_kqp_ones(first)) & sw_kqp_ones(there));
@@ -215,11 +218,11 @@ SW_INLINE __u64 sw_kqp_weaving(__u32 leaves, __u32 slots, __u32 at, __u32 border
  */
 SW_GLOBAL int sw_kqp_weave(__u64 one, __u64 other, __u64 to, __u64 how, __s32 shift)
 {
-	__u32 leaves = how & 0xff, slots = (how >> 16) & 0x3c, at = (how >> 32) & 0xff, i;
+	__u32 leaves = how & 0xff, slots = (how >> 16) & SW_QP_HEAD_CELLS, at = (how >> 32) & 0xff, i;
 	__u32 left = sw_qp_cluster_capacity(sw_u32(one)), border = how >> 48;
 	__u32 right = sw_qp_cluster_capacity(sw_u32(other));
 
-	sw_set_u32(to, leaves << 16 | slots << 25);
+	sw_set_u32(to, leaves << SW_QP_HEAD_COUNT_AT | slots << SW_QP_HEAD_CELLS_AT);
 	one += SW_QP_TAGS_AT;
 	to += SW_QP_TAGS_AT;
 	other += SW_QP_TAGS_AT - (__s64)shift;
