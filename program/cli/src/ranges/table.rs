@@ -180,11 +180,11 @@ mod tests {
         let texts = [5, 25].map(|index| ranges.text(ranges.map.get(index).unwrap()));
         assert_eq!(texts, ["7", "18446744073709551615"]);
         save_strings([(5..=6, &b"five"[..]), (9..=9, b"\xff")], &path).unwrap();
-        let error = Ranges::open_checked(&path).unwrap_err().to_string();
+        let error = Ranges::open_checked(&path).err().unwrap().to_string();
         assert!(error.contains("the value of 9..=9 is not UTF-8"), "{error}");
         let narrow = MapleMap::from_iter([(0..=9, 7u32)]);
         narrow.snapshot().save(&path).unwrap();
-        let error = Ranges::open_checked(&path).unwrap_err().to_string();
+        let error = Ranges::open_checked(&path).err().unwrap().to_string();
         assert!(error.contains("the file has values of 4 bytes"), "{error}");
     }
 }
