@@ -993,8 +993,8 @@ void sapwood_fib_file_free(sapwood_fib_file *file);
 int sapwood_fib_file_len(const sapwood_fib_file *file, size_t *len);
 
 /*
- * The longest (prefix) of an address, or exactly this one, and what it leads to. prefix and hop
- * may be NULL. -ENOENT: there is none.
+ * The longest (prefix) of an address, or exactly this one, and what it leads to. prefix and
+ * hop may be NULL. -ENOENT: there is none.
  */
 int sapwood_fib_file_lookup(const sapwood_fib_file *file, const void *addr, size_t addr_len,
 			    sapwood_prefix *prefix, sapwood_hop *hop);
