@@ -241,7 +241,7 @@ impl<H: NextHop + IntoBytes + Immutable> RouteSnapshot<H> {
             let Some(group) = self.groups.get(place) else {
                 return Ok(());
             };
-            let hop = match known.get(place) {
+            let hop = match known.get(group) {
                 Some(hop) => *hop,
                 None => {
                     let members = group.members();
@@ -252,7 +252,7 @@ impl<H: NextHop + IntoBytes + Immutable> RouteSnapshot<H> {
                         [(single, 1)] => file.hop(single)?,
                         _ => file.hop(&SavedHop::Group(members))?,
                     };
-                    known.insert(place, hop);
+                    known.insert(group, hop);
                     hop
                 }
             };

@@ -88,8 +88,9 @@ pub fn report_soundness(
             return Ok(Answer::Yes);
         }
         Err(
-            error
-            @ (OpenCause::Image(sapwood::arena::OpenError::Header(_)) | OpenCause::Corrupt(_)),
+            error @ (OpenCause::Image(sapwood::arena::OpenError::Header(_))
+            | OpenCause::Corrupt(_)
+            | OpenCause::OldFile { .. }),
         ) => open_error(path, kind, error),
         Err(error) if error.is_other_layout() => open_error(path, kind, error),
         Err(error) => return Err(open_error(path, kind, error)),

@@ -104,7 +104,7 @@ numbers.",
     #[command(after_help = "Example:
   sapwood ranges stats memory.ranges --json")]
     Stats(MapArgs),
-    /// Checks a file: header, checksums, structure, and that ranges are in order and do not overlap
+    /// Checks a map: header, checksums or structure, and that ranges are in order, apart
     #[command(
         after_help = "The exit code is 1 when the file is damaged or not a map of ranges, and 2 \
 when it cannot be read.

@@ -115,4 +115,10 @@ fn old_files_are_refused_by_name() {
     ] {
         s.run(&args).code(2).out("").complains(told);
     }
+    s.run(&["routes", "verify", "program-1.routes"])
+        .code(1)
+        .says("format 1 of the program");
+    s.run(&["ranges", "verify", "program-1.ranges"])
+        .code(1)
+        .says("format 1 of the program");
 }
