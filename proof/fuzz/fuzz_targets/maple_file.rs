@@ -40,7 +40,9 @@ fuzz_target!(|bytes: &[u8]| {
         match input.below(2) {
             0 => map.snapshot().save(&scratch.0).unwrap(),
             _ => {
-                let texts = map.iter().map(|(range, i)| (range, "text".repeat(i as usize % 3)));
+                let texts = map
+                    .iter()
+                    .map(|(range, i)| (range, "text".repeat(i as usize % 3)));
                 save_strings(texts, &scratch.0).unwrap();
             }
         }

@@ -27,7 +27,7 @@ fn fill<M>(
         match insert(map, i) {
             Ok(()) => accepted.push(i),
             Err(error) => {
-                assert!(Error::from(error.clone()).arena_full().is_some(), "{error}");
+                assert!(error.arena_full().is_some(), "{error}");
                 refused += 1;
                 if refused == 20 {
                     break;

@@ -232,7 +232,7 @@ fn covering<'m, V: ?Sized + SavedValue>(
         // A name that begins with * finds itself among those above it.
         found.extend(
             map.get_key_value(&wildcard)
-                .filter(|(key, _)| !name.starts_with(&**key)),
+                .filter(|(key, _)| !name.starts_with(key)),
         );
     }
     found.extend(above);
