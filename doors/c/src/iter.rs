@@ -10,7 +10,9 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input::{bytes, place};
 use crate::maps::sapwood_iter;
-use crate::ordered::{Bounds, Entry, Source, Walk};
+use sapwood::qp::{KeyBounds, OrderedRange};
+
+use crate::ordered::{Entry, Source, lying};
 use crate::output::hand_out;
 use crate::retire::Pointer;
 use crate::value::{CValue, Kinds, each, map_kinds, sapwood_entry};
@@ -45,7 +47,7 @@ pub struct Walker<V: ?Sized + CValue> {
     place: Place,
     seek: Vec<u8>,
     /// The walk under way, its direction, and the entry that it gave last.
-    walk: Option<(Walk<'static, V>, Way)>,
+    walk: Option<(OrderedRange<'static, V>, Way)>,
     last: Option<&'static [u8]>,
 }
 
@@ -113,7 +115,7 @@ impl<V: ?Sized + CValue> Walker<V> {
             _ => Bound::Excluded(key),
         };
         let at = Bound::Excluded(&self.seek[..]);
-        let bounds: Option<Bounds<'_>> = match (way, self.last, &self.place) {
+        let bounds: Option<KeyBounds<'_>> = match (way, self.last, &self.place) {
             (Way::Forward, Some(key), _) => Some((Bound::Excluded(key), high)),
             (Way::Backward, Some(key), _) => Some((low, Bound::Excluded(key))),
             (Way::Forward, None, Place::Start) | (Way::Backward, None, Place::End) => {
@@ -143,8 +145,8 @@ impl<V: ?Sized + CValue> Walker<V> {
             unsafe { self.begin(way) };
         }
         let entry = self.walk.as_mut().and_then(|(walk, way)| match way {
-            Way::Forward => walk.step(),
-            Way::Backward => walk.step_back(),
+            Way::Forward => walk.next().map(lying),
+            Way::Backward => walk.next_back().map(lying),
         });
         match entry {
             Some((key, _)) => self.last = Some(key),
@@ -158,7 +160,7 @@ impl<V: ?Sized + CValue> Walker<V> {
 }
 
 /// Whether the bounds leave nothing between them.
-fn crossed((low, high): &Bounds<'_>) -> bool {
+fn crossed((low, high): &KeyBounds<'_>) -> bool {
     match (low, high) {
         (Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high)) => low >= high,
         _ => false,

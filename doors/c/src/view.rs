@@ -8,7 +8,7 @@ use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules};
 use crate::input::{bytes, items, place};
-use crate::ordered::{Entry, Source};
+use crate::ordered::{Source, get_some, lying};
 use crate::output::{as_int, put};
 use crate::reader::{ReaderBody, sapwood_reader};
 use crate::retire::Pointer;
@@ -223,15 +223,15 @@ unsafe fn one(
         let entry = place(entry, "entry")?;
         each!(&body.source, source => {
             let reading = source.reading();
-            let result: Option<Entry<V>> = match search {
-                Search::First => reading.end(false),
-                Search::Last => reading.end(true),
-                Search::After => reading.after(key),
-                Search::Before => reading.before(key),
+            let result = match search {
+                Search::First => reading.first_key_value(),
+                Search::Last => reading.last_key_value(),
+                Search::After => reading.successor(key),
+                Search::Before => reading.predecessor(key),
                 Search::LongestPrefix => reading.longest_prefix(key),
             };
             match result {
-                Some(result) => *entry = sapwood_entry::new(result),
+                Some(result) => *entry = sapwood_entry::new(lying(result)),
                 None => return Ok(-libc::ENOENT),
             }
         });
@@ -293,7 +293,7 @@ c_api!(
         let keys = Key::all(items(keys, count, "keys")?)?;
         each!(&body.source, source => {
             let reading = source.reading();
-            get_many(keys, values, found, |keys, out| reading.get_many(keys, out))
+            get_many(keys, values, found, |keys, out| get_some(reading, keys, out))
         })
     }
 
@@ -354,10 +354,11 @@ c_api!(
         }
         each!(&body.source, source => {
             let all = source.reading().ancestors(key);
-            for (i, &entry) in all.iter().take(room).enumerate() {
-                *entries.add(i) = sapwood_entry::new(entry);
+            let count = as_int(all.len());
+            for (i, entry) in all.into_iter().take(room).enumerate() {
+                *entries.add(i) = sapwood_entry::new(lying(entry));
             }
-            Ok(as_int(all.len()))
+            Ok(count)
         })
     }
 );
