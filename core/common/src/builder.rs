@@ -9,7 +9,7 @@ use sapwood_qsbr::Domain;
 pub trait Buildable {
     /// The choices that only this structure has.
     #[doc(hidden)]
-    type Choices: Clone + fmt::Debug;
+    type Choices: Clone + fmt::Debug + Send;
     /// The type of its builder.
     type Builder: Configure;
 }

@@ -44,6 +44,8 @@
 #![deny(unsafe_code)]
 
 mod error;
+#[cfg(feature = "std")]
+pub mod published;
 
 pub use error::Error;
 pub use sapwood_arena as arena;

@@ -3,10 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use sapwood::Builder;
 use sapwood::lpm::{Family, Fib, IpFib, NextHop, V4, V6};
-use sapwood_arena::Arena;
-use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
@@ -69,37 +66,17 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F,
         self,
         prefixes: impl IntoIterator<Item = (F::Net, V)>,
     ) -> Result<FibMap<F, V>, Error> {
-        self.build_by(|fib, domain, memory| {
-            Ok(fib.domain(domain).build_from_in(memory, prefixes)?)
-        })
+        self.build_by(|fib, memory| Ok(fib.build_from_in(memory, prefixes)?))
     }
 }
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> MapInWindow for Fib<F, V> {
-    type Builder = Builder<Fib<F, V>>;
-
     const KIND: Kind = match F::WIDTH {
         32 => Kind::Lpm4,
         _ => Kind::Lpm6,
     };
 
     const BYTES_MAX: usize = sapwood_format::lpm::MAX_BYTES.next_multiple_of(PAGE);
-
-    fn builder() -> Builder<Fib<F, V>> {
-        Fib::builder()
-    }
-
-    fn layout_hash() -> u64 {
-        Fib::<F, V>::layout_hash()
-    }
-
-    fn build_in(
-        builder: Builder<Fib<F, V>>,
-        domain: &Domain,
-        memory: Arena,
-    ) -> Result<Self, Error> {
-        Ok(builder.domain(domain).build_in(memory)?)
-    }
 }
 
 /// One table for each address family, in one arena and with one domain. It has all methods of

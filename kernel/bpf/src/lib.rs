@@ -56,7 +56,8 @@ cfg_if::cfg_if! {
             Serviced, Taken, Write, WriteError, Written,
         };
         pub use loader::{Loader, Programs};
-        pub use names::{BitFibMap, Restore, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore, WindowValue};
+        pub use names::{BitFibMap, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore};
+        pub use sapwood::published::PublishedValue as WindowValue;
         pub use pinned::{PinKind, Pinned, PinnedProgram};
         pub use route_cache::{
             ProgramRouteCache, ProgramRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,

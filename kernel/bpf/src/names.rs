@@ -1,13 +1,12 @@
 //! Maps over byte strings: this process writes them, and programs read them.
 
+use sapwood::Builder;
 use sapwood::lpm::{BitFib, BitString};
-use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore, Value};
-use sapwood::{Buildable, Builder};
+use sapwood::published::{PublishedValue as WindowValue, in_order};
+use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore};
 use sapwood_arena::Arena;
-use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::checked::{Bytes, CheckedValue};
 use crate::error::Error;
 use crate::layout::Kind;
 use crate::window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
@@ -119,25 +118,7 @@ pub type UserStore<V> = WindowMap<QpStore<V>>;
 pub type BitFibMap<V> = WindowMap<BitFib<V>>;
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow for BitFib<V> {
-    type Builder = Builder<BitFib<V>>;
-
     const KIND: Kind = Kind::Qp;
-
-    fn builder() -> Builder<BitFib<V>> {
-        BitFib::builder()
-    }
-
-    fn layout_hash() -> u64 {
-        QpStore::<V>::layout_hash()
-    }
-
-    fn build_in(
-        builder: Builder<BitFib<V>>,
-        domain: &Domain,
-        memory: Arena,
-    ) -> Result<Self, Error> {
-        Ok(builder.domain(domain).build_in(memory)?)
-    }
 }
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NamesInWindow for BitFib<V> {
@@ -145,7 +126,6 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NamesInWindow
 
     fn restore_in(
         builder: Builder<BitFib<V>>,
-        domain: &Domain,
         memory: Arena,
         entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
         _: bool,
@@ -158,89 +138,8 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NamesInWindow
                 "the key \"{key}\" is not that of a prefix"
             )));
         }
-        let builder = builder.domain(domain);
         Ok(builder.build_of_keys_in(memory, entries)?)
     }
-}
-
-/// A value of a map in a window: plain bytes of a fixed size that is a multiple of 8, or byte
-/// strings (`[u8]`). The crate implements it for all such types.
-pub trait WindowValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {
-    /// The type that a checked reader returns for such a value.
-    type Read: CheckedValue;
-
-    /// Builds a map from entries, which are in ascending order of keys if `sorted`. Returns the
-    /// first error among the entries, too.
-    #[doc(hidden)]
-    fn restore<M: Restore<Self>>(
-        builder: Builder<M>,
-        memory: Arena,
-        entries: impl Iterator<Item = Result<(Vec<u8>, Self::Read), Error>>,
-        sorted: bool,
-    ) -> Result<M, Error>;
-}
-
-/// A map that can be built from the entries of another map.
-pub trait Restore<V: ?Sized + Value>: Buildable + Sized {
-    /// Whether the entries must be in ascending order of keys.
-    #[doc(hidden)]
-    const SORTED: bool;
-
-    #[doc(hidden)]
-    fn restore<K: AsRef<[u8]>, N: IntoValue<V>>(
-        builder: Builder<Self>,
-        memory: Arena,
-        entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<Self, sapwood::qp::Error>
-    where
-        V: Accepts<N>;
-}
-
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> WindowValue for V {
-    type Read = V;
-
-    fn restore<M: Restore<V>>(
-        builder: Builder<M>,
-        memory: Arena,
-        mut entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
-        sorted: bool,
-    ) -> Result<M, Error> {
-        if M::SORTED && !sorted {
-            return Ok(M::restore(builder, memory, in_order(entries)?.into_iter())?);
-        }
-        let mut failed = None;
-        let read = entries.by_ref();
-        let read = read.map_while(|entry| entry.map_err(|error| failed = Some(error)).ok());
-        let map = M::restore(builder, memory, read);
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(map?),
-        }
-    }
-}
-
-impl WindowValue for [u8] {
-    type Read = Bytes;
-
-    fn restore<M: Restore<[u8]>>(
-        builder: Builder<M>,
-        memory: Arena,
-        entries: impl Iterator<Item = Result<(Vec<u8>, Bytes), Error>>,
-        _: bool,
-    ) -> Result<M, Error> {
-        let entries = in_order(entries)?;
-        let entries = entries.iter().map(|(key, Bytes(value))| (key, value));
-        Ok(M::restore(builder, memory, entries)?)
-    }
-}
-
-/// All entries in order of their keys, or the first error.
-fn in_order<V>(
-    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
-) -> Result<Vec<(Vec<u8>, V)>, Error> {
-    let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
-    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    Ok(entries)
 }
 
 impl<V: ?Sized + WindowValue> UserMapBuilder<V> {
@@ -261,35 +160,15 @@ impl<V: ?Sized + WindowValue> UserMapBuilder<V> {
     where
         V: Accepts<N>,
     {
-        self.build_by(|map, domain, memory| {
-            Ok(map.domain(domain).build_sorted_in(memory, entries)?)
-        })
+        self.build_by(|map, memory| Ok(map.build_sorted_in(memory, entries)?))
     }
 }
 
-/// Implements the traits for a map over byte strings. `$restore` builds the map from entries.
+/// Implements the traits for a map over byte strings, and for one whose entries can be limited.
 macro_rules! in_window {
-    ($map:ident, $sorted:literal, |$builder:ident, $memory:ident, $entries:ident| $restore:expr) => {
+    ($map:ident) => {
         impl<V: ?Sized + WindowValue> MapInWindow for $map<V> {
-            type Builder = Builder<$map<V>>;
-
             const KIND: Kind = Kind::Qp;
-
-            fn builder() -> Builder<$map<V>> {
-                $map::builder()
-            }
-
-            fn layout_hash() -> u64 {
-                QpShared::<V>::layout_hash()
-            }
-
-            fn build_in(
-                builder: Builder<$map<V>>,
-                domain: &Domain,
-                memory: Arena,
-            ) -> Result<Self, Error> {
-                Ok(builder.domain(domain).build_in(memory)?)
-            }
         }
 
         impl<V: ?Sized + WindowValue> NamesInWindow for $map<V> {
@@ -297,48 +176,17 @@ macro_rules! in_window {
 
             fn restore_in(
                 builder: Builder<$map<V>>,
-                domain: &Domain,
                 memory: Arena,
                 entries: impl Iterator<Item = Result<(Vec<u8>, V::Read), Error>>,
                 sorted: bool,
             ) -> Result<Self, Error> {
-                <V as WindowValue>::restore(builder.domain(domain), memory, entries, sorted)
-            }
-        }
-
-        impl<V: ?Sized + WindowValue> Restore<V> for $map<V> {
-            const SORTED: bool = $sorted;
-
-            fn restore<K: AsRef<[u8]>, N: IntoValue<V>>(
-                $builder: Builder<Self>,
-                $memory: Arena,
-                $entries: impl Iterator<Item = (K, N)>,
-            ) -> Result<Self, sapwood::qp::Error>
-            where
-                V: Accepts<N>,
-            {
-                $restore
+                V::restore(builder, memory, entries, sorted)
             }
         }
     };
-}
+    (counted $map:ident) => {
+        in_window!($map);
 
-in_window!(QpShared, true, |builder, memory, entries| {
-    builder.build_sorted_in(memory, entries)
-});
-in_window!(QpStore, true, |builder, memory, entries| {
-    builder.build_sorted_in(memory, entries)
-});
-in_window!(PointMap, false, |builder, memory, entries| {
-    let map = builder.build_in(memory)?;
-    for (key, value) in entries {
-        map.insert(key, value)?;
-    }
-    Ok(map)
-});
-
-macro_rules! counted_in_window {
-    ($map:ident) => {
         impl<V: ?Sized + WindowValue> CountedInWindow for $map<V> {
             fn max_entries(builder: Builder<$map<V>>, most: usize) -> Builder<$map<V>> {
                 builder.max_entries(most)
@@ -347,5 +195,6 @@ macro_rules! counted_in_window {
     };
 }
 
-counted_in_window!(QpShared);
-counted_in_window!(PointMap);
+in_window!(QpStore);
+in_window!(counted QpShared);
+in_window!(counted PointMap);

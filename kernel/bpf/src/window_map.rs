@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
+use sapwood::published::Published;
+use sapwood::{Builder, Configure};
 use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 
@@ -32,37 +34,22 @@ pub struct WindowMapBuilder<M: MapInWindow> {
     name: String,
     bytes: Option<usize>,
     domain: Option<Domain>,
-    pub(crate) map: M::Builder,
+    pub(crate) map: Builder<M>,
 }
 
 /// A map that can lie in a window. This crate implements it for `QpShared`, `PointMap`,
-/// `QpStore` and `Fib`.
-pub trait MapInWindow: Sized {
-    /// The builder of the map itself.
-    type Builder;
-
+/// `QpStore`, `BitFib` and `Fib`.
+pub trait MapInWindow: Published {
     /// The kind of a window that holds such a map.
     const KIND: Kind;
 
     /// The most bytes that such a map can use.
     const BYTES_MAX: usize = usize::MAX;
-
-    /// A builder of the map itself, with its defaults.
-    fn builder() -> Self::Builder;
-
-    /// The layout hash that the header page of such a map has.
-    fn layout_hash() -> u64;
-
-    /// Builds an empty map in this memory.
-    ///
-    /// # Errors
-    /// [`Error::Map`].
-    fn build_in(builder: Self::Builder, domain: &Domain, memory: Arena) -> Result<Self, Error>;
 }
 
 /// A map over byte strings that can lie in a window.
 pub trait NamesInWindow: MapInWindow {
-    /// The type of the map's values.
+    /// The type of the map's values, as a checked reader returns them.
     type Value: CheckedValue;
 
     /// Builds a map from the entries of another map, which are in ascending order of keys if
@@ -71,8 +58,7 @@ pub trait NamesInWindow: MapInWindow {
     /// # Errors
     /// [`Error::Map`], and the first error among the entries.
     fn restore_in(
-        builder: Self::Builder,
-        domain: &Domain,
+        builder: Builder<Self>,
         memory: Arena,
         entries: impl Iterator<Item = Result<(Vec<u8>, Self::Value), Error>>,
         sorted: bool,
@@ -82,7 +68,7 @@ pub trait NamesInWindow: MapInWindow {
 /// A map in a window whose number of entries can be limited.
 pub trait CountedInWindow: MapInWindow {
     /// Limits the number of entries.
-    fn max_entries(builder: Self::Builder, most: usize) -> Self::Builder;
+    fn max_entries(builder: Builder<Self>, most: usize) -> Builder<Self>;
 }
 
 impl<M: CountedInWindow> WindowMapBuilder<M> {
@@ -116,19 +102,19 @@ impl<M: MapInWindow> WindowMapBuilder<M> {
     /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoGrace`], and other errors of the arena or the
     /// domain.
     pub fn build(self) -> Result<WindowMap<M>, Error> {
-        self.build_by(M::build_in)
+        self.build_by(|map, memory| Ok(M::build_in(map, memory)?))
     }
 
     /// Makes a window, and a map in its memory by `build`.
     pub(crate) fn build_by(
         self,
-        build: impl FnOnce(M::Builder, &Domain, Arena) -> Result<M, Error>,
+        build: impl FnOnce(Builder<M>, Arena) -> Result<M, Error>,
     ) -> Result<WindowMap<M>, Error> {
         let (domain, bytes) = self.domain_and_bytes()?;
         let (memory, mut window) = self
             .arena
             .make_window(&self.name, bytes, M::layout_hash())?;
-        let map = build(self.map, &domain, memory)?;
+        let map = build(self.map.domain(&domain), memory)?;
         window.open(M::KIND);
         Ok(WindowMap { window, map })
     }
@@ -178,7 +164,8 @@ impl<M: NamesInWindow> WindowMapBuilder<M> {
         let (domain, bytes) = self.domain_and_bytes()?;
         let sorted = reader.has_order()?;
         let (memory, mut window) = self.arena.make_successor(&old, bytes, M::layout_hash())?;
-        let map = M::restore_in(self.map, &domain, memory, reader.unordered(), sorted)?;
+        let map = self.map.domain(&domain);
+        let map = M::restore_in(map, memory, reader.unordered(), sorted)?;
         window.replace(&old);
         self.arena.reclaim()?;
         Ok(WindowMap { window, map })

@@ -8,15 +8,17 @@ mod tables;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-use sapwood::TableError;
+use sapwood::published::Published;
 use sapwood::qp::{self, OpenCause};
+use sapwood::{Builder, TableError};
 use sapwood_arena::{Arena, OpenError};
 use sapwood_qsbr::Domain;
 
 use super::window::{LiveSource, LiveWindow};
 use crate::error::Error;
 
-pub use names::{LiveValue, NameMap};
+pub use names::NameMap;
+pub use sapwood::published::PublishedValue as LiveValue;
 
 /// The memory of the parts of a map, each a file.
 #[doc(hidden)]
@@ -156,3 +158,9 @@ pub struct Base(NonNull<u8>);
 
 // SAFETY: an address. Who follows it is unsafe and promises that the memory is there.
 unsafe impl Send for Base {}
+
+/// An empty structure of one part.
+fn made<M: Published>(builder: Builder<M>, memory: &mut dyn Memory) -> Result<M, Error> {
+    let arena = memory.arena(0, M::layout_hash())?;
+    Ok(M::build_in(builder, arena)?)
+}

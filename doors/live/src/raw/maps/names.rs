@@ -2,70 +2,17 @@
 
 use std::ptr::NonNull;
 
-use sapwood::Builder;
+use sapwood::published::{PublishedNames, PublishedValue as LiveValue};
 use sapwood::qp::{
-    self, Accepts, AttachedMap, AttachedView, IntoValue, Order, Ordered, QpFile, QpStore, QpView,
-    SharedMap, Unordered, Value,
+    self, AttachedMap, AttachedView, Order, Ordered, QpFile, QpStore, QpView, SharedMap, Unordered,
 };
-use sapwood_arena::Arena;
-use sapwood_checked::{Bytes, CheckedReader, CheckedValue};
+use sapwood::{Buildable, Builder};
+use sapwood_checked::CheckedReader;
 use sapwood_qsbr::Domain;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Base, CheckedMap, Left, LiveMap, Memory};
+use super::{Base, CheckedMap, Left, LiveMap, Memory, made};
 use crate::error::Error;
 use crate::raw::window::LiveSource;
-
-/// A value of a live map over byte strings: plain bytes of a fixed size that is a multiple of 8, or
-/// byte strings (`[u8]`). The crate implements it for all such types.
-pub trait LiveValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {
-    /// The type that a checked reader returns for such a value.
-    type Read: CheckedValue + Send;
-
-    /// The value in what a checked reader returned.
-    #[doc(hidden)]
-    fn of_read(read: &Self::Read) -> &Self;
-
-    #[doc(hidden)]
-    fn restore<O: SharedKind>(
-        builder: Builder<SharedMap<O, Self>>,
-        arena: Arena,
-        entries: Vec<(Vec<u8>, Self::Read)>,
-    ) -> Result<SharedMap<O, Self>, qp::Error>;
-}
-
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> LiveValue for V {
-    type Read = V;
-
-    fn of_read(read: &V) -> &V {
-        read
-    }
-
-    fn restore<O: SharedKind>(
-        builder: Builder<SharedMap<O, V>>,
-        arena: Arena,
-        entries: Vec<(Vec<u8>, V)>,
-    ) -> Result<SharedMap<O, V>, qp::Error> {
-        O::build_from(builder, arena, entries.into_iter())
-    }
-}
-
-impl LiveValue for [u8] {
-    type Read = Bytes;
-
-    fn of_read(read: &Bytes) -> &[u8] {
-        &read.0
-    }
-
-    fn restore<O: SharedKind>(
-        builder: Builder<SharedMap<O, [u8]>>,
-        arena: Arena,
-        entries: Vec<(Vec<u8>, Bytes)>,
-    ) -> Result<SharedMap<O, [u8]>, qp::Error> {
-        let entries = entries.iter().map(|(key, Bytes(value))| (key, &value[..]));
-        O::build_from(builder, arena, entries)
-    }
-}
 
 // SAFETY: a store publishes a version by one store, and a view reads one version.
 unsafe impl<V> LiveMap for QpStore<V>
@@ -90,8 +37,7 @@ where
         domain: &Domain,
         memory: &mut dyn Memory,
     ) -> Result<Self, Error> {
-        let arena = memory.arena(0, QpStore::<V>::layout_hash())?;
-        Ok(builder.domain(domain).build_in(arena)?)
+        made(builder.domain(domain), memory)
     }
 
     fn inherit(
@@ -118,86 +64,19 @@ where
     }
 }
 
-/// What differs between the two kinds of shared maps.
+/// An order that shared maps in a directory have.
 #[doc(hidden)]
 pub trait SharedKind: Order {
+    /// The number of the kind, and its name in messages.
     const KIND: (u64, &'static str);
-
-    fn build_in<V>(
-        builder: Builder<SharedMap<Self, V>>,
-        arena: Arena,
-    ) -> Result<SharedMap<Self, V>, qp::Error>
-    where
-        V: ?Sized + LiveValue;
-
-    /// A map of these entries; in a map with an order they come in it.
-    fn build_from<V, K, N>(
-        builder: Builder<SharedMap<Self, V>>,
-        arena: Arena,
-        entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<SharedMap<Self, V>, qp::Error>
-    where
-        V: ?Sized + LiveValue + Accepts<N>,
-        K: AsRef<[u8]>,
-        N: IntoValue<V>;
 }
 
 impl SharedKind for Ordered {
     const KIND: (u64, &'static str) = (2, "shared map");
-
-    fn build_in<V>(
-        builder: Builder<SharedMap<Self, V>>,
-        arena: Arena,
-    ) -> Result<SharedMap<Self, V>, qp::Error>
-    where
-        V: ?Sized + LiveValue,
-    {
-        builder.build_in(arena)
-    }
-
-    fn build_from<V, K, N>(
-        builder: Builder<SharedMap<Self, V>>,
-        arena: Arena,
-        entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<SharedMap<Self, V>, qp::Error>
-    where
-        V: ?Sized + LiveValue + Accepts<N>,
-        K: AsRef<[u8]>,
-        N: IntoValue<V>,
-    {
-        builder.build_sorted_in(arena, entries)
-    }
 }
 
 impl SharedKind for Unordered {
     const KIND: (u64, &'static str) = (3, "point map");
-
-    fn build_in<V>(
-        builder: Builder<SharedMap<Self, V>>,
-        arena: Arena,
-    ) -> Result<SharedMap<Self, V>, qp::Error>
-    where
-        V: ?Sized + LiveValue,
-    {
-        builder.build_in(arena)
-    }
-
-    fn build_from<V, K, N>(
-        builder: Builder<SharedMap<Self, V>>,
-        arena: Arena,
-        entries: impl Iterator<Item = (K, N)>,
-    ) -> Result<SharedMap<Self, V>, qp::Error>
-    where
-        V: ?Sized + LiveValue + Accepts<N>,
-        K: AsRef<[u8]>,
-        N: IntoValue<V>,
-    {
-        let map = builder.build_in(arena)?;
-        for (key, value) in entries {
-            map.insert(key, value).map_err(|rejected| rejected.error)?;
-        }
-        Ok(map)
-    }
 }
 
 // SAFETY: the views read by the protocol of `docs/shared.md`, as readers of this process do.
@@ -205,6 +84,7 @@ unsafe impl<O, V> LiveMap for SharedMap<O, V>
 where
     O: SharedKind,
     V: ?Sized + LiveValue,
+    Self: PublishedNames<Value = V> + Buildable<Builder = qp::Builder<Self>>,
 {
     type View<'r> = AttachedView<'r, O, V>;
     type Builder = Builder<Self>;
@@ -224,8 +104,7 @@ where
         domain: &Domain,
         memory: &mut dyn Memory,
     ) -> Result<Self, Error> {
-        let arena = memory.arena(0, Self::layout_hash())?;
-        Ok(O::build_in(builder.domain(domain), arena)?)
+        made(builder.domain(domain), memory)
     }
 
     fn inherit(
@@ -238,7 +117,8 @@ where
         reader.verify()?;
         let entries = reader.unordered().collect::<Result<Vec<_>, _>>()?;
         let arena = memory.arena(0, Self::layout_hash())?;
-        Ok(V::restore(builder.domain(domain), arena, entries)?)
+        let entries = entries.into_iter().map(Ok::<_, Error>);
+        V::restore(builder.domain(domain), arena, entries, true)
     }
 
     unsafe fn attach(bases: &[NonNull<u8>]) -> Result<AttachedMap<O, V>, String> {
@@ -272,7 +152,12 @@ impl<V: ?Sized + LiveValue> NameMap for QpStore<V> {
     }
 }
 
-impl<O: SharedKind, V: ?Sized + LiveValue> NameMap for SharedMap<O, V> {
+impl<O, V> NameMap for SharedMap<O, V>
+where
+    O: SharedKind,
+    V: ?Sized + LiveValue,
+    Self: PublishedNames<Value = V> + Buildable<Builder = qp::Builder<Self>>,
+{
     type Value = V;
 
     fn names(checked: Self::Checked<'_>) -> CheckedReader<&LiveSource, V::Read> {
@@ -288,7 +173,12 @@ impl<V: ?Sized + LiveValue> CheckedMap for QpStore<V> {
     }
 }
 
-impl<O: SharedKind, V: ?Sized + LiveValue> CheckedMap for SharedMap<O, V> {
+impl<O, V> CheckedMap for SharedMap<O, V>
+where
+    O: SharedKind,
+    V: ?Sized + LiveValue,
+    Self: PublishedNames<Value = V> + Buildable<Builder = qp::Builder<Self>>,
+{
     type Checked<'r> = CheckedReader<&'r LiveSource, V::Read>;
 
     fn check(sources: &[LiveSource]) -> Result<Self::Checked<'_>, Error> {

@@ -6,7 +6,7 @@ use sapwood::Builder;
 use sapwood::maple::{MapleMap, MaplePublished, MapleView, PlainValue};
 use sapwood_qsbr::Domain;
 
-use super::{CheckedMap, Left, LiveMap, Memory};
+use super::{CheckedMap, Left, LiveMap, Memory, made};
 use crate::checked::CheckedRanges;
 use crate::error::Error;
 use crate::raw::window::LiveSource;
@@ -32,8 +32,7 @@ unsafe impl<V: PlainValue> LiveMap for MapleMap<V> {
         domain: &Domain,
         memory: &mut dyn Memory,
     ) -> Result<Self, Error> {
-        let arena = memory.arena(0, MapleMap::<V>::layout_hash())?;
-        Ok(builder.domain(domain).build_in(arena)?)
+        made(builder.domain(domain), memory)
     }
 
     fn inherit(

@@ -14,7 +14,7 @@ use sapwood_checked::{Bytes, CheckedReader};
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Base, CheckedMap, Left, LiveMap, Memory};
+use super::{Base, CheckedMap, Left, LiveMap, Memory, made};
 use crate::checked::{CheckedIp, CheckedRoutes};
 use crate::error::Error;
 use crate::raw::window::LiveSource;
@@ -47,8 +47,7 @@ where
         domain: &Domain,
         memory: &mut dyn Memory,
     ) -> Result<Self, Error> {
-        let arena = memory.arena(0, Self::layout_hash())?;
-        Ok(builder.domain(domain).build_in(arena)?)
+        made(builder.domain(domain), memory)
     }
 
     fn inherit(
