@@ -104,7 +104,6 @@ fn output_without_room_is_an_error() {
         "ranges gaps spans.ranges",
         "ranges alloc spans.ranges 5 new --dry-run",
         "ranges export spans.ranges",
-        "maps",
         "report --map words.qp --json",
     ] {
         s.shell(&format!("\"$0\" {command} > /dev/full"))
@@ -150,7 +149,6 @@ fn a_reader_who_leaves_is_no_error() {
         "names closest names.qp a.example",
         "routes export routes.lpm",
         "ranges export spans.ranges",
-        "maps",
     ] {
         // The reader has left before the program starts.
         let ran = s.shell(&format!(
