@@ -186,15 +186,15 @@ impl HopRef {
 /// The first byte of an entry of the list: what follows it.
 pub(super) mod entry {
     /// A name in UTF-8.
-    pub const NAME: u8 = 0;
+    pub(crate) const NAME: u8 = 0;
     /// A number of 8 bytes, little-endian.
-    pub const NUMBER: u8 = 1;
+    pub(crate) const NUMBER: u8 = 1;
     /// Bytes.
-    pub const BYTES: u8 = 2;
+    pub(crate) const BYTES: u8 = 2;
     /// The members of a group: for each, weight and word, of 4 bytes each, little-endian.
-    pub const GROUP: u8 = 3;
+    pub(crate) const GROUP: u8 = 3;
     /// More members of the group before.
-    pub const MEMBERS: u8 = 4;
+    pub(crate) const MEMBERS: u8 = 4;
 }
 /// Bytes of a member.
 pub(super) const MEMBER: usize = 8;
