@@ -125,19 +125,19 @@ impl<L: Library> Map<L> {
         unsafe { (self.functions.scan)(self.map) }
     }
 
-    /// See [`Engine::ranges`](super::Engine::ranges).
+    /// See [`Built::ranges`](crate::engines::Built::ranges).
     pub(super) fn ranges(&self, starts: &KeyList, count: usize) -> ScanSum {
         // SAFETY: as above.
         unsafe { (self.functions.ranges)(self.map, &List::new(starts), count) }
     }
 
-    /// See [`Engine::predecessors`](super::Engine::predecessors).
+    /// See [`Built::predecessors`](crate::engines::Built::predecessors).
     pub(super) fn predecessors(&self, keys: &KeyList) -> ScanSum {
         // SAFETY: as above.
         unsafe { (self.functions.predecessors)(self.map, &List::new(keys)) }
     }
 
-    /// See [`Engine::replace`](super::Engine::replace).
+    /// See [`Built::replace`](crate::engines::Built::replace).
     pub(super) fn replace(&mut self, old: &KeyList, new: &KeyList) {
         assert_eq!(old.len(), new.len());
         // SAFETY: as above.
