@@ -30,9 +30,11 @@
 //!
 //! | file | written by | what it has |
 //! |---|---|---|
-//! | `control` | the writer | which data is the present one, how long its files are, and the number of the newest grace period |
-//! | `data-N-P` | the writer | part P of the map, as [`build_in`](sapwood::Builder::build_in) publishes it |
-//! | `readers/r-PID-RANDOM` | one reader | the newest grace period that it has announced; 0 while it is offline; how much it has mapped |
+//! | `control` | the writer | which data is the present one, how long its files are, and the number
+//! of the newest grace period | | `data-N-P` | the writer | part P of the map, as
+//! [`build_in`](sapwood::qp::Builder::build_in) publishes it | | `readers/r-PID-RANDOM` | one
+//! reader | the newest grace period that it has announced; 0 while it is offline; how much it has
+//! mapped |
 //!
 //! The writer holds a lock (`flock`) on `control` as long as it lives, and each reader one on its
 //! file. So the kernel tells who is dead, in any namespace.

@@ -66,7 +66,7 @@ pub struct RoutesBuilder {
 
 impl RoutesBuilder {
     /// Bits of an address that the roots resolve with one load: see
-    /// [`Builder::root_bits`](sapwood::Builder::root_bits).
+    /// [`Builder::root_bits`](sapwood::lpm::Builder::root_bits).
     ///
     /// # Panics
     /// With other numbers than 6, 12, 18 and 24.
@@ -152,8 +152,8 @@ impl<H: NextHop + FromBytes + IntoBytes + Immutable> Routes<H> {
     /// Inserts or replaces the group of a prefix; returns the old group.
     ///
     /// # Errors
-    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`]; then nothing has
-    /// changed.
+    /// [`HostBitsSet`](sapwood::lpm::Error::HostBitsSet), a lack of memory
+    /// ([`arena_full`](Error::arena_full)), a hard limit of garbage; then nothing has changed.
     pub fn insert(&self, net: IpNet, group: &Group<H>) -> Result<Option<Group<H>>, Error> {
         let mut numbers = self.lock();
         self.tidy(&mut numbers, 64);
@@ -259,8 +259,9 @@ impl<H: NextHop + FromBytes + IntoBytes + Immutable> Routes<H> {
     /// reader sees the one or the other.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`], [`Error::GarbageLimit`]. Where several numbers have equal groups,
-    /// which earlier changes made equal, the first ones are changed by then.
+    /// A lack of memory ([`arena_full`](Error::arena_full)), a hard limit of garbage. Where several
+    /// numbers have equal groups, which earlier changes made equal, the first ones are changed by
+    /// then.
     pub fn replace_group(&self, old: &Group<H>, new: &Group<H>) -> Result<usize, Error> {
         self.change(|group| (group == old).then(|| new.clone()))
     }
