@@ -23,8 +23,7 @@ use crate::{Buildable, Builder, Error};
 ///         .backing(Backing::Mmap { reserve: 1 << 20 })
 ///         .header(HeaderMode::Page)
 ///         .layout_hash(M::layout_hash());
-///     let arena = Arena::new(options).map_err(sapwood::qp::Error::from)?;
-///     M::build_in(M::builder(), arena)
+///     M::build_in(M::builder(), Arena::new(options))
 /// }
 /// assert_eq!(empty::<QpStore<u64>>()?.len(), 0);
 /// assert_eq!(empty::<MapleMap<u64>>()?.len(), 0);
