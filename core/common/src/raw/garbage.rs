@@ -16,20 +16,24 @@ pub struct Block(u64);
 impl Block {
     /// A block of at most 512 KiB. A length of 0 is that of values, whose length follows from their
     /// type.
+    #[inline]
     pub fn new(r: u32, kind: Kind, bytes: usize) -> Self {
         Block(u64::from(r) | u64::from(kind.0) << 32 | (bytes.div_ceil(UNIT) as u64) << 48)
     }
 
+    #[inline]
     pub fn at(self) -> u32 {
         self.0 as u32
     }
 
     /// The kind in the arena's accounts.
+    #[inline]
     pub fn kind(self) -> Kind {
         Kind((self.0 >> 32) as u8)
     }
 
     /// Bytes in whole units.
+    #[inline]
     pub fn bytes(self) -> usize {
         (self.0 >> 48) as usize * UNIT
     }
@@ -70,6 +74,7 @@ impl Garbage {
         self.left.capacity() * size_of::<(Block, usize)>()
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.left.is_empty() && self.queue.is_empty()
     }

@@ -45,6 +45,7 @@ impl Secrets {
 }
 
 /// SplitMix64's output function.
+#[inline]
 pub const fn mixed(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -66,6 +67,7 @@ pub struct StableHasher(u64);
 
 #[cfg(feature = "std")]
 impl StableHasher {
+    #[inline]
     pub fn hash_one(value: &impl Hash) -> u64 {
         let mut hasher = Self(0xcbf2_9ce4_8422_2325);
         value.hash(&mut hasher);
@@ -84,6 +86,7 @@ macro_rules! little_endian {
 
 #[cfg(feature = "std")]
 impl Hasher for StableHasher {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -96,6 +99,7 @@ impl Hasher for StableHasher {
         write_i128 i128 as i128, write_isize isize as i64
     );
 
+    #[inline]
     fn finish(&self) -> u64 {
         mixed(self.0)
     }
