@@ -12,10 +12,6 @@
 //! - [`PointMap`]: a map without order that many threads change at once. It finds whole keys only,
 //!   by a hash index over leaves.
 //! - [`QpFile`]: a saved map, mapped into memory and checked.
-#![cfg_attr(
-    not(feature = "std"),
-    doc = "\n[`QpStore`]: https://docs.rs\n[`QpShared`]: https://docs.rs\n[`PointMap`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
-)]
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
 
