@@ -10,8 +10,8 @@
 //! machines.
 //!
 //! A *reference* is an offset in the arena, in units of 8 bytes. A *cell* is a `u32` that refers to
-//! a node: bit 0 says that the node is a leaf, bit 1 that it is a cluster, neither that it is a
-//! branch; the other 30 bits are the reference. So the byte offset of a node is twice its cell
+//! a node: bit 0 says that the node is a leaf, bit 1 that it is a cluster, both that it is a cluster
+//! that holds its entries ([`inline`]), neither that it is a branch; the other 30 bits are the reference. So the byte offset of a node is twice its cell
 //! without these bits, and the empty cell is 0.
 //!
 //! ```
@@ -31,6 +31,7 @@ pub mod bucket;
 pub mod cluster;
 pub mod hash;
 pub mod header;
+pub mod inline;
 pub mod leaf;
 pub mod lpm;
 pub mod maple;
@@ -44,6 +45,8 @@ pub const UNIT: usize = 8;
 pub const LEAF: u32 = 1;
 /// The bit of a cell that says that its node is a cluster.
 pub const CLUSTER: u32 = 2;
+/// The bits of a cell that says that its node is an inline cluster.
+pub const INLINE: u32 = LEAF | CLUSTER;
 /// The bits of a cell that say what its node is; a branch has none.
 pub const KIND: u32 = LEAF | CLUSTER;
 

@@ -1,6 +1,6 @@
 //! The answer of a zone for one name.
 
-use super::Value;
+use super::{ReadEntry, Value};
 use core::fmt;
 
 /// The result of `closest`: what a name server needs to answer for a name.
@@ -41,30 +41,36 @@ use core::fmt;
 /// ```
 pub struct Closest<'a, V: ?Sized + Value> {
     /// The entry of the name itself.
-    pub exact: Option<(&'a [u8], &'a V)>,
+    pub exact: Option<ReadEntry<'a, V>>,
     /// Whether the name exists: it has an entry, or an entry lies below it.
     pub exists: bool,
     /// The length of the closest encloser in bytes: it is that prefix of the name. It is 0, the
     /// root, when no other name at or above the name exists.
     pub encloser: usize,
     /// The entry of the longest name at or above the asked name that has an entry.
-    pub ancestor: Option<(&'a [u8], &'a V)>,
+    pub ancestor: Option<ReadEntry<'a, V>>,
     /// The entry of the wildcard below the closest encloser; none when the name exists. A wildcard
     /// without an entry may exist by entries below it: see [`Denial::wildcard_exists`].
-    pub wildcard: Option<(&'a [u8], &'a V)>,
+    pub wildcard: Option<ReadEntry<'a, V>>,
     /// The entry with the greatest key less than the name.
-    pub predecessor: Option<(&'a [u8], &'a V)>,
+    pub predecessor: Option<ReadEntry<'a, V>>,
     /// The topmost entry at or above the name for which `is_cut` returned true.
-    pub cut: Option<(&'a [u8], &'a V)>,
+    pub cut: Option<ReadEntry<'a, V>>,
 }
 
 impl<V: ?Sized + Value> Clone for Closest<'_, V> {
     fn clone(&self) -> Self {
-        *self
+        Closest {
+            exact: self.exact.clone(),
+            exists: self.exists,
+            encloser: self.encloser,
+            ancestor: self.ancestor.clone(),
+            wildcard: self.wildcard.clone(),
+            predecessor: self.predecessor.clone(),
+            cut: self.cut.clone(),
+        }
     }
 }
-
-impl<V: ?Sized + Value> Copy for Closest<'_, V> {}
 
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for Closest<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,19 +131,22 @@ pub struct Denial<'a, V: ?Sized + Value> {
     /// below it. False when the name exists.
     pub wildcard_exists: bool,
     /// The entry with the greatest key less than the name that is below no cut.
-    pub predecessor: Option<(&'a [u8], &'a V)>,
+    pub predecessor: Option<ReadEntry<'a, V>>,
     /// The entry with the greatest key less than the wildcard that is below no cut; none when the
     /// name exists.
-    pub wildcard_predecessor: Option<(&'a [u8], &'a V)>,
+    pub wildcard_predecessor: Option<ReadEntry<'a, V>>,
 }
 
 impl<V: ?Sized + Value> Clone for Denial<'_, V> {
     fn clone(&self) -> Self {
-        *self
+        Denial {
+            closest: self.closest.clone(),
+            wildcard_exists: self.wildcard_exists,
+            predecessor: self.predecessor.clone(),
+            wildcard_predecessor: self.wildcard_predecessor.clone(),
+        }
     }
 }
-
-impl<V: ?Sized + Value> Copy for Denial<'_, V> {}
 
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for Denial<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

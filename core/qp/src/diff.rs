@@ -5,27 +5,28 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::iter::FusedIterator;
 
+use super::raw::inline::EntryRef;
 use super::raw::mem::Trusted;
 use super::raw::node::{KIND, LEAF};
 use super::raw::view::View;
-use crate::Value;
+use crate::{Key, Pieces, ReadEntry, Value};
 
 /// One difference between two versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<'a, V: ?Sized + Value> {
     /// The key is only in the new version.
-    Added(&'a [u8], &'a V),
+    Added(Key<'a>, &'a V),
     /// The key is only in the old version.
-    Removed(&'a [u8], &'a V),
+    Removed(Key<'a>, &'a V),
     /// The key was written again: the key, its old value and its new value.
-    Changed(&'a [u8], &'a V, &'a V),
+    Changed(Key<'a>, &'a V, &'a V),
 }
 
 impl<'a, V: ?Sized + Value> Change<'a, V> {
     /// The key.
     ///
     /// O(1).
-    pub fn key(&self) -> &'a [u8] {
+    pub fn key(&self) -> &Key<'a> {
         match self {
             Change::Added(key, _) | Change::Removed(key, _) | Change::Changed(key, _, _) => key,
         }
@@ -85,9 +86,14 @@ impl<'a, V: ?Sized + Value> Side<'a, V> {
         self.todo[from..].reverse();
     }
 
-    fn take(&mut self) -> Option<(&'a [u8], &'a V)> {
+    /// The key of the next leaf.
+    fn key(&self, leaf: u32) -> Option<Pieces<'a>> {
+        self.view.key(EntryRef::leaf(leaf))
+    }
+
+    fn take(&mut self) -> Option<ReadEntry<'a, V>> {
         let leaf = self.todo.pop()?;
-        self.view.entry(leaf)
+        self.view.entry(EntryRef::leaf(leaf))
     }
 }
 
@@ -121,7 +127,7 @@ impl<'a, V: ?Sized + Value> Iterator for Diff<'a, V> {
                     self.new.todo.pop();
                 }
                 (Some(&a), Some(&b)) if a & b & LEAF != 0 => {
-                    let (ka, kb) = (self.old.view.key(a)?, self.new.view.key(b)?);
+                    let (ka, kb) = (self.old.key(a)?, self.new.key(b)?);
                     return match ka.cmp(kb) {
                         Ordering::Less => self.old.take().map(|(k, v)| Change::Removed(k, v)),
                         Ordering::Greater => self.new.take().map(|(k, v)| Change::Added(k, v)),

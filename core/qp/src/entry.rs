@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 
 use smallvec::SmallVec;
 
+use super::raw::inline::EntryRef;
 use super::raw::tree::Tree;
 use crate::{Error, Rejected};
 
@@ -19,7 +20,9 @@ pub enum Entry<'a, K, V> {
 /// The entry of a key that is there.
 pub struct OccupiedEntry<'a, K, V> {
     tree: &'a mut Tree<V>,
-    leaf: u32,
+    entry: EntryRef,
+    /// A copy of the key's bytes, which may lie in pieces in the map.
+    bytes: SmallVec<[u8; 48]>,
     key: PhantomData<K>,
 }
 
@@ -110,35 +113,36 @@ impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
 }
 
 impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
-    /// The entry of a leaf in `tree`.
+    /// The entry of a key in `tree`.
     #[inline]
-    pub(crate) fn new(tree: &'a mut Tree<V>, leaf: u32) -> Self {
+    pub(crate) fn new(tree: &'a mut Tree<V>, key: &[u8], entry: EntryRef) -> Self {
         OccupiedEntry {
             tree,
-            leaf,
+            entry,
+            bytes: SmallVec::from_slice(key),
             key: PhantomData,
         }
     }
 
-    /// The key, as it is in the map.
+    /// The key.
     ///
     /// O(1).
     pub fn key(&self) -> &[u8] {
-        self.tree.leaf_key(self.leaf)
+        &self.bytes
     }
 
     /// The value.
     ///
     /// O(1).
     pub fn get(&self) -> &V {
-        self.tree.leaf_value(self.leaf)
+        self.tree.value_at(self.entry)
     }
 
     /// A mutable reference to the value.
     ///
     /// O(1).
     pub fn get_mut(&mut self) -> &mut V {
-        self.tree.leaf_value_mut(self.leaf)
+        self.tree.value_mut(self.entry)
     }
 
     /// A mutable reference to the value that lives as long as the map is borrowed.
@@ -146,7 +150,7 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     /// O(1).
     #[inline]
     pub fn into_mut(self) -> &'a mut V {
-        self.tree.leaf_value_mut(self.leaf)
+        self.tree.value_mut(self.entry)
     }
 
     /// Replaces the value and returns the old one.
@@ -161,10 +165,9 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     /// O(key length), as the removal of a key.
     #[inline]
     pub fn remove(self) -> V {
-        let key: SmallVec<[u8; 48]> = SmallVec::from_slice(self.key());
-        match self.tree.remove(&key) {
+        match self.tree.remove(&self.bytes) {
             Some(value) => value,
-            None => unreachable!("the key of a leaf is in the map"),
+            None => unreachable!("the key of an entry is in the map"),
         }
     }
 }
@@ -210,7 +213,7 @@ impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     #[inline]
     pub fn try_insert(self, value: V) -> Result<&'a mut V, Rejected<V>> {
         match self.tree.insert_absent(&self.bytes, value) {
-            Ok(leaf) => Ok(self.tree.leaf_value_mut(leaf)),
+            Ok(entry) => Ok(self.tree.value_mut(entry)),
             Err((value, full)) => Err(Rejected {
                 value,
                 error: Error::ArenaFull(full),

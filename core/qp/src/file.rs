@@ -326,7 +326,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable + fmt::Debug> fmt::Debug for QpFi
 }
 
 impl<'s, V: ?Sized + Value + FromBytes + Immutable> IntoIterator for &'s QpFile<V> {
-    type Item = (&'s [u8], &'s V);
+    type Item = crate::ReadEntry<'s, V>;
     type IntoIter = Iter<'s, V, Checked>;
 
     fn into_iter(self) -> Iter<'s, V, Checked> {

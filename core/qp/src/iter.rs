@@ -5,7 +5,7 @@ use core::iter::FusedIterator;
 
 use super::raw::mem::{Mem, Trusted};
 use super::raw::span::Span;
-use crate::Value;
+use crate::{Key, ReadEntry, Value};
 
 /// The entries of a part of a map, in ascending order of keys: the result of `range` and `prefix`.
 ///
@@ -23,20 +23,20 @@ impl<V: ?Sized + Value, M: Copy> Clone for Range<'_, V, M> {
 }
 
 impl<'a, V: ?Sized + Value, M: Mem> Iterator for Range<'a, V, M> {
-    type Item = (&'a [u8], &'a V);
+    type Item = ReadEntry<'a, V>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let leaf = self.span.next()?;
-        self.span.view.entry(leaf)
+        let entry = self.span.next()?;
+        self.span.view.entry(entry)
     }
 }
 
 impl<V: ?Sized + Value, M: Mem> DoubleEndedIterator for Range<'_, V, M> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        let leaf = self.span.next_back()?;
-        self.span.view.entry(leaf)
+        let entry = self.span.next_back()?;
+        self.span.view.entry(entry)
     }
 }
 
@@ -45,28 +45,24 @@ impl<V: ?Sized + Value, M: Mem> FusedIterator for Range<'_, V, M> {}
 impl<V: ?Sized + Value + fmt::Debug, M: Mem> fmt::Debug for Range<'_, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map()
-            .entries(
-                self.clone()
-                    .map(|(k, v)| (k.escape_ascii(), v))
-                    .map(Shown::entry),
-            )
+            .entries(self.clone().map(Shown::entry))
             .finish()
     }
 }
 
 /// A key as text with escapes.
-pub(crate) struct Shown<'a>(core::slice::EscapeAscii<'a>);
+pub(crate) struct Shown<'a>(pub(crate) Key<'a>);
 
 impl<'a> Shown<'a> {
     /// A key as text, with its value as it is.
-    pub(crate) fn entry<V>((key, value): (core::slice::EscapeAscii<'a>, V)) -> (Self, V) {
-        (Shown(key), value)
+    pub(crate) fn entry<V>((key, value): (impl Into<Key<'a>>, V)) -> (Self, V) {
+        (Shown(key.into()), value)
     }
 }
 
 impl fmt::Debug for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0)
+        write!(f, "\"{}\"", self.0.escape_ascii())
     }
 }
 
@@ -95,7 +91,7 @@ impl<'a, V: ?Sized + Value, M: Mem> Iter<'a, V, M> {
 }
 
 impl<'a, V: ?Sized + Value, M: Mem> Iterator for Iter<'a, V, M> {
-    type Item = (&'a [u8], &'a V);
+    type Item = ReadEntry<'a, V>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
@@ -165,7 +161,7 @@ macro_rules! half {
 
 half!(
     /// All keys of a map, in ascending order.
-    Keys, &'a [u8], |(k, _)| k
+    Keys, Key<'a>, |(k, _)| k
 );
 half!(
     /// All values of a map, in ascending order of their keys.
@@ -174,7 +170,7 @@ half!(
 
 impl<V: ?Sized + Value, M: Mem> fmt::Debug for Keys<'_, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.clone().map(|k| Shown(k.escape_ascii()));
+        let entries = self.clone().map(Shown);
         f.debug_list().entries(entries).finish()
     }
 }

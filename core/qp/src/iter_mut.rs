@@ -5,6 +5,7 @@ use core::iter::FusedIterator;
 
 use super::raw::span_mut::SpanMut;
 use super::raw::value::Value;
+use crate::Key;
 
 /// The entries of a map in ascending order of keys, with mutable references to their values.
 pub struct IterMut<'a, V: ?Sized + Value> {
@@ -26,12 +27,12 @@ impl<'a, V: ?Sized + Value> IterMut<'a, V> {
 }
 
 impl<'a, V: ?Sized + Value> Iterator for IterMut<'a, V> {
-    type Item = (&'a [u8], &'a mut V);
+    type Item = (Key<'a>, &'a mut V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let item = self.span.as_mut()?.next()?;
+        let (key, value) = self.span.as_mut()?.next()?;
         self.took();
-        Some(item)
+        Some((key.into(), value))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -45,9 +46,9 @@ impl<'a, V: ?Sized + Value> Iterator for IterMut<'a, V> {
 
 impl<V: ?Sized + Value> DoubleEndedIterator for IterMut<'_, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let item = self.span.as_mut()?.next_back()?;
+        let (key, value) = self.span.as_mut()?.next_back()?;
         self.took();
-        Some(item)
+        Some((key.into(), value))
     }
 }
 

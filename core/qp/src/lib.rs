@@ -29,6 +29,7 @@ mod error;
 mod file;
 mod iter;
 mod iter_mut;
+mod key;
 mod map;
 mod memory;
 #[cfg(feature = "std")]
@@ -53,12 +54,14 @@ pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use file::{QpFile, QpShape};
 pub use iter::{Iter, Keys, Range, Values};
 pub use iter_mut::{IterMut, ValuesMut};
+pub use key::Key;
+pub(crate) use key::Pieces;
 pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
 #[cfg(feature = "std")]
-pub use ordered_read::{Key, KeyBounds, OrderedRange, OrderedRead, ReadEntry};
+pub use ordered_read::{KeyBounds, OrderedRange, OrderedRead};
 #[cfg(feature = "std")]
 pub use raw::mem::Checked;
 pub use raw::mem::Trusted;
@@ -79,9 +82,13 @@ pub use txn::QpTxn;
 #[doc(hidden)]
 pub mod parts {
     pub use crate::file::save;
+    pub use crate::raw::inline::EntryRef;
     pub use crate::raw::{batch::LANES, bits::Alternatives, cursor::Cursor, mem::Mem, view::View};
     pub use crate::read::{range, seek};
 }
+
+/// An entry of a map: its key and its value.
+pub type ReadEntry<'a, V> = (Key<'a>, &'a V);
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = raw::leaf::MAX_KEY;

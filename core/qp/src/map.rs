@@ -22,7 +22,7 @@ use super::raw::value::{Accepts, IntoValue, Value, storing};
 use super::raw::verify;
 use super::raw::view::View;
 use super::read::{self, read_methods};
-use crate::{Error, Rejected};
+use crate::{Error, Key, ReadEntry, Rejected};
 
 /// An owned, ordered map over byte strings, changed through `&mut`.
 ///
@@ -78,8 +78,9 @@ pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
 pub(crate) fn sorted_tree<V: ?Sized + Value + Accepts<N>, N: IntoValue<V>, K: AsRef<[u8]>>(
     arena: Arena,
     entries: impl IntoIterator<Item = (K, N)>,
+    inline: bool,
 ) -> Result<Tree<V>, Error> {
-    let mut builder = Builder::new(arena);
+    let mut builder = Builder::new(arena, inline);
     for (index, (key, value)) in entries.into_iter().enumerate() {
         let key = checked(key.as_ref())?;
         let pushed = storing::<V, _, _>(value, |value| {
@@ -114,7 +115,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     pub fn with_options(options: ArenaOptions) -> Result<Self, Error> {
         Ok(QpMap {
-            tree: Some(Box::new(Tree::new(arena(options)?))),
+            tree: Some(Box::new(Tree::new_inline(arena(options)?))),
         })
     }
 
@@ -193,7 +194,7 @@ impl<V: ?Sized + Value> QpMap<V> {
 
     pub(crate) fn tree_mut(&mut self) -> &mut Tree<V> {
         self.tree
-            .get_or_insert_with(|| Box::new(Tree::new(Arena::new(ArenaOptions::default()))))
+            .get_or_insert_with(|| Box::new(Tree::new_inline(Arena::new(ArenaOptions::default()))))
     }
 
     /// Number of entries.
@@ -417,7 +418,11 @@ impl<V: ?Sized + Value> QpMap<V> {
     where
         V: Accepts<N>,
     {
-        Ok(Self::from_tree(sorted_tree(arena(options)?, entries)?))
+        Ok(Self::from_tree(sorted_tree(
+            arena(options)?,
+            entries,
+            true,
+        )?))
     }
 
     /// A mutable reference to the value of a key.
@@ -480,7 +485,7 @@ impl<V> QpMap<V> {
         let key = checked(key.as_ref())?;
         let tree = self.tree_mut();
         Ok(match tree.find(key) {
-            Some(leaf) => Entry::Occupied(OccupiedEntry::new(tree, leaf)),
+            Some(entry) => Entry::Occupied(OccupiedEntry::new(tree, key, entry)),
             None => Entry::Vacant(VacantEntry::new(tree, key)),
         })
     }
@@ -503,8 +508,8 @@ impl<V> QpMap<V> {
 
     fn occupied(&mut self, key: Box<[u8]>) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
         let tree = self.tree.as_deref_mut()?;
-        let leaf = tree.find(&key)?;
-        Some(OccupiedEntry::new(tree, leaf))
+        let entry = tree.find(&key)?;
+        Some(OccupiedEntry::new(tree, &key, entry))
     }
 }
 
@@ -545,7 +550,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &mut V) -> bool) {
         let mut gone: Vec<Box<[u8]>> = Vec::new();
         for (key, value) in self.iter_mut() {
-            if !keep(key, value) {
+            if !keep(&key, value) {
                 gone.push(key.into());
             }
         }
@@ -561,10 +566,9 @@ impl<V: ?Sized + Value> Default for QpMap<V> {
 
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self
-            .iter()
-            .map(|(k, v)| Shown::entry((k.escape_ascii(), v)));
-        f.debug_map().entries(entries).finish()
+        f.debug_map()
+            .entries(self.iter().map(Shown::entry))
+            .finish()
     }
 }
 
@@ -660,7 +664,7 @@ impl<K: AsRef<[u8]> + ?Sized, V: ?Sized + Value> Index<&K> for QpMap<V> {
 }
 
 impl<'a, V: ?Sized + Value> IntoIterator for &'a QpMap<V> {
-    type Item = (&'a [u8], &'a V);
+    type Item = ReadEntry<'a, V>;
     type IntoIter = Iter<'a, V>;
 
     fn into_iter(self) -> Iter<'a, V> {
@@ -669,7 +673,7 @@ impl<'a, V: ?Sized + Value> IntoIterator for &'a QpMap<V> {
 }
 
 impl<'a, V> IntoIterator for &'a mut QpMap<V> {
-    type Item = (&'a [u8], &'a mut V);
+    type Item = (Key<'a>, &'a mut V);
     type IntoIter = IterMut<'a, V>;
 
     fn into_iter(self) -> IterMut<'a, V> {

@@ -3,57 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::{Bound, Deref};
+use core::ops::Bound;
 
 use crate::raw::mem::{Checked, Trusted};
-use crate::{Closest, Denial, QpSharedRange, Range, Value};
-
-/// A key that a map has. It is the key's bytes, wherever the map keeps them.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key<'a>(&'a [u8]);
-
-impl<'a> Key<'a> {
-    /// The bytes in the map's own memory, which live as long as the borrow of the map; `None` where
-    /// the map does not keep the key in one piece.
-    ///
-    /// O(1).
-    #[inline]
-    pub fn in_place(&self) -> Option<&'a [u8]> {
-        Some(self.0)
-    }
-}
-
-impl<'a> From<&'a [u8]> for Key<'a> {
-    #[inline]
-    fn from(bytes: &'a [u8]) -> Self {
-        Key(bytes)
-    }
-}
-
-impl Deref for Key<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.0
-    }
-}
-
-impl AsRef<[u8]> for Key<'_> {
-    #[inline]
-    fn as_ref(&self) -> &[u8] {
-        self.0
-    }
-}
-
-impl fmt::Debug for Key<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// An entry of an [`OrderedRead`].
-pub type ReadEntry<'a, V> = (Key<'a>, &'a V);
+use crate::{Closest, Denial, QpSharedRange, Range, ReadEntry, Value};
 
 /// Two bounds of keys.
 pub type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
@@ -153,13 +106,13 @@ enum Walk<'a, V: ?Sized + Value> {
     Trusted(Range<'a, V, Trusted>),
     Checked(Range<'a, V, Checked>),
     Shared(QpSharedRange<'a, V>),
-    Other(Box<dyn DoubleEndedIterator<Item = (&'a [u8], &'a V)> + 'a>),
+    Other(Box<dyn DoubleEndedIterator<Item = ReadEntry<'a, V>> + 'a>),
 }
 
 impl<'a, V: ?Sized + Value> OrderedRange<'a, V> {
     /// The entries that an iterator gives in ascending order of keys, from both ends: for other
     /// implementations of [`OrderedRead`].
-    pub fn new(entries: impl DoubleEndedIterator<Item = (&'a [u8], &'a V)> + 'a) -> Self {
+    pub fn new(entries: impl DoubleEndedIterator<Item = ReadEntry<'a, V>> + 'a) -> Self {
         OrderedRange(Walk::Other(Box::new(entries)))
     }
 }
@@ -184,15 +137,14 @@ impl<'a, V: ?Sized + Value> From<QpSharedRange<'a, V>> for OrderedRange<'a, V> {
 
 /// The same call for a walk of any kind.
 macro_rules! step {
-    ($walk:expr, $range:ident => $step:expr) => {{
-        let entry = match $walk {
+    ($walk:expr, $range:ident => $step:expr) => {
+        match $walk {
             Walk::Trusted($range) => $step,
             Walk::Checked($range) => $step,
             Walk::Shared($range) => $step,
             Walk::Other($range) => $step,
-        };
-        entry.map(|(key, value)| (Key(key), value))
-    }};
+        }
+    };
 }
 
 impl<'a, V: ?Sized + Value> Iterator for OrderedRange<'a, V> {
@@ -232,7 +184,7 @@ macro_rules! ordered_read {
             }
 
             fn get_key_value(&self, key: &[u8]) -> Option<$crate::ReadEntry<'_, $value>> {
-                self.get_key_value(key).map(|(key, value)| (key.into(), value))
+                self.get_key_value(key)
             }
 
             $(fn $many<'a>(&'a self, keys: &[&[u8]], out: &mut [Option<&'a $value>]) {
@@ -240,28 +192,27 @@ macro_rules! ordered_read {
             })?
 
             fn first_key_value(&self) -> Option<$crate::ReadEntry<'_, $value>> {
-                self.first_key_value().map(|(key, value)| (key.into(), value))
+                self.first_key_value()
             }
 
             fn last_key_value(&self) -> Option<$crate::ReadEntry<'_, $value>> {
-                self.last_key_value().map(|(key, value)| (key.into(), value))
+                self.last_key_value()
             }
 
             fn predecessor(&self, key: &[u8]) -> Option<$crate::ReadEntry<'_, $value>> {
-                self.predecessor(key).map(|(key, value)| (key.into(), value))
+                self.predecessor(key)
             }
 
             fn successor(&self, key: &[u8]) -> Option<$crate::ReadEntry<'_, $value>> {
-                self.successor(key).map(|(key, value)| (key.into(), value))
+                self.successor(key)
             }
 
             fn longest_prefix(&self, key: &[u8]) -> Option<$crate::ReadEntry<'_, $value>> {
-                self.longest_prefix(key).map(|(key, value)| (key.into(), value))
+                self.longest_prefix(key)
             }
 
             fn ancestors(&self, key: &[u8]) -> Vec<$crate::ReadEntry<'_, $value>> {
-                let found = self.ancestors(key).into_iter();
-                found.map(|(key, value)| (key.into(), value)).collect()
+                self.ancestors(key)
             }
 
             fn ancestors_at(
@@ -269,8 +220,7 @@ macro_rules! ordered_read {
                 key: &[u8],
                 separator: u8,
             ) -> Vec<$crate::ReadEntry<'_, $value>> {
-                let found = self.ancestors_at(key, separator).into_iter();
-                found.map(|(key, value)| (key.into(), value)).collect()
+                self.ancestors_at(key, separator)
             }
 
             fn range(&self, bounds: $crate::KeyBounds<'_>) -> $crate::OrderedRange<'_, $value> {

@@ -1,8 +1,9 @@
 //! Lookups of single keys in an owned map, and its point index.
 
 use super::map::QpMap;
+use super::raw::inline::EntryRef;
 use super::raw::view::View;
-use crate::Value;
+use crate::{ReadEntry, Value};
 
 impl<V: ?Sized + Value> QpMap<V> {
     /// An empty map with a point index: a hash index over its entries, which every change updates.
@@ -55,7 +56,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 
     #[inline(always)]
-    fn find(&self, key: &[u8]) -> Option<(View<'_, V>, u32)> {
+    fn find(&self, key: &[u8]) -> Option<(View<'_, V>, EntryRef)> {
         let tree = self.tree.as_deref()?;
         Some((tree.view(), tree.find(key)?))
     }
@@ -64,16 +65,16 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// cache lines.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&V> {
-        let (view, leaf) = self.find(key.as_ref())?;
-        view.value(leaf)
+        let (view, entry) = self.find(key.as_ref())?;
+        view.value(entry)
     }
 
     /// The stored key and its value.
     ///
     /// As [`get`](Self::get).
-    pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&[u8], &V)> {
-        let (view, leaf) = self.find(key.as_ref())?;
-        view.entry(leaf)
+    pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<ReadEntry<'_, V>> {
+        let (view, entry) = self.find(key.as_ref())?;
+        view.entry(entry)
     }
 
     /// Whether the key is stored.
@@ -99,8 +100,8 @@ impl<V: ?Sized + Value> QpMap<V> {
             return out.fill(None);
         };
         let view = tree.view();
-        tree.find_many(keys, self.is_large(), |i, leaf| {
-            out[i] = (leaf != 0).then(|| view.value(leaf)).flatten();
+        tree.find_many(keys, self.is_large(), |i, entry| {
+            out[i] = entry.some().and_then(|entry| view.value(entry));
         });
     }
 }

@@ -9,11 +9,12 @@ use super::iter::Range;
 use super::raw::batch;
 use super::raw::closest::{Found, wildcard_of};
 use super::raw::cursor::Cursor;
+use super::raw::inline::EntryRef;
 use super::raw::leaf::mismatch;
 use super::raw::mem::Mem;
 use super::raw::span::Span;
 use super::raw::view::View;
-use crate::Value;
+use crate::{ReadEntry, Value};
 
 /// Maps with fewer bytes of nodes than this fit into the second-level cache, where interleaving
 /// makes a batch of lookups no quicker.
@@ -53,12 +54,10 @@ where
 pub fn seek<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     seek: impl FnOnce(&mut Cursor),
-) -> Option<(&'a [u8], &'a V)> {
+) -> Option<ReadEntry<'a, V>> {
     let mut cursor = Cursor::new();
     seek(&mut cursor);
-    (cursor.leaf != 0)
-        .then(|| view.entry(cursor.leaf))
-        .flatten()
+    view.entry(cursor.entry.some()?)
 }
 
 /// Looks up many keys, interleaved when the map is `large`.
@@ -71,11 +70,8 @@ pub(crate) fn get_many<'a, V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
 ) {
     assert_eq!(keys.len(), out.len(), "`keys` and `out` differ in length");
     if large {
-        batch::find_many(&view, keys, |i, leaf| {
-            out[i] = (leaf != 0)
-                .then(|| view.entry(leaf))
-                .flatten()
-                .map(|(_, v)| v);
+        batch::find_many(&view, keys, |i, entry| {
+            out[i] = entry.some().and_then(|entry| view.value(entry));
         });
     } else {
         for (key, out) in keys.iter().zip(out) {
@@ -89,10 +85,10 @@ pub(crate) fn ancestors<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     key: &[u8],
     keep: impl Fn(&[u8]) -> bool,
-) -> Vec<(&'a [u8], &'a V)> {
-    let leaves = view.prefixes_of(key).into_iter();
-    leaves
-        .filter_map(|leaf| view.entry(leaf))
+) -> Vec<ReadEntry<'a, V>> {
+    let entries = view.prefixes_of(key).into_iter();
+    entries
+        .filter_map(|entry| view.entry(entry))
         .filter(|(k, _)| keep(k))
         .collect()
 }
@@ -102,7 +98,7 @@ pub(crate) fn closest<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     name: &[u8],
     separator: u8,
-    mut is_cut: impl FnMut(&'a [u8], &'a V) -> bool,
+    mut is_cut: impl FnMut(&[u8], &'a V) -> bool,
 ) -> Closest<'a, V> {
     let found = view.closest(name, separator).unwrap_or_default();
     entries_of(view, name, &found, &mut is_cut)
@@ -114,19 +110,19 @@ fn entries_of<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     name: &[u8],
     found: &Found,
-    is_cut: &mut impl FnMut(&'a [u8], &'a V) -> bool,
+    is_cut: &mut impl FnMut(&[u8], &'a V) -> bool,
 ) -> Closest<'a, V> {
-    let entry = |leaf: u32| (leaf != 0).then(|| view.entry(leaf)).flatten();
-    // In a map that others change or damage, the walk may have met a leaf that is not above the
+    let entry = |entry: EntryRef| view.entry(entry.some()?);
+    // In a map that others change or damage, the walk may have met an entry that is not above the
     // name.
-    let above = |leaf: &u32| entry(*leaf).filter(|(k, _)| name.starts_with(k));
+    let above = |found: &EntryRef| entry(*found).filter(|(k, _)| name.starts_with(k));
     Closest {
         exact: entry(found.exact),
         exists: found.exists,
         encloser: found.encloser,
         ancestor: found.above.iter().find_map(above),
         wildcard: entry(found.wildcard),
-        predecessor: entry(found.before).filter(|(k, _)| *k < name),
+        predecessor: entry(found.before).filter(|(k, _)| **k < *name),
         cut: (found.above.iter().rev().filter_map(above)).find(|(k, v)| is_cut(k, v)),
     }
 }
@@ -136,15 +132,15 @@ pub(crate) fn denial<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     name: &[u8],
     separator: u8,
-    mut is_cut: impl FnMut(&'a [u8], &'a V) -> bool,
+    mut is_cut: impl FnMut(&[u8], &'a V) -> bool,
 ) -> Denial<'a, V> {
     let (found, beside) = view.denial(name, separator).unwrap_or_default();
     let closest = entries_of(view, name, &found, &mut is_cut);
     // No cut lies above the entry before a name, and is not above the name as well, unless it is
     // longer than what both share.
-    let mut uncut = |name: &[u8], before: Option<(&'a [u8], &'a V)>| {
-        let cut = closest.cut.filter(|(k, _)| k.len() < name.len());
-        let Some((key, _)) = before.filter(|_| cut.is_none()) else {
+    let mut uncut = |name: &[u8], before: Option<ReadEntry<'a, V>>| {
+        let cut = closest.cut.clone().filter(|(k, _)| k.len() < name.len());
+        let Some((key, _)) = before.as_ref().filter(|_| cut.is_none()) else {
             return cut;
         };
         let both = mismatch(key, name)
@@ -154,17 +150,17 @@ pub(crate) fn denial<'a, V: ?Sized + Value, M: Mem>(
         if between.is_none_or(|labels| !labels.contains(&separator)) {
             return before;
         }
-        let leaves = view.names_above(key, both, separator).unwrap_or_default();
-        let names = (leaves.iter().rev()).filter_map(|leaf| view.entry(*leaf));
+        let above = view.names_above(key, both, separator).unwrap_or_default();
+        let names = (above.iter().rev()).filter_map(|entry| view.entry(*entry));
         let mut above = names.filter(|(k, _)| key.starts_with(k));
         above.find(|(k, v)| is_cut(k, v)).or(before)
     };
-    let predecessor = uncut(name, closest.predecessor);
+    let predecessor = uncut(name, closest.predecessor.clone());
     let mut before_wildcard = None;
     if !closest.exists {
         let wildcard = wildcard_of(&name[..closest.encloser], separator);
-        let entry = (beside.before != 0).then(|| view.entry(beside.before));
-        let before = entry.flatten().filter(|(k, _)| *k < &wildcard[..]);
+        let entry = beside.before.some().and_then(|before| view.entry(before));
+        let before = entry.filter(|(k, _)| **k < wildcard[..]);
         before_wildcard = uncut(&wildcard, before);
     }
     Denial {
@@ -191,7 +187,7 @@ macro_rules! near_methods {
         /// The entry with the greatest key less than `key`.
         ///
         /// O(length of `key` and of the key that is found).
-        pub fn predecessor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
+        pub fn predecessor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             $crate::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
         }
@@ -199,7 +195,7 @@ macro_rules! near_methods {
         /// The entry with the least key greater than `key`.
         ///
         /// O(length of `key` and of the key that is found).
-        pub fn successor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
+        pub fn successor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             $crate::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
         }
@@ -215,7 +211,7 @@ macro_rules! near_methods {
             $($this)+ $self,
             name: impl AsRef<[u8]>,
             separator: u8,
-            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
+            is_cut: impl FnMut(&[u8], &$lt V) -> bool,
         ) -> $crate::Closest<$lt, V> {
             $crate::read::closest($self.view(), name.as_ref(), separator, is_cut)
         }
@@ -231,7 +227,7 @@ macro_rules! near_methods {
             $($this)+ $self,
             name: impl AsRef<[u8]>,
             separator: u8,
-            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
+            is_cut: impl FnMut(&[u8], &$lt V) -> bool,
         ) -> $crate::Denial<$lt, V> {
             $crate::read::denial($self.view(), name.as_ref(), separator, is_cut)
         }
@@ -253,7 +249,7 @@ macro_rules! read_methods {
         /// The entry with the least key.
         ///
         /// O(length of its key).
-        pub fn first_key_value$(<$g>)?($($this)+ $self) -> Option<(&$lt [u8], &$lt V)> {
+        pub fn first_key_value$(<$g>)?($($this)+ $self) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             $crate::read::seek(view, |c| c.first(&view))
         }
@@ -261,7 +257,7 @@ macro_rules! read_methods {
         /// The entry with the greatest key.
         ///
         /// O(length of its key).
-        pub fn last_key_value$(<$g>)?($($this)+ $self) -> Option<(&$lt [u8], &$lt V)> {
+        pub fn last_key_value$(<$g>)?($($this)+ $self) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             $crate::read::seek(view, |c| c.last(&view))
         }
@@ -314,7 +310,7 @@ macro_rules! read_methods {
         /// O(key length).
         ///
         /// It walks down once, compares one leaf, and goes back up to the first prefix.
-        pub fn longest_prefix$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
+        pub fn longest_prefix$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             view.entry(view.longest_prefix(key.as_ref())?)
         }
@@ -322,7 +318,7 @@ macro_rules! read_methods {
         /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first.
         ///
         /// O(key length + entries that are found).
-        pub fn ancestors$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<(&$lt [u8], &$lt V)> {
+        pub fn ancestors$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<$crate::ReadEntry<$lt, V>> {
             $crate::read::ancestors($self.view(), key.as_ref(), |_| true)
         }
 
@@ -335,7 +331,7 @@ macro_rules! read_methods {
             $($this)+ $self,
             key: impl AsRef<[u8]>,
             separator: u8,
-        ) -> alloc::vec::Vec<(&$lt [u8], &$lt V)> {
+        ) -> alloc::vec::Vec<$crate::ReadEntry<$lt, V>> {
             let key = key.as_ref();
             $crate::read::ancestors($self.view(), key, |a| {
                 $crate::read::at_separator(a, key, separator)
@@ -361,9 +357,9 @@ macro_rules! point_methods {
         /// The stored key and its value.
         ///
         /// As [`get`](Self::get).
-        pub fn get_key_value$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
+        pub fn get_key_value$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
-            view.find(key.as_ref()).and_then(|leaf| view.entry(leaf))
+            view.find(key.as_ref()).and_then(|entry| view.entry(entry))
         }
 
         /// Whether the key is stored.

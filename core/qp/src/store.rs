@@ -146,7 +146,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     where
         V: Accepts<N>,
     {
-        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
+        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries, false)?;
         Ok(self.build_over(tree, None))
     }
 }
@@ -466,7 +466,7 @@ impl<V: ?Sized + Value + Send + Sync + fmt::Debug> fmt::Debug for QpView<'_, V> 
 }
 
 impl<'g, V: ?Sized + Value + Send + Sync> IntoIterator for QpView<'g, V> {
-    type Item = (&'g [u8], &'g V);
+    type Item = crate::ReadEntry<'g, V>;
     type IntoIter = Iter<'g, V>;
 
     fn into_iter(self) -> Iter<'g, V> {
@@ -553,7 +553,7 @@ impl<V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debug for QpSn
 }
 
 impl<'s, V: ?Sized + Value + Send + Sync + 'static> IntoIterator for &'s QpSnapshot<V> {
-    type Item = (&'s [u8], &'s V);
+    type Item = crate::ReadEntry<'s, V>;
     type IntoIter = Iter<'s, V>;
 
     fn into_iter(self) -> Iter<'s, V> {

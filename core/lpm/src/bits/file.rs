@@ -15,7 +15,7 @@ use super::read::bit_methods;
 use super::string::AsBits;
 use crate::{Builder, Error, Rejected};
 use sapwood_qp::parts::View;
-use sapwood_qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError};
+use sapwood_qp::{Checked, Key, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError};
 
 /// First byte of the keys of names.
 const NAME: u8 = 255;
@@ -248,7 +248,7 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     }
 
     fn with_names(file: QpFile<V>) -> Result<Self, String> {
-        let last = file.last_key_value().and_then(|(key, _)| number_of(key));
+        let last = file.last_key_value().and_then(|(key, _)| number_of(&key));
         let names = last.map_or(Some(0), |last| last.checked_add(1));
         match names.filter(|names| *names as usize <= file.len()) {
             Some(names) => Ok(BitFile { file, names }),
@@ -261,9 +261,9 @@ impl<V: FromBytes + Immutable> BitFile<V> {
         let prefixes = self.len();
         for (i, key) in self.file.keys().enumerate() {
             let right = if i < prefixes {
-                code::is_key(key)
+                code::is_key(&key)
             } else {
-                number_of(key).is_some_and(|number| number as usize == i - prefixes)
+                number_of(&key).is_some_and(|number| number as usize == i - prefixes)
             };
             if !right {
                 return Err(alloc::format!("{key:?} is not a key of a table"));
@@ -299,7 +299,7 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// O(length of the name).
     pub fn name(&self, index: u32) -> Option<&[u8]> {
         let (key, _) = self.file.prefix(name_key(index)).next()?;
-        key.get(NAME_AT..)
+        name_in(&key)
     }
 
     /// All names, in the order in which they were added.
@@ -307,7 +307,7 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// O(1); each step is O(1) on average.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         let names = self.file.prefix([NAME]);
-        names.filter_map(|(key, _)| key.get(NAME_AT..))
+        names.filter_map(|(key, _)| name_in(&key))
     }
 
     /// Bytes of the file.
@@ -335,6 +335,11 @@ impl<V: FromBytes + Immutable> BitFile<V> {
         self.file.verify()?;
         self.check_keys()
     }
+}
+
+/// The name in the key of one; files have their keys in one piece.
+fn name_in<'a>(key: &Key<'a>) -> Option<&'a [u8]> {
+    key.in_place()?.get(NAME_AT..)
 }
 
 /// The number of the name with this key.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::code::{self, Key, alternatives, encode};
 use super::string::{AsBits, BitPrefix, BitString};
-use sapwood_qp::parts::{self, LANES, Mem, View};
+use sapwood_qp::parts::{self, EntryRef, LANES, Mem, View};
 use sapwood_qp::{Range, Trusted};
 
 /// A table of at least this many prefixes is larger than the second-level cache, and a batch of
@@ -27,14 +27,14 @@ pub(super) fn lookup<'a, V, M: Mem>(
     view: View<'a, V, M>,
     bits: impl AsBits,
 ) -> Option<(usize, &'a V)> {
-    let leaf = bits.with_bits(|bits| view.longest_match(&encode(bits), alternatives))?;
-    found(view, leaf)
+    let entry = bits.with_bits(|bits| view.longest_match(&encode(bits), alternatives))?;
+    found(view, entry)
 }
 
 #[inline(always)]
-fn found<'a, V, M: Mem>(view: View<'a, V, M>, leaf: u32) -> Option<(usize, &'a V)> {
-    let (key, value) = (leaf != 0).then(|| view.entry(leaf)).flatten()?;
-    Some((code::bits_of(key), value))
+fn found<'a, V, M: Mem>(view: View<'a, V, M>, entry: EntryRef) -> Option<(usize, &'a V)> {
+    let (key, value) = view.entry(entry.some()?)?;
+    Some((code::bits_of(&key), value))
 }
 
 /// Looks up many.
@@ -56,8 +56,8 @@ pub(super) fn lookup_batch<'a, V, M: Mem, Q: AsBits>(
         for (key, query) in keys.iter_mut().zip(queries) {
             *key = query.with_bits(encode);
         }
-        view.longest_matches(&keys[..queries.len()], alternatives, |i, leaf| {
-            out[i] = found(view, leaf);
+        view.longest_matches(&keys[..queries.len()], alternatives, |i, entry| {
+            out[i] = found(view, entry);
         });
     }
 }
@@ -66,8 +66,8 @@ pub(super) fn lookup_batch<'a, V, M: Mem, Q: AsBits>(
 pub(super) fn matches<'a, V, M: Mem>(view: View<'a, V, M>, bits: impl AsBits) -> BitMatches<'a, V> {
     let mut found = SmallVec::new();
     let key = bits.with_bits(encode);
-    view.all_matches(&key, alternatives, |leaf| {
-        found.extend(view.entry(leaf).map(|(k, v)| (code::bits_of(k), v)));
+    view.all_matches(&key, alternatives, |entry| {
+        found.extend(view.entry(entry).map(|(k, v)| (code::bits_of(&k), v)));
     });
     BitMatches(found.into_iter())
 }
@@ -116,7 +116,7 @@ impl<'a, V, M: Mem> Iterator for BitIter<'a, V, M> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0
-            .find_map(|(key, value)| Some((code::decode(key)?, value)))
+            .find_map(|(key, value)| Some((code::decode(&key)?, value)))
     }
 }
 
@@ -124,7 +124,7 @@ impl<V, M: Mem> DoubleEndedIterator for BitIter<'_, V, M> {
     fn next_back(&mut self) -> Option<Self::Item> {
         loop {
             let (key, value) = self.0.next_back()?;
-            if let Some(prefix) = code::decode(key) {
+            if let Some(prefix) = code::decode(&key) {
                 return Some((prefix, value));
             }
         }
@@ -172,12 +172,12 @@ impl<'a, V, M: Mem> Iterator for BitChildren<'a, V, M> {
         // A damaged file may lead anywhere, also back: then the walk ends here.
         let child = found
             .filter(|(key, _)| self.behind[..] <= **key && **key < self.end[..])
-            .and_then(|(key, value)| Some((key, code::decode(key)?, value)));
-        let Some((key, prefix, value)) = child else {
+            .and_then(|(key, value)| Some((code::decode(&key)?, key, value)));
+        let Some((prefix, key, value)) = child else {
             self.behind = self.end.clone();
             return None;
         };
-        self.behind = code::end_of(key);
+        self.behind = code::end_of(&key);
         self.strict = false;
         Some((prefix, value))
     }

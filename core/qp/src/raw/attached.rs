@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable};
 use super::batch;
 use super::index::{Found, Index};
 use super::index_only::ops::Walk;
+use super::inline::EntryRef;
 use super::leaf::{LeafOf, Value};
 use super::mem::{Live, byte_of};
 use super::view::View;
@@ -91,7 +92,7 @@ impl<V: ?Sized + Value> Attached<V> {
                     Found::AskTrie => (),
                 }
             }
-            self.view().find(key)
+            self.view().find(key).map(EntryRef::cell)
         }
     }
 
@@ -158,7 +159,9 @@ impl<'g, V: ?Sized + Value> Attached<V> {
         // SAFETY: as above.
         let value = |leaf: u32| (leaf != 0).then(|| unsafe { self.entry(leaf) }.1);
         let Some(index) = &self.index else {
-            return batch::find_many(&self.trie_of(), keys, |i, leaf| each(i, value(leaf)));
+            return batch::find_many(&self.trie_of(), keys, |i, entry| {
+                each(i, value(entry.cell()))
+            });
         };
         // SAFETY: as above.
         unsafe {
@@ -167,7 +170,7 @@ impl<'g, V: ?Sized + Value> Attached<V> {
                 let leaf = match found {
                     Found::Leaf(leaf) => leaf,
                     Found::Absent => 0,
-                    Found::AskTrie => self.view().find(key).unwrap_or(0),
+                    Found::AskTrie => self.view().find(key).map_or(0, EntryRef::cell),
                 };
                 each(i, value(leaf));
             });

@@ -4,8 +4,9 @@
 //! is read. A descent that has ended leaves the list of active descents by arithmetic, not by a
 //! branch, which the processor would mispredict once for every key.
 
+use super::inline::EntryRef;
 use super::mem::Mem;
-use super::node::{KIND, LEAF};
+use super::node::{KIND, LEAF, is_leaf};
 use super::view::{View, prefetch};
 use crate::raw::leaf::Value;
 use sapwood_format::cluster::tag;
@@ -17,11 +18,11 @@ pub const LANES: usize = 16;
 /// The cell that stands for no place.
 const NOWHERE: u32 = LEAF;
 
-/// Finds all keys; calls `each(i, leaf cell)` in order, with 0 for a key that is absent.
+/// Finds all keys; calls `each(i, entry)` in order, with no entry for a key that is absent.
 pub(crate) fn find_many<V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
     view: &View<'_, V, M>,
     keys: &[K],
-    mut each: impl FnMut(usize, u32),
+    mut each: impl FnMut(usize, EntryRef),
 ) {
     for (g, group) in keys.chunks(LANES).enumerate() {
         let mut lanes: [&[u8]; LANES] = [&[]; LANES];
@@ -29,37 +30,36 @@ pub(crate) fn find_many<V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
             *lane = key.as_ref();
         }
         let ends = descend(view, &lanes, group.len());
-        // If the key is there, the first leaf with its tag is nearly always the key's leaf.
-        let mut leaves = ends;
+        // If the key is there, the first entry with its tag is nearly always the key's.
+        let mut entries = [EntryRef::NONE; LANES];
         let mut more = 0u32;
         for lane in 0..group.len() {
             let end = ends[lane];
-            if end & LEAF != 0 {
+            if is_leaf(end) {
+                if end != NOWHERE {
+                    entries[lane] = EntryRef::leaf(end);
+                }
                 continue;
             }
-            leaves[lane] = NOWHERE;
             let Some(c) = view.cluster(end) else { continue };
-            // SAFETY: a cluster that `view.cluster` returned is whole; hits are leaves.
+            // SAFETY: a cluster that `view.cluster` returned is whole; hits are entries.
             unsafe {
                 let hits = c.with_tag(tag(lanes[lane]));
                 if hits != 0 {
-                    leaves[lane] = c.cell(hits.trailing_zeros() as usize);
-                    let p = view.mem.hint(leaves[lane]);
-                    prefetch(p);
-                    prefetch(p.wrapping_add(8 + lanes[lane].len()));
+                    entries[lane] = c.entry(hits.trailing_zeros() as usize);
+                    view.fetch_whole(entries[lane], lanes[lane].len());
                 }
                 more |= u32::from(hits & hits.wrapping_sub(1) != 0) << lane;
             }
         }
         for (lane, key) in lanes[..group.len()].iter().enumerate() {
-            let leaf = leaves[lane];
-            let mut found = if leaf > NOWHERE && view.has_key(leaf, key) {
-                leaf
-            } else {
-                0
+            let entry = entries[lane];
+            let mut found = match entry.is_some() && view.has_key(entry, key) {
+                true => entry,
+                false => EntryRef::NONE,
             };
-            if found == 0 && more >> lane & 1 == 1 {
-                found = view.find_in(ends[lane], key).unwrap_or(0);
+            if !found.is_some() && more >> lane & 1 == 1 {
+                found = view.find_in(ends[lane], key).unwrap_or(EntryRef::NONE);
             }
             each(g * LANES + lane, found);
         }
@@ -80,10 +80,10 @@ pub(crate) fn warm<'k, V: ?Sized + Value, M: Mem>(
     }
     let ends = descend(view, &lanes, n);
     for (lane, end) in ends[..n].iter().enumerate() {
-        if end & LEAF == 0 {
+        if !is_leaf(*end) {
             if let Some(c) = view.cluster(*end) {
                 // SAFETY: as above.
-                unsafe { prefetch(view.mem.hint(c.cell(c.blind(lanes[lane])))) };
+                view.fetch(unsafe { c.entry(c.blind(lanes[lane])) });
             }
         }
     }
@@ -144,9 +144,9 @@ mod tests {
             for group in [&keys, &long].into_iter().flat_map(|k| k.chunks(LANES - 3)) {
                 warm(&view, group.iter().map(|k| &k[..]));
                 let mut ends = Vec::new();
-                find_many(&view, group, |i, leaf| {
+                find_many(&view, group, |i, entry| {
                     assert_eq!(i, ends.len());
-                    ends.push((leaf != 0).then_some(leaf));
+                    ends.push(entry.some());
                 });
                 let wanted: Vec<_> = group.iter().map(|k| view.find(k)).collect();
                 assert_eq!(ends, wanted);

@@ -10,8 +10,9 @@
 use smallvec::SmallVec;
 
 use super::batch::{LANES, warm};
+use super::inline::EntryRef;
 use super::mem::Mem;
-use super::node::{Branch, KIND, LEAF};
+use super::node::{Branch, KIND, is_leaf};
 use super::view::{Near, View};
 use crate::raw::leaf::Value;
 
@@ -30,29 +31,29 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         &self,
         key: &[u8],
         alternatives: impl Fn(u8) -> Alternatives,
-    ) -> Option<u32> {
+    ) -> Option<EntryRef> {
         let mut longest = None;
-        self.matches_up(key, alternatives, |leaf| {
-            longest = Some(leaf);
+        self.matches_up(key, alternatives, |entry| {
+            longest = Some(entry);
             true
         });
         longest
     }
 
-    /// Calls `each(i, leaf cell)` in order with the longest match of each key, or with 0.
+    /// Calls `each(i, entry)` in order with the longest match of each key, if there is one.
     /// Interleaved descents first fetch what the searches read.
     pub fn longest_matches<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         alternatives: impl Fn(u8) -> Alternatives,
-        mut each: impl FnMut(usize, u32),
+        mut each: impl FnMut(usize, EntryRef),
     ) {
         for (g, group) in keys.chunks(LANES).enumerate() {
             let group: SmallVec<[&[u8]; LANES]> = group.iter().map(AsRef::as_ref).collect();
             warm(self, group.iter().copied());
             for (i, key) in group.iter().enumerate() {
-                let leaf = self.longest_match(key, &alternatives);
-                each(g * LANES + i, leaf.unwrap_or(0));
+                let entry = self.longest_match(key, &alternatives);
+                each(g * LANES + i, entry.unwrap_or(EntryRef::NONE));
             }
         }
     }
@@ -62,11 +63,11 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         &self,
         key: &[u8],
         alternatives: impl Fn(u8) -> Alternatives,
-        each: impl FnMut(u32),
+        each: impl FnMut(EntryRef),
     ) {
-        let mut all: SmallVec<[u32; 16]> = SmallVec::new();
-        self.matches_up(key, alternatives, |leaf| {
-            all.push(leaf);
+        let mut all: SmallVec<[EntryRef; 16]> = SmallVec::new();
+        self.matches_up(key, alternatives, |entry| {
+            all.push(entry);
             false
         });
         all.into_iter().rev().for_each(each);
@@ -78,7 +79,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         &self,
         key: &[u8],
         alternatives: impl Fn(u8) -> Alternatives,
-        mut each: impl FnMut(u32) -> bool,
+        mut each: impl FnMut(EntryRef) -> bool,
     ) -> Option<()> {
         let mut trail: SmallVec<[Branch; 16]> = SmallVec::new();
         let mut end = self.root;
@@ -146,7 +147,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         if least >= min {
             offsets.push(least);
         }
-        if end & LEAF == 0 {
+        if !is_leaf(end) {
             let c = self.cluster(end)?;
             for i in (1..=near.index).rev() {
                 // SAFETY: a border of a whole cluster.
@@ -218,7 +219,7 @@ mod tests {
             let view = map.view();
             for _ in 0..if cfg!(miri) { 8 } else { 40 } {
                 let key = word(&mut rng, 7);
-                let mut wanted: Vec<&[u8]> = map.keys().filter(|s| matches(&key, s)).collect();
+                let mut wanted: Vec<_> = map.keys().filter(|s| matches(&key, s)).collect();
                 wanted.sort_by_key(|s| s.len());
                 let longest = wanted.last().map(|s| s.len());
                 let found = view.longest_match(&key, neighbours);
@@ -226,10 +227,12 @@ mod tests {
                 let many = [&key, &key[..0], &key];
                 view.longest_matches(&many, neighbours, |i, leaf| {
                     let single = view.longest_match(many[i], neighbours);
-                    assert_eq!(leaf, single.unwrap_or(0));
+                    assert_eq!(leaf.some(), single);
                 });
                 let mut all = Vec::new();
-                view.all_matches(&key, neighbours, |leaf| all.push(view.key(leaf).unwrap()));
+                view.all_matches(&key, neighbours, |leaf| {
+                    all.push(view.key(leaf).unwrap().to_box())
+                });
                 assert_eq!(
                     all.iter().map(|s| s.len()).collect::<Vec<_>>(),
                     wanted.iter().map(|s| s.len()).collect::<Vec<_>>()
@@ -256,7 +259,11 @@ mod tests {
             let view = map.view();
             let query = [&vec![b'd'; depth][..], b"h"].concat();
             let leaf = view.longest_match(&query, neighbours);
-            assert_eq!(view.key(leaf.unwrap()).unwrap(), stored, "depth {top}");
+            assert_eq!(
+                *view.key(leaf.unwrap()).unwrap().to_box(),
+                stored,
+                "depth {top}"
+            );
         }
     }
 }

@@ -6,14 +6,19 @@ use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions};
 
 use super::bulk;
 use super::cursor::Cursor;
+use super::inline::EntryRef;
 use super::leaf::{LeafOf, Value, mismatch};
-use super::mem::{Trusted, byte_of};
+use super::mem::Trusted;
 use super::order::Order;
 use super::parts::Parts;
+use super::path::{entry_bytes, fits_block};
 use super::slots::{Border, Entry, Slots};
 use super::tree::{self, LEAF_KIND, Owned, Tree};
 use super::view::View;
+use crate::Pieces;
 use sapwood_format::cluster::{FILL_MAX, REACH, capacity_for, tag};
+use sapwood_format::inline::prefix_for;
+use smallvec::SmallVec;
 
 /// A leaf that is in no cluster yet, or a branch with all nodes below it, and the border to the
 /// item before it.
@@ -23,6 +28,9 @@ struct Item {
     /// The tag of a leaf; a branch has none.
     tag: Option<u8>,
     border: Border,
+    /// Bytes of a leaf's key, and of its value behind it, for inline clusters.
+    len: usize,
+    behind: usize,
 }
 
 /// The state of a branch that is not built yet.
@@ -66,10 +74,14 @@ impl Packer {
                 }),
             }
         }
+        // SAFETY: callers have made the leaf.
+        let behind = V::behind(unsafe { V::value_len(tree.pointer(leaf)) });
         self.items.push(Item {
             cell: leaf,
             tag: Some(tag(key)),
             border: border.unwrap_or(Border { at: 0, byte: 0 }),
+            len: key.len(),
+            behind,
         });
         Ok(())
     }
@@ -85,7 +97,7 @@ impl Packer {
                 break;
             }
             let (offset, first) = (level.offset, level.first);
-            if !fits(&self.items[first..], offset) {
+            if !fits(tree, &self.items[first..], offset) {
                 let branch = self.branch(tree, offset, first)?;
                 let border = self.items[first].border;
                 self.items.truncate(first);
@@ -93,6 +105,8 @@ impl Packer {
                     cell: branch,
                     tag: None,
                     border,
+                    len: 0,
+                    behind: 0,
                 });
             }
             self.levels.pop();
@@ -115,7 +129,7 @@ impl Packer {
             let mut to = group(items, from, offset);
             while to < items.len() {
                 let next = group(items, to, offset);
-                if !fits(&items[from..next], offset) {
+                if !fits(tree, &items[from..next], offset) {
                     break;
                 }
                 to = next;
@@ -144,12 +158,21 @@ impl Packer {
 }
 
 /// Whether items that differ at `offset` or behind it can be one cluster.
-fn fits(items: &[Item], offset: usize) -> bool {
-    items.len() <= FILL_MAX
+fn fits<V: ?Sized + Value>(tree: &Tree<V>, items: &[Item], offset: usize) -> bool {
+    let fits = items.len() <= FILL_MAX
         && items.iter().all(|item| item.tag.is_some())
         && items[1..]
             .iter()
-            .all(|item| item.border.at - offset <= REACH)
+            .all(|item| item.border.at - offset <= REACH);
+    if !fits || !tree.inline || items.len() == 1 {
+        return fits;
+    }
+    let prefix = prefix_for(offset);
+    let bytes = items
+        .iter()
+        .map(|item| entry_bytes(item.len - prefix, item.behind))
+        .sum();
+    fits_block::<V>(items.len(), prefix, bytes)
 }
 
 /// The end of the run of items that have the same byte at the offset as the item `from`.
@@ -161,6 +184,11 @@ fn group(items: &[Item], from: usize, offset: usize) -> usize {
 
 /// The cell for items: that of the one branch or leaf, or of a new cluster of the leaves.
 fn pack<V: ?Sized + Value>(tree: &mut Tree<V>, items: &[Item]) -> Result<u32, ArenaFull> {
+    if tree.inline && items.len() > 1 {
+        let leaves: SmallVec<[(u32, Border); FILL_MAX]> =
+            items.iter().map(|item| (item.cell, item.border)).collect();
+        return tree.pack_leaves(&leaves);
+    }
     let entry = |item: &Item| Entry {
         cell: item.cell,
         tag: item.tag.unwrap_or(0),
@@ -195,10 +223,15 @@ pub(crate) enum Pushed<V: ?Sized + Value> {
 }
 
 impl<V: ?Sized + Value> Builder<V> {
-    /// A builder in this arena, which must be empty.
-    pub(crate) fn new(arena: Arena) -> Self {
+    /// A builder in this arena, which must be empty; of inline clusters, if these are wanted and the
+    /// type of values allows them.
+    pub(crate) fn new(arena: Arena, inline: bool) -> Self {
+        let tree = match inline {
+            true => Tree::new_inline(arena),
+            false => Tree::new(arena),
+        };
         Builder {
-            tree: Tree::new(arena),
+            tree,
             packer: Packer::default(),
             last: 0,
             order: Order::default(),
@@ -269,7 +302,7 @@ impl<V: ?Sized + Value> Builder<V> {
             Tree::new(Arena::new(ArenaOptions::default())),
         );
         tree.root = root;
-        if self.in_order {
+        if self.in_order && !tree.inline {
             tree.order = core::mem::take(&mut self.order).finish(tree.len);
         }
         Ok(tree)
@@ -291,12 +324,14 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(crate) fn move_into(&mut self, fresh: Arena) -> Result<(), ArenaFull> {
         let root = self.root;
         let leaves = self.arena.memory().kinds[usize::from(LEAF_KIND.0)].bytes;
-        let (copy, new_root, order) = copy_in_order(&self.view(), fresh, leaves)?;
+        let inline = V::INLINE && self.points.is_none();
+        let (copy, new_root, order) = copy_in_order(&self.view(), fresh, leaves, inline)?;
         debug_assert!(root != 0 || new_root == 0);
         // The values were moved bit by bit, so the old arena is dropped as plain memory.
         self.arena = copy;
         self.root = new_root;
         self.order = order.finish(self.len);
+        self.inline = inline;
         if self.points.is_some() {
             self.index_all();
         }
@@ -313,24 +348,33 @@ pub(crate) fn copy_in_order<V: ?Sized + Value>(
     view: &View<'_, V, Trusted>,
     fresh: Arena,
     leaves: usize,
+    inline: bool,
 ) -> Result<(Arena, u32, Order), ArenaFull> {
     // The root stays empty until the end, so that an early return drops no value.
     let mut to: Tree<V> = Tree::new(fresh);
-    // Without room for all leaves side by side, there may still be room for each of them.
-    let _ = to.arena.reserve(leaves, Area::Leaves);
+    to.inline = inline;
+    if !inline {
+        // Without room for all leaves side by side, there may still be room for each of them.
+        let _ = to.arena.reserve(leaves, Area::Leaves);
+    }
     let mut order = Order::default();
     let mut packer = Packer::default();
-    let mut last: Option<&[u8]> = None;
+    let mut last: Option<Pieces<'_>> = None;
     let mut cursor = Cursor::new();
     cursor.first(view);
-    while let Some(key) = (cursor.leaf != 0).then(|| view.key(cursor.leaf)).flatten() {
-        let (new, size) = copy_leaf(&mut to, view, cursor.leaf)?;
-        order.add(new, size);
+    while let Some(entry) = cursor.entry.some() {
+        let Some(key) = view.key(entry) else { break };
+        let (new, size) = copy_entry(&mut to, view, entry)?;
+        if !inline {
+            order.add(new, size);
+        }
         let border = last.and_then(|last| {
-            let at = mismatch(last, key)?;
-            Some(Border::between(last, key, at))
+            let at = last.unlike(key)?;
+            Some(Border::of(last.at(at), key.at(at), at))
         });
-        packer.push(&mut to, new, key, border)?;
+        // SAFETY: made just now; the arena is not touched before its tag is computed.
+        let copy = unsafe { LeafOf::<V>::key(to.pointer(new)) };
+        packer.push(&mut to, new, copy, border)?;
         last = Some(key);
         cursor.next(view);
     }
@@ -339,26 +383,21 @@ pub(crate) fn copy_in_order<V: ?Sized + Value>(
     Ok((arena, root, order))
 }
 
-/// Copies a leaf with its value; returns the copy's cell and size.
-fn copy_leaf<V: ?Sized + Value>(
+/// Makes a leaf with the bits of an entry; returns its cell and size.
+fn copy_entry<V: ?Sized + Value>(
     to: &mut Tree<V>,
     view: &View<'_, V, Trusted>,
-    cell: u32,
+    entry: EntryRef,
 ) -> Result<(u32, usize), ArenaFull> {
-    let from = view.mem.base.wrapping_add(byte_of(cell));
-    // SAFETY: cells of the view are live; the new block has the size of the old one. Padding inside
-    // a value may be uninitialized, so words are moved as they are.
-    unsafe {
-        let size = LeafOf::<V>::size(from);
-        let r = to.arena.alloc(size, LEAF_KIND, Area::Leaves)?;
-        let new = tree::leaf_cell(r);
-        core::ptr::copy_nonoverlapping(
-            from.cast::<core::mem::MaybeUninit<u64>>(),
-            to.pointer(new).cast(),
-            size.div_ceil(8),
-        );
-        Ok((new, size))
-    }
+    let Some((key, slot, behind)) = view.bits(entry) else {
+        unreachable!("entries of a trie in trusted memory are whole")
+    };
+    let size = LeafOf::<V>::size_behind(key.len(), behind);
+    let r = to.arena.alloc(size, LEAF_KIND, Area::Leaves)?;
+    let new = tree::leaf_cell(r);
+    // SAFETY: entries of the view are live; the new block has that size.
+    unsafe { LeafOf::<V>::write_bits(to.pointer(new), key, slot, behind) };
+    Ok((new, size))
 }
 
 #[cfg(test)]

@@ -9,34 +9,50 @@ use core::marker::PhantomData;
 use sapwood_arena::{Arena, ArenaFull, PAGE};
 
 use super::cursor::Cursor;
+use super::inline::{Held, Inline};
 use super::leaf::{LeafOf, Value};
 use super::mem::byte_of;
-use super::node::LEAF;
+use super::node::{Cluster, INLINE, KIND, LEAF};
 use super::tree::{Owned, Policy, Tree, each_child};
+use super::view::Subtree;
 
 impl<V: ?Sized + Value> Tree<V> {
     /// Removes the entries whose keys start with `prefix`; returns their number, and their values
     /// if these need to be dropped.
     pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V::Held>) {
         let mut values = Vec::new();
-        let Ok(tops) = self.unlink_prefix(&mut Owned, prefix) else {
+        let Ok((tops, some)) = self.unlink_prefix(&mut Owned, prefix) else {
             return (0, values);
         };
         let before = self.len;
+        let mut keep = |value| {
+            if V::NEEDS_DROP {
+                values.push(value);
+            }
+        };
+        if let Some(Subtree { cell, from, to, .. }) = some {
+            // SAFETY: the block is live, and stays with the other entries.
+            unsafe { self.take_run(cell, (from, to), &mut keep) };
+            self.len -= to - from;
+        }
         for top in tops {
             self.each_cell(top, |tree, cell| {
                 // SAFETY: the subtree is unlinked; children come before their parents.
                 unsafe {
-                    if cell & LEAF != 0 {
-                        tree.len -= 1;
-                        tree.point_removed(cell);
-                        let value = tree.take_leaf(cell);
-                        if V::NEEDS_DROP {
-                            values.push(value);
+                    match cell & KIND {
+                        LEAF => {
+                            tree.len -= 1;
+                            tree.point_removed(cell);
+                            keep(tree.take_leaf(cell));
                         }
-                    } else {
-                        let h = tree.header(cell);
-                        Owned.gone(&mut tree.arena, cell, h);
+                        INLINE => {
+                            tree.len -= tree.cluster(cell).leaves();
+                            tree.take_block(cell, &mut keep);
+                        }
+                        _ => {
+                            let h = tree.header(cell);
+                            Owned.gone(&mut tree.arena, cell, h);
+                        }
                     }
                 }
             });
@@ -56,104 +72,88 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Moves the entry of a leaf of `from` into this trie; returns the value that it replaced. On
-    /// failure the entry stays in `from`.
-    ///
-    /// # Safety
-    /// `leaf` is a live leaf of `from`.
-    pub(crate) unsafe fn move_from(
-        &mut self,
-        from: &mut Self,
-        leaf: u32,
-    ) -> Result<Option<V::Taken>, ArenaFull> {
-        let p = from.pointer(leaf);
-        // SAFETY: the key's bytes stay until the leaf is freed below. The value is copied bit by
-        // bit, and only one of the copies is used: the one here, or on failure the one in `from`.
-        unsafe {
-            let key = LeafOf::<V>::key(p);
-            match self.insert(key, V::second(p)) {
-                Err((value, full)) => {
-                    core::mem::forget(value);
-                    Err(full)
-                }
-                Ok(old) => {
-                    let unlinked = from.unlink(&mut Owned, key, leaf);
-                    debug_assert!(unlinked.is_ok());
-                    from.len -= 1;
-                    from.forget_leaf(leaf);
-                    Ok(old)
-                }
-            }
-        }
-    }
-
     /// Moves the first entry of `from` into this trie. Returns `None` if there is no entry,
-    /// otherwise the value that it replaced, if any.
+    /// otherwise the value that it replaced, if any. On failure the entry stays in `from`.
     pub(crate) fn move_first(
         &mut self,
         from: &mut Self,
     ) -> Result<Option<Option<V::Taken>>, ArenaFull> {
         let mut cursor = Cursor::new();
         cursor.first(&from.view());
-        if cursor.leaf == 0 {
+        let Some(first) = cursor.entry.some() else {
             return Ok(None);
+        };
+        let (key, value) = from.parts_of(first);
+        let key = key.to_box();
+        // SAFETY: the value is copied bit by bit, and only one of the copies is used: the one here,
+        // or on failure the one in `from`. The key is there, and its path is the newest.
+        unsafe {
+            let second = V::copied(&*value);
+            match self.insert(&key, second) {
+                Err((value, full)) => {
+                    core::mem::forget(value);
+                    Err(full)
+                }
+                Ok(old) => {
+                    from.forget(&key);
+                    Ok(Some(old))
+                }
+            }
         }
-        // SAFETY: a live leaf of `from`.
-        unsafe { self.move_from(from, cursor.leaf) }.map(Some)
     }
 
-    /// Frees a leaf's block, but not its value, which has moved.
+    /// Removes an entry whose value has moved.
     ///
     /// # Safety
-    /// The leaf is live, unlinked, and nobody reads it any more.
-    unsafe fn forget_leaf(&mut self, leaf: u32) {
-        self.point_removed(leaf);
+    /// The key is there, and nobody uses its value any more.
+    unsafe fn forget(&mut self, key: &[u8]) {
+        let Some(path) = self.view().path_of_present(key) else {
+            unreachable!("the key is there")
+        };
         // SAFETY: the caller's promise.
-        unsafe { self.free_leaf(leaf, |p| LeafOf::<V>::forget(p)) }
+        unsafe {
+            self.detach(
+                key,
+                &path,
+                |p| LeafOf::<V>::forget(p),
+                |slot| V::slot_forget(slot),
+            );
+        }
     }
 
     /// Moves all entries from `key` on into a new trie in `fresh`. On failure all entries stay
     /// here.
     pub(crate) fn split_into(&mut self, key: &[u8], fresh: Arena) -> Result<Self, ArenaFull> {
         let mut upper = Tree::new(fresh);
+        upper.inline = self.inline;
         if self.points.is_some() {
             upper.index_all();
         }
         let mut cursor = Cursor::new();
         cursor.seek_ge(&self.view(), key, false);
-        while cursor.leaf != 0 {
-            let leaf = cursor.leaf;
+        while let Some(entry) = cursor.entry.some() {
             cursor.next(&self.view());
-            // SAFETY: a live leaf. Until the end both tries have each value, and only this trie's
+            let key = self.key_at(entry).to_box();
+            // SAFETY: a live entry. Until the end both tries have each value, and only this trie's
             // are used.
-            unsafe {
-                let p = self.pointer(leaf);
-                let copy = V::second(p);
-                if let Err((copy, full)) = upper.insert(LeafOf::<V>::key(p), copy) {
-                    core::mem::forget(copy);
-                    upper.forget_values();
-                    return Err(full);
-                }
+            let copy = unsafe { V::copied(self.value_at(entry)) };
+            if let Err((copy, full)) = upper.insert(&key, copy) {
+                core::mem::forget(copy);
+                upper.forget_values();
+                return Err(full);
             }
         }
         loop {
             cursor.seek_ge(&self.view(), key, false);
-            let leaf = cursor.leaf;
-            if leaf == 0 {
+            let Some(entry) = cursor.entry.some() else {
                 if self.len == 0 {
                     self.emptied();
                 }
                 return Ok(upper);
-            }
-            // SAFETY: a live leaf, whose value now belongs to the other trie; unlinking in place
-            // cannot fail.
-            unsafe {
-                let key = LeafOf::<V>::key(self.pointer(leaf));
-                let unlinked = self.unlink(&mut Owned, key, leaf);
-                debug_assert!(unlinked.is_ok());
-                self.len -= 1;
-                self.forget_leaf(leaf);
-            }
+            };
+            let key = self.key_at(entry).to_box();
+            // SAFETY: the value belongs to the other trie now.
+            unsafe { self.forget(&key) };
         }
     }
 
@@ -164,10 +164,12 @@ impl<V: ?Sized + Value> Tree<V> {
         self.order.end();
         self.points = None;
         if LeafOf::<V>::BOXED {
-            self.each_cell(root, |tree, cell| {
-                if cell & LEAF != 0 {
-                    // SAFETY: each leaf comes once.
-                    unsafe { LeafOf::<V>::forget(tree.pointer(cell)) };
+            // SAFETY: each entry comes once.
+            self.each_cell(root, |tree, cell| unsafe {
+                match cell & KIND {
+                    LEAF => LeafOf::<V>::forget(tree.pointer(cell)),
+                    INLINE => tree.forget_block(cell),
+                    _ => {}
                 }
             });
         }
@@ -204,19 +206,38 @@ pub(crate) unsafe fn drop_values<V: ?Sized + Value>(base: *mut u8, cells: Vec<u3
     struct Rest<V: ?Sized + Value> {
         base: *mut u8,
         todo: Vec<u32>,
+        /// The inline cluster that is being emptied, and the number of its next entry.
+        block: Option<(u32, usize)>,
         values: PhantomData<V>,
     }
     impl<V: ?Sized + Value> Rest<V> {
         fn next(&mut self) -> Option<V::Held> {
             loop {
+                if let Some((cell, i)) = self.block {
+                    // SAFETY: the promise of the caller of `drop_values`.
+                    unsafe {
+                        let p = self.base.wrapping_add(byte_of(cell));
+                        let c = Cluster::of(p, cell);
+                        self.block = (i + 1 < c.leaves()).then_some((cell, i + 1));
+                        let block = Inline::of(c);
+                        match block.held(i) {
+                            Held::Leaf(leaf) => self.todo.push(leaf),
+                            Held::Here { tail, len } => {
+                                return Some(V::slot_take(block.slot::<V>(i, tail.add(len))));
+                            }
+                        }
+                    }
+                    continue;
+                }
                 let cell = self.todo.pop()?;
                 let p = self.base.wrapping_add(byte_of(cell));
                 // SAFETY: the promise of the caller of `drop_values`.
                 unsafe {
-                    if cell & LEAF != 0 {
-                        return Some(LeafOf::<V>::take(p));
+                    match cell & KIND {
+                        LEAF => return Some(LeafOf::<V>::take(p)),
+                        INLINE => self.block = Some((cell, 0)),
+                        _ => each_child(self.base, cell, |child| self.todo.push(child)),
                     }
-                    each_child(self.base, cell, |child| self.todo.push(child));
                 }
             }
         }
@@ -232,6 +253,7 @@ pub(crate) unsafe fn drop_values<V: ?Sized + Value>(base: *mut u8, cells: Vec<u3
         let mut rest: Rest<V> = Rest {
             base,
             todo: cells,
+            block: None,
             values: PhantomData,
         };
         while let Some(value) = rest.next() {

@@ -4,8 +4,9 @@
 use sapwood_arena::{Area, ArenaFull};
 use smallvec::SmallVec;
 
+use super::inline::EntryRef;
 use super::leaf::{LeafOf, Value};
-use super::node::{CLUSTER, KIND, LEAF};
+use super::node::{CLUSTER, INLINE, KIND, LEAF, is_leaf};
 use super::parts::Parts;
 use super::path::{Frames, JOIN_AT, Path, Plan, joined};
 use super::slots::{self, Border, Entry, Slots};
@@ -107,7 +108,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// `cell` is the live branch that `link`, which may be changed, names.
-    unsafe fn put_branch<P: Policy>(
+    pub(super) unsafe fn put_branch<P: Policy>(
         &mut self,
         policy: &mut P,
         link: Link,
@@ -139,7 +140,7 @@ impl<V: ?Sized + Value> Tree<V> {
     /// # Safety
     /// The path is that of the trie as it is now. Each child is linked nowhere else, or is the one
     /// that is replaced.
-    unsafe fn part_child<P: Policy>(
+    pub(super) unsafe fn part_child<P: Policy>(
         &mut self,
         policy: &mut P,
         frames: &Frames,
@@ -160,7 +161,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// As for `part_child`.
-    unsafe fn part_above<P: Policy>(
+    pub(super) unsafe fn part_above<P: Policy>(
         &mut self,
         policy: &mut P,
         frames: &Frames,
@@ -188,7 +189,7 @@ impl<V: ?Sized + Value> Tree<V> {
         leaf: u32,
     ) -> Result<(), ArenaFull> {
         loop {
-            let Some(plan) = self.view().plan(path, key) else {
+            let Some(plan) = self.view().plan(path, key, 0) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             let sides = |there, label| match path.before() {
@@ -325,24 +326,6 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(())
     }
 
-    /// Unlinks the leaf of a key.
-    ///
-    /// # Safety
-    /// The key's leaf is live.
-    pub(crate) unsafe fn unlink<P: Policy>(
-        &mut self,
-        policy: &mut P,
-        key: &[u8],
-        leaf: u32,
-    ) -> Result<(), ArenaFull> {
-        let Some(path) = self.view().path_of_present(key) else {
-            unreachable!("the key is there")
-        };
-        debug_assert_eq!(path.near.leaf, leaf);
-        // SAFETY: the path is the key's as it is now.
-        unsafe { self.unlink_at(policy, key, &path) }
-    }
-
     /// Unlinks the leaf at the end of a key's path.
     ///
     /// # Safety
@@ -353,9 +336,10 @@ impl<V: ?Sized + Value> Tree<V> {
         key: &[u8],
         path: &Path,
     ) -> Result<(), ArenaFull> {
-        if path.end & LEAF != 0 {
+        if is_leaf(path.end) {
             // SAFETY: the path is that of the trie as it is now.
-            return unsafe { self.remove_child(policy, &path.frames) };
+            unsafe { self.remove_child(policy, &path.frames)? };
+            return Ok(());
         }
         let i = path.near.index;
         // SAFETY: as above.
@@ -372,10 +356,10 @@ impl<V: ?Sized + Value> Tree<V> {
     /// The number of leaves in a leaf or cluster; 0 for a branch.
     fn len_of(&self, cell: u32) -> usize {
         match cell & KIND {
+            0 => 0,
             LEAF => 1,
             // SAFETY: callers have the cell from this trie.
-            CLUSTER => unsafe { self.cluster(cell) }.leaves(),
-            _ => 0,
+            _ => unsafe { self.cluster(cell) }.leaves(),
         }
     }
 
@@ -426,7 +410,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The frames are those of a path in the trie as it is now.
-    unsafe fn remove_child<P: Policy>(
+    pub(super) unsafe fn remove_child<P: Policy>(
         &mut self,
         policy: &mut P,
         frames: &Frames,
@@ -470,7 +454,7 @@ impl<V: ?Sized + Value> Tree<V> {
             if one & KIND == 0 || two & KIND == 0 {
                 continue;
             }
-            let ends = one & LEAF != 0 && self.key_of(one).len() == parts.offset;
+            let ends = is_leaf(one) && self.key_of(one).len() == parts.offset;
             let border = Border {
                 at: parts.offset,
                 byte: if ends { 0 } else { parts.label(left) },
@@ -503,31 +487,39 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Unlinks all leaves whose keys start with `prefix`; returns the cells that it unlinked.
+    /// Unlinks all leaves whose keys start with `prefix`; returns the cells that it unlinked. If
+    /// these are some entries of an inline cluster, it returns the cluster and their numbers
+    /// instead.
     pub(crate) fn unlink_prefix<P: Policy>(
         &mut self,
         policy: &mut P,
         prefix: &[u8],
-    ) -> Result<Tops, ArenaFull> {
+    ) -> Result<(Tops, Option<Subtree>), ArenaFull> {
         let mut tops = Tops::new();
-        let Some(Subtree { cell, from, to, .. }) = self.view().subtree(prefix) else {
-            return Ok(tops);
+        let Some(subtree) = self.view().subtree(prefix) else {
+            return Ok((tops, None));
         };
+        let Subtree { cell, from, to, .. } = subtree;
         let Some(frames) = self.view().frames_to(prefix, cell) else {
             unreachable!("a subtree lies on the path of its prefix")
         };
+        let some = to - from < self.len_of(cell);
         // SAFETY: the frames are those of the trie as it is now.
         unsafe {
-            if cell & CLUSTER != 0 && to - from < self.len_of(cell) {
-                let c = self.cluster(cell);
-                tops.extend((from..to).map(|i| c.cell(i)));
-                self.take_out(policy, &frames, cell, (from, to))?;
-            } else {
-                tops.push(cell);
-                self.remove_child(policy, &frames)?;
+            match cell & KIND {
+                INLINE if some => return Ok((tops, Some(subtree))),
+                CLUSTER if some => {
+                    let c = self.cluster(cell);
+                    tops.extend((from..to).map(|i| c.cell(i)));
+                    self.take_out(policy, &frames, cell, (from, to))?;
+                }
+                _ => {
+                    tops.push(cell);
+                    self.remove_child(policy, &frames)?;
+                }
             }
         }
-        Ok(tops)
+        Ok((tops, None))
     }
 
     /// Replaces the leaf at the end of a key's path by `new`.
@@ -544,7 +536,7 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the caller's promise.
         unsafe {
             let link = self.own_path(policy, &path.frames)?;
-            if path.end & LEAF != 0 {
+            if is_leaf(path.end) {
                 self.set_link(link, new);
             } else {
                 let end = self.own(policy, link, path.end)?;
@@ -571,25 +563,35 @@ impl<V: ?Sized + Value> Tree<V> {
             None => self.view().path(key),
         };
         let found = path.as_ref().map(|path| path.near);
-        let found = found.and_then(|Near { leaf, part, .. }| part.is_none().then_some(leaf));
-        if let Some(leaf) = there.or(found) {
-            // SAFETY: `&mut self`: nobody else reads the value.
-            return match unsafe { V::overwrite(self.pointer(leaf), value) } {
-                Ok(old) => Ok(Some(old)),
-                Err(value) => self.insert_over(leaf, key, value).map(Some),
-            };
+        let found = found.and_then(|Near { entry, part, .. }| part.is_none().then_some(entry));
+        match (there.or(found), path) {
+            (Some(entry), Some(path)) if entry.is_held() => {
+                self.overwrite_inline(key, path, value).map(Some)
+            }
+            (Some(entry), _) => {
+                let leaf = entry.cell();
+                // SAFETY: `&mut self`: nobody else reads the value.
+                match unsafe { V::overwrite(self.pointer(leaf), value) } {
+                    Ok(old) => Ok(Some(old)),
+                    Err(value) => self.insert_over(leaf, key, value).map(Some),
+                }
+            }
+            (None, path) => self.insert_at(path, key, value).map(|()| None),
         }
-        self.insert_at(path, key, value).map(|_| None)
     }
 
-    /// Inserts a key that is absent; returns its leaf.
+    /// Inserts a key that is absent; returns its entry.
     pub(crate) fn insert_absent<'a>(
         &mut self,
         key: &[u8],
         value: V::New<'a>,
-    ) -> Result<u32, (V::New<'a>, ArenaFull)> {
+    ) -> Result<EntryRef, (V::New<'a>, ArenaFull)> {
         let path = self.view().path(key);
-        self.insert_at(path, key, value)
+        self.insert_at(path, key, value)?;
+        match self.find(key) {
+            Some(entry) => Ok(entry),
+            None => unreachable!("the key was inserted"),
+        }
     }
 
     /// Replaces the leaf of a key by a new one; returns the old value.
@@ -619,23 +621,32 @@ impl<V: ?Sized + Value> Tree<V> {
         path: Option<Path>,
         key: &[u8],
         value: V::New<'a>,
-    ) -> Result<u32, (V::New<'a>, ArenaFull)> {
-        let spare = V::spare(&value);
-        let leaf = self.make_leaf(key, value)?;
+    ) -> Result<(), (V::New<'a>, ArenaFull)> {
         match path {
-            None => self.root = leaf,
+            None => {
+                let leaf = self.make_leaf(key, value)?;
+                self.root = leaf;
+                self.len += 1;
+                self.point_added(key, leaf);
+            }
+            Some(path) if self.inline => {
+                self.link_inline(key, path, value)?;
+                self.len += 1;
+            }
             Some(mut path) => {
+                let spare = V::spare(&value);
+                let leaf = self.make_leaf(key, value)?;
                 // SAFETY: `leaf` is new, and the path is the key's.
                 if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut path, leaf) } {
                     // SAFETY: the leaf was never linked.
                     let value = unsafe { self.take_leaf(leaf) };
                     return Err((V::again(spare, value), full));
                 }
+                self.len += 1;
+                self.point_added(key, leaf);
             }
         }
-        self.len += 1;
-        self.point_added(key, leaf);
-        Ok(leaf)
+        Ok(())
     }
 
     /// Removes a key in place. A removal needs no memory.
@@ -645,20 +656,46 @@ impl<V: ?Sized + Value> Tree<V> {
             self.find(key)?;
         }
         let path = self.view().path_of_present(key)?;
-        let leaf = path.near.leaf;
-        // SAFETY: the leaf is the key's, and live. The owned policy allocates nothing to unlink it,
-        // so that cannot fail. Afterwards nobody else uses the leaf.
+        // SAFETY: the path is the key's, as it is now; values are moved out once.
         let value = unsafe {
-            let unlinked = self.unlink_at(&mut Owned, key, &path);
-            debug_assert!(unlinked.is_ok());
-            self.len -= 1;
-            self.point_removed(leaf);
-            self.take_value(leaf)
+            self.detach(
+                key,
+                &path,
+                |p| V::take_value(p),
+                |slot| V::slot_take_value(slot),
+            )
         };
         if self.len == 0 {
             self.emptied();
         }
         Some(value)
+    }
+
+    /// Takes the entry at the end of a path out of the trie. `take_leaf` or `take_slot` moves its
+    /// value out. It needs no memory.
+    ///
+    /// # Safety
+    /// The path is that of the key, which is there, in the trie as it is now.
+    pub(super) unsafe fn detach<R>(
+        &mut self,
+        key: &[u8],
+        path: &Path,
+        take_leaf: impl FnOnce(*mut u8) -> R,
+        take_slot: impl FnOnce(*mut u8) -> R,
+    ) -> R {
+        self.len -= 1;
+        // SAFETY: the caller's promise. The owned policy allocates nothing to unlink a leaf, so
+        // that cannot fail. Afterwards nobody else uses the leaf.
+        unsafe {
+            if path.near.entry.is_held() {
+                return self.take_inline(key, path, take_leaf, take_slot);
+            }
+            let leaf = path.near.entry.cell();
+            let unlinked = self.unlink_at(&mut Owned, key, path);
+            debug_assert!(unlinked.is_ok());
+            self.point_removed(leaf);
+            self.free_leaf(leaf, take_leaf)
+        }
     }
 }
 

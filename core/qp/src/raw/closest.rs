@@ -2,17 +2,17 @@
 
 use smallvec::SmallVec;
 
+use super::inline::EntryRef;
 use super::leaf::Value;
 use super::mem::Mem;
-use super::node::{KIND, LEAF};
+use super::node::{KIND, is_leaf};
 use super::path::{Frame, Frames, Path};
 use super::view::{Near, View};
 
-/// The answer for a name, as leaf cells; 0 where there is none.
-#[derive(Default)]
+/// The answer for a name.
 pub(crate) struct Found {
     /// The name's own leaf.
-    pub(crate) exact: u32,
+    pub(crate) exact: EntryRef,
     /// Whether a stored key begins with the name.
     pub(crate) exists: bool,
     /// The length of the closest encloser in bytes. It is the longest prefix of the name with which
@@ -20,11 +20,24 @@ pub(crate) struct Found {
     /// itself.
     pub(crate) encloser: usize,
     /// The leaf of the wildcard below the closest encloser, when the name does not exist.
-    pub(crate) wildcard: u32,
-    /// The last leaf before the name.
-    pub(crate) before: u32,
+    pub(crate) wildcard: EntryRef,
+    /// The last entry before the name.
+    pub(crate) before: EntryRef,
     /// The leaves of the names at or above the name, the longest first.
-    pub(crate) above: SmallVec<[u32; 8]>,
+    pub(crate) above: SmallVec<[EntryRef; 8]>,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Found {
+            exact: EntryRef::NONE,
+            exists: false,
+            encloser: 0,
+            wildcard: EntryRef::NONE,
+            before: EntryRef::NONE,
+            above: SmallVec::new(),
+        }
+    }
 }
 
 /// The key of the wildcard below an encloser.
@@ -48,12 +61,20 @@ pub(crate) fn is_name(name: &[u8], length: usize, separator: u8) -> bool {
 }
 
 /// What lies beside the wildcard below the closest encloser of a name that does not exist.
-#[derive(Default)]
 pub(crate) struct Beside {
     /// Whether a stored key begins with the wildcard.
     pub(crate) exists: bool,
-    /// The last leaf before the wildcard; 0 when there is none.
-    pub(crate) before: u32,
+    /// The last entry before the wildcard, if there is one.
+    pub(crate) before: EntryRef,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Beside {
+            exists: false,
+            before: EntryRef::NONE,
+        }
+    }
 }
 
 impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
@@ -68,7 +89,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         if !found.exists {
             let wildcard = wildcard_of(&name[..found.encloser], separator);
             let top = path.cell(parting(&path, found.encloser));
-            found.wildcard = self.find_below(top, &wildcard).unwrap_or(0);
+            found.wildcard = self.find_below(top, &wildcard).unwrap_or(EntryRef::NONE);
         }
         self.add_above(name, separator, &path, &mut found)?;
         Some(found)
@@ -84,11 +105,13 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             let wildcard = wildcard_of(&name[..found.encloser], separator);
             let depth = parting(&path, found.encloser);
             let other = self.path_from(&path, depth, &wildcard)?;
-            let Near { leaf, part, .. } = other.near;
-            found.wildcard = if part.is_none() { leaf } else { 0 };
+            let Near { entry, part, .. } = other.near;
+            if part.is_none() {
+                found.wildcard = entry;
+            }
             beside.exists = part.is_none_or(|part| part == wildcard.len());
             let before = self.before(&other.frames, other.end, other.near);
-            beside.before = before.unwrap_or(0);
+            beside.before = before.unwrap_or(EntryRef::NONE);
         }
         self.add_above(name, separator, &path, &mut found)?;
         Some((found, beside))
@@ -100,13 +123,13 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         name: &[u8],
         bytes: usize,
         separator: u8,
-    ) -> Option<SmallVec<[u32; 8]>> {
+    ) -> Option<SmallVec<[EntryRef; 8]>> {
         let path = self.path(name)?;
         let mut above = SmallVec::new();
         let wanted =
             |length| bytes < length && length < name.len() && name[length - 1] == separator;
-        self.prefixes_beside(name, &path, wanted, |leaf| {
-            above.push(leaf);
+        self.prefixes_beside(name, &path, wanted, |entry| {
+            above.push(entry);
             false
         })?;
         Some(above)
@@ -115,16 +138,22 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// The part of the answer that lies at the end of the name's path.
     #[inline(always)]
     fn nearest(&self, name: &[u8], separator: u8, path: &Path) -> Option<Found> {
-        let Near { leaf, part, .. } = path.near;
+        let Near { entry, part, .. } = path.near;
         let agree = part.unwrap_or(name.len());
         let encloser = (0..=agree)
             .rev()
             .find(|length| is_name(name, *length, separator))?;
         let found = Found {
-            exact: if part.is_none() { leaf } else { 0 },
+            exact: if part.is_none() {
+                entry
+            } else {
+                EntryRef::NONE
+            },
             exists: agree == name.len(),
             encloser,
-            before: self.before(&path.frames, path.end, path.near).unwrap_or(0),
+            before: self
+                .before(&path.frames, path.end, path.near)
+                .unwrap_or(EntryRef::NONE),
             ..Found::default()
         };
         self.fetch(found.before);
@@ -135,8 +164,8 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     #[inline(always)]
     fn add_above(&self, name: &[u8], separator: u8, path: &Path, found: &mut Found) -> Option<()> {
         let wanted = |length| is_name(name, length, separator);
-        self.prefixes_beside(name, path, wanted, |leaf| {
-            found.above.push(leaf);
+        self.prefixes_beside(name, path, wanted, |entry| {
+            found.above.push(entry);
             false
         })
     }
@@ -154,18 +183,18 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     #[inline(always)]
     fn path_and_fetch(&self, key: &[u8]) -> Option<Path> {
         let (frames, end) = self.walk(key)?;
-        let (index, leaf) = self.blind(end, key)?;
+        let (index, entry) = self.blind(end, key)?;
         if index > 0 {
             let c = self.cluster(end)?;
             // SAFETY: a cluster that `cluster` returned is whole, and has the leaf before that one.
-            self.fetch(unsafe { c.cell(index - 1) });
+            self.fetch(unsafe { c.entry(index - 1) });
         }
-        let near = self.compare(index, leaf, key)?;
+        let near = self.compare(index, entry, key)?;
         Some(Path { frames, end, near })
     }
 
     /// The leaf of a key that can only be below this cell.
-    fn find_below(&self, mut cell: u32, key: &[u8]) -> Option<u32> {
+    fn find_below(&self, mut cell: u32, key: &[u8]) -> Option<EntryRef> {
         let mut min = 0;
         while cell & KIND == 0 {
             (cell, min) = self.step(cell, min, key)?;
@@ -174,7 +203,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     }
 
     /// The last leaf before the key of this path.
-    fn before(&self, frames: &[Frame], end: u32, near: Near) -> Option<u32> {
+    fn before(&self, frames: &[Frame], end: u32, near: Near) -> Option<EntryRef> {
         let mut left = frames.len();
         let at_end = match (near.part, frames.last()) {
             (Some(part), Some(last)) => part >= last.offset(),
@@ -184,20 +213,18 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             let place = match near.part {
                 None => near.index,
                 // SAFETY: a cluster that `cluster` returned is whole, and has the leaf.
-                Some(part) if end & LEAF == 0 => unsafe {
+                Some(part) if !is_leaf(end) => unsafe {
                     self.cluster(end)?.place(near.index, part, near.before)
                 },
                 Some(_) => usize::from(!near.before),
             };
             if place > 0 {
-                return match end & LEAF {
-                    0 => {
-                        let c = self.cluster(end)?;
-                        // SAFETY: a whole cluster, which has a leaf before that place.
-                        (place <= c.leaves()).then(|| unsafe { c.cell(place - 1) })
-                    }
-                    _ => Some(end),
-                };
+                if is_leaf(end) {
+                    return Some(EntryRef::leaf(end));
+                }
+                let c = self.cluster(end)?;
+                // SAFETY: a whole cluster, which has an entry before that place.
+                return (place <= c.leaves()).then(|| unsafe { c.entry(place - 1) });
             }
         } else {
             // All keys below the highest branch whose offset is greater come after it, or before.
@@ -218,18 +245,18 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     }
 
     /// The last leaf below a cell.
-    fn last_below(&self, mut cell: u32) -> Option<u32> {
+    fn last_below(&self, mut cell: u32) -> Option<EntryRef> {
         let mut min = 0;
         while cell & KIND == 0 {
             let b = self.branch(cell, min)?;
             min = b.offset() + 1;
             cell = self.child(b, b.children() - 1)?;
         }
-        if cell & LEAF != 0 {
-            return Some(cell);
+        if is_leaf(cell) {
+            return Some(EntryRef::leaf(cell));
         }
         let c = self.cluster(cell)?;
         // SAFETY: a cluster that `mem` returned is whole.
-        Some(unsafe { c.cell(c.leaves() - 1) })
+        Some(unsafe { c.entry(c.leaves() - 1) })
     }
 }

@@ -90,7 +90,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ) -> Result<Option<Vec<u8>>, ArenaFull> {
         let mut cursor = super::cursor::Cursor::new();
         cursor.seek_ge(&self.view(), from, false);
-        if cursor.leaf == 0 {
+        if !cursor.entry.is_some() {
             return Ok(None);
         }
         // The path to the place where this step goes on. The step before copied its branches, if
@@ -125,7 +125,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 // The next step begins at the first key below this node.
                 let view = self.view();
                 let first = view.first_below(cell, 0).and_then(|leaf| view.key(leaf));
-                return Ok(first.map(<[u8]>::to_vec));
+                return Ok(first.map(|key| key.to_box().into_vec()));
             }
             // SAFETY: `link` names a branch that was copied, so it may be changed; it holds `cell`.
             unsafe {

@@ -15,7 +15,7 @@ impl<V: ?Sized + Value> Writer<V> {
             true => self.tree.view().find(key),
             false => None,
         };
-        let old = old.map(|leaf| self.tree.pointer(leaf).cast_const());
+        let old = old.map(|leaf| self.tree.pointer(leaf.cell()).cast_const());
         // The path, and the leaf with its key. SAFETY: the leaf is live.
         self.tree.path_bytes(key) + unsafe { LeafOf::<V>::block_of_key(key.len(), old) }
     }

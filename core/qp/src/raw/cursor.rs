@@ -3,8 +3,9 @@
 
 use smallvec::SmallVec;
 
+use super::inline::EntryRef;
 use super::mem::{Mem, byte_of};
-use super::node::{KIND, LEAF};
+use super::node::{INLINE, KIND, is_leaf};
 use super::view::{Subtree, View, prefetch};
 use crate::raw::leaf::Value;
 use sapwood_format::cluster::cells_at;
@@ -12,6 +13,9 @@ use sapwood_format::cluster::cells_at;
 /// The number of leaves that are prefetched before a search reads its first leaf. A search that
 /// reads a few entries needs no more, and more prefetches would delay the next search.
 const AHEAD: u32 = 8;
+
+/// Cache lines of an inline cluster that are prefetched when the walk enters the one before it.
+const INLINE_LINES: usize = 6;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
@@ -22,7 +26,7 @@ pub(crate) struct Frame {
     min: u16,
 }
 
-/// A place in a trie: on a leaf, or nowhere.
+/// A place in a trie: on an entry, or nowhere.
 ///
 /// Inside a cluster it stays in that cluster, even if writers have replaced it by another.
 #[derive(Clone)]
@@ -30,17 +34,18 @@ pub struct Cursor {
     pub(crate) stack: SmallVec<[Frame; 16]>,
     /// The leaf or cluster below the last branch.
     end: u32,
-    /// The place where the cells of the cluster begin, in units of 4 bytes from the memory's
-    /// beginning. All places below have this unit. The places of a leaf in no cluster are 0 and 1.
-    first: u32,
-    /// The place of the cursor's cell, and the places between which the cursor moves.
+    /// The place where the cells of a cluster of cells begin, in units of 4 bytes from the memory's
+    /// beginning; otherwise 0.
+    cells: u32,
+    /// The number of the cursor's entry in the leaf or cluster, and the numbers between which the
+    /// cursor moves.
     at: u32,
     from: u32,
     to: u32,
-    /// The leaves before this place were prefetched.
+    /// The leaves before this number were prefetched.
     fetched: u32,
-    /// The leaf that the cursor stands on, or 0.
-    pub(crate) leaf: u32,
+    /// The entry that the cursor stands on.
+    pub(crate) entry: EntryRef,
 }
 
 impl Cursor {
@@ -49,12 +54,12 @@ impl Cursor {
         Cursor {
             stack: SmallVec::new(),
             end: 0,
-            first: 0,
+            cells: 0,
             at: 0,
             from: 0,
             to: 0,
             fetched: 0,
-            leaf: 0,
+            entry: EntryRef::NONE,
         }
     }
 
@@ -100,17 +105,17 @@ impl Cursor {
     ) {
         if self.enter(view, part.cell) {
             // A file may have changed since the subtree was found.
-            self.to = self.to.min(self.first + part.to as u32);
-            self.from = (self.first + part.from as u32).min(self.to - 1);
+            self.to = self.to.min(part.to as u32);
+            self.from = (part.from as u32).min(self.to - 1);
             self.fetched = self.from;
-            self.go(view, (self.first + index as u32).min(self.to - 1));
+            self.go(view, (index as u32).min(self.to - 1));
             self.fetch(view, AHEAD);
         }
     }
 
     fn lose(&mut self) {
         self.stack.clear();
-        self.leaf = 0;
+        self.entry = EntryRef::NONE;
         (self.at, self.from, self.to) = (0, 0, 0);
     }
 
@@ -118,34 +123,36 @@ impl Cursor {
     #[inline(always)]
     fn enter<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, end: u32) -> bool {
         self.end = end;
-        (self.first, self.to) = (0, 1);
-        if end & LEAF == 0 {
+        (self.cells, self.to) = (0, 1);
+        if !is_leaf(end) {
             let Some(c) = view.cluster(end) else {
                 self.lose();
                 return false;
             };
-            self.first = ((byte_of(end) + cells_at(c.h)) / 4) as u32;
-            self.to = self.first + c.leaves() as u32;
+            if !c.is_inline() {
+                self.cells = ((byte_of(end) + cells_at(c.h)) / 4) as u32;
+            }
+            self.to = c.leaves() as u32;
         }
-        (self.from, self.fetched) = (self.first, self.first);
+        (self.from, self.fetched) = (0, 0);
         true
     }
 
-    /// The cell at a place.
+    /// The entry with a number.
     #[inline(always)]
-    fn cell<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>, place: u32) -> u32 {
-        // SAFETY: the cluster was whole when the cursor entered it, and had such a leaf; clusters
-        // do not get smaller under readers.
-        unsafe { view.mem.cell_at(place) }
+    fn nth<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>, i: u32) -> EntryRef {
+        match self.cells {
+            0 => EntryRef::held(self.end, i as usize),
+            // SAFETY: the cluster was whole when the cursor entered it, and had such a leaf;
+            // clusters do not get smaller under readers.
+            cells => EntryRef::leaf(unsafe { view.mem.cell_at(cells + i) }),
+        }
     }
 
     #[inline(always)]
-    fn go<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, place: u32) {
-        self.at = place;
-        self.leaf = match self.first {
-            0 => self.end,
-            _ => self.cell(view, place),
-        };
+    fn go<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, i: u32) {
+        self.at = i;
+        self.entry = self.nth(view, i);
     }
 
     /// Prefetches up to `most` leaves, from the cursor's place on.
@@ -159,9 +166,9 @@ impl Cursor {
 
     #[inline(always)]
     fn fetch_between<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>, from: u32, to: u32) {
-        if self.first != 0 {
-            for place in from..to {
-                fetch_leaf(view, self.cell(view, place));
+        if self.cells != 0 {
+            for i in from..to {
+                fetch_leaf(view, self.nth(view, i).cell());
             }
         }
     }
@@ -176,7 +183,7 @@ impl Cursor {
     ) {
         if self.down(view, cell, min, |_| 0) {
             self.fetch_all(view);
-            self.go(view, self.first);
+            self.go(view, 0);
         }
     }
 
@@ -215,6 +222,9 @@ impl Cursor {
                 let p = view.mem.hint(cell);
                 prefetch(p);
                 prefetch(p.wrapping_add(64));
+                if cell & KIND == INLINE {
+                    view.fetch_behind(cell, INLINE_LINES);
+                }
             }
         }
     }
@@ -291,9 +301,7 @@ impl Cursor {
         if next + 4 == self.fetched {
             self.fetch(view, u32::from(u8::MAX));
         }
-        // More than one leaf: it is a cluster.
-        self.at = next;
-        self.leaf = self.cell(view, next);
+        self.go(view, next);
         true
     }
 
@@ -324,10 +332,10 @@ impl Cursor {
     pub(crate) fn prev<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         if self.at > self.from {
             self.at -= 1;
-            if self.at >= self.from + 4 {
-                fetch_leaf(view, self.cell(view, self.at - 4));
+            if self.cells != 0 && self.at >= self.from + 4 {
+                fetch_leaf(view, self.nth(view, self.at - 4).cell());
             }
-            self.leaf = self.cell(view, self.at);
+            self.entry = self.nth(view, self.at);
         } else {
             self.leave_down(view);
         }
@@ -395,35 +403,34 @@ impl Cursor {
             cell = view.child(b, index)?;
             min = b.offset() + 1;
         }
-        if cell & LEAF == 0 {
+        if !is_leaf(cell) {
             view.fetch_behind(cell, 2);
         }
         if !self.enter(view, cell) {
             return None;
         }
         let mut cluster = None;
-        if cell & LEAF == 0 {
+        if !is_leaf(cell) {
             let c = view.cluster(cell)?;
             cluster = Some(c);
             // SAFETY: `view.cluster` returned a whole cluster.
-            let index = unsafe { c.blind(key) };
-            self.at = self.first + index as u32;
+            self.at = unsafe { c.blind(key) } as u32;
             self.fetch(view, ahead);
         }
-        self.go(view, self.first.max(self.at));
-        let found = view.key(self.leaf)?;
-        let Some(part) = super::leaf::mismatch(key, found) else {
+        self.go(view, self.at);
+        let found = view.key(self.entry)?;
+        let Some(part) = found.mismatch(key) else {
             return Some(Sought::Here);
         };
         // A key that ends sorts first: `None < Some`.
-        let before = key.get(part) < found.get(part);
+        let before = key.get(part).copied() < found.at(part);
         if min == 0 || part + 1 >= min {
-            let near = (self.at - self.first) as usize;
+            let near = self.at as usize;
             // SAFETY: as above.
             let place = cluster.map_or(usize::from(!before), |c| unsafe {
                 c.place(near, part, before)
             });
-            return Some(Sought::Before(self.first + place as u32));
+            return Some(Sought::Before(place as u32));
         }
         // All keys below the highest branch whose offset is greater come after it, or before it.
         let mut below = (cell, min);
@@ -495,7 +502,7 @@ impl Cursor {
 enum Sought {
     /// The cursor is on the key's leaf.
     Here,
-    /// The key is absent. It would be in this leaf or cluster, before the leaf at this place.
+    /// The key is absent. It would be in this leaf or cluster, before the entry with this number.
     Before(u32),
     /// The key sorts before all leaves below this cell, or behind all of them. The stack ends above
     /// the cell.

@@ -88,7 +88,8 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     let options = ArenaOptions::default()
         .header(HeaderMode::Page)
         .layout_hash(layout);
-    let (arena, root, _) = copy_in_order(view, Arena::new(options), 0).map_err(SaveFailed::Full)?;
+    let (arena, root, _) =
+        copy_in_order(view, Arena::new(options), 0, false).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
     header.roots[LEN] = len as u64;
@@ -218,16 +219,16 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
     /// # Errors
     /// When there is no room, or when the image was changed meanwhile.
     pub(crate) fn tree(&self, arena: Arena) -> Result<Tree<V>, Unread> {
-        let mut builder = Builder::new(arena);
+        let mut builder = Builder::new(arena, false);
         let view = self.view();
         let mut span = Span::all(view);
-        while let Some(leaf) = span.next() {
+        while let Some(entry) = span.next() {
             let (key, value) = view
-                .entry(leaf)
+                .entry(entry)
                 .ok_or_else(|| Unread::Corrupt("a leaf is outside".to_owned()))?;
             // SAFETY: any bytes are a value (`FromBytes`).
             let value = unsafe { V::copied(value) };
-            match builder.push(key, value) {
+            match builder.push(&key, value) {
                 Ok(Pushed::Added) => {}
                 Ok(_) => return Err(Unread::Corrupt("keys do not ascend".to_owned())),
                 Err((_, full)) => return Err(Unread::Full(full)),

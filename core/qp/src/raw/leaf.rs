@@ -8,6 +8,7 @@ use sapwood_format::leaf::{self, LONG};
 pub(crate) use sapwood_format::leaf::{MAX_KEY, MAX_VALUE};
 
 pub(crate) use super::value::{Stored, Value};
+use crate::Pieces;
 
 /// The layout of leaves with values of type `V`.
 pub(crate) struct LeafOf<V: ?Sized>(PhantomData<V>);
@@ -167,15 +168,82 @@ impl<V: ?Sized + Stored> LeafOf<V> {
     /// As for `write`.
     #[inline(always)]
     unsafe fn write_key(p: *mut u8, key: &[u8]) {
-        let length = leaf::length(key.len());
         // SAFETY: the caller's promise.
         unsafe {
-            if key.len() < LONG {
+            Self::write_length(p, key.len());
+            ptr::copy_nonoverlapping(key.as_ptr(), p.add(Self::key_at(key.len())), key.len());
+        }
+    }
+
+    /// # Safety
+    /// As for `write`.
+    #[inline(always)]
+    unsafe fn write_length(p: *mut u8, len: usize) {
+        let length = leaf::length(len);
+        // SAFETY: the caller's promise.
+        unsafe {
+            if len < LONG {
                 *p.add(Self::LEN_AT) = length[0];
             } else {
                 p.add(Self::LEN_AT).cast::<[u8; 3]>().write(length);
             }
-            ptr::copy_nonoverlapping(key.as_ptr(), p.add(Self::key_at(key.len())), key.len());
+        }
+    }
+
+    /// Bytes of a leaf, before rounding to units, with this many bytes behind the key.
+    #[inline(always)]
+    pub(crate) fn size_behind(key_len: usize, behind: usize) -> usize {
+        leaf::size(Self::LEN_AT, key_len) + behind
+    }
+
+    /// The leaf's key.
+    ///
+    /// # Safety
+    /// As for `key`.
+    #[inline(always)]
+    pub(crate) unsafe fn pieces<'a>(p: *const u8) -> Pieces<'a> {
+        // SAFETY: the caller's promise.
+        Pieces::whole(unsafe { Self::key(p) })
+    }
+
+    /// Where the bits of the value are: as the slot of an entry in an inline cluster, if the value
+    /// is one that such a cluster may hold.
+    ///
+    /// # Safety
+    /// `p` points at a leaf.
+    #[inline(always)]
+    pub(crate) unsafe fn slot(p: *const u8) -> *const u8 {
+        match V::VARIES {
+            // SAFETY: the value lies behind the key.
+            true => unsafe {
+                let key = Self::key(p);
+                key.as_ptr().add(key.len())
+            },
+            false => p,
+        }
+    }
+
+    /// Writes a leaf with the bits of the value in a slot, which take `behind` bytes behind the
+    /// key.
+    ///
+    /// # Safety
+    /// `p` is a block of `size_behind(key.len(), behind)` bytes rounded up to 8, which nobody
+    /// reads; `slot` is one with a value.
+    pub(crate) unsafe fn write_bits(p: *mut u8, key: Pieces<'_>, slot: *const u8, behind: usize) {
+        let len = key.len();
+        // SAFETY: the block has room; the last word is cleared first so that padding is zero.
+        unsafe {
+            let block = (Self::size_behind(len, behind) + 7) & !7;
+            p.add(block - 8).cast::<u64>().write(0);
+            let at = p.add(Self::key_at(len));
+            if V::VARIES {
+                ptr::copy_nonoverlapping(slot, at.add(len), behind);
+            } else {
+                ptr::copy_nonoverlapping(slot, p, V::COLUMN);
+            }
+            Self::write_length(p, len);
+            ptr::copy_nonoverlapping(key.head.as_ptr(), at, key.head.len());
+            ptr::copy_nonoverlapping(key.tail.as_ptr(), at.add(key.head.len()), key.tail.len());
         }
     }
 
@@ -224,7 +292,7 @@ pub(crate) unsafe fn four_words(p: *const u8, len: usize) -> [u64; 4] {
 /// # Safety
 /// `key.len()` bytes can be read at `p`.
 #[inline(always)]
-unsafe fn is_same(p: *const u8, key: &[u8]) -> bool {
+pub(crate) unsafe fn is_same(p: *const u8, key: &[u8]) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         if key.len().wrapping_sub(8) <= 24 {

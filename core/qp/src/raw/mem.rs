@@ -86,7 +86,7 @@ unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
             crate::sync::point();
         }
         // SAFETY: the caller's promise.
-        Some(unsafe { Cluster::at(self.base.add(byte_of(cell))) })
+        Some(unsafe { Cluster::of(self.base.add(byte_of(cell)), cell) })
     }
 
     #[inline(always)]

@@ -32,6 +32,8 @@ pub(crate) mod image;
 pub(crate) mod index;
 #[cfg(feature = "std")]
 pub(crate) mod index_only;
+pub(crate) mod inline;
+pub(crate) mod inline_change;
 pub(crate) mod leaf;
 pub(crate) mod mem;
 pub(crate) mod node;

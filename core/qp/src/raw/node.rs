@@ -2,13 +2,20 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use sapwood_format::branch;
-use sapwood_format::cluster;
+use sapwood_format::{branch, cluster, inline};
+
+use super::inline::EntryRef;
 
 #[cfg(feature = "std")]
 pub(crate) use sapwood_format::branch::LARGEST;
 pub(crate) use sapwood_format::branch::{BIG, FRESH, LABELS_AT, MAP_AT};
-pub(crate) use sapwood_format::{CLUSTER, KIND, LEAF};
+pub(crate) use sapwood_format::{CLUSTER, INLINE, KIND, LEAF};
+
+/// Whether a cell is a leaf's.
+#[inline(always)]
+pub(crate) fn is_leaf(cell: u32) -> bool {
+    cell & KIND == LEAF
+}
 
 /// The header word of a branch or cluster.
 ///
@@ -172,21 +179,52 @@ impl Branch {
     }
 }
 
-/// A cluster in the arena. All methods need `p` to point at a whole cluster whose header is `h`.
+/// A cluster in the arena, of cells or inline. All methods need `p` to point at a whole one whose
+/// header is `h`. The searches are the same for both.
 #[derive(Clone, Copy)]
 pub struct Cluster {
     pub(crate) p: *mut u8,
     pub(crate) h: u32,
+    /// The cluster's cell. Only its kind counts where nobody asks for entries of an inline cluster.
+    cell: u32,
 }
 
 impl Cluster {
+    /// A cluster of cells.
+    ///
     /// # Safety
     /// `p` is 8-aligned and points at a cluster that stays alive while the result is used.
     #[inline(always)]
     pub(crate) unsafe fn at(p: *mut u8) -> Self {
         // SAFETY: the caller's promise.
+        unsafe { Self::of(p, CLUSTER) }
+    }
+
+    /// The cluster of a cell.
+    ///
+    /// # Safety
+    /// As for `at`; the cell has the cluster's kind.
+    #[inline(always)]
+    pub(crate) unsafe fn of(p: *mut u8, cell: u32) -> Self {
+        // SAFETY: the caller's promise.
         let h = unsafe { header_at(p) };
-        Cluster { p, h }
+        Cluster { p, h, cell }
+    }
+
+    /// A cluster of cells with this header, which may be another than that in memory.
+    #[inline(always)]
+    pub(crate) fn with(p: *mut u8, h: u32) -> Self {
+        Cluster {
+            p,
+            h,
+            cell: CLUSTER,
+        }
+    }
+
+    /// Whether the cluster holds its entries.
+    #[inline(always)]
+    pub(crate) fn is_inline(self) -> bool {
+        self.cell & KIND == INLINE
     }
 
     #[inline(always)]
@@ -194,6 +232,7 @@ impl Cluster {
         cluster::base_of(self.h)
     }
 
+    /// Number of entries.
     #[inline(always)]
     pub(crate) fn leaves(self) -> usize {
         cluster::leaves_of(self.h)
@@ -204,7 +243,7 @@ impl Cluster {
         cluster::capacity_of(self.h)
     }
 
-    /// The `i`th leaf's cell.
+    /// The `i`th leaf's cell, of a cluster of cells.
     ///
     /// # Safety
     /// `i < self.leaves()`.
@@ -214,10 +253,24 @@ impl Cluster {
         unsafe { (*self.cell_ptr(i)).load(Ordering::Acquire) }
     }
 
+    /// The `i`th entry.
+    ///
     /// # Safety
     /// `i < self.leaves()`.
     #[inline(always)]
+    pub(crate) unsafe fn entry(self, i: usize) -> EntryRef {
+        match self.is_inline() {
+            true => EntryRef::held(self.cell, i),
+            // SAFETY: the caller's promise.
+            false => EntryRef::leaf(unsafe { self.cell(i) }),
+        }
+    }
+
+    /// # Safety
+    /// `i < self.leaves()`, and this is a cluster of cells.
+    #[inline(always)]
     unsafe fn cell_ptr(self, i: usize) -> *const AtomicU32 {
+        debug_assert!(!self.is_inline());
         // SAFETY: in bounds of the cluster by the caller's promise.
         unsafe { self.p.add(cluster::cells_at(self.h) + 4 * i).cast() }
     }
@@ -230,28 +283,54 @@ impl Cluster {
         unsafe { (*self.cell_ptr(i)).store(cell, Ordering::Release) }
     }
 
-    /// The `i`th leaf's tag.
+    /// The place of the tags, in bytes from `p`.
+    #[inline(always)]
+    fn tags_at(self) -> usize {
+        match self.is_inline() {
+            true => inline::TAGS_AT,
+            false => cluster::TAGS_AT,
+        }
+    }
+
+    /// The offsets of the borders; their bytes follow behind `capacity` of them.
+    ///
+    /// # Safety
+    /// The cluster is whole.
+    #[inline(always)]
+    unsafe fn borders(self) -> *const u8 {
+        // SAFETY: in bounds of the cluster; the length of the prefix does not change while it is
+        // published.
+        unsafe {
+            let at = match self.is_inline() {
+                true => inline::borders_at(self.capacity(), usize::from(*self.p.add(6))),
+                false => cluster::borders_at(self.h),
+            };
+            self.p.add(at)
+        }
+    }
+
+    /// The `i`th entry's tag.
     ///
     /// # Safety
     /// `i < self.leaves()`.
     #[inline(always)]
     pub(crate) unsafe fn tag(self, i: usize) -> u8 {
         // SAFETY: in bounds of the cluster by the caller's promise.
-        unsafe { *self.p.add(cluster::TAGS_AT + i) }
+        unsafe { *self.p.add(self.tags_at() + i) }
     }
 
-    /// The offset at which leaf `i` first differs from the leaf before it.
+    /// The offset at which entry `i` first differs from the entry before it.
     ///
     /// # Safety
     /// `0 < i < self.leaves()`.
     #[inline(always)]
     pub(crate) unsafe fn border(self, i: usize) -> usize {
         // SAFETY: in bounds of the cluster by the caller's promise.
-        let d = unsafe { *self.p.add(cluster::borders_at(self.h) + i) };
+        let d = unsafe { *self.borders().add(i) };
         self.base() + usize::from(d)
     }
 
-    /// The byte that bytes at the border's offset are compared with; 0 if the leaf before it ends
+    /// The byte that bytes at the border's offset are compared with; 0 if the entry before it ends
     /// there.
     ///
     /// # Safety
@@ -259,10 +338,10 @@ impl Cluster {
     #[inline(always)]
     pub(crate) unsafe fn byte(self, i: usize) -> u8 {
         // SAFETY: in bounds of the cluster by the caller's promise.
-        unsafe { *self.p.add(cluster::bytes_at(self.h) + i) }
+        unsafe { *self.borders().add(self.capacity() + i) }
     }
 
-    /// The leaves with this tag, as one bit for each leaf.
+    /// The entries with this tag, as one bit for each.
     ///
     /// # Safety
     /// The cluster is whole.
@@ -270,12 +349,12 @@ impl Cluster {
     pub(crate) unsafe fn with_tag(self, tag: u8) -> u32 {
         // SAFETY: a cluster has at least 32 bytes, and one with more than 16 slots the bytes up to
         // the last tag.
-        let hits = unsafe { wide::equal32(self.p, self.capacity(), tag) };
+        let hits = unsafe { wide::equal32(self.p.add(self.tags_at() - 4), self.capacity(), tag) };
         hits & (u32::MAX >> (32 - self.leaves()))
     }
 
-    /// The leaf that a key leads to by the borders alone. No other leaf of the cluster shares a
-    /// longer prefix with the key. It takes one pass over the borders and reads no leaf.
+    /// The entry that a key leads to by the borders alone. No other entry of the cluster shares a
+    /// longer prefix with the key. It takes one pass over the borders and reads no entry.
     ///
     /// # Safety
     /// The cluster is whole.
@@ -285,23 +364,24 @@ impl Cluster {
         let Some(key) = key.get(base..).filter(|key| !key.is_empty()) else {
             return 0;
         };
-        // SAFETY: `d` and `c` have as many bytes as there are slots, and no more leaves than slots.
+        // SAFETY: `d` and `c` have as many bytes as there are slots, and no more entries than
+        // slots.
         unsafe {
-            let borders = self.p.add(cluster::borders_at(self.h));
-            let bytes = self.p.add(cluster::bytes_at(self.h));
-            blind_search(borders, bytes, self.leaves(), key)
+            let borders = self.borders();
+            blind_search(borders, borders.add(self.capacity()), self.leaves(), key)
         }
     }
 
-    /// The place of an absent key: the number of leaves before it. The key first differs from leaf
-    /// `near`, the result of `blind`, at offset `part`, and sorts before that leaf or behind it.
+    /// The place of an absent key: the number of entries before it. The key first differs from
+    /// entry `near`, the result of `blind`, at offset `part`, and sorts before that entry or behind
+    /// it.
     ///
     /// # Safety
-    /// The cluster is whole and `near` one of its leaves.
+    /// The cluster is whole and `near` one of its entries.
     #[inline(always)]
     pub(crate) unsafe fn place(self, near: usize, part: usize, before: bool) -> usize {
         let mut at = near;
-        // SAFETY: these borders are between leaves of the cluster.
+        // SAFETY: these borders are between entries of the cluster.
         unsafe {
             if before {
                 while at > 0 && self.border(at) > part {

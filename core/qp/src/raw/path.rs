@@ -4,12 +4,14 @@
 
 use smallvec::SmallVec;
 
+use super::inline::{Held, Inline};
 use super::mem::Mem;
-use super::node::{Branch, Cluster, KIND, LEAF};
+use super::node::{Branch, Cluster, KIND, is_leaf};
 use super::slots::{Border, Slots, has_room, is_in_reach};
 use super::view::{Near, View};
 use crate::raw::leaf::Value;
-use sapwood_format::cluster::{FILL_MAX, REACH};
+use sapwood_format::cluster::{FILL_MAX, REACH, capacity_for};
+use sapwood_format::inline;
 
 /// A cluster with this number of leaves or fewer joins a sibling if it can.
 pub(crate) const JOIN_AT: usize = FILL_MAX / 4;
@@ -98,9 +100,9 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     #[inline]
     pub(crate) fn path_of_present(&self, key: &[u8]) -> Option<Path> {
         let (frames, end) = self.walk(key)?;
-        let (index, leaf) = self.place_in(end, key)?;
+        let (index, entry) = self.place_in(end, key)?;
         let near = Near {
-            leaf,
+            entry,
             index,
             part: None,
             before: false,
@@ -149,14 +151,15 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         Some(frames)
     }
 
-    /// The first step of the insertion of an absent key, whose path this is.
+    /// The first step of the insertion of an absent key, whose path this is. In an inline cluster,
+    /// its value takes `behind` bytes behind the key.
     #[inline]
-    pub(crate) fn plan(&self, path: &Path, key: &[u8]) -> Option<Plan> {
+    pub(crate) fn plan(&self, path: &Path, key: &[u8], behind: usize) -> Option<Plan> {
         let part = path.near.part?;
-        let found = self.key(path.near.leaf)?;
+        let (mine, found) = (key.get(part).copied(), self.key(path.near.entry)?.at(part));
         let border = match path.before() {
-            true => Border::between(key, found, part),
-            false => Border::between(found, key, part),
+            true => Border::of(mine, found, part),
+            false => Border::of(found, mine, part),
         };
         let parent = path.parent();
         if parent.is_some_and(|parent| part < parent) {
@@ -169,12 +172,15 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
                 false => Plan::Pair { depth, border },
             });
         }
-        if path.end & LEAF != 0 {
+        if is_leaf(path.end) {
             return Some(Plan::Two { border });
         }
         let c = self.cluster(path.end)?;
         // SAFETY: a cluster that `cluster` returned is whole.
         let fits = is_in_reach(c, part) || unsafe { fits_anew(c, part) };
+        // SAFETY: as above.
+        let fits =
+            fits && (!c.is_inline() || unsafe { has_bytes::<V>(c, part, key.len(), behind) });
         if has_room(c) && fits {
             return Some(Plan::Into {
                 // SAFETY: as above; the near leaf is in it.
@@ -220,6 +226,67 @@ unsafe fn fits_anew(c: Cluster, at: usize) -> bool {
     let borders = (1..c.leaves()).map(|i| unsafe { c.border(i) });
     let (low, high) = borders.fold((at, at), |(low, high), at| (low.min(at), high.max(at)));
     high - low <= REACH
+}
+
+/// Whether an inline cluster has the bytes for one entry more, which first differs from the others
+/// at this offset; perhaps it is written anew, with another prefix.
+///
+/// # Safety
+/// The cluster is whole, inline, and has values of type `V`.
+unsafe fn has_bytes<V: ?Sized + Value>(c: Cluster, at: usize, len: usize, behind: usize) -> bool {
+    let n = c.leaves() + 1;
+    // SAFETY: the caller's promise.
+    let old = unsafe { Inline::of(c) };
+    let prefix = old.extent.prefix.min(inline::prefix_for(at.min(c.base())));
+    let longer = old.extent.prefix - prefix;
+    let mut bytes = entry_bytes(len - prefix, behind);
+    if longer == 0 {
+        let heap = inline::heap_at(old.capacity, prefix);
+        bytes += old.extent.end - heap - old.extent.dead;
+    } else {
+        for i in 0..c.leaves() {
+            // SAFETY: the cluster has this entry.
+            match unsafe { old.held(i) } {
+                Held::Leaf(_) => bytes += inline::OUTSIDE_BYTES,
+                Held::Here { len, .. } if len + longer > inline::TAIL_MAX => return false,
+                Held::Here { tail, len } => {
+                    // SAFETY: what lies behind a tail is a value.
+                    let behind = unsafe { V::slot_len(tail.add(len)) };
+                    bytes += inline::entry(len + longer, behind);
+                }
+            }
+        }
+    }
+    fits_block::<V>(n, prefix, bytes)
+}
+
+/// Whether entries that take this many bytes in the heap fit into one block.
+pub(crate) fn fits_block<V: ?Sized + Value>(n: usize, prefix: usize, bytes: usize) -> bool {
+    let capacity = capacity_for(n);
+    let end = inline::heap_at(capacity, prefix) + bytes;
+    // Two or three long entries cannot be parted with a gain.
+    let most = if n < 4 {
+        inline::END_MAX
+    } else {
+        inline::END_FULL
+    };
+    end <= most && inline::block(end, capacity, V::COLUMN) <= inline::BLOCK_MAX
+}
+
+/// Bytes in the heap of an entry that is inserted with a tail of this length, and this many bytes
+/// behind it.
+#[inline(always)]
+pub(crate) fn entry_bytes(tail: usize, behind: usize) -> usize {
+    match is_outside(tail, behind) {
+        true => inline::OUTSIDE_BYTES,
+        false => inline::entry(tail, behind),
+    }
+}
+
+/// Whether such an entry is a leaf of its own.
+#[inline(always)]
+pub(crate) fn is_outside(tail: usize, behind: usize) -> bool {
+    tail > inline::HELD_MAX || behind > inline::HELD_MAX + 1
 }
 
 /// The leaves of two neighbours in a branch as one cluster, if they may be joined. `left` and

@@ -9,6 +9,7 @@ use sapwood_arena::{Area, Arena, Kind, Ref};
 
 use super::cursor::Cursor;
 use super::index::{Chunks, Found, Index};
+use super::inline::EntryRef;
 use super::leaf::{LeafOf, Value};
 use super::tree::Tree;
 use crate::seed::seed;
@@ -38,13 +39,13 @@ impl Chunks for Blocks<'_> {
 }
 
 impl<V: ?Sized + Value> Tree<V> {
-    /// The leaf of a key.
+    /// The entry of a key.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<EntryRef> {
         if let Some(points) = &self.points {
             // SAFETY: `&self`: nothing changes meanwhile.
             match unsafe { points.find(self.arena.base(), points.hash(key), key) } {
-                Found::Leaf(leaf) => return Some(leaf),
+                Found::Leaf(leaf) => return Some(EntryRef::leaf(leaf)),
                 Found::Absent => return None,
                 Found::AskTrie => return self.ask_trie(key),
             }
@@ -56,33 +57,33 @@ impl<V: ?Sized + Value> Tree<V> {
     /// lookups by the index are short.
     #[cold]
     #[inline(never)]
-    fn ask_trie(&self, key: &[u8]) -> Option<u32> {
+    fn ask_trie(&self, key: &[u8]) -> Option<EntryRef> {
         self.view().find(key)
     }
 
-    /// Calls `each(i, leaf)` for many keys, with 0 for a key that is absent.
+    /// Calls `each(i, entry)` for many keys, with no entry for a key that is absent.
     pub(crate) fn find_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         large: bool,
-        mut each: impl FnMut(usize, u32),
+        mut each: impl FnMut(usize, EntryRef),
     ) {
         match &self.points {
             // SAFETY: `&self`: nothing changes meanwhile.
             Some(points) if large => unsafe {
                 points.find_many(self.arena.base(), keys, |i, key, found| {
-                    let leaf = match found {
-                        Found::Leaf(leaf) => leaf,
-                        Found::Absent => 0,
-                        Found::AskTrie => self.ask_trie(key).unwrap_or(0),
+                    let entry = match found {
+                        Found::Leaf(leaf) => EntryRef::leaf(leaf),
+                        Found::Absent => EntryRef::NONE,
+                        Found::AskTrie => self.ask_trie(key).unwrap_or(EntryRef::NONE),
                     };
-                    each(i, leaf);
+                    each(i, entry);
                 });
             },
             None if large => super::batch::find_many(&self.view(), keys, each),
             _ => {
                 for (i, key) in keys.iter().enumerate() {
-                    each(i, self.find(key.as_ref()).unwrap_or(0));
+                    each(i, self.find(key.as_ref()).unwrap_or(EntryRef::NONE));
                 }
             }
         }
@@ -148,14 +149,14 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// All leaves in key order.
+    /// All leaves in key order, of a trie without inline clusters.
     fn leaves(&self) -> Vec<u32> {
         let view = self.view();
         let mut cursor = Cursor::new();
         cursor.first(&view);
         let mut leaves = Vec::with_capacity(self.len);
-        while cursor.leaf != 0 {
-            leaves.push(cursor.leaf);
+        while cursor.entry.is_some() {
+            leaves.push(cursor.entry.cell());
             cursor.next(&view);
         }
         leaves

@@ -20,10 +20,17 @@ impl Border {
     /// The border between two keys that first differ at an offset.
     #[inline]
     pub(crate) fn between(left: &[u8], right: &[u8], at: usize) -> Self {
-        debug_assert!(left.get(at) < right.get(at));
-        let byte = match left.get(at) {
-            None => 0,
-            Some(_) => right[at],
+        Self::of(left.get(at).copied(), right.get(at).copied(), at)
+    }
+
+    /// The border between two keys that have these bytes at the offset where they first differ, or
+    /// end there.
+    #[inline(always)]
+    pub(crate) fn of(left: Option<u8>, right: Option<u8>, at: usize) -> Self {
+        debug_assert!(left < right);
+        let byte = match (left, right) {
+            (Some(_), Some(byte)) => byte,
+            _ => 0,
         };
         Border { at, byte }
     }
@@ -118,22 +125,6 @@ impl Slots {
         self.n -= to - from;
     }
 
-    /// The border that goes with leaf `i`.
-    ///
-    /// # Safety
-    /// `c` is whole and has a leaf `i`.
-    #[inline]
-    unsafe fn lost_border(c: Cluster, i: usize) -> usize {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match i {
-                0 => 1,
-                i if i + 1 < c.leaves() && c.border(i) <= c.border(i + 1) => i + 1,
-                i => i,
-            }
-        }
-    }
-
     /// Adds the leaves of another one behind this border.
     pub(crate) fn append(&mut self, border: Border, other: &Slots) {
         self.push(border, other.entry[0]);
@@ -160,9 +151,7 @@ impl Slots {
     /// The number of the border at which a full cluster is split: among those with the least
     /// offset, the one nearest to the middle.
     pub(crate) fn middle(&self) -> usize {
-        let (low, _) = self.reach(0, self.n);
-        let least = (1..self.n).filter(|i| self.border[*i].at == low);
-        least.min_by_key(|i| (2 * i).abs_diff(self.n)).unwrap_or(1)
+        middle(self.n, |i| self.border[i].at)
     }
 
     /// The header of a cluster of leaves `from..to`, which are at least two, with `capacity` slots.
@@ -177,7 +166,7 @@ impl Slots {
     /// `p` is 8-aligned, has room for the header's block, and nobody reads it. The header is that
     /// of these leaves, which fit.
     pub(crate) unsafe fn write(&self, from: usize, to: usize, h: u32, p: *mut u8, bits: u32) {
-        let c = Cluster { p, h };
+        let c = Cluster::with(p, h);
         let capacity = c.capacity();
         // SAFETY: the block is the caller's, and large enough for the layout that the header says.
         unsafe {
@@ -206,13 +195,37 @@ impl Slots {
     }
 }
 
+/// The number of the border at which a cluster of `n` entries is split: among those with the least
+/// offset, the one nearest to the middle.
+pub(crate) fn middle(n: usize, offset: impl Fn(usize) -> usize) -> usize {
+    let low = (1..n).map(&offset).min();
+    let least = (1..n).filter(|i| Some(offset(*i)) == low);
+    least.min_by_key(|i| (2 * i).abs_diff(n)).unwrap_or(1)
+}
+
+/// The border that goes with entry `i`.
+///
+/// # Safety
+/// `c` is whole and has an entry `i`.
+#[inline]
+pub(crate) unsafe fn lost_border(c: Cluster, i: usize) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match i {
+            0 => 1,
+            i if i + 1 < c.leaves() && c.border(i) <= c.border(i + 1) => i + 1,
+            i => i,
+        }
+    }
+}
+
 /// Copies `n` items from `src` to `dst`, which may be the same, with one more item at `at`: those
 /// from `at` on move up by one.
 ///
 /// # Safety
 /// `src` has `n` items; `dst` has room for one more.
 #[inline(always)]
-unsafe fn open<T: Copy>(src: *const T, dst: *mut T, n: usize, at: usize, item: T) {
+pub(crate) unsafe fn open<T: Copy>(src: *const T, dst: *mut T, n: usize, at: usize, item: T) {
     // SAFETY: the caller's promise; the upper part is moved before the lower one.
     unsafe {
         ptr::copy(src.add(at), dst.add(at + 1), n - at);
@@ -229,7 +242,7 @@ unsafe fn open<T: Copy>(src: *const T, dst: *mut T, n: usize, at: usize, item: T
 /// # Safety
 /// `src` has `n` items, more than `at`; `dst` has room for `n` items.
 #[inline(always)]
-unsafe fn close<T: Copy + Default>(src: *const T, dst: *mut T, n: usize, at: usize) {
+pub(crate) unsafe fn close<T: Copy + Default>(src: *const T, dst: *mut T, n: usize, at: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         if !ptr::eq(src, dst) {
@@ -257,7 +270,7 @@ unsafe fn copied(src: Cluster, dst: *mut u8, capacity: usize) -> Cluster {
         let words = cluster::block(capacity) / 8;
         ptr::copy_nonoverlapping(src.p.cast::<u64>(), dst.cast(), words);
     }
-    Cluster { p: dst, h: src.h }
+    Cluster::with(dst, src.h)
 }
 
 /// The places of a cluster's four arrays.
@@ -354,7 +367,7 @@ pub(crate) unsafe fn remove_leaf(
     // SAFETY: the caller's promise.
     unsafe {
         let src = copied(src, dst, capacity);
-        let lost = Slots::lost_border(src, i);
+        let lost = lost_border(src, i);
         let (from, to) = (Arrays::at(src.p, src.h), Arrays::at(dst, h));
         if dst != src.p {
             clear_last(dst, cluster::block(capacity));

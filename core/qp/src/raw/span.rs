@@ -1,6 +1,7 @@
 //! Runs of leaves, read from both ends.
 
 use super::cursor::Cursor;
+use super::inline::EntryRef;
 use super::mem::{Mem, Trusted};
 use super::order::Along;
 use super::view::{Subtree, View};
@@ -43,9 +44,13 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
     /// span is empty if a cursor is on no leaf, or if they have crossed.
     #[inline]
     pub(crate) fn between(view: View<'a, V, M>, front: Cursor, back: Option<Cursor>) -> Self {
-        let start = front.leaf;
+        let start = front.entry;
         let crossed = back.as_ref().is_some_and(|back| {
-            back.leaf == 0 || (back.leaf != start && view.key(start) >= view.key(back.leaf))
+            let behind = || match (view.key(start), view.key(back.entry)) {
+                (Some(front), Some(back)) => front.cmp(back).is_ge(),
+                _ => true,
+            };
+            !back.entry.is_some() || (start.is_some() && back.entry != start && behind())
         });
         Span {
             view,
@@ -54,7 +59,7 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
             along: None,
             back,
             begun: false,
-            open: start != 0 && !crossed,
+            open: start.is_some() && !crossed,
         }
     }
 
@@ -77,34 +82,34 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
         Span::between(view, front, Some(back))
     }
 
-    /// The next leaf cell from the front.
+    /// The next entry from the front.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Option<u32> {
+    pub(crate) fn next(&mut self) -> Option<EntryRef> {
         if self.front.next_before(&self.view, self.limit) {
-            return Some(self.front.leaf);
+            return Some(self.front.entry);
         }
         self.next_anywhere()
     }
 
-    /// The next leaf cell when the front leaves its cluster or comes to the end.
+    /// The next entry when the front leaves its cluster or comes to the end.
     #[inline(never)]
-    fn next_anywhere(&mut self) -> Option<u32> {
+    fn next_anywhere(&mut self) -> Option<EntryRef> {
         if !self.open {
             return None;
         }
         if let Some(along) = &mut self.along {
             // The cursor has only the leaf, and no place.
-            self.front.leaf = along.next(&self.view).unwrap_or(0);
+            self.front.entry = EntryRef::leaf(along.next(&self.view).unwrap_or(0));
         } else if self.begun {
             self.front.next(&self.view);
         }
         self.begun = true;
-        let leaf = self.front.leaf;
+        let entry = self.front.entry;
         // Without a back, the front runs out at the end. With one, it runs out only in a damaged
         // file.
-        self.open = leaf != 0 && self.back.as_ref().is_none_or(|back| back.leaf != leaf);
+        self.open = entry.is_some() && self.back.as_ref().is_none_or(|back| back.entry != entry);
         self.set_limit();
-        (leaf != 0).then_some(leaf)
+        entry.some()
     }
 
     /// Sets how far the front may move in its cluster: to the end, or up to the back.
@@ -116,9 +121,9 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
         };
     }
 
-    /// The next leaf cell from the back.
+    /// The next entry from the back.
     #[inline]
-    pub(crate) fn next_back(&mut self) -> Option<u32> {
+    pub(crate) fn next_back(&mut self) -> Option<EntryRef> {
         if !self.open {
             return None;
         }
@@ -127,22 +132,22 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
             last.last(&self.view);
             last
         });
-        let leaf = back.leaf;
-        let front = self.front.leaf;
-        // The front may have returned the last leaf already, before anybody asked for the back.
-        if leaf == 0 || (self.begun && leaf == front) {
+        let entry = back.entry;
+        let front = self.front.entry;
+        // The front may have returned the last entry already, before anybody asked for the back.
+        if !entry.is_some() || (self.begun && entry == front) {
             self.open = false;
             self.limit = 0;
             return None;
         }
         back.prev(&self.view);
         // Only a damaged file runs out before it meets the front.
-        self.open = back.leaf != 0
+        self.open = back.entry.is_some()
             && match self.begun {
-                true => back.leaf != front,
-                false => leaf != front,
+                true => back.entry != front,
+                false => entry != front,
             };
         self.set_limit();
-        Some(leaf)
+        Some(entry)
     }
 }

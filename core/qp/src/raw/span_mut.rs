@@ -2,10 +2,12 @@
 
 use core::marker::PhantomData;
 
-use super::leaf::{LeafOf, Value};
+use super::inline::EntryRef;
+use super::leaf::Value;
 use super::span::Span;
 use super::tree::Tree;
 use super::view::View;
+use crate::Pieces;
 
 /// A run of leaves of a trie that is borrowed exclusively for `'a`.
 pub(crate) struct SpanMut<'a, V: ?Sized + Value> {
@@ -14,23 +16,23 @@ pub(crate) struct SpanMut<'a, V: ?Sized + Value> {
 }
 
 impl<'a, V: ?Sized + Value> SpanMut<'a, V> {
-    fn item(&self, leaf: u32) -> Option<(&'a [u8], &'a mut V)> {
-        let p = self.span.view.leaf(leaf)?;
-        // SAFETY: the trie is borrowed exclusively for 'a; a span hands out each leaf once, and the
-        // key bytes and the value do not overlap.
-        Some(unsafe { (LeafOf::<V>::key(p), &mut *LeafOf::<V>::value_ptr(p)) })
+    fn item(&self, entry: EntryRef) -> Option<(Pieces<'a>, &'a mut V)> {
+        let (key, value) = self.span.view.parts(entry)?;
+        // SAFETY: the trie is borrowed exclusively for 'a; a span hands out each entry once, and
+        // the key bytes and the value do not overlap.
+        Some((key, unsafe { &mut *value }))
     }
 
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<(&'a [u8], &'a mut V)> {
-        let leaf = self.span.next()?;
-        self.item(leaf)
+    pub(crate) fn next(&mut self) -> Option<(Pieces<'a>, &'a mut V)> {
+        let entry = self.span.next()?;
+        self.item(entry)
     }
 
     #[inline]
-    pub(crate) fn next_back(&mut self) -> Option<(&'a [u8], &'a mut V)> {
-        let leaf = self.span.next_back()?;
-        self.item(leaf)
+    pub(crate) fn next_back(&mut self) -> Option<(Pieces<'a>, &'a mut V)> {
+        let entry = self.span.next_back()?;
+        self.item(entry)
     }
 }
 
@@ -54,26 +56,33 @@ impl<V: ?Sized + Value> Tree<V> {
 
     /// A mutable reference to the value of a key.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
-        let leaf = self.find(key)?;
-        Some(self.leaf_value_mut(leaf))
+        let entry = self.find(key)?;
+        Some(self.value_mut(entry))
     }
 
-    /// The key of a live leaf.
-    pub(crate) fn leaf_key(&self, leaf: u32) -> &[u8] {
-        // SAFETY: callers got the leaf from this trie and have not changed it since.
-        unsafe { LeafOf::<V>::key(self.pointer(leaf)) }
+    /// The key of a live entry, and the place of its value.
+    pub(super) fn parts_of(&self, entry: EntryRef) -> (Pieces<'_>, *mut V) {
+        match self.view().parts(entry) {
+            Some(parts) => parts,
+            None => unreachable!("entries of a trie in trusted memory are whole"),
+        }
     }
 
-    /// The value of a live leaf.
-    pub(crate) fn leaf_value(&self, leaf: u32) -> &V {
-        // SAFETY: callers got the leaf from this trie and have not changed it since.
-        unsafe { &*LeafOf::<V>::value_ptr(self.pointer(leaf)) }
+    /// The key of a live entry, which callers got from this trie and have not changed since.
+    pub(crate) fn key_at(&self, entry: EntryRef) -> Pieces<'_> {
+        self.parts_of(entry).0
     }
 
-    /// A mutable reference to the value of a live leaf.
-    pub(crate) fn leaf_value_mut(&mut self, leaf: u32) -> &mut V {
-        // SAFETY: as above, and the trie is borrowed exclusively.
-        unsafe { &mut *LeafOf::<V>::value_ptr(self.pointer(leaf)) }
+    /// The value of a live entry, as above.
+    pub(crate) fn value_at(&self, entry: EntryRef) -> &V {
+        // SAFETY: a live value.
+        unsafe { &*self.parts_of(entry).1 }
+    }
+
+    /// A mutable reference to the value of a live entry, as above.
+    pub(crate) fn value_mut(&mut self, entry: EntryRef) -> &mut V {
+        // SAFETY: a live value, and the trie is borrowed exclusively.
+        unsafe { &mut *self.parts_of(entry).1 }
     }
 }
 

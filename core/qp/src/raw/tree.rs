@@ -7,9 +7,10 @@ use core::marker::PhantomData;
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 
+use super::inline::Inline;
 use super::leaf::{LeafOf, Value};
 use super::mem::{Trusted, byte_of};
-use super::node::{Branch, CLUSTER, Cluster, KIND, LEAF};
+use super::node::{Branch, CLUSTER, Cluster, INLINE, KIND, LEAF};
 use super::order::Order;
 use super::parts;
 use super::path::Frame;
@@ -53,6 +54,12 @@ pub(crate) fn branch_cell(r: Ref) -> u32 {
 #[inline(always)]
 pub(crate) fn cluster_cell(r: Ref) -> u32 {
     format::cluster_cell(r.get())
+}
+
+/// The cell of an inline cluster.
+#[inline(always)]
+pub(crate) fn inline_cell(r: Ref) -> u32 {
+    format::branch_cell(r.get()) | INLINE
 }
 
 /// The cell of a leaf.
@@ -102,7 +109,13 @@ impl Policy for Owned {
     unsafe fn gone(&mut self, arena: &mut Arena, cell: u32, h: u32) {
         // SAFETY: unlinked, and nobody else reads an owned trie.
         unsafe {
-            let (bytes, kind) = block_of(cell, h);
+            let (bytes, kind) = match cell & KIND {
+                INLINE => {
+                    let p = arena.base().add(byte_of(cell));
+                    (Inline::of(Cluster::of(p, cell)).extent.block, CLUSTER_KIND)
+                }
+                _ => block_of(cell, h),
+            };
             arena.free(ref_of(cell), bytes, kind);
         }
     }
@@ -162,6 +175,8 @@ pub(crate) struct Tree<V: ?Sized + Value> {
     pub(crate) root: u32,
     pub(crate) len: usize,
     pub(crate) order: Order,
+    /// Whether clusters hold their entries.
+    pub(crate) inline: bool,
     /// The point index, if there is one.
     pub(crate) points: Option<Box<Points<V>>>,
     values: PhantomData<V>,
@@ -179,9 +194,17 @@ impl<V: ?Sized + Value> Tree<V> {
             root: 0,
             len: 0,
             order: Order::default(),
+            inline: false,
             points: None,
             values: PhantomData,
         }
+    }
+
+    /// A trie whose clusters hold their entries, if the type of values allows it.
+    pub(crate) fn new_inline(arena: Arena) -> Self {
+        let mut tree = Tree::new(arena);
+        tree.inline = V::INLINE;
+        tree
     }
 
     /// The newest version.
@@ -221,7 +244,7 @@ impl<V: ?Sized + Value> Tree<V> {
     #[inline(always)]
     pub(crate) unsafe fn cluster(&self, cell: u32) -> Cluster {
         // SAFETY: the caller's promise.
-        unsafe { Cluster::at(self.pointer(cell)) }
+        unsafe { Cluster::of(self.pointer(cell), cell) }
     }
 
     /// The header of a branch or cluster.
@@ -391,7 +414,8 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(link)
     }
 
-    /// Calls `each` with every cell at and below `top`, children before their parents.
+    /// Calls `each` with every cell at and below `top`, children before their parents. The entries
+    /// of an inline cluster have no cells.
     ///
     /// `each` may free a node, because its children were read before.
     pub(crate) fn each_cell(&mut self, top: u32, mut each: impl FnMut(&mut Self, u32)) {

@@ -111,6 +111,63 @@ pub unsafe trait Stored {
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
     unsafe fn forget(p: *mut u8);
+
+    // In an inline cluster, a value has a *slot*: the bytes behind the tail of its key for a byte
+    // string, and otherwise its place in the column of values.
+
+    /// Whether inline clusters may hold such values.
+    const INLINE: bool;
+    /// Bytes of a slot in the column of values.
+    const COLUMN: usize;
+
+    /// Bytes that a new value takes behind the tail of its key.
+    fn slot_behind(new: &Self::New<'_>) -> usize;
+
+    /// Bytes that the value behind a tail takes.
+    ///
+    /// # Safety
+    /// `behind` points behind the tail of an entry that is in its block.
+    unsafe fn slot_len(behind: *const u8) -> usize;
+
+    /// A pointer to the value.
+    ///
+    /// # Safety
+    /// `slot` is one with a value.
+    unsafe fn slot_value(slot: *const u8) -> *mut Self;
+
+    /// Writes the value.
+    ///
+    /// # Safety
+    /// The slot has as many bytes as it takes, and nobody reads it.
+    unsafe fn slot_write(slot: *mut u8, new: Self::New<'_>);
+
+    /// Moves out what must be dropped.
+    ///
+    /// # Safety
+    /// `slot` is one with a value, which nobody uses afterwards.
+    unsafe fn slot_take(slot: *mut u8) -> Self::Held;
+
+    /// Moves the value out.
+    ///
+    /// # Safety
+    /// As for `slot_take`.
+    unsafe fn slot_take_value(slot: *mut u8) -> Self::Taken;
+
+    /// Replaces the value, and returns the old one. If the new one needs another entry, it returns
+    /// the new value.
+    ///
+    /// # Safety
+    /// `slot` is one with a value that nobody else uses.
+    unsafe fn slot_overwrite<'a>(
+        slot: *mut u8,
+        new: Self::New<'a>,
+    ) -> Result<Self::Taken, Self::New<'a>>;
+
+    /// Frees what a slot has outside, after its value was moved out bit by bit.
+    ///
+    /// # Safety
+    /// As for `slot_take`.
+    unsafe fn slot_forget(slot: *mut u8);
 }
 
 /// A value that a map can hold: any type that has a size, or a byte string of any length as `[u8]`.
@@ -358,6 +415,57 @@ unsafe impl<T> Stored for T {
             drop(unsafe { Box::from_raw(<T as Stored>::value_ptr(p).cast::<MaybeUninit<T>>()) });
         }
     }
+
+    const INLINE: bool = Self::BOXED || size_of::<T>() <= sapwood_format::inline::HELD_MAX;
+    const COLUMN: usize = <T as Stored>::LEN_AT;
+
+    #[inline(always)]
+    fn slot_behind(_: &T) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn slot_len(_: *const u8) -> usize {
+        0
+    }
+
+    // A slot in the column is as the beginning of a leaf.
+
+    #[inline(always)]
+    unsafe fn slot_value(slot: *const u8) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::value_ptr(slot) }
+    }
+
+    #[inline(always)]
+    unsafe fn slot_write(slot: *mut u8, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::write(slot, value) }
+    }
+
+    #[inline(always)]
+    unsafe fn slot_take(slot: *mut u8) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::take(slot) }
+    }
+
+    #[inline(always)]
+    unsafe fn slot_take_value(slot: *mut u8) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::take(slot) }
+    }
+
+    #[inline(always)]
+    unsafe fn slot_overwrite<'a>(slot: *mut u8, value: Self::New<'a>) -> Result<T, Self::New<'a>> {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::overwrite(slot, value) }
+    }
+
+    #[inline]
+    unsafe fn slot_forget(slot: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::forget(slot) }
+    }
 }
 
 // SAFETY: length and bytes follow the key, as `sapwood_format::leaf` lays them out.
@@ -454,6 +562,65 @@ unsafe impl Stored for [u8] {
 
     #[inline(always)]
     unsafe fn forget(_: *mut u8) {}
+
+    const INLINE: bool = true;
+    const COLUMN: usize = 0;
+
+    #[inline(always)]
+    fn slot_behind(new: &&[u8]) -> usize {
+        leaf::bytes_behind(new.len())
+    }
+
+    #[inline(always)]
+    unsafe fn slot_len(behind: *const u8) -> usize {
+        // A value in a block is short: its length has one byte.
+        // SAFETY: the caller's promise.
+        1 + usize::from(unsafe { *behind })
+    }
+
+    #[inline(always)]
+    unsafe fn slot_value(slot: *const u8) -> *mut [u8] {
+        // SAFETY: the caller's promise.
+        let len = usize::from(unsafe { *slot });
+        ptr::slice_from_raw_parts_mut(slot.wrapping_add(1).cast_mut(), len)
+    }
+
+    #[inline(always)]
+    unsafe fn slot_write(slot: *mut u8, new: &[u8]) {
+        // SAFETY: the slot has a byte for the length, and the bytes behind it.
+        unsafe {
+            *slot = new.len() as u8;
+            ptr::copy_nonoverlapping(new.as_ptr(), slot.add(1), new.len());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn slot_take(_: *mut u8) {}
+
+    #[inline]
+    unsafe fn slot_take_value(slot: *mut u8) -> Box<[u8]> {
+        // SAFETY: the caller's promise.
+        unsafe { (*<[u8] as Stored>::slot_value(slot)).into() }
+    }
+
+    #[inline(always)]
+    unsafe fn slot_overwrite<'a>(
+        slot: *mut u8,
+        new: Self::New<'a>,
+    ) -> Result<Self::Taken, Self::New<'a>> {
+        // SAFETY: the caller's promise; a value of the same length fits.
+        unsafe {
+            if usize::from(*slot) != new.len() {
+                return Err(new);
+            }
+            let old = Self::slot_take_value(slot);
+            Self::slot_write(slot, new);
+            Ok(old)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn slot_forget(_: *mut u8) {}
 }
 
 /// The beginning of a byte string in a leaf, and its length.

@@ -6,18 +6,24 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use super::leaf::{LeafOf, Value, mismatch};
+use super::inline::{EntryRef, Held, Inline};
+use super::leaf::{LeafOf, Value};
 use super::mem::Mem;
-use super::node::{Branch, Cluster, KIND, LEAF};
+use super::node::{Branch, CLUSTER, Cluster, KIND, LEAF};
 use super::order::Along;
 use super::tree::Tree;
 use super::view::View;
+use crate::Pieces;
+use sapwood_format::inline::{self, Extent, PREFIX_MAX};
 use sapwood_format::{branch, cluster};
 
 /// The counts of a walk, for a comparison with the arena's accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
+    /// Number of entries.
     pub(crate) leaves: usize,
+    /// Number of leaves: entries that lie in no inline cluster.
+    pub(crate) own_leaves: usize,
     pub(crate) leaf_bytes: usize,
     pub(crate) key_bytes: usize,
     pub(crate) branches: usize,
@@ -68,7 +74,7 @@ struct Walk<'w, 'v, V: ?Sized + Value, M> {
     view: &'w View<'v, V, M>,
     seen: Walked,
     limit: usize,
-    last: Option<&'v [u8]>,
+    last: Option<Pieces<'v>>,
     along: Along<'v>,
     /// The runs of the branches above the place of the walk.
     runs: SmallVec<[Run; 16]>,
@@ -103,7 +109,8 @@ pub(crate) fn walk<V: ?Sized + Value, M: Mem>(
         match cell & KIND {
             0 => walk.branch(cell)?,
             LEAF => walk.leaf(cell, None)?,
-            _ => walk.cluster(cell)?,
+            CLUSTER => walk.cluster(cell)?,
+            _ => walk.block(cell)?,
         }
     }
     if !view.order.is_empty() && walk.along.next(view).is_some() {
@@ -112,7 +119,7 @@ pub(crate) fn walk<V: ?Sized + Value, M: Mem>(
     Ok(walk.seen)
 }
 
-impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
+impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
     fn branch(&mut self, cell: u32) -> Result<(), String> {
         let min = self.runs.last().map_or(0, |run| run.offset + 1);
         let b = self
@@ -164,26 +171,84 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
             unsafe {
                 let border = (i > 0).then(|| (c.border(i), c.byte(i)));
                 self.leaf(c.cell(i), border)?;
-                if self.last.map(cluster::tag) != Some(c.tag(i)) {
-                    return Err(format!("cluster {cell:#x}: tag {i} is not the key's"));
-                }
+                self.tag(c, i, cell)?;
             }
         }
         Ok(())
     }
 
-    fn leaf(&mut self, cell: u32, border: Option<(usize, u8)>) -> Result<(), String> {
-        self.seen.leaves += 1;
-        let limit = self.limit;
-        if self.seen.leaves > limit {
-            return Err(format!("there are more leaves than {limit} entries"));
+    /// Checks that tag `i` of a cluster is that of the entry that the walk met last.
+    ///
+    /// # Safety
+    /// The cluster is whole, and has the entry.
+    unsafe fn tag(&self, c: Cluster, i: usize, cell: u32) -> Result<(), String> {
+        let key = self.last.map(|key| key.to_box());
+        // SAFETY: the caller's promise.
+        match key.as_deref().map(cluster::tag) == Some(unsafe { c.tag(i) }) {
+            true => Ok(()),
+            false => Err(format!("cluster {cell:#x}: tag {i} is not the key's")),
         }
+    }
+
+    /// An inline cluster.
+    fn block(&mut self, cell: u32) -> Result<(), String> {
+        let c = self
+            .view
+            .cluster(cell)
+            .ok_or_else(|| format!("inline cluster {cell:#x} is not well formed"))?;
+        // SAFETY: the cluster is whole.
+        let block = unsafe { Inline::of(c) };
+        // SAFETY: as above, and these values are in it.
+        let places = unsafe { check_block::<V>(c, block, cell)? };
+        self.seen.clusters += 1;
+        self.seen.cluster_bytes += block.extent.block;
+        self.seen.clustered += c.leaves();
+        count(&mut self.seen.fills, c.leaves());
+        let (mut live, prefix) = (0, block.extent.prefix);
+        for (i, place) in places.iter().enumerate() {
+            // SAFETY: these are entries of a whole cluster, and borders between them.
+            unsafe {
+                let border = (i > 0).then(|| (c.border(i), c.byte(i)));
+                let bytes = match block.held(i) {
+                    Held::Leaf(leaf) => {
+                        self.leaf(leaf, border)?;
+                        inline::OUTSIDE_BYTES
+                    }
+                    Held::Here { tail, len } => {
+                        let key = self.view.key(EntryRef::held(cell, i));
+                        let key = key.ok_or_else(|| format!("no entry {i} in {cell:#x}"))?;
+                        self.entry(key, border)?;
+                        inline::entry(len, V::slot_len(tail.add(len)))
+                    }
+                };
+                let shares = |key: Pieces<'_>| key.starts_with(block.prefix());
+                if !self.last.is_some_and(shares) || prefix > PREFIX_MAX {
+                    return Err(format!("entry {i} of {cell:#x} has another prefix"));
+                }
+                self.tag(c, i, cell)?;
+                if place + bytes > block.extent.end {
+                    return Err(format!("entry {i} of {cell:#x} ends behind the heap"));
+                }
+                live += bytes;
+            }
+        }
+        let heap = inline::heap_at(block.capacity, prefix);
+        if heap + live + block.extent.dead != block.extent.end {
+            return Err(format!(
+                "inline cluster {cell:#x}: {live} live bytes of {:?}",
+                block.extent
+            ));
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, cell: u32, border: Option<(usize, u8)>) -> Result<(), String> {
         if cell & KIND != LEAF {
             return Err(format!("cell {cell:#x} is not a leaf"));
         }
         let key = self
             .view
-            .key(cell)
+            .key(EntryRef::leaf(cell))
             .ok_or_else(|| format!("leaf cell {cell:#x} is outside the memory"))?;
         if !self.view.order.is_empty() && self.along.next(self.view) != Some(cell) {
             return Err(format!(
@@ -193,14 +258,25 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
         let p = self.view.leaf(cell);
         // SAFETY: the leaf is whole, as its key was read.
         self.seen.leaf_bytes += p.map_or(0, |p| unsafe { LeafOf::<V>::block(p) });
+        self.seen.own_leaves += 1;
+        self.entry(key, border)
+    }
+
+    /// An entry, which is the next one of the walk.
+    fn entry(&mut self, key: Pieces<'v>, border: Option<(usize, u8)>) -> Result<(), String> {
+        self.seen.leaves += 1;
+        let limit = self.limit;
+        if self.seen.leaves > limit {
+            return Err(format!("there are more entries than {limit}"));
+        }
         self.seen.key_bytes += key.len();
         self.seen.depth_sum += self.runs.len();
         self.seen.depth_max = self.seen.depth_max.max(self.runs.len());
         count(&mut self.seen.depths, self.runs.len());
         for run in &self.runs {
-            let inside = match key.get(run.offset) {
+            let inside = match key.at(run.offset) {
                 None => run.may_end && key.len() == run.offset,
-                Some(byte) => (run.low..run.high).contains(&u16::from(*byte)),
+                Some(byte) => (run.low..run.high).contains(&u16::from(byte)),
             };
             if !inside {
                 return Err(format!(
@@ -213,14 +289,14 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
             }
         }
         if let Some(last) = self.last {
-            if last >= key {
+            if last.cmp(key).is_ge() {
                 return Err(format!("keys out of order: {last:?} then {key:?}"));
             }
-            let part = mismatch(last, key).unwrap_or(0);
+            let part = last.unlike(key).unwrap_or(0);
             if let Some((at, byte)) = border {
-                let (left, right) = (last.get(at), key.get(at));
-                let fits = at == part && right >= Some(&byte);
-                if !fits || (byte == 0) != left.is_none() || left >= Some(&byte) {
+                let (left, right) = (last.at(at), key.at(at));
+                let fits = at == part && right >= Some(byte);
+                if !fits || (byte == 0) != left.is_none() || left >= Some(byte) {
                     return Err(format!(
                         "{last:?} and {key:?} do not first differ at {at}, by byte {byte}"
                     ));
@@ -292,6 +368,58 @@ fn check_slots(c: Cluster, cell: u32) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks the head of an inline cluster, and that its entries do not overlap; returns their places.
+///
+/// # Safety
+/// The cluster is whole.
+unsafe fn check_block<V: ?Sized + Value>(
+    c: Cluster,
+    block: Inline,
+    cell: u32,
+) -> Result<SmallVec<[usize; 24]>, String> {
+    let Extent {
+        end,
+        block: bytes,
+        prefix,
+        ..
+    } = block.extent;
+    let heap = inline::heap_at(block.capacity, prefix);
+    let column = inline::values(block.capacity, V::COLUMN);
+    if !inline::is_sound(c.h) || end < heap || end + column > bytes {
+        return Err(format!(
+            "inline cluster {cell:#x}: {:#x} {:?}",
+            c.h, block.extent
+        ));
+    }
+    // SAFETY: the caller's promise; these are its slots.
+    let place = |i| unsafe { *block.p.add(inline::places_at(block.capacity) + i) };
+    for i in 0..block.capacity {
+        // SAFETY: as above.
+        unsafe {
+            let border = (c.border(i) - c.base(), c.byte(i));
+            let unused = i >= c.leaves();
+            if (i == 0 || unused) && border != (0, 0) || unused && (place(i), c.tag(i)) != (0, 0) {
+                return Err(format!(
+                    "inline cluster {cell:#x}: slot {i} should be zeros"
+                ));
+            }
+        }
+    }
+    let places = (0..c.leaves()).map(|i| usize::from(place(i)) * inline::STEP);
+    let places: SmallVec<[usize; 24]> = places.collect();
+    let mut sorted = places.clone();
+    sorted.sort_unstable();
+    for (i, at) in sorted.iter().enumerate() {
+        let next = sorted.get(i + 1).copied().unwrap_or(end);
+        if *at < heap || *at >= next {
+            return Err(format!(
+                "inline cluster {cell:#x}: an entry at {at} of {end}"
+            ));
+        }
+    }
+    Ok(places)
+}
+
 /// Checks a trie, and compares the arena's accounts with the counts of the walk. `retired` has, for
 /// each kind, the number and the bytes of the blocks that are unlinked but not freed yet.
 pub(crate) fn tree<V: ?Sized + Value>(
@@ -308,7 +436,7 @@ pub(crate) fn tree<V: ?Sized + Value>(
     let found = [
         (seen.branches, seen.branch_bytes),
         (seen.clusters, seen.cluster_bytes),
-        (seen.leaves, seen.leaf_bytes),
+        (seen.own_leaves, seen.leaf_bytes),
     ];
     for (kind, &(count, bytes)) in found.iter().enumerate() {
         let (more, more_bytes) = retired.get(kind).copied().unwrap_or_default();

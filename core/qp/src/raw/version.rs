@@ -10,6 +10,7 @@ use sapwood_format::header;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
 use super::compact::Compaction;
+use super::inline::EntryRef;
 use super::leaf::{LeafOf, Value};
 use super::mem::Trusted;
 use super::node::{self, FRESH, LEAF};
@@ -424,7 +425,7 @@ impl<V: ?Sized + Value> Writer<V> {
         let Writer { tree, cow, .. } = self;
         let path = tree.view().path(key);
         let old = path.as_ref().map(|path| path.near);
-        let old = old.and_then(|near| near.part.is_none().then_some(near.leaf));
+        let old = old.and_then(|near| near.part.is_none().then_some(near.entry.cell()));
         let spare = V::spare(&value);
         let leaf = tree.make_leaf(key, value)?;
         let linked = match path {
@@ -456,7 +457,7 @@ impl<V: ?Sized + Value> Writer<V> {
         let Some(path) = self.tree.view().path_of_present(key) else {
             return Ok(None);
         };
-        let leaf = path.near.leaf;
+        let leaf = path.near.entry.cell();
         // SAFETY: the path is the key's, which is there.
         unsafe { self.tree.unlink_at(&mut self.cow, key, &path) }?;
         self.tree.len -= 1;
@@ -467,7 +468,8 @@ impl<V: ?Sized + Value> Writer<V> {
     /// Removes the entries whose keys start with `prefix` in the open transaction; returns their
     /// number.
     pub(crate) fn take_prefix(&mut self, prefix: &[u8]) -> Result<usize, ArenaFull> {
-        let tops = self.tree.unlink_prefix(&mut self.cow, prefix)?;
+        let (tops, some) = self.tree.unlink_prefix(&mut self.cow, prefix)?;
+        debug_assert!(some.is_none(), "stores have no inline clusters");
         let before = self.tree.len;
         let Writer { tree, cow, .. } = self;
         for top in tops {
@@ -499,7 +501,7 @@ impl<V: ?Sized + Value> Writer<V> {
 
     /// The value of a leaf that the open transaction unlinked. It lives until the transaction ends.
     pub(crate) fn value(&self, leaf: u32) -> &V {
-        self.tree.leaf_value(leaf)
+        self.tree.value_at(EntryRef::leaf(leaf))
     }
 
     /// One step of compaction in the open transaction; returns whether there is more to do. See

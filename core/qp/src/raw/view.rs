@@ -6,11 +6,15 @@ use smallvec::SmallVec;
 
 pub(crate) use sapwood_arena::prefetch;
 
-use super::leaf::{LeafOf, Value, mismatch};
+use super::inline::{EntryRef, Held, Inline};
+use super::leaf::{LeafOf, Value};
 use super::mem::{Mem, Trusted};
-use super::node::{Branch, Cluster, KIND, LEAF};
+#[cfg(feature = "std")]
+use super::node::CLUSTER;
+use super::node::{Branch, Cluster, KIND, is_leaf};
 use super::order::Run;
 use super::path::{Frame, Path};
+use crate::{Key, Pieces};
 use sapwood_format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
@@ -142,25 +146,27 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         Some(cell)
     }
 
-    /// The leaf cell of a key.
+    /// The entry of a key.
     #[inline]
-    pub fn find(&self, key: &[u8]) -> Option<u32> {
+    pub fn find(&self, key: &[u8]) -> Option<EntryRef> {
         let cell = self.end(key)?;
         self.find_in(cell, key)
     }
 
-    /// The leaf cell of a key in the leaf or cluster that it leads to.
+    /// The entry of a key in the leaf or cluster that it leads to.
     #[inline(always)]
-    pub(crate) fn find_in(&self, end: u32, key: &[u8]) -> Option<u32> {
-        self.place_in(end, key).map(|(_, leaf)| leaf)
+    pub(crate) fn find_in(&self, end: u32, key: &[u8]) -> Option<EntryRef> {
+        self.place_in(end, key).map(|(_, entry)| entry)
     }
 
-    /// The leaf cell of a key in the leaf or cluster that it leads to, with the leaf's number in
-    /// the cluster.
+    /// The entry of a key in the leaf or cluster that it leads to, with the entry's number in the
+    /// cluster.
     #[inline(always)]
-    pub(crate) fn place_in(&self, end: u32, key: &[u8]) -> Option<(usize, u32)> {
-        if end & LEAF != 0 {
-            return self.has_key(end, key).then_some((0, end));
+    pub(crate) fn place_in(&self, end: u32, key: &[u8]) -> Option<(usize, EntryRef)> {
+        if is_leaf(end) {
+            return self
+                .leaf_has_key(end, key)
+                .then_some((0, EntryRef::leaf(end)));
         }
         self.fetch_behind(end, 1);
         let tag = tag(key);
@@ -169,112 +175,229 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         let mut hits = unsafe { c.with_tag(tag) };
         while hits != 0 {
             let index = hits.trailing_zeros() as usize;
-            // SAFETY: as above; hits are leaves.
-            let leaf = unsafe { c.cell(index) };
-            if self.has_key(leaf, key) {
-                return Some((index, leaf));
+            // SAFETY: as above; hits are entries.
+            let entry = unsafe { c.entry(index) };
+            if self.has_key_in(c, entry, key) {
+                return Some((index, entry));
             }
             hits &= hits - 1;
         }
         None
     }
 
-    /// The place of a key, which may be absent, among the leaves of the leaf or cluster that it
+    /// The place of a key, which may be absent, among the entries of the leaf or cluster that it
     /// leads to.
     #[inline(always)]
     pub(crate) fn near(&self, end: u32, key: &[u8]) -> Option<Near> {
-        let (index, leaf) = self.blind(end, key)?;
-        self.compare(index, leaf, key)
+        let (index, entry) = self.blind(end, key)?;
+        self.compare(index, entry, key)
     }
 
-    /// The leaf that shares the longest prefix with a key, in the leaf or cluster that the key
-    /// leads to, and its number in the cluster. It reads no leaf.
+    /// The entry that shares the longest prefix with a key, in the leaf or cluster that the key
+    /// leads to, and its number in the cluster. It reads no entry.
     #[inline(always)]
-    pub(crate) fn blind(&self, end: u32, key: &[u8]) -> Option<(usize, u32)> {
-        if end & LEAF != 0 {
-            return Some((0, end));
+    pub(crate) fn blind(&self, end: u32, key: &[u8]) -> Option<(usize, EntryRef)> {
+        if is_leaf(end) {
+            return Some((0, EntryRef::leaf(end)));
         }
         self.fetch_behind(end, 2);
         let c = self.cluster(end)?;
-        // SAFETY: a cluster that `mem` returned is whole, and has the leaf.
+        // SAFETY: a cluster that `mem` returned is whole, and has the entry.
         unsafe {
             let index = c.blind(key);
-            Some((index, c.cell(index)))
+            Some((index, c.entry(index)))
         }
     }
 
-    /// The place of a key beside the leaf that `blind` found.
+    /// The place of a key beside the entry that `blind` found.
     #[inline(always)]
-    pub(crate) fn compare(&self, index: usize, leaf: u32, key: &[u8]) -> Option<Near> {
-        let found = self.key(leaf)?;
-        let part = mismatch(key, found);
+    pub(crate) fn compare(&self, index: usize, entry: EntryRef, key: &[u8]) -> Option<Near> {
+        let found = self.key(entry)?;
+        let part = found.mismatch(key);
         Some(Near {
-            leaf,
+            entry,
             index,
             part,
-            before: part.is_some_and(|at| key.get(at) < found.get(at)),
+            before: part.is_some_and(|at| key.get(at).copied() < found.at(at)),
         })
     }
 
-    /// Prefetches the first cache line of a leaf.
+    /// Where an entry begins, for a prefetch.
     #[inline(always)]
-    pub(crate) fn fetch(&self, leaf: u32) {
-        prefetch(self.mem.hint(leaf));
+    fn hint(&self, entry: EntryRef) -> *const u8 {
+        if entry.is_held() {
+            if let Some(c) = self.cluster(entry.cell()) {
+                // SAFETY: a cluster that `mem` returned is whole, and has the entry.
+                return unsafe { Inline::of(c).place(entry.index()) };
+            }
+        }
+        self.mem.hint(entry.cell())
+    }
+
+    /// Prefetches the first cache line of an entry.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, entry: EntryRef) {
+        prefetch(self.hint(entry));
+    }
+
+    /// Prefetches what a comparison of an entry with a key of this length reads.
+    #[inline(always)]
+    pub(crate) fn fetch_whole(&self, entry: EntryRef, len: usize) {
+        let p = self.hint(entry);
+        prefetch(p);
+        prefetch(p.wrapping_add(8 + len));
     }
 
     /// Whether the key of a leaf is this one.
     #[inline(always)]
-    pub(crate) fn has_key(&self, cell: u32, key: &[u8]) -> bool {
+    fn leaf_has_key(&self, cell: u32, key: &[u8]) -> bool {
         self.leaf(cell)
             // SAFETY: `leaf` returned a whole leaf.
             .is_some_and(|p| unsafe { LeafOf::<V>::is_key(p, key) })
+    }
+
+    /// Whether the key of an entry of a cluster is this one.
+    #[inline(always)]
+    fn has_key_in(&self, c: Cluster, entry: EntryRef, key: &[u8]) -> bool {
+        if !entry.is_held() {
+            return self.leaf_has_key(entry.cell(), key);
+        }
+        // SAFETY: a cluster that `mem` returned is whole, and has the entry.
+        match unsafe { Inline::of(c).is_key(entry.index(), key) } {
+            Ok(same) => same,
+            Err(leaf) => self.leaf_has_key(leaf, key),
+        }
+    }
+
+    /// Whether the key of an entry is this one.
+    #[inline(always)]
+    pub(crate) fn has_key(&self, entry: EntryRef, key: &[u8]) -> bool {
+        if !entry.is_held() {
+            return self.leaf_has_key(entry.cell(), key);
+        }
+        self.cluster(entry.cell())
+            .is_some_and(|c| self.has_key_in(c, entry, key))
     }
 
     /// The value of a key.
     #[cfg(feature = "std")]
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&'a V> {
-        let cell = self.find(key)?;
-        self.value(cell)
+        let entry = self.find(key)?;
+        self.value(entry)
     }
 
-    /// The value of a leaf cell.
+    /// The key of an entry, and the place of its value.
     #[inline(always)]
-    pub fn value(&self, cell: u32) -> Option<&'a V> {
-        let p = self.leaf(cell)?;
+    pub(crate) fn parts(&self, entry: EntryRef) -> Option<(Pieces<'a>, *mut V)> {
+        let mut leaf = entry.cell();
+        if entry.is_held() {
+            let c = self.cluster(leaf)?;
+            // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
+            unsafe {
+                let block = Inline::of(c);
+                match block.held(entry.index()) {
+                    Held::Leaf(outside) => leaf = outside,
+                    Held::Here { tail, len } => {
+                        let slot = block.slot::<V>(entry.index(), tail.add(len));
+                        let pieces = Pieces {
+                            head: block.prefix(),
+                            tail: core::slice::from_raw_parts(tail, len),
+                        };
+                        return Some((pieces, V::slot_value(slot)));
+                    }
+                }
+            }
+        }
+        let p = self.leaf(leaf)?;
         // SAFETY: a whole leaf that lives for 'a.
-        Some(unsafe { &*LeafOf::<V>::value_ptr(p) })
+        Some(unsafe {
+            (
+                Pieces::whole(LeafOf::<V>::key(p)),
+                LeafOf::<V>::value_ptr(p),
+            )
+        })
     }
 
-    /// The key and the value of a leaf cell.
-    #[inline(always)]
-    pub fn entry(&self, cell: u32) -> Option<(&'a [u8], &'a V)> {
-        let p = self.leaf(cell)?;
+    /// The key of an entry, the slot of its value, and the bytes that this takes behind the key.
+    pub(crate) fn bits(&self, entry: EntryRef) -> Option<(Pieces<'a>, *const u8, usize)> {
+        let mut leaf = entry.cell();
+        if entry.is_held() {
+            let c = self.cluster(leaf)?;
+            // SAFETY: a cluster that `mem` returned is whole, and has the entry.
+            unsafe {
+                let block = Inline::of(c);
+                match block.held(entry.index()) {
+                    Held::Leaf(outside) => leaf = outside,
+                    Held::Here { tail, len } => {
+                        let behind = tail.add(len);
+                        let slot = block.slot::<V>(entry.index(), behind);
+                        return Some((self.key(entry)?, slot, V::slot_len(behind)));
+                    }
+                }
+            }
+        }
+        let p = self.leaf(leaf)?;
         // SAFETY: a whole leaf that lives for 'a.
-        Some(unsafe { (LeafOf::<V>::key(p), &*LeafOf::<V>::value_ptr(p)) })
+        Some(unsafe {
+            let behind = V::behind(V::value_len(p));
+            (LeafOf::<V>::pieces(p), LeafOf::<V>::slot(p), behind)
+        })
     }
 
-    /// The key of a leaf cell.
+    /// The value of an entry.
     #[inline(always)]
-    pub fn key(&self, cell: u32) -> Option<&'a [u8]> {
+    pub fn value(&self, entry: EntryRef) -> Option<&'a V> {
+        let (_, value) = self.parts(entry)?;
+        // SAFETY: a whole value that lives for 'a.
+        Some(unsafe { &*value })
+    }
+
+    /// The key of a leaf.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    pub(crate) fn leaf_key(&self, cell: u32) -> Option<&'a [u8]> {
         let p = self.leaf(cell)?;
         // SAFETY: a whole leaf that lives for 'a.
         Some(unsafe { LeafOf::<V>::key(p) })
     }
 
-    /// The first leaf below a cell.
-    pub(crate) fn first_below(&self, mut cell: u32, mut min: usize) -> Option<u32> {
+    /// The key and the value of a leaf.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    pub(crate) fn leaf_entry(&self, cell: u32) -> Option<(&'a [u8], &'a V)> {
+        let p = self.leaf(cell)?;
+        // SAFETY: a whole leaf that lives for 'a.
+        Some(unsafe { (LeafOf::<V>::key(p), &*LeafOf::<V>::value_ptr(p)) })
+    }
+
+    /// The key and the value of an entry.
+    #[inline(always)]
+    pub fn entry(&self, entry: EntryRef) -> Option<(Key<'a>, &'a V)> {
+        let (key, value) = self.parts(entry)?;
+        // SAFETY: a whole value that lives for 'a.
+        Some((key.into(), unsafe { &*value }))
+    }
+
+    /// The key of an entry.
+    #[inline(always)]
+    pub(crate) fn key(&self, entry: EntryRef) -> Option<Pieces<'a>> {
+        self.parts(entry).map(|(key, _)| key)
+    }
+
+    /// The first entry below a cell.
+    pub(crate) fn first_below(&self, mut cell: u32, mut min: usize) -> Option<EntryRef> {
         while cell & KIND == 0 {
             let b = self.branch(cell, min)?;
             min = b.offset() + 1;
             cell = self.child(b, 0)?;
         }
-        if cell & LEAF != 0 {
-            return Some(cell);
+        if is_leaf(cell) {
+            return Some(EntryRef::leaf(cell));
         }
         let c = self.cluster(cell)?;
         // SAFETY: a cluster that `mem` returned is whole.
-        Some(unsafe { c.cell(0) })
+        Some(unsafe { c.entry(0) })
     }
 
     /// Calls `each` with the cells in a branch or cluster, in order.
@@ -286,7 +409,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                     .filter_map(|i| self.child(b, i))
                     .for_each(each);
             }
-        } else if cell & LEAF == 0 {
+        } else if cell & KIND == CLUSTER {
             if let Some(c) = self.cluster(cell) {
                 // SAFETY: a cluster that `mem` returned is whole.
                 (0..c.leaves()).map(|i| unsafe { c.cell(i) }).for_each(each);
@@ -296,18 +419,25 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 
     /// The leaf of the key that ends at the offset of a branch, if there is one. It is the first
     /// leaf below the first child.
-    pub(crate) fn end_here(&self, b: Branch) -> Option<u32> {
+    pub(crate) fn end_here(&self, b: Branch) -> Option<EntryRef> {
         let first = self.child(b, 0)?;
-        if first & LEAF != 0 {
-            return (self.key(first)?.len() == b.offset()).then_some(first);
+        if is_leaf(first) {
+            let entry = EntryRef::leaf(first);
+            return (self.key(entry)?.len() == b.offset()).then_some(entry);
         }
         if first & KIND == 0 {
             // All keys below agree beyond the offset.
             return None;
         }
         let c = self.cluster(first)?;
-        // SAFETY: a cluster that `mem` returned is whole, and has at least two leaves.
-        unsafe { (c.border(1) == b.offset() && c.byte(1) == 0).then(|| c.cell(0)) }
+        // SAFETY: a cluster that `mem` returned is whole.
+        unsafe {
+            if c.leaves() == 1 {
+                let entry = c.entry(0);
+                return (self.key(entry)?.len() == b.offset()).then_some(entry);
+            }
+            (c.border(1) == b.offset() && c.byte(1) == 0).then(|| c.entry(0))
+        }
     }
 
     /// Calls `each` with the leaf cells of the stored keys that are prefixes of `key`, the longest
@@ -317,7 +447,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// another leaf is a prefix if its key ends at its border to the leaves behind it, which the
     /// borders tell without a read of the leaf. Above the cluster, a prefix is the key that ends at
     /// a branch's offset.
-    pub(crate) fn prefixes_up(&self, key: &[u8], each: impl FnMut(u32) -> bool) -> Option<()> {
+    pub(crate) fn prefixes_up(&self, key: &[u8], each: impl FnMut(EntryRef) -> bool) -> Option<()> {
         let path = self.path(key)?;
         self.prefixes_beside(key, &path, |_| true, each)
     }
@@ -329,14 +459,14 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         key: &[u8],
         path: &Path,
         wanted: impl Fn(usize) -> bool,
-        mut each: impl FnMut(u32) -> bool,
+        mut each: impl FnMut(EntryRef) -> bool,
     ) -> Option<()> {
         let &Path { end, near, .. } = path;
         let agree = near.part.unwrap_or(key.len());
-        if wanted(agree) && self.key(near.leaf)?.len() == agree && each(near.leaf) {
+        if wanted(agree) && self.key(near.entry)?.len() == agree && each(near.entry) {
             return Some(());
         }
-        if end & LEAF == 0 {
+        if !is_leaf(end) {
             let c = self.cluster(end)?;
             let mut least = usize::MAX;
             for i in (1..=near.index).rev() {
@@ -348,7 +478,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                     }
                     least = border;
                     let ends_here = c.byte(i) == 0 && border <= agree && wanted(border);
-                    if ends_here && each(c.cell(i - 1)) {
+                    if ends_here && each(c.entry(i - 1)) {
                         return Some(());
                     }
                 }
@@ -368,20 +498,20 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     }
 
     /// The leaf of the longest stored key that is a prefix of `key`.
-    pub(crate) fn longest_prefix(&self, key: &[u8]) -> Option<u32> {
+    pub(crate) fn longest_prefix(&self, key: &[u8]) -> Option<EntryRef> {
         let mut longest = None;
-        self.prefixes_up(key, |leaf| {
-            longest = Some(leaf);
+        self.prefixes_up(key, |entry| {
+            longest = Some(entry);
             true
         });
         longest
     }
 
     /// The leaves of all stored keys that are prefixes of `key`, shortest first.
-    pub(crate) fn prefixes_of(&self, key: &[u8]) -> SmallVec<[u32; 8]> {
+    pub(crate) fn prefixes_of(&self, key: &[u8]) -> SmallVec<[EntryRef; 8]> {
         let mut found = SmallVec::new();
-        self.prefixes_up(key, |leaf| {
-            found.push(leaf);
+        self.prefixes_up(key, |entry| {
+            found.push(entry);
             false
         });
         found.reverse();
@@ -404,15 +534,15 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             min = b.offset() + 1;
         }
         let (mut from, mut to) = (0, 1);
-        let mut leaf = cell;
+        let mut entry = EntryRef::leaf(cell);
         if cell & KIND == 0 {
-            leaf = self.first_below(cell, min)?;
-        } else if cell & LEAF == 0 {
+            entry = self.first_below(cell, min)?;
+        } else if !is_leaf(cell) {
             let c = self.cluster(cell)?;
             // SAFETY: a cluster that `mem` returned is whole.
             unsafe {
                 from = c.blind(prefix);
-                leaf = c.cell(from);
+                entry = c.entry(from);
                 to = from + 1;
                 while from > 0 && c.border(from) >= prefix.len() {
                     from -= 1;
@@ -422,7 +552,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                 }
             }
         }
-        self.key(leaf)?.starts_with(prefix).then_some(Subtree {
+        self.key(entry)?.starts_with(prefix).then_some(Subtree {
             cell,
             min,
             from,
@@ -434,13 +564,13 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 /// The place of a key, which may be absent, in a leaf or cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Near {
-    /// The leaf that shares the longest prefix with the key.
-    pub(crate) leaf: u32,
-    /// The leaf's number in the cluster.
+    /// The entry that shares the longest prefix with the key.
+    pub(crate) entry: EntryRef,
+    /// The entry's number in the cluster.
     pub(crate) index: usize,
-    /// The offset at which the key first differs from that leaf; `None` if the leaf is the key's.
+    /// The offset at which the key first differs from that entry; `None` if the entry is the key's.
     pub(crate) part: Option<usize>,
-    /// Whether the key sorts before that leaf.
+    /// Whether the key sorts before that entry.
     pub(crate) before: bool,
 }
 

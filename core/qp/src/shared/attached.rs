@@ -8,10 +8,10 @@ use sapwood_qsbr::StaysOnItsThread;
 use super::ordered::ordered_reads;
 use super::unordered::PointMapIter;
 use super::{Order, Ordered, QpSharedRange, Unordered};
-use crate::Value;
 use crate::raw::attached::Attached;
 use crate::raw::mem::Live;
 use crate::raw::view::View;
+use crate::{ReadEntry, Value};
 
 /// A [`QpShared`](super::QpShared) or [`PointMap`](super::PointMap) that another process changes,
 /// and that is mapped into this one. It can only be read.
@@ -81,8 +81,9 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> AttachedView<'g, O
     /// The stored key and its value.
     ///
     /// As [`get`](Self::get).
-    pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-        self.raw.entry_of(key.as_ref())
+    pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<ReadEntry<'g, V>> {
+        let (key, value) = self.raw.entry_of(key.as_ref())?;
+        Some((key.into(), value))
     }
 
     /// Whether the key is stored.

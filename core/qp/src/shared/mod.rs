@@ -30,7 +30,7 @@ use super::raw::version::stable_arena;
 use super::raw::writers::ops::{Operations, Outcome, Removed, Structure};
 use crate::figures;
 use crate::seed::seed;
-use crate::{Accepts, IntoValue, Value};
+use crate::{Accepts, IntoValue, ReadEntry, Value};
 use crate::{Buildable, Builder, Error, Readable, Rejected};
 use sapwood_common::raw::memory::MemoryOptions;
 use sapwood_common::reading_methods;
@@ -42,7 +42,7 @@ pub trait Order: Sized + 'static {
     type Raw<V: ?Sized + Value + Send + Sync + 'static>: Structure<V> + Send + Sync + 'static;
 
     /// The iterator over all entries.
-    type Iter<'g, V: ?Sized + Value + Send + Sync + 'static>: Iterator<Item = (&'g [u8], &'g V)>
+    type Iter<'g, V: ?Sized + Value + Send + Sync + 'static>: Iterator<Item = ReadEntry<'g, V>>
         + Clone;
 
     /// Whether the map has only an index, and no trie.

@@ -25,12 +25,12 @@ use crate::raw::writers::ops::{Lack, Operations};
 use crate::seed::seed;
 use crate::{Accepts, IntoValue};
 use crate::{Builder, Error};
-use crate::{QpMap, Value};
+use crate::{Key, QpMap, ReadEntry, Value};
 
 /// Copies of an entry.
 type Copies<V> = (Box<[u8]>, <V as ToOwned>::Owned);
 /// An entry that was removed, and whether the map may be empty now.
-type Popped<'g, V> = (&'g [u8], &'g V, bool);
+type Popped<'g, V> = (Key<'g>, &'g V, bool);
 
 /// The reading methods of an ordered map that others change meanwhile, for a type with
 /// `fn view(&self) -> View<'g, V, Live>` and `fn iter(&self)`.
@@ -64,14 +64,14 @@ macro_rules! ordered_reads {
         /// The entry with the least key.
         ///
         /// O(length of its key).
-        pub fn first_key_value(&self) -> Option<(&'g [u8], &'g V)> {
+        pub fn first_key_value(&self) -> Option<$crate::ReadEntry<'g, V>> {
             self.iter().next()
         }
 
         /// The entry with the greatest key.
         ///
         /// O(length of its key).
-        pub fn last_key_value(&self) -> Option<(&'g [u8], &'g V)> {
+        pub fn last_key_value(&self) -> Option<$crate::ReadEntry<'g, V>> {
             self.iter().next_back()
         }
 
@@ -84,7 +84,7 @@ macro_rules! ordered_reads {
         /// [`exact`]($crate::SharedView::exact).
         ///
         /// As [`ancestors`](Self::ancestors).
-        pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+        pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<'g, V>> {
             self.ancestors(key).pop()
         }
 
@@ -92,7 +92,7 @@ macro_rules! ordered_reads {
         /// Beside writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
         ///
         /// O(key length + entries that are found).
-        pub fn ancestors(&self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<(&'g [u8], &'g V)> {
+        pub fn ancestors(&self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<$crate::ReadEntry<'g, V>> {
             let key = key.as_ref();
             // A branch that was inserted between the two walks down may hold a key that is no
             // prefix.
@@ -108,7 +108,7 @@ macro_rules! ordered_reads {
             &self,
             key: impl AsRef<[u8]>,
             separator: u8,
-        ) -> alloc::vec::Vec<(&'g [u8], &'g V)> {
+        ) -> alloc::vec::Vec<$crate::ReadEntry<'g, V>> {
             let key = key.as_ref();
             $crate::read::ancestors(self.view(), key, |ancestor| {
                 key.starts_with(ancestor) && $crate::read::at_separator(ancestor, key, separator)
@@ -242,7 +242,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
     where
         V: Accepts<N>,
     {
-        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
+        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries, false)?;
         self.build_of(tree)
     }
 }
@@ -318,7 +318,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
 
     fn popping(
         &self,
-        end: impl for<'g> Fn(&QpSharedView<'g, V>) -> Option<&'g [u8]>,
+        end: impl for<'g> Fn(&QpSharedView<'g, V>) -> Option<Key<'g>>,
     ) -> Result<Option<Copies<V>>, Error>
     where
         V: ToOwned,
@@ -391,7 +391,7 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     ///
     /// # Errors
     /// As [`SharedMap::remove`].
-    pub fn pop_first(&self) -> Result<Option<(&'g [u8], &'g V)>, Error> {
+    pub fn pop_first(&self) -> Result<Option<ReadEntry<'g, V>>, Error> {
         let popped = self.pop(|view| view.first_key_value().map(|(key, _)| key))?;
         Ok(popped.map(|(key, value, _)| (key, value)))
     }
@@ -403,15 +403,15 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     ///
     /// # Errors
     /// As [`SharedMap::remove`].
-    pub fn pop_last(&self) -> Result<Option<(&'g [u8], &'g V)>, Error> {
+    pub fn pop_last(&self) -> Result<Option<ReadEntry<'g, V>>, Error> {
         let popped = self.pop(|view| view.last_key_value().map(|(key, _)| key))?;
         Ok(popped.map(|(key, value, _)| (key, value)))
     }
 
     /// Removes the entry at one end; returns it, and whether the map may be empty now.
-    fn pop(&self, end: impl Fn(&Self) -> Option<&'g [u8]>) -> Result<Option<Popped<'g, V>>, Error> {
+    fn pop(&self, end: impl Fn(&Self) -> Option<Key<'g>>) -> Result<Option<Popped<'g, V>>, Error> {
         while let Some(key) = end(self) {
-            let removed = self.take(key)?;
+            let removed = self.take(&key)?;
             if let Some(value) = removed.value {
                 return Ok(Some((key, value, removed.last)));
             }
@@ -482,18 +482,20 @@ impl<V: ?Sized + Value> Clone for QpSharedRange<'_, V> {
 }
 
 impl<'g, V: ?Sized + Value> Iterator for QpSharedRange<'g, V> {
-    type Item = (&'g [u8], &'g V);
+    type Item = ReadEntry<'g, V>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.walk.next()
+        self.walk.next().map(|(key, value)| (key.into(), value))
     }
 }
 
 impl<V: ?Sized + Value> DoubleEndedIterator for QpSharedRange<'_, V> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.walk.next_back()
+        self.walk
+            .next_back()
+            .map(|(key, value)| (key.into(), value))
     }
 }
 
@@ -501,8 +503,9 @@ impl<V: ?Sized + Value> FusedIterator for QpSharedRange<'_, V> {}
 
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::entry)).finish()
+        f.debug_map()
+            .entries(self.clone().map(Shown::entry))
+            .finish()
     }
 }
 
@@ -516,7 +519,7 @@ mod tests {
         let view = pin.view().view();
         let (mut found, mut change) = (Vec::new(), Some(change));
         view.prefixes_up(key, |leaf| {
-            found.push(view.key(leaf).unwrap().to_vec());
+            found.push(view.key(leaf).unwrap().to_box().into_vec());
             if let Some(change) = change.take() {
                 change();
             }

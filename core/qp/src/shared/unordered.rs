@@ -7,11 +7,11 @@ use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::{Order, SharedMap, SharedView};
-use crate::Value;
 use crate::iter::Shown;
 use crate::raw::index::Index;
 use crate::raw::index_only::{IndexOnly, ops::Walk};
 use crate::seed::seed;
+use crate::{ReadEntry, Value};
 
 /// A map over byte strings without order that any number of threads read and change at once. It is
 /// the point index of [`QpShared`](super::QpShared), without its trie.
@@ -179,11 +179,12 @@ impl<V: ?Sized + Value> Clone for PointMapIter<'_, V> {
 }
 
 impl<'g, V: ?Sized + Value + 'g> Iterator for PointMapIter<'g, V> {
-    type Item = (&'g [u8], &'g V);
+    type Item = ReadEntry<'g, V>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.walk.as_mut()?.next()
+        let (key, value) = self.walk.as_mut()?.next()?;
+        Some((key.into(), value))
     }
 }
 
@@ -191,7 +192,8 @@ impl<V: ?Sized + Value> FusedIterator for PointMapIter<'_, V> {}
 
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for PointMapIter<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::entry)).finish()
+        f.debug_map()
+            .entries(self.clone().map(Shown::entry))
+            .finish()
     }
 }

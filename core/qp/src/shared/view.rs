@@ -12,7 +12,7 @@ use crate::map::checked;
 use crate::raw::value::{storing, storing_taken};
 use crate::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure, Test};
 use crate::read;
-use crate::{Accepts, IntoValue, Value};
+use crate::{Accepts, IntoValue, ReadEntry, Value};
 use crate::{Error, Rejected};
 
 /// A [`SharedMap`](super::SharedMap) under a guard. References that it returns live as long as the
@@ -70,9 +70,10 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     /// The stored key and its value.
     ///
     /// As [`get`](Self::get).
-    pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+    pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<ReadEntry<'g, V>> {
         let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
-        Some(self.raw.entry(self.guard, leaf))
+        let (key, value) = self.raw.entry(self.guard, leaf);
+        Some((key.into(), value))
     }
 
     /// Whether the key is stored.
@@ -118,10 +119,10 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     /// O(entries).
     pub fn for_each<B>(
         &self,
-        mut each: impl FnMut(&'g [u8], &'g V) -> ControlFlow<B>,
+        mut each: impl FnMut(&[u8], &'g V) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         for (key, value) in self.iter() {
-            each(key, value)?;
+            each(&key, value)?;
         }
         ControlFlow::Continue(())
     }
@@ -465,15 +466,16 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debu
     for SharedView<'_, O, V>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.iter().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::entry)).finish()
+        f.debug_map()
+            .entries(self.iter().map(Shown::entry))
+            .finish()
     }
 }
 
 impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> IntoIterator
     for SharedView<'g, O, V>
 {
-    type Item = (&'g [u8], &'g V);
+    type Item = ReadEntry<'g, V>;
     type IntoIter = O::Iter<'g, V>;
 
     fn into_iter(self) -> O::Iter<'g, V> {

@@ -183,8 +183,8 @@ impl<V: ?Sized + Value> Trie<V> {
             let mut cursor = Cursor::new();
             cursor.seek_ge(&view, &from, false);
             let left = left.get_or_insert_with(|| self.left(&cursor, first));
-            while cursor.leaf != 0 {
-                let Some(key) = view.key(cursor.leaf) else {
+            while let Some(entry) = cursor.entry.some() {
+                let Some(key) = view.leaf_key(entry.cell()) else {
                     unreachable!("cells of a trie in trusted memory lead to leaves")
                 };
                 if moved >= budget || looked >= budget.saturating_mul(LOOKS) {

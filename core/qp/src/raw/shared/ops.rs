@@ -12,6 +12,7 @@ use super::walk::Walk;
 use crate::QpSharedMemory;
 use crate::raw::batch;
 use crate::raw::index::Found;
+use crate::raw::inline::EntryRef;
 use crate::raw::leaf::Value;
 use crate::raw::mem::Live;
 use crate::raw::view::View;
@@ -39,7 +40,7 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
                     Found::AskTrie => {}
                 }
             }
-            self.view().find(key)
+            self.view().find(key).map(EntryRef::cell)
         }
     }
 
@@ -47,13 +48,13 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
         // SAFETY: the caller's promise.
         unsafe {
             let Some(index) = &self.index else {
-                return batch::find_many(&self.view(), keys, each);
+                return batch::find_many(&self.view(), keys, |i, entry| each(i, entry.cell()));
             };
             index.find_many(self.depot.base(), keys, |i, key, found| {
                 let leaf = match found {
                     Found::Leaf(leaf) => leaf,
                     Found::Absent => 0,
-                    Found::AskTrie => self.view().find(key).unwrap_or(0),
+                    Found::AskTrie => self.view().find(key).map_or(0, EntryRef::cell),
                 };
                 each(i, leaf);
             });

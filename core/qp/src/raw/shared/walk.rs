@@ -68,11 +68,8 @@ impl<'g, V: ?Sized + Value> Walk<'g, V> {
 
     /// The key that a cursor stands on.
     fn key_at(&self, cursor: &Option<Cursor>) -> Option<&'g [u8]> {
-        let leaf = cursor.as_ref().map_or(0, |cursor| cursor.leaf);
-        if leaf == 0 {
-            return None;
-        }
-        self.view.key(leaf)
+        let entry = cursor.as_ref()?.entry.some()?;
+        self.view.leaf_key(entry.cell())
     }
 
     /// Moves the front; returns whether it is inside the bounds.
@@ -131,7 +128,7 @@ impl<'g, V: ?Sized + Value> Iterator for Walk<'g, V> {
     fn next(&mut self) -> Option<Self::Item> {
         self.over = self.over || !self.advance();
         let front = self.front.as_ref().filter(|_| !self.over)?;
-        self.view.entry(front.leaf)
+        self.view.leaf_entry(front.entry.cell())
     }
 }
 
@@ -140,7 +137,7 @@ impl<V: ?Sized + Value> DoubleEndedIterator for Walk<'_, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.over = self.over || !self.retreat();
         let back = self.back.as_ref().filter(|_| !self.over)?;
-        self.view.entry(back.leaf)
+        self.view.leaf_entry(back.entry.cell())
     }
 }
 

@@ -168,7 +168,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
 /// The leaf of the key of this path, if the key is there.
 fn there(path: &Option<Path>) -> Option<u32> {
     let near = path.as_ref()?.near;
-    near.part.is_none().then_some(near.leaf)
+    near.part.is_none().then_some(near.entry.cell())
 }
 
 /// Whether a mode forbids the change of a key, whose leaf is `there` if it is there.
@@ -317,7 +317,7 @@ impl<V: ?Sized + Value> Trie<V> {
     ) -> Tried {
         // SAFETY: the caller's promise, for the whole body.
         unsafe {
-            let Some(plan) = self.view().plan(path, key) else {
+            let Some(plan) = self.view().plan(path, key, 0) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             let entry = Entry {

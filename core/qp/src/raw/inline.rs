@@ -1,0 +1,184 @@
+//! Inline clusters in the arena, read through pointers, and references to entries of any kind.
+
+use core::slice;
+
+use sapwood_format::inline::{self, Extent, OUTSIDE};
+use sapwood_format::{INLINE, KIND};
+
+use super::leaf::{LeafOf, Value};
+use super::node::Cluster;
+
+/// An entry: its leaf, or its inline cluster and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef {
+    cell: u32,
+    index: u32,
+}
+
+impl EntryRef {
+    /// No entry.
+    pub(crate) const NONE: EntryRef = EntryRef { cell: 0, index: 0 };
+
+    /// The entry of a leaf; none for the empty cell.
+    #[inline(always)]
+    pub(crate) fn leaf(cell: u32) -> Self {
+        EntryRef { cell, index: 0 }
+    }
+
+    /// Entry number `index` of an inline cluster.
+    #[inline(always)]
+    pub(crate) fn held(cell: u32, index: usize) -> Self {
+        EntryRef {
+            cell,
+            index: index as u32,
+        }
+    }
+
+    /// The cell of the leaf or inline cluster.
+    #[inline(always)]
+    pub(crate) fn cell(self) -> u32 {
+        self.cell
+    }
+
+    /// The entry's number in its inline cluster.
+    #[inline(always)]
+    pub(crate) fn index(self) -> usize {
+        self.index as usize
+    }
+
+    /// Whether it lies in an inline cluster.
+    #[inline(always)]
+    pub(crate) fn is_held(self) -> bool {
+        self.cell & KIND == INLINE
+    }
+
+    /// Whether there is an entry.
+    #[inline(always)]
+    pub(crate) fn is_some(self) -> bool {
+        self.cell != 0
+    }
+
+    /// The reference, if there is an entry.
+    #[inline(always)]
+    pub fn some(self) -> Option<Self> {
+        self.is_some().then_some(self)
+    }
+}
+
+/// An inline cluster. All methods need `p` to point at a whole one, with this capacity.
+#[derive(Clone, Copy)]
+pub(crate) struct Inline {
+    pub(crate) p: *mut u8,
+    pub(crate) capacity: usize,
+    pub(crate) extent: Extent,
+}
+
+/// Where the key and the value of an entry in an inline cluster are.
+pub(crate) enum Held {
+    /// In the block: the tail, and the place behind it.
+    Here { tail: *const u8, len: usize },
+    /// In a leaf of its own.
+    Leaf(u32),
+}
+
+impl Inline {
+    /// # Safety
+    /// `c` is a whole inline cluster.
+    #[inline(always)]
+    pub(crate) unsafe fn of(c: Cluster) -> Self {
+        // SAFETY: the second word of a block; it changes only before publication.
+        let word = unsafe { c.p.add(4).cast::<u32>().read() };
+        Inline {
+            p: c.p,
+            capacity: c.capacity(),
+            extent: Extent::of(word),
+        }
+    }
+
+    /// The bytes that all keys share.
+    ///
+    /// # Safety
+    /// The block lives for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn prefix<'a>(self) -> &'a [u8] {
+        // SAFETY: in bounds of the block.
+        unsafe {
+            let at = inline::prefix_at(self.capacity);
+            slice::from_raw_parts(self.p.add(at), self.extent.prefix)
+        }
+    }
+
+    /// The first byte of entry `i` in the heap.
+    ///
+    /// # Safety
+    /// There is an entry `i`.
+    #[inline(always)]
+    pub(crate) unsafe fn place(self, i: usize) -> *mut u8 {
+        // SAFETY: in bounds of the block.
+        unsafe {
+            let place = *self.p.add(inline::places_at(self.capacity) + i);
+            self.p.add(usize::from(place) * inline::STEP)
+        }
+    }
+
+    /// Entry `i`.
+    ///
+    /// # Safety
+    /// There is an entry `i`.
+    #[inline(always)]
+    pub(crate) unsafe fn held(self, i: usize) -> Held {
+        // SAFETY: the caller's promise; an entry is whole, and begins at a multiple of 4.
+        unsafe {
+            let at = self.place(i);
+            match *at {
+                OUTSIDE => Held::Leaf(at.add(inline::STEP).cast::<u32>().read()),
+                len => Held::Here {
+                    tail: at.add(1),
+                    len: usize::from(len),
+                },
+            }
+        }
+    }
+
+    /// Where the value of entry `i`, whose tail ends at `behind`, lies: see `Stored`.
+    ///
+    /// # Safety
+    /// There is an entry `i`, which is no leaf of its own.
+    #[inline(always)]
+    pub(crate) unsafe fn slot<V: ?Sized + Value>(self, i: usize, behind: *const u8) -> *mut u8 {
+        match V::VARIES {
+            true => behind.cast_mut(),
+            // SAFETY: in bounds of the block.
+            false => unsafe { self.values::<V>().add(i * LeafOf::<V>::LEN_AT) },
+        }
+    }
+
+    /// The first value of the slots.
+    ///
+    /// # Safety
+    /// Values have one size.
+    #[inline(always)]
+    pub(crate) unsafe fn values<V: ?Sized + Value>(self) -> *mut u8 {
+        let bytes = inline::values(self.capacity, LeafOf::<V>::LEN_AT);
+        // SAFETY: the block ends with the values.
+        unsafe { self.p.add(self.extent.block - bytes) }
+    }
+
+    /// Whether the key of entry `i`, which is no leaf of its own, is this one. `None` if it is one.
+    ///
+    /// # Safety
+    /// There is an entry `i`.
+    #[inline(always)]
+    pub(crate) unsafe fn is_key(self, i: usize, key: &[u8]) -> Result<bool, u32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let prefix = self.extent.prefix;
+            match self.held(i) {
+                Held::Leaf(leaf) => Err(leaf),
+                Held::Here { tail, len } => Ok(prefix + len == key.len()
+                    && super::leaf::is_same(tail, &key[prefix..])
+                    && super::leaf::is_same(self.prefix().as_ptr(), &key[..prefix])),
+            }
+        }
+    }
+}

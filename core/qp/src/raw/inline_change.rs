@@ -1,0 +1,1108 @@
+//! Changes of owned tries with inline clusters: entries go into blocks and out of them, and blocks
+//! are parted and joined.
+//!
+//! A block is written anew from *rows*, which name the entries of old blocks and leaves. Rows keep
+//! no pointers, so memory may move while new blocks are made. The bits of values are copied, and
+//! the old blocks are freed as plain memory when the new ones are linked. So each value is dropped
+//! once, and a change that finds no memory leaves everything as it was.
+
+use core::ptr;
+
+use sapwood_arena::{Area, ArenaFull};
+use smallvec::SmallVec;
+
+use super::inline::{EntryRef, Held, Inline};
+use super::leaf::{LeafOf, Value};
+use super::node::{self, Cluster, KIND, is_leaf};
+use super::parts::Parts;
+use super::path::{JOIN_AT, JOIN_MAX, Path, Plan, fits_block, is_outside};
+use super::slots::{Border, close, lost_border, middle, open};
+use super::tree::{CLUSTER_KIND, LEAF_KIND, Owned, Policy, Tree, inline_cell, leaf_cell, ref_of};
+use sapwood_format::cluster::{REACH, capacity_for, tag};
+use sapwood_format::inline::{self, Extent};
+
+/// The source of an entry of a new block.
+#[derive(Clone, Copy)]
+enum Source {
+    /// An entry in an old block.
+    Held(EntryRef),
+    /// A leaf that moves into the block.
+    Leaf(u32),
+    /// A leaf of its own.
+    Outside(u32),
+    /// The entry that is inserted.
+    New,
+}
+
+/// An entry of a new block.
+#[derive(Clone, Copy)]
+struct Row {
+    source: Source,
+    tag: u8,
+    /// The border to the entry before it.
+    border: Border,
+    /// Bytes of the key.
+    len: usize,
+    /// Bytes behind the tail.
+    behind: usize,
+}
+
+impl Row {
+    /// Bytes in the heap, below a prefix of this length.
+    fn bytes(&self, prefix: usize) -> usize {
+        match self.source {
+            Source::Outside(_) => inline::OUTSIDE_BYTES,
+            _ => inline::entry(self.len - prefix, self.behind),
+        }
+    }
+}
+
+type Rows = SmallVec<[Row; 26]>;
+
+/// An entry that is inserted: its key, and its value unless a leaf outside has it already.
+struct New<'k, 'v, V: ?Sized + Value> {
+    key: &'k [u8],
+    value: Option<V::New<'v>>,
+}
+
+impl<V: ?Sized + Value> New<'_, '_, V> {
+    /// Nothing is inserted.
+    fn none() -> Self {
+        New {
+            key: &[],
+            value: None,
+        }
+    }
+}
+
+/// The measures of a block.
+#[derive(Clone, Copy)]
+struct Shape {
+    base: usize,
+    capacity: usize,
+    extent: Extent,
+}
+
+impl Shape {
+    /// The least block for these rows, or one with room for as many as it has slots.
+    fn of<V: ?Sized + Value>(rows: &[Row], base: usize, prefix: usize, least: bool) -> Self {
+        let capacity = capacity_for(rows.len());
+        let bytes: usize = rows.iter().map(|row| row.bytes(prefix)).sum();
+        let room = match least {
+            true => 0,
+            false => (capacity - rows.len()) * (bytes / rows.len()),
+        };
+        let end = inline::heap_at(capacity, prefix) + bytes;
+        let last = (end + room).min(inline::END_MAX.max(end));
+        let block = inline::block(last, capacity, V::COLUMN);
+        Shape {
+            base,
+            capacity,
+            extent: Extent {
+                end,
+                block: block.min(inline::BLOCK_MAX),
+                prefix,
+                dead: 0,
+            },
+        }
+    }
+
+    /// As `of`, with the prefix that all keys share.
+    fn tight<V: ?Sized + Value>(rows: &[Row], least: bool) -> Self {
+        let base = base_of(rows);
+        Self::of::<V>(rows, base, inline::prefix_for(base), least)
+    }
+}
+
+/// The least offset at which neighbours differ; for one row, the whole of its key.
+fn base_of(rows: &[Row]) -> usize {
+    let least = rows[1..].iter().map(|row| row.border.at).min();
+    least.unwrap_or(rows[0].len)
+}
+
+/// Whether rows can be one block.
+fn fits<V: ?Sized + Value>(rows: &[Row]) -> bool {
+    let base = base_of(rows);
+    let prefix = inline::prefix_for(base);
+    let in_reach = rows[1..].iter().all(|row| row.border.at - base <= REACH);
+    let tails = rows.iter().all(|row| {
+        matches!(row.source, Source::Outside(_)) || row.len - prefix <= inline::TAIL_MAX
+    });
+    let bytes = rows.iter().map(|row| row.bytes(prefix)).sum();
+    in_reach && tails && fits_block::<V>(rows.len(), prefix, bytes)
+}
+
+/// Writes the head of an entry in the heap, and its tail; returns the place behind it.
+///
+/// # Safety
+/// There is room at `at`, which nobody reads.
+#[inline(always)]
+unsafe fn write_tail(at: *mut u8, head: &[u8], tail: &[u8]) -> *mut u8 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        *at = (head.len() + tail.len()) as u8;
+        ptr::copy_nonoverlapping(head.as_ptr(), at.add(1), head.len());
+        let behind = at.add(1 + head.len());
+        ptr::copy_nonoverlapping(tail.as_ptr(), behind, tail.len());
+        behind.add(tail.len())
+    }
+}
+
+/// Writes an entry that is a leaf of its own.
+///
+/// # Safety
+/// As for `write_tail`; `at` is a multiple of 4.
+#[inline(always)]
+unsafe fn write_outside(at: *mut u8, leaf: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        at.cast::<u32>().write(u32::from(inline::OUTSIDE));
+        at.add(inline::STEP).cast::<u32>().write(leaf);
+    }
+}
+
+/// The block of an old entry while its block is written over: a copy of it.
+type Copied = Option<(u32, *mut u8)>;
+
+impl<V: ?Sized + Value> Tree<V> {
+    /// The inline cluster of a cell.
+    ///
+    /// # Safety
+    /// It is a live one.
+    unsafe fn block_at(&self, cell: u32, copied: Copied) -> Inline {
+        let p = match copied {
+            Some((moved, p)) if moved == cell => p,
+            _ => self.pointer(cell),
+        };
+        // SAFETY: the caller's promise; a copy has the same bytes.
+        unsafe { Inline::of(Cluster::of(p, cell)) }
+    }
+
+    /// Adds the rows of a leaf or inline cluster.
+    fn add_rows(&self, rows: &mut Rows, cell: u32, first: Border) {
+        if is_leaf(cell) {
+            // SAFETY: callers have the leaf from this trie.
+            let (len, behind) = unsafe {
+                let p = self.pointer(cell);
+                (LeafOf::<V>::key_len(p), V::behind(V::value_len(p)))
+            };
+            return rows.push(Row {
+                source: Source::Leaf(cell),
+                // SAFETY: as above.
+                tag: tag(unsafe { LeafOf::<V>::key(self.pointer(cell)) }),
+                border: first,
+                len,
+                behind,
+            });
+        }
+        // SAFETY: callers have the block from this trie, and it has these entries.
+        unsafe {
+            let c = self.cluster(cell);
+            let block = Inline::of(c);
+            for i in 0..c.leaves() {
+                let (source, len, behind) = match block.held(i) {
+                    Held::Leaf(leaf) => {
+                        let len = LeafOf::<V>::key_len(self.pointer(leaf));
+                        (Source::Outside(leaf), len, 0)
+                    }
+                    Held::Here { tail, len } => {
+                        let entry = Source::Held(EntryRef::held(cell, i));
+                        (entry, block.extent.prefix + len, V::slot_len(tail.add(len)))
+                    }
+                };
+                let border = match i {
+                    0 => first,
+                    _ => Border {
+                        at: c.border(i),
+                        byte: c.byte(i),
+                    },
+                };
+                rows.push(Row {
+                    source,
+                    tag: c.tag(i),
+                    border,
+                    len,
+                    behind,
+                });
+            }
+        }
+    }
+
+    fn rows_of(&self, cell: u32) -> Rows {
+        let mut rows = Rows::new();
+        self.add_rows(&mut rows, cell, Border { at: 0, byte: 0 });
+        rows
+    }
+
+    /// Makes leaves with long keys or values that were to move stay where they are.
+    fn settle(rows: &mut [Row]) {
+        let prefix = inline::prefix_for(base_of(rows));
+        for row in rows {
+            if let Source::Leaf(leaf) = row.source {
+                if is_outside(row.len - prefix, row.behind) {
+                    row.source = Source::Outside(leaf);
+                }
+            }
+        }
+    }
+
+    /// Writes a block.
+    ///
+    /// # Safety
+    /// `p` is a block of this shape, which nobody reads, and the rows are those of the shape. The
+    /// sources are live. The new entry, if one of them is it, is `new`.
+    unsafe fn write_block(
+        &self,
+        p: *mut u8,
+        shape: Shape,
+        rows: &[Row],
+        new: &mut New<'_, '_, V>,
+        copied: Copied,
+    ) {
+        let Shape {
+            base,
+            capacity,
+            extent,
+        } = shape;
+        let prefix = extent.prefix;
+        let mut end = inline::heap_at(capacity, prefix);
+        // SAFETY: the caller's promise: all places are inside the block.
+        unsafe {
+            let tags = p.add(inline::TAGS_AT);
+            let places = p.add(inline::places_at(capacity));
+            let d = p.add(inline::borders_at(capacity, prefix));
+            let c = d.add(capacity);
+            for at in [tags.add(rows.len()), places.add(rows.len())] {
+                ptr::write_bytes(at, 0, capacity - rows.len());
+            }
+            for at in [d.add(rows.len()), c.add(rows.len())] {
+                ptr::write_bytes(at, 0, capacity - rows.len());
+            }
+            let word = Extent { end: 0, ..extent };
+            let block = Inline {
+                p,
+                capacity,
+                extent: word,
+            };
+            for (i, row) in rows.iter().enumerate() {
+                *tags.add(i) = row.tag;
+                *places.add(i) = (end / inline::STEP) as u8;
+                let (at, byte) = match i {
+                    0 => (0, 0),
+                    _ => (row.border.at - base, row.border.byte),
+                };
+                *d.add(i) = at as u8;
+                *c.add(i) = byte;
+                let at = p.add(end);
+                let key = match row.source {
+                    Source::Outside(leaf) => {
+                        write_outside(at, leaf);
+                        LeafOf::<V>::pieces(self.pointer(leaf))
+                    }
+                    Source::New => {
+                        let behind = write_tail(at, &new.key[prefix..], &[]);
+                        if let Some(value) = new.value.take() {
+                            V::slot_write(block.slot::<V>(i, behind), value);
+                        }
+                        crate::Pieces::whole(new.key)
+                    }
+                    Source::Held(_) | Source::Leaf(_) => {
+                        let (key, from) = self.source(row, copied);
+                        let cut = prefix.min(key.head.len());
+                        let tail = &key.tail[prefix - cut..];
+                        let behind = write_tail(at, &key.head[cut..], tail);
+                        let slot = block.slot::<V>(i, behind);
+                        let bytes = if V::VARIES { row.behind } else { V::COLUMN };
+                        ptr::copy_nonoverlapping(from, slot, bytes);
+                        key
+                    }
+                };
+                if i == 0 {
+                    let to = p.add(inline::prefix_at(capacity));
+                    let cut = prefix.min(key.head.len());
+                    ptr::copy_nonoverlapping(key.head.as_ptr(), to, cut);
+                    ptr::copy_nonoverlapping(key.tail.as_ptr(), to.add(cut), prefix - cut);
+                }
+                end += row.bytes(prefix);
+            }
+            debug_assert_eq!(end, extent.end);
+            p.add(4)
+                .cast::<u32>()
+                .write(Extent { end, ..extent }.word());
+            node::set_header(p, inline::header(base, rows.len(), capacity));
+        }
+    }
+
+    /// The key of an entry that is in a block or leaf, and the slot of its value.
+    ///
+    /// # Safety
+    /// It is live.
+    unsafe fn source<'a>(&self, row: &Row, copied: Copied) -> (crate::Pieces<'a>, *const u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match row.source {
+                Source::Held(entry) => {
+                    let block = self.block_at(entry.cell(), copied);
+                    let Held::Here { tail, len } = block.held(entry.index()) else {
+                        unreachable!("a row says where its entry is")
+                    };
+                    let pieces = crate::Pieces {
+                        head: block.prefix(),
+                        tail: core::slice::from_raw_parts(tail, len),
+                    };
+                    (pieces, block.slot::<V>(entry.index(), tail.add(len)))
+                }
+                Source::Leaf(cell) | Source::Outside(cell) => {
+                    let p = self.pointer(cell);
+                    (LeafOf::<V>::pieces(p), LeafOf::<V>::slot(p))
+                }
+                Source::New => unreachable!("a new entry lies nowhere"),
+            }
+        }
+    }
+
+    /// Allocates a block for rows: with room for more entries, if there is memory for it.
+    fn alloc_block(&mut self, rows: &[Row]) -> Result<(u32, Shape), ArenaFull> {
+        let shape = Shape::tight::<V>(rows, false);
+        let mut alloc = |shape: Shape| {
+            let bytes = shape.extent.block;
+            let r = self.arena.alloc(bytes, CLUSTER_KIND, Area::Nodes)?;
+            Ok((inline_cell(r), shape))
+        };
+        alloc(shape).or_else(|full| {
+            let least = Shape::tight::<V>(rows, true);
+            match least.extent.block < shape.extent.block {
+                true => alloc(least),
+                false => Err(full),
+            }
+        })
+    }
+
+    /// Makes a block of rows, or a leaf of one row, which is not linked yet. On failure, what is to
+    /// be inserted stays in `new`.
+    fn make_part(&mut self, rows: &[Row], new: &mut New<'_, '_, V>) -> Result<u32, ArenaFull> {
+        if let [row] = rows {
+            return self.make_single(row);
+        }
+        let (cell, shape) = self.alloc_block(rows)?;
+        // SAFETY: a new block of that shape; the sources are live.
+        unsafe { self.write_block(self.pointer(cell), shape, rows, new, None) };
+        Ok(cell)
+    }
+
+    /// Makes a leaf with the bits of an entry, unless it is a leaf.
+    fn make_single(&mut self, row: &Row) -> Result<u32, ArenaFull> {
+        if let Source::Outside(cell) | Source::Leaf(cell) = row.source {
+            return Ok(cell);
+        }
+        let size = LeafOf::<V>::size_behind(row.len, row.behind);
+        let cell = leaf_cell(self.arena.alloc(size, LEAF_KIND, Area::Leaves)?);
+        // SAFETY: a new block of that size; the source is live.
+        unsafe {
+            let (key, slot) = self.source(row, None);
+            LeafOf::<V>::write_bits(self.pointer(cell), key, slot, row.behind);
+        }
+        Ok(cell)
+    }
+
+    /// Frees the memory of a part that was made and not linked.
+    fn unmake_part(&mut self, rows: &[Row], cell: u32) {
+        let was_there = |row: &Row| match row.source {
+            Source::Outside(there) | Source::Leaf(there) => there == cell,
+            _ => false,
+        };
+        if !rows.iter().any(was_there) {
+            // SAFETY: the part is linked nowhere, and its bits are copies.
+            unsafe { self.free_bits(cell) };
+        }
+    }
+
+    /// Frees the block of a leaf or inline cluster as plain memory.
+    ///
+    /// # Safety
+    /// It is live and unlinked, and its values have moved or are copies.
+    unsafe fn free_bits(&mut self, cell: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if is_leaf(cell) {
+                self.free_leaf(cell, |_| ());
+            } else {
+                let h = self.header(cell);
+                Owned.gone(&mut self.arena, cell, h);
+            }
+        }
+    }
+
+    /// Frees the leaves that have moved into a new block.
+    ///
+    /// # Safety
+    /// They are unlinked, and `made` is the block, or one of them.
+    unsafe fn moved(&mut self, rows: &[Row], made: u32) {
+        for row in rows {
+            if let Source::Leaf(leaf) = row.source {
+                if leaf != made {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.free_bits(leaf) };
+                }
+            }
+        }
+    }
+
+    /// Links a new entry for a key that is absent, whose path this is. On failure it returns the
+    /// value.
+    pub(crate) fn link_inline<'v>(
+        &mut self,
+        key: &[u8],
+        mut path: Path,
+        value: V::New<'v>,
+    ) -> Result<(), (V::New<'v>, ArenaFull)> {
+        let behind = V::slot_behind(&value);
+        let spare = V::spare(&value);
+        let mut new = New {
+            key,
+            value: Some(value),
+        };
+        // The leaf of the new entry, if it has one.
+        let mut leaf = 0;
+        let linked = loop {
+            let Some(plan) = self.view().plan(&path, key, behind) else {
+                unreachable!("cells of a trie in trusted memory lead to leaves")
+            };
+            if let Plan::Split = plan {
+                if let Err(full) = self.split_block(&path) {
+                    break Err(full);
+                }
+                let Some(anew) = self.view().path(key) else {
+                    unreachable!("the trie is not empty")
+                };
+                path = anew;
+                continue;
+            }
+            if leaf == 0 && self.needs_leaf(&plan, &path, key, behind) {
+                let Some(value) = new.value.take() else {
+                    unreachable!("the value is not used yet")
+                };
+                match self.make_leaf(key, value) {
+                    Ok(made) => leaf = made,
+                    Err((value, full)) => return Err((value, full)),
+                }
+            }
+            // SAFETY: the plan is that of the trie as it is now; the leaf is new.
+            break unsafe { self.carry_out(plan, &path, &mut new, leaf, behind) };
+        };
+        linked.map_err(|full| {
+            let value = match new.value.take() {
+                Some(value) => value,
+                // SAFETY: the leaf was never linked.
+                None => V::again(spare, unsafe { self.take_leaf(leaf) }),
+            };
+            (value, full)
+        })
+    }
+
+    /// Whether the new entry gets a leaf of its own.
+    fn needs_leaf(&self, plan: &Plan, path: &Path, key: &[u8], behind: usize) -> bool {
+        match plan {
+            Plan::Label { .. } | Plan::Pair { .. } => true,
+            Plan::Two { border } => is_outside(key.len() - inline::prefix_for(border.at), behind),
+            Plan::Into { border, anew, .. } => {
+                // SAFETY: the path ends at a live block.
+                let c = unsafe { self.cluster(path.end) };
+                // SAFETY: as above.
+                let prefix = unsafe { Inline::of(c) }.extent.prefix;
+                let prefix = match anew {
+                    true => prefix.min(inline::prefix_for(border.at)),
+                    false => prefix,
+                };
+                is_outside(key.len() - prefix, behind)
+            }
+            Plan::Split => false,
+        }
+    }
+
+    /// Carries out the plan of an insertion.
+    ///
+    /// # Safety
+    /// The plan is that of the path in the trie as it is now. `leaf` is the new entry's leaf, or 0.
+    unsafe fn carry_out(
+        &mut self,
+        plan: Plan,
+        path: &Path,
+        new: &mut New<'_, '_, V>,
+        leaf: u32,
+        behind: usize,
+    ) -> Result<(), ArenaFull> {
+        let sides = |there, label| match path.before() {
+            true => (leaf, label, there),
+            false => (there, label, leaf),
+        };
+        let row = |border| Row {
+            source: match leaf {
+                0 => Source::New,
+                leaf => Source::Outside(leaf),
+            },
+            tag: tag(new.key),
+            border,
+            len: new.key.len(),
+            behind,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            match plan {
+                Plan::Split => Ok(()),
+                Plan::Label { depth, border } => {
+                    let children = sides(path.cell(depth + 1), border.byte);
+                    self.part_child(&mut Owned, &path.frames, depth, children)
+                }
+                Plan::Pair { depth, border } => {
+                    let (left, label, right) = sides(path.cell(depth), border.byte);
+                    let pair = (border.at, left, label, right);
+                    self.part_above(&mut Owned, &path.frames, depth, pair)
+                }
+                Plan::Two { border } => {
+                    let mut rows = self.rows_of(path.end);
+                    let mine = row(border);
+                    rows[0].border = border;
+                    rows.insert(usize::from(!path.before()), mine);
+                    Self::settle(&mut rows);
+                    let link = self.own_path(&mut Owned, &path.frames)?;
+                    let cell = self.make_part(&rows, new)?;
+                    self.set_link(link, cell);
+                    self.moved(&rows, cell);
+                    Ok(())
+                }
+                Plan::Into {
+                    at,
+                    border,
+                    behind: edge,
+                    anew,
+                } => {
+                    let mine = row(border);
+                    if !anew && self.put_here(path.end, at, &mine, edge, new) {
+                        return Ok(());
+                    }
+                    let mut rows = self.rows_of(path.end);
+                    rows.insert(at, mine);
+                    if edge {
+                        // The new border is behind the new entry; the old one stays before it.
+                        rows[at].border = rows.get(at + 1).map_or(border, |row| row.border);
+                        if let Some(row) = rows.get_mut(at + 1) {
+                            row.border = border;
+                        }
+                    }
+                    self.replace_block(path, &rows, new)
+                }
+            }
+        }
+    }
+
+    /// Replaces the block at the end of a path by another one.
+    ///
+    /// # Safety
+    /// The path is that of the trie as it is now; rows that name entries name the block's.
+    unsafe fn replace_block(
+        &mut self,
+        path: &Path,
+        rows: &[Row],
+        new: &mut New<'_, '_, V>,
+    ) -> Result<(), ArenaFull> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let link = self.own_path(&mut Owned, &path.frames)?;
+            let cell = self.make_part(rows, new)?;
+            self.set_link(link, cell);
+            self.free_bits(path.end);
+        }
+        Ok(())
+    }
+
+    /// Puts an entry into a block that has room for it; returns whether it has.
+    ///
+    /// # Safety
+    /// As for `carry_out`.
+    #[inline(always)]
+    unsafe fn put_here(
+        &mut self,
+        cell: u32,
+        at: usize,
+        row: &Row,
+        edge: bool,
+        new: &mut New<'_, '_, V>,
+    ) -> bool {
+        // SAFETY: the caller's promise: the block is live, and nobody else uses it.
+        unsafe {
+            let c = self.cluster(cell);
+            let block = Inline::of(c);
+            let (n, Extent { end, prefix, .. }) = (c.leaves(), block.extent);
+            let bytes = row.bytes(prefix);
+            let column = inline::values(block.capacity, V::COLUMN);
+            let most = (block.extent.block - column).min(inline::END_MAX);
+            if n == block.capacity || end + bytes > most {
+                return false;
+            }
+            let entry = block.p.add(end);
+            if !V::VARIES {
+                let from = block.values::<V>().add(at * V::COLUMN);
+                ptr::copy(from, from.add(V::COLUMN), (n - at) * V::COLUMN);
+            }
+            if let Source::Outside(leaf) = row.source {
+                write_outside(entry, leaf);
+            } else {
+                let behind = write_tail(entry, &new.key[prefix..], &[]);
+                if let Some(value) = new.value.take() {
+                    V::slot_write(block.slot::<V>(at, behind), value);
+                }
+            }
+            let tags = block.p.add(inline::TAGS_AT);
+            let places = block.p.add(inline::places_at(block.capacity));
+            let d = block.p.add(inline::borders_at(block.capacity, prefix));
+            let edge = at + usize::from(edge);
+            open(tags, tags, n, at, row.tag);
+            open(places, places, n, at, (end / inline::STEP) as u8);
+            let c_bytes = d.add(block.capacity);
+            open(d, d, n, edge, (row.border.at - c.base()) as u8);
+            open(c_bytes, c_bytes, n, edge, row.border.byte);
+            self.set_extent(
+                block.p,
+                Extent {
+                    end: end + bytes,
+                    ..block.extent
+                },
+            );
+            node::set_header(block.p, inline::header(c.base(), n + 1, block.capacity));
+        }
+        true
+    }
+
+    /// Sets the second word of a block.
+    ///
+    /// # Safety
+    /// The caller may change the block.
+    #[inline(always)]
+    unsafe fn set_extent(&mut self, p: *mut u8, extent: Extent) {
+        // SAFETY: the caller's promise.
+        unsafe { p.add(4).cast::<u32>().write(extent.word()) };
+    }
+
+    /// Parts the block at the end of a path in two.
+    fn split_block(&mut self, path: &Path) -> Result<(), ArenaFull> {
+        let rows = self.rows_of(path.end);
+        let cut = middle(rows.len(), |i| rows[i].border.at);
+        let border = rows[cut].border;
+        let mut none = New::none();
+        let left = self.make_part(&rows[..cut], &mut none)?;
+        let made = self.make_part(&rows[cut..], &mut none).and_then(|right| {
+            let depth = path.frames.len();
+            // SAFETY: the path is that of the trie as it is now; both parts are new.
+            let linked = unsafe {
+                if path.parent() == Some(border.at) {
+                    let children = (left, border.byte, right);
+                    self.part_child(&mut Owned, &path.frames, depth - 1, children)
+                } else {
+                    let pair = (border.at, left, border.byte, right);
+                    self.part_above(&mut Owned, &path.frames, depth, pair)
+                }
+            };
+            linked.inspect_err(|_| self.unmake_part(&rows, right))
+        });
+        if let Err(full) = made {
+            self.unmake_part(&rows, left);
+            return Err(full);
+        }
+        // SAFETY: the block was unlinked just now, and its entries are in the parts.
+        unsafe { self.free_bits(path.end) };
+        Ok(())
+    }
+
+    /// Replaces the value of an entry whose path this is; returns the old one.
+    pub(crate) fn overwrite_inline<'v>(
+        &mut self,
+        key: &[u8],
+        mut path: Path,
+        value: V::New<'v>,
+    ) -> Result<V::Taken, (V::New<'v>, ArenaFull)> {
+        // SAFETY: the path is the key's, and nobody else uses the trie.
+        let held = unsafe { self.block_at(path.end, None).held(path.near.index) };
+        let Held::Here { tail, len } = held else {
+            return self.overwrite_outside(key, &path, value);
+        };
+        // SAFETY: as above.
+        let slot = unsafe {
+            self.block_at(path.end, None)
+                .slot::<V>(path.near.index, tail.wrapping_add(len))
+        };
+        // SAFETY: as above.
+        let value = match unsafe { V::slot_overwrite(slot, value) } {
+            Ok(old) => return Ok(old),
+            Err(value) => value,
+        };
+        // The new value has another length: the block is written anew with it.
+        let spare = V::spare(&value);
+        let behind = V::slot_behind(&value);
+        let mut new = New {
+            key,
+            value: Some(value),
+        };
+        let mut leaf = 0;
+        if behind > inline::HELD_MAX + 1 {
+            let Some(value) = new.value.take() else {
+                unreachable!("the value is not used yet")
+            };
+            leaf = self.make_leaf(key, value)?;
+        }
+        let replaced = loop {
+            let mut rows = self.rows_of(path.end);
+            let row = &mut rows[path.near.index];
+            // SAFETY: the path is the key's as it is now, and the entry is in its block.
+            let slot = unsafe { self.source(row, None).1 }.cast_mut();
+            row.source = match leaf {
+                0 => Source::New,
+                leaf => Source::Outside(leaf),
+            };
+            row.behind = behind;
+            let prefix = inline::prefix_for(base_of(&rows));
+            let end: usize = rows.iter().map(|row| row.bytes(prefix)).sum();
+            let capacity = capacity_for(rows.len());
+            let end = end + inline::heap_at(capacity, prefix);
+            if end > inline::END_MAX {
+                if let Err(full) = self.split_block(&path) {
+                    break Err(full);
+                }
+                let Some(anew) = self.view().path_of_present(key) else {
+                    unreachable!("the key is there")
+                };
+                path = anew;
+                if is_leaf(path.end) {
+                    // The entry was parted from all others, so it is a leaf now.
+                    return self.overwrite_leaf(key, &path, new.value.take(), leaf);
+                }
+                continue;
+            }
+            // SAFETY: as above.
+            let old = unsafe { V::slot_take_value(slot) };
+            // SAFETY: the path is that of the trie as it is now. On failure nothing was moved.
+            match unsafe { self.replace_block(&path, &rows, &mut new) } {
+                Ok(()) => return Ok(old),
+                Err(full) => break Err(full),
+            }
+        };
+        replaced.map_err(|full| {
+            let value = match new.value.take() {
+                Some(value) => value,
+                // SAFETY: the leaf was never linked.
+                None => V::again(spare, unsafe { self.take_leaf(leaf) }),
+            };
+            (value, full)
+        })
+    }
+
+    /// Replaces the leaf at the end of a path.
+    fn overwrite_leaf<'v>(
+        &mut self,
+        key: &[u8],
+        path: &Path,
+        value: Option<V::New<'v>>,
+        leaf: u32,
+    ) -> Result<V::Taken, (V::New<'v>, ArenaFull)> {
+        let new = match value {
+            Some(value) => self.make_leaf(key, value)?,
+            None => leaf,
+        };
+        // SAFETY: the path is the key's, which is there; a change in place needs no memory.
+        Ok(unsafe {
+            let replaced = self.replace(&mut Owned, path, new);
+            debug_assert!(replaced.is_ok());
+            self.take_value(path.end)
+        })
+    }
+
+    /// Replaces the value of an entry that is a leaf of its own.
+    fn overwrite_outside<'v>(
+        &mut self,
+        key: &[u8],
+        path: &Path,
+        value: V::New<'v>,
+    ) -> Result<V::Taken, (V::New<'v>, ArenaFull)> {
+        // SAFETY: the path is the key's, and nobody else uses the trie. Memory may move with the
+        // allocation, so pointers are made anew.
+        unsafe {
+            let Held::Leaf(old) = self.block_at(path.end, None).held(path.near.index) else {
+                unreachable!("the entry is a leaf of its own")
+            };
+            let value = match V::overwrite(self.pointer(old), value) {
+                Ok(old) => return Ok(old),
+                Err(value) => value,
+            };
+            let new = self.make_leaf(key, value)?;
+            let place = self.block_at(path.end, None).place(path.near.index);
+            write_outside(place, new);
+            Ok(self.take_value(old))
+        }
+    }
+
+    /// Takes the entry at the end of a path out of its block. `take_leaf` or `take_slot` moves its
+    /// value out. It needs no memory.
+    ///
+    /// # Safety
+    /// The path is that of the key, which is there, in the trie as it is now.
+    pub(crate) unsafe fn take_inline<R>(
+        &mut self,
+        key: &[u8],
+        path: &Path,
+        take_leaf: impl FnOnce(*mut u8) -> R,
+        take_slot: impl FnOnce(*mut u8) -> R,
+    ) -> R {
+        let i = path.near.index;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = self.cluster(path.end);
+            let block = Inline::of(c);
+            let (taken, bytes) = match block.held(i) {
+                Held::Leaf(leaf) => (self.free_leaf(leaf, take_leaf), inline::OUTSIDE_BYTES),
+                Held::Here { tail, len } => {
+                    let behind = tail.add(len);
+                    let bytes = inline::entry(len, V::slot_len(behind));
+                    (take_slot(block.slot::<V>(i, behind)), bytes)
+                }
+            };
+            let n = c.leaves();
+            if n == 1 {
+                let removed = self.remove_child(&mut Owned, &path.frames);
+                debug_assert!(removed.is_ok());
+                self.free_bits(path.end);
+                return taken;
+            }
+            let (tags, places) = (
+                block.p.add(inline::TAGS_AT),
+                block.p.add(inline::places_at(block.capacity)),
+            );
+            let d = block
+                .p
+                .add(inline::borders_at(block.capacity, block.extent.prefix));
+            let lost = lost_border(c, i);
+            close(tags, tags, n, i);
+            close(places, places, n, i);
+            close(d, d, n, lost);
+            let c_bytes = d.add(block.capacity);
+            close(c_bytes, c_bytes, n, lost);
+            if !V::VARIES {
+                let to = block.values::<V>().add(i * V::COLUMN);
+                ptr::copy(to.add(V::COLUMN), to, (n - 1 - i) * V::COLUMN);
+            }
+            let mut extent = block.extent;
+            extent.dead += bytes;
+            self.set_extent(block.p, extent);
+            node::set_header(block.p, inline::header(c.base(), n - 1, block.capacity));
+            self.tidy(path.end, Some(path));
+            if n - 1 <= JOIN_AT {
+                self.join_blocks(key);
+            }
+            taken
+        }
+    }
+
+    /// After a removal: a block of one entry becomes a leaf, if there is memory for it. A block of
+    /// which a third is dead, or that has many free slots, is written anew in its place.
+    ///
+    /// # Safety
+    /// The path is that of the block in the trie as it is now.
+    unsafe fn tidy(&mut self, cell: u32, path: Option<&Path>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = self.cluster(cell);
+            let n = c.leaves();
+            if let (1, Some(path)) = (n, path) {
+                let rows = self.rows_of(cell);
+                if let Ok(leaf) = self.make_single(&rows[0]) {
+                    let Ok(link) = self.own_path(&mut Owned, &path.frames) else {
+                        unreachable!("a change in place needs no memory")
+                    };
+                    self.set_link(link, leaf);
+                    self.free_bits(cell);
+                    return;
+                }
+            }
+            let block = Inline::of(c);
+            let heap = inline::heap_at(block.capacity, block.extent.prefix);
+            let third = 3 * block.extent.dead > block.extent.end - heap;
+            if third || block.capacity >= capacity_for(n + 3) + 8 {
+                let rows = self.rows_of(cell);
+                self.write_again(cell, &rows);
+            }
+        }
+    }
+
+    /// Writes a block anew in its place, with these of its entries.
+    ///
+    /// # Safety
+    /// The block is live, and nobody else uses it.
+    unsafe fn write_again(&mut self, cell: u32, rows: &[Row]) {
+        let mut copy = [const { core::mem::MaybeUninit::<u64>::uninit() }; inline::BLOCK_MAX / 8];
+        // SAFETY: the caller's promise. The new block is not larger.
+        unsafe {
+            let p = self.pointer(cell);
+            let c = self.cluster(cell);
+            let Extent {
+                block: old, prefix, ..
+            } = Inline::of(c).extent;
+            ptr::copy_nonoverlapping(p, copy.as_mut_ptr().cast(), old);
+            let mut none = New::none();
+            // With its old prefix, the block does not get larger.
+            let shapes = [
+                Shape::tight::<V>(rows, false),
+                Shape::tight::<V>(rows, true),
+                Shape::of::<V>(rows, c.base(), prefix, true),
+            ];
+            let fitting = shapes.iter().find(|shape| shape.extent.block <= old);
+            let Some(&shape) = fitting else {
+                unreachable!("a block with fewer entries is no larger")
+            };
+            let copied = Some((cell, copy.as_mut_ptr().cast()));
+            self.write_block(p, shape, rows, &mut none, copied);
+            if shape.extent.block < old {
+                let blocks = ((old, CLUSTER_KIND), (shape.extent.block, CLUSTER_KIND));
+                self.arena.shrink(ref_of(cell), blocks.0, blocks.1);
+            }
+        }
+    }
+
+    /// Joins the leaf or block that a key leads to with a sibling, if both have few entries
+    /// together. Without memory it stays as it is.
+    fn join_blocks(&mut self, key: &[u8]) {
+        let Some((frames, _)) = self.view().walk(key) else {
+            return;
+        };
+        let Some((last, above)) = frames.split_last() else {
+            return;
+        };
+        // SAFETY: the path is that of the trie as it is now.
+        let mut parts = unsafe { Parts::read(self.branch(last.cell)) };
+        let index = last.index();
+        for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
+            if left + 1 >= parts.children() {
+                continue;
+            }
+            let (one, two) = (parts.cell(left), parts.cell(left + 1));
+            if one & KIND == 0 || two & KIND == 0 {
+                continue;
+            }
+            let mut rows = self.rows_of(one);
+            let ends = rows.len() == 1 && rows[0].len == parts.offset;
+            let border = Border {
+                at: parts.offset,
+                byte: if ends { 0 } else { parts.label(left) },
+            };
+            self.add_rows(&mut rows, two, border);
+            if rows.len() > JOIN_MAX {
+                continue;
+            }
+            Self::settle(&mut rows);
+            if !fits::<V>(&rows) {
+                continue;
+            }
+            let mut none = New::none();
+            let Ok(cell) = self.make_part(&rows, &mut none) else {
+                return;
+            };
+            // SAFETY: as above; the children are unlinked before they are freed.
+            unsafe {
+                let linked = self.own_path(&mut Owned, above).and_then(|link| {
+                    if parts.children() > 2 {
+                        parts.join(left, cell);
+                        return self.put_branch(&mut Owned, link, last.cell, &parts);
+                    }
+                    self.set_link(link, cell);
+                    let h = self.header(last.cell);
+                    Owned.gone(&mut self.arena, last.cell, h);
+                    Ok(())
+                });
+                if linked.is_err() {
+                    return self.unmake_part(&rows, cell);
+                }
+                for old in [one, two] {
+                    if !is_leaf(old) {
+                        self.free_bits(old);
+                    }
+                }
+                self.moved(&rows, cell);
+            }
+            return;
+        }
+    }
+
+    /// Takes entries `from..to`, but not all, out of the block at the end of a path; calls `each`
+    /// with what must be dropped.
+    ///
+    /// # Safety
+    /// The block is live, and nobody else uses it.
+    pub(crate) unsafe fn take_run(
+        &mut self,
+        cell: u32,
+        (from, to): (usize, usize),
+        mut each: impl FnMut(V::Held),
+    ) {
+        let mut rows = self.rows_of(cell);
+        // SAFETY: the caller's promise: each value is moved out once.
+        unsafe {
+            for row in &rows[from..to] {
+                match row.source {
+                    Source::Outside(leaf) => each(self.take_leaf(leaf)),
+                    _ => each(V::slot_take(self.source(row, None).1.cast_mut())),
+                }
+            }
+            if from > 0 && to < rows.len() {
+                let least = (from..=to).min_by_key(|i| rows[*i].border.at);
+                rows[to].border = rows[least.unwrap_or(to)].border;
+            }
+            rows.drain(from..to);
+            self.write_again(cell, &rows);
+        }
+    }
+
+    /// Calls `each` with what must be dropped of all entries of an unlinked block, and frees it.
+    ///
+    /// # Safety
+    /// The block is live and unlinked, and nobody uses it afterwards.
+    pub(crate) unsafe fn take_block(&mut self, cell: u32, mut each: impl FnMut(V::Held)) {
+        // SAFETY: the caller's promise: each value is moved out once.
+        unsafe {
+            for row in self.rows_of(cell) {
+                match row.source {
+                    Source::Outside(leaf) => each(self.take_leaf(leaf)),
+                    _ => each(V::slot_take(self.source(&row, None).1.cast_mut())),
+                }
+            }
+            self.free_bits(cell);
+        }
+    }
+
+    /// Frees what the values of a block have outside; they have moved.
+    ///
+    /// # Safety
+    /// The block is live, and nobody uses its values afterwards.
+    pub(crate) unsafe fn forget_block(&mut self, cell: u32) {
+        for row in self.rows_of(cell) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                match row.source {
+                    Source::Outside(leaf) => LeafOf::<V>::forget(self.pointer(leaf)),
+                    _ => V::slot_forget(self.source(&row, None).1.cast_mut()),
+                }
+            }
+        }
+    }
+
+    /// Makes a block of leaves in their order, or leaves the only one as it is; returns its cell.
+    /// The leaves move into the block, except long ones.
+    pub(crate) fn pack_leaves(&mut self, leaves: &[(u32, Border)]) -> Result<u32, ArenaFull> {
+        let mut rows = Rows::new();
+        for (leaf, border) in leaves {
+            self.add_rows(&mut rows, *leaf, *border);
+        }
+        Self::settle(&mut rows);
+        let cell = self.make_part(&rows, &mut New::none())?;
+        // SAFETY: the bits of the leaves are in the block.
+        unsafe { self.moved(&rows, cell) };
+        Ok(cell)
+    }
+}
