@@ -31,15 +31,19 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// Adds a point index, unless the map has one: see [`with_index`](Self::with_index).
     /// O(entries).
     ///
-    /// This cannot fail. While the index lacks memory, lookups use the trie; the index grows later.
+    /// An index names leaves, so a map that holds entries is first laid out anew, with a leaf for
+    /// each of them. If there is no memory for that, the map stays as it is, without an index
+    /// ([`has_index`](Self::has_index)). While the index itself lacks memory, lookups use the trie;
+    /// the index grows later.
     pub fn add_index(&mut self) {
         let tree = self.tree_mut();
-        if tree.points.is_none() {
+        if tree.points.is_none() && tree.make_leaves().is_ok() {
             tree.index_all();
         }
     }
 
-    /// Removes the point index and frees its memory.
+    /// Removes the point index and frees its memory. The entries stay in leaves until
+    /// [`compact`](Self::compact).
     ///
     /// O(bytes of the index).
     pub fn remove_index(&mut self) {

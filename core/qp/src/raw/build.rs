@@ -11,13 +11,13 @@ use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::Trusted;
 use super::order::Order;
 use super::parts::Parts;
-use super::path::{entry_bytes, fits_block};
+use super::path::{fits_block, is_outside, prefix_of};
 use super::slots::{Border, Entry, Slots};
 use super::tree::{self, LEAF_KIND, Owned, Tree};
 use super::view::View;
 use crate::Pieces;
 use sapwood_format::cluster::{FILL_MAX, REACH, capacity_for, tag};
-use sapwood_format::inline::prefix_for;
+use sapwood_format::inline::{OUTSIDE_BYTES, entry, prefix_for};
 use smallvec::SmallVec;
 
 /// A leaf that is in no cluster yet, or a branch with all nodes below it, and the border to the
@@ -53,12 +53,13 @@ struct Packer {
 }
 
 impl Packer {
-    /// Adds the next leaf, with the border between it and the leaf before it.
+    /// Adds the next leaf, with the tag and length of its key and the border between it and the leaf
+    /// before it.
     fn push<V: ?Sized + Value>(
         &mut self,
         tree: &mut Tree<V>,
         leaf: u32,
-        key: &[u8],
+        (tag, len): (u8, usize),
         border: Option<Border>,
     ) -> Result<(), ArenaFull> {
         if let Some(border) = border {
@@ -78,9 +79,9 @@ impl Packer {
         let behind = V::behind(unsafe { V::value_len(tree.pointer(leaf)) });
         self.items.push(Item {
             cell: leaf,
-            tag: Some(tag(key)),
+            tag: Some(tag),
             border: border.unwrap_or(Border { at: 0, byte: 0 }),
-            len: key.len(),
+            len,
             behind,
         });
         Ok(())
@@ -167,10 +168,19 @@ fn fits<V: ?Sized + Value>(tree: &Tree<V>, items: &[Item], offset: usize) -> boo
     if !fits || !tree.inline || items.len() == 1 {
         return fits;
     }
-    let prefix = prefix_for(offset);
+    let least = items[1..].iter().map(|item| item.border.at).min();
+    let base = least.unwrap_or(offset);
+    let all = prefix_for(base);
+    let held = items
+        .iter()
+        .filter(|item| !is_outside(item.len - all, item.behind));
+    let prefix = prefix_of(base, held.map(|item| item.len));
     let bytes = items
         .iter()
-        .map(|item| entry_bytes(item.len - prefix, item.behind))
+        .map(|item| match is_outside(item.len - all, item.behind) {
+            true => OUTSIDE_BYTES,
+            false => entry(item.len - prefix, item.behind),
+        })
         .sum();
     fits_block::<V>(items.len(), prefix, bytes)
 }
@@ -263,7 +273,10 @@ impl<V: ?Sized + Value> Builder<V> {
         }
         let spare = V::spare(&value);
         let leaf = self.tree.make_leaf(key, value)?;
-        if let Err(full) = self.packer.push(&mut self.tree, leaf, key, border) {
+        if let Err(full) = self
+            .packer
+            .push(&mut self.tree, leaf, (tag(key), key.len()), border)
+        {
             // SAFETY: the leaf is in no item.
             let value = unsafe { self.tree.take_leaf(leaf) };
             return Err((V::again(spare, value), full));
@@ -322,9 +335,26 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Moves all entries into `fresh`, built anew in key order. On failure the trie stays as it
     /// was.
     pub(crate) fn move_into(&mut self, fresh: Arena) -> Result<(), ArenaFull> {
+        self.lay_out(fresh, V::INLINE && self.points.is_none())
+    }
+
+    /// Gives each entry a leaf of its own. On failure the trie stays as it was.
+    pub(crate) fn make_leaves(&mut self) -> Result<(), ArenaFull> {
+        match self.inline {
+            true if self.root != 0 => {
+                let fresh = Arena::new(self.arena.options().clone());
+                self.lay_out(fresh, false)
+            }
+            _ => {
+                self.inline = false;
+                Ok(())
+            }
+        }
+    }
+
+    fn lay_out(&mut self, fresh: Arena, inline: bool) -> Result<(), ArenaFull> {
         let root = self.root;
         let leaves = self.arena.memory().kinds[usize::from(LEAF_KIND.0)].bytes;
-        let inline = V::INLINE && self.points.is_none();
         let (copy, new_root, order) = copy_in_order(&self.view(), fresh, leaves, inline)?;
         debug_assert!(root != 0 || new_root == 0);
         // The values were moved bit by bit, so the old arena is dropped as plain memory.
@@ -372,9 +402,9 @@ pub(crate) fn copy_in_order<V: ?Sized + Value>(
             let at = last.unlike(key)?;
             Some(Border::of(last.at(at), key.at(at), at))
         });
-        // SAFETY: made just now; the arena is not touched before its tag is computed.
-        let copy = unsafe { LeafOf::<V>::key(to.pointer(new)) };
-        packer.push(&mut to, new, copy, border)?;
+        // SAFETY: made just now, and the memory has not moved since.
+        let tag = tag(unsafe { LeafOf::<V>::key(to.pointer(new)) });
+        packer.push(&mut to, new, (tag, key.len()), border)?;
         last = Some(key);
         cursor.next(view);
     }

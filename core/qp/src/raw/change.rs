@@ -735,7 +735,8 @@ mod tests {
                     map.verify().unwrap();
                 }
             }
-            assert!(map.iter().eq(all.iter().map(|(k, v)| (&k[..], v))));
+            let want = all.iter().map(|(k, v)| (crate::Key::from(&k[..]), v));
+            assert!(map.iter().eq(want));
             for key in all.into_keys() {
                 assert!(map.remove(&key).is_some());
                 if !cfg!(miri) {

@@ -15,7 +15,7 @@ use super::inline::{EntryRef, Held, Inline};
 use super::leaf::{LeafOf, Value};
 use super::node::{self, Cluster, KIND, is_leaf};
 use super::parts::Parts;
-use super::path::{JOIN_AT, JOIN_MAX, Path, Plan, fits_block, is_outside};
+use super::path::{JOIN_AT, JOIN_MAX, Path, Plan, fits_block, is_outside, prefix_of};
 use super::slots::{Border, close, lost_border, middle, open};
 use super::tree::{CLUSTER_KIND, LEAF_KIND, Owned, Policy, Tree, inline_cell, leaf_cell, ref_of};
 use sapwood_format::cluster::{REACH, capacity_for, tag};
@@ -110,7 +110,7 @@ impl Shape {
     /// As `of`, with the prefix that all keys share.
     fn tight<V: ?Sized + Value>(rows: &[Row], least: bool) -> Self {
         let base = base_of(rows);
-        Self::of::<V>(rows, base, inline::prefix_for(base), least)
+        Self::of::<V>(rows, base, prefix_of_rows(rows, base), least)
     }
 }
 
@@ -120,10 +120,18 @@ fn base_of(rows: &[Row]) -> usize {
     least.unwrap_or(rows[0].len)
 }
 
+/// The length of the prefix of a block of these rows.
+fn prefix_of_rows(rows: &[Row], base: usize) -> usize {
+    let held = rows
+        .iter()
+        .filter(|row| !matches!(row.source, Source::Outside(_)));
+    prefix_of(base, held.map(|row| row.len))
+}
+
 /// Whether rows can be one block.
 fn fits<V: ?Sized + Value>(rows: &[Row]) -> bool {
     let base = base_of(rows);
-    let prefix = inline::prefix_for(base);
+    let prefix = prefix_of_rows(rows, base);
     let in_reach = rows[1..].iter().all(|row| row.border.at - base <= REACH);
     let tails = rows.iter().all(|row| {
         matches!(row.source, Source::Outside(_)) || row.len - prefix <= inline::TAIL_MAX
@@ -202,8 +210,9 @@ impl<V: ?Sized + Value> Tree<V> {
             for i in 0..c.leaves() {
                 let (source, len, behind) = match block.held(i) {
                     Held::Leaf(leaf) => {
-                        let len = LeafOf::<V>::key_len(self.pointer(leaf));
-                        (Source::Outside(leaf), len, 0)
+                        let p = self.pointer(leaf);
+                        let behind = V::behind(V::value_len(p));
+                        (Source::Leaf(leaf), LeafOf::<V>::key_len(p), behind)
                     }
                     Held::Here { tail, len } => {
                         let entry = Source::Held(EntryRef::held(cell, i));
@@ -234,14 +243,30 @@ impl<V: ?Sized + Value> Tree<V> {
         rows
     }
 
-    /// Makes leaves with long keys or values that were to move stay where they are.
+    /// Decides which leaves move into a block of these rows, and which stay outside: those with long
+    /// tails or values, and those for which there is no room.
     fn settle(rows: &mut [Row]) {
-        let prefix = inline::prefix_for(base_of(rows));
-        for row in rows {
+        let base = base_of(rows);
+        let all = inline::prefix_for(base);
+        let mut bytes = 0;
+        for row in rows.iter_mut() {
             if let Source::Leaf(leaf) = row.source {
-                if is_outside(row.len - prefix, row.behind) {
-                    row.source = Source::Outside(leaf);
-                }
+                row.source = Source::Outside(leaf);
+            }
+            bytes += row.bytes(all);
+        }
+        for i in 0..rows.len() {
+            let row = rows[i];
+            let Source::Outside(leaf) = row.source else {
+                continue;
+            };
+            if is_outside(row.len - all, row.behind) {
+                continue;
+            }
+            let inside = bytes - inline::OUTSIDE_BYTES + inline::entry(row.len - all, row.behind);
+            if fits_block::<V>(rows.len(), all, inside) {
+                bytes = inside;
+                rows[i].source = Source::Leaf(leaf);
             }
         }
     }
@@ -590,7 +615,7 @@ impl<V: ?Sized + Value> Tree<V> {
                             row.border = border;
                         }
                     }
-                    self.replace_block(path, &rows, new)
+                    self.replace_block(path, &mut rows, new)
                 }
             }
         }
@@ -603,14 +628,16 @@ impl<V: ?Sized + Value> Tree<V> {
     unsafe fn replace_block(
         &mut self,
         path: &Path,
-        rows: &[Row],
+        rows: &mut [Row],
         new: &mut New<'_, '_, V>,
     ) -> Result<(), ArenaFull> {
+        Self::settle(rows);
         // SAFETY: the caller's promise.
         unsafe {
             let link = self.own_path(&mut Owned, &path.frames)?;
             let cell = self.make_part(rows, new)?;
             self.set_link(link, cell);
+            self.moved(rows, cell);
             self.free_bits(path.end);
         }
         Ok(())
@@ -686,12 +713,15 @@ impl<V: ?Sized + Value> Tree<V> {
 
     /// Parts the block at the end of a path in two.
     fn split_block(&mut self, path: &Path) -> Result<(), ArenaFull> {
-        let rows = self.rows_of(path.end);
+        let mut rows = self.rows_of(path.end);
         let cut = middle(rows.len(), |i| rows[i].border.at);
         let border = rows[cut].border;
+        let (one, two) = rows.split_at_mut(cut);
+        Self::settle(one);
+        Self::settle(two);
         let mut none = New::none();
-        let left = self.make_part(&rows[..cut], &mut none)?;
-        let made = self.make_part(&rows[cut..], &mut none).and_then(|right| {
+        let left = self.make_part(one, &mut none)?;
+        let made = self.make_part(two, &mut none).and_then(|right| {
             let depth = path.frames.len();
             // SAFETY: the path is that of the trie as it is now; both parts are new.
             let linked = unsafe {
@@ -703,14 +733,23 @@ impl<V: ?Sized + Value> Tree<V> {
                     self.part_above(&mut Owned, &path.frames, depth, pair)
                 }
             };
-            linked.inspect_err(|_| self.unmake_part(&rows, right))
+            linked
+                .map(|()| right)
+                .inspect_err(|_| self.unmake_part(two, right))
         });
-        if let Err(full) = made {
-            self.unmake_part(&rows, left);
-            return Err(full);
-        }
+        let right = match made {
+            Ok(right) => right,
+            Err(full) => {
+                self.unmake_part(one, left);
+                return Err(full);
+            }
+        };
         // SAFETY: the block was unlinked just now, and its entries are in the parts.
-        unsafe { self.free_bits(path.end) };
+        unsafe {
+            self.moved(one, left);
+            self.moved(two, right);
+            self.free_bits(path.end);
+        }
         Ok(())
     }
 
@@ -760,7 +799,8 @@ impl<V: ?Sized + Value> Tree<V> {
                 leaf => Source::Outside(leaf),
             };
             row.behind = behind;
-            let prefix = inline::prefix_for(base_of(&rows));
+            Self::settle(&mut rows);
+            let prefix = prefix_of_rows(&rows, base_of(&rows));
             let end: usize = rows.iter().map(|row| row.bytes(prefix)).sum();
             let capacity = capacity_for(rows.len());
             let end = end + inline::heap_at(capacity, prefix);
@@ -781,7 +821,7 @@ impl<V: ?Sized + Value> Tree<V> {
             // SAFETY: as above.
             let old = unsafe { V::slot_take_value(slot) };
             // SAFETY: the path is that of the trie as it is now. On failure nothing was moved.
-            match unsafe { self.replace_block(&path, &rows, &mut new) } {
+            match unsafe { self.replace_block(&path, &mut rows, &mut new) } {
                 Ok(()) => return Ok(old),
                 Err(full) => break Err(full),
             }
@@ -926,8 +966,8 @@ impl<V: ?Sized + Value> Tree<V> {
             let heap = inline::heap_at(block.capacity, block.extent.prefix);
             let third = 3 * block.extent.dead > block.extent.end - heap;
             if third || block.capacity >= capacity_for(n + 3) + 8 {
-                let rows = self.rows_of(cell);
-                self.write_again(cell, &rows);
+                let mut rows = self.rows_of(cell);
+                self.write_again(cell, &mut rows);
             }
         }
     }
@@ -936,7 +976,13 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The block is live, and nobody else uses it.
-    unsafe fn write_again(&mut self, cell: u32, rows: &[Row]) {
+    unsafe fn write_again(&mut self, cell: u32, rows: &mut [Row]) {
+        for row in rows.iter_mut() {
+            // Without memory for more, leaves stay outside.
+            if let Source::Leaf(leaf) = row.source {
+                row.source = Source::Outside(leaf);
+            }
+        }
         let mut copy = [const { core::mem::MaybeUninit::<u64>::uninit() }; inline::BLOCK_MAX / 8];
         // SAFETY: the caller's promise. The new block is not larger.
         unsafe {
@@ -1046,7 +1092,7 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe {
             for row in &rows[from..to] {
                 match row.source {
-                    Source::Outside(leaf) => each(self.take_leaf(leaf)),
+                    Source::Outside(leaf) | Source::Leaf(leaf) => each(self.take_leaf(leaf)),
                     _ => each(V::slot_take(self.source(row, None).1.cast_mut())),
                 }
             }
@@ -1055,7 +1101,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 rows[to].border = rows[least.unwrap_or(to)].border;
             }
             rows.drain(from..to);
-            self.write_again(cell, &rows);
+            self.write_again(cell, &mut rows);
         }
     }
 
@@ -1068,7 +1114,7 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe {
             for row in self.rows_of(cell) {
                 match row.source {
-                    Source::Outside(leaf) => each(self.take_leaf(leaf)),
+                    Source::Outside(leaf) | Source::Leaf(leaf) => each(self.take_leaf(leaf)),
                     _ => each(V::slot_take(self.source(&row, None).1.cast_mut())),
                 }
             }
@@ -1085,7 +1131,9 @@ impl<V: ?Sized + Value> Tree<V> {
             // SAFETY: the caller's promise.
             unsafe {
                 match row.source {
-                    Source::Outside(leaf) => LeafOf::<V>::forget(self.pointer(leaf)),
+                    Source::Outside(leaf) | Source::Leaf(leaf) => {
+                        LeafOf::<V>::forget(self.pointer(leaf));
+                    }
                     _ => V::slot_forget(self.source(&row, None).1.cast_mut()),
                 }
             }
@@ -1104,5 +1152,222 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the bits of the leaves are in the block.
         unsafe { self.moved(&rows, cell) };
         Ok(cell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+    use alloc::rc::Rc;
+    use alloc::vec::Vec;
+
+    use crate::{QpMap, Value};
+
+    /// Keys of many shapes: short and long, with long prefixes in common, some of them prefixes of
+    /// others.
+    fn key(rng: &mut fastrand::Rng, kind: usize) -> Vec<u8> {
+        const LENGTHS: [usize; 12] = [0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 300];
+        match kind {
+            0 => (0..rng.usize(..9)).map(|_| rng.u8(..3) * 90).collect(),
+            1 => rng.u64(..).to_be_bytes().to_vec(),
+            2 => {
+                let mut key = vec![b'p'; rng.usize(..5) * 70];
+                key.extend((0..rng.usize(..4)).map(|_| rng.u8(..4) * 60));
+                if rng.bool() {
+                    key.extend(core::iter::repeat_n(b'z', LENGTHS[rng.usize(..12)]));
+                }
+                key
+            }
+            _ => {
+                let len = LENGTHS[rng.usize(..12)];
+                (0..len).map(|_| rng.u8(..2) * 255).collect()
+            }
+        }
+    }
+
+    fn changes<V: ?Sized + Value>(
+        seed: u64,
+        insert: impl Fn(&mut QpMap<V>, &[u8], u64) -> Option<u64>,
+        taken: impl Fn(V::Taken) -> u64,
+        seen: impl Fn(&V) -> u64,
+    ) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let steps = if cfg!(miri) { 60 } else { 3000 };
+        for kind in 0..4 {
+            let mut map: QpMap<V> = QpMap::new();
+            let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+            for step in 0..steps {
+                let key = key(&mut rng, kind);
+                // Growth, a time of both, and a removal of all.
+                let remove = match step * 3 / steps {
+                    0 => rng.u8(..8) == 0,
+                    1 => rng.bool(),
+                    _ => rng.u8(..8) != 0,
+                };
+                if remove {
+                    let gone = match model.range(key.clone()..).next() {
+                        Some((near, _)) if rng.bool() => near.clone(),
+                        _ => key,
+                    };
+                    assert_eq!(map.remove(&gone).map(&taken), model.remove(&gone));
+                } else {
+                    let number = rng.u64(..200);
+                    let old = insert(&mut map, &key, number);
+                    assert_eq!(old, model.insert(key, number), "{step} of {kind}");
+                }
+                if !cfg!(miri) || step % 16 == 0 {
+                    map.verify().unwrap();
+                }
+                if step % 64 == 0 {
+                    let all: Vec<_> = map.iter().map(|(k, v)| (k.to_vec(), seen(v))).collect();
+                    let want: Vec<_> = model.iter().map(|(k, v)| (k.clone(), *v)).collect();
+                    assert_eq!(all, want);
+                    for (key, number) in &model {
+                        assert_eq!(map.get(key).map(&seen), Some(*number));
+                        let next = map.successor(key).map(|(key, _)| key.to_vec());
+                        let behind = (
+                            core::ops::Bound::Excluded(key.clone()),
+                            core::ops::Bound::Unbounded,
+                        );
+                        let want = model.range::<Vec<u8>, _>(behind).next();
+                        assert_eq!(next.as_ref(), want.map(|(key, _)| key));
+                    }
+                }
+                if step % 500 == 499 {
+                    map.compact().unwrap();
+                    map.verify().unwrap();
+                    let prefix = self::key(&mut rng, kind);
+                    let prefix = &prefix[..prefix.len().min(3)];
+                    let before = model.len();
+                    model.retain(|key, _| !key.starts_with(prefix));
+                    assert_eq!(map.remove_prefix(prefix), before - model.len());
+                    map.verify().unwrap();
+                }
+            }
+            for key in model.into_keys() {
+                assert!(map.remove(&key).is_some());
+            }
+            map.verify().unwrap();
+            assert!(map.is_empty());
+        }
+    }
+
+    #[test]
+    fn maps_of_numbers_change_as_a_model() {
+        changes::<u64>(
+            1,
+            |map, key, number| map.insert(key, number).unwrap(),
+            |value| value,
+            |value| *value,
+        );
+    }
+
+    #[test]
+    fn maps_of_bytes_and_of_nothing_change_as_a_model() {
+        changes::<u8>(
+            2,
+            |map, key, number| {
+                let old = map.insert(key, number as u8).unwrap();
+                old.map(u64::from)
+            },
+            u64::from,
+            |value| u64::from(*value),
+        );
+    }
+
+    #[test]
+    fn maps_of_byte_strings_change_as_a_model() {
+        fn text(number: u64) -> Vec<u8> {
+            let len = [0, 1, 8, 63, 64, 65, 300][number as usize % 7];
+            let mut text = number.to_le_bytes().to_vec();
+            text.resize(8 + len, 7);
+            text
+        }
+        let number = |text: &[u8]| u64::from_le_bytes(text[..8].try_into().unwrap());
+        changes::<[u8]>(
+            3,
+            |map, key, n| map.insert(key, &text(n)).unwrap().map(|old| number(&old)),
+            |value| number(&value),
+            number,
+        );
+    }
+
+    #[test]
+    fn values_of_all_sizes_and_alignments_change_as_a_model() {
+        #[repr(align(64))]
+        struct Wide(u64);
+        changes::<Wide>(
+            4,
+            |map, key, number| map.insert(key, Wide(number)).unwrap().map(|old| old.0),
+            |value| value.0,
+            |value| value.0,
+        );
+        changes::<[u64; 8]>(
+            5,
+            |map, key, number| map.insert(key, [number; 8]).unwrap().map(|old| old[7]),
+            |value| value[7],
+            |value| value[7],
+        );
+        changes::<[u64; 9]>(
+            6,
+            |map, key, number| map.insert(key, [number; 9]).unwrap().map(|old| old[8]),
+            |value| value[8],
+            |value| value[8],
+        );
+        changes::<(u8, u32)>(
+            7,
+            |map, key, number| {
+                let old = map.insert(key, (1, number as u32)).unwrap();
+                old.map(|old| u64::from(old.1))
+            },
+            |value| u64::from(value.1),
+            |value| u64::from(value.1),
+        );
+    }
+
+    #[test]
+    fn each_value_is_dropped_once() {
+        changes::<Rc<u64>>(
+            8,
+            |map, key, number| map.insert(key, Rc::new(number)).unwrap().map(|old| *old),
+            |value| {
+                assert_eq!(Rc::strong_count(&value), 1);
+                *value
+            },
+            |value| **value,
+        );
+        let mut rng = fastrand::Rng::with_seed(9);
+        let counted = Rc::new(0u64);
+        for kind in 0..4 {
+            let mut map: QpMap<Rc<u64>> = QpMap::new();
+            for _ in 0..if cfg!(miri) { 40 } else { 1000 } {
+                map.insert(key(&mut rng, kind), Rc::clone(&counted))
+                    .unwrap();
+            }
+            assert_eq!(Rc::strong_count(&counted), 1 + map.len());
+            let copy = map.clone();
+            assert_eq!(Rc::strong_count(&counted), 1 + 2 * map.len());
+            assert!(copy == map);
+            drop(copy);
+            let middle = map.keys().nth(map.len() / 2).map(|key| key.to_vec());
+            let mut upper = map.split_off(middle.unwrap()).unwrap();
+            map.verify().unwrap();
+            upper.verify().unwrap();
+            assert_eq!(Rc::strong_count(&counted), 1 + map.len() + upper.len());
+            map.append(&mut upper).unwrap();
+            map.verify().unwrap();
+            assert_eq!(Rc::strong_count(&counted), 1 + map.len());
+            map.retain(|_, _| rng.bool());
+            map.verify().unwrap();
+            assert_eq!(Rc::strong_count(&counted), 1 + map.len());
+            map.add_index();
+            map.verify().unwrap();
+            map.remove_index();
+            map.compact().unwrap();
+            map.verify().unwrap();
+            assert_eq!(Rc::strong_count(&counted), 1 + map.len());
+            drop(map);
+            assert_eq!(Rc::strong_count(&counted), 1);
+        }
     }
 }

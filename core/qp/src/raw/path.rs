@@ -264,13 +264,29 @@ unsafe fn has_bytes<V: ?Sized + Value>(c: Cluster, at: usize, len: usize, behind
 pub(crate) fn fits_block<V: ?Sized + Value>(n: usize, prefix: usize, bytes: usize) -> bool {
     let capacity = capacity_for(n);
     let end = inline::heap_at(capacity, prefix) + bytes;
-    // Two or three long entries cannot be parted with a gain.
-    let most = if n < 4 {
-        inline::END_MAX
-    } else {
-        inline::END_FULL
+    // Two or three long entries cannot be parted with a gain. A block that is written with a longer
+    // prefix may take some bytes more, by rounding.
+    let most = match n {
+        ..4 => inline::END_MAX - SLACK,
+        _ => inline::END_FULL,
     };
-    end <= most && inline::block(end, capacity, V::COLUMN) <= inline::BLOCK_MAX
+    end <= most && inline::block(end, capacity, V::COLUMN) <= inline::BLOCK_MAX - SLACK
+}
+
+/// Bytes of a block that are left free where its size is estimated.
+const SLACK: usize = 64;
+
+/// The length of the prefix of a block whose keys agree before `base`: all that they share. A
+/// prefix saves nothing for a single key in the block, or for none (leaves of their own have theirs
+/// whole): then it is as short as the tail allows.
+pub(crate) fn prefix_of(base: usize, held: impl Iterator<Item = usize>) -> usize {
+    let mut held = held;
+    let all = inline::prefix_for(base);
+    match (held.next(), held.next()) {
+        (None, _) => 0,
+        (Some(len), None) => all.min(len.saturating_sub(inline::HELD_MAX)),
+        _ => all,
+    }
 }
 
 /// Bytes in the heap of an entry that is inserted with a tail of this length, and this many bytes
