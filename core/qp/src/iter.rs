@@ -3,8 +3,10 @@
 use core::fmt;
 use core::iter::FusedIterator;
 
+use super::raw::inline::EntryRef;
 use super::raw::mem::{Mem, Trusted};
 use super::raw::span::Span;
+use super::raw::view::View;
 use crate::{Key, ReadEntry, Value};
 
 /// The entries of a part of a map, in ascending order of keys: the result of `range` and `prefix`.
@@ -88,6 +90,22 @@ impl<'a, V: ?Sized + Value, M: Mem> Iter<'a, V, M> {
             left: len,
         }
     }
+
+    /// Goes to the next entry.
+    #[inline(always)]
+    fn step(&mut self) -> Option<EntryRef> {
+        let entry = self.range.span.next()?;
+        self.left = self.left.saturating_sub(1);
+        Some(entry)
+    }
+
+    /// Goes to the next entry from the back.
+    #[inline]
+    fn step_back(&mut self) -> Option<EntryRef> {
+        let entry = self.range.span.next_back()?;
+        self.left = self.left.saturating_sub(1);
+        Some(entry)
+    }
 }
 
 impl<'a, V: ?Sized + Value, M: Mem> Iterator for Iter<'a, V, M> {
@@ -95,9 +113,8 @@ impl<'a, V: ?Sized + Value, M: Mem> Iterator for Iter<'a, V, M> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let item = self.range.next()?;
-        self.left = self.left.saturating_sub(1);
-        Some(item)
+        let entry = self.step()?;
+        self.range.span.view.entry(entry)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -108,9 +125,8 @@ impl<'a, V: ?Sized + Value, M: Mem> Iterator for Iter<'a, V, M> {
 impl<V: ?Sized + Value, M: Mem> DoubleEndedIterator for Iter<'_, V, M> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        let item = self.range.next_back()?;
-        self.left = self.left.saturating_sub(1);
-        Some(item)
+        let entry = self.step_back()?;
+        self.range.span.view.entry(entry)
     }
 }
 
@@ -139,7 +155,8 @@ macro_rules! half {
 
             #[inline]
             fn next(&mut self) -> Option<Self::Item> {
-                self.0.next().map($pick)
+                let entry = self.0.step()?;
+                $pick(self.0.range.span.view, entry)
             }
 
             fn size_hint(&self) -> (usize, Option<usize>) {
@@ -147,10 +164,11 @@ macro_rules! half {
             }
         }
 
-        impl<V: ?Sized + Value, M: Mem> DoubleEndedIterator for $name<'_, V, M> {
+        impl<'a, V: ?Sized + Value, M: Mem> DoubleEndedIterator for $name<'a, V, M> {
             #[inline]
             fn next_back(&mut self) -> Option<Self::Item> {
-                self.0.next_back().map($pick)
+                let entry = self.0.step_back()?;
+                $pick(self.0.range.span.view, entry)
             }
         }
 
@@ -161,11 +179,11 @@ macro_rules! half {
 
 half!(
     /// All keys of a map, in ascending order.
-    Keys, Key<'a>, |(k, _)| k
+    Keys, Key<'a>, |view: View<'a, V, M>, entry| view.key(entry).map(Key::from)
 );
 half!(
     /// All values of a map, in ascending order of their keys.
-    Values, &'a V, |(_, v)| v
+    Values, &'a V, |view: View<'a, V, M>, entry| view.value(entry)
 );
 
 impl<V: ?Sized + Value, M: Mem> fmt::Debug for Keys<'_, V, M> {

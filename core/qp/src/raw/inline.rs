@@ -176,9 +176,55 @@ impl Inline {
             match self.held(i) {
                 Held::Leaf(leaf) => Err(leaf),
                 Held::Here { tail, len } => Ok(prefix + len == key.len()
-                    && super::leaf::is_same(tail, &key[prefix..])
-                    && super::leaf::is_same(self.prefix().as_ptr(), &key[..prefix])),
+                    && ends_with(tail, len, key)
+                    && begins_with(self.prefix().as_ptr(), prefix, key)),
             }
         }
     }
+}
+
+/// Whether words are compared that have other bytes beside those of a piece. Under Miri, these may
+/// be bytes that were never written.
+const WIDE: bool = !cfg!(miri);
+
+/// Whether a key begins with the `len` bytes at `p`.
+///
+/// # Safety
+/// The key has as many bytes. At least eight bytes can be read at `p`: behind a prefix are the
+/// borders.
+#[inline(always)]
+unsafe fn begins_with(p: *const u8, len: usize, key: &[u8]) -> bool {
+    if WIDE && len < 8 && key.len() >= 8 {
+        // SAFETY: the caller's promise; the key has eight bytes.
+        let unlike = unsafe { word(p) ^ word(key.as_ptr()) };
+        return unlike.trailing_zeros() as usize >= 8 * len;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { super::leaf::is_same(p, &key[..len]) }
+}
+
+/// Whether a key ends with the `len` bytes at `p`.
+///
+/// # Safety
+/// The key has as many bytes. At least eight bytes can be read before the end of those at `p`:
+/// before a tail is the rest of its block.
+#[inline(always)]
+unsafe fn ends_with(p: *const u8, len: usize, key: &[u8]) -> bool {
+    if WIDE && len < 8 && key.len() >= 8 {
+        // SAFETY: the caller's promise; the key has eight bytes.
+        let unlike = unsafe { word(p.add(len).sub(8)) ^ word(key.as_ptr().add(key.len() - 8)) };
+        return unlike.leading_zeros() as usize >= 8 * len;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { super::leaf::is_same(p, &key[key.len() - len..]) }
+}
+
+/// Eight bytes, the first of them as the lowest.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn word(p: *const u8) -> u64 {
+    // SAFETY: the caller's promise.
+    u64::from_le(unsafe { p.cast::<u64>().read_unaligned() })
 }

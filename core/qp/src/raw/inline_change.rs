@@ -606,6 +606,13 @@ impl<V: ?Sized + Value> Tree<V> {
                     if !anew && self.put_here(path.end, at, &mine, edge, new) {
                         return Ok(());
                     }
+                    if !anew {
+                        if let Some(grown) = self.grow_block(path, &mine) {
+                            let put = self.put_here(grown, at, &mine, edge, new);
+                            debug_assert!(put);
+                            return Ok(());
+                        }
+                    }
                     let mut rows = self.rows_of(path.end);
                     rows.insert(at, mine);
                     if edge {
@@ -699,6 +706,76 @@ impl<V: ?Sized + Value> Tree<V> {
             node::set_header(block.p, inline::header(c.base(), n + 1, block.capacity));
         }
         true
+    }
+
+    /// Replaces the block at the end of a path by a larger one, in which there is room for this
+    /// entry and some more; returns its cell. Its heap is copied whole. `None` if it must be written
+    /// anew, because too much of it is dead, or for lack of memory.
+    ///
+    /// # Safety
+    /// As for `carry_out`.
+    unsafe fn grow_block(&mut self, path: &Path, row: &Row) -> Option<u32> {
+        // SAFETY: the caller's promise: the block is live, and nobody else uses it.
+        unsafe {
+            let c = self.cluster(path.end);
+            let old = Inline::of(c);
+            let (n, prefix) = (c.leaves(), old.extent.prefix);
+            let capacity = capacity_for(n + 1).max(old.capacity);
+            let (from, to) = (
+                inline::heap_at(old.capacity, prefix),
+                inline::heap_at(capacity, prefix),
+            );
+            let heap = old.extent.end - from;
+            let room = (capacity - n) * (heap / n).max(row.bytes(prefix));
+            let most = to + heap + room;
+            if most > inline::END_MAX || 4 * old.extent.dead > heap {
+                return None;
+            }
+            let block = inline::block(most, capacity, V::COLUMN);
+            if block > inline::BLOCK_MAX {
+                return None;
+            }
+            let link = self.own_path(&mut Owned, &path.frames).ok()?;
+            let r = self.arena.alloc(block, CLUSTER_KIND, Area::Nodes).ok()?;
+            let cell = inline_cell(r);
+            let extent = Extent {
+                end: to + heap,
+                block,
+                ..old.extent
+            };
+            let (p, old) = (self.pointer(cell), Inline::of(self.cluster(path.end)));
+            let new = Inline {
+                p,
+                capacity,
+                extent,
+            };
+            let arrays = |capacity| {
+                let places = inline::places_at(capacity);
+                let d = inline::borders_at(capacity, prefix);
+                [inline::TAGS_AT, places, d, d + capacity]
+            };
+            for (from, to) in arrays(old.capacity).into_iter().zip(arrays(capacity)) {
+                ptr::copy_nonoverlapping(old.p.add(from), p.add(to), old.capacity);
+                ptr::write_bytes(p.add(to + old.capacity), 0, capacity - old.capacity);
+            }
+            let moved = ((to - from) / inline::STEP) as u8;
+            let places = p.add(inline::places_at(capacity));
+            for i in 0..n {
+                *places.add(i) = (*places.add(i)).wrapping_add(moved);
+            }
+            let at = inline::prefix_at(capacity);
+            let prefix_at = inline::prefix_at(old.capacity);
+            ptr::copy_nonoverlapping(old.p.add(prefix_at), p.add(at), prefix);
+            ptr::copy_nonoverlapping(old.p.add(from), p.add(to), heap);
+            if !V::VARIES {
+                ptr::copy_nonoverlapping(old.values::<V>(), new.values::<V>(), n * V::COLUMN);
+            }
+            self.set_extent(p, extent);
+            node::set_header(p, inline::header(c.base(), n, capacity));
+            self.set_link(link, cell);
+            self.free_bits(path.end);
+            Some(cell)
+        }
     }
 
     /// Sets the second word of a block.
