@@ -237,7 +237,7 @@ macro_rules! equals {
 
 equals!(
     [] [u8], [] &[u8], [const N: usize] [u8; N], [const N: usize] &[u8; N], [] Vec<u8>,
-    [] Box<[u8]>, [] str, [] &str,
+    [] &Vec<u8>, [] Box<[u8]>, [] str, [] &str,
 );
 
 impl PartialOrd for Key<'_> {

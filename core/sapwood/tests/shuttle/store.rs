@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{Change, QpSnapshot, QpStore, QpTxn, QpView};
+use sapwood::qp::{Change, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry};
 use sapwood::qsbr::Domain;
 
 use crate::support::progress::{Progress, beside};
@@ -142,7 +142,7 @@ fn is(model: &Model, found: &[(Vec<u8>, u64)]) -> bool {
     found.eq(model.iter().map(|(key, value)| (key.as_bytes(), *value)))
 }
 
-fn all<'a>(entries: impl Iterator<Item = (&'a [u8], &'a Box<u64>)>) -> Vec<(Vec<u8>, u64)> {
+fn all<'a>(entries: impl Iterator<Item = ReadEntry<'a, Box<u64>>>) -> Vec<(Vec<u8>, u64)> {
     entries
         .map(|(key, value)| {
             // A writer may run while a reader is between two entries.
