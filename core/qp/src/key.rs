@@ -157,10 +157,10 @@ impl<'a> Key<'a> {
     }
 }
 
-impl<'a> From<&'a [u8]> for Key<'a> {
+impl<'a, B: AsRef<[u8]> + ?Sized> From<&'a B> for Key<'a> {
     #[inline]
-    fn from(bytes: &'a [u8]) -> Self {
-        Key(Bytes::Whole(bytes))
+    fn from(bytes: &'a B) -> Self {
+        Key(Bytes::Whole(bytes.as_ref()))
     }
 }
 
@@ -237,7 +237,7 @@ macro_rules! equals {
 
 equals!(
     [] [u8], [] &[u8], [const N: usize] [u8; N], [const N: usize] &[u8; N], [] Vec<u8>,
-    [] Box<[u8]>, [] str, [] &str,
+    [] &Vec<u8>, [] Box<[u8]>, [] str, [] &str,
 );
 
 impl PartialOrd for Key<'_> {

@@ -46,7 +46,7 @@ use crate::{Error, Key, ReadEntry, Rejected};
 /// assert_eq!(map.insert("beech", 3)?, None);
 /// assert_eq!(map.insert("ash", 1)?, None);
 /// assert_eq!(map.insert("ash", 2)?, Some(1));
-/// assert_eq!(map.first_key_value(), Some((&b"ash"[..], &2)));
+/// assert_eq!(map.first_key_value(), Some(("ash".into(), &2)));
 /// assert_eq!(map.successor("ash").unwrap().0, b"beech");
 /// assert_eq!(map.remove("beech"), Some(3));
 /// assert_eq!(map.len(), 1);

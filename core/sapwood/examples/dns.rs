@@ -24,7 +24,7 @@ fn zone_of(zones: &Zones, name: &str) -> Result<Option<(String, Serial)>, Failur
     let key = dns_name(name)?;
     let found = zones.read(|view| {
         let (zone, serial) = view.longest_prefix(&key)?;
-        Some((dns_name_to_text(zone), *serial))
+        Some((dns_name_to_text(&zone), *serial))
     });
     Ok(match found {
         Some((zone, serial)) => Some((zone?, serial)),

@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("the first names that begin with {start:?}:");
     for (name, address) in by_name.prefix(&start).take(5) {
-        println!("  {address:#x} {}", String::from_utf8_lossy(name));
+        println!("  {address:#x} {}", String::from_utf8_lossy(&name));
     }
 
     // Big-endian bytes sort like numbers. The symbol of an address is the last one at or before it.
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map_or(0, |address| address + 9);
     let around = by_address.range(..=somewhere.to_be_bytes()).next_back();
     if let Some((address, name)) = around {
-        let base = u64::from_be_bytes(address.try_into()?);
+        let base = u64::from_be_bytes(address[..].try_into()?);
         println!("{somewhere:#x} is {name}+{}", somewhere - base);
         assert!(base <= somewhere);
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{Entry, QpMap, QpStore, QpView};
+use sapwood::qp::{Entry, QpMap, QpStore, QpView, ReadEntry};
 use sapwood::qp::{Error, Rejected};
 use sapwood::qsbr::Domain;
 use sapwood_fuzz::Input;
@@ -39,7 +39,7 @@ fn same_as(found: impl Iterator<Item = (Vec<u8>, u64)>, model: &Model) {
     assert!(found.eq(model.iter().map(|(k, v)| (k.clone(), *v))));
 }
 
-fn owned((key, value): (&[u8], &Counted)) -> (Vec<u8>, u64) {
+fn owned((key, value): ReadEntry<Counted>) -> (Vec<u8>, u64) {
     (key.to_vec(), value.get())
 }
 

@@ -57,19 +57,19 @@ fn image<V: ?Sized + Held>(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8
 /// Calls every method. `whole` says that the file passed all checks; then the answers must agree.
 fn ask<V: ?Sized + Held>(file: &QpFile<V>, keys: &[Vec<u8>], whole: bool) {
     let mut entries = 0;
-    let mut last: Option<&[u8]> = None;
+    let mut last = None;
     for (key, value) in file.iter().take(CAP) {
         entries += 1;
         std::hint::black_box((key.iter().map(|b| u64::from(*b)).sum::<u64>(), value.sum()));
         if whole {
             assert!(last.is_none_or(|last| last < key), "not in order");
             assert!(
-                file.get(key)
+                file.get(&key)
                     .is_some_and(|found| std::ptr::eq(found, value))
             );
             assert_eq!(
-                file.successor(key),
-                file.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded))
+                file.successor(&key),
+                file.range::<[u8], _>((Bound::Excluded(&key[..]), Bound::Unbounded))
                     .next()
             );
             last = Some(key);
@@ -102,20 +102,20 @@ fn ask<V: ?Sized + Held>(file: &QpFile<V>, keys: &[Vec<u8>], whole: bool) {
     let model = (whole && entries == file.len()).then(|| {
         let mut model = ByteMap::new();
         for (key, value) in file.iter() {
-            model.insert(key, value.sum());
+            model.insert(&key, value.sum());
         }
         model
     });
     for (i, key) in keys.iter().enumerate() {
         for separator in [0, b'/', key.first().copied().unwrap_or(b'a')] {
             let found = file.closest(key, separator, |_, value| is_cut(value.sum()));
-            std::hint::black_box(found.ancestor.map(|(_, value)| value.sum()));
+            std::hint::black_box(found.ancestor.as_ref().map(|(_, value)| value.sum()));
             if let Some(model) = &model {
                 let wanted = model.closest(key, separator, |value| is_cut(*value));
                 assert_eq!(values::keys_of(&found), wanted, "{key:?}, {separator}");
             }
             let found = file.denial(key, separator, |_, value| is_cut(value.sum()));
-            std::hint::black_box(found.predecessor.map(|(_, value)| value.sum()));
+            std::hint::black_box(found.predecessor.as_ref().map(|(_, value)| value.sum()));
             if let Some(model) = &model {
                 let wanted = model.denial(key, separator, |value| is_cut(*value));
                 assert_eq!(values::denial_of(&found), wanted, "{key:?}, {separator}");

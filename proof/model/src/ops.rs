@@ -124,12 +124,14 @@ pub enum Outcome {
 impl Outcome {
     /// An [`Outcome::Entry`] of borrowed parts.
     #[must_use]
-    pub fn entry(entry: Option<(&[u8], impl Borrow<u64>)>) -> Self {
+    pub fn entry(entry: Option<(impl AsRef<[u8]>, impl Borrow<u64>)>) -> Self {
         Self::Entry(entry.map(owned))
     }
 
     /// An [`Outcome::Entries`] of borrowed parts.
-    pub fn entries<'a>(entries: impl IntoIterator<Item = (&'a [u8], impl Borrow<u64>)>) -> Self {
+    pub fn entries(
+        entries: impl IntoIterator<Item = (impl AsRef<[u8]>, impl Borrow<u64>)>,
+    ) -> Self {
         Self::Entries(entries.into_iter().map(owned).collect())
     }
 }
@@ -161,8 +163,8 @@ impl From<Denial<'_>> for Outcome {
     }
 }
 
-fn owned((key, value): (&[u8], impl Borrow<u64>)) -> (Vec<u8>, u64) {
-    (key.to_vec(), *value.borrow())
+fn owned((key, value): (impl AsRef<[u8]>, impl Borrow<u64>)) -> (Vec<u8>, u64) {
+    (key.as_ref().to_vec(), *value.borrow())
 }
 
 /// Whether [`Op::Retain`] keeps a value.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::support::ledger::{Counted, Ledger, key, map_of, store_of};
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{MAX_KEY, QpMap, QpStore};
+use sapwood::qp::{Key, MAX_KEY, QpMap, QpStore, ReadEntry};
 use sapwood::qsbr::Domain;
 use sapwood_model::data;
 
@@ -38,10 +38,10 @@ fn many_keys() -> Vec<Vec<u8>> {
 }
 
 fn same<'a, V: PartialEq + std::fmt::Debug + 'a>(
-    entries: impl Iterator<Item = (&'a [u8], &'a V)>,
+    entries: impl Iterator<Item = ReadEntry<'a, V>>,
     model: &'a Model<V>,
 ) {
-    assert!(entries.eq(model.iter().map(|(k, v)| (&k[..], v))));
+    assert!(entries.eq(model.iter().map(|(k, v)| (Key::from(k), v))));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{Change, PointMap, QpMap, QpShared, QpStore};
+use sapwood::qp::{Change, Key, PointMap, QpMap, QpShared, QpStore};
 use sapwood::qp::{Error, Rejected};
 use sapwood::qsbr::Domain;
 
@@ -27,7 +27,7 @@ fn filled(len: usize, with: u8) -> Vec<u8> {
 fn same(map: &QpMap<[u8]>, model: &Model) {
     map.verify().unwrap();
     assert_eq!(map.len(), model.len());
-    let model = || model.iter().map(|(k, v)| (&k[..], &v[..]));
+    let model = || model.iter().map(|(k, v)| (Key::from(k), &v[..]));
     assert!(map.iter().eq(model()));
     assert!(map.iter().rev().eq(model().rev()));
     for (key, value) in model() {
@@ -197,7 +197,7 @@ fn a_value_of_many_megabytes() {
     txn.commit();
     let after = store.snapshot();
     let changes: Vec<_> = QpStore::diff(&before, &after).collect();
-    assert!(changes == [Change::Changed(&b"long"[..], &long[..], &b"b"[..])]);
+    assert!(changes == [Change::Changed(Key::from("long"), &long[..], &b"b"[..])]);
     assert!(store.oldest_snapshot().unwrap().bytes >= long.len());
     drop(changes);
     drop(before);
@@ -233,7 +233,7 @@ fn sorted_entries_with_equal_keys_keep_the_last() {
     assert!(
         snapshot
             .iter()
-            .eq(model.iter().map(|(k, v)| (&k[..], &v[..])))
+            .eq(model.iter().map(|(k, v)| (Key::from(k), &v[..])))
     );
     let shared = QpShared::<[u8]>::builder()
         .build_sorted(pairs(&entries))

@@ -1,7 +1,7 @@
 //! `closest` and `denial` on every kind of map, compared with the definitions of their answers.
 
 use sapwood::key::{dns_name, dns_name_to_text};
-use sapwood::qp::{QpFile, QpMap, QpShared, QpStore};
+use sapwood::qp::{Key, QpFile, QpMap, QpShared, QpStore, ReadEntry};
 use sapwood_model::oracle::{self, ByteMap};
 
 use crate::support::folder::Folder;
@@ -60,7 +60,7 @@ fn it_answers_as_the_definitions_do() {
             shared.insert(&name, value).unwrap();
         }
         let open: Vec<_> = (0..QUERIES).map(|_| name(&mut rng, 7)).collect();
-        let stored: Vec<_> = map.keys().map(<[u8]>::to_vec).collect();
+        let stored: Vec<_> = map.keys().map(Vec::from).collect();
         for name in open.iter().chain(&stored) {
             assert_eq!(
                 keys_of(&txn.closest(name, 0, |_, v| is_cut(v))),
@@ -125,7 +125,7 @@ fn zone(names: &[(&str, u32)]) -> QpMap<u32> {
 /// name, and that which covers the wildcard. Empty where there is none.
 fn proofs(zone: &QpMap<u32>, name: &str) -> [String; 2] {
     let found = zone.denial(dns_name(name).unwrap(), 0, |_, v| *v == 3);
-    let text = |(key, _): (&[u8], &u32)| dns_name_to_text(key).unwrap();
+    let text = |(key, _): ReadEntry<u32>| dns_name_to_text(&key).unwrap();
     [found.predecessor, found.wildcard_predecessor].map(|entry| entry.map(text).unwrap_or_default())
 }
 
@@ -280,9 +280,9 @@ fn a_cut_is_the_topmost_of_several_and_the_root_is_a_name() {
     }
     let cut = |_: &[u8], v: &u32| is_cut(v);
     let found = map.closest(b"org\0a\0b\0c\0", 0, |k, v| !k.is_empty() && cut(k, v));
-    assert_eq!(found.cut, Some((&b"org\0a\0"[..], &3)));
-    assert_eq!(found.ancestor, Some((&b"org\0a\0b\0"[..], &3)));
-    assert_eq!(map.closest(b"net\0", 0, cut).cut, Some((&b""[..], &3)));
+    assert_eq!(found.cut, Some((Key::from("org\0a\0"), &3)));
+    assert_eq!(found.ancestor, Some((Key::from("org\0a\0b\0"), &3)));
+    assert_eq!(map.closest(b"net\0", 0, cut).cut, Some((Key::from(""), &3)));
     assert!(map.closest(b"", 0, cut).exists);
     let empty = QpMap::<u32>::new();
     let nothing = empty.closest(b"org\0", 0, cut);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::support::folder::{Folder, decoded, refused, sample, save_bytes};
 use sapwood::arena::{self, HEADER_LEN, Header, HeaderError};
-use sapwood::qp::{OpenCause, OpenError, QpFile, QpMap};
+use sapwood::qp::{OpenCause, OpenError, QpFile, QpMap, ReadEntry};
 
 fn header_error(path: &Path) -> HeaderError {
     match refused(path) {
@@ -184,7 +184,7 @@ fn sealed(header: Header, body: &[u8]) -> Vec<u8> {
 /// Calls every query; the answers may be wrong, but each call must return.
 fn query_everything(file: &QpFile<u64>, map: &QpMap<u64>) {
     let cap = 4 * map.len() + 100;
-    let sum = |entries: &mut dyn Iterator<Item = (&[u8], &u64)>| -> u64 {
+    let sum = |entries: &mut dyn Iterator<Item = ReadEntry<u64>>| -> u64 {
         entries
             .take(cap)
             .map(|(k, v)| k.iter().map(|b| u64::from(*b)).sum::<u64>() ^ v)
@@ -192,7 +192,7 @@ fn query_everything(file: &QpFile<u64>, map: &QpMap<u64>) {
     };
     let mut all = sum(&mut file.iter()) ^ sum(&mut file.iter().rev());
     let step = map.len() / 40 + 1;
-    let keys: Vec<&[u8]> = map.keys().step_by(step).collect();
+    let keys: Vec<_> = map.keys().step_by(step).collect();
     for key in &keys {
         all ^= file.get(key).copied().unwrap_or(0);
         all ^= sum(&mut file.get_key_value(key).into_iter());
@@ -202,9 +202,9 @@ fn query_everything(file: &QpFile<u64>, map: &QpMap<u64>) {
             ^ sum(&mut file.ancestors(key).into_iter());
         let half = &key[..key.len() / 2];
         all ^= sum(&mut file.prefix(half).take(20)) ^ sum(&mut file.prefix(half).rev().take(20));
-        all ^= sum(&mut file.range::<&[u8], _>(half..*key).take(20))
-            ^ sum(&mut file.range::<&[u8], _>(half..*key).rev().take(20));
-        all ^= u64::from(file.contains_key([key, &[0xfe; 300][..]].concat()));
+        all ^= sum(&mut file.range::<&[u8], _>(half..key).take(20))
+            ^ sum(&mut file.range::<&[u8], _>(half..key).rev().take(20));
+        all ^= u64::from(file.contains_key([&key[..], &[0xfe; 300]].concat()));
         let middle = key[key.len() / 2..].first().copied().unwrap_or(0);
         let found = file.closest(key, middle, |_, v| v % 2 == 0);
         let proof = file.denial(key, middle, |_, v| v % 2 == 0);
@@ -280,7 +280,7 @@ fn attack(name: &str, map: &QpMap<u64>, seeds: std::ops::Range<u64>) {
                 let entries: BTreeMap<_, _> = file.iter().collect();
                 assert_eq!(entries.len(), file.len(), "seed {seed}");
                 assert!(
-                    file.iter().eq(entries.iter().map(|(k, v)| (*k, *v))),
+                    file.iter().eq(entries.iter().map(|(k, v)| (k.clone(), *v))),
                     "seed {seed}: in order"
                 );
                 assert!(

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{Entry, QpMap, QpStore};
+use sapwood::qp::{Entry, Key, QpMap, QpStore};
 
 type Model<V> = BTreeMap<Vec<u8>, V>;
 
@@ -18,7 +18,7 @@ const fn less(usual: usize, under_miri: usize) -> usize {
 fn same<V: PartialEq + Debug>(map: &QpMap<V>, model: &Model<V>) {
     map.verify().unwrap();
     assert_eq!(map.len(), model.len());
-    assert!(map.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+    assert!(map.iter().eq(model.iter().map(|(k, v)| (Key::from(k), v))));
 }
 
 fn small_store<V: Send + Sync>(options: ArenaOptions) -> Result<QpStore<V>, Error> {
@@ -127,7 +127,7 @@ fn append_and_check(to: &mut QpMap<usize>, from: &mut QpMap<usize>) -> bool {
     assert!(
         to.keys()
             .chain(from.keys())
-            .all(|k| here.contains_key(k) || there.contains_key(k))
+            .all(|k| here.contains_key(&k[..]) || there.contains_key(&k[..]))
     );
     done
 }
@@ -232,7 +232,7 @@ fn every_nth_request_fails_while_building() {
             Ok(map) => assert!(
                 map.iter()
                     .map(|(k, v)| (k, *v))
-                    .eq(entries.iter().map(|(k, v)| (&k[..], v)))
+                    .eq(entries.iter().map(|(k, v)| (Key::from(k), v)))
             ),
             Err(error) => assert!(matches!(error, Error::ArenaFull(_))),
         }
@@ -290,7 +290,7 @@ fn every_nth_request_fails_in_a_store() {
                 };
                 failures += usize::from(failed);
                 assert_eq!(txn.len(), model.len());
-                assert!(txn.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+                assert!(txn.iter().eq(model.iter().map(|(k, v)| (Key::from(k), v))));
             }
             if rng.u8(..4) == 0 {
                 txn.rollback();
@@ -302,12 +302,19 @@ fn every_nth_request_fails_in_a_store() {
             failures += usize::from(store.compact_step(1 + rng.usize(..20)).is_err());
             store.verify().unwrap();
             let now = store.snapshot();
-            assert!(now.iter().eq(committed.iter().map(|(k, v)| (&k[..], v))));
+            assert!(
+                now.iter()
+                    .eq(committed.iter().map(|(k, v)| (Key::from(k), v)))
+            );
             if i % 16 == 0 {
                 kept = Some((now, committed.clone()));
             }
             if let Some((snapshot, model)) = &kept {
-                assert!(snapshot.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+                assert!(
+                    snapshot
+                        .iter()
+                        .eq(model.iter().map(|(k, v)| (Key::from(k), v)))
+                );
             }
         }
         assert!(failures > 0 || cfg!(miri), "n = {n}");

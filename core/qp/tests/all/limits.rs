@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{MAX_KEY, QpMap, QpStore};
+use sapwood::qp::{Key, MAX_KEY, QpMap, QpStore};
 
 type Model<V> = BTreeMap<Vec<u8>, V>;
 
@@ -19,7 +19,7 @@ const fn less(usual: usize, under_miri: usize) -> usize {
 fn same<V: PartialEq + Debug>(map: &QpMap<V>, model: &Model<V>) {
     map.verify().unwrap();
     assert_eq!(map.len(), model.len());
-    assert!(map.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+    assert!(map.iter().eq(model.iter().map(|(k, v)| (Key::from(k), v))));
 }
 
 fn small_store<V: Send + Sync>(options: ArenaOptions) -> Result<QpStore<V>, Error> {
@@ -67,7 +67,7 @@ fn keys_of_all_legal_lengths_are_kept() {
     same(&map, &model);
     for (key, value) in &model {
         assert_eq!(map.get(key), Some(value));
-        assert_eq!(map.get_key_value(key), Some((&key[..], value)));
+        assert_eq!(map.get_key_value(key), Some((Key::from(key), value)));
     }
     while let Some((key, value)) = model.pop_last() {
         assert_eq!(map.remove(&key), Some(value));
@@ -120,9 +120,9 @@ fn queries_with_keys_over_the_limit_find_what_they_should() {
     assert!(!map.contains_key(&over));
     assert_eq!(map.remove(&over), None);
     assert_eq!(map.remove_prefix(&over), 0);
-    assert_eq!(map.predecessor(&over), Some((&longest[..], &1)));
-    assert_eq!(map.successor(&over), Some((&b"\x08"[..], &3)));
-    assert_eq!(map.longest_prefix(&over), Some((&longest[..], &1)));
+    assert_eq!(map.predecessor(&over), Some((Key::from(&longest), &1)));
+    assert_eq!(map.successor(&over), Some((Key::from(b"\x08"), &3)));
+    assert_eq!(map.longest_prefix(&over), Some((Key::from(&longest), &1)));
     assert_eq!(map.ancestors(&over).len(), 2);
     assert_eq!(map.prefix(&over).count(), 0);
     assert_eq!(map.range::<&[u8], _>(&over[..]..).count(), 1);
@@ -170,7 +170,7 @@ fn chains_of_thousands_of_prefixes() {
         map.insert(&whole[..len], len).unwrap();
     }
     map.verify().unwrap();
-    assert!(map.keys().map(<[u8]>::len).eq(lengths.iter().copied()));
+    assert!(map.keys().map(|key| key.len()).eq(lengths.iter().copied()));
     assert_eq!(map.ancestors(&whole).len(), lengths.len());
     assert_eq!(map.longest_prefix(&whole).map(|(_, v)| v), lengths.last());
     assert_eq!(
@@ -299,8 +299,8 @@ fn full_branches_below_full_branches() {
     assert_eq!(map.len(), usize::from(wide) * (usize::from(wide) + 1));
     let mut last = None;
     for (key, _) in &map {
-        assert!(last.is_none_or(|last: Vec<u8>| &last[..] < key));
-        last = Some(key.to_vec());
+        assert!(last.is_none_or(|last| last < key));
+        last = Some(key);
     }
     map.retain(|key, _| key.len() == 1);
     assert_eq!(map.len(), usize::from(wide));
@@ -349,7 +349,11 @@ fn values_of<V: Clone + PartialEq + Debug + Send + Sync + 'static>(make: impl Fn
     }
     txn.commit();
     store.verify().unwrap();
-    assert!(snapshot.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+    assert!(
+        snapshot
+            .iter()
+            .eq(model.iter().map(|(k, v)| (Key::from(k), v)))
+    );
     assert_eq!(
         store.read(|view| view.get(&keys[0]).cloned()),
         Some(make(77))

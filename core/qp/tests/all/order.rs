@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use sapwood::arena::ArenaOptions;
-use sapwood::qp::{QpMap, QpStore};
+use sapwood::qp::{Key, QpMap, QpStore};
 
 type Model<V> = BTreeMap<Vec<u8>, V>;
 
@@ -35,7 +35,7 @@ fn made<V>(n: usize, value: impl Fn(usize) -> V) -> (QpMap<V>, Model<V>) {
 
 fn same<V: PartialEq + Debug>(map: &QpMap<V>, model: &Model<V>) {
     map.verify().unwrap();
-    let wanted = || model.iter().map(|(k, v)| (&k[..], v));
+    let wanted = || model.iter().map(|(k, v)| (Key::from(k), v));
     assert!(map.iter().eq(wanted()));
     assert!(map.iter().rev().eq(wanted().rev()));
     assert!(map.keys().eq(model.keys().map(|k| &k[..])));
@@ -95,9 +95,9 @@ fn both_ends_meet() {
             } else {
                 wanted.next()
             };
-            assert_eq!(item, right.map(|(k, v)| (&k[..], v)));
+            assert_eq!(item, right.map(|(k, v)| (Key::from(k), v)));
             if rng.u8(..20) == 0 {
-                let rest = wanted.clone().map(|(k, v)| (&k[..], v));
+                let rest = wanted.clone().map(|(k, v)| (Key::from(k), v));
                 assert!(found.clone().eq(rest));
             }
             if item.is_none() {
@@ -199,15 +199,15 @@ fn a_store_made_of_a_compact_map_has_its_own_order() {
     txn.insert("new", 1).unwrap();
     model.remove(&nth_key(8));
     model.insert(b"new".to_vec(), 1);
-    assert!(txn.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+    assert!(txn.iter().eq(model.iter().map(|(k, v)| (Key::from(k), v))));
     txn.commit();
     store.verify().unwrap();
-    assert!(before.iter().eq(old.iter().map(|(k, v)| (&k[..], v))));
+    assert!(before.iter().eq(old.iter().map(|(k, v)| (Key::from(k), v))));
     assert!(
         store
             .snapshot()
             .iter()
-            .eq(model.iter().map(|(k, v)| (&k[..], v)))
+            .eq(model.iter().map(|(k, v)| (Key::from(k), v)))
     );
 }
 

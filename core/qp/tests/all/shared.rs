@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{PointMap, QpShared, SharedMap};
+use sapwood::qp::{Key, PointMap, QpShared, SharedMap};
 use sapwood::qsbr::Domain;
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
@@ -94,7 +94,7 @@ fn one_thread<O: Kind>(
                 assert_eq!(map.get(&k), oracle.get(&k).copied());
                 assert_eq!(view.contains_key(&k), there.is_some());
                 let entry = view.get_key_value(&k);
-                assert_eq!(entry, there.as_ref().map(|v| (&k[..], v)));
+                assert_eq!(entry, there.as_ref().map(|v| (Key::from(&k), v)));
                 O::neighbours(&map, &oracle, &k);
             }
         }

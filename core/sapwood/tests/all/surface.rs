@@ -9,7 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sapwood::key::{dns_name, reverse_components};
-use sapwood::qp::{Entry, QpFile, QpMap, QpShared, QpSnapshot, QpStore, QpTxn, QpView};
+use sapwood::qp::{
+    Entry, Key, QpFile, QpMap, QpShared, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry,
+};
 use sapwood::{Pin, Reader};
 
 type Model = BTreeMap<Vec<u8>, u32>;
@@ -113,9 +115,9 @@ proptest! {
         let expected: Vec<_> = if crossed(&lower, &upper) {
             Vec::new()
         } else {
-            model.range::<[u8], _>(bounds).map(|(k, v)| (&k[..], v)).collect()
+            model.range::<[u8], _>(bounds).map(|(k, v)| (Key::from(k), v)).collect()
         };
-        same_from_both_ends(map.range::<[u8], _>(bounds), expected.iter().copied(), turns);
+        same_from_both_ends(map.range::<[u8], _>(bounds), expected.iter().cloned(), turns);
         let shown = format!("{:?}", map.range::<[u8], _>(bounds));
         prop_assert!(shown.matches(": ").count() >= expected.len());
         let expected: Vec<_> = expected.into_iter().map(|(k, v)| (k.to_vec(), *v)).collect();
@@ -135,11 +137,11 @@ proptest! {
     fn whole_iterators_from_both_ends(model in any_model(), turns: u64) {
         let mut map = made_from(&model, turns);
         let mut model = model;
-        same_from_both_ends(map.iter(), model.iter().map(|(k, v)| (&k[..], v)), turns);
-        same_from_both_ends(map.keys(), model.keys().map(|k| &k[..]), turns);
+        same_from_both_ends(map.iter(), model.iter().map(|(k, v)| (Key::from(k), v)), turns);
+        same_from_both_ends(map.keys(), model.keys().map(Key::from), turns);
         same_from_both_ends(map.values(), model.values(), turns);
-        same_from_both_ends((&map).into_iter(), model.iter().map(|(k, v)| (&k[..], v)), turns);
-        same_from_both_ends(map.iter_mut(), model.iter_mut().map(|(k, v)| (&k[..], v)), turns);
+        same_from_both_ends((&map).into_iter(), model.iter().map(|(k, v)| (Key::from(k), v)), turns);
+        same_from_both_ends(map.iter_mut(), model.iter_mut().map(|(k, v)| (Key::from(k), v)), turns);
         same_from_both_ends(map.values_mut(), model.values_mut(), turns);
         for (_, value) in &mut map {
             *value ^= 5;
@@ -160,7 +162,7 @@ proptest! {
     #[test]
     fn neighbours_prefixes_and_ancestors(model in any_model(), probes in prop::collection::vec(any_key(), 1..20)) {
         let map = made_from(&model, probes.len() as u64);
-        fn own<'a>(e: Option<(&'a [u8], &'a u32)>) -> Option<(Vec<u8>, u32)> {
+        fn own(e: Option<ReadEntry<'_, u32>>) -> Option<(Vec<u8>, u32)> {
             e.map(|(k, v)| (k.to_vec(), *v))
         }
         let of = |e: Option<(&Vec<u8>, &u32)>| e.map(|(k, v)| (k.clone(), *v));
@@ -169,10 +171,10 @@ proptest! {
             prop_assert_eq!(own(map.successor(key)), of(model.range::<[u8], _>(above).next()));
             let below = (Bound::Unbounded, Bound::Excluded(&key[..]));
             prop_assert_eq!(own(map.predecessor(key)), of(model.range::<[u8], _>(below).next_back()));
-            let under = model.iter().filter(|(k, _)| k.starts_with(key)).map(|(k, v)| (&k[..], v));
+            let under = model.iter().filter(|(k, _)| k.starts_with(key)).map(|(k, v)| (Key::from(k), v));
             same_from_both_ends(map.prefix(key), under.collect::<Vec<_>>().into_iter(), 0b0110_1001);
-            let over: Vec<_> = model.iter().filter(|(k, _)| key.starts_with(k)).map(|(k, v)| (&k[..], v)).collect();
-            prop_assert_eq!(map.longest_prefix(key), over.last().copied());
+            let over: Vec<_> = model.iter().filter(|(k, _)| key.starts_with(k)).map(|(k, v)| (Key::from(k), v)).collect();
+            prop_assert_eq!(map.longest_prefix(key), over.last().cloned());
             prop_assert_eq!(map.ancestors(key), over);
             prop_assert_eq!(map.get(key), model.get(key));
             prop_assert_eq!(map.contains_key(key), model.contains_key(key));
@@ -226,7 +228,7 @@ proptest! {
             }
             map.verify().unwrap();
         }
-        prop_assert!(map.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+        prop_assert!(map.iter().eq(model.iter().map(|(k, v)| (Key::from(k), v))));
     }
 
     #[test]
@@ -248,7 +250,7 @@ proptest! {
         extended.extend(b.iter().map(|(k, v)| (k, *v)));
         let mut both = a.clone();
         both.extend(b.clone());
-        prop_assert!(extended.iter().eq(both.iter().map(|(k, v)| (&k[..], v))));
+        prop_assert!(extended.iter().eq(both.iter().map(|(k, v)| (Key::from(k), v))));
         let collected: QpMap<u32> = a.iter().chain(&b).map(|(k, v)| (k, *v)).collect();
         prop_assert_eq!(collected, extended);
     }
@@ -266,7 +268,7 @@ proptest! {
                 let model: BTreeMap<_, _> = keys.iter().enumerate().map(|(i, k)| (k, i)).collect();
                 let map = built.unwrap();
                 map.verify().unwrap();
-                prop_assert!(map.iter().eq(model.iter().map(|(k, v)| (&k[..], v))));
+                prop_assert!(map.iter().eq(model.iter().map(|(k, v)| (Key::from(k), v))));
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{Order, PointMap, QpShared, SharedMap};
+use sapwood::qp::{Key, Order, PointMap, QpShared, ReadEntry, SharedMap};
 
 use crate::support::values::Value;
 use crate::{check_pct, check_random, runs};
@@ -39,9 +39,9 @@ enum Op {
 }
 
 fn entries<'a, V: ?Sized + Value>(
-    all: impl Iterator<Item = (&'a [u8], &'a V)>,
+    all: impl Iterator<Item = ReadEntry<'a, V>>,
 ) -> Vec<(String, u64)> {
-    all.map(|(k, v)| (String::from_utf8_lossy(k).into_owned(), v.number()))
+    all.map(|(k, v)| (String::from_utf8_lossy(&k).into_owned(), v.number()))
         .collect()
 }
 
@@ -102,7 +102,7 @@ impl Op {
                 Some(_) => Answer::Failed(Error::Differs),
             },
             Op::GetOrInsert(k, v) => Answer::Value(Some(*map.entry(k).or_insert(v))),
-            Op::ExactScan => Answer::Entries(entries(map.iter().map(|(k, v)| (k.as_bytes(), v)))),
+            Op::ExactScan => Answer::Entries(entries(map.iter().map(|(k, v)| (Key::from(*k), v)))),
         }
     }
 }
@@ -115,7 +115,7 @@ fn explained(
     left: &[(String, u64)],
 ) -> bool {
     if threads.iter().zip(&*at).all(|(ops, at)| *at == ops.len()) {
-        return entries(state.iter().map(|(k, v)| (k.as_bytes(), v))) == left;
+        return entries(state.iter().map(|(k, v)| (Key::from(*k), v))) == left;
     }
     for thread in 0..threads.len() {
         let Some((op, answer)) = threads[thread].get(at[thread]) else {

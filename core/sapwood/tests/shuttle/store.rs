@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{Change, QpSnapshot, QpStore, QpTxn, QpView};
+use sapwood::qp::{Change, Key, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry};
 use sapwood::qsbr::Domain;
 
 use crate::support::progress::{Progress, beside};
@@ -57,7 +57,7 @@ impl Edit {
     fn on_model(self, model: &mut Model) {
         match self {
             Edit::Insert(key, value) => drop(model.insert(key, value)),
-            Edit::Remove(key) => drop(model.remove(key)),
+            Edit::Remove(key) => drop(model.remove(&key[..])),
             Edit::RemovePrefix(prefix) => model.retain(|key, _| !key.starts_with(prefix)),
         }
     }
@@ -142,7 +142,7 @@ fn is(model: &Model, found: &[(Vec<u8>, u64)]) -> bool {
     found.eq(model.iter().map(|(key, value)| (key.as_bytes(), *value)))
 }
 
-fn all<'a>(entries: impl Iterator<Item = (&'a [u8], &'a Box<u64>)>) -> Vec<(Vec<u8>, u64)> {
+fn all<'a>(entries: impl Iterator<Item = ReadEntry<'a, Box<u64>>>) -> Vec<(Vec<u8>, u64)> {
     entries
         .map(|(key, value)| {
             // A writer may run while a reader is between two entries.
@@ -161,7 +161,7 @@ fn ask(view: QpView<'_, Box<u64>>, script: &Script, from: usize, to: usize) {
         assert_eq!(view.get(key).map(|value| **value), model.get(key).copied());
         let longest = model.keys().rfind(|other| key.starts_with(**other));
         let found = view.longest_prefix(key).map(|(other, _)| other);
-        assert_eq!(found, longest.map(|other| other.as_bytes()), "{key}");
+        assert_eq!(found, longest.map(Key::from), "{key}");
     }
     assert!(is(model, &all(view.prefix(""))));
 }
@@ -196,7 +196,7 @@ impl<'s> Held<'s> {
                 Change::Added(key, value) => {
                     assert_eq!(model.insert(key.to_vec(), **value), None);
                 }
-                Change::Removed(key, value) => assert_eq!(model.remove(key), Some(**value)),
+                Change::Removed(key, value) => assert_eq!(model.remove(&key[..]), Some(**value)),
                 Change::Changed(key, old, value) => {
                     assert_eq!(model.insert(key.to_vec(), **value), Some(**old));
                 }

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each test, and each fuzz target, uses only a part of it.
 
 use sapwood::arena::{ArenaOptions, DebugMode};
-use sapwood::qp::{Change, QpMap, QpSnapshot, QpStore, QpTxn, QpView};
+use sapwood::qp::{Change, Key, QpMap, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 use sapwood_model::oracle::{self, ByteMap};
 
@@ -14,11 +14,11 @@ pub fn loud() -> ArenaOptions {
     ArenaOptions::default().debug(DebugMode::Poison)
 }
 
-fn entries<'a, V: ?Sized + Value>(items: impl IntoIterator<Item = (&'a [u8], &'a V)>) -> Outcome {
+fn entries<'a, V: ?Sized + Value>(items: impl IntoIterator<Item = ReadEntry<'a, V>>) -> Outcome {
     Outcome::entries(items.into_iter().map(|(key, value)| (key, value.number())))
 }
 
-fn entry<'a, V: ?Sized + Value>(item: Option<(&'a [u8], &'a V)>) -> Outcome {
+fn entry<V: ?Sized + Value>(item: Option<ReadEntry<'_, V>>) -> Outcome {
     Outcome::entry(item.map(|(key, value)| (key, value.number())))
 }
 
@@ -162,12 +162,12 @@ pub fn apply_txn<V: ?Sized + Value>(txn: &mut QpTxn<'_, V>, op: &Op, model: &mut
     }
 }
 
-fn numbered<'a, V: ?Sized + Value>((key, value): (&'a [u8], &V)) -> (&'a [u8], u64) {
+fn numbered<'a, V: ?Sized + Value>((key, value): ReadEntry<'a, V>) -> (Key<'a>, u64) {
     (key, value.number())
 }
 
-fn numbers(model: &ByteMap<u64>) -> impl DoubleEndedIterator<Item = (&[u8], u64)> {
-    model.iter().map(|(key, n)| (key, *n))
+fn numbers(model: &ByteMap<u64>) -> impl DoubleEndedIterator<Item = (Key<'_>, u64)> {
+    model.iter().map(|(key, n)| (Key::from(key), *n))
 }
 
 /// Compares all entries, in both directions.
@@ -209,9 +209,9 @@ pub fn same_diff<V: ?Sized + Value>(
     let wanted: Vec<_> = wanted
         .iter()
         .map(|c| match c {
-            oracle::Change::Added { key, new } => (*key, None, Some(**new)),
-            oracle::Change::Removed { key, old } => (*key, Some(**old), None),
-            oracle::Change::Changed { key, old, new } => (*key, Some(**old), Some(**new)),
+            oracle::Change::Added { key, new } => (Key::from(key), None, Some(**new)),
+            oracle::Change::Removed { key, old } => (Key::from(key), Some(**old), None),
+            oracle::Change::Changed { key, old, new } => (Key::from(key), Some(**old), Some(**new)),
         })
         .collect();
     assert_eq!(found, wanted);

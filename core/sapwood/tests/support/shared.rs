@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing};
-use sapwood::qp::{Order, Ordered, QpShared, SharedMap, Unordered};
+use sapwood::qp::{Key, Order, Ordered, QpShared, SharedMap, Unordered};
 
 pub use super::steps::steps;
 
@@ -99,7 +99,7 @@ impl Kind for Ordered {
         let pin = map.pin();
         assert!(pin.view().iter().map(|e| e.0).eq(oracle.keys()));
         let back = pin.view().iter().rev().map(|(k, _)| k);
-        assert!(back.eq(oracle.keys().rev().map(Vec::as_slice)));
+        assert!(back.eq(oracle.keys().rev()));
     }
 
     fn neighbours(map: &QpShared<u64>, oracle: &Oracle, k: &[u8]) {
@@ -108,27 +108,30 @@ impl Kind for Ordered {
         let after = oracle
             .range::<[u8], _>((Bound::Excluded(k), Bound::Unbounded))
             .next();
-        assert_eq!(view.successor(k).map(|e| e.0), after.map(|e| &e.0[..]));
+        assert_eq!(
+            view.successor(k).map(|e| e.0),
+            after.map(|e| Key::from(e.0))
+        );
         let before = oracle.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(k)));
         assert_eq!(
             view.predecessor(k).map(|e| e.0),
-            before.last().map(|e| &e.0[..])
+            before.last().map(|e| Key::from(e.0))
         );
         let range: Vec<_> = view.range(k..).map(|e| e.0).take(5).collect();
         let expected: Vec<_> = oracle
             .range::<[u8], _>((Bound::Included(k), Bound::Unbounded))
-            .map(|e| &e.0[..])
+            .map(|e| e.0)
             .take(5)
             .collect();
         assert_eq!(range, expected);
         let prefix: Vec<_> = view.prefix(k).map(|e| e.0).collect();
         let expected: Vec<_> = oracle.keys().filter(|o| o.starts_with(k)).collect();
         assert_eq!(prefix, expected);
-        let ancestors: Vec<_> = view.ancestors(k).iter().map(|e| e.0).collect();
+        let ancestors: Vec<_> = view.ancestors(k).into_iter().map(|e| e.0).collect();
         let expected: Vec<_> = oracle.keys().filter(|o| k.starts_with(o)).collect();
         assert_eq!(ancestors, expected);
         let exact = view.exact(|view| view.longest_prefix(k));
-        assert_eq!(exact.map(|e| e.0), expected.last().map(|k| &k[..]));
+        assert_eq!(exact.map(|e| e.0), expected.last().map(Key::from));
         // Iteration from both ends at once, which meets in the middle.
         let mut both = view.iter();
         let (mut first, mut last) = (Vec::new(), Vec::new());
@@ -136,8 +139,8 @@ impl Kind for Ordered {
             first.push(entry.0);
             last.extend(both.next_back().map(|e| e.0));
         }
-        first.extend(last.iter().rev());
-        assert!(first.into_iter().eq(oracle.keys().map(Vec::as_slice)));
+        first.extend(last.into_iter().rev());
+        assert!(first.into_iter().eq(oracle.keys()));
     }
 }
 
@@ -150,7 +153,7 @@ pub fn agree<O: Kind>(map: &SharedMap<O, u64>, oracle: &Oracle) {
     seen.sort_unstable();
     assert!(
         seen.into_iter()
-            .eq(oracle.iter().map(|(k, v)| (&k[..], *v)))
+            .eq(oracle.iter().map(|(k, v)| (Key::from(k), *v)))
     );
     for (key, value) in oracle {
         assert_eq!(pin.view().get(key), Some(value));

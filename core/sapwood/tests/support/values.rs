@@ -4,7 +4,9 @@
 
 use std::fmt::Debug;
 
-use sapwood::qp::{Closest, Denial, Exchange, Order, QpMap, QpTxn, SharedMap, SharedView};
+use sapwood::qp::{
+    Closest, Denial, Exchange, Order, QpMap, QpTxn, ReadEntry, SharedMap, SharedView,
+};
 use sapwood::qp::{Error, Rejected};
 use sapwood_model::ops::is_cut;
 use sapwood_model::oracle;
@@ -392,28 +394,35 @@ impl Value for [u8] {
     }
 }
 
+/// The key of an entry.
+fn key<'a, V: ?Sized>(entry: &'a Option<ReadEntry<'_, V>>) -> Option<&'a [u8]> {
+    entry.as_ref().map(|(key, _)| &key[..])
+}
+
 /// The answer of `closest`, as keys.
-pub fn keys_of<'a, V: ?Sized + sapwood::qp::Value>(found: &Closest<'a, V>) -> oracle::Closest<'a> {
-    let key = |entry: Option<(&'a [u8], &V)>| entry.map(|(key, _)| key);
+pub fn keys_of<'a, V: ?Sized + sapwood::qp::Value>(
+    found: &'a Closest<'_, V>,
+) -> oracle::Closest<'a> {
     oracle::Closest {
-        exact: key(found.exact),
+        exact: key(&found.exact),
         exists: found.exists,
         encloser: found.encloser,
-        ancestor: key(found.ancestor),
-        wildcard: key(found.wildcard),
-        predecessor: key(found.predecessor),
-        cut: key(found.cut),
+        ancestor: key(&found.ancestor),
+        wildcard: key(&found.wildcard),
+        predecessor: key(&found.predecessor),
+        cut: key(&found.cut),
     }
 }
 
 /// The answer of `denial`, as keys.
-pub fn denial_of<'a, V: ?Sized + sapwood::qp::Value>(found: &Denial<'a, V>) -> oracle::Denial<'a> {
-    let key = |entry: Option<(&'a [u8], &V)>| entry.map(|(key, _)| key);
+pub fn denial_of<'a, V: ?Sized + sapwood::qp::Value>(
+    found: &'a Denial<'_, V>,
+) -> oracle::Denial<'a> {
     oracle::Denial {
         closest: keys_of(&found.closest),
         wildcard_exists: found.wildcard_exists,
-        predecessor: key(found.predecessor),
-        wildcard_predecessor: key(found.wildcard_predecessor),
+        predecessor: key(&found.predecessor),
+        wildcard_predecessor: key(&found.wildcard_predecessor),
     }
 }
 

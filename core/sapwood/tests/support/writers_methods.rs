@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use sapwood::qp::Error;
 use sapwood::qp::{
-    Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
+    Key, Order, Ordered, QpShared, QpSharedView, ReadEntry, SharedMap, SharedView, SweepPlace,
+    Unordered,
 };
 use sapwood_model::history::{Answer, Op as Single};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
@@ -79,11 +80,11 @@ fn number<V: ?Sized + Value>(value: &V) -> u64 {
     value.number()
 }
 
-fn owned<V: ?Sized + Value>((key, value): (&[u8], &V)) -> (Vec<u8>, u64) {
+fn owned<V: ?Sized + Value>((key, value): ReadEntry<'_, V>) -> (Vec<u8>, u64) {
     (key.to_vec(), number(value))
 }
 
-fn entry<'a, V: ?Sized + Value>((key, value): (&'a [u8], &'a V)) -> (&'a [u8], u64) {
+fn entry<'a, V: ?Sized + Value>((key, value): ReadEntry<'a, V>) -> (Key<'a>, u64) {
     (key, value.number())
 }
 
@@ -132,10 +133,11 @@ impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
         let value = match op {
             Single::Get => {
                 let found = view.get_key_value(key).map(entry);
-                assert!(found.is_none_or(|(stored, _)| stored == key));
-                assert_eq!(view.get(key).map(V::number), found.map(|entry| entry.1));
-                assert_eq!(view.contains_key(key), found.is_some());
-                found.map(|(_, value)| value)
+                assert!(found.as_ref().is_none_or(|(stored, _)| *stored == key));
+                let value = found.map(|(_, value)| value);
+                assert_eq!(view.get(key).map(V::number), value);
+                assert_eq!(view.contains_key(key), value.is_some());
+                value
             }
             Single::Insert(n) => V::view_insert(view, key, n)?,
             Single::InsertNew(n) => {
@@ -231,7 +233,10 @@ impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
             true => reader.insert(self.0.reader("held").unwrap()).view(),
             false => pin.insert(self.0.pin()).view(),
         };
-        let held: Vec<_> = view.iter().map(|item| (item, owned(item))).collect();
+        let held: Vec<_> = view
+            .iter()
+            .map(|item| (item.clone(), owned(item)))
+            .collect();
         meanwhile();
         for (now, before) in held {
             assert_eq!(owned(now), before, "changed under a reader");

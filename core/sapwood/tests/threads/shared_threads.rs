@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{PointMap, QpShared, SweepPlace};
+use sapwood::qp::{Key, PointMap, QpShared, SweepPlace};
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
 
@@ -172,15 +172,15 @@ fn readers_and_walks_beside_tables_that_move() {
             let mut walks = 0;
             while done.load(Ordering::Acquire) < 2 || walks == 0 {
                 let pin = map.pin();
-                let mut seen: Vec<&[u8]> = Vec::new();
+                let mut seen = Vec::new();
                 for (k, found) in pin.view() {
-                    assert_eq!(*found, value(k, found[0]));
+                    assert_eq!(*found, value(&k, found[0]));
                     seen.push(k);
                 }
                 seen.sort_unstable();
                 assert!(seen.windows(2).all(|two| two[0] < two[1]), "a key was repeated");
                 for k in &fixed {
-                    assert!(seen.binary_search(&&k[..]).is_ok(), "{k:?} was skipped");
+                    assert!(seen.binary_search(&Key::from(k)).is_ok(), "{k:?} was skipped");
                 }
                 walks += 1;
             }

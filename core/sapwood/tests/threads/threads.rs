@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{QpSnapshot, QpStore, QpView};
+use sapwood::qp::{Key, QpSnapshot, QpStore, QpView};
 use sapwood::qsbr::Domain;
 
 fn soak() -> Duration {
@@ -306,11 +306,11 @@ fn a_snapshot_outlives_many_commits_and_then_all_of_it_is_freed() {
         memory.waiting.0 as u64 >= rounds,
         "the snapshot holds garbage back"
     );
-    assert!(
-        snapshot
-            .iter()
-            .eq([(&b"a"[..], &1), (b"b", &2), (b"c", &3)])
-    );
+    assert!(snapshot.iter().eq([
+        (Key::from("a"), &1),
+        (Key::from("b"), &2),
+        (Key::from("c"), &3)
+    ]));
     drop(snapshot);
     assert_all_reclaimed(&store);
 }
@@ -426,7 +426,12 @@ fn a_panic_inside_a_transaction_rolls_back() {
         }));
         assert!(panicked.is_err());
         assert_eq!(store.version().get(), version);
-        assert!(store.snapshot().iter().eq([(&b"a"[..], &1), (b"b", &2)]));
+        assert!(
+            store
+                .snapshot()
+                .iter()
+                .eq([(Key::from("a"), &1), (Key::from("b"), &2)])
+        );
         store.verify().unwrap();
     }
     assert_eq!(commit(&store, &[("c", 3)]), version + 1);

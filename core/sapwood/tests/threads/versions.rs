@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{Change, QpMap, QpStore, Version};
+use sapwood::qp::{Change, Key, QpMap, QpStore, ReadEntry, Version};
 
 type Model = BTreeMap<Vec<u8>, u64>;
 
@@ -42,7 +42,7 @@ fn same(found: impl Iterator<Item = (Vec<u8>, u64)>, model: &Model) {
 
 /// The entries of an iterator, with owned keys and values.
 fn owned<'a>(
-    entries: impl Iterator<Item = (&'a [u8], &'a u64)>,
+    entries: impl Iterator<Item = ReadEntry<'a, u64>>,
 ) -> impl Iterator<Item = (Vec<u8>, u64)> {
     entries.map(|(k, v)| (k.to_vec(), *v))
 }
@@ -64,10 +64,10 @@ fn a_transaction_reads_its_own_writes_and_nobody_else_does() {
     assert_eq!(txn.remove("absent").unwrap(), None);
     assert_eq!(txn.len(), 3);
     assert_eq!(txn.get("b"), Some(&20));
-    assert_eq!(txn.get_key_value("b"), Some((&b"b"[..], &20)));
+    assert_eq!(txn.get_key_value("b"), Some((Key::from("b"), &20)));
     assert!(txn.contains_key("a") && !txn.is_empty());
-    assert_eq!(txn.first_key_value(), Some((&b"a"[..], &1)));
-    assert_eq!(txn.last_key_value(), Some((&b"c"[..], &3)));
+    assert_eq!(txn.first_key_value(), Some((Key::from("a"), &1)));
+    assert_eq!(txn.last_key_value(), Some((Key::from("c"), &3)));
     assert_eq!(txn.successor("a").unwrap().1, &20);
     assert_eq!(txn.predecessor("c").unwrap().1, &20);
     assert_eq!(txn.longest_prefix("bb").unwrap().1, &20);
@@ -79,7 +79,7 @@ fn a_transaction_reads_its_own_writes_and_nobody_else_does() {
         format!("{txn:?}"),
         r#"QpTxn { entries: {"a": 1, "b": 20, "c": 3} }"#
     );
-    store.read(|view| assert!(view.iter().eq([(&b"b"[..], &2)])));
+    store.read(|view| assert!(view.iter().eq([(Key::from("b"), &2)])));
     assert_eq!(txn.remove("c").unwrap(), Some(&3));
     assert_eq!(txn.get("c"), None);
     assert_eq!(txn.remove_prefix("b").unwrap(), 1);
