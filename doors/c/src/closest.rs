@@ -78,7 +78,7 @@ impl Cuts {
     }
 
     /// The answer in C.
-    fn answer<V: ?Sized + CValue>(&self, found: &Closest<'_, V>) -> sapwood_closest {
+    fn answer<V: ?Sized + CValue>(&self, found: Closest<'_, V>) -> sapwood_closest {
         sapwood_closest {
             size: size_of::<sapwood_closest>(),
             chain: self.chain,
@@ -150,8 +150,9 @@ c_api!(
                 cuts.take(sapwood_entry::new((key, value)));
                 false
             });
-            *out = cuts.answer(&closest);
-            Ok(if closest.exact.is_some() { 0 } else { -libc::ENOENT })
+            let exact = closest.exact.is_some();
+            *out = cuts.answer(closest);
+            Ok(if exact { 0 } else { -libc::ENOENT })
         })
     }
 
@@ -204,15 +205,16 @@ c_api!(
             let found = reading.denial(name, 0, &mut |key, value: &V| {
                 cuts.asked(&sapwood_entry::new((key, value)))
             });
+            let exact = found.closest.exact.is_some();
             *out = sapwood_denial {
                 size: size_of::<sapwood_denial>(),
                 wildcard_exists: c_int::from(found.wildcard_exists),
                 reserved: 0,
                 predecessor: sapwood_entry::maybe(found.predecessor),
                 wildcard_predecessor: sapwood_entry::maybe(found.wildcard_predecessor),
-                closest: cuts.answer(&found.closest),
+                closest: cuts.answer(found.closest),
             };
-            Ok(if found.closest.exact.is_some() { 0 } else { -libc::ENOENT })
+            Ok(if exact { 0 } else { -libc::ENOENT })
         })
     }
 );

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use sapwood::lpm::IpFib;
 use sapwood::maple::MapleMap;
-use sapwood::qp::{PointMap, QpShared, QpStore};
+use sapwood::qp::{PointMap, QpShared, QpStore, ReadEntry};
 use sapwood_checked::Bytes;
 use sapwood_live::{
     CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, LiveReader, LiveValue,
@@ -173,19 +173,22 @@ impl Plain for [u8] {
     }
 }
 
-fn given<V: ?Sized + Plain>(found: Option<(&[u8], &V)>, give: Give<'_>) -> Outcome<Option<i32>> {
+fn given<V: ?Sized + Plain>(
+    found: Option<ReadEntry<'_, V>>,
+    give: Give<'_>,
+) -> Outcome<Option<i32>> {
     found
-        .map(|(key, value)| give(key, value.as_bytes()))
+        .map(|(key, value)| give(&key, value.as_bytes()))
         .transpose()
 }
 
 /// Tells of entries that lie in the map.
 fn told<'a, V: ?Sized + Plain>(
-    entries: impl Iterator<Item = (&'a [u8], &'a V)>,
+    entries: impl Iterator<Item = ReadEntry<'a, V>>,
     tell: Tell<'_>,
 ) -> Outcome {
-    for entry in entries {
-        let answer = tell(sapwood_entry::new(entry));
+    for (key, value) in entries {
+        let answer = tell(sapwood_entry::new((&key, value)));
         if answer != 0 {
             return Ok(answer);
         }

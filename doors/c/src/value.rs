@@ -3,11 +3,12 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use sapwood::qp::{Error, IntoValue, Rejected, Value};
+use sapwood::qp::{Error, IntoValue, ReadEntry, Rejected, Value};
 
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::input::bytes;
+use crate::ordered::lying;
 use crate::output::as_int;
 use crate::retire::{Owner, Pointer};
 
@@ -78,8 +79,8 @@ impl sapwood_entry {
     }
 
     /// An entry that may not be there.
-    pub fn maybe<V: ?Sized + CValue>(entry: Option<(&[u8], &V)>) -> Self {
-        entry.map_or(Self::NONE, Self::new)
+    pub fn maybe<V: ?Sized + CValue>(entry: Option<ReadEntry<'_, V>>) -> Self {
+        entry.map_or(Self::NONE, |entry| Self::new(lying(entry)))
     }
 }
 

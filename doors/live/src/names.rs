@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
-use sapwood::qp::{Closest, Denial, OrderedRange};
+use sapwood::qp::{Closest, Denial, Key, OrderedRange, ReadEntry};
 use sapwood_checked::CheckedReader;
 
 use crate::checked::CheckedLiveReader;
@@ -94,7 +94,7 @@ impl<M: NameMap> fmt::Debug for CheckedNames<M> {
 
 type Read<M> = <<M as NameMap>::Value as LiveValue>::Read;
 type Copied<M> = (Vec<u8>, Read<M>);
-type Entry<'a, M> = (&'a [u8], &'a <M as NameMap>::Value);
+type Entry<'a, M> = ReadEntry<'a, <M as NameMap>::Value>;
 
 /// The map as [`CheckedNames::ask`] shows it. The methods are those of a view, and give out copies,
 /// which live as long as this.
@@ -128,7 +128,7 @@ impl<M: NameMap> NamesAsked<M> {
 
     fn keep(&self, entry: Copied<M>) -> Entry<'_, M> {
         let (key, value) = self.kept.keep(entry);
-        (key, LiveValue::of_read(value))
+        (Key::from(&key[..]), LiveValue::of_read(value))
     }
 
     fn kept(&self, entry: Option<Copied<M>>) -> Option<Entry<'_, M>> {
@@ -384,7 +384,7 @@ impl<'a, M: NameMap> Iterator for NamesRange<'a, M> {
             self.front = self.read();
         }
         let (key, value) = self.front.pop_front()?;
-        if !self.has(key) {
+        if !self.has(&key) {
             self.front.clear();
             return None;
         }
@@ -399,7 +399,7 @@ impl<M: NameMap> DoubleEndedIterator for NamesRange<'_, M> {
             self.back = self.read_back();
         }
         let (key, value) = self.back.pop_front()?;
-        if !self.has(key) {
+        if !self.has(&key) {
             self.back.clear();
             return None;
         }

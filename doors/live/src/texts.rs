@@ -87,7 +87,8 @@ impl LiveTexts {
             next: 0,
         };
         for (key, text) in texts.store.snapshot().iter() {
-            let (Ok(key), Ok(text)) = (<[u8; 4]>::try_from(key), std::str::from_utf8(text)) else {
+            let (Ok(key), Ok(text)) = (<[u8; 4]>::try_from(&*key), std::str::from_utf8(text))
+            else {
                 return Err(Error::Damaged {
                     path: texts.store.folder().to_owned(),
                     why: "not the texts of a live map; remove the directory".into(),

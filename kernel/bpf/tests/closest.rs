@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kernel::maps::{Kind, Names, Texts, Trie};
 use kernel::{Answers, CLOSEST, INVALID, Room, load, name, question_of, skipped, word};
 use sapwood::key::dns_name;
-use sapwood::qp::{Closest, Denial, QpMap};
+use sapwood::qp::{Closest, Denial, QpMap, ReadEntry};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
 /// A program's answer for a name, with values in place of entries; 0 for none.
@@ -36,7 +36,7 @@ struct Proof {
 
 impl From<Denial<'_, u64>> for Proof {
     fn from(found: Denial<'_, u64>) -> Self {
-        let value = |entry: Option<(&[u8], &u64)>| entry.map_or(0, |(_, value)| *value);
+        let value = |entry: Option<ReadEntry<'_, u64>>| entry.map_or(0, |(_, value)| *value);
         Proof {
             closest: found.closest.into(),
             wildcard_exists: found.wildcard_exists,
@@ -48,7 +48,7 @@ impl From<Denial<'_, u64>> for Proof {
 
 impl From<Closest<'_, u64>> for Found {
     fn from(found: Closest<'_, u64>) -> Self {
-        let value = |entry: Option<(&[u8], &u64)>| entry.map_or(0, |(_, value)| *value);
+        let value = |entry: Option<ReadEntry<'_, u64>>| entry.map_or(0, |(_, value)| *value);
         Found {
             exact: value(found.exact),
             ancestor: value(found.ancestor),
@@ -155,7 +155,8 @@ fn as_in_rust<K: Kind>() {
             let name = name(&mut rng, 6);
             let cut_mask = if rng.bool() { CUT } else { 0 };
             let proof = oracle.denial(&name, 0, |_, value| value & cut_mask != 0);
-            let (proof, wanted) = (Proof::from(proof), Found::from(proof.closest));
+            let wanted = Found::from(proof.closest.clone());
+            let proof = Proof::from(proof);
             let seen = [
                 wanted.exact,
                 wanted.ancestor,

@@ -15,7 +15,7 @@ use kernel::maps::{
     Both, Kind, Names, Points, Stores, TextPoints, TextStores, Texts, TextsBoth, Trie,
 };
 use kernel::{KEY_MAX, NODES, name, skipped};
-use sapwood::qp::QpMap;
+use sapwood::qp::{QpMap, ReadEntry};
 use sapwood_bpf::{BpfArena, UserMap};
 use user::Compiled;
 
@@ -141,7 +141,7 @@ fn questions_of_names(oracle: &QpMap<u64>, names: &[Vec<u8>], rng: &mut fastrand
         let cuts = if rng.bool() { 6 } else { 0 };
         let proof = oracle.denial(name, 0, |_, value| value & cuts != 0);
         let found = proof.closest;
-        let value = |entry: Option<(&[u8], &u64)>| entry.map_or(0, |(_, value)| *value);
+        let value = |entry: Option<ReadEntry<'_, u64>>| entry.map_or(0, |(_, value)| *value);
         let sum = [
             value(found.exact),
             value(found.ancestor),
@@ -225,7 +225,7 @@ fn names_of<K: Kind>(c: &Compiled) -> u64 {
     let longest = vec![7; KEY_MAX];
     map.put(&longest, 1_500);
     oracle.insert(&longest, 1_500).unwrap();
-    let stored = oracle.keys().step_by(12).map(<[u8]>::to_vec);
+    let stored = oracle.keys().step_by(12).map(Vec::from);
     let mut names: Vec<_> = stored.chain([longest]).collect();
     names.extend((0..100).map(|_| name(&mut rng, 6)));
     let all = oracle.iter().map(|(name, value)| (name.to_vec(), *value));

@@ -187,7 +187,7 @@ impl NameRules {
         let pin = self.map.pin();
         let found = pin.view().longest_prefix(&key);
         Ok(found.and_then(|(key, value)| {
-            Some((dns_name_to_text(key).ok()?, NameRule::from_value(*value)))
+            Some((dns_name_to_text(&key).ok()?, NameRule::from_value(*value)))
         }))
     }
 }

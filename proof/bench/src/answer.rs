@@ -2,7 +2,7 @@
 //!
 //! Names are keys whose labels each end with [`SEPARATOR`], as `sapwood::key::dns_name` makes them.
 
-use sapwood::qp::Closest;
+use sapwood::qp::{Closest, ReadEntry};
 
 use crate::keylist::KeyList;
 
@@ -52,18 +52,18 @@ impl Answer {
     /// The answer of one of our maps.
     #[inline]
     pub fn of(found: &Closest<'_, u64>) -> Self {
-        let value = |entry: Option<(&[u8], &u64)>| entry.map(|(_, value)| *value);
+        let value = |entry: &Option<ReadEntry<'_, u64>>| entry.as_ref().map(|(_, value)| **value);
         Self {
             above: Above {
-                exact: value(found.exact),
-                ancestor: value(found.ancestor),
-                cut: value(found.cut),
+                exact: value(&found.exact),
+                ancestor: value(&found.ancestor),
+                cut: value(&found.cut),
             },
             order: Order {
                 exists: found.exists,
                 encloser: found.encloser,
-                wildcard: value(found.wildcard),
-                predecessor: value(found.predecessor),
+                wildcard: value(&found.wildcard),
+                predecessor: value(&found.predecessor),
             },
         }
     }

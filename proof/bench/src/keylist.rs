@@ -16,14 +16,14 @@ pub struct KeyList {
 
 impl KeyList {
     /// A list of pairs in their order.
-    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a [u8], u64)>) -> Self {
+    pub fn new<K: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (K, u64)>) -> Self {
         let mut list = Self {
             bytes: Vec::new(),
             bounds: vec![0],
             values: Vec::new(),
         };
         for (key, value) in pairs {
-            list.bytes.extend_from_slice(key);
+            list.bytes.extend_from_slice(key.as_ref());
             list.bounds.push(list.bytes.len());
             list.values.push(value);
         }
@@ -271,17 +271,17 @@ impl ScanSum {
 
     /// Adds all entries of an iterator.
     #[inline]
-    pub fn of<'a>(entries: impl IntoIterator<Item = (&'a [u8], u64)>) -> Self {
+    pub fn of<K: AsRef<[u8]>>(entries: impl IntoIterator<Item = (K, u64)>) -> Self {
         let mut sum = Self::default();
         for (key, value) in entries {
-            sum.add(key, value);
+            sum.add(key.as_ref(), value);
         }
         sum
     }
 
     /// For each key, adds the first `count` entries that `from` returns.
     #[inline]
-    pub fn ranges<'a, I: Iterator<Item = (&'a [u8], u64)>>(
+    pub fn ranges<K: AsRef<[u8]>, I: Iterator<Item = (K, u64)>>(
         starts: &KeyList,
         count: usize,
         from: impl Fn(&[u8]) -> I,
@@ -289,7 +289,7 @@ impl ScanSum {
         let mut sum = Self::default();
         for (key, _) in starts.iter() {
             for (key, value) in from(key).take(count) {
-                sum.add(key, value);
+                sum.add(key.as_ref(), value);
             }
         }
         sum

@@ -107,8 +107,8 @@ fn checked_readers_answer_as_the_maps_do() {
     assert_eq!(key, names[9].as_bytes());
     let after = wanted.range("3".to_owned()..).next().unwrap();
     assert_eq!(
-        view.successor("3").map(|(k, v)| (k, *v)),
-        Some((after.0.as_bytes(), *after.1))
+        view.successor("3").map(|(k, v)| (k.to_vec(), *v)),
+        Some((after.0.clone().into_bytes(), *after.1))
     );
     assert_eq!(store.readers().len(), 2);
 }

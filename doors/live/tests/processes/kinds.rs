@@ -85,7 +85,7 @@ macro_rules! shared {
             }
 
             fn all(&self) -> BTreeMap<u64, u64> {
-                self.read(|view| view.iter().map(|(k, v)| (number(k), *v)).collect())
+                self.read(|view| view.iter().map(|(k, v)| (number(&k), *v)).collect())
             }
 
             fn get(view: &Self::View<'_>, key: u64) -> Option<u64> {
@@ -102,7 +102,7 @@ macro_rules! shared {
             }
 
             fn walk(view: &Self::View<'_>) -> Vec<(u64, u64)> {
-                view.iter().map(|(k, v)| (number(k), *v)).collect()
+                view.iter().map(|(k, v)| (number(&k), *v)).collect()
             }
 
             fn domain(&self) -> &Domain {
@@ -144,7 +144,7 @@ impl Subject for QpStore<u64> {
 
     fn all(&self) -> BTreeMap<u64, u64> {
         let snapshot = self.snapshot();
-        snapshot.iter().map(|(k, v)| (number(k), *v)).collect()
+        snapshot.iter().map(|(k, v)| (number(&k), *v)).collect()
     }
 
     fn get(view: &Self::View<'_>, key: u64) -> Option<u64> {
@@ -156,7 +156,7 @@ impl Subject for QpStore<u64> {
     }
 
     fn walk(view: &Self::View<'_>) -> Vec<(u64, u64)> {
-        view.iter().map(|(k, v)| (number(k), *v)).collect()
+        view.iter().map(|(k, v)| (number(&k), *v)).collect()
     }
 
     fn domain(&self) -> &Domain {

@@ -113,7 +113,7 @@ pub fn read(folder: &Path) {
         let mut expected = oracle.iter();
         for (key, value) in view.iter() {
             let (k, v) = expected.next().unwrap();
-            assert_eq!((key, value), (k.as_bytes(), v), "commit {n}");
+            assert_eq!((&*key, value), (k.as_bytes(), v), "commit {n}");
         }
         assert!(expected.next().is_none());
         reader.quiescent().unwrap();

@@ -85,7 +85,7 @@ impl<V: ?Sized + ListedValue> Names<'_, V> {
             match (gone, come) {
                 (Some((_, old)), Some((_, new))) if old == new => {}
                 (gone, Some((key, value))) => {
-                    V::put(&mut txn, key, value)?;
+                    V::put(&mut txn, &key, value)?;
                     match gone {
                         Some(_) => difference.changed += 1,
                         None => difference.added += 1,

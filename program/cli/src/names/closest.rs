@@ -1,6 +1,6 @@
 //! `names closest`: what a zone has around a domain name.
 
-use sapwood::qp::{Denial, Value};
+use sapwood::qp::{Denial, ReadEntry, Value};
 use serde_json::{Value as Json, json};
 
 use super::query::each_key;
@@ -62,33 +62,33 @@ fn around<V: ?Sized + SavedValue>(map: &mut dyn Source<V>, args: &ClosestArgs) -
 }
 
 /// A part of the answer.
-enum Part<'m, 'n, V: ?Sized> {
+enum Part<'a, V: ?Sized> {
     Yes(bool),
-    Name(Option<&'n [u8]>),
-    Entry(Option<(&'m [u8], &'m V)>),
+    Name(Option<&'a [u8]>),
+    Entry(Option<&'a ReadEntry<'a, V>>),
 }
 
 /// The parts of an answer with their names, in the order in which they are printed.
-fn parts<'m, 'n, V: ?Sized + Value>(
-    name: &'n [u8],
-    found: &Denial<'m, V>,
-) -> Vec<(&'static str, Part<'m, 'n, V>)> {
+fn parts<'a, V: ?Sized + Value>(
+    name: &'a [u8],
+    found: &'a Denial<'a, V>,
+) -> Vec<(&'static str, Part<'a, V>)> {
     let closest = &found.closest;
     let closer = next_closer(name, closest.encloser);
     vec![
         ("exists", Part::Yes(closest.exists)),
-        ("exact", Part::Entry(closest.exact)),
+        ("exact", Part::Entry(closest.exact.as_ref())),
         ("encloser", Part::Name(Some(&name[..closest.encloser]))),
         ("next_closer", Part::Name(closer)),
-        ("ancestor", Part::Entry(closest.ancestor)),
-        ("wildcard", Part::Entry(closest.wildcard)),
+        ("ancestor", Part::Entry(closest.ancestor.as_ref())),
+        ("wildcard", Part::Entry(closest.wildcard.as_ref())),
         ("wildcard_exists", Part::Yes(found.wildcard_exists)),
-        ("predecessor", Part::Entry(found.predecessor)),
+        ("predecessor", Part::Entry(found.predecessor.as_ref())),
         (
             "wildcard_predecessor",
-            Part::Entry(found.wildcard_predecessor),
+            Part::Entry(found.wildcard_predecessor.as_ref()),
         ),
-        ("cut", Part::Entry(closest.cut)),
+        ("cut", Part::Entry(closest.cut.as_ref())),
     ]
 }
 
@@ -99,14 +99,14 @@ fn next_closer(name: &[u8], encloser: usize) -> Option<&[u8]> {
     Some(&name[..=encloser + label])
 }
 
-impl<V: ?Sized + SavedValue> Part<'_, '_, V> {
+impl<V: ?Sized + SavedValue> Part<'_, V> {
     /// The part in a document.
     fn json(&self, out: &Output) -> Result<Json, Error> {
         Ok(match self {
             Part::Yes(yes) => json!(yes),
             Part::Name(name) => json!(name.map(|name| out.key_json(name)).transpose()?),
             Part::Entry(entry) => {
-                let entry = entry.map(|(key, value)| out.entry_json(key, value));
+                let entry = entry.map(|(key, value)| out.entry_json(key, *value));
                 json!(entry.transpose()?)
             }
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sapwood::qp::QpSnapshot;
+use sapwood::qp::{Key, QpSnapshot};
 use sapwood_sync::{Changes, Error};
 
 /// The entries of a map with changes.
@@ -34,15 +34,15 @@ impl Draft {
             Some(entry) => Some(entry),
             None => self.entries.predecessor(key),
         };
-        while let Some((found, _)) = old
-            && self.changed.contains_key(found)
+        while let Some((found, _)) = &old
+            && self.changed.contains_key(&**found)
         {
             old = self.entries.predecessor(found);
         }
         let mut new = self.changed.range(..=key.to_vec()).rev();
-        let new = new.find_map(|(key, value)| Some((&**key, value.as_deref()?)));
-        let found = old.into_iter().chain(new).max_by_key(|(key, _)| *key);
-        found.map(|(key, value)| (key.to_vec(), value.to_vec()))
+        let new = new.find_map(|(key, value)| Some((Key::from(&key[..]), value.as_deref()?)));
+        let found = old.into_iter().chain(new).max();
+        found.map(|(key, value)| (key.into(), value.to_vec()))
     }
 
     /// Gives a key a value; returns whether it had one.

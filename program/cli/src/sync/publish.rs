@@ -228,7 +228,7 @@ impl<L: Listed> Published<'_, L> {
                 (None, None) => break,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some((old, _)), Some((new, _))) => (*old).cmp(new),
+                (Some((old, _)), Some((new, _))) => (**old).cmp(new),
             };
             let gone = before.next_if(|_| order.is_le());
             let come = after.next_if(|_| order.is_ge());

@@ -22,7 +22,7 @@ pub fn run(args: &SnapshotArgs) -> Outcome {
             let file = snapshots.open(&manifest).await?;
             let mut digest = Digest::default();
             for (key, value) in file.iter() {
-                digest.add(key, value);
+                digest.add(&key, value);
                 let mut entry = Changes::new();
                 entry.put(key, value)?;
                 manifest.kind.check(&entry)?;

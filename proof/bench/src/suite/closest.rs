@@ -104,7 +104,7 @@ impl Names {
 
 /// The engines that have an answer.
 fn able(lanes: &[Lane]) -> Vec<&Lane> {
-    let none = KeyList::new([]);
+    let none = KeyList::new::<&[u8]>([]);
     let answers =
         |lane: &&Lane| (lane.form)(&none).is_ok() && (lane.build)(&none).closest(&none).is_some();
     lanes.iter().filter(answers).collect()

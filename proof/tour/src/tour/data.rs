@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use sapwood::key::{dns_name, dns_name_to_text};
-use sapwood::qp::{MAX_KEY, QpMap};
+use sapwood::qp::{Key, MAX_KEY, QpMap, ReadEntry};
 use sapwood_model::data::{DataSet, btf_strings, domains, kallsyms, paths};
 use serde_json::{Value, json};
 
@@ -32,6 +32,11 @@ pub struct Set {
     pub map: QpMap<u64>,
     /// The oracle that has the right answers.
     pub oracle: BTreeMap<Box<[u8]>, u64>,
+}
+
+/// An entry of an oracle in the form in which maps give theirs.
+pub fn as_entry<'a>((key, value): (&'a Box<[u8]>, &'a u64)) -> ReadEntry<'a, u64> {
+    (Key::from(&**key), value)
 }
 
 impl Set {

@@ -6,7 +6,7 @@ use std::path::Path;
 use sapwood::qp::QpFile;
 use serde_json::{Value, json};
 
-use super::data::{Flat, SAMPLE};
+use super::data::{Flat, SAMPLE, as_entry};
 use super::{Chapter, Tour, figure, grouped, mega, timed};
 use crate::errors::Error;
 
@@ -40,7 +40,7 @@ impl Chapter for Files {
         let (quick, opening) = timed(|| QpFile::<u64>::open_unverified(&path));
         let broken = |e: sapwood::qp::OpenError| Error::Wrong(format!("a saved map: {e}"));
         let (file, _) = (checked.map_err(broken)?, quick.map_err(broken)?);
-        let theirs = set.oracle.iter().map(|(k, v)| (&**k, v));
+        let theirs = set.oracle.iter().map(as_entry);
         tour.check(file.len() == set.oracle.len(), || "length of a file".into())?;
         tour.check(file.iter().eq(theirs), || "entries of a file".into())?;
         let asked = Flat::drawn(&set.keys, SAMPLE, 8);

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use sapwood::key::dns_name;
 use serde_json::{Value, json};
 
-use super::data::{Flat, SAMPLE, Set};
+use super::data::{Flat, SAMPLE, Set, as_entry};
 use super::{Chapter, Tour, figure, grouped, mega, timed};
 use crate::errors::Error;
 use crate::progress::Progress;
@@ -104,7 +104,7 @@ fn points(tour: &mut Tour, set: &Set) -> Result<[f64; 3], Error> {
 
 /// Checks all entries forwards and backwards, and measures a walk forwards.
 fn scan(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
-    let theirs = || set.oracle.iter().map(|(k, v)| (&**k, v));
+    let theirs = || set.oracle.iter().map(as_entry);
     tour.check(set.map.iter().eq(theirs()), || {
         format!("{}: scan", set.name)
     })?;
@@ -135,7 +135,7 @@ fn prefixes(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
         let prefix = &key[..half(key)];
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let expected = || {
-            let entries = set.oracle.range::<[u8], _>(from).map(|(k, v)| (&**k, v));
+            let entries = set.oracle.range::<[u8], _>(from).map(as_entry);
             entries.take_while(|(k, _)| k.starts_with(prefix))
         };
         theirs += expected().take(10).count();
@@ -170,8 +170,8 @@ fn neighbours(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
         let above = (Bound::Excluded(*key), Bound::Unbounded);
         let before = set.oracle.range::<[u8], _>(below).next_back();
         let behind = set.oracle.range::<[u8], _>(above).next();
-        let right = set.map.predecessor(key) == before.map(|(k, v)| (&**k, v))
-            && set.map.successor(key) == behind.map(|(k, v)| (&**k, v));
+        let right = set.map.predecessor(key) == before.map(as_entry)
+            && set.map.successor(key) == behind.map(as_entry);
         tour.check(right, || {
             format!("{}: beside \"{}\"", set.name, key.escape_ascii())
         })?;
@@ -204,7 +204,7 @@ fn longest(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
         let expected = (0..=key.len())
             .rev()
             .find_map(|len| set.oracle.get_key_value(&key[..len]))
-            .map(|(k, v)| (&**k, v));
+            .map(as_entry);
         tour.check(set.map.longest_prefix(key) == expected, || {
             format!("{}: longest prefix of \"{}\"", set.name, key.escape_ascii())
         })?;
@@ -220,16 +220,16 @@ fn zones(tour: &mut Tour, set: &Set) -> Result<(), Error> {
          enclosing name:",
     )?;
     for (key, _) in set.map.iter().step_by((set.map.len() / 3).max(1)).take(3) {
-        let name = format!("host.deep.{}", set.show(key));
+        let name = format!("host.deep.{}", set.show(&key));
         let asked = dns_name(&name).map_err(|e| Error::Tour(e.to_string()))?;
         let (zone, _) = set
             .map
             .longest_prefix(&asked)
             .ok_or_else(|| Error::Wrong(format!("no zone encloses {name}")))?;
-        tour.check(asked.starts_with(zone) && zone.len() >= key.len(), || {
+        tour.check(asked.starts_with(&zone) && zone.len() >= key.len(), || {
             format!("the zone of {name}")
         })?;
-        tour.say(format!("  {name} is enclosed by {}", set.show(zone)))?;
+        tour.say(format!("  {name} is enclosed by {}", set.show(&zone)))?;
     }
     let com = set.map.prefix(b"com\0").count();
     let theirs = set
@@ -254,13 +254,13 @@ fn folder(tour: &mut Tour, set: &Set) -> Result<(), Error> {
     else {
         return Ok(());
     };
-    let ancestors = set.map.ancestors_at(path, b'/');
+    let ancestors = set.map.ancestors_at(&path, b'/');
     let mut expected: Vec<&[u8]> = (0..=path.len())
         .filter(|len| *len == path.len() || path[*len] == b'/')
         .map(|len| &path[..len])
         .collect();
     expected.retain(|key| set.oracle.contains_key(*key));
-    tour.check(ancestors.iter().map(|(k, _)| *k).eq(expected), || {
+    tour.check(ancestors.iter().map(|(k, _)| &**k).eq(expected), || {
         "ancestors of a path".into()
     })?;
     tour.say(format!(
@@ -271,5 +271,5 @@ fn folder(tour: &mut Tour, set: &Set) -> Result<(), Error> {
         tour.say(format!("  {}", set.show(key)))?;
     }
     tour.say("  ...")?;
-    tour.say(format!("  {}", set.show(path)))
+    tour.say(format!("  {}", set.show(&path)))
 }

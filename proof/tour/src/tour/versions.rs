@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sapwood::qp::{Change, QpSnapshot, QpStore};
+use sapwood::qp::{Change, QpSnapshot, QpStore, ReadEntry};
 use serde_json::{Value, json};
 
-use super::data::Set;
+use super::data::{Set, as_entry};
 use super::{Chapter, Tour, grouped, timed};
 use crate::errors::Error;
 
@@ -148,19 +148,21 @@ fn difference(
     let (mut added, mut deleted, mut changed) = (0, 0, 0);
     let mut patched = set.oracle.clone();
     for change in &changes {
-        match *change {
+        match change {
             Change::Added(key, value) => {
                 added += 1;
-                patched.insert(key.into(), *value);
+                patched.insert(key.clone().into(), **value);
             }
             Change::Removed(key, _) => {
                 deleted += 1;
-                patched.remove(key);
+                patched.remove(&**key);
             }
             Change::Changed(key, old, new) => {
                 changed += 1;
-                tour.check(set.oracle.get(key) == Some(old), || "an old value".into())?;
-                patched.insert(key.into(), *new);
+                tour.check(set.oracle.get(&**key) == Some(old), || {
+                    "an old value".into()
+                })?;
+                patched.insert(key.clone().into(), **new);
             }
         }
     }
@@ -184,6 +186,6 @@ fn difference(
     }))
 }
 
-fn same<'a>(entries: impl Iterator<Item = (&'a [u8], &'a u64)>, oracle: &'a Oracle) -> bool {
-    entries.eq(oracle.iter().map(|(k, v)| (&**k, v)))
+fn same<'a>(entries: impl Iterator<Item = ReadEntry<'a, u64>>, oracle: &'a Oracle) -> bool {
+    entries.eq(oracle.iter().map(as_entry))
 }

@@ -28,7 +28,7 @@ where
     fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
         let snapshot = self.0.snapshot();
         let mut entries = snapshot.iter();
-        entries.try_for_each(|(key, value)| each(key, value))
+        entries.try_for_each(|(key, value)| each(&key, value))
     }
 
     fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
@@ -125,7 +125,7 @@ where
     fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
         let snapshot = self.store.snapshot();
         let mut entries = snapshot.iter();
-        entries.try_for_each(|(key, number)| each(key, &(self.value)(*number)))
+        entries.try_for_each(|(key, number)| each(&key, &(self.value)(*number)))
     }
 
     fn commit(&mut self, changes: &Changes) -> Result<(), Error> {

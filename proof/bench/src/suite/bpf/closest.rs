@@ -55,9 +55,8 @@ fn lists(options: &Options) -> Result<(KeyList, KeyList, String), String> {
             _ => continue,
         }
     }
-    let list = |entries: &mut dyn Iterator<Item = (&[u8], u64)>| KeyList::new(entries);
-    let present = list(&mut stored.iter().map(|(key, value)| (key, *value)));
-    let asked = list(&mut asked.iter().map(|(key, value)| (&key[..], *value)));
+    let present = KeyList::new(stored.iter().map(|(key, value)| (key, *value)));
+    let asked = KeyList::new(asked);
     let how = format!(
         "{} names; asked for names of {LABELS} labels below them; {}",
         present.len(),
