@@ -17,9 +17,9 @@ pub struct QpMemory {
     pub entries: usize,
     /// Branches: number and bytes.
     pub branches: (usize, usize),
-    /// Clusters of leaves: number and bytes.
+    /// Clusters, of leaves' cells or of entries, with their keys and values: number and bytes.
     pub clusters: (usize, usize),
-    /// Leaves, with keys and values: number and bytes.
+    /// Leaves, with keys and values, of entries that no cluster holds: number and bytes.
     pub leaves: (usize, usize),
     /// Bytes of the point index.
     pub index: usize,

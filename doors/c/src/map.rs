@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::sync::Arc;
 
+use sapwood::arena::ArenaOptions;
 use sapwood::qp::{QpFile, QpMap};
 
 use crate::c_api::c_api;
@@ -66,10 +67,11 @@ fn choices(options: &sapwood_options) -> Outcome<(Kind, Option<Arc<Owner>>)> {
 }
 
 fn empty<V: ?Sized + CValue>(options: &sapwood_options) -> Outcome<QpMap<V>> {
-    let mut map = match options.memory_limit {
-        0 => QpMap::new(),
-        bytes => QpMap::with_memory_limit(bytes)?,
-    };
+    // C reads keys where they lie.
+    let mut map = QpMap::with_leaves(match options.memory_limit {
+        0 => ArenaOptions::default(),
+        bytes => ArenaOptions::default().limit(bytes),
+    })?;
     if options.flags & SAPWOOD_INDEX != 0 {
         map.add_index();
     }

@@ -335,7 +335,8 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Moves all entries into `fresh`, built anew in key order. On failure the trie stays as it
     /// was.
     pub(crate) fn move_into(&mut self, fresh: Arena) -> Result<(), ArenaFull> {
-        self.lay_out(fresh, V::INLINE && self.points.is_none())
+        let inline = V::INLINE && self.points.is_none() && !self.only_leaves;
+        self.lay_out(fresh, inline)
     }
 
     /// Gives each entry a leaf of its own. On failure the trie stays as it was.

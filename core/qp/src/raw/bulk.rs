@@ -125,7 +125,7 @@ impl<V: ?Sized + Value> Tree<V> {
     /// here.
     pub(crate) fn split_into(&mut self, key: &[u8], fresh: Arena) -> Result<Self, ArenaFull> {
         let mut upper = Tree::new(fresh);
-        upper.inline = self.inline;
+        (upper.inline, upper.only_leaves) = (self.inline, self.only_leaves);
         if self.points.is_some() {
             upper.index_all();
         }

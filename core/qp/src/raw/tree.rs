@@ -177,6 +177,8 @@ pub(crate) struct Tree<V: ?Sized + Value> {
     pub(crate) order: Order,
     /// Whether clusters hold their entries.
     pub(crate) inline: bool,
+    /// Whether each entry has a leaf for good.
+    pub(crate) only_leaves: bool,
     /// The point index, if there is one.
     pub(crate) points: Option<Box<Points<V>>>,
     values: PhantomData<V>,
@@ -195,6 +197,7 @@ impl<V: ?Sized + Value> Tree<V> {
             len: 0,
             order: Order::default(),
             inline: false,
+            only_leaves: false,
             points: None,
             values: PhantomData,
         }

@@ -120,8 +120,8 @@ fn a_leaf_takes_three_bytes_more_than_one_of_a_fixed_value() {
     let keys: Vec<String> = (0..10_000u64)
         .map(|i| format!("{:x}", i * 0x9e37_79b9))
         .collect();
-    let mut fixed = QpMap::new();
-    let mut texts: QpMap<[u8]> = QpMap::new();
+    let mut fixed = QpMap::with_leaves(ArenaOptions::default()).unwrap();
+    let mut texts: QpMap<[u8]> = QpMap::with_leaves(ArenaOptions::default()).unwrap();
     for key in &keys {
         fixed.insert(key, 7u64).unwrap();
         texts.insert(key, &7u64.to_le_bytes()).unwrap();
@@ -417,7 +417,8 @@ mod files {
                 file.get_many(&keys, &mut out);
                 assert!(out.into_iter().map(Option::unwrap).eq(map.values()));
                 let shape = file.shape().unwrap();
-                assert_eq!(shape.leaf_bytes, map.memory().leaves.1);
+                let leaves = map.iter().map(|(k, v)| super::leaf(k.len(), v.len()));
+                assert_eq!(shape.leaf_bytes, leaves.sum());
             }
             // The bytes depend only on the entries, not on the history of the map.
             map.compact().unwrap();

@@ -37,7 +37,7 @@ fn a_map_of_three_takes_little() {
     assert!(memory.total() < 8 << 10, "{memory}");
     assert_eq!(
         (memory.entries, memory.leaves.0, memory.clusters.0),
-        (3, 3, 1)
+        (3, 0, 1)
     );
 }
 
@@ -54,7 +54,6 @@ fn the_parts_of_the_memory_add_up() {
         if i % (n / 20) == 0 || i + 1 == n {
             let m = map.memory();
             assert_eq!(m.entries, map.len());
-            assert_eq!(m.leaves.0, map.len());
             assert_eq!(m.branches.1 + m.clusters.1 + m.leaves.1, m.arena.live);
             let arena = &m.arena;
             assert_eq!(
@@ -63,8 +62,9 @@ fn the_parts_of_the_memory_add_up() {
             );
             assert_eq!(m.total(), arena.committed + arena.overhead + m.outside);
             assert!(arena.committed >= arena.live && arena.retired == 0);
-            // Value, length and key: 4 + 2 + 4, in units of 8.
-            assert_eq!(m.leaves.1, map.len() * 16);
+            // Value 4, and at most 4 of the key, with the length, tag, place and border: 4 + 5 + 4.
+            // A few entries lie in leaves of 16 bytes, and a block has room for some more.
+            assert!(m.arena.live < map.len() * 17 + 512, "{m}");
         }
     }
     let shown = map.memory().to_string();
@@ -96,7 +96,7 @@ fn reports(report: impl std::fmt::Display, names: &[(&str, &str)]) {
 #[test]
 fn every_report_can_be_shown() {
     let map = QpMap::from([("ash", 1u64), ("beech", 2), ("elm", 3)]);
-    reports(map.memory(), &[("entries", "3"), ("leaves", "3")]);
+    reports(map.memory(), &[("entries", "3"), ("clusters", "1")]);
     let folder = crate::support::folder::Folder::new("reports");
     map.save(folder.file("map")).unwrap();
     let file = QpFile::<u64>::open(folder.file("map")).unwrap();
