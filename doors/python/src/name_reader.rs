@@ -1,11 +1,12 @@
 //! `NameReader`: what classes have in common that read names in memory that others may write.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
-use sapwood::qp::QpFile;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use sapwood::qp::{AnyValues, OrderedRead, QpFile, ReadEntry, Value};
 
 use crate::closest::{Closest, closest, needs_dns, with_cuts};
 use crate::name_iter::{Chunk, NameIter, Source};
@@ -13,89 +14,50 @@ use crate::name_keys::{Edges, Keys};
 use crate::snapshot_iter::Kind;
 
 #[cfg(target_os = "linux")]
-use crate::live::{Pool, Trusting, Writer, not_live};
-#[cfg(not(target_os = "linux"))]
-use sapwood::qp::Value;
-#[cfg(target_os = "linux")]
-use sapwood::qp::{QpShared, QpStore};
-#[cfg(target_os = "linux")]
-use sapwood_live::{CheckedNames, LiveValue as Value};
+use crate::live::Standing;
 
-/// Where names lie, with values of one kind.
-pub enum Names<V: ?Sized + Value> {
-    File(QpFile<V>),
+/// Names with values of one kind, wherever they lie.
+pub trait Names<V: ?Sized + Value>: Send + Sync {
+    /// Calls `f` with the names: in one read, so for one version of a store, unless the writer does
+    /// not know of the reader. Python runs no code of users in it, since it makes only int, str and
+    /// bytes.
+    fn read(&self, f: &mut dyn FnMut(&dyn OrderedRead<V>)) -> PyResult<()>;
+
+    /// The live map, if they are in one.
     #[cfg(target_os = "linux")]
-    Store(Trusting<QpStore<V>>),
-    #[cfg(target_os = "linux")]
-    Shared(Trusting<QpShared<V>>),
-    /// The same for readers that the writer does not know of.
-    #[cfg(target_os = "linux")]
-    CheckedStore(Pool<CheckedNames<QpStore<V>>>),
-    #[cfg(target_os = "linux")]
-    CheckedShared(Pool<CheckedNames<QpShared<V>>>),
-    #[cfg(target_os = "linux")]
-    Writer(Writer<QpStore<V>>),
+    fn live(&self) -> Option<&dyn Standing> {
+        None
+    }
 }
 
-impl<V: ?Sized + Value + Send + Sync + 'static> Names<V> {
-    /// Number of entries, if the map counts them.
-    fn count(&self) -> PyResult<Option<usize>> {
-        match self {
-            Names::File(file) => Ok(Some(file.len())),
-            #[cfg(target_os = "linux")]
-            Names::Store(pool) => pool.read(|view| Some(view.len())).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::CheckedStore(pool) => pool.read(|names| Some(names.len())).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::Shared(_) | Names::CheckedShared(_) => Ok(None),
-            #[cfg(target_os = "linux")]
-            Names::Writer(writer) => writer.with(|map| Some(map.len())),
-        }
+impl<V: ?Sized + Value> Names<V> for QpFile<V>
+where
+    Self: OrderedRead<V> + Send + Sync,
+{
+    fn read(&self, f: &mut dyn FnMut(&dyn OrderedRead<V>)) -> PyResult<()> {
+        f(self);
+        Ok(())
+    }
+}
+
+impl<V: ?Sized + Value> dyn Names<V> {
+    /// What `f` finds in the names.
+    pub fn find<R>(&self, mut f: impl FnMut(&dyn OrderedRead<V>) -> R) -> PyResult<R> {
+        let mut found = None;
+        self.read(&mut |names| found = Some(f(names)))?;
+        Ok(found.expect("read has called the function"))
     }
 }
 
 /// Names with values of either kind.
-pub enum Either {
-    Numbers(Names<u64>),
-    Bytes(Names<[u8]>),
-}
+pub type AnyNames = AnyValues<Arc<dyn Names<u64>>, Arc<dyn Names<[u8]>>>;
 
-#[cfg(target_os = "linux")]
-impl Either {
-    /// Whether the writer knows of the readers, if there are any.
-    pub fn is_registered(&self) -> bool {
-        use Names::{CheckedShared, CheckedStore};
-        !matches!(
-            self,
-            Either::Numbers(CheckedStore(_) | CheckedShared(_))
-                | Either::Bytes(CheckedStore(_) | CheckedShared(_))
-        )
-    }
-}
-
-/// Evaluates an expression for names, wherever they lie: in one read, so for one version of a
-/// store, unless the writer does not know of the reader. Python runs no code of users in it, since
-/// it makes only int, str and bytes.
+/// Evaluates an expression for names with values of either kind.
 macro_rules! on {
     ($this:expr, $names:ident => $answer:expr) => {
         match &$this.names {
-            Either::Numbers(names) => on!(in names, $names => $answer),
-            Either::Bytes(names) => on!(in names, $names => $answer),
-        }
-    };
-    (in $all:expr, $names:ident => $answer:expr) => {
-        match $all {
-            Names::File($names) => Ok::<_, PyErr>($answer),
-            #[cfg(target_os = "linux")]
-            Names::Store(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::Shared(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::CheckedStore(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::CheckedShared(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::Writer(writer) => writer.with(|map| map.read(|$names| $answer)),
+            AnyValues::Numbers(names) => names.find(|$names| $answer),
+            AnyValues::Bytes(names) => names.find(|$names| $answer),
         }
     };
 }
@@ -128,15 +90,13 @@ impl Shown for [u8] {
 /// collections.abc.Mapping.
 #[pyclass(frozen, generic, mapping, subclass, weakref, module = "sapwood")]
 pub struct NameReader {
-    pub(crate) names: Either,
+    pub(crate) names: AnyNames,
+    /// Whether the number of entries is known without a walk.
+    pub(crate) counts: bool,
     pub(crate) keys: Keys,
     pub(crate) text: bool,
     pub(crate) path: PathBuf,
 }
-
-/// What makes the object again from a pickle, with its arguments: path, keys, and whether values
-/// are texts.
-pub type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, bool));
 
 type Pair<'py> = Option<(Bound<'py, PyAny>, Py<PyAny>)>;
 
@@ -150,8 +110,10 @@ impl NameReader {
         most: usize,
     ) -> PyResult<Chunk> {
         let entries = on!(self, names => {
-            let range = names.range::<[u8], _>(edges.as_bounds());
-            let entry = |(key, value)| (Box::from(key), Shown::object(value, py, self.text));
+            let range = names.range(edges.as_bounds());
+            let entry = |(key, value): ReadEntry<'_, _>| {
+                (Box::from(&*key), Shown::object(value, py, self.text))
+            };
             match back {
                 true => range.rev().take(most).map(entry).collect(),
                 false => range.take(most).map(entry).collect(),
@@ -166,19 +128,26 @@ impl NameReader {
 
     /// Number of entries, if the map counts them.
     fn count(&self) -> PyResult<Option<usize>> {
+        self.counts
+            .then(|| on!(self, names => names.entries()))
+            .transpose()
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn live(&self) -> Option<&dyn Standing> {
         match &self.names {
-            Either::Numbers(names) => names.count(),
-            Either::Bytes(names) => names.count(),
+            AnyValues::Numbers(names) => names.live(),
+            AnyValues::Bytes(names) => names.live(),
         }
     }
 
-    fn pair<'py, V: ?Sized + Shown>(
+    fn pair<'py, V: ?Sized + Shown + Value>(
         &self,
         py: Python<'py>,
-        entry: Option<(&[u8], &V)>,
+        entry: Option<ReadEntry<'_, V>>,
     ) -> Pair<'py> {
         let (key, value) = entry?;
-        Some((self.keys.object(py, key), value.object(py, self.text)))
+        Some((self.keys.object(py, &key), value.object(py, self.text)))
     }
 
     pub(crate) fn find(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
@@ -201,7 +170,7 @@ impl NameReader {
     }
 
     fn __bool__(&self) -> PyResult<bool> {
-        on!(self, names => !names.is_empty())
+        on!(self, names => names.first_key_value().is_some())
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
@@ -212,7 +181,7 @@ impl NameReader {
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let bytes = self.keys.bytes(key)?;
-        on!(self, names => names.contains_key(&bytes))
+        on!(self, names => names.get(&bytes).is_some())
     }
 
     /// The value of a key, or `default`.
@@ -302,7 +271,7 @@ impl NameReader {
         let bytes = self.keys.bytes(name)?;
         with_cuts(py, self.keys, is_cut, |cuts| {
             on!(self, names => {
-                let found = names.denial(&bytes, 0, |key, value| {
+                let found = names.denial(&bytes, 0, &mut |key, value| {
                     cuts(key, &|| Shown::object(value, py, self.text))
                 });
                 closest(py, self.keys, &bytes, found, |value| Shown::object(value, py, self.text))
@@ -317,6 +286,21 @@ impl NameReader {
     /// An iterator for views.
     fn _walk(slf: &Bound<'_, Self>, kind: &str, back: bool) -> PyResult<NameIter> {
         Ok(Self::iter(slf, Edges::all(), Kind::of(kind)?, back))
+    }
+
+    /// What opens the map again, for pickles: its path, and named arguments of open().
+    fn _opened<'py>(&self, py: Python<'py>) -> PyResult<(&PathBuf, Bound<'py, PyDict>)> {
+        let how = PyDict::new(py);
+        if self.keys == Keys::Bytes {
+            how.set_item("key", py.get_type::<PyBytes>())?;
+        }
+        how.set_item("dns", self.keys == Keys::Dns)?;
+        how.set_item("text", self.text)?;
+        #[cfg(target_os = "linux")]
+        if let Some(live) = self.live() {
+            how.set_item("registered", live.registered()?)?;
+        }
+        Ok((&self.path, how))
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
