@@ -314,7 +314,7 @@ where
     for<'r> M::View<'r>: OrderedRead<M::Value>,
     Self: Send + Sync,
 {
-    fn read(&self, f: &mut dyn FnMut(&dyn OrderedRead<M::Value>)) -> PyResult<()> {
+    fn read(&self, _: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<M::Value>)) -> PyResult<()> {
         Pool::read(self, |view| f(&view)).map_err(not_live)
     }
 
@@ -327,7 +327,7 @@ impl<M: NameMap> Names<M::Value> for Pool<CheckedNames<M>>
 where
     Self: Send + Sync,
 {
-    fn read(&self, f: &mut dyn FnMut(&dyn OrderedRead<M::Value>)) -> PyResult<()> {
+    fn read(&self, _: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<M::Value>)) -> PyResult<()> {
         self.with(|reader| reader.ask(|names| f(names)))
             .map_err(not_live)
     }
@@ -468,7 +468,7 @@ impl<V: ?Sized + LiveValue> Names<V> for Writer<QpStore<V>>
 where
     Self: Send + Sync,
 {
-    fn read(&self, f: &mut dyn FnMut(&dyn OrderedRead<V>)) -> PyResult<()> {
+    fn read(&self, _: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<V>)) -> PyResult<()> {
         self.with(|map| map.read(|view| f(&view)))
     }
 

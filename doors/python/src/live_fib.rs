@@ -308,7 +308,7 @@ impl LiveFib {
         let Some(texts) = &self.texts else {
             return Ok(dict);
         };
-        for (number, text) in texts.all()? {
+        for (number, text) in texts.all(py)? {
             dict.set_item(number, text)?;
         }
         Ok(dict)

@@ -52,11 +52,12 @@ where
     Pool<N>: Names<u64> + 'static,
     Pool<B>: Names<[u8]> + 'static,
 {
-    AnyNames::open(
-        || Ok(Arc::new(Pool::<N>::open(path, wait)?)),
-        || Ok(Arc::new(Pool::<B>::open(path, wait)?)),
+    let names = AnyValues::open(
+        || Pool::<N>::open(path, wait).map(Arc::new),
+        || Pool::<B>::open(path, wait).map(Arc::new),
         other_values,
-    )
+    )?;
+    Ok(names.into())
 }
 
 /// Opens a store, or else a shared map. Also returns whether it counts its entries.
@@ -102,10 +103,10 @@ impl LiveNames {
         registered: bool,
     ) -> PyResult<Py<Self>> {
         let (py, keys) = (class.py(), Keys::of(key, dns)?);
-        let (names, counts) = patiently(py, wait, |wait| opened(&path, wait, registered))?;
+        let (names, counted) = patiently(py, wait, |wait| opened(&path, wait, registered))?;
         let reader = NameReader {
             names,
-            counts,
+            counted,
             keys,
             text,
             path,
@@ -371,11 +372,8 @@ impl LiveNamesWriter {
         path: PathBuf,
     ) -> PyResult<Py<Self>> {
         let reader = NameReader {
-            names: match &writer {
-                Writers::Numbers(writer) => AnyNames::Numbers(writer.clone()),
-                Writers::Bytes(writer) => AnyNames::Bytes(writer.clone()),
-            },
-            counts: true,
+            names: writer.clone().into(),
+            counted: true,
             keys,
             text,
             path,

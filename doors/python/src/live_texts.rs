@@ -35,14 +35,14 @@ impl Texts {
     }
 
     /// All numbers with their texts.
-    pub fn all(&self) -> PyResult<Vec<(u32, String)>> {
+    pub fn all(&self, py: Python<'_>) -> PyResult<Vec<(u32, String)>> {
         fn entry((key, text): ReadEntry<'_, [u8]>) -> Option<(u32, String)> {
             let number = u32::from_be_bytes((*key).try_into().ok()?);
             Some((number, String::from_utf8_lossy(text).into_owned()))
         }
         let all = (Edge::Unbounded, Edge::Unbounded);
         self.0
-            .find(|texts| texts.range(all).filter_map(entry).collect())
+            .find(py, |texts| texts.range(all).filter_map(entry).collect())
     }
 }
 
@@ -58,7 +58,7 @@ pub fn object<'py>(
     };
     // The values of such a map have 32 bits.
     let key = (number as u32).to_be_bytes();
-    let text = texts.0.find(|texts| {
+    let text = texts.0.find(py, |texts| {
         let text = texts.get(&key)?;
         Some(String::from_utf8_lossy(text).into_owned())
     })?;

@@ -54,7 +54,7 @@ impl NameFile {
                 AnyFile::Numbers(file) => AnyNames::Numbers(Arc::new(file)),
                 AnyFile::Bytes(file) => AnyNames::Bytes(Arc::new(file)),
             },
-            counts: true,
+            counted: true,
             keys,
             text,
             path,

@@ -15,10 +15,10 @@ from ._native import *
 from ._native import __version__
 
 complete(_native.Fib, InMemory, Routes)
+complete(_native.NameReader, Opened)
 complete(_native.NameMap, InMemory)
 complete(_native.RangeMap, InMemory, Ranges)
 complete(_native.FibFile, Opened, Routes)
-complete(_native.NameReader, Opened)
 if sys.platform == "linux":
     complete(_native.LiveFib, LiveReading, Routes)
     complete(_native.LiveFibWriter, LiveWriting, Routes)
