@@ -21,6 +21,7 @@ use crate::address::shown;
 use crate::errors::{no_space, refused, system};
 use crate::name_reader::Names;
 use crate::numbers::whole;
+use crate::pairs::pairs;
 
 /// The readers that a pool keeps while nobody reads.
 const KEPT: usize = 64;
@@ -474,5 +475,41 @@ where
 
     fn live(&self) -> Option<&dyn Standing> {
         Some(self)
+    }
+}
+
+/// What `update()` of a live map is called with: items, keys to remove, and named arguments.
+#[derive(FromPyObject)]
+pub struct ToChange<'py>(
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Bound<'py, PyDict>,
+);
+
+/// Keys that go, and entries that come after that.
+pub struct Changes<K, V> {
+    pub gone: Vec<K>,
+    pub new: Vec<(K, V)>,
+}
+
+impl ToChange<'_> {
+    /// Reads all keys and values, before anything is changed.
+    pub fn read<K, V>(
+        &self,
+        key_of: impl Fn(&Bound<'_, PyAny>) -> PyResult<K>,
+        value_of: impl Fn(&Bound<'_, PyAny>) -> PyResult<V>,
+    ) -> PyResult<Changes<K, V>> {
+        let ToChange(items, remove, others) = self;
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        for pair in pairs(items.as_ref(), Some(others))? {
+            let (key, value) = pair?;
+            new.push((key_of(&key)?, value_of(&value)?));
+        }
+        if let Some(remove) = remove {
+            for key in remove.try_iter()? {
+                gone.push(key_of(&key?)?);
+            }
+        }
+        Ok(Changes { gone, new })
     }
 }

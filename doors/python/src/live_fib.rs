@@ -14,10 +14,9 @@ use crate::address::{Key, key_of, prefix_of, shown};
 use crate::batch::{self, Addresses};
 use crate::errors::refused;
 use crate::fib_table::{absent, longest};
-use crate::live::{self, Pool, Standing, Trusting, Writer, not_live, patiently};
+use crate::live::{self, Pool, Standing, ToChange, Trusting, Writer, not_live, patiently};
 use crate::live_texts::{TRIES, Texts, attempted, object};
 use crate::numbers::whole;
-use crate::pairs::ToChange;
 use crate::snapshot_iter::{Kind, listed};
 
 enum Table {

@@ -14,11 +14,10 @@ use sapwood_live::{CheckedNames, Error, Live, LiveIdle, LiveValue, ReadBy};
 
 use crate::address::shown;
 use crate::errors::refused;
-use crate::live::{self, Pool, Pooled, Writer, not_live, patiently};
+use crate::live::{self, Pool, Pooled, ToChange, Writer, not_live, patiently};
 use crate::name_keys::Keys;
 use crate::name_reader::{AnyNames, NameReader, Names, Shown};
 use crate::numbers::whole;
-use crate::pairs::ToChange;
 
 /// A map of names that another process writes, read in place: readers take no lock, and each call
 /// sees what was committed last.

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyType};
-use sapwood::maple::{MapleMap, PlainValue};
+use pyo3::types::{PyDict, PyType};
+use sapwood::maple::{MapleMap, MapleView, PlainValue};
 use sapwood_live::{CheckedLiveReader, Error, Live};
 
 use crate::address::shown;
 use crate::errors::refused;
 use crate::fib_table::absent;
-use crate::live::{self, Pool, Standing, Trusting, Writer, not_live, patiently};
+use crate::live::{self, Pool, Standing, ToChange, Trusting, Writer, not_live, patiently};
 use crate::live_texts::{Texts, attempted, object};
 use crate::numbers::whole;
-use crate::pairs::ToChange;
-use crate::range_keys::{Key, Range, between, range_if, range_or_index, window};
-use crate::snapshot_iter::{Kind, Place, listed};
+use crate::range_keys::{Key, Range, place, range_if, range_or_index, window};
+use crate::range_reader::{Entry, RangeReader, Ranges, View, find, wide};
+use crate::snapshot_iter::{Kind, listed};
 
 enum Map {
     Reader(Trusting<MapleMap<u64>>),
@@ -30,17 +30,69 @@ enum Map {
     Writer(Arc<Writer<MapleMap<u64>>>),
 }
 
-/// Evaluates an expression for the newest map, in one read.
-macro_rules! on {
-    ($this:expr, $view:ident => $answer:expr) => {
-        match &$this.map {
-            Map::Reader(pool) => pool.read(|$view| $answer).map_err(not_live),
-            Map::Texts(pool) => pool.read(|$view| $answer).map_err(not_live),
-            Map::Checked(pool) => copied(pool).map(|map| map.read(|$view| $answer)),
-            Map::CheckedTexts(pool) => copied(pool).map(|map| map.read(|$view| $answer)),
-            Map::Writer(writer) => writer.with(|map| map.read(|$view| $answer)),
+/// A live map, and the texts of its numbers if it is one of the program.
+struct Table {
+    map: Map,
+    texts: Option<Texts>,
+}
+
+impl Table {
+    fn live(&self) -> &dyn Standing {
+        match &self.map {
+            Map::Reader(pool) => pool,
+            Map::Texts(pool) => pool,
+            Map::Checked(pool) => pool,
+            Map::CheckedTexts(pool) => pool,
+            Map::Writer(writer) => &**writer,
         }
-    };
+    }
+
+    fn object(
+        &self,
+        py: Python<'_>,
+        (range, value): Entry,
+    ) -> PyResult<Option<(Range, Py<PyAny>)>> {
+        let value = object(py, self.texts.as_ref(), value)?;
+        Ok(value.map(|value| (range, value.unbind())))
+    }
+}
+
+impl Ranges for Table {
+    fn read(&self, f: &mut dyn FnMut(View<'_>)) -> PyResult<()> {
+        let numbers = |view: MapleView<'_, u64>| f(View::Numbers(view));
+        match &self.map {
+            Map::Reader(pool) => pool.read(numbers).map_err(not_live),
+            Map::Checked(pool) => copied(pool).map(|map| map.read(numbers)),
+            Map::Writer(writer) => writer.with(|map| map.read(numbers)),
+            Map::Texts(pool) => pool.read(|view| f(View::Names(view))).map_err(not_live),
+            Map::CheckedTexts(pool) => {
+                copied(pool).map(|map| map.read(|view| f(View::Names(view))))
+            }
+        }
+    }
+
+    /// A map that is read with checks is not copied for it.
+    fn at(&self, index: u64) -> PyResult<Option<Entry>> {
+        match &self.map {
+            Map::Checked(pool) => pool.ask(|view| view.get(index)).map_err(not_live),
+            Map::CheckedTexts(pool) => {
+                let found = pool.ask(|view| view.get(index)).map_err(not_live)?;
+                Ok(found.map(|(range, value)| (range, value.into())))
+            }
+            _ => find!((self as &dyn Ranges), view => view.get_entry(index).map(wide)),
+        }
+    }
+
+    fn one(
+        &self,
+        py: Python<'_>,
+        find: &dyn Fn() -> PyResult<Option<Entry>>,
+    ) -> PyResult<Option<(Range, Py<PyAny>)>> {
+        attempted(|| match find()? {
+            Some(entry) => Ok(self.object(py, entry)?.map(Some)),
+            None => Ok(Some(None)),
+        })
+    }
 }
 
 /// All of a map that is read with checks. Each entry was there at some time; of entries that
@@ -75,89 +127,18 @@ fn copied<V: PlainValue + Copy>(
 /// >>> owners[150], 200 in owners, owners.entry(150), owners.find_gap(50, start=100)
 /// (7, False, (range(100, 200), 7), range(200, 250))
 /// >>> writer.remove_map()
-#[pyclass(frozen, mapping, subclass, weakref, module = "sapwood")]
+#[pyclass(frozen, extends = RangeReader, subclass, module = "sapwood")]
 pub struct LiveRanges {
-    map: Map,
-    /// The texts of the numbers, if it is a map of the program.
-    texts: Option<Texts>,
+    table: Arc<Table>,
     path: PathBuf,
 }
 
-type Entry = (Range, u64);
-type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
-
-fn place<'py>(py: Python<'py>, range: &Range) -> PyResult<Bound<'py, PyAny>> {
-    Place::Range(*range.start(), *range.end()).object(py)
-}
-
 impl LiveRanges {
-    fn live(&self) -> &dyn Standing {
-        match &self.map {
-            Map::Reader(pool) => pool,
-            Map::Texts(pool) => pool,
-            Map::Checked(pool) => pool,
-            Map::CheckedTexts(pool) => pool,
-            Map::Writer(writer) => &**writer,
-        }
+    fn of(map: Map, texts: Option<Texts>, path: PathBuf) -> PyClassInitializer<Self> {
+        let table = Arc::new(Table { map, texts });
+        let reader = RangeReader(table.clone());
+        PyClassInitializer::from(reader).add_subclass(LiveRanges { table, path })
     }
-
-    /// The entries that `find` finds in one read, as objects.
-    fn all<'py>(
-        &self,
-        py: Python<'py>,
-        find: impl Fn() -> PyResult<Vec<Entry>>,
-    ) -> PyResult<Vec<Pair<'py>>> {
-        attempted(|| {
-            let pair = |(range, value): Entry| {
-                let value = object(py, self.texts.as_ref(), value)?;
-                value
-                    .map(|value| Ok((place(py, &range)?, value)))
-                    .transpose()
-            };
-            find()?.into_iter().map(pair).collect()
-        })
-    }
-
-    fn one<'py>(
-        &self,
-        py: Python<'py>,
-        find: impl Fn() -> PyResult<Option<Entry>>,
-    ) -> PyResult<Option<Pair<'py>>> {
-        Ok(self.all(py, || Ok(Vec::from_iter(find()?)))?.pop())
-    }
-
-    fn within<'py>(&self, py: Python<'py>, range: Range) -> PyResult<Vec<Pair<'py>>> {
-        self.all(
-            py,
-            || on!(self, view => view.range(range.clone()).map(wide).collect()),
-        )
-    }
-
-    /// The entry that holds an index. A map that is read with checks is not copied for it.
-    fn entry_at(&self, index: u64) -> PyResult<Option<Entry>> {
-        match &self.map {
-            Map::Checked(pool) => pool.ask(|view| view.get(index)).map_err(not_live),
-            Map::CheckedTexts(pool) => {
-                let found = pool.ask(|view| view.get(index)).map_err(not_live)?;
-                Ok(found.map(|(range, value)| (range, value.into())))
-            }
-            _ => on!(self, view => view.get_entry(index).map(wide)),
-        }
-    }
-
-    fn find<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let at = Key::of(key)?;
-        let found = self.one(key.py(), || {
-            let entry = self.entry_at(at.first())?;
-            Ok(entry.filter(|(range, _)| at.fits(range)))
-        })?;
-        Ok(found.map(|(_, value)| value))
-    }
-}
-
-/// An entry with its value in 64 bits.
-fn wide<V: Copy + Into<u64>>((range, value): (Range, &V)) -> Entry {
-    (range, (*value).into())
 }
 
 #[pymethods]
@@ -175,7 +156,7 @@ impl LiveRanges {
         path: PathBuf,
         wait: Option<f64>,
         registered: bool,
-    ) -> PyResult<Self> {
+    ) -> PyResult<Py<Self>> {
         let (map, texts) = patiently(class.py(), wait, |wait| {
             let numbers = match registered {
                 true => Pool::open(&path, wait).map(Map::Reader),
@@ -191,7 +172,7 @@ impl LiveRanges {
             };
             Ok((map, Some(texts)))
         })?;
-        Ok(LiveRanges { map, texts, path })
+        Py::new(class.py(), Self::of(map, texts, path))
     }
 
     /// Makes an empty live map in a directory, which is made if it is not there, and returns its
@@ -220,68 +201,6 @@ impl LiveRanges {
         LiveRangesWriter::of(class.py(), (path, true), read_by)
     }
 
-    fn __len__(&self) -> PyResult<usize> {
-        on!(self, view => view.len())
-    }
-
-    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.find(key)?.ok_or_else(|| absent(key))
-    }
-
-    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let at = Key::of(key)?;
-        let entry = self.entry_at(at.first())?;
-        Ok(entry.is_some_and(|(range, _)| at.fits(&range)))
-    }
-
-    /// The value at an index, or of the entry with exactly this range; `default` when there is
-    /// none.
-    #[pyo3(signature = (key, default=None, /))]
-    fn get<'py>(
-        &self,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.find(key)?.or(default))
-    }
-
-    /// The entry that holds an index: its range and its value; None in a gap.
-    #[pyo3(signature = (index, /))]
-    fn entry<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
-        let at = crate::range_keys::index(index)?;
-        self.one(index.py(), || self.entry_at(at))
-    }
-
-    /// The first entry, or None.
-    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
-        self.one(py, || on!(self, view => view.first().map(wide)))
-    }
-
-    /// The last entry, or None.
-    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
-        self.one(py, || on!(self, view => view.last().map(wide)))
-    }
-
-    /// The first entry that begins behind an index, or None.
-    #[pyo3(signature = (index, /))]
-    fn next_after<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
-        let at = crate::range_keys::index(index)?;
-        self.one(
-            index.py(),
-            || on!(self, view => view.next_after(at).map(wide)),
-        )
-    }
-
-    /// The last entry that ends before an index, or None.
-    #[pyo3(signature = (index, /))]
-    fn prev_before<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
-        let at = crate::range_keys::index(index)?;
-        self.one(
-            index.py(),
-            || on!(self, view => view.prev_before(at).map(wide)),
-        )
-    }
-
     /// An iterator for views, over the entries that have an index in a range.
     #[pyo3(signature = (kind, back, within=None))]
     fn _walk<'py>(
@@ -292,60 +211,34 @@ impl LiveRanges {
         within: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let within = within.map_or(Ok(0..=u64::MAX), range_or_index)?;
-        listed(py, Kind::of(kind)?, back, self.within(py, within)?)
-    }
-
-    /// A list of the gaps from `start` to before `stop`, clipped to it.
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn gaps<'py>(
-        &self,
-        py: Python<'py>,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let within = between(start, stop)?;
-        let gaps: Vec<Range> = on!(self, view => view.gaps(within).collect())?;
-        let gaps = gaps.iter().map(|gap| place(py, gap));
-        PyList::new(py, gaps.collect::<PyResult<Vec<_>>>()?)
-    }
-
-    /// The place that RangeMap.find_gap() finds; None when there is none.
-    #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
-    #[allow(clippy::too_many_arguments)]
-    fn find_gap<'py>(
-        &self,
-        py: Python<'py>,
-        size: u64,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
-        align: u64,
-        from_end: bool,
-        near: Option<u64>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let window = window(start, stop, align, from_end, near)?;
-        if size == 0 || !align.is_power_of_two() {
-            return Err(refused(match size {
-                0 => sapwood::maple::Error::ZeroSize,
-                _ => sapwood::maple::Error::Alignment { align },
-            }));
-        }
-        let found = on!(self, view => view.find_gap(size, window))?;
-        found.map(|range| place(py, &range)).transpose()
+        let entries = attempted(|| {
+            let table: &dyn Ranges = &*self.table;
+            let entries: Vec<Entry> =
+                find!(table, view => view.range(within.clone()).map(wide).collect())?;
+            let pair = |entry| {
+                let found = self.table.object(py, entry)?;
+                let pair =
+                    |(range, value): (_, Py<_>)| Ok((place(py, &range)?, value.into_bound(py)));
+                found.map(pair).transpose()
+            };
+            entries.into_iter().map(pair).collect()
+        })?;
+        listed(py, Kind::of(kind)?, back, entries)
     }
 
     /// What LiveReading and LiveWriting in python/sapwood/_mapping.py ask for.
     fn _live<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.live().asked(py, what)
+        self.table.live().asked(py, what)
     }
 
     /// What opens the map again, for pickles: its path, and named arguments of open().
     fn _opened<'py>(&self, py: Python<'py>) -> PyResult<(&PathBuf, Bound<'py, PyDict>)> {
-        live::opened(py, &self.path, self.live())
+        live::opened(py, &self.path, self.table.live())
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (class, this) = (slf.get_type().name()?, slf.get());
-        let entries = this.__len__()?;
+        let entries = slf.len()?;
         Ok(format!(
             "<sapwood.{class} {:?}: {entries} entries>",
             this.path
@@ -394,12 +287,7 @@ impl LiveRangesWriter {
         let builder = Live::<MapleMap<u64>>::builder();
         let writer = Writer::new(py, place, who, builder, |map| map.verify());
         let writer = writer.map_err(not_live)?;
-        let map = LiveRanges {
-            map: Map::Writer(writer.clone()),
-            texts: None,
-            path,
-        };
-        let class = PyClassInitializer::from(map);
+        let class = LiveRanges::of(Map::Writer(writer.clone()), None, path);
         Py::new(py, class.add_subclass(LiveRangesWriter { writer }))
     }
 
@@ -421,7 +309,7 @@ impl LiveRangesWriter {
     }
 
     fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if range_if(key)?.is_none() && !slf.as_super().get().__contains__(key)? {
+        if range_if(key)?.is_none() && !slf.as_super().as_super().get().__contains__(key)? {
             return Err(absent(key));
         }
         let range = range_or_index(key)?;
