@@ -1644,9 +1644,9 @@ typedef struct sapwood_copy {
 } sapwood_copy;
 
 /*
- * Copies the entry of a key, the one with the least greater key, or the one with the longest
- * key that is a prefix of `key`. The lengths are stored also where there is no room: -E2BIG.
- * Readers of both kinds. A point map has no order.
+ * Copies the entry of a key, the one with the least greater key, or the one with the
+ * longest key that is a prefix of `key`. The lengths are stored also where there is no
+ * room: -E2BIG. Readers of both kinds. A point map has no order.
  */
 int sapwood_live_copy(const sapwood_live_reader *reader, const void *key, size_t key_len,
 		      sapwood_copy *out);

@@ -231,3 +231,28 @@ macro_rules! c_api {
     ($($items:tt)*) => { $crate::c_api::c_api!(@ [] $($items)*); };
 }
 pub(crate) use c_api;
+
+/// Functions of C that look for the entry of a key, of which each calls `$search` with a way of its
+/// own.
+macro_rules! searches {
+    (
+        [$($done:tt)*] [$($rest:tt)*] $at:ident: $handle:ty, $out:ident: $place:ty, $search:ident,
+        $($(#[doc = $doc:literal])* $name:ident: $way:expr),*
+    ) => {
+        $crate::c_api::c_api!(@ [$($done)*]
+            $(
+                $(#[doc = $doc])*
+                fn $name(
+                    $at: $handle,
+                    key: *const c_void,
+                    key_len: usize,
+                    $out: $place,
+                ) -> c_int {
+                    $search($at, (key, key_len), $out, $way)
+                }
+            )*
+            $($rest)*
+        );
+    };
+}
+pub(crate) use searches;

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 
-use sapwood::qp::QpFile;
+use sapwood::qp::{AnyFile, QpFile};
 
 use crate::c_api::c_api;
 use crate::domain::{SAPWOOD_CHECKED, known_flags};
@@ -15,27 +15,19 @@ use crate::output::{hand_out, put};
 use crate::value::{Key, Kinds, get_many, kind_of, no_pointers, sapwood_bytes, sapwood_value};
 use crate::view::{Anchor, Viewed, found, sapwood_view};
 
-/// The inside of a file's handle.
-pub enum FileBody {
-    /// Its values are numbers.
-    Numbers(QpFile<u64>),
-    /// Its values are byte strings.
-    Bytes(QpFile<[u8]>),
-}
-
-impl Body for FileBody {
+impl Body for AnyFile {
     const MAGIC: u32 = u32::from_be_bytes(*b"swFi");
     const NAME: &'static str = "file";
 }
 
-impl Viewed for FileBody {}
+impl Viewed for AnyFile {}
 
 /// Runs the same body with a file of either kind.
 macro_rules! either {
     ($file:expr, $open:pat => $body:expr) => {
         match $file {
-            FileBody::Numbers($open) => $body,
-            FileBody::Bytes($open) => $body,
+            AnyFile::Numbers($open) => $body,
+            AnyFile::Bytes($open) => $body,
         }
     };
 }
@@ -62,10 +54,10 @@ c_api!(
         let path = input::path(path)?;
         let trusting = flags & SAPWOOD_UNVERIFIED != 0;
         let file = match kind_of(values, true)? {
-            Kinds::Numbers(()) if trusting => FileBody::Numbers(QpFile::open_unverified(path)?),
-            Kinds::Numbers(()) => FileBody::Numbers(QpFile::open(path)?),
-            Kinds::Bytes(()) if trusting => FileBody::Bytes(QpFile::open_unverified(path)?),
-            Kinds::Bytes(()) => FileBody::Bytes(QpFile::open(path)?),
+            Kinds::Numbers(()) if trusting => AnyFile::Numbers(QpFile::open_unverified(path)?),
+            Kinds::Numbers(()) => AnyFile::Numbers(QpFile::open(path)?),
+            Kinds::Bytes(()) if trusting => AnyFile::Bytes(QpFile::open_unverified(path)?),
+            Kinds::Bytes(()) => AnyFile::Bytes(QpFile::open(path)?),
             Kinds::Pointers(()) => return Err(no_pointers()),
         };
         hand_out(out, file, flags & SAPWOOD_CHECKED != 0)
@@ -103,7 +95,7 @@ c_api!(
 
     fn sapwood_file_len(file: *const sapwood_file, len: *mut usize) -> c_int {
         let body = Handle::shared(file)?;
-        put(len, "len", either!(body, file => file.len()))
+        put(len, "len", body.entries())
     }
 
     /// Checks everything. -EPROTO: the file is damaged; the message says where. O(bytes).
@@ -114,10 +106,10 @@ c_api!(
     }
 
     fn sapwood_file_view(file: *const sapwood_file, view: *mut sapwood_view) -> c_int {
-        let body: &'static FileBody = Handle::shared(file)?;
+        let body: &'static AnyFile = Handle::shared(file)?;
         let source = match body {
-            FileBody::Numbers(file) => Kinds::Numbers(Source::Handle(file)),
-            FileBody::Bytes(file) => Kinds::Bytes(Source::Handle(file)),
+            AnyFile::Numbers(file) => Kinds::Numbers(Source::Handle(file)),
+            AnyFile::Bytes(file) => Kinds::Bytes(Source::Handle(file)),
         };
         sapwood_view::write(view, Anchor::handle(file, body), source)
     }

@@ -6,10 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use sapwood::lpm::IpFib;
 use sapwood::maple::MapleMap;
-use sapwood::qp::{PointMap, QpShared, QpStore, ReadEntry};
-use sapwood_checked::Bytes;
+use sapwood::qp::{OrderedRead, PointMap, QpShared, QpStore};
 use sapwood_live::{
-    CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, LiveReader, LiveValue,
+    CheckedLiveReader, CheckedMap, Error, LiveMap, LiveOffline, LiveReader, LiveValue, NameMap,
 };
 
 use crate::error::{Failure, Outcome};
@@ -151,16 +150,11 @@ pub trait Lookups: Stands {
 pub trait Plain: CValue + LiveValue {
     /// The source for a view.
     fn wrap(source: Source<Self>) -> AnySource;
-    /// Calls `give` with the bytes of a copy.
-    fn with<R>(read: &Self::Read, give: impl FnOnce(&Self) -> R) -> R;
 }
 
 impl Plain for u64 {
     fn wrap(source: Source<u64>) -> AnySource {
         Kinds::Numbers(source)
-    }
-    fn with<R>(read: &u64, give: impl FnOnce(&u64) -> R) -> R {
-        give(read)
     }
 }
 
@@ -168,27 +162,24 @@ impl Plain for [u8] {
     fn wrap(source: Source<[u8]>) -> AnySource {
         Kinds::Bytes(source)
     }
-    fn with<R>(Bytes(read): &Bytes, give: impl FnOnce(&[u8]) -> R) -> R {
-        give(read)
-    }
 }
 
 fn given<V: ?Sized + Plain>(
-    found: Option<ReadEntry<'_, V>>,
+    found: Option<(impl AsRef<[u8]>, &V)>,
     give: Give<'_>,
 ) -> Outcome<Option<i32>> {
     found
-        .map(|(key, value)| give(&key, value.as_bytes()))
+        .map(|(key, value)| give(key.as_ref(), value.as_bytes()))
         .transpose()
 }
 
 /// Tells of entries that lie in the map.
 fn told<'a, V: ?Sized + Plain>(
-    entries: impl Iterator<Item = ReadEntry<'a, V>>,
+    entries: impl Iterator<Item = (impl AsRef<[u8]>, &'a V)>,
     tell: Tell<'_>,
 ) -> Outcome {
     for (key, value) in entries {
-        let answer = tell(sapwood_entry::new((&key, value)));
+        let answer = tell(sapwood_entry::new((key.as_ref(), value)));
         if answer != 0 {
             return Ok(answer);
         }
@@ -230,9 +221,9 @@ macro_rules! in_order {
         fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
             let view = self.view();
             let found = match which {
-                Which::Exact => view.get_key_value(key),
-                Which::After => view.successor(key),
-                Which::LongestPrefix => view.longest_prefix(key),
+                Which::Exact => OrderedRead::get_key_value(&view, key),
+                Which::After => OrderedRead::successor(&view, key),
+                Which::LongestPrefix => OrderedRead::longest_prefix(&view, key),
             };
             given(found, give)
         }
@@ -262,58 +253,62 @@ impl<V: ?Sized + Plain> Lookups for LiveReader<PointMap<V>> {
     }
 }
 
-/// The lookups of a reader of names that checks what it reads.
-macro_rules! checked_names {
-    ($order:expr) => {
-        fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
-            let view = self.view()?;
-            let mut give = |key: &[u8], read: &V::Read| V::with(read, |v| give(key, v.as_bytes()));
-            let found = match which {
-                Which::Exact => return view.get(key)?.map(|v| give(key, &v)).transpose(),
-                _ if !$order => return none(NO_ORDER),
-                Which::After => {
-                    // The key may be there, and then it comes first.
-                    let mut from = view.from_key(key);
-                    match from.next().transpose()? {
-                        Some((first, _)) if first == key => from.next().transpose()?,
-                        other => other,
-                    }
-                }
-                Which::LongestPrefix => view.longest_prefix(key)?,
-            };
-            found.map(|(key, value)| give(&key, &value)).transpose()
-        }
+/// A map over byte strings that is read with checks.
+trait Strings: NameMap {
+    /// Whether it has an order.
+    const ORDERED: bool;
+}
 
-        fn each(&self, tell: Tell<'_>) -> Outcome {
-            let view = self.view()?;
-            let mut tell = |(key, read): (Vec<u8>, V::Read)| {
-                V::with(&read, |value| tell(sapwood_entry::new((&key, value))))
-            };
-            let (ordered, unordered) = match $order {
-                true => (Some(view.iter()), None),
-                false => (None, Some(view.unordered())),
-            };
-            for entry in (ordered.into_iter().flatten()).chain(unordered.into_iter().flatten()) {
-                let answer = tell(entry?);
-                if answer != 0 {
-                    return Ok(answer);
-                }
+impl<V: ?Sized + Plain> Strings for QpStore<V> {
+    const ORDERED: bool = true;
+}
+
+impl<V: ?Sized + Plain> Strings for QpShared<V> {
+    const ORDERED: bool = true;
+}
+
+impl<V: ?Sized + Plain> Strings for PointMap<V> {
+    const ORDERED: bool = false;
+}
+
+impl<M: Strings> Lookups for CheckedLiveReader<M>
+where
+    M::Value: Plain,
+{
+    fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
+        let names = M::names(self.view()?);
+        let found = match which {
+            Which::Exact => {
+                let found = names.get(key)?;
+                let value = found.as_ref().map(M::Value::of_read);
+                return given(value.map(|value| (key, value)), give);
             }
-            Ok(0)
+            _ if !M::ORDERED => return none(NO_ORDER),
+            Which::After => names.successor(key)?,
+            Which::LongestPrefix => names.longest_prefix(key)?,
+        };
+        let found = found.as_ref();
+        given(
+            found.map(|(key, value)| (key, M::Value::of_read(value))),
+            give,
+        )
+    }
+
+    fn each(&self, tell: Tell<'_>) -> Outcome {
+        let names = M::names(self.view()?);
+        let (ordered, unordered) = match M::ORDERED {
+            true => (Some(names.iter()), None),
+            false => (None, Some(names.unordered())),
+        };
+        for entry in (ordered.into_iter().flatten()).chain(unordered.into_iter().flatten()) {
+            let (key, value) = entry?;
+            let answer = tell(sapwood_entry::new((&key, M::Value::of_read(&value))));
+            if answer != 0 {
+                return Ok(answer);
+            }
         }
-    };
-}
-
-impl<V: ?Sized + Plain> Lookups for CheckedLiveReader<QpStore<V>> {
-    checked_names!(true);
-}
-
-impl<V: ?Sized + Plain> Lookups for CheckedLiveReader<QpShared<V>> {
-    checked_names!(true);
-}
-
-impl<V: ?Sized + Plain> Lookups for CheckedLiveReader<PointMap<V>> {
-    checked_names!(false);
+        Ok(0)
+    }
 }
 
 impl Lookups for LiveReader<IpFib<u64>> {

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uchar, c_void};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::c_api::c_api;
+use crate::c_api::{c_api, searches};
 use crate::error::{Failure, Outcome};
 use crate::input::{bytes, items, items_mut, place};
 use crate::live_lookups::Which;
@@ -115,38 +115,15 @@ c_api!(
         pub value_len: usize,
     }
 
-    /// Copies the entry of a key, the one with the least greater key, or the one with the longest
-    /// key that is a prefix of `key`. The lengths are stored also where there is no room: -E2BIG.
-    /// Readers of both kinds. A point map has no order.
-    fn sapwood_live_copy(
-        reader: *const sapwood_live_reader,
-        key: *const c_void,
-        key_len: usize,
-        out: *mut sapwood_copy,
-    ) -> c_int {
-        let key = (key, key_len);
-        copy(reader, key, out, Which::Exact)
-    }
-
-    fn sapwood_live_copy_after(
-        reader: *const sapwood_live_reader,
-        key: *const c_void,
-        key_len: usize,
-        out: *mut sapwood_copy,
-    ) -> c_int {
-        let key = (key, key_len);
-        copy(reader, key, out, Which::After)
-    }
-
-    fn sapwood_live_copy_longest_prefix(
-        reader: *const sapwood_live_reader,
-        key: *const c_void,
-        key_len: usize,
-        out: *mut sapwood_copy,
-    ) -> c_int {
-        let (key, which) = ((key, key_len), Which::LongestPrefix);
-        copy(reader, key, out, which)
-    }
+    searches!(
+        reader: *const sapwood_live_reader, out: *mut sapwood_copy, copy,
+        /// Copies the entry of a key, the one with the least greater key, or the one with the
+        /// longest key that is a prefix of `key`. The lengths are stored also where there is no
+        /// room: -E2BIG. Readers of both kinds. A point map has no order.
+        sapwood_live_copy: Which::Exact,
+        sapwood_live_copy_after: Which::After,
+        sapwood_live_copy_longest_prefix: Which::LongestPrefix
+    );
 
     /// Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. Those of a reader
     /// that checks are copies, which are valid until the callback returns.

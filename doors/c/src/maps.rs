@@ -3,12 +3,11 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
-use sapwood::qp::{Ordered, QpMemory, QpSharedMemory, QpStoreMemory, Unordered};
+use sapwood::qp::{AnyFile, Ordered, QpMemory, QpSharedMemory, QpStoreMemory, Unordered};
 
 use crate::c_api::c_api;
 use crate::domain::sapwood_domain;
 use crate::error::{Failure, Outcome};
-use crate::file::FileBody;
 use crate::handle::Handle;
 use crate::input::extensible;
 use crate::iter::IterBody;
@@ -105,7 +104,7 @@ c_api!(
 
     pub type sapwood_point = Handle<SharedBody<Unordered>>;
 
-    pub type sapwood_file = Handle<FileBody>;
+    pub type sapwood_file = Handle<AnyFile>;
 
     pub type sapwood_iter = Handle<IterBody>;
 

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uchar, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::c_api::c_api;
+use crate::c_api::{c_api, searches};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules};
 use crate::input::{bytes, items, place};
@@ -306,36 +306,15 @@ c_api!(
         one(view, NO_KEY, entry, Search::Last)
     }
 
-    /// The least key greater than `key`, which need not be there.
-    fn sapwood_view_after(
-        view: *const sapwood_view,
-        key: *const c_void,
-        key_len: usize,
-        entry: *mut sapwood_entry,
-    ) -> c_int {
-        one(view, (key, key_len), entry, Search::After)
-    }
-
-    /// The greatest key less than `key`.
-    fn sapwood_view_before(
-        view: *const sapwood_view,
-        key: *const c_void,
-        key_len: usize,
-        entry: *mut sapwood_entry,
-    ) -> c_int {
-        one(view, (key, key_len), entry, Search::Before)
-    }
-
-    /// The longest key that is a prefix of `key`, or `key` itself.
-    fn sapwood_view_longest_prefix(
-        view: *const sapwood_view,
-        key: *const c_void,
-        key_len: usize,
-        entry: *mut sapwood_entry,
-    ) -> c_int {
-        let search = Search::LongestPrefix;
-        one(view, (key, key_len), entry, search)
-    }
+    searches!(
+        view: *const sapwood_view, entry: *mut sapwood_entry, one,
+        /// The least key greater than `key`, which need not be there.
+        sapwood_view_after: Search::After,
+        /// The greatest key less than `key`.
+        sapwood_view_before: Search::Before,
+        /// The longest key that is a prefix of `key`, or `key` itself.
+        sapwood_view_longest_prefix: Search::LongestPrefix
+    );
 
     /// Stores the entries whose keys are prefixes of `key`, shortest first, as many as there is
     /// room for. Returns how many there are.

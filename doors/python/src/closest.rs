@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use sapwood::qp::Denial as Found;
+use sapwood::qp::{Denial as Found, ReadEntry};
 
 use crate::name_keys::Keys;
 
@@ -77,8 +77,8 @@ pub fn closest<V: ?Sized + sapwood::qp::Value>(
     found: Found<'_, V>,
     object: impl Fn(&V) -> Py<PyAny>,
 ) -> Closest {
-    let pair = |entry: Option<(&[u8], &V)>| {
-        entry.map(|(key, value)| (keys.object(py, key).unbind(), object(value)))
+    let pair = |entry: Option<ReadEntry<'_, V>>| {
+        entry.map(|(key, value)| (keys.object(py, &key).unbind(), object(value)))
     };
     let closest = found.closest;
     Closest {

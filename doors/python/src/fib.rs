@@ -167,22 +167,22 @@ impl Fib {
 
     /// Removes exactly this prefix and returns its value. When it is not there, returns `default`
     /// or raises KeyError.
-    #[pyo3(signature = (prefix, /, *default))]
-    fn pop(&self, prefix: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+    #[pyo3(signature = (key, /, *default))]
+    fn pop(&self, key: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let default = crate::pairs::at_most_one("pop", default)?;
-        let taken = self.take(prefix.py(), prefix_of(prefix)?)?;
-        taken.or(default).ok_or_else(|| absent(prefix))
+        let taken = self.take(key.py(), prefix_of(key)?)?;
+        taken.or(default).ok_or_else(|| absent(key))
     }
 
     /// The value of exactly this prefix; inserts `default` when it is not there.
-    #[pyo3(signature = (prefix, default=None, /))]
+    #[pyo3(signature = (key, default=None, /))]
     fn setdefault(
         &self,
-        prefix: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
         default: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let py = prefix.py();
-        let net = prefix_of(prefix)?;
+        let py = key.py();
+        let net = prefix_of(key)?;
         let default = default.unwrap_or_else(|| py.None().into_bound(py));
         self.objects.with(py, |objects| {
             if let Some(number) = self.table.get(net)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ipnet::IpNet;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyType};
+use pyo3::types::{PyDict, PyList, PyString, PyType};
 use sapwood::lpm::{self, HopRef, SavedHop};
 use sapwood::qp::OpenCause;
 
@@ -275,7 +275,8 @@ impl FibFile {
         )
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PathBuf,))> {
-        Ok((slf.get_type().getattr("open")?, (slf.get().path.clone(),)))
+    /// What opens the file again, for pickles: its path, and named arguments of open().
+    fn _opened<'py>(&self, py: Python<'py>) -> (&PathBuf, Bound<'py, PyDict>) {
+        (&self.path, PyDict::new(py))
     }
 }

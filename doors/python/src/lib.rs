@@ -33,6 +33,7 @@ mod numbers;
 mod objects;
 mod pairs;
 mod range_keys;
+mod range_reader;
 mod range_table;
 mod ranges;
 mod snapshot_iter;
@@ -71,6 +72,8 @@ mod native {
     use super::names::NameMap;
     #[pymodule_export]
     use super::range_keys::window_of;
+    #[pymodule_export]
+    use super::range_reader::RangeReader;
     #[pymodule_export]
     use super::ranges::RangeMap;
     #[pymodule_export]

@@ -4,20 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{
     PyBlockingIOError, PyFileExistsError, PyFileNotFoundError, PyPermissionError, PyRuntimeError,
     PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyInt, PyString};
+use sapwood::qp::{OrderedRead, QpStore};
 use sapwood_live::{
     CheckedLiveReader, CheckedMap, CheckedNames, Error, Live, LiveBuilder, LiveIdle, LiveMap,
-    LiveReader, LiveReaderInfo, NameMap, NamesAsked, Process, ReadBy,
+    LiveReader, LiveReaderInfo, LiveValue, NameMap, Process, ReadBy,
 };
 
 use crate::address::shown;
 use crate::errors::{no_space, refused, system};
+use crate::name_reader::Names;
 use crate::numbers::whole;
+use crate::pairs::pairs;
 
 /// The readers that a pool keeps while nobody reads.
 const KEPT: usize = 64;
@@ -131,17 +135,31 @@ pub fn read_by(who: Option<&Bound<'_, PyAny>>) -> PyResult<Option<ReadBy>> {
     Err(PyValueError::new_err(text))
 }
 
-/// A builder of a live map that these may read.
-pub fn builder<M: LiveMap>(who: Option<ReadBy>) -> LiveBuilder<M> {
-    let builder = Live::builder();
-    match who {
-        Some(who) => builder.read_by(who),
-        None => builder,
-    }
+/// A live map in this process: readers of it, or its writer.
+pub trait Standing {
+    /// Whether the writer knows of the readers. `TypeError` for the writer itself.
+    fn registered(&self) -> PyResult<bool>;
+
+    /// The answer to what `LiveReading` and `LiveWriting` in `_mapping.py` ask.
+    fn asked<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// What opens a live map again, for pickles: its path, and named arguments of open().
+pub fn opened<'py, 'p>(
+    py: Python<'py>,
+    path: &'p PathBuf,
+    live: &dyn Standing,
+) -> PyResult<(&'p PathBuf, Bound<'py, PyDict>)> {
+    let how = PyDict::new(py);
+    how.set_item("registered", live.registered()?)?;
+    Ok((path, how))
 }
 
 /// A reader of a live map that holds nothing back between two calls.
 pub trait Pooled: Sized {
+    /// Whether the map's writer knows of it.
+    const REGISTERED: bool;
+
     /// Opens the map in a directory, and waits this long for one that is not there yet.
     fn open(folder: &Path, wait: Duration) -> Result<Self, Error>;
 
@@ -153,6 +171,8 @@ pub trait Pooled: Sized {
 }
 
 impl<M: LiveMap> Pooled for LiveIdle<M> {
+    const REGISTERED: bool = true;
+
     fn open(folder: &Path, wait: Duration) -> Result<Self, Error> {
         Ok(LiveReader::open_within(folder, wait)?.idle())
     }
@@ -169,6 +189,8 @@ impl<M: LiveMap> Pooled for LiveIdle<M> {
 
 /// One that the writer does not know of.
 impl<M: CheckedMap> Pooled for CheckedLiveReader<M> {
+    const REGISTERED: bool = false;
+
     fn open(folder: &Path, wait: Duration) -> Result<Self, Error> {
         Self::open_unregistered_within(folder, wait)
     }
@@ -184,6 +206,8 @@ impl<M: CheckedMap> Pooled for CheckedLiveReader<M> {
 }
 
 impl<M: NameMap> Pooled for CheckedNames<M> {
+    const REGISTERED: bool = false;
+
     fn open(folder: &Path, wait: Duration) -> Result<Self, Error> {
         <CheckedLiveReader<M> as Pooled>::open(folder, wait).map(CheckedNames::new)
     }
@@ -253,16 +277,30 @@ impl<R: Pooled> Pool<R> {
         }
         result
     }
+}
 
-    /// How many times processes have taken the map over.
-    pub fn generation(&self) -> Result<u64, Error> {
-        self.with(R::generation)
+impl<R: Pooled> Standing for Pool<R> {
+    fn registered(&self) -> PyResult<bool> {
+        Ok(R::REGISTERED)
     }
 
-    /// Whether the map's writer lives.
-    pub fn has_writer(&self) -> Result<bool, Error> {
-        self.with(R::has_writer)
+    fn asked<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        match what {
+            "generation" => self
+                .with(R::generation)
+                .map_err(not_live)?
+                .into_bound_py_any(py),
+            "has_writer" => self
+                .with(R::has_writer)
+                .map_err(not_live)?
+                .into_bound_py_any(py),
+            other => Err(not_asked("reader", other)),
+        }
     }
+}
+
+fn not_asked(who: &str, what: &str) -> PyErr {
+    PyValueError::new_err(format!("a {who} cannot be asked for {what:?}"))
 }
 
 impl<M: LiveMap> Pool<LiveIdle<M>> {
@@ -272,10 +310,31 @@ impl<M: LiveMap> Pool<LiveIdle<M>> {
     }
 }
 
-impl<M: NameMap> Pool<CheckedNames<M>> {
-    /// Calls `f` with the map.
-    pub fn read<T>(&self, f: impl FnOnce(&NamesAsked<M>) -> T) -> Result<T, Error> {
-        self.with(|reader| reader.ask(f))
+impl<M: NameMap> Names<M::Value> for Trusting<M>
+where
+    for<'r> M::View<'r>: OrderedRead<M::Value>,
+    Self: Send + Sync,
+{
+    fn read(&self, _: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<M::Value>)) -> PyResult<()> {
+        Pool::read(self, |view| f(&view)).map_err(not_live)
+    }
+
+    fn live(&self) -> Option<&dyn Standing> {
+        Some(self)
+    }
+}
+
+impl<M: NameMap> Names<M::Value> for Pool<CheckedNames<M>>
+where
+    Self: Send + Sync,
+{
+    fn read(&self, _: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<M::Value>)) -> PyResult<()> {
+        self.with(|reader| reader.ask(|names| f(names)))
+            .map_err(not_live)
+    }
+
+    fn live(&self) -> Option<&dyn Standing> {
+        Some(self)
     }
 }
 
@@ -297,34 +356,30 @@ pub struct Writer<M: LiveMap> {
 type Verify<M> = fn(&Live<M>) -> Result<(), String>;
 
 impl<M: LiveMap> Writer<M> {
-    pub fn new(live: Live<M>, verify: Verify<M>) -> Self {
-        Writer {
-            live: Mutex::new(Some(Arc::new(Ours::new(live)))),
+    /// The writer of a map that is made in a directory, or of the one that is there (`take_over`).
+    pub fn new(
+        py: Python<'_>,
+        (folder, take_over): (&Path, bool),
+        read_by: Option<ReadBy>,
+        mut builder: LiveBuilder<M>,
+        verify: Verify<M>,
+    ) -> Result<Arc<Self>, Error>
+    where
+        Live<M>: Send,
+        LiveBuilder<M>: Send,
+    {
+        if let Some(who) = read_by {
+            builder = builder.read_by(who);
+        }
+        let live = py.detach(|| match take_over {
+            true => builder.open(folder),
+            false => builder.create(folder),
+        });
+        Ok(Arc::new(Writer {
+            live: Mutex::new(Some(Arc::new(Ours::new(live?)))),
             process: Process::current(),
             verify,
-        }
-    }
-
-    /// What the methods are made of that all writers have: `LiveWriting` in `_mapping.py`.
-    pub fn asked<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>>
-    where
-        M: Sync,
-    {
-        match what {
-            "readers" => return Ok(PyList::new(py, self.readers(py)?)?.into_any()),
-            "verify" => {
-                let verify = self.verify;
-                let whole = self.with(|map| py.detach(|| verify(map)))?;
-                whole.map_err(PyValueError::new_err)?;
-            }
-            "close" => self.close(),
-            "remove" => self.remove()?,
-            other => {
-                let text = format!("a writer cannot be asked to {other}");
-                return Err(PyValueError::new_err(text));
-            }
-        }
-        Ok(py.None().into_bound(py))
+        }))
     }
 
     fn live(&self) -> MutexGuard<'_, Option<Arc<Ours<Live<M>>>>> {
@@ -384,5 +439,77 @@ impl<M: LiveMap> Writer<M> {
             Ok(dict)
         };
         readers.into_iter().map(dict).collect()
+    }
+}
+
+impl<M: LiveMap + Sync> Standing for Writer<M> {
+    fn registered(&self) -> PyResult<bool> {
+        Err(PyTypeError::new_err("a writer cannot be pickled"))
+    }
+
+    fn asked<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        match what {
+            "generation" => return self.with(|map| map.generation())?.into_bound_py_any(py),
+            "has_writer" => return self.with(|_| true)?.into_bound_py_any(py),
+            "readers" => return self.readers(py)?.into_bound_py_any(py),
+            "verify" => {
+                let verify = self.verify;
+                let whole = self.with(|map| py.detach(|| verify(map)))?;
+                whole.map_err(PyValueError::new_err)?;
+            }
+            "close" => self.close(),
+            "remove_map" => self.remove()?,
+            other => return Err(not_asked("writer", other)),
+        }
+        Ok(py.None().into_bound(py))
+    }
+}
+
+impl<V: ?Sized + LiveValue> Names<V> for Writer<QpStore<V>>
+where
+    Self: Send + Sync,
+{
+    fn read(&self, _: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<V>)) -> PyResult<()> {
+        self.with(|map| map.read(|view| f(&view)))
+    }
+
+    fn live(&self) -> Option<&dyn Standing> {
+        Some(self)
+    }
+}
+
+/// What `update()` of a live map is called with: items, keys to remove, and named arguments.
+#[derive(FromPyObject)]
+pub struct ToChange<'py>(
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Bound<'py, PyDict>,
+);
+
+/// Keys that go, and entries that come after that.
+pub struct Changes<K, V> {
+    pub gone: Vec<K>,
+    pub new: Vec<(K, V)>,
+}
+
+impl ToChange<'_> {
+    /// Reads all keys and values, before anything is changed.
+    pub fn read<K, V>(
+        &self,
+        key_of: impl Fn(&Bound<'_, PyAny>) -> PyResult<K>,
+        value_of: impl Fn(&Bound<'_, PyAny>) -> PyResult<V>,
+    ) -> PyResult<Changes<K, V>> {
+        let ToChange(items, remove, others) = self;
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        for pair in pairs(items.as_ref(), Some(others))? {
+            let (key, value) = pair?;
+            new.push((key_of(&key)?, value_of(&value)?));
+        }
+        if let Some(remove) = remove {
+            for key in remove.try_iter()? {
+                gone.push(key_of(&key?)?);
+            }
+        }
+        Ok(Changes { gone, new })
     }
 }

@@ -1,38 +1,29 @@
 //! `LiveFib`: a table of routes that another process writes, and `LiveFibWriter`, which writes one.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 use sapwood::lpm::{IpFib, IpFibView};
-use sapwood_live::{CheckedIp, CheckedLiveReader, Error, Live, ReadBy};
+use sapwood_live::{CheckedIp, CheckedLiveReader, Error, Live};
 
 use crate::address::{Key, key_of, prefix_of, shown};
 use crate::batch::{self, Addresses};
 use crate::errors::refused;
 use crate::fib_table::{absent, longest};
-use crate::live::{self, Pool, Trusting, Writer, builder, not_live, patiently};
-use crate::live_texts::Texts;
+use crate::live::{self, Pool, Standing, ToChange, Trusting, Writer, not_live, patiently};
+use crate::live_texts::{TRIES, Texts, attempted, object};
 use crate::numbers::whole;
-use crate::pairs::{at_most_one, pairs};
 use crate::snapshot_iter::{Kind, listed};
-
-/// The attempts to find a number and its text while the writer changes both, and to read a whole
-/// table.
-const TRIES: usize = 1000;
-
-/// What makes a reader again from a pickle, with its arguments: path, and whether the writer knows
-/// of it.
-pub type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, bool));
 
 enum Table {
     Reader(Trusting<IpFib<u32>>),
     /// Readers that the writer does not know of.
     Checked(Pool<CheckedLiveReader<IpFib<u32>>>),
-    Writer(Writer<IpFib<u32>>),
+    Writer(Arc<Writer<IpFib<u32>>>),
 }
 
 /// A table of routes that another process writes, read in place: readers take no lock, and each
@@ -57,7 +48,7 @@ enum Table {
 #[pyclass(frozen, mapping, subclass, weakref, module = "sapwood")]
 pub struct LiveFib {
     table: Table,
-    /// The texts of the numbers, under the numbers as four bytes, most significant first.
+    /// The texts of the numbers, if it is a table of the program.
     texts: Option<Texts>,
     path: PathBuf,
 }
@@ -110,37 +101,32 @@ impl LiveFib {
         )
     }
 
-    /// The object of a number; none when its text has been removed meanwhile.
-    fn object<'py>(&self, py: Python<'py>, number: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(texts) = &self.texts else {
-            return Ok(Some(number.into_pyobject(py)?.into_any()));
-        };
-        match texts.of(number)? {
-            Some(text) => Ok(Some(text.into_pyobject(py)?.into_any())),
-            None => Ok(None),
-        }
-    }
-
     /// The number that `f` finds, and its object.
     fn find<'py, T>(
         &self,
         py: Python<'py>,
         f: impl Fn() -> PyResult<Option<(T, u32)>>,
     ) -> PyResult<Option<(T, Bound<'py, PyAny>)>> {
-        for _ in 0..TRIES {
+        attempted(|| {
             let Some((found, number)) = f()? else {
-                return Ok(None);
+                return Ok(Some(None));
             };
-            if let Some(object) = self.object(py, number)? {
-                return Ok(Some((found, object)));
-            }
-        }
-        Err(changed())
+            let object = object(py, self.texts.as_ref(), number.into())?;
+            Ok(object.map(|object| Some((found, object))))
+        })
     }
 
     fn value<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found = self.find(py, || Ok(self.number(key)?.map(|number| ((), number))))?;
         Ok(found.map(|((), object)| object))
+    }
+
+    fn live(&self) -> &dyn Standing {
+        match &self.table {
+            Table::Reader(pool) => pool,
+            Table::Checked(pool) => pool,
+            Table::Writer(writer) => &**writer,
+        }
     }
 
     /// All prefixes with their numbers.
@@ -174,11 +160,6 @@ fn whole_table(mut reader: CheckedLiveReader<IpFib<u32>>) -> Result<Vec<(IpNet, 
     reader.view()?.iter().collect()
 }
 
-/// The error of a reader that finds numbers whose texts are gone, again and again.
-pub fn changed() -> PyErr {
-    PyRuntimeError::new_err("the live map changed during each attempt to read it")
-}
-
 #[pymethods]
 impl LiveFib {
     /// Opens the live table in a directory. With wait=seconds, it waits so long for a table that is
@@ -205,11 +186,6 @@ impl LiveFib {
         Ok(LiveFib { table, texts, path })
     }
 
-    #[classmethod]
-    fn _again(class: &Bound<'_, PyType>, path: PathBuf, registered: bool) -> PyResult<Self> {
-        Self::open(class, path, None, registered)
-    }
-
     /// Makes an empty live table in a directory, which is made if it is not there, and returns its
     /// writer; `root_bits` is as for Fib, `read_by` as for LiveNames.create(). FileExistsError when
     /// the directory has a live map.
@@ -221,7 +197,7 @@ impl LiveFib {
         root_bits: u8,
         read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveFibWriter>> {
-        LiveFibWriter::of(class.py(), path, root_bits, live::read_by(read_by)?, true)
+        LiveFibWriter::of(class.py(), (path, false), root_bits, read_by)
     }
 
     /// Takes over the live table of a writer that has ended, however it ended, and returns a
@@ -240,7 +216,7 @@ impl LiveFib {
             let text = "the program `sapwood` writes this table, whose values are str";
             return Err(crate::errors::wrong_file(&path, text));
         }
-        LiveFibWriter::of(class.py(), path, root_bits, live::read_by(read_by)?, false)
+        LiveFibWriter::of(class.py(), (path, true), root_bits, read_by)
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -331,7 +307,7 @@ impl LiveFib {
         let Some(texts) = &self.texts else {
             return Ok(dict);
         };
-        for (number, text) in texts.all()? {
+        for (number, text) in texts.all(py)? {
             dict.set_item(number, text)?;
         }
         Ok(dict)
@@ -340,42 +316,30 @@ impl LiveFib {
     /// An iterator for views.
     fn _walk<'py>(&self, py: Python<'py>, kind: &str, back: bool) -> PyResult<Bound<'py, PyAny>> {
         let kind = Kind::of(kind)?;
-        'again: for _ in 0..TRIES {
+        let entries = attempted(|| {
             let mut entries = Vec::new();
             for (net, number) in self.all(py)? {
                 let value = match kind {
                     // Keys do not need the values, whose texts may be many reads.
-                    Kind::Keys => py.None().into_bound(py),
-                    _ => match self.object(py, number)? {
-                        Some(value) => value,
-                        None => continue 'again,
-                    },
+                    Kind::Keys => Some(py.None().into_bound(py)),
+                    _ => object(py, self.texts.as_ref(), number.into())?,
                 };
+                let Some(value) = value else { return Ok(None) };
                 entries.push((PyString::new(py, &net.to_string()).into_any(), value));
             }
-            return listed(py, kind, back, entries);
-        }
-        Err(changed())
+            Ok(Some(entries))
+        })?;
+        listed(py, kind, back, entries)
     }
 
-    /// How many times processes have taken the table over.
-    #[getter]
-    fn generation(&self) -> PyResult<u64> {
-        match &self.table {
-            Table::Reader(pool) => pool.generation().map_err(not_live),
-            Table::Checked(pool) => pool.generation().map_err(not_live),
-            Table::Writer(writer) => writer.with(|map| map.generation()),
-        }
+    /// What LiveReading and LiveWriting in python/sapwood/_mapping.py ask for.
+    fn _live<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.live().asked(py, what)
     }
 
-    /// Whether the table's writer lives. Without one, the table stays as it is until a process
-    /// takes it over.
-    fn has_writer(&self) -> PyResult<bool> {
-        match &self.table {
-            Table::Reader(pool) => pool.has_writer().map_err(not_live),
-            Table::Checked(pool) => pool.has_writer().map_err(not_live),
-            Table::Writer(writer) => writer.with(|_| true),
-        }
+    /// What opens the table again, for pickles: its path, and named arguments of open().
+    fn _opened<'py>(&self, py: Python<'py>) -> PyResult<(&PathBuf, Bound<'py, PyDict>)> {
+        live::opened(py, &self.path, self.live())
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
@@ -385,16 +349,6 @@ impl LiveFib {
             "<sapwood.{class} {:?}: {prefixes} prefixes>",
             this.path
         ))
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
-        let registered = match &slf.get().table {
-            Table::Reader(_) => true,
-            Table::Checked(_) => false,
-            Table::Writer(_) => return Err(PyTypeError::new_err("a writer cannot be pickled")),
-        };
-        let again = slf.get_type().getattr("_again")?;
-        Ok((again, (slf.get().path.clone(), registered)))
     }
 }
 
@@ -418,7 +372,9 @@ impl LiveFib {
 /// (1, 3, 1)
 /// >>> routes.remove_map()
 #[pyclass(frozen, extends = LiveFib, module = "sapwood")]
-pub struct LiveFibWriter;
+pub struct LiveFibWriter {
+    writer: Arc<Writer<IpFib<u32>>>,
+}
 
 fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     whole(value)?.ok_or_else(|| {
@@ -431,144 +387,77 @@ fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u32> {
 impl LiveFibWriter {
     fn of(
         py: Python<'_>,
-        path: PathBuf,
+        (path, take_over): (PathBuf, bool),
         root_bits: u8,
-        read_by: Option<ReadBy>,
-        new: bool,
+        read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Self>> {
+        let who = live::read_by(read_by)?;
         if !matches!(root_bits, 6 | 12 | 18 | 24) {
             let text = format!("root_bits is 6, 12, 18 or 24, not {root_bits}");
             return Err(PyValueError::new_err(text));
         }
-        let live = py.detach(|| {
-            let builder = builder::<IpFib<u32>>(read_by).map(|fib| fib.root_bits(root_bits));
-            match new {
-                true => builder.create(&path),
-                false => builder.open(&path),
-            }
-        });
+        let builder = Live::<IpFib<u32>>::builder().map(|fib| fib.root_bits(root_bits));
+        let writer = Writer::new(py, (&path, take_over), who, builder, |map| map.verify());
+        let writer = writer.map_err(not_live)?;
         let table = LiveFib {
-            table: Table::Writer(Writer::new(live.map_err(not_live)?, |map| map.verify())),
+            table: Table::Writer(writer.clone()),
             texts: None,
             path,
         };
-        let class = PyClassInitializer::from(table).add_subclass(LiveFibWriter);
-        Py::new(py, class)
+        let class = PyClassInitializer::from(table);
+        Py::new(py, class.add_subclass(LiveFibWriter { writer }))
     }
 
     /// Calls `f` with the table, without the interpreter's lock.
     fn with<R: Send>(
-        slf: &Bound<'_, Self>,
-        f: impl FnOnce(&Live<IpFib<u32>>) -> R + Send,
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&Live<IpFib<u32>>) -> Result<R, sapwood::Error> + Send,
     ) -> PyResult<R> {
-        Self::writer(slf)?.with(|map| slf.py().detach(|| f(map)))
-    }
-
-    fn writer<'a>(slf: &'a Bound<'_, Self>) -> PyResult<&'a Writer<IpFib<u32>>> {
-        match &slf.as_super().get().table {
-            Table::Writer(writer) => Ok(writer),
-            _ => Err(PyTypeError::new_err("this table has no writer here")),
-        }
-    }
-
-    fn take(slf: &Bound<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
-        let net = prefix_of(prefix)?;
-        Self::with(slf, |map| map.remove(net))?.map_err(refused)
+        let done = self.writer.with(|map| py.detach(|| f(map)))?;
+        done.map_err(refused)
     }
 }
 
 #[pymethods]
 impl LiveFibWriter {
-    fn __setitem__(
-        slf: &Bound<'_, Self>,
-        prefix: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        Self::insert(slf, prefix, value).map(drop)
-    }
-
-    fn __delitem__(slf: &Bound<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<()> {
-        let old = Self::take(slf, prefix)?;
-        old.map(drop).ok_or_else(|| absent(prefix))
-    }
-
     /// Inserts a prefix or replaces its value; returns the old value, or None.
     #[pyo3(signature = (prefix, value, /))]
-    fn insert(
-        slf: &Bound<'_, Self>,
-        prefix: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<u32>> {
+    fn insert(&self, prefix: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
         let (net, number) = (prefix_of(prefix)?, number_of(value)?);
-        let old = Self::with(slf, |map| map.insert(net, number))?;
-        old.map_err(|rejected| refused(rejected.error))
+        self.with(prefix.py(), |map| Ok(map.insert(net, number)?))
     }
 
-    /// Removes a prefix and returns its value. When it is not there, returns `default` or raises
-    /// KeyError.
-    #[pyo3(signature = (prefix, /, *default))]
-    fn pop(
-        slf: &Bound<'_, Self>,
-        prefix: &Bound<'_, PyAny>,
-        default: &Bound<'_, PyTuple>,
-    ) -> PyResult<Py<PyAny>> {
-        let default = at_most_one("pop", default)?;
-        match Self::take(slf, prefix)? {
-            Some(old) => Ok(old.into_pyobject(slf.py())?.into_any().unbind()),
-            None => default.ok_or_else(|| PyKeyError::new_err(prefix.clone().unbind())),
-        }
+    fn _take(&self, prefix: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+        let net = prefix_of(prefix)?;
+        self.with(prefix.py(), |map| Ok(map.remove(net)?))
     }
 
     /// Removes all prefixes, in one transaction.
-    fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let cleared = Self::with(slf, |map| {
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |map| {
             let mut txn = map.begin();
             let all: Vec<IpNet> = map.snapshot().iter().map(|(net, _)| net).collect();
             for net in all {
                 txn.remove(net)?;
             }
             txn.commit();
-            Ok::<_, sapwood::Error>(())
-        })?;
-        cleared.map_err(refused)
+            Ok(())
+        })
     }
 
-    /// Removes the prefixes of an iterable, as far as they are there, and then inserts all items of
-    /// a mapping or of an iterable of pairs, and the other named arguments, in one transaction.
-    /// Readers may see a part of it for a moment. An error changes nothing.
-    #[pyo3(signature = (items=None, /, *, remove=None, **others))]
-    fn update(
-        slf: &Bound<'_, Self>,
-        items: Option<&Bound<'_, PyAny>>,
-        remove: Option<&Bound<'_, PyAny>>,
-        others: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        let (mut new, mut gone) = (Vec::new(), Vec::new());
-        for pair in pairs(items, others)? {
-            let (prefix, value) = pair?;
-            new.push((prefix_of(&prefix)?, number_of(&value)?));
-        }
-        if let Some(remove) = remove {
-            for prefix in remove.try_iter()? {
-                gone.push(prefix_of(&prefix?)?);
-            }
-        }
-        let changed = Self::with(slf, |map| {
+    fn _change(&self, py: Python<'_>, changes: ToChange<'_>) -> PyResult<()> {
+        let changes = changes.read(prefix_of, number_of)?;
+        self.with(py, |map| {
             let mut txn = map.begin();
-            for net in gone {
+            for net in changes.gone {
                 txn.remove(net)?;
             }
-            for (net, number) in new {
+            for (net, number) in changes.new {
                 txn.insert(net, number)?;
             }
             txn.commit();
-            Ok::<_, sapwood::Error>(())
-        })?;
-        changed.map_err(refused)
-    }
-
-    /// What LiveWriting in python/sapwood/_mapping.py asks the writer for.
-    fn _writer<'py>(slf: &Bound<'py, Self>, what: &str) -> PyResult<Bound<'py, PyAny>> {
-        Self::writer(slf)?.asked(slf.py(), what)
+            Ok(())
+        })
     }
 }

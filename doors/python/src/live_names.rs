@@ -2,22 +2,22 @@
 //! one.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyInt, PyString, PyType};
 use sapwood::qp::Error as MapError;
-use sapwood::qp::{QpStore, QpTxn};
-use sapwood_live::{Error, LiveValue};
+use sapwood::qp::{AnyValues, QpShared, QpStore, QpTxn};
+use sapwood_live::{CheckedNames, Error, Live, LiveIdle, LiveValue, ReadBy};
 
 use crate::address::shown;
 use crate::errors::refused;
-use crate::live::{self, Pool, Writer, builder, not_live, patiently};
+use crate::live::{self, Pool, Pooled, ToChange, Writer, not_live, patiently};
 use crate::name_keys::Keys;
-use crate::name_reader::{Either, NameReader, Names, Shown};
+use crate::name_reader::{AnyNames, NameReader, Names, Shown};
 use crate::numbers::whole;
-use crate::pairs::{at_most_one, pairs};
 
 /// A map of names that another process writes, read in place: readers take no lock, and each call
 /// sees what was committed last.
@@ -38,79 +38,45 @@ use crate::pairs::{at_most_one, pairs};
 #[pyclass(frozen, extends = NameReader, generic, subclass, module = "sapwood")]
 pub struct LiveNames;
 
-/// Opens a store of numbers or of byte strings, or else a shared map of either.
-macro_rules! opened {
-    ($path:expr, $wait:expr, $store:ident, $shared:ident) => {{
-        let (path, wait) = ($path, $wait);
-        let store = match Pool::open(path, wait) {
-            Err(Error::Layout { .. }) => {
-                Pool::open(path, wait).map(|pool| Either::Bytes(Names::$store(pool)))
-            }
-            numbers => numbers.map(|pool| Either::Numbers(Names::$store(pool))),
-        };
-        let Err(first @ Error::Kind { .. }) = store else {
-            return store;
-        };
-        match Pool::open(path, wait) {
-            Err(Error::Kind { .. }) => Err(first),
-            Err(Error::Layout { .. }) => {
-                Pool::open(path, wait).map(|pool| Either::Bytes(Names::$shared(pool)))
-            }
-            numbers => numbers.map(|pool| Either::Numbers(Names::$shared(pool))),
-        }
-    }};
+/// Whether a map has values of another kind.
+fn other_values(error: &Error) -> bool {
+    matches!(error, Error::Layout { .. })
 }
 
-fn opened(path: &Path, wait: Duration) -> Result<Either, Error> {
-    opened!(path, wait, Store, Shared)
+/// Opens a map of numbers or of byte strings, for one kind of reader.
+fn opened_as<N, B>(path: &Path, wait: Duration) -> Result<AnyNames, Error>
+where
+    N: Pooled,
+    B: Pooled,
+    Pool<N>: Names<u64> + 'static,
+    Pool<B>: Names<[u8]> + 'static,
+{
+    let names = AnyValues::open(
+        || Pool::<N>::open(path, wait).map(Arc::new),
+        || Pool::<B>::open(path, wait).map(Arc::new),
+        other_values,
+    )?;
+    Ok(names.into())
 }
 
-fn opened_unregistered(path: &Path, wait: Duration) -> Result<Either, Error> {
-    opened!(path, wait, CheckedStore, CheckedShared)
-}
-
-/// What makes a reader again from a pickle, with its arguments: path, keys, whether values are
-/// texts, and whether the writer knows of it.
-type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, bool, bool));
-
-impl LiveNames {
-    fn of(
-        py: Python<'_>,
-        path: PathBuf,
-        keys: Keys,
-        text: bool,
-        (wait, registered): (Option<f64>, bool),
-    ) -> PyResult<Py<Self>> {
-        let reader = NameReader {
-            names: match registered {
-                true => patiently(py, wait, |wait| opened(&path, wait)),
-                false => patiently(py, wait, |wait| opened_unregistered(&path, wait)),
-            }?,
-            keys,
-            text,
-            path,
-        };
-        Py::new(py, PyClassInitializer::from(reader).add_subclass(LiveNames))
-    }
-}
-
-/// What the pool of a reader or the writer says, whichever the values are.
-macro_rules! reading {
-    ($names:expr, $pool:ident => $read:expr, $writer:ident => $write:expr) => {
-        match $names {
-            Either::Numbers(Names::Store($pool)) => $read.map_err(not_live),
-            Either::Numbers(Names::Shared($pool)) => $read.map_err(not_live),
-            Either::Bytes(Names::Store($pool)) => $read.map_err(not_live),
-            Either::Bytes(Names::Shared($pool)) => $read.map_err(not_live),
-            Either::Numbers(Names::CheckedStore($pool)) => $read.map_err(not_live),
-            Either::Numbers(Names::CheckedShared($pool)) => $read.map_err(not_live),
-            Either::Bytes(Names::CheckedStore($pool)) => $read.map_err(not_live),
-            Either::Bytes(Names::CheckedShared($pool)) => $read.map_err(not_live),
-            Either::Numbers(Names::Writer($writer)) => $write,
-            Either::Bytes(Names::Writer($writer)) => $write,
-            _ => Err(PyTypeError::new_err("these names are in no live map")),
-        }
+/// Opens a store, or else a shared map. Also returns whether it counts its entries.
+fn opened(path: &Path, wait: Duration, registered: bool) -> Result<(AnyNames, bool), Error> {
+    type Asked<M> = CheckedNames<M>;
+    let store = match registered {
+        true => opened_as::<LiveIdle<QpStore<u64>>, LiveIdle<QpStore<[u8]>>>(path, wait),
+        false => opened_as::<Asked<QpStore<u64>>, Asked<QpStore<[u8]>>>(path, wait),
     };
+    let Err(first @ Error::Kind { .. }) = store else {
+        return store.map(|names| (names, true));
+    };
+    let shared = match registered {
+        true => opened_as::<LiveIdle<QpShared<u64>>, LiveIdle<QpShared<[u8]>>>(path, wait),
+        false => opened_as::<Asked<QpShared<u64>>, Asked<QpShared<[u8]>>>(path, wait),
+    };
+    match shared {
+        Err(Error::Kind { .. }) => Err(first),
+        names => names.map(|names| (names, false)),
+    }
 }
 
 #[pymethods]
@@ -135,8 +101,16 @@ impl LiveNames {
         wait: Option<f64>,
         registered: bool,
     ) -> PyResult<Py<Self>> {
-        let how = (wait, registered);
-        Self::of(class.py(), path, Keys::of(key, dns)?, text, how)
+        let (py, keys) = (class.py(), Keys::of(key, dns)?);
+        let (names, counted) = patiently(py, wait, |wait| opened(&path, wait, registered))?;
+        let reader = NameReader {
+            names,
+            counted,
+            keys,
+            text,
+            path,
+        };
+        Py::new(py, PyClassInitializer::from(reader).add_subclass(LiveNames))
     }
 
     /// Makes an empty live map in a directory, which is made if it is not there, and returns its
@@ -153,27 +127,20 @@ impl LiveNames {
         values: Option<&Bound<'_, PyAny>>,
         read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveNamesWriter>> {
-        let py = class.py();
-        let who = live::read_by(read_by)?;
-        let keys = Keys::of(key, dns)?;
-        let is = |class: &Bound<'_, PyType>| values.is_some_and(|values| values.is(class));
-        let (is_text, is_bytes) = (
-            is(&py.get_type::<PyString>()),
-            is(&py.get_type::<PyBytes>()),
-        );
-        let names = match values {
-            Some(_) if is_text || is_bytes => py
-                .detach(|| builder(who).create(&path))
-                .map(|live| Either::Bytes(Names::Writer(Writer::new(live, |map| map.verify())))),
-            Some(other) if !is(&py.get_type::<PyInt>()) => {
-                let text = format!("values is int, bytes or str, not {}", shown(other));
-                return Err(PyTypeError::new_err(text));
-            }
-            _ => py
-                .detach(|| builder(who).create(&path))
-                .map(|live| Either::Numbers(Names::Writer(Writer::new(live, |map| map.verify())))),
+        let (py, who, keys) = (class.py(), live::read_by(read_by)?, Keys::of(key, dns)?);
+        let is = |class: Bound<'_, PyType>| values.is_some_and(|values| values.is(&class));
+        let is_text = is(py.get_type::<PyString>());
+        let place = (&*path, false);
+        let writer = if is_text || is(py.get_type::<PyBytes>()) {
+            writer(py, place, who).map(Writers::Bytes)
+        } else if values.is_none() || is(py.get_type::<PyInt>()) {
+            writer(py, place, who).map(Writers::Numbers)
+        } else {
+            let other = values.map(shown).unwrap_or_default();
+            let text = format!("values is int, bytes or str, not {other}");
+            return Err(PyTypeError::new_err(text));
         };
-        LiveNamesWriter::of(py, names.map_err(not_live)?, keys, is_text, path)
+        LiveNamesWriter::of(py, writer.map_err(not_live)?, keys, is_text, path)
     }
 
     /// Takes over the live map of a writer that has ended, however it ended, and returns a writer.
@@ -190,57 +157,21 @@ impl LiveNames {
         text: bool,
         read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveNamesWriter>> {
-        let py = class.py();
-        let keys = Keys::of(key, dns)?;
-        let who = live::read_by(read_by)?;
-        let names = py.detach(|| match builder(who).open(&path) {
-            Err(Error::Layout { .. }) => {
-                let live = builder(who).open(&path);
-                live.map(|live| Either::Bytes(Names::Writer(Writer::new(live, |map| map.verify()))))
-            }
-            numbers => numbers
-                .map(|live| Either::Numbers(Names::Writer(Writer::new(live, |map| map.verify())))),
-        });
-        LiveNamesWriter::of(py, names.map_err(not_live)?, keys, text, path)
+        let (py, who, keys) = (class.py(), live::read_by(read_by)?, Keys::of(key, dns)?);
+        let take_over = (&*path, true);
+        let writer = Writers::open(
+            || writer(py, take_over, who),
+            || writer(py, take_over, who),
+            other_values,
+        );
+        LiveNamesWriter::of(py, writer.map_err(not_live)?, keys, text, path)
     }
 
-    /// How many times processes have taken the map over.
-    #[getter]
-    fn generation(slf: &Bound<'_, Self>) -> PyResult<u64> {
-        let names = &slf.as_super().get().names;
-        reading!(names, pool => pool.generation(), writer => writer.with(|map| map.generation()))
-    }
-
-    /// Whether the map's writer lives. Without one, the map stays as it is until a process takes it
-    /// over.
-    fn has_writer(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        let names = &slf.as_super().get().names;
-        reading!(names, pool => pool.has_writer(), writer => writer.with(|_| true))
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
-        let map = slf.as_super().get();
-        if let Either::Numbers(Names::Writer(_)) | Either::Bytes(Names::Writer(_)) = &map.names {
-            return Err(PyTypeError::new_err("a writer cannot be pickled"));
-        }
-        let again = slf.get_type().getattr("_again")?;
-        let registered = map.names.is_registered();
-        Ok((
-            again,
-            (map.path.clone(), map.keys.word(), map.text, registered),
-        ))
-    }
-
-    #[classmethod]
-    fn _again(
-        class: &Bound<'_, PyType>,
-        path: PathBuf,
-        keys: &str,
-        text: bool,
-        registered: bool,
-    ) -> PyResult<Py<Self>> {
-        let how = (None, registered);
-        Self::of(class.py(), path, Keys::of_word(keys)?, text, how)
+    /// What LiveReading and LiveWriting in python/sapwood/_mapping.py ask for.
+    fn _live<'py>(slf: &Bound<'py, Self>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        let live = slf.as_super().get().live();
+        let none = || PyTypeError::new_err("these names are in no live map");
+        live.ok_or_else(none)?.asked(slf.py(), what)
     }
 }
 
@@ -368,26 +299,16 @@ fn change<V: ?Sized + Storable>(
     py: Python<'_>,
     map: &NameReader,
     writer: &Writer<QpStore<V>>,
-    items: Option<&Bound<'_, PyAny>>,
-    remove: Option<&Bound<'_, PyAny>>,
-    others: Option<&Bound<'_, PyDict>>,
+    changes: &ToChange<'_>,
 ) -> PyResult<()> {
-    let (mut new, mut gone) = (Vec::new(), Vec::new());
-    for pair in pairs(items, others)? {
-        let (key, value) = pair?;
-        let value = V::of_object(&value, map.text)?;
-        new.push((map.keys.bytes(&key)?.into_owned(), value));
-    }
-    if let Some(remove) = remove {
-        for key in remove.try_iter()? {
-            gone.push(map.keys.bytes(&key?)?.into_owned());
-        }
-    }
+    let key = |key: &Bound<'_, PyAny>| Ok(map.keys.bytes(key)?.into_owned());
+    let value = |value: &Bound<'_, PyAny>| V::of_object(value, map.text);
+    let changes = changes.read(key, value)?;
     commit(py, writer, |txn| {
-        for key in gone {
+        for key in changes.gone {
             txn.remove(key)?;
         }
-        for (key, value) in new {
+        for (key, value) in changes.new {
             V::insert(txn, &key, &value)?;
         }
         Ok(())
@@ -414,55 +335,55 @@ fn change<V: ?Sized + Storable>(
 /// (1, 'Quercus', 1)
 /// >>> trees.remove_map()
 #[pyclass(frozen, extends = LiveNames, generic, module = "sapwood")]
-pub struct LiveNamesWriter;
+pub struct LiveNamesWriter {
+    writer: Writers,
+}
+
+/// The writer of a store with values of either kind.
+type Writers = AnyValues<Arc<Writer<QpStore<u64>>>, Arc<Writer<QpStore<[u8]>>>>;
 
 /// Evaluates an expression for the writer, whichever its values are.
 macro_rules! writing {
-    ($map:expr, $writer:ident => $answer:expr) => {
-        match &$map.names {
-            Either::Numbers(Names::Writer($writer)) => $answer,
-            Either::Bytes(Names::Writer($writer)) => $answer,
-            _ => Err(PyTypeError::new_err("these names have no writer here")),
+    ($slf:expr, $map:ident, $writer:ident => $answer:expr) => {{
+        let $map = $slf.as_super().as_super().get();
+        match &$slf.get().writer {
+            Writers::Numbers($writer) => $answer,
+            Writers::Bytes($writer) => $answer,
         }
-    };
+    }};
+}
+
+/// The writer of a store that is made, or taken over.
+fn writer<V: ?Sized + LiveValue>(
+    py: Python<'_>,
+    place: (&Path, bool),
+    read_by: Option<ReadBy>,
+) -> Result<Arc<Writer<QpStore<V>>>, Error> {
+    Writer::<QpStore<V>>::new(py, place, read_by, Live::builder(), |map| map.verify())
 }
 
 impl LiveNamesWriter {
     fn of(
         py: Python<'_>,
-        names: Either,
+        writer: Writers,
         keys: Keys,
         text: bool,
         path: PathBuf,
     ) -> PyResult<Py<Self>> {
         let reader = NameReader {
-            names,
+            names: writer.clone().into(),
+            counted: true,
             keys,
             text,
             path,
         };
         let class = PyClassInitializer::from(reader).add_subclass(LiveNames);
-        Py::new(py, class.add_subclass(LiveNamesWriter))
+        Py::new(py, class.add_subclass(LiveNamesWriter { writer }))
     }
 }
 
 #[pymethods]
 impl LiveNamesWriter {
-    fn __setitem__(
-        slf: &Bound<'_, Self>,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        Self::insert(slf, key, value).map(drop)
-    }
-
-    fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        let map = slf.as_super().as_super().get();
-        let old = writing!(map, writer => take(map, writer, key))?;
-        old.map(drop)
-            .ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
-    }
-
     /// Inserts a key or replaces its value; returns the old value, or None.
     #[pyo3(signature = (key, value, /))]
     fn insert(
@@ -470,56 +391,29 @@ impl LiveNamesWriter {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        let map = slf.as_super().as_super().get();
-        writing!(map, writer => put(map, writer, key, value))
+        writing!(slf, map, writer => put(map, writer, key, value))
     }
 
-    /// Removes a key and returns its value. When it is not there, returns `default` or raises
-    /// KeyError.
-    #[pyo3(signature = (key, /, *default))]
-    fn pop(
-        slf: &Bound<'_, Self>,
-        key: &Bound<'_, PyAny>,
-        default: &Bound<'_, PyTuple>,
-    ) -> PyResult<Py<PyAny>> {
-        let default = at_most_one("pop", default)?;
-        let map = slf.as_super().as_super().get();
-        let old = writing!(map, writer => take(map, writer, key))?;
-        old.or(default)
-            .ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))
+    fn _take(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        writing!(slf, map, writer => take(map, writer, key))
     }
 
-    /// Removes the keys of an iterable, as far as they are there, and then inserts all items of a
-    /// mapping or of an iterable of pairs, and the other named arguments, in one commit. An error
-    /// changes nothing.
-    #[pyo3(signature = (items=None, /, *, remove=None, **others))]
-    fn update(
-        slf: &Bound<'_, Self>,
-        items: Option<&Bound<'_, PyAny>>,
-        remove: Option<&Bound<'_, PyAny>>,
-        others: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        let map = slf.as_super().as_super().get();
-        writing!(map, writer => change(slf.py(), map, writer, items, remove, others))
+    fn _change(slf: &Bound<'_, Self>, changes: ToChange<'_>) -> PyResult<()> {
+        writing!(slf, map, writer => change(slf.py(), map, writer, &changes))
     }
 
     /// Removes all entries in one commit.
     fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let map = slf.as_super().as_super().get();
-        writing!(map, writer => commit(slf.py(), writer, |txn| txn.clear().map(drop)))
+        writing!(slf, _map, writer => commit(slf.py(), writer, |txn| txn.clear().map(drop)))
     }
 
     /// Removes the entries whose keys start with a prefix, in one commit; with dns=True, those at
     /// and below a name. Returns their number.
     #[pyo3(signature = (prefix, /))]
     fn remove_prefix(slf: &Bound<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let map = slf.as_super().as_super().get();
-        let bytes = map.keys.bytes(prefix)?;
-        writing!(map, writer => commit(slf.py(), writer, |txn| txn.remove_prefix(&bytes)))
-    }
-
-    /// What LiveWriting in python/sapwood/_mapping.py asks the writer for.
-    fn _writer<'py>(slf: &Bound<'py, Self>, what: &str) -> PyResult<Bound<'py, PyAny>> {
-        writing!(slf.as_super().as_super().get(), writer => writer.asked(slf.py(), what))
+        writing!(slf, map, writer => {
+            let bytes = map.keys.bytes(prefix)?;
+            commit(slf.py(), writer, |txn| txn.remove_prefix(&bytes))
+        })
     }
 }

@@ -2,48 +2,97 @@
 //! one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple, PyType};
-use sapwood::maple::{MapleMap, PlainValue};
+use pyo3::types::{PyDict, PyType};
+use sapwood::maple::{MapleMap, MapleView, PlainValue};
 use sapwood_live::{CheckedLiveReader, Error, Live};
 
 use crate::address::shown;
 use crate::errors::refused;
 use crate::fib_table::absent;
-use crate::live::{self, Pool, Trusting, Writer, builder, not_live, patiently};
-use crate::live_fib::{Pickled, changed};
-use crate::live_texts::Texts;
+use crate::live::{self, Pool, Standing, ToChange, Trusting, Writer, not_live, patiently};
+use crate::live_texts::{Texts, attempted, object};
 use crate::numbers::whole;
-use crate::pairs::{at_most_one, pairs};
-use crate::range_keys::{Key, Range, between, range_if, range_or_index, window};
-use crate::snapshot_iter::{Kind, Place, listed};
-
-/// The attempts to find a number and its text while the writer changes both.
-const TRIES: usize = 1000;
+use crate::range_keys::{Key, Range, place, range_if, range_or_index, window};
+use crate::range_reader::{Entry, RangeReader, Ranges, View, find, wide};
+use crate::snapshot_iter::{Kind, listed};
 
 enum Map {
     Reader(Trusting<MapleMap<u64>>),
     /// A map of the program `sapwood`, whose values are the numbers of texts.
-    Texts(Trusting<MapleMap<u32>>, Texts),
+    Texts(Trusting<MapleMap<u32>>),
     /// The same for readers that the writer does not know of.
     Checked(Pool<CheckedLiveReader<MapleMap<u64>>>),
-    CheckedTexts(Pool<CheckedLiveReader<MapleMap<u32>>>, Texts),
-    Writer(Writer<MapleMap<u64>>),
+    CheckedTexts(Pool<CheckedLiveReader<MapleMap<u32>>>),
+    Writer(Arc<Writer<MapleMap<u64>>>),
 }
 
-/// Evaluates an expression for the newest map, in one read.
-macro_rules! on {
-    ($this:expr, $view:ident => $answer:expr) => {
-        match &$this.map {
-            Map::Reader(pool) => pool.read(|$view| $answer).map_err(not_live),
-            Map::Texts(pool, _) => pool.read(|$view| $answer).map_err(not_live),
-            Map::Checked(pool) => copied(pool).map(|map| map.read(|$view| $answer)),
-            Map::CheckedTexts(pool, _) => copied(pool).map(|map| map.read(|$view| $answer)),
-            Map::Writer(writer) => writer.with(|map| map.read(|$view| $answer)),
+/// A live map, and the texts of its numbers if it is one of the program.
+struct Table {
+    map: Map,
+    texts: Option<Texts>,
+}
+
+impl Table {
+    fn live(&self) -> &dyn Standing {
+        match &self.map {
+            Map::Reader(pool) => pool,
+            Map::Texts(pool) => pool,
+            Map::Checked(pool) => pool,
+            Map::CheckedTexts(pool) => pool,
+            Map::Writer(writer) => &**writer,
         }
-    };
+    }
+
+    fn object(
+        &self,
+        py: Python<'_>,
+        (range, value): Entry,
+    ) -> PyResult<Option<(Range, Py<PyAny>)>> {
+        let value = object(py, self.texts.as_ref(), value)?;
+        Ok(value.map(|value| (range, value.unbind())))
+    }
+}
+
+impl Ranges for Table {
+    fn read(&self, f: &mut dyn FnMut(View<'_>)) -> PyResult<()> {
+        let numbers = |view: MapleView<'_, u64>| f(View::Numbers(view));
+        match &self.map {
+            Map::Reader(pool) => pool.read(numbers).map_err(not_live),
+            Map::Checked(pool) => copied(pool).map(|map| map.read(numbers)),
+            Map::Writer(writer) => writer.with(|map| map.read(numbers)),
+            Map::Texts(pool) => pool.read(|view| f(View::Names(view))).map_err(not_live),
+            Map::CheckedTexts(pool) => {
+                copied(pool).map(|map| map.read(|view| f(View::Names(view))))
+            }
+        }
+    }
+
+    /// A map that is read with checks is not copied for it.
+    fn at(&self, index: u64) -> PyResult<Option<Entry>> {
+        match &self.map {
+            Map::Checked(pool) => pool.ask(|view| view.get(index)).map_err(not_live),
+            Map::CheckedTexts(pool) => {
+                let found = pool.ask(|view| view.get(index)).map_err(not_live)?;
+                Ok(found.map(|(range, value)| (range, value.into())))
+            }
+            _ => find!((self as &dyn Ranges), view => view.get_entry(index).map(wide)),
+        }
+    }
+
+    fn one(
+        &self,
+        py: Python<'_>,
+        find: &dyn Fn() -> PyResult<Option<Entry>>,
+    ) -> PyResult<Option<(Range, Py<PyAny>)>> {
+        attempted(|| match find()? {
+            Some(entry) => Ok(self.object(py, entry)?.map(Some)),
+            None => Ok(Some(None)),
+        })
+    }
 }
 
 /// All of a map that is read with checks. Each entry was there at some time; of entries that
@@ -78,91 +127,18 @@ fn copied<V: PlainValue + Copy>(
 /// >>> owners[150], 200 in owners, owners.entry(150), owners.find_gap(50, start=100)
 /// (7, False, (range(100, 200), 7), range(200, 250))
 /// >>> writer.remove_map()
-#[pyclass(frozen, mapping, subclass, weakref, module = "sapwood")]
+#[pyclass(frozen, extends = RangeReader, subclass, module = "sapwood")]
 pub struct LiveRanges {
-    map: Map,
+    table: Arc<Table>,
     path: PathBuf,
 }
 
-type Entry = (Range, u64);
-type Pair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
-
-fn place<'py>(py: Python<'py>, range: &Range) -> PyResult<Bound<'py, PyAny>> {
-    Place::Range(*range.start(), *range.end()).object(py)
-}
-
 impl LiveRanges {
-    /// The object of a value; none when its text has been removed meanwhile.
-    fn object<'py>(&self, py: Python<'py>, value: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (Map::Texts(_, texts) | Map::CheckedTexts(_, texts)) = &self.map else {
-            return Ok(Some(value.into_pyobject(py)?.into_any()));
-        };
-        // The values of such a map have 32 bits.
-        match texts.of(value as u32)? {
-            Some(text) => Ok(Some(text.into_pyobject(py)?.into_any())),
-            None => Ok(None),
-        }
+    fn of(map: Map, texts: Option<Texts>, path: PathBuf) -> PyClassInitializer<Self> {
+        let table = Arc::new(Table { map, texts });
+        let reader = RangeReader(table.clone());
+        PyClassInitializer::from(reader).add_subclass(LiveRanges { table, path })
     }
-
-    /// The entries that `find` finds in one read, as objects.
-    fn all<'py>(
-        &self,
-        py: Python<'py>,
-        find: impl Fn() -> PyResult<Vec<Entry>>,
-    ) -> PyResult<Vec<Pair<'py>>> {
-        'again: for _ in 0..TRIES {
-            let mut pairs = Vec::new();
-            for (range, value) in find()? {
-                let Some(value) = self.object(py, value)? else {
-                    continue 'again;
-                };
-                pairs.push((place(py, &range)?, value));
-            }
-            return Ok(pairs);
-        }
-        Err(changed())
-    }
-
-    fn one<'py>(
-        &self,
-        py: Python<'py>,
-        find: impl Fn() -> PyResult<Option<Entry>>,
-    ) -> PyResult<Option<Pair<'py>>> {
-        Ok(self.all(py, || Ok(Vec::from_iter(find()?)))?.pop())
-    }
-
-    fn within<'py>(&self, py: Python<'py>, range: Range) -> PyResult<Vec<Pair<'py>>> {
-        self.all(
-            py,
-            || on!(self, view => view.range(range.clone()).map(wide).collect()),
-        )
-    }
-
-    /// The entry that holds an index. A map that is read with checks is not copied for it.
-    fn entry_at(&self, index: u64) -> PyResult<Option<Entry>> {
-        match &self.map {
-            Map::Checked(pool) => pool.ask(|view| view.get(index)).map_err(not_live),
-            Map::CheckedTexts(pool, _) => {
-                let found = pool.ask(|view| view.get(index)).map_err(not_live)?;
-                Ok(found.map(|(range, value)| (range, value.into())))
-            }
-            _ => on!(self, view => view.get_entry(index).map(wide)),
-        }
-    }
-
-    fn find<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let at = Key::of(key)?;
-        let found = self.one(key.py(), || {
-            let entry = self.entry_at(at.first())?;
-            Ok(entry.filter(|(range, _)| at.fits(range)))
-        })?;
-        Ok(found.map(|(_, value)| value))
-    }
-}
-
-/// An entry with its value in 64 bits.
-fn wide<V: Copy + Into<u64>>((range, value): (Range, &V)) -> Entry {
-    (range, (*value).into())
 }
 
 #[pymethods]
@@ -180,27 +156,23 @@ impl LiveRanges {
         path: PathBuf,
         wait: Option<f64>,
         registered: bool,
-    ) -> PyResult<Self> {
-        let map = patiently(class.py(), wait, |wait| {
+    ) -> PyResult<Py<Self>> {
+        let (map, texts) = patiently(class.py(), wait, |wait| {
             let numbers = match registered {
                 true => Pool::open(&path, wait).map(Map::Reader),
                 false => Pool::open(&path, wait).map(Map::Checked),
             };
             let Err(first @ Error::Layout { .. }) = numbers else {
-                return numbers;
+                return numbers.map(|map| (map, None));
             };
-            match (Texts::of_map(&path, registered)?, registered) {
-                (None, _) => Err(first),
-                (Some(texts), true) => Ok(Map::Texts(Pool::open(&path, wait)?, texts)),
-                (Some(texts), false) => Ok(Map::CheckedTexts(Pool::open(&path, wait)?, texts)),
-            }
+            let texts = Texts::of_map(&path, registered)?.ok_or(first)?;
+            let map = match registered {
+                true => Map::Texts(Pool::open(&path, wait)?),
+                false => Map::CheckedTexts(Pool::open(&path, wait)?),
+            };
+            Ok((map, Some(texts)))
         })?;
-        Ok(LiveRanges { map, path })
-    }
-
-    #[classmethod]
-    fn _again(class: &Bound<'_, PyType>, path: PathBuf, registered: bool) -> PyResult<Self> {
-        Self::open(class, path, None, registered)
+        Py::new(class.py(), Self::of(map, texts, path))
     }
 
     /// Makes an empty live map in a directory, which is made if it is not there, and returns its
@@ -213,9 +185,7 @@ impl LiveRanges {
         path: PathBuf,
         read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveRangesWriter>> {
-        let (py, who) = (class.py(), live::read_by(read_by)?);
-        let live = py.detach(|| builder(who).create(&path));
-        LiveRangesWriter::of(py, live.map_err(not_live)?, path)
+        LiveRangesWriter::of(class.py(), (path, false), read_by)
     }
 
     /// Takes over the live map of a writer that has ended, however it ended, and returns a writer;
@@ -228,71 +198,7 @@ impl LiveRanges {
         path: PathBuf,
         read_by: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<LiveRangesWriter>> {
-        let (py, who) = (class.py(), live::read_by(read_by)?);
-        let live = py.detach(|| builder(who).open(&path));
-        LiveRangesWriter::of(py, live.map_err(not_live)?, path)
-    }
-
-    fn __len__(&self) -> PyResult<usize> {
-        on!(self, view => view.len())
-    }
-
-    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.find(key)?.ok_or_else(|| absent(key))
-    }
-
-    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let at = Key::of(key)?;
-        let entry = self.entry_at(at.first())?;
-        Ok(entry.is_some_and(|(range, _)| at.fits(&range)))
-    }
-
-    /// The value at an index, or of the entry with exactly this range; `default` when there is
-    /// none.
-    #[pyo3(signature = (key, default=None, /))]
-    fn get<'py>(
-        &self,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        Ok(self.find(key)?.or(default))
-    }
-
-    /// The entry that holds an index: its range and its value; None in a gap.
-    #[pyo3(signature = (index, /))]
-    fn entry<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
-        let at = crate::range_keys::index(index)?;
-        self.one(index.py(), || self.entry_at(at))
-    }
-
-    /// The first entry, or None.
-    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
-        self.one(py, || on!(self, view => view.first().map(wide)))
-    }
-
-    /// The last entry, or None.
-    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
-        self.one(py, || on!(self, view => view.last().map(wide)))
-    }
-
-    /// The first entry that begins behind an index, or None.
-    #[pyo3(signature = (index, /))]
-    fn next_after<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
-        let at = crate::range_keys::index(index)?;
-        self.one(
-            index.py(),
-            || on!(self, view => view.next_after(at).map(wide)),
-        )
-    }
-
-    /// The last entry that ends before an index, or None.
-    #[pyo3(signature = (index, /))]
-    fn prev_before<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Option<Pair<'py>>> {
-        let at = crate::range_keys::index(index)?;
-        self.one(
-            index.py(),
-            || on!(self, view => view.prev_before(at).map(wide)),
-        )
+        LiveRangesWriter::of(class.py(), (path, true), read_by)
     }
 
     /// An iterator for views, over the entries that have an index in a range.
@@ -305,88 +211,38 @@ impl LiveRanges {
         within: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let within = within.map_or(Ok(0..=u64::MAX), range_or_index)?;
-        listed(py, Kind::of(kind)?, back, self.within(py, within)?)
+        let entries = attempted(|| {
+            let table: &dyn Ranges = &*self.table;
+            let entries: Vec<Entry> =
+                find!(table, view => view.range(within.clone()).map(wide).collect())?;
+            let pair = |entry| {
+                let found = self.table.object(py, entry)?;
+                let pair =
+                    |(range, value): (_, Py<_>)| Ok((place(py, &range)?, value.into_bound(py)));
+                found.map(pair).transpose()
+            };
+            entries.into_iter().map(pair).collect()
+        })?;
+        listed(py, Kind::of(kind)?, back, entries)
     }
 
-    /// A list of the gaps from `start` to before `stop`, clipped to it.
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn gaps<'py>(
-        &self,
-        py: Python<'py>,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let within = between(start, stop)?;
-        let gaps: Vec<Range> = on!(self, view => view.gaps(within).collect())?;
-        let gaps = gaps.iter().map(|gap| place(py, gap));
-        PyList::new(py, gaps.collect::<PyResult<Vec<_>>>()?)
+    /// What LiveReading and LiveWriting in python/sapwood/_mapping.py ask for.
+    fn _live<'py>(&self, py: Python<'py>, what: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.table.live().asked(py, what)
     }
 
-    /// The place that RangeMap.find_gap() finds; None when there is none.
-    #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
-    #[allow(clippy::too_many_arguments)]
-    fn find_gap<'py>(
-        &self,
-        py: Python<'py>,
-        size: u64,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
-        align: u64,
-        from_end: bool,
-        near: Option<u64>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let window = window(start, stop, align, from_end, near)?;
-        if size == 0 || !align.is_power_of_two() {
-            return Err(refused(match size {
-                0 => sapwood::maple::Error::ZeroSize,
-                _ => sapwood::maple::Error::Alignment { align },
-            }));
-        }
-        let found = on!(self, view => view.find_gap(size, window))?;
-        found.map(|range| place(py, &range)).transpose()
-    }
-
-    /// How many times processes have taken the map over.
-    #[getter]
-    fn generation(&self) -> PyResult<u64> {
-        match &self.map {
-            Map::Reader(pool) => pool.generation().map_err(not_live),
-            Map::Texts(pool, _) => pool.generation().map_err(not_live),
-            Map::Checked(pool) => pool.generation().map_err(not_live),
-            Map::CheckedTexts(pool, _) => pool.generation().map_err(not_live),
-            Map::Writer(writer) => writer.with(|map| map.generation()),
-        }
-    }
-
-    /// Whether the map's writer lives. Without one, the map stays as it is until a process takes it
-    /// over.
-    fn has_writer(&self) -> PyResult<bool> {
-        match &self.map {
-            Map::Reader(pool) => pool.has_writer().map_err(not_live),
-            Map::Texts(pool, _) => pool.has_writer().map_err(not_live),
-            Map::Checked(pool) => pool.has_writer().map_err(not_live),
-            Map::CheckedTexts(pool, _) => pool.has_writer().map_err(not_live),
-            Map::Writer(writer) => writer.with(|_| true),
-        }
+    /// What opens the map again, for pickles: its path, and named arguments of open().
+    fn _opened<'py>(&self, py: Python<'py>) -> PyResult<(&PathBuf, Bound<'py, PyDict>)> {
+        live::opened(py, &self.path, self.table.live())
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let (class, this) = (slf.get_type().name()?, slf.get());
-        let entries = this.__len__()?;
+        let entries = slf.len()?;
         Ok(format!(
             "<sapwood.{class} {:?}: {entries} entries>",
             this.path
         ))
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
-        let registered = match &slf.get().map {
-            Map::Reader(_) | Map::Texts(..) => true,
-            Map::Checked(_) | Map::CheckedTexts(..) => false,
-            Map::Writer(_) => return Err(PyTypeError::new_err("a writer cannot be pickled")),
-        };
-        let again = slf.get_type().getattr("_again")?;
-        Ok((again, (slf.get().path.clone(), registered)))
     }
 }
 
@@ -409,7 +265,9 @@ impl LiveRanges {
 /// (1, (range(8192, 10240), 2), 1)
 /// >>> memory.remove_map()
 #[pyclass(frozen, extends = LiveRanges, module = "sapwood")]
-pub struct LiveRangesWriter;
+pub struct LiveRangesWriter {
+    writer: Arc<Writer<MapleMap<u64>>>,
+}
 
 fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     whole(value)?.ok_or_else(|| {
@@ -420,91 +278,73 @@ fn number_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 }
 
 impl LiveRangesWriter {
-    fn of(py: Python<'_>, live: Live<MapleMap<u64>>, path: PathBuf) -> PyResult<Py<Self>> {
-        let map = Map::Writer(Writer::new(live, |map| map.verify()));
-        let map = LiveRanges { map, path };
-        Py::new(
-            py,
-            PyClassInitializer::from(map).add_subclass(LiveRangesWriter),
-        )
-    }
-
-    fn writer<'a>(slf: &'a Bound<'_, Self>) -> PyResult<&'a Writer<MapleMap<u64>>> {
-        match &slf.as_super().get().map {
-            Map::Writer(writer) => Ok(writer),
-            _ => Err(PyTypeError::new_err("this map has no writer here")),
-        }
+    fn of(
+        py: Python<'_>,
+        (path, take_over): (PathBuf, bool),
+        read_by: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Self>> {
+        let (place, who) = ((&*path, take_over), live::read_by(read_by)?);
+        let builder = Live::<MapleMap<u64>>::builder();
+        let writer = Writer::new(py, place, who, builder, |map| map.verify());
+        let writer = writer.map_err(not_live)?;
+        let class = LiveRanges::of(Map::Writer(writer.clone()), None, path);
+        Py::new(py, class.add_subclass(LiveRangesWriter { writer }))
     }
 
     /// Changes the map, without the interpreter's lock.
     fn change<R: Send>(
-        slf: &Bound<'_, Self>,
+        &self,
+        py: Python<'_>,
         f: impl FnOnce(&MapleMap<u64>) -> Result<R, sapwood::maple::Error> + Send,
     ) -> PyResult<R> {
-        let changed = Self::writer(slf)?.with(|map| slf.py().detach(|| f(map)))?;
+        let changed = self.writer.with(|map| py.detach(|| f(map)))?;
         changed.map_err(refused)
     }
 }
 
 #[pymethods]
 impl LiveRangesWriter {
-    fn __setitem__(
-        slf: &Bound<'_, Self>,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        Self::store(slf, key, value, false).map(drop)
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.store(key, value, false).map(drop)
     }
 
     fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if range_if(key)?.is_none() && !slf.as_super().get().__contains__(key)? {
+        if range_if(key)?.is_none() && !slf.as_super().as_super().get().__contains__(key)? {
             return Err(absent(key));
         }
         let range = range_or_index(key)?;
-        Self::change(slf, |map| map.clear_range(range))
+        slf.get().change(slf.py(), |map| map.clear_range(range))
     }
 
     /// Makes a range one entry, as RangeMap.store() does, and returns the range of the entry.
     #[pyo3(signature = (range, value, /, *, coalesce=false))]
     fn store<'py>(
-        slf: &Bound<'py, Self>,
-        range: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
+        &self,
+        range: &Bound<'py, PyAny>,
+        value: &Bound<'py, PyAny>,
         coalesce: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (range, number) = (range_or_index(range)?, number_of(value)?);
-        let stored = Self::change(slf, |map| match coalesce {
+        let stored = self.change(value.py(), |map| match coalesce {
             true => Ok(map.store_coalescing(range, number)?),
             false => {
                 map.store(range.clone(), number)?;
                 Ok(range)
             }
         })?;
-        place(slf.py(), &stored)
+        place(value.py(), &stored)
     }
 
     /// As store(), if no entry has an index of the range; otherwise OccupiedError.
     #[pyo3(signature = (range, value, /))]
-    fn insert(
-        slf: &Bound<'_, Self>,
-        range: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn insert(&self, range: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let (range, number) = (range_or_index(range)?, number_of(value)?);
-        Self::change(slf, |map| Ok(map.insert_new(range, number)?))
+        self.change(value.py(), |map| Ok(map.insert_new(range, number)?))
     }
 
-    /// Removes the entry with exactly this range, or one index from the entry that holds it, and
-    /// returns the value. When there is none, returns `default` or raises KeyError.
-    #[pyo3(signature = (key, /, *default))]
-    fn pop<'py>(
-        slf: &Bound<'py, Self>,
-        key: &Bound<'py, PyAny>,
-        default: &Bound<'py, PyTuple>,
-    ) -> PyResult<Py<PyAny>> {
-        let default = at_most_one("pop", default)?;
+    fn _take(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
         let at = Key::of(key)?;
-        let removed = Self::change(slf, |map| {
+        self.change(key.py(), |map| {
             let mut writer = map.write();
             let found = writer.view().get_entry(at.first());
             let found = found.filter(|(range, _)| at.fits(range));
@@ -513,39 +353,17 @@ impl LiveRangesWriter {
             };
             writer.clear_range(at.range())?;
             Ok(Some(number))
-        })?;
-        match removed {
-            Some(number) => Ok(number.into_pyobject(slf.py())?.into_any().unbind()),
-            None => default.ok_or_else(|| absent(key)),
-        }
+        })
     }
 
-    /// Clears the ranges of an iterable, and then stores all items of a mapping or of an iterable
-    /// of pairs of a range and a value, one after the other. All are read first: a wrong one
-    /// changes nothing.
-    #[pyo3(signature = (items=None, /, *, remove=None, **others))]
-    fn update(
-        slf: &Bound<'_, Self>,
-        items: Option<&Bound<'_, PyAny>>,
-        remove: Option<&Bound<'_, PyAny>>,
-        others: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<()> {
-        let (mut all, mut gone) = (Vec::new(), Vec::new());
-        for pair in pairs(items, others)? {
-            let (range, value) = pair?;
-            all.push((range_or_index(&range)?, number_of(&value)?));
-        }
-        if let Some(remove) = remove {
-            for range in remove.try_iter()? {
-                gone.push(range_or_index(&range?)?);
-            }
-        }
-        Self::change(slf, |map| {
+    fn _change(&self, py: Python<'_>, changes: ToChange<'_>) -> PyResult<()> {
+        let changes = changes.read(range_or_index, number_of)?;
+        self.change(py, |map| {
             let mut writer = map.write();
-            for range in gone {
+            for range in changes.gone {
                 writer.clear_range(range)?;
             }
-            for (range, number) in all {
+            for (range, number) in changes.new {
                 writer.store(range, number)?;
             }
             Ok(())
@@ -555,19 +373,16 @@ impl LiveRangesWriter {
     /// Removes the whole entry that holds an index; returns its range and its value. KeyError in a
     /// gap.
     #[pyo3(signature = (index, /))]
-    fn remove<'py>(
-        slf: &Bound<'py, Self>,
-        index: &Bound<'_, PyAny>,
-    ) -> PyResult<(Bound<'py, PyAny>, u64)> {
+    fn remove<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, u64)> {
         let at = crate::range_keys::index(index)?;
-        let removed = Self::change(slf, |map| map.remove(at))?;
+        let removed = self.change(index.py(), |map| map.remove(at))?;
         let (range, number) = removed.ok_or_else(|| absent(index))?;
-        Ok((place(slf.py(), &range)?, number))
+        Ok((place(index.py(), &range)?, number))
     }
 
     /// Removes all entries.
-    fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Self::change(slf, |map| map.clear())
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, |map| map.clear())
     }
 
     /// Stores at the place that find_gap() finds, and returns its range; NoGapError when there is
@@ -575,9 +390,9 @@ impl LiveRangesWriter {
     #[pyo3(signature = (size, value, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
     #[allow(clippy::too_many_arguments)]
     fn alloc<'py>(
-        slf: &Bound<'py, Self>,
+        &self,
         size: u64,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         align: u64,
@@ -586,12 +401,7 @@ impl LiveRangesWriter {
     ) -> PyResult<Bound<'py, PyAny>> {
         let window = window(start, stop, align, from_end, near)?;
         let number = number_of(value)?;
-        let range = Self::change(slf, |map| Ok(map.alloc_range(size, window, number)?))?;
-        place(slf.py(), &range)
-    }
-
-    /// What LiveWriting in python/sapwood/_mapping.py asks the writer for.
-    fn _writer<'py>(slf: &Bound<'py, Self>, what: &str) -> PyResult<Bound<'py, PyAny>> {
-        Self::writer(slf)?.asked(slf.py(), what)
+        let alloc = |map: &MapleMap<u64>| Ok(map.alloc_range(size, window, number)?);
+        place(value.py(), &self.change(value.py(), alloc)?)
     }
 }

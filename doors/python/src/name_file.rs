@@ -1,14 +1,15 @@
 //! `NameFile`: a saved map of names, read where it lies.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
-use sapwood::qp::{OpenCause, QpFile};
+use sapwood::qp::AnyFile;
 
 use crate::errors::not_opened;
 use crate::name_keys::Keys;
-use crate::name_reader::{Either, NameReader, Names, Pickled};
+use crate::name_reader::{AnyNames, NameReader};
 
 /// A map of names in a file, read where it lies: it opens at once, and processes that open the same
 /// file share its memory.
@@ -25,45 +26,6 @@ use crate::name_reader::{Either, NameReader, Names, Pickled};
 /// (('ads.example', 1), False)
 #[pyclass(frozen, extends = NameReader, generic, module = "sapwood")]
 pub struct NameFile;
-
-/// Opens a file with values of either kind.
-fn opened(py: Python<'_>, path: &PathBuf, verify: bool) -> PyResult<Either> {
-    let names = py.detach(|| {
-        let numbers = match verify {
-            true => QpFile::<u64>::open(path),
-            false => QpFile::<u64>::open_unverified(path),
-        };
-        match numbers {
-            Err(error) if matches!(error.cause, OpenCause::ByteStrings { .. }) => {
-                let bytes = match verify {
-                    true => QpFile::<[u8]>::open(path),
-                    false => QpFile::<[u8]>::open_unverified(path),
-                };
-                bytes.map(|file| Either::Bytes(Names::File(file)))
-            }
-            numbers => numbers.map(|file| Either::Numbers(Names::File(file))),
-        }
-    });
-    names.map_err(|error| not_opened(&error))
-}
-
-impl NameFile {
-    fn of(
-        py: Python<'_>,
-        path: PathBuf,
-        keys: Keys,
-        text: bool,
-        verify: bool,
-    ) -> PyResult<Py<Self>> {
-        let reader = NameReader {
-            names: opened(py, &path, verify)?,
-            keys,
-            text,
-            path,
-        };
-        Py::new(py, PyClassInitializer::from(reader).add_subclass(NameFile))
-    }
-}
 
 #[pymethods]
 impl NameFile {
@@ -82,22 +44,21 @@ impl NameFile {
         text: bool,
         verify: bool,
     ) -> PyResult<Py<Self>> {
-        Self::of(class.py(), path, Keys::of(key, dns)?, text, verify)
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Pickled<'py>> {
-        let file = slf.as_super().get();
-        let again = slf.get_type().getattr("_again")?;
-        Ok((again, (file.path.clone(), file.keys.word(), file.text)))
-    }
-
-    #[classmethod]
-    fn _again(
-        class: &Bound<'_, PyType>,
-        path: PathBuf,
-        keys: &str,
-        text: bool,
-    ) -> PyResult<Py<Self>> {
-        Self::of(class.py(), path, Keys::of_word(keys)?, text, true)
+        let (py, keys) = (class.py(), Keys::of(key, dns)?);
+        let file = py.detach(|| match verify {
+            true => AnyFile::open_any(&path),
+            false => AnyFile::open_any_unverified(&path),
+        });
+        let reader = NameReader {
+            names: match file.map_err(|error| not_opened(&error))? {
+                AnyFile::Numbers(file) => AnyNames::Numbers(Arc::new(file)),
+                AnyFile::Bytes(file) => AnyNames::Bytes(Arc::new(file)),
+            },
+            counted: true,
+            keys,
+            text,
+            path,
+        };
+        Py::new(py, PyClassInitializer::from(reader).add_subclass(NameFile))
     }
 }

@@ -7,9 +7,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::name_keys::{Edges, Keys};
+use crate::name_keys::Edges;
 use crate::name_reader::NameReader;
-use crate::names::NameMap;
 use crate::snapshot_iter::Kind;
 
 /// Entries that are read at once.
@@ -21,47 +20,15 @@ pub type Entry = (Box<[u8]>, Py<PyAny>);
 /// Entries that were read at one moment.
 pub struct Chunk {
     pub entries: VecDeque<Entry>,
-    /// How often keys were inserted or removed before.
-    pub changes: u64,
-    /// How often values were replaced before.
-    pub writes: u64,
-}
-
-/// What an iterator reads.
-pub enum Source {
-    Map(Py<NameMap>),
-    Reader(Py<NameReader>),
-}
-
-impl Source {
-    fn chunk(&self, py: Python<'_>, edges: &Edges, back: bool) -> PyResult<Chunk> {
-        match self {
-            Source::Map(map) => Ok(map.get().chunk(py, edges, back, CHUNK)),
-            Source::Reader(reader) => reader.get().chunk(py, edges, back, CHUNK),
-        }
-    }
-
-    /// How often keys and values were changed.
-    fn counts(&self, py: Python<'_>) -> (u64, u64) {
-        match self {
-            Source::Map(map) => map.get().counts(py),
-            Source::Reader(_) => (0, 0),
-        }
-    }
-
-    fn keys(&self) -> Keys {
-        match self {
-            Source::Map(map) => map.get().keys,
-            Source::Reader(reader) => reader.get().keys,
-        }
-    }
+    /// How often keys were inserted or removed before, and how often values were replaced.
+    pub changes: (u64, u64),
 }
 
 /// An iterator over entries of a NameMap, a NameFile or a live map, in order.
 #[pyclass(generic, module = "sapwood")]
 pub struct NameIter {
     /// None at the end.
-    source: Option<Source>,
+    source: Option<Py<NameReader>>,
     edges: Edges,
     back: bool,
     kind: Kind,
@@ -72,8 +39,14 @@ pub struct NameIter {
 
 impl NameIter {
     /// An iterator over the keys between the edges.
-    pub fn new(py: Python<'_>, source: Source, edges: Edges, kind: Kind, back: bool) -> Self {
-        let (changes, writes) = source.counts(py);
+    pub fn new(
+        py: Python<'_>,
+        source: Py<NameReader>,
+        edges: Edges,
+        kind: Kind,
+        back: bool,
+    ) -> Self {
+        let changes = source.get().changes(py);
         NameIter {
             source: Some(source),
             edges,
@@ -82,7 +55,6 @@ impl NameIter {
             chunk: Chunk {
                 entries: VecDeque::new(),
                 changes,
-                writes,
             },
             begun: false,
             last: None,
@@ -90,15 +62,15 @@ impl NameIter {
     }
 
     fn next_entry(&mut self, py: Python<'_>) -> PyResult<Option<Entry>> {
-        let Some(source) = &self.source else {
+        let Some(source) = self.source.as_ref().map(Py::get) else {
             return Ok(None);
         };
-        let (changes, writes) = source.counts(py);
-        if changes != self.chunk.changes {
+        let changes = source.changes(py);
+        if changes.0 != self.chunk.changes.0 {
             self.source = None;
             return Err(PyRuntimeError::new_err("map changed during iteration"));
         }
-        if self.chunk.entries.is_empty() || writes != self.chunk.writes {
+        if self.chunk.entries.is_empty() || changes != self.chunk.changes {
             if let Some(last) = &self.last {
                 let edge = Edge::Excluded(last.to_vec());
                 match self.back {
@@ -106,7 +78,7 @@ impl NameIter {
                     false => self.edges.start = edge,
                 }
             }
-            self.chunk = source.chunk(py, &self.edges, self.back)?;
+            self.chunk = source.chunk(py, &self.edges, self.back, CHUNK)?;
         }
         self.begun = true;
         match self.chunk.entries.pop_front() {
@@ -131,8 +103,7 @@ impl NameIter {
     /// The same entries in descending order, before the first one was taken.
     fn __reversed__(&self, py: Python<'_>) -> PyResult<Self> {
         let source = match &self.source {
-            Some(Source::Map(map)) if !self.begun => Source::Map(map.clone_ref(py)),
-            Some(Source::Reader(reader)) if !self.begun => Source::Reader(reader.clone_ref(py)),
+            Some(source) if !self.begun => source.clone_ref(py),
             _ => {
                 let text = "an iterator that has begun cannot be reversed";
                 return Err(PyRuntimeError::new_err(text));
@@ -148,7 +119,7 @@ impl NameIter {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(keys) = self.source.as_ref().map(Source::keys) else {
+        let Some(keys) = self.source.as_ref().map(|source| source.get().keys) else {
             return Ok(None);
         };
         let Some((key, value)) = self.next_entry(py)? else {
@@ -162,9 +133,7 @@ impl NameIter {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Some(Source::Map(map)) = &self.source {
-            visit.call(map)?;
-        }
+        visit.call(&self.source)?;
         for (_, value) in &self.chunk.entries {
             visit.call(value)?;
         }

@@ -1,102 +1,96 @@
-//! `NameReader`: what classes have in common that read names in memory that others may write.
+//! `NameReader`: what all maps of names have in common.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
-use sapwood::qp::QpFile;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use sapwood::qp::{AnyValues, OrderedRead, QpFile, ReadEntry, Value};
 
 use crate::closest::{Closest, closest, needs_dns, with_cuts};
-use crate::name_iter::{Chunk, NameIter, Source};
+use crate::name_iter::{Chunk, NameIter};
 use crate::name_keys::{Edges, Keys};
 use crate::snapshot_iter::Kind;
 
 #[cfg(target_os = "linux")]
-use crate::live::{Pool, Trusting, Writer, not_live};
-#[cfg(not(target_os = "linux"))]
-use sapwood::qp::Value;
-#[cfg(target_os = "linux")]
-use sapwood::qp::{QpShared, QpStore};
-#[cfg(target_os = "linux")]
-use sapwood_live::{CheckedNames, LiveValue as Value};
+use crate::live::Standing;
 
-/// Where names lie, with values of one kind.
-pub enum Names<V: ?Sized + Value> {
-    File(QpFile<V>),
+/// Names with values of one kind, wherever they lie.
+pub trait Names<V: ?Sized + Value>: Send + Sync {
+    /// Calls `f` with the names: in one read, so for one version of a store, unless the writer does
+    /// not know of the reader. Python runs no code of users in it, since it makes only int, str and
+    /// bytes.
+    fn read(&self, py: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<V>)) -> PyResult<()>;
+
+    /// How often keys, and how often values were changed, where that ends iterators.
+    fn changes(&self, _: Python<'_>) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// The live map, if they are in one.
     #[cfg(target_os = "linux")]
-    Store(Trusting<QpStore<V>>),
-    #[cfg(target_os = "linux")]
-    Shared(Trusting<QpShared<V>>),
-    /// The same for readers that the writer does not know of.
-    #[cfg(target_os = "linux")]
-    CheckedStore(Pool<CheckedNames<QpStore<V>>>),
-    #[cfg(target_os = "linux")]
-    CheckedShared(Pool<CheckedNames<QpShared<V>>>),
-    #[cfg(target_os = "linux")]
-    Writer(Writer<QpStore<V>>),
+    fn live(&self) -> Option<&dyn Standing> {
+        None
+    }
 }
 
-impl<V: ?Sized + Value + Send + Sync + 'static> Names<V> {
-    /// Number of entries, if the map counts them.
-    fn count(&self) -> PyResult<Option<usize>> {
-        match self {
-            Names::File(file) => Ok(Some(file.len())),
-            #[cfg(target_os = "linux")]
-            Names::Store(pool) => pool.read(|view| Some(view.len())).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::CheckedStore(pool) => pool.read(|names| Some(names.len())).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::Shared(_) | Names::CheckedShared(_) => Ok(None),
-            #[cfg(target_os = "linux")]
-            Names::Writer(writer) => writer.with(|map| Some(map.len())),
+impl<V: ?Sized + Value> Names<V> for QpFile<V>
+where
+    Self: OrderedRead<V> + Send + Sync,
+{
+    fn read(&self, _: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<V>)) -> PyResult<()> {
+        f(self);
+        Ok(())
+    }
+}
+
+impl<V: ?Sized + Value> dyn Names<V> {
+    /// What `f` finds in the names.
+    pub fn find<R>(
+        &self,
+        py: Python<'_>,
+        mut f: impl FnMut(&dyn OrderedRead<V>) -> R,
+    ) -> PyResult<R> {
+        let mut found = None;
+        self.read(py, &mut |names| found = Some(f(names)))?;
+        Ok(found.expect("read has called the function"))
+    }
+}
+
+/// Names with values of any kind.
+pub enum AnyNames {
+    Numbers(Arc<dyn Names<u64>>),
+    Bytes(Arc<dyn Names<[u8]>>),
+    Objects(Arc<dyn Names<Py<PyAny>>>),
+}
+
+impl<N: Names<u64> + 'static, B: Names<[u8]> + 'static> From<AnyValues<Arc<N>, Arc<B>>>
+    for AnyNames
+{
+    fn from(any: AnyValues<Arc<N>, Arc<B>>) -> Self {
+        match any {
+            AnyValues::Numbers(names) => AnyNames::Numbers(names),
+            AnyValues::Bytes(names) => AnyNames::Bytes(names),
         }
     }
 }
 
-/// Names with values of either kind.
-pub enum Either {
-    Numbers(Names<u64>),
-    Bytes(Names<[u8]>),
-}
-
-#[cfg(target_os = "linux")]
-impl Either {
-    /// Whether the writer knows of the readers, if there are any.
-    pub fn is_registered(&self) -> bool {
-        use Names::{CheckedShared, CheckedStore};
-        !matches!(
-            self,
-            Either::Numbers(CheckedStore(_) | CheckedShared(_))
-                | Either::Bytes(CheckedStore(_) | CheckedShared(_))
-        )
-    }
-}
-
-/// Evaluates an expression for names, wherever they lie: in one read, so for one version of a
-/// store, unless the writer does not know of the reader. Python runs no code of users in it, since
-/// it makes only int, str and bytes.
-macro_rules! on {
+/// Evaluates an expression for names with values of any kind.
+macro_rules! each {
     ($this:expr, $names:ident => $answer:expr) => {
         match &$this.names {
-            Either::Numbers(names) => on!(in names, $names => $answer),
-            Either::Bytes(names) => on!(in names, $names => $answer),
+            AnyNames::Numbers($names) => $answer,
+            AnyNames::Bytes($names) => $answer,
+            AnyNames::Objects($names) => $answer,
         }
     };
-    (in $all:expr, $names:ident => $answer:expr) => {
-        match $all {
-            Names::File($names) => Ok::<_, PyErr>($answer),
-            #[cfg(target_os = "linux")]
-            Names::Store(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::Shared(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::CheckedStore(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::CheckedShared(pool) => pool.read(|$names| $answer).map_err(not_live),
-            #[cfg(target_os = "linux")]
-            Names::Writer(writer) => writer.with(|map| map.read(|$names| $answer)),
-        }
+}
+
+/// Evaluates an expression in one read of the names.
+macro_rules! on {
+    ($this:expr, $py:expr, $names:ident => $answer:expr) => {
+        each!($this, names => names.find($py, |$names| $answer))
     };
 }
 
@@ -112,6 +106,12 @@ impl Shown for u64 {
     }
 }
 
+impl Shown for Py<PyAny> {
+    fn object(&self, py: Python<'_>, _text: bool) -> Py<PyAny> {
+        self.clone_ref(py)
+    }
+}
+
 impl Shown for [u8] {
     fn object(&self, py: Python<'_>, text: bool) -> Py<PyAny> {
         match text {
@@ -123,20 +123,18 @@ impl Shown for [u8] {
     }
 }
 
-/// Names in a file or in a live map: what NameFile, LiveNames and LiveNamesWriter have in common.
-/// Each call reads the newest names; an iterator reads some dozens of entries at once. It is a
-/// collections.abc.Mapping.
+/// What NameMap, NameFile, LiveNames and LiveNamesWriter have in common. Each call reads the newest
+/// names; an iterator reads some dozens of entries at once. It is a collections.abc.Mapping.
 #[pyclass(frozen, generic, mapping, subclass, weakref, module = "sapwood")]
 pub struct NameReader {
-    pub(crate) names: Either,
+    pub(crate) names: AnyNames,
+    /// Whether the number of entries is known without a walk.
+    pub(crate) counted: bool,
     pub(crate) keys: Keys,
     pub(crate) text: bool,
+    /// Empty for one that lies in no file.
     pub(crate) path: PathBuf,
 }
-
-/// What makes the object again from a pickle, with its arguments: path, keys, and whether values
-/// are texts.
-pub type Pickled<'py> = (Bound<'py, PyAny>, (PathBuf, &'static str, bool));
 
 type Pair<'py> = Option<(Bound<'py, PyAny>, Py<PyAny>)>;
 
@@ -149,59 +147,66 @@ impl NameReader {
         back: bool,
         most: usize,
     ) -> PyResult<Chunk> {
-        let entries = on!(self, names => {
-            let range = names.range::<[u8], _>(edges.as_bounds());
-            let entry = |(key, value)| (Box::from(key), Shown::object(value, py, self.text));
+        let changes = self.changes(py);
+        let entries = on!(self, py, names => {
+            let range = names.range(edges.as_bounds());
+            let entry = |(key, value): ReadEntry<'_, _>| {
+                (Box::from(&*key), Shown::object(value, py, self.text))
+            };
             match back {
                 true => range.rev().take(most).map(entry).collect(),
                 false => range.take(most).map(entry).collect(),
             }
         })?;
-        Ok(Chunk {
-            entries,
-            changes: 0,
-            writes: 0,
-        })
+        Ok(Chunk { entries, changes })
+    }
+
+    /// How often keys, and how often values were changed, where that ends iterators.
+    pub(crate) fn changes(&self, py: Python<'_>) -> (u64, u64) {
+        each!(self, names => names.changes(py))
     }
 
     /// Number of entries, if the map counts them.
-    fn count(&self) -> PyResult<Option<usize>> {
-        match &self.names {
-            Either::Numbers(names) => names.count(),
-            Either::Bytes(names) => names.count(),
-        }
+    fn count(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        self.counted
+            .then(|| on!(self, py, names => names.entries()))
+            .transpose()
     }
 
-    fn pair<'py, V: ?Sized + Shown>(
+    #[cfg(target_os = "linux")]
+    pub(crate) fn live(&self) -> Option<&dyn Standing> {
+        each!(self, names => names.live())
+    }
+
+    fn pair<'py, V: ?Sized + Shown + Value>(
         &self,
         py: Python<'py>,
-        entry: Option<(&[u8], &V)>,
+        entry: Option<ReadEntry<'_, V>>,
     ) -> Pair<'py> {
         let (key, value) = entry?;
-        Some((self.keys.object(py, key), value.object(py, self.text)))
+        Some((self.keys.object(py, &key), value.object(py, self.text)))
     }
 
     pub(crate) fn find(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Py<PyAny>>> {
-        on!(self, names => names.get(key).map(|value| Shown::object(value, py, self.text)))
+        on!(self, py, names => names.get(key).map(|value| Shown::object(value, py, self.text)))
     }
 
     fn iter(slf: &Bound<'_, Self>, edges: Edges, kind: Kind, back: bool) -> NameIter {
-        let source = Source::Reader(slf.clone().unbind());
-        NameIter::new(slf.py(), source, edges, kind, back)
+        NameIter::new(slf.py(), slf.clone().unbind(), edges, kind, back)
     }
 }
 
 #[pymethods]
 impl NameReader {
-    fn __len__(&self) -> PyResult<usize> {
-        self.count()?.ok_or_else(|| {
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.count(py)?.ok_or_else(|| {
             let text = "this live map has many writers and no len(); sum(1 for _ in it) counts";
             PyTypeError::new_err(text)
         })
     }
 
-    fn __bool__(&self) -> PyResult<bool> {
-        on!(self, names => !names.is_empty())
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        on!(self, py, names => names.first_key_value().is_some())
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
@@ -212,7 +217,7 @@ impl NameReader {
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
         let bytes = self.keys.bytes(key)?;
-        on!(self, names => names.contains_key(&bytes))
+        on!(self, key.py(), names => names.get(&bytes).is_some())
     }
 
     /// The value of a key, or `default`.
@@ -228,26 +233,26 @@ impl NameReader {
 
     /// The entry with the least key, or None.
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        on!(self, names => self.pair(py, names.first_key_value()))
+        on!(self, py, names => self.pair(py, names.first_key_value()))
     }
 
     /// The entry with the greatest key, or None.
     fn last<'py>(&self, py: Python<'py>) -> PyResult<Pair<'py>> {
-        on!(self, names => self.pair(py, names.last_key_value()))
+        on!(self, py, names => self.pair(py, names.last_key_value()))
     }
 
     /// The entry with the greatest key less than this one, or None.
     #[pyo3(signature = (key, /))]
     fn predecessor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Pair<'py>> {
         let bytes = self.keys.bytes(key)?;
-        on!(self, names => self.pair(key.py(), names.predecessor(&bytes)))
+        on!(self, key.py(), names => self.pair(key.py(), names.predecessor(&bytes)))
     }
 
     /// The entry with the least key greater than this one, or None.
     #[pyo3(signature = (key, /))]
     fn successor<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Pair<'py>> {
         let bytes = self.keys.bytes(key)?;
-        on!(self, names => self.pair(key.py(), names.successor(&bytes)))
+        on!(self, key.py(), names => self.pair(key.py(), names.successor(&bytes)))
     }
 
     /// The entry with the longest key that is a prefix of this one (itself included), or None; with
@@ -255,7 +260,7 @@ impl NameReader {
     #[pyo3(signature = (key, /))]
     fn longest_prefix<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Pair<'py>> {
         let bytes = self.keys.bytes(key)?;
-        on!(self, names => self.pair(key.py(), names.longest_prefix(&bytes)))
+        on!(self, key.py(), names => self.pair(key.py(), names.longest_prefix(&bytes)))
     }
 
     /// A list of all entries whose keys are prefixes of this one (itself included), shortest first.
@@ -263,7 +268,7 @@ impl NameReader {
     fn ancestors<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let py = key.py();
         let bytes = self.keys.bytes(key)?;
-        let found: Vec<_> = on!(self, names => {
+        let found: Vec<_> = on!(self, py, names => {
             let found = names.ancestors(&bytes).into_iter();
             found.filter_map(|entry| self.pair(py, Some(entry))).collect()
         })?;
@@ -290,7 +295,22 @@ impl NameReader {
         Ok(Self::iter(slf, edges, Kind::Items, false))
     }
 
-    /// What a name server needs to answer for a name; see NameMap.closest().
+    /// What a name server needs to answer for a name, in one descent: its own entry, its closest
+    /// encloser, the wildcard there, and the entry before it. For maps with dns=True.
+    ///
+    /// >>> zone = NameMap({"org": 1, "*.org": 2, "www.example.org": 3}, dns=True)
+    /// >>> found = zone.closest("mail.org")
+    /// >>> found.exact, found.encloser, found.wildcard
+    /// (None, 'org', ('*.org', 2))
+    /// >>> zone.closest("example.org").exists  # a name lies below it
+    /// True
+    ///
+    /// is_cut(name, value) says whether an entry is a zone cut. Then `cut` is the topmost one at or
+    /// above the name, and predecessors are the last entries that lie below none.
+    ///
+    /// >>> zone = NameMap({"org": 1, "sub.org": 2, "ns.sub.org": 3}, dns=True)
+    /// >>> zone.closest("t.org", is_cut=lambda name, value: value == 2).predecessor
+    /// ('sub.org', 2)
     #[pyo3(signature = (name, /, *, is_cut=None))]
     fn closest(
         &self,
@@ -301,8 +321,8 @@ impl NameReader {
         let py = name.py();
         let bytes = self.keys.bytes(name)?;
         with_cuts(py, self.keys, is_cut, |cuts| {
-            on!(self, names => {
-                let found = names.denial(&bytes, 0, |key, value| {
+            on!(self, py, names => {
+                let found = names.denial(&bytes, 0, &mut |key, value| {
                     cuts(key, &|| Shown::object(value, py, self.text))
                 });
                 closest(py, self.keys, &bytes, found, |value| Shown::object(value, py, self.text))
@@ -319,16 +339,32 @@ impl NameReader {
         Ok(Self::iter(slf, Edges::all(), Kind::of(kind)?, back))
     }
 
+    /// What opens the map again, for pickles: its path, and named arguments of open().
+    fn _opened<'py>(&self, py: Python<'py>) -> PyResult<(&PathBuf, Bound<'py, PyDict>)> {
+        let how = PyDict::new(py);
+        if self.keys == Keys::Bytes {
+            how.set_item("key", py.get_type::<PyBytes>())?;
+        }
+        how.set_item("dns", self.keys == Keys::Dns)?;
+        how.set_item("text", self.text)?;
+        #[cfg(target_os = "linux")]
+        if let Some(live) = self.live() {
+            how.set_item("registered", live.registered()?)?;
+        }
+        Ok((&self.path, how))
+    }
+
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let this = slf.get();
         let (class, word) = (slf.get_type().name()?, this.keys.word());
-        let entries = match this.count()? {
+        let path = match this.path.as_os_str().is_empty() {
+            true => String::new(),
+            false => format!(" {:?}", this.path),
+        };
+        let entries = match this.count(slf.py())? {
             Some(entries) => format!(": {entries} entries"),
             None => String::new(),
         };
-        Ok(format!(
-            "<sapwood.{class} {:?} of {word} keys{entries}>",
-            this.path
-        ))
+        Ok(format!("<sapwood.{class}{path} of {word} keys{entries}>"))
     }
 }

@@ -1,24 +1,23 @@
 //! `NameMap`: an ordered map of texts, bytes or domain names to any objects.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple, PyType};
-use sapwood::qp::QpMap;
-use sapwood::qp::Rejected;
+use sapwood::qp::{OrderedRead, QpMap, Rejected};
 
 use crate::address::shown;
-use crate::closest::{Closest, closest, needs_dns, with_cuts};
 use crate::errors::{not_saved, refused};
-use crate::name_iter::{Chunk, Entry, NameIter, Source};
+use crate::fib_table::absent;
+use crate::name_iter::Entry;
 use crate::name_keys::{Edges, Keys};
+use crate::name_reader::{AnyNames, NameReader, Names};
 use crate::numbers::{int_of, whole};
 use crate::pairs::{at_most_one, pairs};
-use crate::snapshot_iter::Kind;
 
 /// An ordered map of names to any objects: a dict whose keys are in order, with prefixes, ranges
 /// and neighbours.
@@ -44,20 +43,51 @@ use crate::snapshot_iter::Kind;
 /// ('example.org', 2)
 /// >>> list(zones)
 /// ['org', 'example.org']
-#[pyclass(frozen, generic, mapping, weakref, module = "sapwood")]
+#[pyclass(frozen, extends = NameReader, generic, module = "sapwood")]
 pub struct NameMap {
-    names: Mutex<Names>,
-    pub(crate) keys: Keys,
+    entries: Arc<Locked>,
+    keys: Keys,
 }
 
+/// The entries behind a lock that is held for moments only.
 #[derive(Default)]
-struct Names {
+struct Locked(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
     map: QpMap<Py<PyAny>>,
     changes: u64,
     writes: u64,
 }
 
-impl Names {
+impl Locked {
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Entries> {
+        self.0
+            .lock_py_attached(py)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Names<Py<PyAny>> for Locked {
+    fn read(&self, py: Python<'_>, f: &mut dyn FnMut(&dyn OrderedRead<Py<PyAny>>)) -> PyResult<()> {
+        f(&self.lock(py).map);
+        Ok(())
+    }
+
+    fn changes(&self, py: Python<'_>) -> (u64, u64) {
+        let entries = self.lock(py);
+        (entries.changes, entries.writes)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let entries = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        crate::drops::let_go(std::mem::take(&mut entries.map));
+    }
+}
+
+impl Entries {
     /// Inserts; what is refused comes back, to be dropped when the map is not locked.
     fn put(
         &mut self,
@@ -88,17 +118,6 @@ impl Names {
     }
 }
 
-impl Drop for NameMap {
-    fn drop(&mut self) {
-        let names = self.names.get_mut().unwrap_or_else(PoisonError::into_inner);
-        crate::drops::let_go(std::mem::take(&mut names.map));
-    }
-}
-
-fn absent(key: &Bound<'_, PyAny>) -> PyErr {
-    PyKeyError::new_err(key.clone().unbind())
-}
-
 /// The values of a map that is saved.
 enum Saved {
     Numbers(Vec<(Box<[u8]>, u64)>),
@@ -106,50 +125,30 @@ enum Saved {
 }
 
 impl NameMap {
-    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Names> {
-        self.names
-            .lock_py_attached(py)
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Entries> {
+        self.entries.lock(py)
     }
 
-    fn empty(keys: Keys) -> Self {
-        NameMap {
-            names: Mutex::default(),
+    /// A map, and the reader that it is as well.
+    fn of(map: QpMap<Py<PyAny>>, keys: Keys) -> (Self, NameReader) {
+        let entries = Arc::new(Locked(Mutex::new(Entries {
+            map,
+            ..Entries::default()
+        })));
+        let reader = NameReader {
+            names: AnyNames::Objects(entries.clone()),
+            counted: true,
             keys,
-        }
-    }
-
-    /// How often keys, and how often values were changed.
-    pub(crate) fn counts(&self, py: Python<'_>) -> (u64, u64) {
-        let names = self.lock(py);
-        (names.changes, names.writes)
-    }
-
-    /// Up to `most` entries between the edges, from the end with `back`.
-    pub(crate) fn chunk(&self, py: Python<'_>, edges: &Edges, back: bool, most: usize) -> Chunk {
-        let names = self.lock(py);
-        let range = names.map.range::<[u8], _>(edges.as_bounds());
-        let entry = |(key, value): (&[u8], &Py<PyAny>)| (key.into(), value.clone_ref(py));
-        let entries = match back {
-            true => range.rev().take(most).map(entry).collect(),
-            false => range.take(most).map(entry).collect(),
+            text: false,
+            path: PathBuf::new(),
         };
-        Chunk {
-            entries,
-            changes: names.changes,
-            writes: names.writes,
-        }
+        (NameMap { entries, keys }, reader)
     }
 
-    fn all(&self, py: Python<'_>) -> Vec<Entry> {
-        self.chunk(py, &Edges::all(), false, usize::MAX)
-            .entries
-            .into()
-    }
-
-    fn find(&self, py: Python<'_>, key: &[u8]) -> Option<Py<PyAny>> {
-        let names = self.lock(py);
-        names.map.get(key).map(|value| value.clone_ref(py))
+    fn all(slf: &Bound<'_, Self>) -> PyResult<Vec<Entry>> {
+        let reader = slf.as_super().get();
+        let all = reader.chunk(slf.py(), &Edges::all(), false, usize::MAX)?;
+        Ok(all.entries.into())
     }
 
     fn put(&self, key: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
@@ -169,26 +168,8 @@ impl NameMap {
         Ok((self.keys.object(py, &key), value))
     }
 
-    /// The entry that `f` finds, as objects.
-    fn entry<'py>(
-        &self,
-        py: Python<'py>,
-        f: impl for<'m> FnOnce(&'m QpMap<Py<PyAny>>) -> Option<(&'m [u8], &'m Py<PyAny>)>,
-    ) -> Option<(Bound<'py, PyAny>, Py<PyAny>)> {
-        let names = self.lock(py);
-        let (key, value) = f(&names.map)?;
-        let (key, value) = (key.to_vec(), value.clone_ref(py));
-        drop(names);
-        Some((self.keys.object(py, &key), value))
-    }
-
-    fn iter(slf: &Bound<'_, Self>, edges: Edges, kind: Kind) -> NameIter {
-        let source = Source::Map(slf.clone().unbind());
-        NameIter::new(slf.py(), source, edges, kind, false)
-    }
-
-    fn saved(&self, py: Python<'_>) -> PyResult<Saved> {
-        let entries = self.all(py);
+    fn saved(slf: &Bound<'_, Self>) -> PyResult<Saved> {
+        let (py, entries) = (slf.py(), Self::all(slf)?);
         let refuse = |value: &Bound<'_, PyAny>| {
             PyValueError::new_err(format!(
                 "{} cannot be saved: a file has values that are all int from 0 to 2**64 - 1, all \
@@ -228,19 +209,10 @@ impl NameMap {
         items: Option<&Bound<'_, PyAny>>,
         key: Option<&Bound<'_, PyAny>>,
         dns: bool,
-    ) -> PyResult<Self> {
-        let map = Self::empty(Keys::of(key, dns)?);
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let (map, reader) = Self::of(QpMap::new(), Keys::of(key, dns)?);
         map.update(items, None)?;
-        Ok(map)
-    }
-
-    fn __len__(&self, py: Python<'_>) -> usize {
-        self.lock(py).map.len()
-    }
-
-    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let bytes = self.keys.bytes(key)?;
-        self.find(key.py(), &bytes).ok_or_else(|| absent(key))
+        Ok(PyClassInitializer::from(reader).add_subclass(map))
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: Py<PyAny>) -> PyResult<()> {
@@ -251,22 +223,6 @@ impl NameMap {
         let bytes = self.keys.bytes(key)?;
         let old = self.lock(key.py()).take(&bytes);
         old.map(drop).ok_or_else(|| absent(key))
-    }
-
-    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let bytes = self.keys.bytes(key)?;
-        Ok(self.lock(key.py()).map.contains_key(&bytes))
-    }
-
-    /// The value of a key, or `default`.
-    #[pyo3(signature = (key, default=None, /))]
-    fn get(
-        &self,
-        key: &Bound<'_, PyAny>,
-        default: Option<Py<PyAny>>,
-    ) -> PyResult<Option<Py<PyAny>>> {
-        let bytes = self.keys.bytes(key)?;
-        Ok(self.find(key.py(), &bytes).or(default))
     }
 
     /// Inserts a key or replaces its value; returns the old value, or None.
@@ -352,156 +308,36 @@ impl NameMap {
     fn remove_prefix(&self, prefix: &Bound<'_, PyAny>) -> PyResult<usize> {
         let bytes = self.keys.bytes(prefix)?;
         let mut names = self.lock(prefix.py());
-        let keys: Vec<Box<[u8]>> = (names.map.prefix(&bytes).map(|(key, _)| key.into())).collect();
+        let below = names.map.prefix(&bytes);
+        let keys: Vec<Vec<u8>> = below.map(|(key, _)| key.to_vec()).collect();
         let gone: Vec<_> = keys.iter().map(|key| names.take(key)).collect();
         drop(names);
         Ok(gone.len())
     }
 
-    /// The entry with the least key, or None.
-    fn first<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, Py<PyAny>)> {
-        self.entry(py, |map| map.first_key_value())
-    }
-
-    /// The entry with the greatest key, or None.
-    fn last<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, PyAny>, Py<PyAny>)> {
-        self.entry(py, |map| map.last_key_value())
-    }
-
-    /// The entry with the greatest key less than this one, or None.
-    #[pyo3(signature = (key, /))]
-    fn predecessor<'py>(
-        &self,
-        key: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let bytes = self.keys.bytes(key)?;
-        Ok(self.entry(key.py(), |map| map.predecessor(&bytes)))
-    }
-
-    /// The entry with the least key greater than this one, or None.
-    #[pyo3(signature = (key, /))]
-    fn successor<'py>(
-        &self,
-        key: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let bytes = self.keys.bytes(key)?;
-        Ok(self.entry(key.py(), |map| map.successor(&bytes)))
-    }
-
-    /// The entry with the longest key that is a prefix of this one (itself included), or None; with
-    /// dns=True, the closest name at or above this one that has an entry.
-    #[pyo3(signature = (key, /))]
-    fn longest_prefix<'py>(
-        &self,
-        key: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let bytes = self.keys.bytes(key)?;
-        Ok(self.entry(key.py(), |map| map.longest_prefix(&bytes)))
-    }
-
-    /// A list of all entries whose keys are prefixes of this one (itself included), shortest first.
-    #[pyo3(signature = (key, /))]
-    fn ancestors<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let py = key.py();
-        let bytes = self.keys.bytes(key)?;
-        let names = self.lock(py);
-        let found = names.map.ancestors(&bytes).into_iter();
-        let found: Vec<Entry> =
-            (found.map(|(key, value)| (key.into(), value.clone_ref(py)))).collect();
-        drop(names);
-        let object = |(key, value): Entry| (self.keys.object(py, &key), value);
-        PyList::new(py, found.into_iter().map(object).collect::<Vec<_>>())
-    }
-
-    /// An iterator over the entries whose keys start with a prefix (itself included), in order;
-    /// with dns=True, over those at and below a name.
-    #[pyo3(signature = (prefix, /))]
-    fn prefix(slf: &Bound<'_, Self>, prefix: &Bound<'_, PyAny>) -> PyResult<NameIter> {
-        let edges = Edges::below(&slf.get().keys.bytes(prefix)?);
-        Ok(Self::iter(slf, edges, Kind::Items))
-    }
-
-    /// An iterator over the entries with keys from `start` to before `stop`, in order. None is no
-    /// limit.
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn range(
-        slf: &Bound<'_, Self>,
-        start: Option<&Bound<'_, PyAny>>,
-        stop: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<NameIter> {
-        let edges = slf.get().keys.range(start, stop)?;
-        Ok(Self::iter(slf, edges, Kind::Items))
-    }
-
-    /// What a name server needs to answer for a name, in one descent: its own entry, its closest
-    /// encloser, the wildcard there, and the entry before it. For maps with dns=True.
-    ///
-    /// >>> zone = NameMap({"org": 1, "*.org": 2, "www.example.org": 3}, dns=True)
-    /// >>> found = zone.closest("mail.org")
-    /// >>> found.exact, found.encloser, found.wildcard
-    /// (None, 'org', ('*.org', 2))
-    /// >>> zone.closest("example.org").exists  # a name lies below it
-    /// True
-    ///
-    /// is_cut(name, value) says whether an entry is a zone cut. Then `cut` is the topmost one at or
-    /// above the name, and predecessors are the last entries that lie below none.
-    ///
-    /// >>> zone = NameMap({"org": 1, "sub.org": 2, "ns.sub.org": 3}, dns=True)
-    /// >>> zone.closest("t.org", is_cut=lambda name, value: value == 2).predecessor
-    /// ('sub.org', 2)
-    #[pyo3(signature = (name, /, *, is_cut=None))]
-    fn closest(
-        &self,
-        name: &Bound<'_, PyAny>,
-        is_cut: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Closest> {
-        needs_dns(self.keys)?;
-        let py = name.py();
-        let bytes = self.keys.bytes(name)?;
-        let object = |value: &Py<PyAny>| value.clone_ref(py);
-        with_cuts(py, self.keys, is_cut, |cuts| {
-            let names = self.lock(py);
-            let found = (names.map).denial(&bytes, 0, |key, value| cuts(key, &|| object(value)));
-            Ok(closest(py, self.keys, &bytes, found, object))
-        })
-    }
-
-    fn __iter__(slf: &Bound<'_, Self>) -> NameIter {
-        Self::iter(slf, Edges::all(), Kind::Keys)
-    }
-
-    /// An iterator for views.
-    fn _walk(slf: &Bound<'_, Self>, kind: &str, back: bool) -> PyResult<NameIter> {
-        let source = Source::Map(slf.clone().unbind());
-        let kind = Kind::of(kind)?;
-        Ok(NameIter::new(slf.py(), source, Edges::all(), kind, back))
-    }
-
     /// An empty map with such keys.
-    fn _like(&self) -> Self {
-        Self::empty(self.keys)
+    fn _like(&self, py: Python<'_>) -> PyResult<Py<Self>> {
+        Py::new(py, Self::of(QpMap::new(), self.keys))
     }
 
     /// Another map with the same keys and the same objects.
-    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
-        let copy = Self::empty(self.keys);
-        copy.lock(py).map = QpMap::from_sorted_iter(self.all(py)).map_err(refused)?;
-        Ok(copy)
+    fn copy(slf: &Bound<'_, Self>) -> PyResult<Py<Self>> {
+        let copy = QpMap::from_sorted_iter(Self::all(slf)?).map_err(refused)?;
+        Py::new(slf.py(), Self::of(copy, slf.get().keys))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
-        let map = slf.get();
-        let (keys, values): (Vec<_>, Vec<_>) = map.all(py).into_iter().unzip();
+        let (keys, values): (Vec<_>, Vec<_>) = Self::all(slf)?.into_iter().unzip();
         let keys: Vec<_> = keys.iter().map(|key| PyBytes::new(py, key)).collect();
         let state = (PyList::new(py, keys)?, PyList::new(py, values)?);
         let make = slf.get_type().getattr("_empty")?;
-        (make, (map.keys.word(),), state).into_pyobject(py)
+        (make, (slf.get().keys.word(),), state).into_pyobject(py)
     }
 
     #[classmethod]
-    fn _empty(_class: &Bound<'_, PyType>, keys: &str) -> PyResult<Self> {
-        Ok(Self::empty(Keys::of_word(keys)?))
+    fn _empty(class: &Bound<'_, PyType>, keys: &str) -> PyResult<Py<Self>> {
+        Py::new(class.py(), Self::of(QpMap::new(), Keys::of_word(keys)?))
     }
 
     fn __setstate__(&self, py: Python<'_>, state: &Bound<'_, PyTuple>) -> PyResult<()> {
@@ -522,10 +358,8 @@ impl NameMap {
     /// "entries", the number of entries.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let names = self.lock(py);
-        let (memory, keys) = (
-            names.map.memory(),
-            names.map.keys().map(<[u8]>::len).sum::<usize>(),
-        );
+        let keys = names.map.iter().map(|(key, _)| key.len()).sum::<usize>();
+        let memory = names.map.memory();
         drop(names);
         let dict = PyDict::new(py);
         dict.set_item("total", memory.total())?;
@@ -536,12 +370,6 @@ impl NameMap {
 
     fn __sizeof__(&self, py: Python<'_>) -> usize {
         self.lock(py).map.memory().total() + size_of::<Self>()
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let word = self.keys.word();
-        let entries = self.lock(py).map.len();
-        format!("<sapwood.NameMap of {word} keys: {entries} entries>")
     }
 
     /// Checks every invariant of the map; ValueError says what is wrong. For tests.
@@ -559,9 +387,9 @@ impl NameMap {
     /// or all are str, which are saved as UTF-8. The file is written beside `path` and then
     /// renamed. The program `sapwood` reads it, too.
     #[pyo3(signature = (path, /))]
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        let saved = self.saved(py)?;
-        py.detach(|| match saved {
+    fn save(slf: &Bound<'_, Self>, path: PathBuf) -> PyResult<()> {
+        let saved = Self::saved(slf)?;
+        slf.py().detach(|| match saved {
             Saved::Numbers(all) => {
                 let map = QpMap::<u64>::from_sorted_iter(all).map_err(refused)?;
                 map.save(&path).map_err(|error| not_saved(&error))
@@ -575,7 +403,7 @@ impl NameMap {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let names = match self.names.try_lock() {
+        let names = match self.entries.0.try_lock() {
             Ok(names) => names,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // This thread has it: what the map holds is then not collected.

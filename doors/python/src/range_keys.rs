@@ -126,6 +126,11 @@ pub fn between(
     }
 }
 
+/// A range as an object.
+pub fn place<'py>(py: Python<'py>, range: &Range) -> PyResult<Bound<'py, PyAny>> {
+    Place::Range(*range.start(), *range.end()).object(py)
+}
+
 /// The range from `start` to before `stop`, for views.
 #[pyfunction(name = "_window")]
 #[pyo3(signature = (start, stop, /))]
@@ -134,8 +139,7 @@ pub fn window_of<'py>(
     start: Option<&Bound<'py, PyAny>>,
     stop: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let range = between(start, stop)?;
-    Place::Range(*range.start(), *range.end()).object(py)
+    place(py, &between(start, stop)?)
 }
 
 /// A slice or a `range`, if the object is one.

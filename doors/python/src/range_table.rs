@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 use sapwood::maple::{MapleFile, MapleMap, save_strings};
 use sapwood::qp::OpenCause;
 
@@ -12,16 +12,57 @@ use crate::address::shown;
 use crate::errors::{not_opened, not_saved, refused, wrong_file};
 use crate::numbers::whole;
 use crate::objects::{Objects, SharedObjects};
-use crate::range_keys::{Key, Range};
+use crate::pairs::pairs;
+use crate::range_keys::{Key, Range, place, range_or_index};
+use crate::range_reader::{Entry, Ranges, View};
 use crate::ranges::RangeMap;
 use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
 
-impl RangeMap {
-    pub(crate) fn empty() -> Self {
-        RangeMap {
-            map: MapleMap::new(),
-            objects: SharedObjects::default(),
+/// Ranges with the numbers of their objects.
+#[derive(Default)]
+pub struct RangeTable {
+    pub map: MapleMap<u32>,
+    pub objects: SharedObjects,
+}
+
+impl Ranges for RangeTable {
+    fn read(&self, f: &mut dyn FnMut(View<'_>)) -> PyResult<()> {
+        self.map.read(|view| f(View::Names(view)));
+        Ok(())
+    }
+
+    fn at(&self, index: u64) -> PyResult<Option<Entry>> {
+        let found = self.map.get_entry(index);
+        Ok(found.map(|(range, number)| (range, number.into())))
+    }
+
+    fn one(
+        &self,
+        py: Python<'_>,
+        find: &dyn Fn() -> PyResult<Option<Entry>>,
+    ) -> PyResult<Option<(Range, Py<PyAny>)>> {
+        self.objects.with(py, |objects| {
+            let object = |(range, number): Entry| {
+                let object = objects.get(number as u32)?;
+                Some((range, object.clone_ref(py)))
+            };
+            Ok(find()?.and_then(object))
+        })
+    }
+}
+
+impl RangeTable {
+    /// Stores all items, and the named arguments, one after the other.
+    pub fn update(
+        &self,
+        items: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        for pair in pairs(items, others)? {
+            let (range, value) = pair?;
+            self.put(range_or_index(&range)?, &value, false)?;
         }
+        Ok(())
     }
 
     /// The numbers of the entries that a change within a range may touch: also those beside it.
@@ -109,38 +150,6 @@ impl RangeMap {
             .collect()
     }
 
-    pub(crate) fn iter(
-        slf: &Bound<'_, Self>,
-        range: Range,
-        kind: Kind,
-        back: bool,
-    ) -> SnapshotIter {
-        let map = Numbered::Ranges(slf.clone().unbind());
-        SnapshotIter::new(slf.py(), map, kind, back, || slf.get().entries(range))
-    }
-
-    /// An entry as objects.
-    pub(crate) fn entry<'py>(
-        &self,
-        py: Python<'py>,
-        f: impl FnOnce(&MapleMap<u32>) -> Option<(Range, u32)>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let found = self.objects.with(py, |objects| {
-            let (range, number) = f(&self.map)?;
-            Some((range, objects.get(number)?.clone_ref(py)))
-        });
-        found
-            .map(|(range, value)| Ok((place(&range).object(py)?, value)))
-            .transpose()
-    }
-
-    pub(crate) fn find(&self, py: Python<'_>, key: &Key) -> Option<Py<PyAny>> {
-        self.objects.with(py, |objects| {
-            let number = self.number(key)?;
-            objects.get(number).map(|value| value.clone_ref(py))
-        })
-    }
-
     #[inline]
     pub(crate) fn number(&self, key: &Key) -> Option<u32> {
         match key {
@@ -169,14 +178,21 @@ impl RangeMap {
             Ok::<_, PyErr>(value.map(|value| (range, value)))
         })?;
         removed
-            .map(|(range, value)| Ok((place(&range).object(py)?, value)))
+            .map(|(range, value)| Ok((place(py, &range)?, value)))
             .transpose()
     }
 }
 
-/// Where the entry of a range is.
-pub fn place(range: &Range) -> Place {
-    Place::Range(*range.start(), *range.end())
+impl RangeMap {
+    pub(crate) fn iter(
+        slf: &Bound<'_, Self>,
+        range: Range,
+        kind: Kind,
+        back: bool,
+    ) -> SnapshotIter {
+        let map = Numbered::Ranges(slf.clone().unbind());
+        SnapshotIter::new(slf.py(), map, kind, back, || slf.get().table.entries(range))
+    }
 }
 
 /// Saves a map with integers or texts for values.
@@ -212,8 +228,8 @@ pub fn save(map: &Bound<'_, RangeMap>, path: &Path) -> PyResult<()> {
 }
 
 /// A map of the entries of a file of numbers or of texts.
-pub fn load(py: Python<'_>, path: &Path) -> PyResult<RangeMap> {
-    let map = RangeMap::empty();
+pub fn load(py: Python<'_>, path: &Path) -> PyResult<RangeTable> {
+    let map = RangeTable::default();
     let file = match py.detach(|| MapleFile::<u64>::open(path)) {
         Ok(file) => file,
         Err(error) if matches!(error.cause, OpenCause::ByteStrings { .. }) => {

@@ -1,21 +1,20 @@
 //! `RangeMap`: ranges of indices to any objects, and the gaps between them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
-use sapwood::maple::MapleMap;
 
 use crate::batch;
 use crate::errors::refused;
 use crate::fib_table::absent;
-use crate::objects::SharedObjects;
-use crate::pairs::{at_most_one, pairs};
-use crate::range_keys;
-use crate::range_keys::{Key, between, index, range_if, range_or_index, window};
-use crate::range_table::{self, place};
+use crate::pairs::at_most_one;
+use crate::range_keys::{self, Key, index, place, range_if, range_or_index, window};
+use crate::range_reader::RangeReader;
+use crate::range_table::{self, RangeTable};
 use crate::snapshot_iter::{Kind, Place, SnapshotIter};
 
 /// A map of ranges of indices, which do not overlap, to any objects.
@@ -44,15 +43,15 @@ use crate::snapshot_iter::{Kind, Place, SnapshotIter};
 /// range(8192, 10240)
 /// >>> memory.gaps(0x1000, 0x6000)
 /// [range(10240, 12288), range(20480, 24576)]
-#[pyclass(frozen, generic, mapping, weakref, module = "sapwood")]
+#[pyclass(frozen, extends = RangeReader, generic, module = "sapwood")]
 pub struct RangeMap {
-    pub(crate) map: MapleMap<u32>,
-    pub(crate) objects: SharedObjects,
+    pub(crate) table: Arc<RangeTable>,
 }
 
-impl AsRef<SharedObjects> for &RangeMap {
-    fn as_ref(&self) -> &SharedObjects {
-        &self.objects
+impl RangeMap {
+    fn of(table: RangeTable) -> PyClassInitializer<Self> {
+        let table = Arc::new(table);
+        PyClassInitializer::from(RangeReader(table.clone())).add_subclass(RangeMap { table })
     }
 }
 
@@ -60,10 +59,10 @@ impl AsRef<SharedObjects> for &RangeMap {
 impl RangeMap {
     #[new]
     #[pyo3(signature = (items=None))]
-    fn new(items: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let map = Self::empty();
-        map.update(items, None)?;
-        Ok(map)
+    fn new(items: Option<&Bound<'_, PyAny>>) -> PyResult<PyClassInitializer<Self>> {
+        let table = RangeTable::default();
+        table.update(items, None)?;
+        Ok(Self::of(table))
     }
 
     /// Stores all items of a mapping or of an iterable of pairs of a range and a value, one after
@@ -74,46 +73,18 @@ impl RangeMap {
         items: Option<&Bound<'_, PyAny>>,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        for pair in pairs(items, others)? {
-            let (range, value) = pair?;
-            self.put(range_or_index(&range)?, &value, false)?;
-        }
-        Ok(())
-    }
-
-    fn __len__(&self) -> usize {
-        self.map.len()
-    }
-
-    fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let found = self.find(key.py(), &Key::of(key)?);
-        found.ok_or_else(|| absent(key))
+        self.table.update(items, others)
     }
 
     fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.put(range_or_index(key)?, value, false).map(drop)
+        self.table.put(range_or_index(key)?, value, false).map(drop)
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if range_if(key)?.is_none() && !self.map.contains(index(key)?) {
+        if range_if(key)?.is_none() && !self.table.map.contains(index(key)?) {
             return Err(absent(key));
         }
-        self.erase(key.py(), &range_or_index(key)?)
-    }
-
-    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(self.number(&Key::of(key)?).is_some())
-    }
-
-    /// The value at an index, or of the entry with exactly this range; `default` when there is
-    /// none.
-    #[pyo3(signature = (key, default=None, /))]
-    fn get(
-        &self,
-        key: &Bound<'_, PyAny>,
-        default: Option<Py<PyAny>>,
-    ) -> PyResult<Option<Py<PyAny>>> {
-        Ok(self.find(key.py(), &Key::of(key)?).or(default))
+        self.table.erase(key.py(), &range_or_index(key)?)
     }
 
     /// Removes the entry with exactly this range, or one index from the entry that holds it, and
@@ -122,13 +93,14 @@ impl RangeMap {
     fn pop(&self, key: &Bound<'_, PyAny>, default: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let default = at_most_one("pop", default)?;
         let at = Key::of(key)?;
-        let value = self.objects.with(key.py(), |objects| {
-            let Some(number) = self.number(&at) else {
+        let value = self.table.objects.with(key.py(), |objects| {
+            let Some(number) = self.table.number(&at) else {
                 return Ok(None);
             };
             let value = objects.get(number).map(|value| value.clone_ref(key.py()));
             let range = at.range();
-            self.change(objects, &range, |map| map.clear_range(range.clone()))?;
+            self.table
+                .change(objects, &range, |map| map.clear_range(range.clone()))?;
             Ok::<_, PyErr>(value)
         })?;
         value.or(default).ok_or_else(|| absent(key))
@@ -136,7 +108,7 @@ impl RangeMap {
 
     /// Removes the last entry and returns its range and its value; KeyError when there is none.
     fn popitem<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
-        let removed = self.removed(py, |map| match map.last() {
+        let removed = self.table.removed(py, |map| match map.last() {
             Some((range, _)) => map.remove(*range.start()),
             None => Ok(None),
         });
@@ -154,55 +126,15 @@ impl RangeMap {
         let at = Key::of(key)?;
         let py = key.py();
         let default = default.unwrap_or_else(|| py.None().into_bound(py));
-        self.objects.with(py, |objects| {
-            if let Some(number) = self.number(&at)
+        self.table.objects.with(py, |objects| {
+            if let Some(number) = self.table.number(&at)
                 && let Some(value) = objects.get(number)
             {
                 return Ok(value.clone_ref(py));
             }
-            self.put_in(objects, at.range(), &default, false)?;
+            self.table.put_in(objects, at.range(), &default, false)?;
             Ok(default.clone().unbind())
         })
-    }
-
-    /// The range of the entry that holds an index, and its value; None in a gap.
-    #[pyo3(name = "entry", signature = (index, /))]
-    fn entry_at<'py>(
-        &self,
-        index: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let at = range_keys::index(index)?;
-        self.entry(index.py(), |map| map.get_entry(at))
-    }
-
-    /// The range and the value of the first entry, or None.
-    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        self.entry(py, |map| map.first())
-    }
-
-    /// The range and the value of the last entry, or None.
-    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        self.entry(py, |map| map.last())
-    }
-
-    /// The first entry that starts after an index, or None.
-    #[pyo3(signature = (index, /))]
-    fn next_after<'py>(
-        &self,
-        index: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let at = range_keys::index(index)?;
-        self.entry(index.py(), |map| map.next_after(at))
-    }
-
-    /// The last entry that ends before an index, or None.
-    #[pyo3(signature = (index, /))]
-    fn prev_before<'py>(
-        &self,
-        index: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Py<PyAny>)>> {
-        let at = range_keys::index(index)?;
-        self.entry(index.py(), |map| map.prev_before(at))
     }
 
     /// Makes a range one entry, as [] does; entries that it overlaps keep the indices outside it.
@@ -219,15 +151,15 @@ impl RangeMap {
         value: &Bound<'py, PyAny>,
         coalesce: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let stored = self.put(range_or_index(range)?, value, coalesce)?;
-        place(&stored).object(range.py())
+        let stored = self.table.put(range_or_index(range)?, value, coalesce)?;
+        place(range.py(), &stored)
     }
 
     /// As store(), if no entry has an index of the range; otherwise OccupiedError.
     #[pyo3(signature = (range, value, /))]
     fn insert(&self, range: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let range = range_or_index(range)?;
-        let added = self.add(value, |map, number| {
+        let added = self.table.add(value, |map, number| {
             map.insert_new(range.clone(), number)?;
             Ok(range)
         });
@@ -239,53 +171,13 @@ impl RangeMap {
     #[pyo3(signature = (index, /))]
     fn remove<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Py<PyAny>)> {
         let at = range_keys::index(index)?;
-        let removed = self.removed(index.py(), |map| map.remove(at))?;
+        let removed = self.table.removed(index.py(), |map| map.remove(at))?;
         removed.ok_or_else(|| absent(index))
     }
 
     /// Removes all entries.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        self.erase(py, &(0..=u64::MAX))
-    }
-
-    /// A list of the gaps from `start` to before `stop`, clipped to it.
-    #[pyo3(signature = (start=None, stop=None, /))]
-    fn gaps<'py>(
-        &self,
-        py: Python<'py>,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let gaps = self.map.gaps(between(start, stop)?);
-        let gaps = gaps.map(|gap| place(&gap).object(py));
-        PyList::new(py, gaps.collect::<PyResult<Vec<_>>>()?)
-    }
-
-    /// The lowest `size` indices in a window that no entry has and that begin at a multiple of
-    /// `align`, a power of two; with from_end=True the highest. With `near`, places at or after
-    /// that index come first. None when there is no such place.
-    #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
-    #[allow(clippy::too_many_arguments)]
-    fn find_gap<'py>(
-        &self,
-        py: Python<'py>,
-        size: u64,
-        start: Option<&Bound<'py, PyAny>>,
-        stop: Option<&Bound<'py, PyAny>>,
-        align: u64,
-        from_end: bool,
-        near: Option<u64>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let window = window(start, stop, align, from_end, near)?;
-        if size == 0 || !align.is_power_of_two() {
-            let error = match size {
-                0 => sapwood::maple::Error::ZeroSize,
-                _ => sapwood::maple::Error::Alignment { align },
-            };
-            return Err(refused(error));
-        }
-        let found = self.map.find_gap(size, window);
-        found.map(|range| place(&range).object(py)).transpose()
+        self.table.erase(py, &(0..=u64::MAX))
     }
 
     /// Stores at the place that find_gap() finds, and returns its range; NoGapError when there is
@@ -303,10 +195,10 @@ impl RangeMap {
         near: Option<u64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let window = window(start, stop, align, from_end, near)?;
-        let range = self.add(value, |map, number| {
+        let range = self.table.add(value, |map, number| {
             Ok(map.alloc_range(size, window, number)?)
         })?;
-        place(&range).object(value.py())
+        place(value.py(), &range)
     }
 
     /// Looks up many indices, without the interpreter's lock: an array of uint64, uint32 or int64,
@@ -318,13 +210,13 @@ impl RangeMap {
         let py = indices.py();
         let indices = batch::Indices::of(indices)?;
         batch::filled(py, indices.len(), batch::I32, |out| {
-            indices.numbers(&self.map, out.as_chunks_mut().0);
+            indices.numbers(&self.table.map, out.as_chunks_mut().0);
         })
     }
 
     /// The different values by number; None for a number that no entry has.
     fn values_by_number<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let all: Vec<Option<Py<PyAny>>> = self.objects.with(py, |objects| {
+        let all: Vec<Option<Py<PyAny>>> = self.table.objects.with(py, |objects| {
             let all = objects.all();
             all.map(|object| object.map(|object| object.clone_ref(py)))
                 .collect()
@@ -349,17 +241,17 @@ impl RangeMap {
     }
 
     /// An empty map.
-    fn _like(&self) -> Self {
-        Self::empty()
+    fn _like(&self, py: Python<'_>) -> PyResult<Py<Self>> {
+        Py::new(py, Self::of(RangeTable::default()))
     }
 
     /// Another map with the same ranges and the same objects.
-    fn copy(&self, py: Python<'_>) -> PyResult<Self> {
-        let copy = Self::empty();
-        self.objects.with(py, |from| {
+    fn copy(&self, py: Python<'_>) -> PyResult<Py<Self>> {
+        let copy = RangeTable::default();
+        self.table.objects.with(py, |from| {
             copy.objects.with(py, |to| {
                 let mut writer = copy.map.write();
-                for (range, number) in &self.map {
+                for (range, number) in &self.table.map {
                     let none = py.None();
                     let number = to.take(from.get(number).unwrap_or(&none).bind(py))?;
                     writer
@@ -369,7 +261,7 @@ impl RangeMap {
                 Ok::<_, PyErr>(())
             })
         })?;
-        Ok(copy)
+        Py::new(py, Self::of(copy))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
@@ -396,7 +288,7 @@ impl RangeMap {
             return Err(wrong());
         }
         for ([start, end], value) in ranges.iter().zip(values) {
-            self.put(*start..=*end, &value, false)?;
+            self.table.put(*start..=*end, &value, false)?;
         }
         Ok(())
     }
@@ -404,9 +296,9 @@ impl RangeMap {
     /// What the map takes, in bytes: a dict with "total", "map" and "objects", the table of values
     /// without the values themselves.
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (map, objects) = self
-            .objects
-            .with(py, |objects| (self.map.memory().total(), objects.bytes()));
+        let (map, objects) = self.table.objects.with(py, |objects| {
+            (self.table.map.memory().total(), objects.bytes())
+        });
         let dict = PyDict::new(py);
         dict.set_item("total", map + objects)?;
         dict.set_item("map", map)?;
@@ -415,24 +307,24 @@ impl RangeMap {
     }
 
     fn __sizeof__(&self, py: Python<'_>) -> usize {
-        self.objects.with(py, |objects| {
-            self.map.memory().total() + objects.bytes() + size_of::<Self>()
+        self.table.objects.with(py, |objects| {
+            self.table.map.memory().total() + objects.bytes() + size_of::<Self>()
         })
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let values = self.objects.with(py, |objects| objects.len());
-        let entries = self.map.len();
+        let values = self.table.objects.with(py, |objects| objects.len());
+        let entries = self.table.map.len();
         format!("<sapwood.RangeMap: {entries} entries, {values} different values>")
     }
 
     /// Checks every invariant of the map and the counts of its values; ValueError says what is
     /// wrong. For tests.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        self.objects.with(py, |objects| {
-            self.map.verify().map_err(PyValueError::new_err)?;
+        self.table.objects.with(py, |objects| {
+            self.table.map.verify().map_err(PyValueError::new_err)?;
             let mut found = vec![0; objects.uses().count()];
-            for (_, number) in &self.map {
+            for (_, number) in &self.table.map {
                 found[number as usize] += 1;
             }
             match objects.uses().eq(found) {
@@ -453,15 +345,15 @@ impl RangeMap {
     /// whole file is checked.
     #[classmethod]
     #[pyo3(signature = (path, /))]
-    fn load(_class: &Bound<'_, PyType>, py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        range_table::load(py, &path)
+    fn load(_class: &Bound<'_, PyType>, py: Python<'_>, path: PathBuf) -> PyResult<Py<Self>> {
+        Py::new(py, Self::of(range_table::load(py, &path)?))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.objects.traverse(&visit)
+        self.table.objects.traverse(&visit)
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        self.objects.clear(py);
+        self.table.objects.clear(py);
     }
 }

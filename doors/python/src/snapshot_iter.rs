@@ -81,7 +81,7 @@ impl AsRef<SharedObjects> for Numbered {
     fn as_ref(&self) -> &SharedObjects {
         match self {
             Numbered::Fib(fib) => &fib.get().objects,
-            Numbered::Ranges(ranges) => &ranges.get().objects,
+            Numbered::Ranges(ranges) => &ranges.get().table.objects,
         }
     }
 }

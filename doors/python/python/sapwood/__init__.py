@@ -10,22 +10,23 @@ LiveFib, LiveNames, LiveRanges: maps that one process writes while others read t
 import sys
 
 from . import _native
-from ._mapping import InMemory, LiveWriting, Ranges, Reading, Routes, complete
+from ._mapping import InMemory, LiveReading, LiveWriting, Opened, Ranges, Routes, complete
 from ._native import *
 from ._native import __version__
 
 complete(_native.Fib, InMemory, Routes)
+complete(_native.NameReader, Opened)
 complete(_native.NameMap, InMemory)
 complete(_native.RangeMap, InMemory, Ranges)
-complete(_native.FibFile, Reading, Routes)
-complete(_native.NameReader, Reading)
+complete(_native.FibFile, Opened, Routes)
 if sys.platform == "linux":
-    complete(_native.LiveFib, Reading, Routes)
+    complete(_native.LiveFib, LiveReading, Routes)
     complete(_native.LiveFibWriter, LiveWriting, Routes)
+    complete(_native.LiveNames, LiveReading)
     complete(_native.LiveNamesWriter, LiveWriting)
-    complete(_native.LiveRanges, Reading, Ranges)
+    complete(_native.LiveRanges, LiveReading, Ranges)
     complete(_native.LiveRangesWriter, LiveWriting, Ranges)
 
 __all__ = sorted(name for name in _native.__all__ if not name.startswith("_"))
 
-del sys, complete, InMemory, LiveWriting, Ranges, Reading, Routes
+del sys, complete, InMemory, LiveReading, LiveWriting, Opened, Ranges, Routes

@@ -6,6 +6,7 @@ collections.abc's Mapping and MutableMapping, and of what a dict has besides, is
 of them; complete() gives a class what it lacks. So a lookup runs no code of Python's.
 """
 
+import functools
 from collections import abc
 
 from ._native import _window as _window_of  # type: ignore[import-not-found]
@@ -134,26 +135,75 @@ class Writing(Reading):
         return self
 
 
+class Opened(Reading):
+    """A mapping that a class opens by its path."""
+
+    def __reduce__(self):
+        path, how = self._opened()
+        return functools.partial(type(self).open, **how), (path,)
+
+
+class LiveReading(Opened):
+    """A reader of a live map."""
+
+    @property
+    def generation(self):
+        """How many times processes have taken the map over."""
+        return self._live("generation")
+
+    def has_writer(self):
+        """Whether the map's writer lives. Without one, the map stays as it is until a process
+        takes it over."""
+        return self._live("has_writer")
+
+
 class LiveWriting(Writing):
     """The writer of a live map, which is a context that closes it."""
+
+    def __setitem__(self, key, value):
+        self.insert(key, value)
+
+    def __delitem__(self, key):
+        if self._take(key) is None:
+            raise KeyError(key)
+
+    def pop(self, key, /, *default):
+        """Removes a key and returns its value. When it is not there, returns `default` or raises
+        KeyError."""
+        if len(default) > 1:
+            given = 1 + len(default)
+            raise TypeError(f"pop() takes one or two arguments, and {given} were given")
+        value = self._take(key)
+        if value is not None:
+            return value
+        if not default:
+            raise KeyError(key)
+        return default[0]
+
+    def update(self, items=None, /, *, remove=None, **others):
+        """Removes the keys of an iterable, as far as they are there, and then inserts all items of
+        a mapping or of an iterable of pairs, and the other named arguments, in one commit or
+        transaction. Readers of routes may see a part of it for a moment. Ranges are cleared, and
+        then stored one after the other. All are read first: a wrong one changes nothing."""
+        self._change((items, remove, others))
 
     def readers(self):
         """The readers in all processes: a list of dicts with "pid", "name", "online" and
         "holds_back", which says that what was replaced cannot be freed because of this reader."""
-        return self._writer("readers")
+        return self._live("readers")
 
     def verify(self):
         """Checks every invariant of the map; ValueError says what is wrong. For tests."""
-        self._writer("verify")
+        self._live("verify")
 
     def close(self):
         """Ends writing, so that another process may take the map over. Every later call raises
         ValueError."""
-        self._writer("close")
+        self._live("close")
 
     def remove_map(self):
         """Deletes the map and its folder. From then on, readers raise FileNotFoundError."""
-        self._writer("remove")
+        self._live("remove_map")
 
     def __enter__(self):
         return self
@@ -229,7 +279,8 @@ def complete(cls, surface, *special):
     parts = [*special, *surface.__mro__[:-1]]
     for part in parts:
         for name, member in vars(part).items():
-            given = callable(member) or isinstance(member, classmethod) or name == "__hash__"
+            given = callable(member) or isinstance(member, (classmethod, property))
+            given |= name == "__hash__"
             if given and name not in own:
                 setattr(cls, name, member)
                 own.add(name)
