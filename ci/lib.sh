@@ -37,7 +37,7 @@ PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-routes sapw
 # The crates of the structures, as arguments of cargo.
 STRUCTURES="-p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache -p sapwood"
 # The directories of the crates in the workspace, without the benchmarks.
-CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/tour | tr ' ' '\n' | grep -v README)
+CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/programs proof/tour | tr ' ' '\n' | grep -v README)
 
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"

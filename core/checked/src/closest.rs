@@ -62,20 +62,9 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
     /// some time during the call. A few descents, and one for each name at or above the name.
     ///
     /// ```
-    /// # use sapwood_checked::{CheckedReader, Publisher, Source, Trouble};
+    /// # use sapwood_checked::{CheckedReader, Fixed};
     /// # use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
     /// # use sapwood::qp::QpStore;
-    /// # struct Copy(Vec<u64>);
-    /// # impl<'a> Source for &'a Copy {
-    /// #     type Window = &'a [u64];
-    /// #     type Error = Trouble;
-    /// #     fn open(&self) -> Result<(&'a [u64], Publisher), Trouble> {
-    /// #         Ok((&self.0, Publisher::Process))
-    /// #     }
-    /// #     fn error(&self, trouble: Trouble) -> Trouble {
-    /// #         trouble
-    /// #     }
-    /// # }
     /// # let path = std::env::temp_dir().join(format!("sapwood-near-{}", std::process::id()));
     /// # let options = ArenaOptions::default()
     /// #     .backing(Backing::File(path.clone()))
@@ -87,8 +76,8 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
     /// # let bytes = std::fs::read(&path)?;
     /// # std::fs::remove_file(&path)?;
     /// # let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-    /// # let copy = Copy(words.collect());
-    /// let reader = CheckedReader::<_, u64>::new(&copy)?;
+    /// # let words: Vec<u64> = words.collect();
+    /// let reader = CheckedReader::<_, u64>::new(Fixed(&words[..]))?;
     /// let name = dns_name("mail.example.org")?;
     /// let found = reader.closest(&name, 0, |_, _| false)?;
     /// assert!(!found.exists);

@@ -3,30 +3,18 @@
 //!
 //! A map that `build_in` publishes lies in memory that others can map: another process, or the new
 //! owner of a process that died. A [`CheckedReader`] reads such a map over byte strings (`QpStore`,
-//! `QpShared`, `PointMap`), whatever the memory holds and whatever is written there meanwhile. It
-//! reads through a [`Window`], so this crate has no unsafe code, and needs no memory of a certain
-//! kind. Its [`Source`] says where the map is.
+//! `QpShared`, `PointMap`), whatever the memory holds and whatever is written there meanwhile;
+//! [`lpm`] has the reader of tables of prefixes, [`maple`] that of range maps. They read through a
+//! [`Window`], so this crate has no unsafe code, and needs no memory of a certain kind. A reader's
+//! [`Source`] says where the map is.
 //!
 //! `sapwood-live` and `sapwood-bpf` make such readers. The format is that of `sapwood-format`.
 //!
 //! ```
-//! use sapwood_checked::{CheckedReader, Publisher, Source, Trouble};
+//! use sapwood_checked::{CheckedReader, Fixed};
 //! use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
 //! use sapwood::qp::QpStore;
 //!
-//! /// A copy of a file.
-//! struct Copy(Vec<u64>);
-//!
-//! impl<'a> Source for &'a Copy {
-//!     type Window = &'a [u64];
-//!     type Error = Trouble;
-//!     fn open(&self) -> Result<(&'a [u64], Publisher), Trouble> {
-//!         Ok((&self.0, Publisher::Process))
-//!     }
-//!     fn error(&self, trouble: Trouble) -> Trouble {
-//!         trouble
-//!     }
-//! }
 //! # let path = std::env::temp_dir().join(format!("sapwood-checked-{}", std::process::id()));
 //!
 //! let options = ArenaOptions::default()
@@ -37,8 +25,8 @@
 //! let bytes = std::fs::read(&path)?;
 //! # std::fs::remove_file(&path)?;
 //! let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-//! let copy = Copy(words.collect());
-//! let reader = CheckedReader::<_, u64>::new(&copy)?;
+//! let words: Vec<u64> = words.collect();
+//! let reader = CheckedReader::<_, u64>::new(Fixed(&words[..]))?;
 //! assert_eq!(reader.verify()?, 2);
 //! assert_eq!(reader.get("larch")?, Some(7));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -51,6 +39,7 @@ mod closest;
 mod find;
 mod index;
 pub mod lpm;
+pub mod maple;
 mod nodes;
 mod order;
 mod path;
@@ -66,7 +55,7 @@ mod walks;
 pub use closest::{CheckedClosest, CheckedDenial};
 pub use reader::CheckedReader;
 pub use sapwood_format::Window;
-pub use source::{Publisher, Source, TRIES, Trouble, Values, attempts};
+pub use source::{Fixed, Publisher, Source, TRIES, Trouble, Values, attempts};
 pub use value::{Bytes, CheckedValue};
 pub use version::{Version, VersionWindow};
 pub use walks::{CheckedEntries, CheckedIter};

@@ -57,6 +57,31 @@ impl<S: Source + ?Sized> Source for &S {
     }
 }
 
+/// Memory that a process publishes and that stays where it is, as a source of readers whose errors
+/// are [`Trouble`].
+///
+/// ```
+/// use sapwood_checked::{CheckedReader, Fixed, Trouble};
+/// let no_map = [8; 1024];
+/// let error = CheckedReader::<_, u64>::new(Fixed(&no_map[..])).unwrap_err();
+/// assert!(matches!(error, Trouble::Values(_)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed<W>(pub W);
+
+impl<W: Window + Clone> Source for Fixed<W> {
+    type Window = W;
+    type Error = Trouble;
+
+    fn open(&self) -> Result<(W, Publisher), Trouble> {
+        Ok((self.0.clone(), Publisher::Process))
+    }
+
+    fn error(&self, trouble: Trouble) -> Trouble {
+        trouble
+    }
+}
+
 /// The writer of a published map. It decides what the header page says of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publisher {

@@ -24,6 +24,12 @@ pub trait CheckedValue: Sized {
         let _ = width;
         None
     }
+
+    /// The layout hash that a range map with such values has, if the map must have been made with
+    /// this type.
+    fn range_layout_hash() -> Option<u64> {
+        None
+    }
 }
 
 impl<V: FromBytes> CheckedValue for V {
@@ -46,6 +52,11 @@ impl<V: FromBytes> CheckedValue for V {
     fn prefix_layout_hash(width: u8) -> Option<u64> {
         let (size, align) = (size_of::<V>(), align_of::<V>());
         Some(sapwood_format::lpm::header::layout_hash(width, size, align))
+    }
+
+    fn range_layout_hash() -> Option<u64> {
+        let (size, align) = (size_of::<V>(), align_of::<V>());
+        Some(sapwood_format::maple::header::layout_hash(size, align))
     }
 }
 

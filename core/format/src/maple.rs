@@ -3,6 +3,8 @@
 //!
 //! A reference counts units of 8 bytes. Nodes take whole lines of 64 bytes.
 
+pub mod gap;
+
 /// Bytes of a line. A node's head counts its lines.
 pub const LINE: usize = 64;
 /// The most levels of inner nodes.

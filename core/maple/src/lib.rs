@@ -47,11 +47,9 @@ extern crate alloc;
 #[cfg(test)]
 mod allocations;
 mod builder;
-mod checked;
 mod cursor;
 mod error;
 mod file;
-mod gap;
 mod header;
 mod iter;
 mod map;
@@ -65,7 +63,6 @@ mod view;
 mod window;
 mod writer;
 
-pub use checked::{CheckedIter, CheckedMaple, Trouble};
 pub use cursor::{Cursor, PausedCursor, Position};
 pub use file::{MapleFile, is_range_file, save_strings};
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
@@ -100,5 +97,6 @@ pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError}
 // Parts that all structures share.
 use sapwood_common::raw::{figures, garbage, kept, sync};
 use sapwood_common::{Buildable, OldestSnapshot, Readable};
+use sapwood_format::maple::gap;
 
 sapwood_common::builder!();

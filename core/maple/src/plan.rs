@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::raw::search::Fit;
+use super::gap::Fit;
 use super::raw::space::Held;
 use super::raw::table::{MapleShared, Writer};
 use super::raw::write::Cost;

@@ -1,11 +1,13 @@
 //! Range maps in arenas that other processes read, and what the next writer makes of them.
 
-use sapwood_arena::{Arena, HeaderMode};
+use sapwood_arena::{Arena, HEADER_LEN, HeaderError, HeaderMode, OpenError};
+use sapwood_checked::maple::CheckedMaple;
+use sapwood_checked::{Fixed, Trouble};
 use sapwood_format::Window as Memory;
 use sapwood_format::maple::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::checked::{CheckedMaple, Trouble};
+use super::header::read_header;
 use super::map::MapleMap;
 use super::raw::published::ALIGNED;
 use super::raw::table::{Config, MapleShared, Values};
@@ -52,7 +54,8 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
     /// ```
     ///
     /// Others read by [`MaplePublished`](super::MaplePublished), as a
-    /// [`GraceSource`](sapwood_qsbr::GraceSource) of the domain, or by [`CheckedMaple`].
+    /// [`GraceSource`](sapwood_qsbr::GraceSource) of the domain, or by
+    /// [`CheckedMaple`].
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is no room for the header.
@@ -118,11 +121,21 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
     /// # Panics
     /// As [`build_in`](Self::build_in).
     pub fn restore_in<W: Memory>(self, arena: Arena, old: W) -> Result<MapleMap<V>, OpenCause> {
-        let old = CheckedMaple::<V, W>::new(old)?;
+        let mut page = [0; HEADER_LEN];
+        if old.len() < HEADER_LEN {
+            let error = HeaderError::TooShort { len: old.len() };
+            return Err(OpenCause::Image(OpenError::Header(error)));
+        }
+        for (at, word) in (0..).step_by(8).zip(page.chunks_exact_mut(8)) {
+            word.copy_from_slice(&old.u64(at).to_ne_bytes());
+        }
+        read_header::<V>(&page, old.len() as u64)?;
+        let damaged = |trouble: Trouble| OpenCause::Corrupt(trouble.to_string());
+        let old = CheckedMaple::<_, V>::new(Fixed(&old)).map_err(damaged)?;
         let entries = old.iter().map(|entry| entry.map_err(Refused::Old));
         self.fill_in(arena, entries)
             .map_err(|refused| match refused {
-                Refused::Old(trouble) => OpenCause::Corrupt(trouble.to_string()),
+                Refused::Old(trouble) => damaged(trouble),
                 Refused::New(error) => OpenCause::Table(error.into()),
             })
     }

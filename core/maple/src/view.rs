@@ -5,9 +5,9 @@ use core::fmt;
 use sapwood_qsbr::StaysOnItsThread;
 
 use super::Range;
+use super::gap::Fit;
 use super::iter::{Gaps, Iter};
 use super::raw::finger::Entry;
-use super::raw::search::Fit;
 use super::raw::view::View;
 use super::window::Window;
 

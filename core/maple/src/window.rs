@@ -1,6 +1,8 @@
 //! Windows: where a search looks for a gap, and which gap it takes.
 
-use super::raw::search::Fit;
+use sapwood_checked::maple::Within;
+
+use super::gap::Fit;
 use super::{Range, bounds};
 use crate::Error;
 
@@ -114,6 +116,12 @@ impl Window {
             highest: self.from_end,
             near: self.near,
         })
+    }
+}
+
+impl Within for Window {
+    fn fit(&self, size: u64) -> Option<Fit> {
+        self.fit(size).ok()
     }
 }
 

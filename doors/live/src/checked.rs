@@ -3,17 +3,16 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use sapwood::lpm::NextHop;
-use sapwood::maple::{CheckedMaple, PlainValue};
 use sapwood::route::{Group, PackedGroup};
 use sapwood_checked::lpm::CheckedFib;
-use sapwood_checked::{Bytes, CheckedReader, CheckedValue, TRIES, Trouble};
+use sapwood_checked::maple::CheckedMaple;
+use sapwood_checked::{Bytes, CheckedReader, CheckedValue, TRIES};
 use zerocopy::FromBytes;
 
 use crate::control::State;
@@ -396,77 +395,4 @@ impl<H: NextHop + FromBytes> CheckedRoutes<'_, H> {
 }
 
 /// A live range map, as a checked reader shows it.
-#[derive(Debug)]
-pub struct CheckedRanges<'r, V> {
-    source: &'r LiveSource,
-    map: CheckedMaple<V, LiveWindow>,
-}
-
-impl<'r, V: PlainValue> CheckedRanges<'r, V> {
-    pub(crate) fn new(source: &'r LiveSource) -> Result<Self, Error> {
-        let map = CheckedMaple::new(source.window.clone());
-        Ok(CheckedRanges {
-            map: map.map_err(|cause| source.damaged(cause))?,
-            source,
-        })
-    }
-
-    fn undisturbed<R>(&self, read: impl Fn() -> Result<R, Trouble>) -> Result<R, Error> {
-        sapwood_checked::attempts(self.source, || Ok(read()))
-    }
-
-    /// The entry that holds an index.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Busy`], [`Error::Evicted`].
-    pub fn get(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
-        self.undisturbed(|| self.map.get(index))
-    }
-
-    /// The lowest gap of this many indexes within a range.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn find_gap(
-        &self,
-        size: u64,
-        within: RangeInclusive<u64>,
-    ) -> Result<Option<RangeInclusive<u64>>, Error> {
-        self.undisturbed(|| self.map.find_gap(size, within.clone()))
-    }
-
-    /// The first entry that ends at this index or later.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn at_or_after(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
-        self.undisturbed(|| self.map.at_or_after(index))
-    }
-
-    /// All entries in order. Beside a writer each was there at some time.
-    pub fn iter(&self) -> impl Iterator<Item = Result<(RangeInclusive<u64>, V), Error>> {
-        let mut next = Some(0);
-        let mut entries = Vec::new().into_iter();
-        std::iter::from_fn(move || {
-            if entries.len() == 0 {
-                let from = next.take()?;
-                match self.undisturbed(|| self.map.some_from(from)) {
-                    Ok(some) => entries = some.into_iter(),
-                    Err(error) => return Some(Err(error)),
-                }
-            }
-            let entry: (RangeInclusive<u64>, V) = entries.next()?;
-            next = entry.0.end().checked_add(1);
-            Some(Ok(entry))
-        })
-    }
-
-    /// Checks every invariant of the tree; returns the number of entries. Nobody may write the map
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn verify(&self) -> Result<usize, Error> {
-        self.undisturbed(|| self.map.verify())
-    }
-}
+pub type CheckedRanges<'r, V> = CheckedMaple<&'r LiveSource, V>;

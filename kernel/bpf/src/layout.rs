@@ -282,6 +282,27 @@ pub const CURSOR_BYTES: usize = 4096;
 /// Bytes of the arena that programs copy a long key to (`key.bpf.h`).
 pub const KEY_ROOM_BYTES: usize = 4352;
 
+/// A `struct sw_key`, the key of a program's question. It has all bytes of a key of up to
+/// [`SHORT_KEY_MAX`](program_map::SHORT_KEY_MAX) bytes. For a longer key, it has the place `at` of
+/// the bytes in the arena.
+///
+/// ```
+/// let image = sapwood_bpf::layout::key_image(b"who", 0);
+/// assert_eq!(image[..5], [3, b'w', b'h', b'o', 0]);
+/// ```
+pub fn key_image(key: &[u8], at: u64) -> [u8; 256] {
+    let mut image = [0; 256];
+    if key.len() <= program_map::SHORT_KEY_MAX {
+        image[0] = key.len() as u8;
+        image[1..=key.len()].copy_from_slice(key);
+        return image;
+    }
+    image[0] = 255;
+    image[8..16].copy_from_slice(&at.to_ne_bytes());
+    image[16..24].copy_from_slice(&(key.len() as u64).to_ne_bytes());
+    image
+}
+
 /// The most branches above a leaf that a walk can keep. A key of 254 bytes has 255 at most.
 const CURSOR_DEPTH_MAX: u64 = 320;
 

@@ -32,7 +32,6 @@ cfg_if::cfg_if! {
         mod program_map;
         mod loader;
         mod names;
-        pub mod objects;
         mod own_window;
         mod owner;
         mod pinned;

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use libbpf_rs::ProgramInput;
 use sapwood::route::{CacheStats, Choices, Lookup};
 use sapwood_arena::Arena;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -323,7 +322,7 @@ impl ProgramRouteCache {
     }
 
     fn order(&self, order: Order) -> Result<u64, Error> {
-        let order = Order {
+        let mut answer = Order {
             window: self.window.number,
             ..order
         };
@@ -332,16 +331,7 @@ impl ProgramRouteCache {
             Some(programs) => programs,
             none => none.insert(Loader::open(&self.arena, WORKER)?.load()?),
         };
-        let mut answer = order;
-        let run = ProgramInput {
-            data_in: Some(order.as_bytes()),
-            data_out: Some(answer.as_mut_bytes()),
-            ..ProgramInput::default()
-        };
-        programs
-            .program("sw_route_order")?
-            .test_run(run)
-            .map_err(|error| Error::system("running the cache's program", error))?;
+        programs.run("sw_route_order", answer.as_mut_bytes())?;
         u64::try_from(answer.result).map_err(|_| {
             let error = std::io::Error::from_raw_os_error(-answer.result as i32);
             Error::io("sweeping the route cache", error)

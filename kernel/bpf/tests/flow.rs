@@ -12,7 +12,7 @@ use std::process::Command;
 use sapwood::route::{FlowHasher, FlowKey, Group};
 use user::Compiled;
 
-/// A flow with its answers, as `struct question` of bpf/selftests/user/flow.c has them.
+/// A flow with its answers, as `struct question` of tests/bpf/user/flow.c has them.
 fn question(seed: u64, key: &FlowKey) -> Vec<u8> {
     let hasher = FlowHasher::new(seed);
     let (hash, symmetric) = (hasher.hash(key), hasher.hash_symmetric(key));

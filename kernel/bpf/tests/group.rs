@@ -15,7 +15,7 @@ const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/group.bpf.o"))
 const MOST: u32 = 8;
 const ANSWER: usize = 20;
 
-/// Questions with their answers, as `struct group_ask` of bpf/selftests/group_ask.h has them.
+/// Questions with their answers, as `struct group_ask` of tests/bpf/group_ask.h has them.
 fn questions(number: usize, mut each: impl FnMut(&mut Vec<u8>, i32)) {
     let mut rng = fastrand::Rng::with_seed(17);
     for round in 0..number {

@@ -283,7 +283,7 @@ fn small() -> String {
         .build_sorted(oracle.clone())
         .unwrap();
     let mut text = "# Test vectors of sapwood's ordered maps: the words of an arena that are not zero (place, value), and questions \
-                    with answers\n# (bpf/selftests/user/qp_vectors.c). Written by SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --features kernel --test vectors\n"
+                    with answers\n# (tests/bpf/user/qp_vectors.c). Written by SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --features kernel --test vectors\n"
         .to_owned();
     let window = names.window();
     for (i, word) in arena.image().chunks_exact(8).enumerate() {

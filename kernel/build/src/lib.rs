@@ -11,8 +11,8 @@ use std::process::Command;
 const PACKAGES: &str = "clang-19 libelf-dev zlib1g-dev linux-libc-dev make pkg-config gcc";
 
 /// The work of a build script. With the feature `kernel`, it checks the requirements and compiles
-/// each `bpf/*/NAME.bpf.c` of the package to `NAME.bpf.o` in `OUT_DIR`. `include` is the directory
-/// of Sapwood's headers.
+/// each `bpf/*/NAME.bpf.c` of the package to `NAME.bpf.o` in `OUT_DIR`, and where there are tests
+/// also those in `tests/bpf`. `include` is the directory of Sapwood's headers.
 ///
 /// A fault ends the build script with a message.
 pub fn programs(include: &Path) {
@@ -48,7 +48,13 @@ fn build(include: &Path) -> Result<(), String> {
     };
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo gives no OUT_DIR")?);
     // The programs of tests and benchmarks are compiled like those for users.
-    for directory in entries(Path::new("bpf"))? {
+    let mut directories = entries(Path::new("bpf"))?;
+    let tests = PathBuf::from("tests/bpf");
+    if tests.is_dir() {
+        println!("cargo::rerun-if-changed={}", tests.display());
+        directories.push(tests);
+    }
+    for directory in directories {
         if !directory.is_dir() {
             continue;
         }

@@ -1,10 +1,12 @@
-//! Compares two sorted lists, for `diff` of all kinds of files.
+//! Compares two sorted lists: for `diff` of all kinds of files, and for maps that become what a
+//! list says.
 
 use std::cmp::Ordering;
 
 use serde_json::json;
 
 use crate::errors::{Answer, Error, Outcome};
+use crate::live::changes::Difference;
 use crate::output::Output;
 
 /// A key whose value differs between the lists.
@@ -28,6 +30,37 @@ impl<K, V> Change<K, V> {
     }
 }
 
+/// Walks both lists in order of keys, and calls `each` with what differs. Returns the counts.
+pub fn differences<K: Clone, V: PartialEq, E>(
+    old: impl Iterator<Item = (K, V)>,
+    new: impl Iterator<Item = (K, V)>,
+    order: impl Fn(K, K) -> Ordering,
+    mut each: impl FnMut(Change<K, V>) -> Result<(), E>,
+) -> Result<Difference, E> {
+    let (mut a, mut b) = (old.peekable(), new.peekable());
+    let mut difference = Difference::default();
+    loop {
+        let order = match (a.peek(), b.peek()) {
+            (None, None) => return Ok(difference),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((old, _)), Some((new, _))) => order(old.clone(), new.clone()),
+        };
+        let (old, new) = (a.next_if(|_| order.is_le()), b.next_if(|_| order.is_ge()));
+        let Some((key, _)) = old.as_ref().or(new.as_ref()) else {
+            return Ok(difference);
+        };
+        let (key, old, new) = (key.clone(), old.map(|(_, x)| x), new.map(|(_, y)| y));
+        match (&old, &new) {
+            (old, new) if old == new => continue,
+            (Some(_), Some(_)) => difference.changed += 1,
+            (Some(_), None) => difference.removed += 1,
+            _ => difference.added += 1,
+        }
+        each(Change { key, old, new })?;
+    }
+}
+
 /// Walks both lists in order of keys, and prints each change, or for a summary the counts of
 /// changes.
 pub fn run<K: Clone, V: PartialEq>(
@@ -37,37 +70,20 @@ pub fn run<K: Clone, V: PartialEq>(
     order: impl Fn(K, K) -> Ordering,
     show: impl Fn(&mut Output, &Change<K, V>) -> Result<(), Error>,
 ) -> Outcome {
-    let (mut a, mut b) = (old.peekable(), new.peekable());
-    let (mut added, mut removed, mut changed) = (0u64, 0u64, 0u64);
-    loop {
-        let order = match (a.peek(), b.peek()) {
-            (None, None) => break,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some((old, _)), Some((new, _))) => order(old.clone(), new.clone()),
-        };
-        let (old, new) = (a.next_if(|_| order.is_le()), b.next_if(|_| order.is_ge()));
-        let Some((key, _)) = old.as_ref().or(new.as_ref()) else {
-            break;
-        };
-        let (key, old, new) = (key.clone(), old.map(|(_, x)| x), new.map(|(_, y)| y));
-        match (&old, &new) {
-            (old, new) if old == new => continue,
-            (Some(_), Some(_)) => changed += 1,
-            (Some(_), None) => removed += 1,
-            _ => added += 1,
-        }
-        if !summary {
-            show(&mut out, &Change { key, old, new })?;
-        }
-    }
+    let difference = differences(old, new, order, |change| match summary {
+        true => Ok(()),
+        false => show(&mut out, &change),
+    })?;
     if summary && out.json {
+        let Difference {
+            added,
+            removed,
+            changed,
+        } = difference;
         out.document(&json!({ "added": added, "removed": removed, "changed": changed }))?;
     } else if summary {
-        out.text(&format!(
-            "{added} added, {removed} removed, {changed} changed\n"
-        ))?;
+        out.text(&format!("{difference}\n"))?;
     }
     out.flush()?;
-    Ok(Answer::from_bool(added + removed + changed == 0))
+    Ok(Answer::from_bool(difference.is_empty()))
 }

@@ -7,7 +7,9 @@ mod words;
 
 use libfuzzer_sys::fuzz_target;
 use sapwood::arena::{Arena, ArenaOptions, Backing, HEADER_LEN, HeaderMode};
-use sapwood::maple::{CheckedMaple, MapleMap, PlainValue, Window};
+use sapwood::maple::{MapleMap, PlainValue, Window};
+use sapwood_checked::Fixed;
+use sapwood_checked::maple::CheckedMaple;
 use sapwood_fuzz::Input;
 use sapwood_fuzz::image::Scratch;
 use words::Words;
@@ -61,7 +63,7 @@ fn spoil<V: PlainValue>(input: &Input<'_>, make: impl Fn(u64) -> V) {
     ) {
         Ok(heir) => {
             heir.verify().unwrap();
-            let reader = CheckedMaple::<V, _>::new(words).unwrap();
+            let reader = CheckedMaple::<_, V>::new(Fixed(words)).unwrap();
             assert_eq!(reader.iter().count(), heir.len());
         }
         Err(error) => assert!(!error.to_string().is_empty()),
@@ -69,7 +71,7 @@ fn spoil<V: PlainValue>(input: &Input<'_>, make: impl Fn(u64) -> V) {
 }
 
 fn use_all<V: PlainValue>(words: &Words, input: &Input<'_>) {
-    let Ok(reader) = CheckedMaple::<V, _>::new(words.clone()) else {
+    let Ok(reader) = CheckedMaple::<_, V>::new(Fixed(words.clone())) else {
         return;
     };
     let _ = reader.verify();

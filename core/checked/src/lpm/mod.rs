@@ -42,18 +42,7 @@ use crate::{CheckedValue, Source, Trouble, Values};
 /// use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
 /// use sapwood::lpm::Ipv4Fib;
 /// use sapwood_checked::lpm::CheckedFib;
-/// # use sapwood_checked::{Publisher, Source, Trouble};
-/// # struct Copy(Vec<u64>);
-/// # impl<'a> Source for &'a Copy {
-/// #     type Window = &'a [u64];
-/// #     type Error = Trouble;
-/// #     fn open(&self) -> Result<(&'a [u64], Publisher), Trouble> {
-/// #         Ok((&self.0, Publisher::Process))
-/// #     }
-/// #     fn error(&self, trouble: Trouble) -> Trouble {
-/// #         trouble
-/// #     }
-/// # }
+/// # use sapwood_checked::{Fixed, Trouble};
 /// # let path = std::env::temp_dir().join(format!("sapwood-left-{}", std::process::id()));
 /// # let left = ArenaOptions::default()
 /// #     .backing(Backing::File(path.clone()))
@@ -64,8 +53,8 @@ use crate::{CheckedValue, Source, Trouble, Values};
 /// # let bytes = std::fs::read(&path)?;
 /// # std::fs::remove_file(&path)?;
 /// # let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-/// # let left = Copy(words.collect());
-/// let left = CheckedFib::<_, u32>::new(&left)?;
+/// # let left: Vec<u64> = words.collect();
+/// let left = CheckedFib::<_, u32>::new(Fixed(&left[..]))?;
 /// left.verify()?;
 /// let prefixes: Vec<(Ipv4Net, u32)> = left
 ///     .iter()

@@ -7,6 +7,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use sapwood_arena::{Arena, ArenaOptions, Backing, HeaderMode};
+use sapwood_checked::Fixed;
+use sapwood_checked::maple::CheckedMaple;
 use sapwood_format::Window;
 use sapwood_format::maple::header;
 use sapwood_model::oracle::RangeMap;
@@ -15,7 +17,7 @@ use sapwood_model::range_ops::{Domain, RangeOp, RangeOps};
 use super::published::MaplePublished;
 use crate::Builder;
 use crate::sync::stores;
-use crate::{CheckedMaple, MapleMap, PlainValue, Range};
+use crate::{MapleMap, PlainValue, Range};
 
 /// Bytes of an arena.
 const BYTES: usize = 1 << 20;
@@ -149,7 +151,7 @@ fn look<V: PlainValue>(
     builder: &Builder<MapleMap<V>>,
     number: fn(V) -> u64,
 ) {
-    let reader = CheckedMaple::<V, _>::new(live).unwrap();
+    let reader = CheckedMaple::<_, V>::new(Fixed(live)).unwrap();
     let entries = reader.iter().map(|entry| {
         let (range, value) = entry.unwrap();
         (range, number(value))
@@ -230,7 +232,7 @@ fn attached_to_the_heap() {
             );
         });
     }
-    let reader = CheckedMaple::<[u64; 3], _>::new(live).unwrap();
+    let reader = CheckedMaple::<_, [u64; 3]>::new(Fixed(live)).unwrap();
     assert_eq!(reader.verify(), Ok(model.len()));
     let heir = MapleMap::<[u64; 3]>::builder()
         .restore_in(arena::<[u64; 3]>(), live)

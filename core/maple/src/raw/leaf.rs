@@ -126,11 +126,6 @@ impl Leaf {
         }
     }
 
-    /// The borders of an entry as they are written: its first unit and its last one.
-    pub(crate) fn units(self, k: usize) -> (u64, u64) {
-        (self.border(self.starts, k), self.border(LEAF_HEAD, k))
-    }
-
     /// The first index of an entry.
     #[inline(always)]
     pub(crate) fn start(self, k: usize) -> u64 {

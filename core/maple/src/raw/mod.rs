@@ -16,7 +16,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod bulk;
-pub(crate) mod copies;
 pub(crate) mod copy;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod crashes;
@@ -30,7 +29,7 @@ pub(crate) mod path;
 pub(crate) mod published;
 mod rank;
 pub(crate) mod read;
-pub(crate) mod search;
+mod search;
 pub(crate) mod space;
 pub(crate) mod splice;
 pub(crate) mod table;

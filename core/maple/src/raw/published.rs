@@ -87,8 +87,8 @@ impl Published {
 /// maps, for reading. The writer may be another process, and may change the map meanwhile.
 ///
 /// This trusts the memory. It is for a crate that makes the writer's grace periods wait for readers
-/// in other processes, as `sapwood-live` does. [`CheckedMaple`](crate::CheckedMaple) trusts
-/// nothing.
+/// in other processes, as `sapwood-live` does.
+/// [`CheckedMaple`](sapwood_checked::maple::CheckedMaple) trusts nothing.
 ///
 /// ```
 /// use rustix::mm::{MapFlags, ProtFlags, mmap};

@@ -3,51 +3,7 @@
 use super::node::{Inner, Leaf};
 use super::path::Root;
 use super::read::Tree;
-use crate::gap::code;
-
-/// The conditions of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fit {
-    /// Number of indices, at least 1.
-    pub(crate) size: u64,
-    /// A power of two that the first index is a multiple of.
-    pub(crate) align: u64,
-    /// The first and last index that may be used.
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-    /// Whether the search is for the highest place, not the lowest.
-    pub(crate) highest: bool,
-    /// Places from this index on, in the direction of the search, come first.
-    pub(crate) near: Option<u64>,
-}
-
-impl Fit {
-    /// The part of the window that comes first, if there is one and it is large enough.
-    pub(crate) fn nearest(self) -> Option<Fit> {
-        let near = self.near?;
-        let (from, to) = match self.highest {
-            false => (self.from.max(near), self.to),
-            true => (self.from, self.to.min(near)),
-        };
-        (from <= to && to - from >= self.size - 1).then_some(Fit { from, to, ..self })
-    }
-
-    /// The lowest first index in a gap.
-    #[inline(always)]
-    pub(crate) fn lowest(&self, start: u64, end: u64) -> Option<u64> {
-        let (start, end) = (start.max(self.from), end.min(self.to));
-        let start = start.checked_add(self.align - 1)? & !(self.align - 1);
-        (start <= end && end - start >= self.size - 1).then_some(start)
-    }
-
-    /// The highest first index in a gap.
-    #[inline(always)]
-    pub(crate) fn highest(&self, start: u64, end: u64) -> Option<u64> {
-        let (start, end) = (start.max(self.from), end.min(self.to));
-        let last = end.checked_sub(self.size - 1)? & !(self.align - 1);
-        (start <= end && last >= start).then_some(last)
-    }
-}
+use crate::gap::{Fit, code};
 
 impl Tree {
     /// The first index of the place.
@@ -57,10 +13,7 @@ impl Tree {
     pub(crate) unsafe fn place(self, fit: &Fit) -> Option<u64> {
         let Root { node, height } = self.root;
         if node == 0 {
-            return match fit.highest {
-                false => fit.lowest(0, u64::MAX),
-                true => fit.highest(0, u64::MAX),
-            };
+            return fit.place(0, u64::MAX);
         }
         let (top, bounds, wanted) = ((node, height), (0, u64::MAX), code(fit.size));
         // SAFETY: the caller's promise.

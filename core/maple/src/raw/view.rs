@@ -9,8 +9,8 @@ use super::finger::{Entry, Finger, Source};
 use super::node::{Leaf, Mem};
 use super::published::Published;
 use super::read::{Found, Tree};
-use super::search::Fit;
 use super::table::{Apart, Values};
+use crate::gap::Fit;
 
 /// A map, for reading.
 pub(crate) struct View<'g, V> {

@@ -6,7 +6,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use sapwood::maple::{CheckedMaple, MapleMap, MapleView, PlainValue, Trouble, Window};
+use sapwood::maple::{MapleMap, MapleView, PlainValue, Window};
+use sapwood_checked::maple::CheckedMaple;
+use sapwood_checked::{Source, Trouble};
 
 use sapwood_model::oracle::RangeMap;
 
@@ -222,9 +224,9 @@ impl Script {
     }
 
     /// Makes one query of a reader that checks every node, and checks its answer.
-    pub fn ask_checked<V: Payload + PlainValue, W: sapwood_format::Window>(
+    pub fn ask_checked<V: Payload + PlainValue, S: Source<Error = Trouble>>(
         &self,
-        reader: &CheckedMaple<V, W>,
+        reader: &CheckedMaple<S, V>,
         progress: &Progress,
         rng: &mut fastrand::Rng,
     ) -> Result<(), Trouble> {
@@ -232,10 +234,11 @@ impl Script {
         let from = progress.done();
         match rng.u8(0..8) {
             0 => {
+                // An entry that was stored across the walk's place reaches back.
                 let mut next = Some(0);
                 for found in reader.iter() {
                     let (range, v) = found?;
-                    assert!(next.is_some_and(|next| next <= *range.start()), "{range:?}");
+                    assert!(next.is_some_and(|next| next <= *range.end()), "{range:?}");
                     next = range.end().checked_add(1);
                     let v = whole(&v);
                     self.one(from, progress, |m| holds(m, &range, v), &(&range, v));

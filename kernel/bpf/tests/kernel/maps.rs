@@ -53,7 +53,7 @@ impl From<Number> for u64 {
     }
 }
 
-/// The byte string of a number, as `bpf/selftests/number.h` checks it.
+/// The byte string of a number, as `tests/bpf/number.h` checks it.
 pub fn text(number: u64) -> Vec<u8> {
     let most = if number % 64 == 63 { 600 } else { 40 };
     let mut text = number.to_le_bytes().to_vec();

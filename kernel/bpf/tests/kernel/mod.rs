@@ -14,7 +14,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo, Words, objects};
+use sapwood_bpf::layout::key_image;
+use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo, Words};
 
 pub const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 pub const WALK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
@@ -42,7 +43,7 @@ pub type Image = [u8; 256];
 /// The image of a short key.
 pub fn short(key: &[u8]) -> Image {
     assert!(key.len() <= SHORT_MAX, "a key of {} bytes", key.len());
-    objects::key_image(key, 0)
+    key_image(key, 0)
 }
 
 /// Memory in the arena for a long key.
@@ -72,7 +73,7 @@ impl Room {
         for (at, bytes) in bytes.chunks_exact(8).enumerate() {
             self.0.set(at, word(bytes, 0));
         }
-        objects::key_image(key, self.at() + from as u64)
+        key_image(key, self.at() + from as u64)
     }
 
     /// The key of an image. A program has copied the bytes of a long key here.

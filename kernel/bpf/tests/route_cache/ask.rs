@@ -12,7 +12,7 @@ pub const MS: u64 = 1_000_000;
 pub const FRESH: u64 = 100 * MS;
 pub const KEEP: u64 = 1000 * MS;
 
-/// `struct ask` of bpf/selftests/route_ask.h.
+/// `struct ask` of tests/bpf/route_ask.h.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Ask {
@@ -34,7 +34,7 @@ pub const INVALIDATE: u32 = 3;
 pub const INVALIDATE_ALL: u32 = 4;
 pub const NEGATIVE: u32 = 1;
 
-/// `struct storm` of bpf/selftests/route.bpf.c.
+/// `struct storm` of tests/bpf/route.bpf.c.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Storm {

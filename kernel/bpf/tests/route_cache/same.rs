@@ -203,12 +203,12 @@ fn operate(
 
 /// Compiles the driver in user space; `None` when there is no such compiler.
 fn driver(compiler: &str, folder: &Path) -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = folder.join(compiler);
     let done = Command::new(compiler)
         .args(["-O2", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I"])
-        .arg(root.join("include"))
-        .arg(root.join("selftests/user/route.c"))
+        .arg(root.join("bpf/include"))
+        .arg(root.join("tests/bpf/user/route.c"))
         .arg("-o")
         .arg(&program)
         .output()

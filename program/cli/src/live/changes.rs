@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use tracing::field::Empty;
+
+use crate::span;
+
 /// How an entry changes.
 pub enum Change<E> {
     /// The entry is added, or replaces one.
@@ -79,6 +83,17 @@ impl Difference {
     /// Whether the map already was what the list says.
     pub fn is_empty(self) -> bool {
         self == Difference::default()
+    }
+
+    /// The span in which a map is compared with a list.
+    pub fn span() -> tracing::span::EnteredSpan {
+        span!(
+            INFO,
+            "difference",
+            added = Empty,
+            removed = Empty,
+            changed = Empty
+        )
     }
 
     /// Notes the counts in a span that has fields for them.

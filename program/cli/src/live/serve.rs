@@ -22,6 +22,9 @@ use crate::service::Service;
 use crate::service::metrics::Metrics;
 use crate::span;
 
+/// About how many old nodes are freed between two commands.
+pub const BUDGET: usize = 1 << 16;
+
 /// The time between two attempts of a reload that failed.
 const EVERY: Duration = Duration::from_secs(1);
 

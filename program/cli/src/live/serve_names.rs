@@ -1,26 +1,22 @@
 //! `names serve`: keeps a live map of names.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::path::Path;
 
 use sapwood::qp::{QpMap, QpStore};
 use sapwood_live::{Live, Unpublished};
 use serde_json::Value;
-use tracing::field::Empty;
 
 use super::changes::{Asked, Change, Difference, Made};
 use super::metrics::State;
-use super::serve::{self, Served, Signals};
+use super::serve::{self, BUDGET, Served, Signals};
 use crate::cli::{NamesServeArgs, ValueKind};
+use crate::diff::differences;
 use crate::errors::{Error, Outcome};
 use crate::names::list::{self, ListedValue};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::span;
-
-/// About how many old nodes are freed between two commands.
-const BUDGET: usize = 1 << 16;
 
 /// A live map of names.
 struct Names<'a, V: ?Sized + ListedValue> {
@@ -60,47 +56,20 @@ fn run_with<V: ?Sized + ListedValue>(args: &NamesServeArgs) -> Outcome {
 impl<V: ?Sized + ListedValue> Names<'_, V> {
     /// Makes the store what a map is, in one commit. If that fails, the store stays as it was.
     fn adopt(&self, map: &QpMap<V>) -> Result<Difference, sapwood::Error> {
-        let span = span!(
-            INFO,
-            "difference",
-            added = Empty,
-            removed = Empty,
-            changed = Empty
-        );
+        let span = Difference::span();
         let old = self.store.snapshot();
         let mut txn = self.store.begin();
-        let total = (old.len() + map.len()) as u64;
-        let mut progress = Progress::new("changing the live map", Some(total), false);
-        let mut difference = Difference::default();
-        let (mut before, mut after) = (old.iter().peekable(), map.iter().peekable());
-        for step in 0u64.. {
-            let order = match (before.peek(), after.peek()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some((old, _)), Some((new, _))) => old.cmp(new),
-            };
-            let gone = before.next_if(|_| order.is_le());
-            let come = after.next_if(|_| order.is_ge());
-            match (gone, come) {
-                (Some((_, old)), Some((_, new))) if old == new => {}
-                (gone, Some((key, value))) => {
-                    V::put(&mut txn, &key, value)?;
-                    match gone {
-                        Some(_) => difference.changed += 1,
-                        None => difference.added += 1,
-                    }
-                }
-                (Some((key, _)), None) => {
-                    txn.remove(key)?;
-                    difference.removed += 1;
-                }
-                (None, None) => {}
-            }
+        let mut progress = Progress::new("changing the live map", Some(map.len() as u64), false);
+        let new = (0u64..).zip(map.iter()).map(|(step, entry)| {
             if step % 4096 == 0 {
                 progress.at(step);
             }
-        }
+            entry
+        });
+        let difference = differences(old.iter(), new, Ord::cmp, |change| match change.new {
+            Some(value) => V::put(&mut txn, change.key, value).map(drop),
+            None => Ok(txn.remove(change.key).map(drop)?),
+        })?;
         difference.note_in(&span);
         match difference.is_empty() {
             true => txn.rollback(),

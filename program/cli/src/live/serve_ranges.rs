@@ -7,11 +7,10 @@ use std::path::Path;
 use sapwood::maple::MapleMap;
 use sapwood_live::{Live, LiveTexts, Unpublished};
 use serde_json::Value;
-use tracing::field::Empty;
 
 use super::changes::{Asked, Change, Difference, Made};
 use super::metrics::State;
-use super::serve::{self, Served, Signals};
+use super::serve::{self, BUDGET, Served, Signals};
 use crate::cli::ranges::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::numbers::{Base, number};
@@ -19,11 +18,8 @@ use crate::output::Output;
 use crate::ranges::build;
 use crate::ranges::query::entry_json;
 use crate::ranges::table::Ranges;
-use crate::ranges::text::parse_line;
+use crate::ranges::text::{overlap, parse_entry, parse_index};
 use crate::span;
-
-/// About how many old nodes are freed between two commands.
-const BUDGET: usize = 1 << 16;
 
 /// A live map of ranges.
 struct Map<'a> {
@@ -93,13 +89,7 @@ impl Map<'_> {
 
     /// Makes the map what the ranges say, range by range.
     fn adopt(&mut self, ranges: &Ranges) -> Result<Difference, Error> {
-        let span = span!(
-            INFO,
-            "difference",
-            added = Empty,
-            removed = Empty,
-            changed = Empty
-        );
+        let span = Difference::span();
         let mut wanted = Vec::new();
         ranges.each(0..=u64::MAX, |range, text| {
             wanted.push((range, text.to_owned()));
@@ -145,12 +135,7 @@ impl Map<'_> {
         if let Some((old, _)) = other
             && !self.args.list.overwrite
         {
-            let base = Base::new(*old.end() > 0xffff_ffff);
-            return Err(Error::Usage(format!(
-                "{} overlaps {}; --overwrite allows it",
-                base.span(range),
-                base.span(&old)
-            )));
+            return Err(Error::Usage(overlap(range, &old)));
         }
         let numbers = self.texts.numbers([&**text])?;
         Ok(Made::new(true, self.store(range.clone(), numbers[0])?))
@@ -168,18 +153,13 @@ impl Served for Map<'_> {
     }
 
     fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, Entry), String> {
-        match parse_line(text)? {
-            None => Err("the range is missing: add START END VALUE".into()),
-            Some((range, text)) => {
-                let key = Base::Ten.span(&range).into_bytes();
-                Ok((key, (range, text.to_owned())))
-            }
-        }
+        let (range, text) = parse_entry(text)?;
+        let key = Base::Ten.span(&range).into_bytes();
+        Ok((key, (range, text.to_owned())))
     }
 
     fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String> {
-        let index = number(&String::from_utf8_lossy(text.trim_ascii()))?;
-        Ok(index.to_string().into_bytes())
+        parse_index(text)
     }
 
     fn make(&mut self, changes: &[Asked<Entry>]) -> Result<Vec<Made>, Error> {

@@ -6,22 +6,17 @@ use std::path::Path;
 use ipnet::IpNet;
 use sapwood::lpm::{FibMemory, IpFib};
 use sapwood_live::{Live, LiveTexts, Unpublished};
-use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use serde_json::Value;
-use tracing::field::Empty;
 
 use super::changes::{Asked, Change, Difference, Made};
 use super::metrics::State;
-use super::serve::{self, Served, Signals};
+use super::serve::{self, BUDGET, Served, Signals};
 use crate::cli::routes::ServeArgs;
 use crate::errors::{Error, Outcome, complain};
 use crate::output::Output;
-use crate::routes::load::Routes;
+use crate::routes::load::{Routes, parse_prefix, parse_route};
 use crate::routes::query::hop_json;
 use crate::span;
-
-/// About how many old nodes are freed between two commands.
-const BUDGET: usize = 1 << 16;
 
 /// A live table of routes.
 struct Table<'a> {
@@ -92,13 +87,7 @@ impl Table<'_> {
 
     /// Makes the table what the routes say.
     fn adopt(&mut self, routes: &Routes) -> Result<Difference, sapwood::Error> {
-        let span = span!(
-            INFO,
-            "difference",
-            added = Empty,
-            removed = Empty,
-            changed = Empty
-        );
+        let span = Difference::span();
         let numbers = self
             .next_hops
             .numbers(routes.names.iter().map(|name| &**name))?;
@@ -140,23 +129,12 @@ impl Served for Table<'_> {
     }
 
     fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, String), String> {
-        let mut routes = TextRoutes::new(text, self.args.source.truncate);
-        match routes.next_route() {
-            Ok(Some(route)) => Ok((
-                route.net.to_string().into_bytes(),
-                route.next_hop.to_owned(),
-            )),
-            Ok(None) => Err("the route is missing: add PREFIX NEXT-HOP".into()),
-            Err(RouteError::Bad(place) | RouteError::Broken(place)) => Err(place.what),
-            Err(RouteError::Io(error)) => Err(error.to_string()),
-        }
+        let (net, next_hop) = parse_route(text, self.args.source.truncate)?;
+        Ok((net.to_string().into_bytes(), next_hop))
     }
 
     fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String> {
-        match self.parse_entry(text)? {
-            (key, rest) if rest.is_empty() => Ok(key),
-            (_, rest) => Err(format!("\"{}\" after the prefix", rest.escape_debug())),
-        }
+        parse_prefix(text, self.args.source.truncate)
     }
 
     fn make(&mut self, changes: &[Asked<String>]) -> Result<Vec<Made>, Error> {

@@ -40,6 +40,24 @@ pub fn parse_line(line: &[u8]) -> Result<Option<(RangeInclusive<u64>, &str)>, St
     Ok(Some((start..=end, value)))
 }
 
+/// Parses the range and the value of the command `add`.
+pub fn parse_entry(text: &[u8]) -> Result<(RangeInclusive<u64>, &str), String> {
+    parse_line(text)?.ok_or_else(|| "the range is missing: add START END VALUE".into())
+}
+
+/// Parses the number of `remove` and `get`, as it is shown.
+pub fn parse_index(text: &[u8]) -> Result<Vec<u8>, String> {
+    let index = number(&String::from_utf8_lossy(text.trim_ascii()))?;
+    Ok(index.to_string().into_bytes())
+}
+
+/// The fault of a new range that overlaps one that is there.
+pub fn overlap(new: &RangeInclusive<u64>, old: &RangeInclusive<u64>) -> String {
+    let base = Base::new(*old.end() > 0xffff_ffff);
+    let (new, old) = (base.span(new), base.span(old));
+    format!("{new} overlaps {old}; --overwrite allows it")
+}
+
 /// The first word of a text, and the rest after it.
 fn word(text: &str) -> (&str, &str) {
     match text.split_once(|c: char| c.is_ascii_whitespace()) {

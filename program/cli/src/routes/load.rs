@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::FibFile;
+use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use tracing::field::Empty;
 
 use super::source::Source;
@@ -13,6 +14,25 @@ use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
 use crate::saved::is_saved;
 use crate::span;
+
+/// Parses the route of the command `add`: its prefix and its next hop.
+pub fn parse_route(text: &[u8], truncate: bool) -> Result<(IpNet, String), String> {
+    let mut routes = TextRoutes::new(text, truncate);
+    match routes.next_route() {
+        Ok(Some(route)) => Ok((route.net, route.next_hop.to_owned())),
+        Ok(None) => Err("the route is missing: add PREFIX NEXT-HOP".into()),
+        Err(RouteError::Bad(place) | RouteError::Broken(place)) => Err(place.what),
+        Err(RouteError::Io(error)) => Err(error.to_string()),
+    }
+}
+
+/// Parses the prefix of `remove` and `get`, as it is shown.
+pub fn parse_prefix(text: &[u8], truncate: bool) -> Result<Vec<u8>, String> {
+    match parse_route(text, truncate)? {
+        (net, rest) if rest.is_empty() => Ok(net.to_string().into_bytes()),
+        (_, rest) => Err(format!("\"{}\" after the prefix", rest.escape_debug())),
+    }
+}
 
 /// Routes of both families, each sorted by prefix and without repetition. A next hop is a place in
 /// `names`.

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use ipnet::IpNet;
-use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use sapwood_sync::routes::Hops;
 use sapwood_sync::{Kind, ranges, routes};
 use serde_json::Value;
@@ -20,7 +18,7 @@ use crate::names::list::{self, ListedValue};
 use crate::numbers::{Base, number};
 use crate::ranges::build;
 use crate::ranges::query::entry_json;
-use crate::ranges::text::parse_line;
+use crate::ranges::text::{overlap, parse_entry, parse_index};
 use crate::routes::load;
 use crate::routes::query::hop_json;
 
@@ -134,17 +132,14 @@ impl Listed for Routes<'_> {
     }
 
     fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, Entry), String> {
-        let (net, next_hop) = self.route(text)?;
+        let (net, next_hop) = load::parse_route(text, self.0.source.truncate)?;
         let hops = Hops::one(next_hop).map_err(|error| error.to_string())?;
         let entry = (routes::key(net), hops.to_value());
         Ok((net.to_string().into_bytes(), entry))
     }
 
     fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String> {
-        match self.route(text)? {
-            (net, rest) if rest.is_empty() => Ok(net.to_string().into_bytes()),
-            (_, rest) => Err(format!("\"{}\" after the prefix", rest.escape_debug())),
-        }
+        load::parse_prefix(text, self.0.source.truncate)
     }
 
     fn find(&self, draft: &Draft, shown: &[u8]) -> Option<Entry> {
@@ -166,19 +161,6 @@ impl Listed for Routes<'_> {
         };
         let json = hop_json(&next_hop);
         Some((next_hop.into(), json))
-    }
-}
-
-impl Routes<'_> {
-    /// The route of a line.
-    fn route(&self, text: &[u8]) -> Result<(IpNet, String), String> {
-        let mut routes = TextRoutes::new(text, self.0.source.truncate);
-        match routes.next_route() {
-            Ok(Some(route)) => Ok((route.net, route.next_hop.to_owned())),
-            Ok(None) => Err("the route is missing: add PREFIX NEXT-HOP".into()),
-            Err(RouteError::Bad(place) | RouteError::Broken(place)) => Err(place.what),
-            Err(RouteError::Io(error)) => Err(error.to_string()),
-        }
     }
 }
 
@@ -212,15 +194,14 @@ impl Listed for Ranges<'_> {
     }
 
     fn parse_entry(&self, text: &[u8]) -> Result<(Vec<u8>, Entry), String> {
-        let (range, text) = parse_line(text)?.ok_or("the range is missing: add START END VALUE")?;
+        let (range, text) = parse_entry(text)?;
         let value = ranges::value(*range.end(), text);
         let entry = (ranges::key(*range.start()).to_vec(), value);
         Ok((Base::Ten.span(&range).into_bytes(), entry))
     }
 
     fn parse_key(&self, text: &[u8]) -> Result<Vec<u8>, String> {
-        let index = number(&String::from_utf8_lossy(text.trim_ascii()))?;
-        Ok(index.to_string().into_bytes())
+        parse_index(text)
     }
 
     /// Puts a range in place of what it overlaps, if that is allowed.
@@ -238,12 +219,7 @@ impl Listed for Ranges<'_> {
                 break;
             }
             if !self.0.overwrite {
-                let base = Base::new(*old.end() > 0xffff_ffff);
-                return Err(format!(
-                    "{} overlaps {}; --overwrite allows it",
-                    base.span(&new),
-                    base.span(&old)
-                ));
+                return Err(overlap(&new, &old));
             }
             // What reaches out of the new range stays.
             draft.remove(&old_key);

@@ -1,10 +1,9 @@
 //! `sync publish`: leads a map, and publishes a list.
 
 use std::cell::RefCell;
-use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering as AtomicOrdering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sapwood_sync::{Changes, Error as SyncError, Publisher, PublisherOptions};
@@ -17,6 +16,7 @@ use super::lists::{Entry, Listed};
 use super::metrics::PublisherMetrics;
 use super::place;
 use crate::cli::sync::{PublishArgs, Slowest};
+use crate::diff::differences;
 use crate::errors::{Error, Outcome, complain, shown};
 use crate::keys::KeyForm;
 use crate::live::changes::{Asked, Change, Difference, Made};
@@ -198,7 +198,7 @@ impl<L: Listed> Published<'_, L> {
         // The leader may wait for its slowest follower; a signal ends the wait. Nothing else is due
         // meanwhile, so the loop turns here.
         let stop = async {
-            while !self.stop.load(AtomicOrdering::Relaxed) {
+            while !self.stop.load(Ordering::Relaxed) {
                 tokio::time::sleep(TURN).await;
                 self.tell_trouble();
                 let mut notify = self.notify.borrow_mut();
@@ -220,34 +220,12 @@ impl<L: Listed> Published<'_, L> {
 
     /// Makes the map what the entries of a list say, in one commit.
     fn adopt(&self, entries: &[Entry]) -> Result<Difference, Error> {
-        let old = self.publisher.entries();
-        let (mut before, mut after) = (old.iter().peekable(), entries.iter().peekable());
-        let (mut difference, mut changes) = (Difference::default(), Changes::new());
-        loop {
-            let order = match (before.peek(), after.peek()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some((old, _)), Some((new, _))) => (**old).cmp(new),
-            };
-            let gone = before.next_if(|_| order.is_le());
-            let come = after.next_if(|_| order.is_ge());
-            match (gone, come) {
-                (Some((_, old)), Some((_, new))) if old == &**new => {}
-                (gone, Some((key, value))) => {
-                    changes.put(key, value)?;
-                    match gone {
-                        Some(_) => difference.changed += 1,
-                        None => difference.added += 1,
-                    }
-                }
-                (Some((key, _)), None) => {
-                    changes.remove(key)?;
-                    difference.removed += 1;
-                }
-                (None, None) => {}
-            }
-        }
+        let (old, mut changes) = (self.publisher.entries(), Changes::new());
+        let new = entries.iter().map(|(key, value)| (&key[..], &value[..]));
+        let difference = differences(old.iter(), new, Ord::cmp, |change| match change.new {
+            Some(value) => changes.put(change.key, value),
+            None => changes.remove(change.key),
+        })?;
         self.commit(changes)?;
         Ok(difference)
     }
@@ -354,7 +332,7 @@ impl<L: Listed> Served for Published<'_, L> {
 
     /// The publisher reclaims by itself; this is what else is due now and then.
     fn reclaim(&mut self) {
-        if self.save.swap(false, AtomicOrdering::Relaxed) {
+        if self.save.swap(false, Ordering::Relaxed) {
             self.save();
         }
         self.tell_trouble();

@@ -3,8 +3,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapHandle, ProgramInput};
-pub use sapwood_bpf::objects::KEY_MAX;
-use sapwood_bpf::{BpfArena, Loader, Programs, Words, objects};
+use sapwood_bpf::{BpfArena, Loader, Programs, Words};
+use sapwood_programs as objects;
+pub use sapwood_programs::KEY_MAX;
 
 use crate::keylist::KeyList;
 

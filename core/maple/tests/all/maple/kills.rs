@@ -12,7 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sapwood::arena::{Arena, Backing};
-use sapwood::maple::{CheckedMaple, MapleMap, PlainValue};
+use sapwood::maple::{MapleMap, PlainValue};
+use sapwood_checked::Fixed;
+use sapwood_checked::maple::CheckedMaple;
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{Domain, RangeOp, RangeOps};
 
@@ -126,7 +128,7 @@ impl Drop for Beside {
 
 /// The entries that a map in a file has.
 fn entries<V: Number + PlainValue>(memory: &Words) -> Vec<(Range, u64)> {
-    let reader = CheckedMaple::<V, _>::new(memory.clone()).unwrap();
+    let reader = CheckedMaple::<_, V>::new(Fixed(memory.clone())).unwrap();
     let entries = reader.iter().map(|entry| {
         let (range, value) = entry.unwrap();
         (range, value.number())

@@ -73,6 +73,7 @@ impl Drop for Mapped {
 }
 
 /// The words of a file, which others may change.
+#[derive(Clone, Copy)]
 pub struct MappedWords<'m> {
     mapped: &'m Mapped,
     len: usize,

@@ -2,8 +2,9 @@
 
 use sapwood::key::dns_name;
 use sapwood::qp::QpMap;
-use sapwood_bpf::{BpfArena, Words, layout, objects};
+use sapwood_bpf::{BpfArena, Words, layout};
 use sapwood_model::data;
+use sapwood_programs as objects;
 
 use crate::bpf::engines::{Changed, Engine, Hash, Ours, Parts};
 use crate::bpf::rig::{self, Questions};

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{ProgramInput, ProgramMut};
-use sapwood_bpf::{BpfArena, HopTables, IpMap, ProgramRouteCache, Programs, Words, objects};
+use sapwood_bpf::{BpfArena, HopTables, IpMap, ProgramRouteCache, Programs, Words};
+use sapwood_programs as objects;
 use sapwood_routes::{RouteMirror, XdpRouter};
 use sapwood_xdp::{RouteMode, RouteVerdict, XdpLink, XdpMode, XdpRoute};
 

@@ -1,7 +1,8 @@
 //! Keys of 64 to 4,096 bytes.
 
 use libbpf_rs::{MapCore, MapFlags};
-use sapwood_bpf::{BpfArena, Loader, Programs, Words, layout, objects};
+use sapwood_bpf::{BpfArena, Loader, Programs, Words, layout};
+use sapwood_programs as objects;
 
 use crate::bpf::engines::{Engine, Ours, Parts};
 use crate::bpf::rig;
@@ -84,7 +85,7 @@ impl Asked<'_> {
             }
             let at = self.bytes.window().at + self.count * self.length;
             let mut question = value.to_ne_bytes().to_vec();
-            question.extend(objects::key_image(key, at as u64));
+            question.extend(layout::key_image(key, at as u64));
             let number = (self.count as u32).to_ne_bytes();
             let bytes = [&value.to_ne_bytes()[..], key].concat();
             let put = ours.update(&number, &question, MapFlags::ANY);

@@ -7,7 +7,8 @@ use crate::keylist::KeyList;
 use crate::report::{Measure, Report, Samples};
 use crate::suite::Options;
 use crate::suite::names::Case as Keys;
-use sapwood_bpf::{BpfArena, Programs, Words, layout, objects};
+use sapwood_bpf::{BpfArena, Programs, Words, layout};
+use sapwood_programs as objects;
 
 pub const CASES: [&str; 5] = ["kallsyms", "btf", "paths", "domains-1m", "random-binary"];
 

@@ -5,10 +5,11 @@ use std::net::Ipv6Addr;
 use ipnet::{Ipv4Net, Ipv6Net};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sapwood::lpm::BitString;
-use sapwood_bpf::{BitFibMap, BpfArena, Ipv4Map, Ipv6Map, ProgramMap, Programs, objects};
+use sapwood_bpf::{BitFibMap, BpfArena, Ipv4Map, Ipv6Map, ProgramMap, Programs};
 use sapwood_model::data::routes as model;
 use sapwood_model::oracle::LpmByLength;
 use sapwood_model::oracle::lpm::{Prefix, to_v4};
+use sapwood_programs as objects;
 
 use crate::bpf::rig::{self, CHANGES, Questions};
 use crate::clock::CpuClock;

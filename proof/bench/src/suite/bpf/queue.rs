@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::thread;
 
 use rustix::thread::{self as tasks, CpuSet};
-use sapwood_bpf::{BpfArena, ProgramMap, Programs, objects};
+use sapwood_bpf::{BpfArena, ProgramMap, Programs};
+use sapwood_programs as objects;
 
 use crate::bpf::rig;
 use crate::clock::CpuClock;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sapwood_bpf::{BpfArena, Programs, UserStore, objects};
+use sapwood_bpf::{BpfArena, Programs, UserStore};
+use sapwood_programs as objects;
 
 use crate::bpf::rig;
 use crate::report::{Measure, Report, Samples};

@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, ProgramMap, Programs, objects};
+use sapwood_bpf::{BpfArena, ProgramMap, Programs};
+use sapwood_programs as objects;
 
 use crate::bpf::engines::{Change, Parts};
 use crate::bpf::rig::{self, KEY_MAX, Questions};

@@ -1,7 +1,7 @@
 //! The chapter on maps inside the kernel, where the kernel has arenas.
 
-use sapwood_bpf::objects::{self, KEY_MAX, Run};
 use sapwood_bpf::{BpfArena, Loader, Programs, UserMap, Words};
+use sapwood_programs::{self as objects, KEY_MAX, Run};
 use serde_json::{Value, json};
 
 use crate::errors::Error;

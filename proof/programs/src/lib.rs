@@ -1,17 +1,19 @@
-//! Objects of BPF programs that are compiled with this crate, and the runs of those that measure
+//! Programs in the kernel that the benchmarks and the tour time, and the runs of those that measure
 //! names and prefixes.
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+#![cfg(feature = "kernel")]
 
-use crate::error::Error;
-use crate::loader::Programs;
+use sapwood_bpf::layout::key_image;
+use sapwood_bpf::layout::program_map::SHORT_KEY_MAX;
+use sapwood_bpf::{Error, Programs};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The benchmark of names: lookups and changes in a timed loop.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, Loader, objects};
+/// use sapwood_bpf::{BpfArena, Loader};
 /// let arena = BpfArena::create(64 << 20)?;
-/// let programs = Loader::open(&arena, objects::BENCH_NAMES)?.load()?;
+/// let programs = Loader::open(&arena, sapwood_programs::BENCH_NAMES)?.load()?;
 /// # let _ = programs;
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
@@ -40,15 +42,15 @@ pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/benc
 pub const BENCH_FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-forward.bpf.o"));
 
 /// The longest key of the programs in [`BENCH_NAMES`] and [`BENCH_WRITES`], in bytes.
-pub const KEY_MAX: usize = 254;
+pub const KEY_MAX: usize = SHORT_KEY_MAX;
 
 /// The words of a key's image, whose number is the same for all questions of a run. An image has
 /// the key's length, its bytes, and zeros up to the multiple of 32 bytes that the longest key
 /// needs.
 ///
 /// ```
-/// assert_eq!(sapwood_bpf::objects::image_words(31), 4);
-/// assert_eq!(sapwood_bpf::objects::image_words(32), 8);
+/// assert_eq!(sapwood_programs::image_words(31), 4);
+/// assert_eq!(sapwood_programs::image_words(32), 8);
 /// ```
 pub fn image_words(longest: usize) -> usize {
     (longest + 1).div_ceil(32) * 4
@@ -58,7 +60,7 @@ pub fn image_words(longest: usize) -> usize {
 /// `image` words.
 ///
 /// ```
-/// let words: Vec<u64> = sapwood_bpf::objects::question(b"\x07", 5, 4).collect();
+/// let words: Vec<u64> = sapwood_programs::question(b"\x07", 5, 4).collect();
 /// assert_eq!(words, [5, u64::from_ne_bytes([1, 7, 0, 0, 0, 0, 0, 0]), 0, 0, 0]);
 /// ```
 ///
@@ -71,40 +73,20 @@ pub fn question(key: &[u8], expected: u64, image: usize) -> impl Iterator<Item =
     std::iter::once(expected).chain((0..image).map(word))
 }
 
-/// A `struct sw_key`. It has all bytes of a key of up to [`KEY_MAX`] bytes. For a longer key, it
-/// has the place `at` of the bytes in the arena.
-///
-/// ```
-/// let image = sapwood_bpf::objects::key_image(b"who", 0);
-/// assert_eq!(image[..5], [3, b'w', b'h', b'o', 0]);
-/// ```
-pub fn key_image(key: &[u8], at: u64) -> [u8; 256] {
-    let mut image = [0; 256];
-    if key.len() <= KEY_MAX {
-        image[0] = key.len() as u8;
-        image[1..=key.len()].copy_from_slice(key);
-        return image;
-    }
-    image[0] = 255;
-    image[8..16].copy_from_slice(&at.to_ne_bytes());
-    image[16..24].copy_from_slice(&(key.len() as u64).to_ne_bytes());
-    image
-}
-
 /// A run of a program of [`BENCH_NAMES`], [`BENCH_WRITES`] or [`BENCH_PREFIXES`] over questions in
 /// the arena: `struct run` of `bpf/bench/run.h`.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, Loader, UserMap, Words, objects};
+/// use sapwood_bpf::{BpfArena, Loader, UserMap, Words};
 /// let arena = BpfArena::create(64 << 20)?;
 /// let map = UserMap::<u64>::builder(&arena, "names").bytes(1 << 20).with_index().build()?;
-/// let programs = Loader::open(&arena, objects::BENCH_NAMES)?.load()?;
-/// let image = objects::image_words(3);
+/// let programs = Loader::open(&arena, sapwood_programs::BENCH_NAMES)?.load()?;
+/// let image = sapwood_programs::image_words(3);
 /// let words = Words::create(&arena, "questions", 1 + image)?;
-/// for (at, word) in objects::question(b"who", 0, image).enumerate() {
+/// for (at, word) in sapwood_programs::question(b"who", 0, image).enumerate() {
 ///     words.set(at, word);
 /// }
-/// let run = objects::Run::new(words.window().at, 1, image, map.window().number, 1);
+/// let run = sapwood_programs::Run::new(words.window().at, 1, image, map.window().number, 1);
 /// let done = run.by(&programs, "sw_run_index")?;
 /// assert_eq!((done.wrong, done.left), (0, 0));
 /// # Ok::<(), sapwood_bpf::Error>(())

@@ -27,7 +27,7 @@ struct {
 	__uint(max_entries, 1);
 } sw_scratch SEC(".maps");
 
-/* A run, as the packet holds it. As in src/objects.rs. */
+/* A run, as the packet holds it. As in src/lib.rs. */
 struct run {
 	/*
 	 * The place and the number of the questions, and the words of each key, a multiple of four.

@@ -55,7 +55,7 @@ struct prefix_bits {
 TRIE(sw_lpm_trie6, struct prefix6);
 TRIE(sw_lpm_trie_bits, struct prefix_bits);
 
-/* A run, as the packet holds it. As in src/objects.rs. */
+/* A run, as the packet holds it. As in src/lib.rs. */
 struct run {
 	/* The place and the number of the questions. */
 	__u64 at;
