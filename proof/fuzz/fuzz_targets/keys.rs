@@ -77,17 +77,17 @@ impl Value {
 
     fn read_back(&self, reader: &mut TupleReader<'_>) {
         match self {
-            Value::U8(v) => assert_eq!(reader.u8().unwrap(), *v),
-            Value::I16(v) => assert_eq!(reader.i16().unwrap(), *v),
-            Value::U32(v) => assert_eq!(reader.u32().unwrap(), *v),
-            Value::I64(v) => assert_eq!(reader.i64().unwrap(), *v),
-            Value::U128(v) => assert_eq!(reader.u128().unwrap(), *v),
-            Value::Bool(v) => assert_eq!(reader.bool().unwrap(), *v),
-            Value::F64(v) => assert_eq!(reader.f64().unwrap().to_bits(), v.to_bits()),
-            Value::Bytes(v) => assert_eq!(reader.bytes().unwrap(), *v),
-            Value::Text(v) => assert_eq!(reader.string().unwrap(), *v),
-            Value::Array(v) => assert_eq!(reader.array::<3>().unwrap(), *v),
-            Value::Ip(v) => assert_eq!(reader.ip().unwrap(), *v),
+            Value::U8(v) => assert_eq!(reader.read::<u8>().unwrap(), *v),
+            Value::I16(v) => assert_eq!(reader.read::<i16>().unwrap(), *v),
+            Value::U32(v) => assert_eq!(reader.read::<u32>().unwrap(), *v),
+            Value::I64(v) => assert_eq!(reader.read::<i64>().unwrap(), *v),
+            Value::U128(v) => assert_eq!(reader.read::<u128>().unwrap(), *v),
+            Value::Bool(v) => assert_eq!(reader.read::<bool>().unwrap(), *v),
+            Value::F64(v) => assert_eq!(reader.read::<f64>().unwrap().to_bits(), v.to_bits()),
+            Value::Bytes(v) => assert_eq!(reader.read::<Vec<u8>>().unwrap(), *v),
+            Value::Text(v) => assert_eq!(reader.read::<String>().unwrap(), *v),
+            Value::Array(v) => assert_eq!(reader.read::<[u8; 3]>().unwrap(), *v),
+            Value::Ip(v) => assert_eq!(reader.read::<IpAddr>().unwrap(), *v),
         }
     }
 }
@@ -222,9 +222,9 @@ fn tuples(input: &Input<'_>) {
     if let [(Value::Text(x), Value::I64(y)), ..] = &input.tuples[..] {
         let key = tuple((x.as_str(), *y, "end"));
         let mut reader = TupleReader::new(&key);
-        assert_eq!(reader.string().unwrap(), *x);
-        assert_eq!(reader.i64().unwrap(), *y);
-        assert_eq!(reader.string().unwrap(), "end");
+        assert_eq!(reader.read::<String>().unwrap(), *x);
+        assert_eq!(reader.read::<i64>().unwrap(), *y);
+        assert_eq!(reader.read::<String>().unwrap(), "end");
     }
 }
 
@@ -235,24 +235,24 @@ fn foreign_tuple(input: &Input<'_>) {
     let mut again = Vec::new();
     for kind in &input.kinds {
         let read = match kind % 11 {
-            0 => reader.u8().map(Value::U8),
-            1 => reader.i16().map(Value::I16),
-            2 => reader.u32().map(Value::U32),
-            3 => reader.i64().map(Value::I64),
-            4 => reader.u128().map(Value::U128),
-            5 => reader.bool().map(Value::Bool),
-            6 => reader.f64().map(Value::F64),
-            7 => reader.bytes().map(Value::Bytes),
+            0 => reader.read::<u8>().map(Value::U8),
+            1 => reader.read::<i16>().map(Value::I16),
+            2 => reader.read::<u32>().map(Value::U32),
+            3 => reader.read::<i64>().map(Value::I64),
+            4 => reader.read::<u128>().map(Value::U128),
+            5 => reader.read::<bool>().map(Value::Bool),
+            6 => reader.read::<f64>().map(Value::F64),
+            7 => reader.read::<Vec<u8>>().map(Value::Bytes),
             8 => {
                 let before = reader.clone();
-                let read = reader.string().map(Value::Text);
+                let read = reader.read::<String>().map(Value::Text);
                 if read.is_err() {
                     reader = before;
                 }
                 read
             }
-            9 => reader.array().map(Value::Array),
-            _ => reader.ip().map(Value::Ip),
+            9 => reader.read::<[u8; 3]>().map(Value::Array),
+            _ => reader.read::<IpAddr>().map(Value::Ip),
         };
         match read {
             Ok(value) => value.push(&mut again),

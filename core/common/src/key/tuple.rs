@@ -149,9 +149,9 @@ tuples!(A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E
 /// assert!(key.starts_with(&tuple(("tenant",))));
 ///
 /// let mut parts = TupleReader::new(&key);
-/// assert_eq!(parts.string()?, "tenant");
-/// assert_eq!(parts.i32()?, -5);
-/// assert_eq!(parts.array::<4>()?, [10, 0, 0, 1]);
+/// assert_eq!(parts.read::<String>()?, "tenant");
+/// assert_eq!(parts.read::<i32>()?, -5);
+/// assert_eq!(parts.read::<[u8; 4]>()?, [10, 0, 0, 1]);
 /// parts.end()?;
 /// # Ok::<(), sapwood::key::TupleError>(())
 /// ```
@@ -178,27 +178,6 @@ pub struct TupleReader<'a> {
     rest: &'a [u8],
 }
 
-macro_rules! read_integers {
-    ($($unsigned:ident, $signed:ident);*) => {$(
-        #[doc = concat!("A `", stringify!($unsigned), "`.")]
-        ///
-        /// # Errors
-        /// When the key ends before that.
-        pub fn $unsigned(&mut self) -> Result<$unsigned, TupleError> {
-            self.fixed(stringify!($unsigned)).map(<$unsigned>::from_be_bytes)
-        }
-
-        #[doc = concat!("An `", stringify!($signed), "`.")]
-        ///
-        /// # Errors
-        /// When the key ends before that.
-        pub fn $signed(&mut self) -> Result<$signed, TupleError> {
-            let turned = self.fixed(stringify!($signed)).map(<$signed>::from_be_bytes)?;
-            Ok(turned ^ <$signed>::MIN)
-        }
-    )*};
-}
-
 impl<'a> TupleReader<'a> {
     /// A reader that begins at the first part.
     ///
@@ -214,96 +193,24 @@ impl<'a> TupleReader<'a> {
         }
     }
 
-    fn fixed<const N: usize>(&mut self, wanted: &'static str) -> Result<[u8; N], TupleError> {
-        let (part, rest) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or_else(|| self.error(wanted))?;
+    fn fixed<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (part, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
-        Ok(*part)
+        Some(*part)
     }
 
-    read_integers!(u8, i8; u16, i16; u32, i32; u64, i64; u128, i128);
-
-    /// Reads a `bool`.
+    /// Reads a number, a `bool`, an array of bytes, a byte string (`Vec<u8>`), a string or an
+    /// address. After an error, the part is the next one still.
     ///
-    /// O(1).
-    ///
-    /// # Errors
-    /// When the next part is something else.
-    pub fn bool(&mut self) -> Result<bool, TupleError> {
-        match self.rest.split_first() {
-            Some((&byte @ 0..=1, rest)) => {
-                self.rest = rest;
-                Ok(byte == 1)
-            }
-            _ => Err(self.error("bool")),
-        }
-    }
-
-    /// Reads an `f64`.
-    ///
-    /// O(1).
+    /// O(length of the part).
     ///
     /// # Errors
-    /// When the key ends before that.
-    pub fn f64(&mut self) -> Result<f64, TupleError> {
-        let turned = self.fixed("f64").map(u64::from_be_bytes)?;
-        Ok(f64::from_bits(if turned >> 63 == 1 {
-            turned & !(1 << 63)
-        } else {
-            !turned
-        }))
-    }
-
-    /// Reads a known number of bytes.
-    ///
-    /// O(number of the bytes).
-    ///
-    /// # Errors
-    /// When the key ends before that.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], TupleError> {
-        self.fixed("array")
-    }
-
-    /// Reads a byte string of any length.
-    ///
-    /// O(length of the byte string).
-    ///
-    /// # Errors
-    /// When the key ends before that, or has a bad escape.
-    pub fn bytes(&mut self) -> Result<Vec<u8>, TupleError> {
-        let (bytes, rest) = take_escaped(self.rest).ok_or_else(|| self.error("byte string"))?;
-        self.rest = rest;
-        Ok(bytes)
-    }
-
-    /// Reads a string.
-    ///
-    /// O(length of the string).
-    ///
-    /// # Errors
-    /// When the key ends before that, has a bad escape, or is not UTF-8 there.
-    pub fn string(&mut self) -> Result<String, TupleError> {
-        let error = self.error("string");
-        String::from_utf8(self.bytes()?).map_err(|_| error)
-    }
-
-    /// Reads an address.
-    ///
-    /// O(1).
-    ///
-    /// # Errors
-    /// When the next part is something else.
-    pub fn ip(&mut self) -> Result<IpAddr, TupleError> {
-        let error = self.error("address");
+    /// When the next part is something else, the key ends before its end, or a string has a bad
+    /// escape or is not UTF-8.
+    pub fn read<P: ReadPart>(&mut self) -> Result<P, TupleError> {
         let before = self.rest;
-        let read = match self.u8()? {
-            4 => self.fixed::<4>("address").map(IpAddr::from),
-            6 => self.fixed::<16>("address").map(IpAddr::from),
-            _ => Err(error),
-        };
-        read.map_err(|_| {
+        let error = self.error(P::NAME);
+        P::read(self).ok_or_else(|| {
             self.rest = before;
             error
         })
@@ -321,6 +228,73 @@ impl<'a> TupleReader<'a> {
         } else {
             Err(self.error("end"))
         }
+    }
+}
+
+/// A type whose values can be read as parts of a tuple's key.
+pub trait ReadPart: Sized {
+    /// What errors call such a part.
+    const NAME: &'static str;
+
+    /// Reads the next part, if it is of this type.
+    fn read(parts: &mut TupleReader<'_>) -> Option<Self>;
+}
+
+macro_rules! read_parts {
+    ($($type:ty, $name:expr, |$parts:ident| $read:expr;)*) => {$(
+        impl ReadPart for $type {
+            const NAME: &'static str = $name;
+
+            fn read($parts: &mut TupleReader<'_>) -> Option<Self> {
+                $read
+            }
+        }
+    )*};
+}
+
+macro_rules! read_integers {
+    ($($unsigned:ident, $signed:ident);*) => {read_parts! {$(
+        $unsigned, stringify!($unsigned), |parts| parts.fixed().map(<$unsigned>::from_be_bytes);
+        $signed, stringify!($signed), |parts| {
+            Some(parts.fixed().map(<$signed>::from_be_bytes)? ^ <$signed>::MIN)
+        };
+    )*}};
+}
+read_integers!(u8, i8; u16, i16; u32, i32; u64, i64; u128, i128);
+
+read_parts! {
+    bool, "bool", |parts| match parts.fixed()? {
+        [byte @ 0..=1] => Some(byte == 1),
+        _ => None,
+    };
+    f64, "f64", |parts| {
+        let turned = parts.fixed().map(u64::from_be_bytes)?;
+        Some(f64::from_bits(if turned >> 63 == 1 {
+            turned & !(1 << 63)
+        } else {
+            !turned
+        }))
+    };
+    Vec<u8>, "byte string", |parts| {
+        let (bytes, rest) = take_escaped(parts.rest)?;
+        parts.rest = rest;
+        Some(bytes)
+    };
+    String, "string", |parts| String::from_utf8(ReadPart::read(parts)?).ok();
+    Ipv4Addr, "IPv4 address", |parts| parts.fixed::<4>().map(Self::from);
+    Ipv6Addr, "IPv6 address", |parts| parts.fixed::<16>().map(Self::from);
+    IpAddr, "address", |parts| match parts.fixed()? {
+        [4] => Ipv4Addr::read(parts).map(Self::from),
+        [6] => Ipv6Addr::read(parts).map(Self::from),
+        _ => None,
+    };
+}
+
+impl<const N: usize> ReadPart for [u8; N] {
+    const NAME: &'static str = "array";
+
+    fn read(parts: &mut TupleReader<'_>) -> Option<Self> {
+        parts.fixed()
     }
 }
 
@@ -343,7 +317,7 @@ mod tests {
         ];
         assert!(floats.map(|f| tuple((f,))).is_sorted());
         for f in floats {
-            let back = TupleReader::new(&tuple((f,))).f64().unwrap();
+            let back = TupleReader::new(&tuple((f,))).read::<f64>().unwrap();
             assert_eq!(back.to_bits(), f.to_bits());
         }
         let strings: [&[u8]; 9] = [
@@ -358,45 +332,48 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(TupleReader::new(&tuple((*a,))).bytes().unwrap(), *a);
+            assert_eq!(
+                TupleReader::new(&tuple((*a,))).read::<Vec<u8>>().unwrap(),
+                *a
+            );
         }
         let addresses =
             ["1.2.3.4", "9.0.0.1", "::1", "fe80::1"].map(|a| a.parse::<IpAddr>().unwrap());
         assert!(addresses.map(|a| tuple((a,))).is_sorted());
         for a in addresses {
-            assert_eq!(TupleReader::new(&tuple((a,))).ip(), Ok(a));
+            assert_eq!(TupleReader::new(&tuple((a,))).read::<IpAddr>(), Ok(a));
         }
     }
 
     #[test]
     fn what_is_not_there_is_an_error() {
         let mut r = TupleReader::new(&[0, 0, 7]);
-        assert_eq!(r.u16(), Ok(0));
+        assert_eq!(r.read::<u16>(), Ok(0));
         assert_eq!(
-            r.u16(),
+            r.read::<u16>(),
             Err(TupleError {
                 wanted: "u16",
                 at: 2
             })
         );
         assert_eq!(
-            r.bool(),
+            r.read::<bool>(),
             Err(TupleError {
                 wanted: "bool",
                 at: 2
             })
         );
         assert_eq!(
-            r.ip(),
+            r.read::<IpAddr>(),
             Err(TupleError {
                 wanted: "address",
                 at: 2
             })
         );
         assert!(r.end().is_err());
-        assert_eq!(r.u8(), Ok(7));
+        assert_eq!(r.read::<u8>(), Ok(7));
         assert!(r.end().is_ok());
-        assert!(TupleReader::new(&[1, 9, 0]).bytes().is_err());
-        assert!(TupleReader::new(&[0xff, 0]).string().is_err());
+        assert!(TupleReader::new(&[1, 9, 0]).read::<Vec<u8>>().is_err());
+        assert!(TupleReader::new(&[0xff, 0]).read::<String>().is_err());
     }
 }
