@@ -31,10 +31,10 @@ impl<K, V> Change<K, V> {
 }
 
 /// Walks both lists in order of keys, and calls `each` with what differs. Returns the counts.
-pub fn differences<K: Clone, V: PartialEq, E>(
+pub fn differences<K, V: PartialEq, E>(
     old: impl Iterator<Item = (K, V)>,
     new: impl Iterator<Item = (K, V)>,
-    order: impl Fn(K, K) -> Ordering,
+    order: impl Fn(&K, &K) -> Ordering,
     mut each: impl FnMut(Change<K, V>) -> Result<(), E>,
 ) -> Result<Difference, E> {
     let (mut a, mut b) = (old.peekable(), new.peekable());
@@ -44,13 +44,14 @@ pub fn differences<K: Clone, V: PartialEq, E>(
             (None, None) => return Ok(difference),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some((old, _)), Some((new, _))) => order(old.clone(), new.clone()),
+            (Some((old, _)), Some((new, _))) => order(old, new),
         };
         let (old, new) = (a.next_if(|_| order.is_le()), b.next_if(|_| order.is_ge()));
-        let Some((key, _)) = old.as_ref().or(new.as_ref()) else {
-            return Ok(difference);
+        let (key, old, new) = match (old, new) {
+            (Some((key, old)), new) => (key, Some(old), new.map(|(_, new)| new)),
+            (None, Some((key, new))) => (key, None, Some(new)),
+            (None, None) => return Ok(difference),
         };
-        let (key, old, new) = (key.clone(), old.map(|(_, x)| x), new.map(|(_, y)| y));
         match (&old, &new) {
             (old, new) if old == new => continue,
             (Some(_), Some(_)) => difference.changed += 1,
@@ -63,11 +64,11 @@ pub fn differences<K: Clone, V: PartialEq, E>(
 
 /// Walks both lists in order of keys, and prints each change, or for a summary the counts of
 /// changes.
-pub fn run<K: Clone, V: PartialEq>(
+pub fn run<K, V: PartialEq>(
     mut out: Output,
     summary: bool,
     [old, new]: [impl Iterator<Item = (K, V)>; 2],
-    order: impl Fn(K, K) -> Ordering,
+    order: impl Fn(&K, &K) -> Ordering,
     show: impl Fn(&mut Output, &Change<K, V>) -> Result<(), Error>,
 ) -> Outcome {
     let difference = differences(old, new, order, |change| match summary {

@@ -67,7 +67,7 @@ impl<V: ?Sized + ListedValue> Names<'_, V> {
             entry
         });
         let difference = differences(old.iter(), new, Ord::cmp, |change| match change.new {
-            Some(value) => V::put(&mut txn, change.key, value).map(drop),
+            Some(value) => V::put(&mut txn, &change.key, value).map(drop),
             None => Ok(txn.remove(change.key).map(drop)?),
         })?;
         difference.note_in(&span);

@@ -20,7 +20,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
         let routes = table.iter();
         routes.map(|(net, number)| (net, &*table.names[number as usize]))
     });
-    let order = |a, b| place(a).cmp(&place(b));
+    let order = |a: &IpNet, b: &IpNet| place(*a).cmp(&place(*b));
     diff::run(Output::lines(args.json), args.summary, routes, order, line)
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sapwood::qp::Key;
 use sapwood_sync::{Changes, Error as SyncError, Publisher, PublisherOptions};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -221,9 +222,11 @@ impl<L: Listed> Published<'_, L> {
     /// Makes the map what the entries of a list say, in one commit.
     fn adopt(&self, entries: &[Entry]) -> Result<Difference, Error> {
         let (old, mut changes) = (self.publisher.entries(), Changes::new());
-        let new = entries.iter().map(|(key, value)| (&key[..], &value[..]));
+        let new = entries
+            .iter()
+            .map(|(key, value)| (Key::from(key), &value[..]));
         let difference = differences(old.iter(), new, Ord::cmp, |change| match change.new {
-            Some(value) => changes.put(change.key, value),
+            Some(value) => changes.put(&change.key, value),
             None => changes.remove(change.key),
         })?;
         self.commit(changes)?;
