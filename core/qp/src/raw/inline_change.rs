@@ -860,7 +860,9 @@ impl<V: ?Sized + Value> Tree<V> {
             value: Some(value),
         };
         let mut leaf = 0;
-        if behind > inline::HELD_MAX + 1 {
+        // SAFETY: as above. A block of one entry becomes its leaf.
+        let alone = unsafe { self.cluster(path.end) }.leaves() == 1;
+        if alone || behind > inline::HELD_MAX + 1 {
             let Some(value) = new.value.take() else {
                 unreachable!("the value is not used yet")
             };
@@ -1445,6 +1447,45 @@ mod tests {
             assert_eq!(Rc::strong_count(&counted), 1 + map.len());
             drop(map);
             assert_eq!(Rc::strong_count(&counted), 1);
+        }
+    }
+
+    /// Allocations fail at random. A change that fails leaves the map as it was.
+    #[test]
+    fn a_change_without_memory_changes_nothing() {
+        use sapwood_arena::ArenaOptions;
+        let mut rng = fastrand::Rng::with_seed(10);
+        for round in 0..if cfg!(miri) { 2 } else { 60 } {
+            let options = ArenaOptions::default().fail_every(2 + round % 5);
+            let mut map: QpMap<[u8]> = match QpMap::with_options(options) {
+                Ok(map) => map,
+                Err(_) => continue,
+            };
+            let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+            let mut refused = 0;
+            for _ in 0..if cfg!(miri) { 60 } else { 400 } {
+                let key = key(&mut rng, round as usize % 4);
+                if rng.u8(..3) == 0 {
+                    let gone = map.remove(&key).map(Vec::from);
+                    assert_eq!(gone, model.remove(&key));
+                } else {
+                    let value = vec![rng.u8(..); rng.usize(..90)];
+                    match map.insert(&key, &value) {
+                        Ok(old) => {
+                            let was = model.insert(key, value);
+                            assert_eq!(old.map(Vec::from), was);
+                        }
+                        Err(_) => refused += 1,
+                    }
+                }
+                map.verify().unwrap();
+                assert_eq!(map.len(), model.len());
+            }
+            let same = |((k, v), (l, w)): ((crate::Key<'_>, &[u8]), (&Vec<u8>, &Vec<u8>))| {
+                k == *l && v == &w[..]
+            };
+            assert!(map.iter().zip(&model).all(same));
+            assert!(refused > 0 || cfg!(miri));
         }
     }
 }
