@@ -69,8 +69,12 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// cache lines.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&V> {
-        let (view, entry) = self.find(key.as_ref())?;
-        view.value(entry)
+        let tree = self.tree.as_deref()?;
+        if tree.points.is_none() {
+            return tree.view().get(key.as_ref());
+        }
+        let entry = tree.find(key.as_ref())?;
+        tree.view().value(entry)
     }
 
     /// The stored key and its value.

@@ -164,7 +164,32 @@ impl Inline {
         unsafe { self.p.add(self.extent.block - bytes) }
     }
 
-    /// Whether the key of entry `i`, which is no leaf of its own, is this one. `None` if it is one.
+    /// The slot of entry `i` if its key is this one. If the entry is a leaf of its own, it returns
+    /// the leaf.
+    ///
+    /// # Safety
+    /// There is an entry `i`.
+    #[inline(always)]
+    pub(crate) unsafe fn slot_of<V: ?Sized + Value>(
+        self,
+        i: usize,
+        key: &[u8],
+    ) -> Result<Option<*mut u8>, u32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !self.is_key(i, key)? {
+                return Ok(None);
+            }
+            let behind = match V::VARIES {
+                true => self.place(i).add(1 + key.len() - self.extent.prefix),
+                false => core::ptr::null_mut(),
+            };
+            Ok(Some(self.slot::<V>(i, behind)))
+        }
+    }
+
+    /// Whether the key of entry `i` is this one. If the entry is a leaf of its own, it returns the
+    /// leaf.
     ///
     /// # Safety
     /// There is an entry `i`.
@@ -175,9 +200,9 @@ impl Inline {
             let prefix = self.extent.prefix;
             match self.held(i) {
                 Held::Leaf(leaf) => Err(leaf),
-                Held::Here { tail, len } => Ok(prefix + len == key.len()
-                    && ends_with(tail, len, key)
-                    && begins_with(self.prefix().as_ptr(), prefix, key)),
+                Held::Here { tail, len } => {
+                    Ok(prefix + len == key.len() && is_same(self.prefix(), (tail, len), key))
+                }
             }
         }
     }
@@ -187,11 +212,22 @@ impl Inline {
 /// be bytes that were never written.
 const WIDE: bool = !cfg!(miri);
 
+/// Whether a key, of the length of both pieces, is the prefix and the tail together.
+///
+/// # Safety
+/// There are `len` bytes at `tail`. Both pieces lie in one block: at least eight bytes can be read
+/// before the end of the tail, and from the beginning of the prefix on.
+#[inline(always)]
+unsafe fn is_same(prefix: &[u8], (tail, len): (*const u8, usize), key: &[u8]) -> bool {
+    let cut = prefix.len();
+    // SAFETY: the caller's promise.
+    unsafe { ends_with(tail, len, key) && begins_with(prefix.as_ptr(), cut, key) }
+}
+
 /// Whether a key begins with the `len` bytes at `p`.
 ///
 /// # Safety
-/// The key has as many bytes. At least eight bytes can be read at `p`: behind a prefix are the
-/// borders.
+/// The key has as many bytes. At least eight bytes can be read at `p`.
 #[inline(always)]
 unsafe fn begins_with(p: *const u8, len: usize, key: &[u8]) -> bool {
     if WIDE && len < 8 && key.len() >= 8 {
@@ -206,8 +242,7 @@ unsafe fn begins_with(p: *const u8, len: usize, key: &[u8]) -> bool {
 /// Whether a key ends with the `len` bytes at `p`.
 ///
 /// # Safety
-/// The key has as many bytes. At least eight bytes can be read before the end of those at `p`:
-/// before a tail is the rest of its block.
+/// The key has as many bytes. At least eight bytes can be read before the end of those at `p`.
 #[inline(always)]
 unsafe fn ends_with(p: *const u8, len: usize, key: &[u8]) -> bool {
     if WIDE && len < 8 && key.len() >= 8 {
@@ -227,4 +262,28 @@ unsafe fn ends_with(p: *const u8, len: usize, key: &[u8]) -> bool {
 unsafe fn word(p: *const u8) -> u64 {
     // SAFETY: the caller's promise.
     u64::from_le(unsafe { p.cast::<u64>().read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_in_a_block_are_the_key() {
+        let block: Vec<u8> = (0..200).collect();
+        for cut in 0..40 {
+            for len in 0..40 {
+                let (prefix, tail) = (&block[40..40 + cut], &block[100..100 + len]);
+                let mut key = [prefix, tail].concat();
+                // SAFETY: there are bytes before and behind the pieces.
+                let same = |key: &[u8]| unsafe { is_same(prefix, (tail.as_ptr(), len), key) };
+                assert!(same(&key), "{cut} {len}");
+                for i in 0..key.len() {
+                    key[i] ^= 1 << (i % 8);
+                    assert!(!same(&key), "byte {i} of {cut} and {len}");
+                    key[i] ^= 1 << (i % 8);
+                }
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::leaf::{LeafOf, Value};
 use super::mem::{Mem, Trusted};
 #[cfg(feature = "std")]
 use super::node::CLUSTER;
-use super::node::{Branch, Cluster, KIND, is_leaf};
+use super::node::{Branch, Cluster, INLINE, KIND, is_leaf};
 use super::order::Run;
 use super::path::{Frame, Path};
 use crate::{Key, Pieces};
@@ -281,11 +281,38 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     }
 
     /// The value of a key.
-    #[cfg(feature = "std")]
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&'a V> {
-        let entry = self.find(key)?;
+        let end = self.end(key)?;
+        if end & KIND == INLINE {
+            return self.get_in_block(end, key);
+        }
+        let entry = self.find_in(end, key)?;
         self.value(entry)
+    }
+
+    /// The value of a key in the inline cluster that it leads to.
+    #[inline(always)]
+    fn get_in_block(&self, end: u32, key: &[u8]) -> Option<&'a V> {
+        self.fetch_behind(end, 2);
+        let tag = tag(key);
+        let c = self.cluster(end)?;
+        // SAFETY: a cluster that `mem` returned is whole, and lives for 'a; hits are entries.
+        unsafe {
+            let block = Inline::of(c);
+            let mut hits = c.with_tag(tag);
+            while hits != 0 {
+                let i = hits.trailing_zeros() as usize;
+                match block.slot_of::<V>(i, key) {
+                    Ok(Some(slot)) => return Some(&*V::slot_value(slot)),
+                    Err(leaf) if self.leaf_has_key(leaf, key) => {
+                        return self.value(EntryRef::leaf(leaf));
+                    }
+                    _ => hits &= hits - 1,
+                }
+            }
+        }
+        None
     }
 
     /// The key of an entry, and the place of its value.
