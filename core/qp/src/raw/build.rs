@@ -17,7 +17,7 @@ use super::tree::{self, LEAF_KIND, Owned, Tree};
 use super::view::View;
 use crate::Pieces;
 use sapwood_format::cluster::{FILL_MAX, REACH, capacity_for, tag};
-use sapwood_format::inline::{OUTSIDE_BYTES, entry, prefix_for};
+use sapwood_format::inline::prefix_for;
 use smallvec::SmallVec;
 
 /// A leaf that is in no cluster yet, or a branch with all nodes below it, and the border to the
@@ -178,8 +178,8 @@ fn fits<V: ?Sized + Value>(tree: &Tree<V>, items: &[Item], offset: usize) -> boo
     let bytes = items
         .iter()
         .map(|item| match is_outside(item.len - all, item.behind) {
-            true => OUTSIDE_BYTES,
-            false => entry(item.len - prefix, item.behind),
+            true => V::ENTRIES.outside(),
+            false => V::ENTRIES.entry(item.len - prefix, item.behind),
         })
         .sum();
     fits_block::<V>(items.len(), prefix, bytes)

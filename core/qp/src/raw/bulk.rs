@@ -220,10 +220,10 @@ pub(crate) unsafe fn drop_values<V: ?Sized + Value>(base: *mut u8, cells: Vec<u3
                         let c = Cluster::of(p, cell);
                         self.block = (i + 1 < c.leaves()).then_some((cell, i + 1));
                         let block = Inline::of(c);
-                        match block.held(i) {
+                        match block.held::<V>(i) {
                             Held::Leaf(leaf) => self.todo.push(leaf),
                             Held::Here { tail, len } => {
-                                return Some(V::slot_take(block.slot::<V>(i, tail.add(len))));
+                                return Some(V::slot_take(Inline::slot::<V>(tail, len)));
                             }
                         }
                     }

@@ -5,7 +5,7 @@ use core::slice;
 use sapwood_format::inline::{self, Extent, OUTSIDE};
 use sapwood_format::{INLINE, KIND};
 
-use super::leaf::{LeafOf, Value};
+use super::leaf::Value;
 use super::node::Cluster;
 
 /// An entry: its leaf, or its inline cluster and its number there.
@@ -111,64 +111,60 @@ impl Inline {
     /// The first byte of entry `i` in the heap.
     ///
     /// # Safety
-    /// There is an entry `i`.
+    /// There is an entry `i`; values are of type `V`.
     #[inline(always)]
-    pub(crate) unsafe fn place(self, i: usize) -> *mut u8 {
+    pub(crate) unsafe fn place<V: ?Sized + Value>(self, i: usize) -> *mut u8 {
         // SAFETY: in bounds of the block.
         unsafe {
             let place = *self.p.add(inline::places_at(self.capacity) + i);
-            self.p.add(usize::from(place) * inline::STEP)
+            self.p.add(usize::from(place) * V::ENTRIES.step)
         }
     }
 
     /// Entry `i`.
     ///
     /// # Safety
-    /// There is an entry `i`.
+    /// As for `place`.
     #[inline(always)]
-    pub(crate) unsafe fn held(self, i: usize) -> Held {
-        // SAFETY: the caller's promise; an entry is whole, and begins at a multiple of 4.
+    pub(crate) unsafe fn held<V: ?Sized + Value>(self, i: usize) -> Held {
+        // SAFETY: the caller's promise; an entry is whole.
         unsafe {
-            let at = self.place(i);
-            match *at {
-                OUTSIDE => Held::Leaf(at.add(inline::STEP).cast::<u32>().read()),
+            let at = self.place::<V>(i);
+            let tail = at.add(V::ENTRIES.head + 1);
+            match *at.add(V::ENTRIES.head) {
+                OUTSIDE => {
+                    let cell = at.add(V::ENTRIES.cell_at()).cast::<u32>();
+                    Held::Leaf(cell.read_unaligned())
+                }
                 len => Held::Here {
-                    tail: at.add(1),
+                    tail,
                     len: usize::from(len),
                 },
             }
         }
     }
 
-    /// Where the value of entry `i`, whose tail ends at `behind`, lies: see `Stored`.
+    /// The slot of the value of an entry with this tail: see `Stored`.
     ///
     /// # Safety
-    /// There is an entry `i`, which is no leaf of its own.
+    /// It is an entry in a block, with a value of type `V`.
     #[inline(always)]
-    pub(crate) unsafe fn slot<V: ?Sized + Value>(self, i: usize, behind: *const u8) -> *mut u8 {
-        match V::VARIES {
-            true => behind.cast_mut(),
-            // SAFETY: in bounds of the block.
-            false => unsafe { self.values::<V>().add(i * LeafOf::<V>::LEN_AT) },
-        }
-    }
-
-    /// The first value of the slots.
-    ///
-    /// # Safety
-    /// Values have one size.
-    #[inline(always)]
-    pub(crate) unsafe fn values<V: ?Sized + Value>(self) -> *mut u8 {
-        let bytes = inline::values(self.capacity, LeafOf::<V>::LEN_AT);
-        // SAFETY: the block ends with the values.
-        unsafe { self.p.add(self.extent.block - bytes) }
+    pub(crate) unsafe fn slot<V: ?Sized + Value>(tail: *const u8, len: usize) -> *mut u8 {
+        // SAFETY: both lie in the entry.
+        let slot = unsafe {
+            match V::VARIES {
+                true => tail.add(len),
+                false => tail.sub(V::ENTRIES.head + 1),
+            }
+        };
+        slot.cast_mut()
     }
 
     /// The slot of entry `i` if its key is this one. If the entry is a leaf of its own, it returns
     /// the leaf.
     ///
     /// # Safety
-    /// There is an entry `i`.
+    /// As for `place`.
     #[inline(always)]
     pub(crate) unsafe fn slot_of<V: ?Sized + Value>(
         self,
@@ -177,32 +173,15 @@ impl Inline {
     ) -> Result<Option<*mut u8>, u32> {
         // SAFETY: the caller's promise.
         unsafe {
-            if !self.is_key(i, key)? {
-                return Ok(None);
-            }
-            let behind = match V::VARIES {
-                true => self.place(i).add(1 + key.len() - self.extent.prefix),
-                false => core::ptr::null_mut(),
-            };
-            Ok(Some(self.slot::<V>(i, behind)))
-        }
-    }
-
-    /// Whether the key of entry `i` is this one. If the entry is a leaf of its own, it returns the
-    /// leaf.
-    ///
-    /// # Safety
-    /// There is an entry `i`.
-    #[inline(always)]
-    pub(crate) unsafe fn is_key(self, i: usize, key: &[u8]) -> Result<bool, u32> {
-        // SAFETY: the caller's promise.
-        unsafe {
             let prefix = self.extent.prefix;
-            match self.held(i) {
+            match self.held::<V>(i) {
                 Held::Leaf(leaf) => Err(leaf),
-                Held::Here { tail, len } => {
-                    Ok(prefix + len == key.len() && is_same(self.prefix(), (tail, len), key))
+                Held::Here { tail, len }
+                    if prefix + len == key.len() && is_same(self.prefix(), (tail, len), key) =>
+                {
+                    Ok(Some(Self::slot::<V>(tail, len)))
                 }
+                Held::Here { .. } => Ok(None),
             }
         }
     }

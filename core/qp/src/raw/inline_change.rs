@@ -49,10 +49,10 @@ struct Row {
 
 impl Row {
     /// Bytes in the heap, below a prefix of this length.
-    fn bytes(&self, prefix: usize) -> usize {
+    fn bytes<V: ?Sized + Value>(&self, prefix: usize) -> usize {
         match self.source {
-            Source::Outside(_) => inline::OUTSIDE_BYTES,
-            _ => inline::entry(self.len - prefix, self.behind),
+            Source::Outside(_) => V::ENTRIES.outside(),
+            _ => V::ENTRIES.entry(self.len - prefix, self.behind),
         }
     }
 }
@@ -87,14 +87,14 @@ impl Shape {
     /// The least block for these rows, or one with room for as many as it has slots.
     fn of<V: ?Sized + Value>(rows: &[Row], base: usize, prefix: usize, least: bool) -> Self {
         let capacity = capacity_for(rows.len());
-        let bytes: usize = rows.iter().map(|row| row.bytes(prefix)).sum();
+        let bytes: usize = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
         let room = match least {
             true => 0,
             false => (capacity - rows.len()) * (bytes / rows.len()),
         };
-        let end = inline::heap_at(capacity, prefix) + bytes;
+        let end = V::ENTRIES.heap_at(capacity, prefix) + bytes;
         let last = (end + room).min(inline::END_MAX.max(end));
-        let block = inline::block(last, capacity, V::COLUMN);
+        let block = inline::block(last);
         Shape {
             base,
             capacity,
@@ -136,36 +136,38 @@ fn fits<V: ?Sized + Value>(rows: &[Row]) -> bool {
     let tails = rows.iter().all(|row| {
         matches!(row.source, Source::Outside(_)) || row.len - prefix <= inline::TAIL_MAX
     });
-    let bytes = rows.iter().map(|row| row.bytes(prefix)).sum();
+    let bytes = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
     in_reach && tails && fits_block::<V>(rows.len(), prefix, bytes)
 }
 
-/// Writes the head of an entry in the heap, and its tail; returns the place behind it.
+/// Writes the tail of an entry with its length; returns the slot of the value.
 ///
 /// # Safety
 /// There is room at `at`, which nobody reads.
 #[inline(always)]
-unsafe fn write_tail(at: *mut u8, head: &[u8], tail: &[u8]) -> *mut u8 {
+unsafe fn write_tail<V: ?Sized + Value>(at: *mut u8, head: &[u8], tail: &[u8]) -> *mut u8 {
+    let len = head.len() + tail.len();
     // SAFETY: the caller's promise.
     unsafe {
-        *at = (head.len() + tail.len()) as u8;
-        ptr::copy_nonoverlapping(head.as_ptr(), at.add(1), head.len());
-        let behind = at.add(1 + head.len());
-        ptr::copy_nonoverlapping(tail.as_ptr(), behind, tail.len());
-        behind.add(tail.len())
+        *at.add(V::ENTRIES.head) = len as u8;
+        let to = at.add(V::ENTRIES.head + 1);
+        ptr::copy_nonoverlapping(head.as_ptr(), to, head.len());
+        ptr::copy_nonoverlapping(tail.as_ptr(), to.add(head.len()), tail.len());
+        Inline::slot::<V>(to, len)
     }
 }
 
 /// Writes an entry that is a leaf of its own.
 ///
 /// # Safety
-/// As for `write_tail`; `at` is a multiple of 4.
+/// As for `write_tail`.
 #[inline(always)]
-unsafe fn write_outside(at: *mut u8, leaf: u32) {
+unsafe fn write_outside<V: ?Sized + Value>(at: *mut u8, leaf: u32) {
     // SAFETY: the caller's promise.
     unsafe {
-        at.cast::<u32>().write(u32::from(inline::OUTSIDE));
-        at.add(inline::STEP).cast::<u32>().write(leaf);
+        *at.add(V::ENTRIES.head) = inline::OUTSIDE;
+        let cell = at.add(V::ENTRIES.cell_at()).cast::<u32>();
+        cell.write_unaligned(leaf);
     }
 }
 
@@ -208,7 +210,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let c = self.cluster(cell);
             let block = Inline::of(c);
             for i in 0..c.leaves() {
-                let (source, len, behind) = match block.held(i) {
+                let (source, len, behind) = match block.held::<V>(i) {
                     Held::Leaf(leaf) => {
                         let p = self.pointer(leaf);
                         let behind = V::behind(V::value_len(p));
@@ -253,7 +255,7 @@ impl<V: ?Sized + Value> Tree<V> {
             if let Source::Leaf(leaf) = row.source {
                 row.source = Source::Outside(leaf);
             }
-            bytes += row.bytes(all);
+            bytes += row.bytes::<V>(all);
         }
         for i in 0..rows.len() {
             let row = rows[i];
@@ -263,7 +265,7 @@ impl<V: ?Sized + Value> Tree<V> {
             if is_outside(row.len - all, row.behind) {
                 continue;
             }
-            let inside = bytes - inline::OUTSIDE_BYTES + inline::entry(row.len - all, row.behind);
+            let inside = bytes - V::ENTRIES.outside() + V::ENTRIES.entry(row.len - all, row.behind);
             if fits_block::<V>(rows.len(), all, inside) {
                 bytes = inside;
                 rows[i].source = Source::Leaf(leaf);
@@ -290,7 +292,7 @@ impl<V: ?Sized + Value> Tree<V> {
             extent,
         } = shape;
         let prefix = extent.prefix;
-        let mut end = inline::heap_at(capacity, prefix);
+        let mut end = V::ENTRIES.heap_at(capacity, prefix);
         // SAFETY: the caller's promise: all places are inside the block.
         unsafe {
             let tags = p.add(inline::TAGS_AT);
@@ -303,15 +305,9 @@ impl<V: ?Sized + Value> Tree<V> {
             for at in [d.add(rows.len()), c.add(rows.len())] {
                 ptr::write_bytes(at, 0, capacity - rows.len());
             }
-            let word = Extent { end: 0, ..extent };
-            let block = Inline {
-                p,
-                capacity,
-                extent: word,
-            };
             for (i, row) in rows.iter().enumerate() {
                 *tags.add(i) = row.tag;
-                *places.add(i) = (end / inline::STEP) as u8;
+                *places.add(i) = (end / V::ENTRIES.step) as u8;
                 let (at, byte) = match i {
                     0 => (0, 0),
                     _ => (row.border.at - base, row.border.byte),
@@ -321,13 +317,13 @@ impl<V: ?Sized + Value> Tree<V> {
                 let at = p.add(end);
                 let key = match row.source {
                     Source::Outside(leaf) => {
-                        write_outside(at, leaf);
+                        write_outside::<V>(at, leaf);
                         LeafOf::<V>::pieces(self.pointer(leaf))
                     }
                     Source::New => {
-                        let behind = write_tail(at, &new.key[prefix..], &[]);
+                        let slot = write_tail::<V>(at, &new.key[prefix..], &[]);
                         if let Some(value) = new.value.take() {
-                            V::slot_write(block.slot::<V>(i, behind), value);
+                            V::slot_write(slot, value);
                         }
                         crate::Pieces::whole(new.key)
                     }
@@ -335,9 +331,11 @@ impl<V: ?Sized + Value> Tree<V> {
                         let (key, from) = self.source(row, copied);
                         let cut = prefix.min(key.head.len());
                         let tail = &key.tail[prefix - cut..];
-                        let behind = write_tail(at, &key.head[cut..], tail);
-                        let slot = block.slot::<V>(i, behind);
-                        let bytes = if V::VARIES { row.behind } else { V::COLUMN };
+                        let slot = write_tail::<V>(at, &key.head[cut..], tail);
+                        let bytes = match V::VARIES {
+                            true => row.behind,
+                            false => V::ENTRIES.head,
+                        };
                         ptr::copy_nonoverlapping(from, slot, bytes);
                         key
                     }
@@ -348,7 +346,7 @@ impl<V: ?Sized + Value> Tree<V> {
                     ptr::copy_nonoverlapping(key.head.as_ptr(), to, cut);
                     ptr::copy_nonoverlapping(key.tail.as_ptr(), to.add(cut), prefix - cut);
                 }
-                end += row.bytes(prefix);
+                end += row.bytes::<V>(prefix);
             }
             debug_assert_eq!(end, extent.end);
             p.add(4)
@@ -368,14 +366,14 @@ impl<V: ?Sized + Value> Tree<V> {
             match row.source {
                 Source::Held(entry) => {
                     let block = self.block_at(entry.cell(), copied);
-                    let Held::Here { tail, len } = block.held(entry.index()) else {
+                    let Held::Here { tail, len } = block.held::<V>(entry.index()) else {
                         unreachable!("a row says where its entry is")
                     };
                     let pieces = crate::Pieces {
                         head: block.prefix(),
                         tail: core::slice::from_raw_parts(tail, len),
                     };
-                    (pieces, block.slot::<V>(entry.index(), tail.add(len)))
+                    (pieces, Inline::slot::<V>(tail, len))
                 }
                 Source::Leaf(cell) | Source::Outside(cell) => {
                     let p = self.pointer(cell);
@@ -668,23 +666,18 @@ impl<V: ?Sized + Value> Tree<V> {
             let c = self.cluster(cell);
             let block = Inline::of(c);
             let (n, Extent { end, prefix, .. }) = (c.leaves(), block.extent);
-            let bytes = row.bytes(prefix);
-            let column = inline::values(block.capacity, V::COLUMN);
-            let most = (block.extent.block - column).min(inline::END_MAX);
+            let bytes = row.bytes::<V>(prefix);
+            let most = block.extent.block.min(inline::END_MAX);
             if n == block.capacity || end + bytes > most {
                 return false;
             }
             let entry = block.p.add(end);
-            if !V::VARIES {
-                let from = block.values::<V>().add(at * V::COLUMN);
-                ptr::copy(from, from.add(V::COLUMN), (n - at) * V::COLUMN);
-            }
             if let Source::Outside(leaf) = row.source {
-                write_outside(entry, leaf);
+                write_outside::<V>(entry, leaf);
             } else {
-                let behind = write_tail(entry, &new.key[prefix..], &[]);
+                let slot = write_tail::<V>(entry, &new.key[prefix..], &[]);
                 if let Some(value) = new.value.take() {
-                    V::slot_write(block.slot::<V>(at, behind), value);
+                    V::slot_write(slot, value);
                 }
             }
             let tags = block.p.add(inline::TAGS_AT);
@@ -692,7 +685,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let d = block.p.add(inline::borders_at(block.capacity, prefix));
             let edge = at + usize::from(edge);
             open(tags, tags, n, at, row.tag);
-            open(places, places, n, at, (end / inline::STEP) as u8);
+            open(places, places, n, at, (end / V::ENTRIES.step) as u8);
             let c_bytes = d.add(block.capacity);
             open(d, d, n, edge, (row.border.at - c.base()) as u8);
             open(c_bytes, c_bytes, n, edge, row.border.byte);
@@ -722,19 +715,16 @@ impl<V: ?Sized + Value> Tree<V> {
             let (n, prefix) = (c.leaves(), old.extent.prefix);
             let capacity = capacity_for(n + 1).max(old.capacity);
             let (from, to) = (
-                inline::heap_at(old.capacity, prefix),
-                inline::heap_at(capacity, prefix),
+                V::ENTRIES.heap_at(old.capacity, prefix),
+                V::ENTRIES.heap_at(capacity, prefix),
             );
             let heap = old.extent.end - from;
-            let room = (capacity - n) * (heap / n).max(row.bytes(prefix));
+            let room = (capacity - n) * (heap / n).max(row.bytes::<V>(prefix));
             let most = to + heap + room;
             if most > inline::END_MAX || 4 * old.extent.dead > heap {
                 return None;
             }
-            let block = inline::block(most, capacity, V::COLUMN);
-            if block > inline::BLOCK_MAX {
-                return None;
-            }
+            let block = inline::block(most);
             let link = self.own_path(&mut Owned, &path.frames).ok()?;
             let r = self.arena.alloc(block, CLUSTER_KIND, Area::Nodes).ok()?;
             let cell = inline_cell(r);
@@ -744,11 +734,6 @@ impl<V: ?Sized + Value> Tree<V> {
                 ..old.extent
             };
             let (p, old) = (self.pointer(cell), Inline::of(self.cluster(path.end)));
-            let new = Inline {
-                p,
-                capacity,
-                extent,
-            };
             let arrays = |capacity| {
                 let places = inline::places_at(capacity);
                 let d = inline::borders_at(capacity, prefix);
@@ -758,7 +743,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 ptr::copy_nonoverlapping(old.p.add(from), p.add(to), old.capacity);
                 ptr::write_bytes(p.add(to + old.capacity), 0, capacity - old.capacity);
             }
-            let moved = ((to - from) / inline::STEP) as u8;
+            let moved = ((to - from) / V::ENTRIES.step) as u8;
             let places = p.add(inline::places_at(capacity));
             for i in 0..n {
                 *places.add(i) = (*places.add(i)).wrapping_add(moved);
@@ -767,9 +752,6 @@ impl<V: ?Sized + Value> Tree<V> {
             let prefix_at = inline::prefix_at(old.capacity);
             ptr::copy_nonoverlapping(old.p.add(prefix_at), p.add(at), prefix);
             ptr::copy_nonoverlapping(old.p.add(from), p.add(to), heap);
-            if !V::VARIES {
-                ptr::copy_nonoverlapping(old.values::<V>(), new.values::<V>(), n * V::COLUMN);
-            }
             self.set_extent(p, extent);
             node::set_header(p, inline::header(c.base(), n, capacity));
             self.set_link(link, cell);
@@ -838,15 +820,12 @@ impl<V: ?Sized + Value> Tree<V> {
         value: V::New<'v>,
     ) -> Result<V::Taken, (V::New<'v>, ArenaFull)> {
         // SAFETY: the path is the key's, and nobody else uses the trie.
-        let held = unsafe { self.block_at(path.end, None).held(path.near.index) };
+        let held = unsafe { self.block_at(path.end, None).held::<V>(path.near.index) };
         let Held::Here { tail, len } = held else {
             return self.overwrite_outside(key, &path, value);
         };
         // SAFETY: as above.
-        let slot = unsafe {
-            self.block_at(path.end, None)
-                .slot::<V>(path.near.index, tail.wrapping_add(len))
-        };
+        let slot = unsafe { Inline::slot::<V>(tail, len) };
         // SAFETY: as above.
         let value = match unsafe { V::slot_overwrite(slot, value) } {
             Ok(old) => return Ok(old),
@@ -880,9 +859,9 @@ impl<V: ?Sized + Value> Tree<V> {
             row.behind = behind;
             Self::settle(&mut rows);
             let prefix = prefix_of_rows(&rows, base_of(&rows));
-            let end: usize = rows.iter().map(|row| row.bytes(prefix)).sum();
+            let end: usize = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
             let capacity = capacity_for(rows.len());
-            let end = end + inline::heap_at(capacity, prefix);
+            let end = end + V::ENTRIES.heap_at(capacity, prefix);
             if end > inline::END_MAX {
                 if let Err(full) = self.split_block(&path) {
                     break Err(full);
@@ -945,7 +924,7 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the path is the key's, and nobody else uses the trie. Memory may move with the
         // allocation, so pointers are made anew.
         unsafe {
-            let Held::Leaf(old) = self.block_at(path.end, None).held(path.near.index) else {
+            let Held::Leaf(old) = self.block_at(path.end, None).held::<V>(path.near.index) else {
                 unreachable!("the entry is a leaf of its own")
             };
             let value = match V::overwrite(self.pointer(old), value) {
@@ -953,8 +932,8 @@ impl<V: ?Sized + Value> Tree<V> {
                 Err(value) => value,
             };
             let new = self.make_leaf(key, value)?;
-            let place = self.block_at(path.end, None).place(path.near.index);
-            write_outside(place, new);
+            let place = self.block_at(path.end, None).place::<V>(path.near.index);
+            write_outside::<V>(place, new);
             Ok(self.take_value(old))
         }
     }
@@ -976,12 +955,12 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe {
             let c = self.cluster(path.end);
             let block = Inline::of(c);
-            let (taken, bytes) = match block.held(i) {
-                Held::Leaf(leaf) => (self.free_leaf(leaf, take_leaf), inline::OUTSIDE_BYTES),
+            let (taken, bytes) = match block.held::<V>(i) {
+                Held::Leaf(leaf) => (self.free_leaf(leaf, take_leaf), V::ENTRIES.outside()),
                 Held::Here { tail, len } => {
                     let behind = tail.add(len);
-                    let bytes = inline::entry(len, V::slot_len(behind));
-                    (take_slot(block.slot::<V>(i, behind)), bytes)
+                    let bytes = V::ENTRIES.entry(len, V::slot_len(behind));
+                    (take_slot(Inline::slot::<V>(tail, len)), bytes)
                 }
             };
             let n = c.leaves();
@@ -1004,10 +983,6 @@ impl<V: ?Sized + Value> Tree<V> {
             close(d, d, n, lost);
             let c_bytes = d.add(block.capacity);
             close(c_bytes, c_bytes, n, lost);
-            if !V::VARIES {
-                let to = block.values::<V>().add(i * V::COLUMN);
-                ptr::copy(to.add(V::COLUMN), to, (n - 1 - i) * V::COLUMN);
-            }
             let mut extent = block.extent;
             extent.dead += bytes;
             self.set_extent(block.p, extent);
@@ -1042,7 +1017,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 }
             }
             let block = Inline::of(c);
-            let heap = inline::heap_at(block.capacity, block.extent.prefix);
+            let heap = V::ENTRIES.heap_at(block.capacity, block.extent.prefix);
             let third = 3 * block.extent.dead > block.extent.end - heap;
             if third || block.capacity >= capacity_for(n + 3) + 8 {
                 let mut rows = self.rows_of(cell);

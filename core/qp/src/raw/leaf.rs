@@ -239,7 +239,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
             if V::VARIES {
                 ptr::copy_nonoverlapping(slot, at.add(len), behind);
             } else {
-                ptr::copy_nonoverlapping(slot, p, V::COLUMN);
+                ptr::copy_nonoverlapping(slot, p, Self::LEN_AT);
             }
             Self::write_length(p, len);
             ptr::copy_nonoverlapping(key.head.as_ptr(), at, key.head.len());

@@ -239,20 +239,23 @@ unsafe fn has_bytes<V: ?Sized + Value>(c: Cluster, at: usize, len: usize, behind
     let old = unsafe { Inline::of(c) };
     let prefix = old.extent.prefix.min(inline::prefix_for(at.min(c.base())));
     let longer = old.extent.prefix - prefix;
-    let mut bytes = entry_bytes(len - prefix, behind);
+    let mut bytes = match is_outside(len - prefix, behind) {
+        true => V::ENTRIES.outside(),
+        false => V::ENTRIES.entry(len - prefix, behind),
+    };
     if longer == 0 {
-        let heap = inline::heap_at(old.capacity, prefix);
+        let heap = V::ENTRIES.heap_at(old.capacity, prefix);
         bytes += old.extent.end - heap - old.extent.dead;
     } else {
         for i in 0..c.leaves() {
             // SAFETY: the cluster has this entry.
-            match unsafe { old.held(i) } {
-                Held::Leaf(_) => bytes += inline::OUTSIDE_BYTES,
+            match unsafe { old.held::<V>(i) } {
+                Held::Leaf(_) => bytes += V::ENTRIES.outside(),
                 Held::Here { len, .. } if len + longer > inline::TAIL_MAX => return false,
                 Held::Here { tail, len } => {
                     // SAFETY: what lies behind a tail is a value.
                     let behind = unsafe { V::slot_len(tail.add(len)) };
-                    bytes += inline::entry(len + longer, behind);
+                    bytes += V::ENTRIES.entry(len + longer, behind);
                 }
             }
         }
@@ -263,14 +266,14 @@ unsafe fn has_bytes<V: ?Sized + Value>(c: Cluster, at: usize, len: usize, behind
 /// Whether entries that take this many bytes in the heap fit into one block.
 pub(crate) fn fits_block<V: ?Sized + Value>(n: usize, prefix: usize, bytes: usize) -> bool {
     let capacity = capacity_for(n);
-    let end = inline::heap_at(capacity, prefix) + bytes;
+    let end = V::ENTRIES.heap_at(capacity, prefix) + bytes;
     // Two or three long entries cannot be parted with a gain. A block that is written with a longer
     // prefix may take some bytes more, by rounding.
     let most = match n {
         ..4 => inline::END_MAX - SLACK,
         _ => inline::END_FULL,
     };
-    end <= most && inline::block(end, capacity, V::COLUMN) <= inline::BLOCK_MAX - SLACK
+    end <= most
 }
 
 /// Bytes of a block that are left free where its size is estimated.
@@ -289,17 +292,8 @@ pub(crate) fn prefix_of(base: usize, held: impl Iterator<Item = usize>) -> usize
     }
 }
 
-/// Bytes in the heap of an entry that is inserted with a tail of this length, and this many bytes
-/// behind it.
-#[inline(always)]
-pub(crate) fn entry_bytes(tail: usize, behind: usize) -> usize {
-    match is_outside(tail, behind) {
-        true => inline::OUTSIDE_BYTES,
-        false => inline::entry(tail, behind),
-    }
-}
-
-/// Whether such an entry is a leaf of its own.
+/// Whether an entry that is inserted with a tail of this length, and this many bytes behind it, is a
+/// leaf of its own.
 #[inline(always)]
 pub(crate) fn is_outside(tail: usize, behind: usize) -> bool {
     tail > inline::HELD_MAX || behind > inline::HELD_MAX + 1

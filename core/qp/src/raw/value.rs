@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ptr;
 
+use sapwood_format::inline::Entries;
 use sapwood_format::leaf::{self, LONG};
 
 use super::leaf::{LeafOf, MAX_VALUE};
@@ -113,12 +114,12 @@ pub unsafe trait Stored {
     unsafe fn forget(p: *mut u8);
 
     // In an inline cluster, a value has a *slot*: the bytes behind the tail of its key for a byte
-    // string, and otherwise its place in the column of values.
+    // string, and otherwise the beginning of its entry.
 
     /// Whether inline clusters may hold such values.
     const INLINE: bool;
-    /// Bytes of a slot in the column of values.
-    const COLUMN: usize;
+    /// The layout of entries in them.
+    const ENTRIES: Entries;
 
     /// Bytes that a new value takes behind the tail of its key.
     fn slot_behind(new: &Self::New<'_>) -> usize;
@@ -417,7 +418,10 @@ unsafe impl<T> Stored for T {
     }
 
     const INLINE: bool = Self::BOXED || size_of::<T>() <= sapwood_format::inline::HELD_MAX;
-    const COLUMN: usize = <T as Stored>::LEN_AT;
+    const ENTRIES: Entries = Entries::of(
+        <T as Stored>::LEN_AT,
+        if Self::BOXED { 8 } else { align_of::<T>() },
+    );
 
     #[inline(always)]
     fn slot_behind(_: &T) -> usize {
@@ -429,7 +433,7 @@ unsafe impl<T> Stored for T {
         0
     }
 
-    // A slot in the column is as the beginning of a leaf.
+    // A slot is as the beginning of a leaf.
 
     #[inline(always)]
     unsafe fn slot_value(slot: *const u8) -> *mut T {
@@ -564,7 +568,7 @@ unsafe impl Stored for [u8] {
     unsafe fn forget(_: *mut u8) {}
 
     const INLINE: bool = true;
-    const COLUMN: usize = 0;
+    const ENTRIES: Entries = Entries::of(0, 1);
 
     #[inline(always)]
     fn slot_behind(new: &&[u8]) -> usize {

@@ -209,16 +209,16 @@ impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
             // SAFETY: these are entries of a whole cluster, and borders between them.
             unsafe {
                 let border = (i > 0).then(|| (c.border(i), c.byte(i)));
-                let bytes = match block.held(i) {
+                let bytes = match block.held::<V>(i) {
                     Held::Leaf(leaf) => {
                         self.leaf(leaf, border)?;
-                        inline::OUTSIDE_BYTES
+                        V::ENTRIES.outside()
                     }
                     Held::Here { tail, len } => {
                         let key = self.view.key(EntryRef::held(cell, i));
                         let key = key.ok_or_else(|| format!("no entry {i} in {cell:#x}"))?;
                         self.entry(key, border)?;
-                        inline::entry(len, V::slot_len(tail.add(len)))
+                        V::ENTRIES.entry(len, V::slot_len(tail.add(len)))
                     }
                 };
                 let shares = |key: Pieces<'_>| key.starts_with(block.prefix());
@@ -232,7 +232,7 @@ impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
                 live += bytes;
             }
         }
-        let heap = inline::heap_at(block.capacity, prefix);
+        let heap = V::ENTRIES.heap_at(block.capacity, prefix);
         if heap + live + block.extent.dead != block.extent.end {
             return Err(format!(
                 "inline cluster {cell:#x}: {live} live bytes of {:?}",
@@ -383,9 +383,8 @@ unsafe fn check_block<V: ?Sized + Value>(
         prefix,
         ..
     } = block.extent;
-    let heap = inline::heap_at(block.capacity, prefix);
-    let column = inline::values(block.capacity, V::COLUMN);
-    if !inline::is_sound(c.h) || end < heap || end + column > bytes {
+    let heap = V::ENTRIES.heap_at(block.capacity, prefix);
+    if !inline::is_sound(c.h) || end < heap || end > bytes {
         return Err(format!(
             "inline cluster {cell:#x}: {:#x} {:?}",
             c.h, block.extent
@@ -405,7 +404,7 @@ unsafe fn check_block<V: ?Sized + Value>(
             }
         }
     }
-    let places = (0..c.leaves()).map(|i| usize::from(place(i)) * inline::STEP);
+    let places = (0..c.leaves()).map(|i| usize::from(place(i)) * V::ENTRIES.step);
     let places: SmallVec<[usize; 24]> = places.collect();
     let mut sorted = places.clone();
     sorted.sort_unstable();

@@ -228,7 +228,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         if entry.is_held() {
             if let Some(c) = self.cluster(entry.cell()) {
                 // SAFETY: a cluster that `mem` returned is whole, and has the entry.
-                return unsafe { Inline::of(c).place(entry.index()) };
+                return unsafe { Inline::of(c).place::<V>(entry.index()) };
             }
         }
         self.mem.hint(entry.cell())
@@ -264,8 +264,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             return self.leaf_has_key(entry.cell(), key);
         }
         // SAFETY: a cluster that `mem` returned is whole, and has the entry.
-        match unsafe { Inline::of(c).is_key(entry.index(), key) } {
-            Ok(same) => same,
+        match unsafe { Inline::of(c).slot_of::<V>(entry.index(), key) } {
+            Ok(slot) => slot.is_some(),
             Err(leaf) => self.leaf_has_key(leaf, key),
         }
     }
@@ -324,10 +324,10 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
             unsafe {
                 let block = Inline::of(c);
-                match block.held(entry.index()) {
+                match block.held::<V>(entry.index()) {
                     Held::Leaf(outside) => leaf = outside,
                     Held::Here { tail, len } => {
-                        let slot = block.slot::<V>(entry.index(), tail.add(len));
+                        let slot = Inline::slot::<V>(tail, len);
                         let pieces = Pieces {
                             head: block.prefix(),
                             tail: core::slice::from_raw_parts(tail, len),
@@ -355,11 +355,11 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             // SAFETY: a cluster that `mem` returned is whole, and has the entry.
             unsafe {
                 let block = Inline::of(c);
-                match block.held(entry.index()) {
+                match block.held::<V>(entry.index()) {
                     Held::Leaf(outside) => leaf = outside,
                     Held::Here { tail, len } => {
                         let behind = tail.add(len);
-                        let slot = block.slot::<V>(entry.index(), behind);
+                        let slot = Inline::slot::<V>(tail, len);
                         return Some((self.key(entry)?, slot, V::slot_len(behind)));
                     }
                 }
