@@ -10,9 +10,10 @@
 //! machines.
 //!
 //! A *reference* is an offset in the arena, in units of 8 bytes. A *cell* is a `u32` that refers to
-//! a node: bit 0 says that the node is a leaf, bit 1 that it is a cluster, both that it is a cluster
-//! that holds its entries ([`inline`]), neither that it is a branch; the other 30 bits are the reference. So the byte offset of a node is twice its cell
-//! without these bits, and the empty cell is 0.
+//! a node: bit 0 says that the node is a leaf, bit 1 that it is a cluster, both that it is a
+//! cluster that holds its entries ([`inline`]), neither that it is a branch; the other 30 bits are
+//! the reference. So the byte offset of a node is twice its cell without these bits, and the empty
+//! cell is 0.
 //!
 //! ```
 //! use sapwood_format::{self as format, branch};

@@ -9,12 +9,12 @@ use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 
 /// The longest key that is copied without an allocation.
-const SHORT_MAX: usize = 62;
+const SHORT_MAX: usize = 126;
 
 /// A key that a map has. It is the key's bytes, wherever the map keeps them.
 ///
 /// A map that keeps many keys in one block stores the bytes that they share once. Such a key is
-/// copied together: up to 62 bytes into the `Key` itself, longer ones into a box.
+/// copied together: up to 126 bytes into the `Key` itself, longer ones into a box.
 ///
 /// ```
 /// use sapwood::qp::QpMap;

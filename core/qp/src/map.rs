@@ -35,7 +35,7 @@ use crate::{Error, Key, ReadEntry, Rejected};
 /// - `insert`, `remove`: as `get`, and one branch is written. A removal never needs memory.
 /// - Values are of any type, or byte strings. A `QpMap<[u8]>` copies the bytes that are inserted,
 ///   and returns `&[u8]` that lie in the map.
-/// - Memory beyond the key bytes: 9 to 18 bytes a key with 8-byte values, for keys that are names.
+/// - Memory beyond the key bytes: 12 to 20 bytes a key with 8-byte values, for keys that are names.
 ///   Neighbours in order share a block, which has the bytes that all its keys begin with once. So
 ///   keys with long parts in common, as file paths, take less than their own bytes.
 ///
@@ -141,9 +141,9 @@ impl<V: ?Sized + Value> QpMap<V> {
         Self::with_options(ArenaOptions::default().limit(bytes))
     }
 
-    /// An empty map in an arena with these options, whose entries have a leaf each, as those of a map
-    /// with an index do. Its keys lie in one piece ([`Key::in_place`]), and neither keys nor values
-    /// move until the map is compacted. It takes 4 to 14 bytes a name more.
+    /// An empty map in an arena with these options, whose entries have a leaf each, as those of a
+    /// map with an index do. Its keys lie in one piece ([`Key::in_place`]), and neither keys nor
+    /// values move until the map is compacted. It takes 4 to 14 bytes a name more.
     ///
     /// O(1).
     ///

@@ -53,8 +53,8 @@ struct Packer {
 }
 
 impl Packer {
-    /// Adds the next leaf, with the tag and length of its key and the border between it and the leaf
-    /// before it.
+    /// Adds the next leaf, with the tag and length of its key and the border between it and the
+    /// leaf before it.
     fn push<V: ?Sized + Value>(
         &mut self,
         tree: &mut Tree<V>,
@@ -233,8 +233,8 @@ pub(crate) enum Pushed<V: ?Sized + Value> {
 }
 
 impl<V: ?Sized + Value> Builder<V> {
-    /// A builder in this arena, which must be empty; of inline clusters, if these are wanted and the
-    /// type of values allows them.
+    /// A builder in this arena, which must be empty; of inline clusters, if these are wanted and
+    /// the type of values allows them.
     pub(crate) fn new(arena: Arena, inline: bool) -> Self {
         let tree = match inline {
             true => Tree::new_inline(arena),

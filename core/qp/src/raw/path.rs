@@ -292,8 +292,8 @@ pub(crate) fn prefix_of(base: usize, held: impl Iterator<Item = usize>) -> usize
     }
 }
 
-/// Whether an entry that is inserted with a tail of this length, and this many bytes behind it, is a
-/// leaf of its own.
+/// Whether an entry that is inserted with a tail of this length, and this many bytes behind it, is
+/// a leaf of its own.
 #[inline(always)]
 pub(crate) fn is_outside(tail: usize, behind: usize) -> bool {
     tail > inline::HELD_MAX || behind > inline::HELD_MAX + 1

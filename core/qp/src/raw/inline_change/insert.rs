@@ -1,0 +1,349 @@
+//! Insertions: into a block with room, into one that grows, or after a split.
+
+use core::ptr;
+
+use sapwood_arena::{Area, ArenaFull};
+
+use crate::raw::inline::Inline;
+use crate::raw::leaf::Value;
+use crate::raw::node;
+use crate::raw::path::{Path, Plan, is_outside};
+use crate::raw::slots::{middle, open};
+use crate::raw::tree::{CLUSTER_KIND, Owned, Tree, inline_cell};
+use sapwood_format::cluster::{capacity_for, tag};
+use sapwood_format::inline::{self, Extent};
+
+use super::rows::{New, Row, Source, write_outside, write_tail};
+
+impl<V: ?Sized + Value> Tree<V> {
+    /// Links a new entry for a key that is absent, whose path this is. On failure it returns the
+    /// value.
+    pub(crate) fn link_inline<'v>(
+        &mut self,
+        key: &[u8],
+        mut path: Path,
+        value: V::New<'v>,
+    ) -> Result<(), (V::New<'v>, ArenaFull)> {
+        let behind = V::slot_behind(&value);
+        let spare = V::spare(&value);
+        let mut new = New {
+            key,
+            value: Some(value),
+        };
+        // The leaf of the new entry, if it has one.
+        let mut leaf = 0;
+        let linked = loop {
+            let Some(plan) = self.view().plan(&path, key, behind) else {
+                unreachable!("cells of a trie in trusted memory lead to leaves")
+            };
+            if let Plan::Split = plan {
+                if let Err(full) = self.split_block(&path) {
+                    break Err(full);
+                }
+                let Some(anew) = self.view().path(key) else {
+                    unreachable!("the trie is not empty")
+                };
+                path = anew;
+                continue;
+            }
+            if leaf == 0 && self.needs_leaf(&plan, &path, key, behind) {
+                let Some(value) = new.value.take() else {
+                    unreachable!("the value is not used yet")
+                };
+                match self.make_leaf(key, value) {
+                    Ok(made) => leaf = made,
+                    Err((value, full)) => return Err((value, full)),
+                }
+            }
+            // SAFETY: the plan is that of the trie as it is now; the leaf is new.
+            break unsafe { self.carry_out(plan, &path, &mut new, leaf, behind) };
+        };
+        linked.map_err(|full| {
+            let value = match new.value.take() {
+                Some(value) => value,
+                // SAFETY: the leaf was never linked.
+                None => V::again(spare, unsafe { self.take_leaf(leaf) }),
+            };
+            (value, full)
+        })
+    }
+
+    /// Whether the new entry gets a leaf of its own.
+    fn needs_leaf(&self, plan: &Plan, path: &Path, key: &[u8], behind: usize) -> bool {
+        match plan {
+            Plan::Label { .. } | Plan::Pair { .. } => true,
+            Plan::Two { border } => is_outside(key.len() - inline::prefix_for(border.at), behind),
+            Plan::Into { border, anew, .. } => {
+                // SAFETY: the path ends at a live block.
+                let c = unsafe { self.cluster(path.end) };
+                // SAFETY: as above.
+                let prefix = unsafe { Inline::of(c) }.extent.prefix;
+                let prefix = match anew {
+                    true => prefix.min(inline::prefix_for(border.at)),
+                    false => prefix,
+                };
+                is_outside(key.len() - prefix, behind)
+            }
+            Plan::Split => false,
+        }
+    }
+
+    /// Carries out the plan of an insertion.
+    ///
+    /// # Safety
+    /// The plan is that of the path in the trie as it is now. `leaf` is the new entry's leaf, or 0.
+    unsafe fn carry_out(
+        &mut self,
+        plan: Plan,
+        path: &Path,
+        new: &mut New<'_, '_, V>,
+        leaf: u32,
+        behind: usize,
+    ) -> Result<(), ArenaFull> {
+        let sides = |there, label| match path.before() {
+            true => (leaf, label, there),
+            false => (there, label, leaf),
+        };
+        let row = |border| Row {
+            source: match leaf {
+                0 => Source::New,
+                leaf => Source::Outside(leaf),
+            },
+            tag: tag(new.key),
+            border,
+            len: new.key.len(),
+            behind,
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            match plan {
+                Plan::Split => Ok(()),
+                Plan::Label { depth, border } => {
+                    let children = sides(path.cell(depth + 1), border.byte);
+                    self.part_child(&mut Owned, &path.frames, depth, children)
+                }
+                Plan::Pair { depth, border } => {
+                    let (left, label, right) = sides(path.cell(depth), border.byte);
+                    let pair = (border.at, left, label, right);
+                    self.part_above(&mut Owned, &path.frames, depth, pair)
+                }
+                Plan::Two { border } => {
+                    let mut rows = self.rows_of(path.end);
+                    let mine = row(border);
+                    rows[0].border = border;
+                    rows.insert(usize::from(!path.before()), mine);
+                    Self::settle(&mut rows);
+                    let link = self.own_path(&mut Owned, &path.frames)?;
+                    let cell = self.make_part(&rows, new)?;
+                    self.set_link(link, cell);
+                    self.moved(&rows, cell);
+                    Ok(())
+                }
+                Plan::Into {
+                    at,
+                    border,
+                    behind: edge,
+                    anew,
+                } => {
+                    let mine = row(border);
+                    if !anew && self.put_here(path.end, at, &mine, edge, new) {
+                        return Ok(());
+                    }
+                    if !anew {
+                        if let Some(grown) = self.grow_block(path, &mine) {
+                            let put = self.put_here(grown, at, &mine, edge, new);
+                            debug_assert!(put);
+                            return Ok(());
+                        }
+                    }
+                    let mut rows = self.rows_of(path.end);
+                    rows.insert(at, mine);
+                    if edge {
+                        // The new border is behind the new entry; the old one stays before it.
+                        rows[at].border = rows.get(at + 1).map_or(border, |row| row.border);
+                        if let Some(row) = rows.get_mut(at + 1) {
+                            row.border = border;
+                        }
+                    }
+                    self.replace_block(path, &mut rows, new)
+                }
+            }
+        }
+    }
+
+    /// Replaces the block at the end of a path by another one.
+    ///
+    /// # Safety
+    /// The path is that of the trie as it is now; rows that name entries name the block's.
+    pub(super) unsafe fn replace_block(
+        &mut self,
+        path: &Path,
+        rows: &mut [Row],
+        new: &mut New<'_, '_, V>,
+    ) -> Result<(), ArenaFull> {
+        Self::settle(rows);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let link = self.own_path(&mut Owned, &path.frames)?;
+            let cell = self.make_part(rows, new)?;
+            self.set_link(link, cell);
+            self.moved(rows, cell);
+            self.free_bits(path.end);
+        }
+        Ok(())
+    }
+
+    /// Puts an entry into a block that has room for it; returns whether it has.
+    ///
+    /// # Safety
+    /// As for `carry_out`.
+    #[inline(always)]
+    unsafe fn put_here(
+        &mut self,
+        cell: u32,
+        at: usize,
+        row: &Row,
+        edge: bool,
+        new: &mut New<'_, '_, V>,
+    ) -> bool {
+        // SAFETY: the caller's promise: the block is live, and nobody else uses it.
+        unsafe {
+            let c = self.cluster(cell);
+            let block = Inline::of(c);
+            let (n, Extent { end, prefix, .. }) = (c.leaves(), block.extent);
+            let bytes = row.bytes::<V>(prefix);
+            let most = block.extent.block.min(inline::END_MAX);
+            if n == block.capacity || end + bytes > most {
+                return false;
+            }
+            let entry = block.p.add(end);
+            if let Source::Outside(leaf) = row.source {
+                write_outside::<V>(entry, leaf);
+            } else {
+                let slot = write_tail::<V>(entry, &new.key[prefix..], &[]);
+                if let Some(value) = new.value.take() {
+                    V::slot_write(slot, value);
+                }
+            }
+            let tags = block.p.add(inline::TAGS_AT);
+            let places = block.p.add(inline::places_at(block.capacity));
+            let d = block.p.add(inline::borders_at(block.capacity, prefix));
+            let edge = at + usize::from(edge);
+            open(tags, tags, n, at, row.tag);
+            open(places, places, n, at, (end / V::ENTRIES.step) as u8);
+            let c_bytes = d.add(block.capacity);
+            open(d, d, n, edge, (row.border.at - c.base()) as u8);
+            open(c_bytes, c_bytes, n, edge, row.border.byte);
+            self.set_extent(
+                block.p,
+                Extent {
+                    end: end + bytes,
+                    ..block.extent
+                },
+            );
+            node::set_header(block.p, inline::header(c.base(), n + 1, block.capacity));
+        }
+        true
+    }
+
+    /// Replaces the block at the end of a path by a larger one, in which there is room for this
+    /// entry and some more; returns its cell. Its heap is copied whole. `None` if it must be
+    /// written anew, because too much of it is dead, or for lack of memory.
+    ///
+    /// # Safety
+    /// As for `carry_out`.
+    unsafe fn grow_block(&mut self, path: &Path, row: &Row) -> Option<u32> {
+        // SAFETY: the caller's promise: the block is live, and nobody else uses it.
+        unsafe {
+            let c = self.cluster(path.end);
+            let old = Inline::of(c);
+            let (n, prefix) = (c.leaves(), old.extent.prefix);
+            let capacity = capacity_for(n + 1).max(old.capacity);
+            let (from, to) = (
+                V::ENTRIES.heap_at(old.capacity, prefix),
+                V::ENTRIES.heap_at(capacity, prefix),
+            );
+            let heap = old.extent.end - from;
+            let room = (capacity - n) * (heap / n).max(row.bytes::<V>(prefix));
+            let most = to + heap + room;
+            if most > inline::END_MAX || 4 * old.extent.dead > heap {
+                return None;
+            }
+            let block = inline::block(most);
+            let link = self.own_path(&mut Owned, &path.frames).ok()?;
+            let r = self.arena.alloc(block, CLUSTER_KIND, Area::Nodes).ok()?;
+            let cell = inline_cell(r);
+            let extent = Extent {
+                end: to + heap,
+                block,
+                ..old.extent
+            };
+            let (p, old) = (self.pointer(cell), Inline::of(self.cluster(path.end)));
+            let arrays = |capacity| {
+                let places = inline::places_at(capacity);
+                let d = inline::borders_at(capacity, prefix);
+                [inline::TAGS_AT, places, d, d + capacity]
+            };
+            for (from, to) in arrays(old.capacity).into_iter().zip(arrays(capacity)) {
+                ptr::copy_nonoverlapping(old.p.add(from), p.add(to), old.capacity);
+                ptr::write_bytes(p.add(to + old.capacity), 0, capacity - old.capacity);
+            }
+            let moved = ((to - from) / V::ENTRIES.step) as u8;
+            let places = p.add(inline::places_at(capacity));
+            for i in 0..n {
+                *places.add(i) = (*places.add(i)).wrapping_add(moved);
+            }
+            let at = inline::prefix_at(capacity);
+            let prefix_at = inline::prefix_at(old.capacity);
+            ptr::copy_nonoverlapping(old.p.add(prefix_at), p.add(at), prefix);
+            ptr::copy_nonoverlapping(old.p.add(from), p.add(to), heap);
+            self.set_extent(p, extent);
+            node::set_header(p, inline::header(c.base(), n, capacity));
+            self.set_link(link, cell);
+            self.free_bits(path.end);
+            Some(cell)
+        }
+    }
+
+    /// Parts the block at the end of a path in two.
+    pub(super) fn split_block(&mut self, path: &Path) -> Result<(), ArenaFull> {
+        let mut rows = self.rows_of(path.end);
+        let cut = middle(rows.len(), |i| rows[i].border.at);
+        let border = rows[cut].border;
+        let (one, two) = rows.split_at_mut(cut);
+        Self::settle(one);
+        Self::settle(two);
+        let mut none = New::none();
+        let left = self.make_part(one, &mut none)?;
+        let made = self.make_part(two, &mut none).and_then(|right| {
+            let depth = path.frames.len();
+            // SAFETY: the path is that of the trie as it is now; both parts are new.
+            let linked = unsafe {
+                if path.parent() == Some(border.at) {
+                    let children = (left, border.byte, right);
+                    self.part_child(&mut Owned, &path.frames, depth - 1, children)
+                } else {
+                    let pair = (border.at, left, border.byte, right);
+                    self.part_above(&mut Owned, &path.frames, depth, pair)
+                }
+            };
+            linked
+                .map(|()| right)
+                .inspect_err(|_| self.unmake_part(two, right))
+        });
+        let right = match made {
+            Ok(right) => right,
+            Err(full) => {
+                self.unmake_part(one, left);
+                return Err(full);
+            }
+        };
+        // SAFETY: the block was unlinked just now, and its entries are in the parts.
+        unsafe {
+            self.moved(one, left);
+            self.moved(two, right);
+            self.free_bits(path.end);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! Entries that go, and blocks that are tidied up and joined afterwards.
+
+use core::ptr;
+
+use crate::raw::inline::{Held, Inline};
+use crate::raw::leaf::{LeafOf, Value};
+use crate::raw::node::{self, KIND, is_leaf};
+use crate::raw::parts::Parts;
+use crate::raw::path::{JOIN_AT, JOIN_MAX, Path};
+use crate::raw::slots::{Border, close, lost_border};
+use crate::raw::tree::{CLUSTER_KIND, Owned, Policy, Tree, ref_of};
+use sapwood_format::cluster::capacity_for;
+use sapwood_format::inline::{self, Extent};
+
+use super::rows::{New, Row, Shape, Source, fits};
+
+impl<V: ?Sized + Value> Tree<V> {
+    /// Takes the entry at the end of a path out of its block. `take_leaf` or `take_slot` moves its
+    /// value out. It needs no memory.
+    ///
+    /// # Safety
+    /// The path is that of the key, which is there, in the trie as it is now.
+    pub(crate) unsafe fn take_inline<R>(
+        &mut self,
+        key: &[u8],
+        path: &Path,
+        take_leaf: impl FnOnce(*mut u8) -> R,
+        take_slot: impl FnOnce(*mut u8) -> R,
+    ) -> R {
+        let i = path.near.index;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = self.cluster(path.end);
+            let block = Inline::of(c);
+            let (taken, bytes) = match block.held::<V>(i) {
+                Held::Leaf(leaf) => (self.free_leaf(leaf, take_leaf), V::ENTRIES.outside()),
+                Held::Here { tail, len } => {
+                    let behind = tail.add(len);
+                    let bytes = V::ENTRIES.entry(len, V::slot_len(behind));
+                    (take_slot(Inline::slot::<V>(tail, len)), bytes)
+                }
+            };
+            let n = c.leaves();
+            if n == 1 {
+                let removed = self.remove_child(&mut Owned, &path.frames);
+                debug_assert!(removed.is_ok());
+                self.free_bits(path.end);
+                return taken;
+            }
+            let (tags, places) = (
+                block.p.add(inline::TAGS_AT),
+                block.p.add(inline::places_at(block.capacity)),
+            );
+            let d = block
+                .p
+                .add(inline::borders_at(block.capacity, block.extent.prefix));
+            let lost = lost_border(c, i);
+            close(tags, tags, n, i);
+            close(places, places, n, i);
+            close(d, d, n, lost);
+            let c_bytes = d.add(block.capacity);
+            close(c_bytes, c_bytes, n, lost);
+            let mut extent = block.extent;
+            extent.dead += bytes;
+            self.set_extent(block.p, extent);
+            node::set_header(block.p, inline::header(c.base(), n - 1, block.capacity));
+            self.tidy(path.end, Some(path));
+            if n - 1 <= JOIN_AT {
+                self.join_blocks(key);
+            }
+            taken
+        }
+    }
+
+    /// After a removal: a block of one entry becomes a leaf, if there is memory for it. A block of
+    /// which a third is dead, or that has many free slots, is written anew in its place.
+    ///
+    /// # Safety
+    /// The path is that of the block in the trie as it is now.
+    unsafe fn tidy(&mut self, cell: u32, path: Option<&Path>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = self.cluster(cell);
+            let n = c.leaves();
+            if let (1, Some(path)) = (n, path) {
+                let rows = self.rows_of(cell);
+                if let Ok(leaf) = self.make_single(&rows[0]) {
+                    let Ok(link) = self.own_path(&mut Owned, &path.frames) else {
+                        unreachable!("a change in place needs no memory")
+                    };
+                    self.set_link(link, leaf);
+                    self.free_bits(cell);
+                    return;
+                }
+            }
+            let block = Inline::of(c);
+            let heap = V::ENTRIES.heap_at(block.capacity, block.extent.prefix);
+            let third = 3 * block.extent.dead > block.extent.end - heap;
+            if third || block.capacity >= capacity_for(n + 3) + 8 {
+                let mut rows = self.rows_of(cell);
+                self.write_again(cell, &mut rows);
+            }
+        }
+    }
+
+    /// Writes a block anew in its place, with these of its entries.
+    ///
+    /// # Safety
+    /// The block is live, and nobody else uses it.
+    unsafe fn write_again(&mut self, cell: u32, rows: &mut [Row]) {
+        for row in rows.iter_mut() {
+            // Without memory for more, leaves stay outside.
+            if let Source::Leaf(leaf) = row.source {
+                row.source = Source::Outside(leaf);
+            }
+        }
+        let mut copy = [const { core::mem::MaybeUninit::<u64>::uninit() }; inline::BLOCK_MAX / 8];
+        // SAFETY: the caller's promise. The new block is not larger.
+        unsafe {
+            let p = self.pointer(cell);
+            let c = self.cluster(cell);
+            let Extent {
+                block: old, prefix, ..
+            } = Inline::of(c).extent;
+            ptr::copy_nonoverlapping(p, copy.as_mut_ptr().cast(), old);
+            let mut none = New::none();
+            // With its old prefix, the block does not get larger.
+            let shapes = [
+                Shape::tight::<V>(rows, false),
+                Shape::tight::<V>(rows, true),
+                Shape::of::<V>(rows, c.base(), prefix, true),
+            ];
+            let fitting = shapes.iter().find(|shape| shape.extent.block <= old);
+            let Some(&shape) = fitting else {
+                unreachable!("a block with fewer entries is no larger")
+            };
+            let copied = Some((cell, copy.as_mut_ptr().cast()));
+            self.write_block(p, shape, rows, &mut none, copied);
+            if shape.extent.block < old {
+                let blocks = ((old, CLUSTER_KIND), (shape.extent.block, CLUSTER_KIND));
+                self.arena.shrink(ref_of(cell), blocks.0, blocks.1);
+            }
+        }
+    }
+
+    /// Joins the leaf or block that a key leads to with a sibling, if both have few entries
+    /// together. Without memory it stays as it is.
+    fn join_blocks(&mut self, key: &[u8]) {
+        let Some((frames, _)) = self.view().walk(key) else {
+            return;
+        };
+        let Some((last, above)) = frames.split_last() else {
+            return;
+        };
+        // SAFETY: the path is that of the trie as it is now.
+        let mut parts = unsafe { Parts::read(self.branch(last.cell)) };
+        let index = last.index();
+        for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
+            if left + 1 >= parts.children() {
+                continue;
+            }
+            let (one, two) = (parts.cell(left), parts.cell(left + 1));
+            if one & KIND == 0 || two & KIND == 0 {
+                continue;
+            }
+            let mut rows = self.rows_of(one);
+            let ends = rows.len() == 1 && rows[0].len == parts.offset;
+            let border = Border {
+                at: parts.offset,
+                byte: if ends { 0 } else { parts.label(left) },
+            };
+            self.add_rows(&mut rows, two, border);
+            if rows.len() > JOIN_MAX {
+                continue;
+            }
+            Self::settle(&mut rows);
+            if !fits::<V>(&rows) {
+                continue;
+            }
+            let mut none = New::none();
+            let Ok(cell) = self.make_part(&rows, &mut none) else {
+                return;
+            };
+            // SAFETY: as above; the children are unlinked before they are freed.
+            unsafe {
+                let linked = self.own_path(&mut Owned, above).and_then(|link| {
+                    if parts.children() > 2 {
+                        parts.join(left, cell);
+                        return self.put_branch(&mut Owned, link, last.cell, &parts);
+                    }
+                    self.set_link(link, cell);
+                    let h = self.header(last.cell);
+                    Owned.gone(&mut self.arena, last.cell, h);
+                    Ok(())
+                });
+                if linked.is_err() {
+                    return self.unmake_part(&rows, cell);
+                }
+                for old in [one, two] {
+                    if !is_leaf(old) {
+                        self.free_bits(old);
+                    }
+                }
+                self.moved(&rows, cell);
+            }
+            return;
+        }
+    }
+
+    /// Takes entries `from..to`, but not all, out of the block at the end of a path; calls `each`
+    /// with what must be dropped.
+    ///
+    /// # Safety
+    /// The block is live, and nobody else uses it.
+    pub(crate) unsafe fn take_run(
+        &mut self,
+        cell: u32,
+        (from, to): (usize, usize),
+        mut each: impl FnMut(V::Held),
+    ) {
+        let mut rows = self.rows_of(cell);
+        // SAFETY: the caller's promise: each value is moved out once.
+        unsafe {
+            for row in &rows[from..to] {
+                match row.source {
+                    Source::Outside(leaf) | Source::Leaf(leaf) => each(self.take_leaf(leaf)),
+                    _ => each(V::slot_take(self.source(row, None).1.cast_mut())),
+                }
+            }
+            if from > 0 && to < rows.len() {
+                let least = (from..=to).min_by_key(|i| rows[*i].border.at);
+                rows[to].border = rows[least.unwrap_or(to)].border;
+            }
+            rows.drain(from..to);
+            self.write_again(cell, &mut rows);
+        }
+    }
+
+    /// Calls `each` with what must be dropped of all entries of an unlinked block, and frees it.
+    ///
+    /// # Safety
+    /// The block is live and unlinked, and nobody uses it afterwards.
+    pub(crate) unsafe fn take_block(&mut self, cell: u32, mut each: impl FnMut(V::Held)) {
+        // SAFETY: the caller's promise: each value is moved out once.
+        unsafe {
+            for row in self.rows_of(cell) {
+                match row.source {
+                    Source::Outside(leaf) | Source::Leaf(leaf) => each(self.take_leaf(leaf)),
+                    _ => each(V::slot_take(self.source(&row, None).1.cast_mut())),
+                }
+            }
+            self.free_bits(cell);
+        }
+    }
+
+    /// Frees what the values of a block have outside; they have moved.
+    ///
+    /// # Safety
+    /// The block is live, and nobody uses its values afterwards.
+    pub(crate) unsafe fn forget_block(&mut self, cell: u32) {
+        for row in self.rows_of(cell) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                match row.source {
+                    Source::Outside(leaf) | Source::Leaf(leaf) => {
+                        LeafOf::<V>::forget(self.pointer(leaf));
+                    }
+                    _ => V::slot_forget(self.source(&row, None).1.cast_mut()),
+                }
+            }
+        }
+    }
+}
