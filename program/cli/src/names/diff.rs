@@ -42,7 +42,7 @@ fn compare<V: ?Sized + SavedValue>(
         new.read(&mut |new| {
             let out = Output::new(&args.query);
             let maps = [old.prefix(b""), new.prefix(b"")];
-            answer = diff::run(out, args.summary, maps, |a, b| a.cmp(&b), line)?;
+            answer = diff::run(out, args.summary, maps, |a, b| a.cmp(b), line)?;
             Ok(())
         })
     })?;
