@@ -17,6 +17,8 @@ use sapwood_format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG, leaf::val
 pub unsafe trait Mem: Copy {
     /// Whether cells are followed without checks.
     const TRUSTED: bool;
+    /// Whether clusters may hold their entries.
+    const INLINE: bool;
 
     /// The branch behind a cell, whose offset is at least `min`.
     ///
@@ -68,6 +70,7 @@ pub(crate) type Live = Own<true>;
 // SAFETY: cells of a live trie point at whole nodes, by the structure's invariants.
 unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
     const TRUSTED: bool = true;
+    const INLINE: bool = !LIVE;
 
     #[inline(always)]
     unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
@@ -86,7 +89,13 @@ unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
             crate::sync::point();
         }
         // SAFETY: the caller's promise.
-        Some(unsafe { Cluster::of(self.base.add(byte_of(cell)), cell) })
+        unsafe {
+            let p = self.base.add(byte_of(cell));
+            Some(match Self::INLINE {
+                true => Cluster::of(p, cell),
+                false => Cluster::at(p),
+            })
+        }
     }
 
     #[inline(always)]
@@ -126,6 +135,7 @@ impl Checked {
 #[cfg(feature = "std")]
 unsafe impl Mem for Checked {
     const TRUSTED: bool = false;
+    const INLINE: bool = false;
 
     #[inline]
     unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch> {

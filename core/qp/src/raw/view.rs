@@ -225,7 +225,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// Where an entry begins, for a prefetch.
     #[inline(always)]
     fn hint(&self, entry: EntryRef) -> *const u8 {
-        if entry.is_held() {
+        if M::INLINE && entry.is_held() {
             if let Some(c) = self.cluster(entry.cell()) {
                 // SAFETY: a cluster that `mem` returned is whole, and has the entry.
                 return unsafe { Inline::of(c).place::<V>(entry.index()) };
@@ -273,7 +273,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// Whether the key of an entry is this one.
     #[inline(always)]
     pub(crate) fn has_key(&self, entry: EntryRef, key: &[u8]) -> bool {
-        if !entry.is_held() {
+        if !M::INLINE || !entry.is_held() {
             return self.leaf_has_key(entry.cell(), key);
         }
         self.cluster(entry.cell())
@@ -284,7 +284,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&'a V> {
         let end = self.end(key)?;
-        if end & KIND == INLINE {
+        if M::INLINE && end & KIND == INLINE {
             return self.get_in_block(end, key);
         }
         let entry = self.find_in(end, key)?;
@@ -319,7 +319,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     #[inline(always)]
     pub(crate) fn parts(&self, entry: EntryRef) -> Option<(Pieces<'a>, *mut V)> {
         let mut leaf = entry.cell();
-        if entry.is_held() {
+        if M::INLINE && entry.is_held() {
             let c = self.cluster(leaf)?;
             // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
             unsafe {
@@ -350,7 +350,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The key of an entry, the slot of its value, and the bytes that this takes behind the key.
     pub(crate) fn bits(&self, entry: EntryRef) -> Option<(Pieces<'a>, *const u8, usize)> {
         let mut leaf = entry.cell();
-        if entry.is_held() {
+        if M::INLINE && entry.is_held() {
             let c = self.cluster(leaf)?;
             // SAFETY: a cluster that `mem` returned is whole, and has the entry.
             unsafe {
