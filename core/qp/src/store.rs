@@ -309,7 +309,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// txn.commit();
     /// let new = store.snapshot();
     /// let changes: Vec<_> = QpStore::diff(&old, &new).collect();
-    /// assert_eq!(changes, [Change::Added(b"a", &1)]);
+    /// assert_eq!(changes, [Change::Added(b"a".into(), &1)]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn diff<'a>(old: &'a QpSnapshot<V>, new: &'a QpSnapshot<V>) -> Diff<'a, V> {

@@ -219,7 +219,8 @@ fn every_nth_request_fails_in_a_map() {
             }
             same(&map, &model);
         }
-        assert!(failures > 0 || cfg!(miri), "n = {n}");
+        // A map asks for memory less than once in ten changes.
+        assert!(failures > 0 || n > 16 || cfg!(miri), "n = {n}");
     }
 }
 

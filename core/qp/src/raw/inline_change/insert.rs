@@ -149,7 +149,13 @@ impl<V: ?Sized + Value> Tree<V> {
                     if !anew && self.put_here(path.end, at, &mine, edge, new) {
                         return Ok(());
                     }
-                    if !anew {
+                    if !anew && self.reuse_dead(path.end, &mine) {
+                        if self.put_here(path.end, at, &mine, edge, new) {
+                            return Ok(());
+                        }
+                    }
+                    let c = self.cluster(path.end);
+                    if !anew && border.at >= c.base() {
                         if let Some(grown) = self.grow_block(path, &mine) {
                             let put = self.put_here(grown, at, &mine, edge, new);
                             debug_assert!(put);
@@ -244,6 +250,23 @@ impl<V: ?Sized + Value> Tree<V> {
             node::set_header(block.p, inline::header(c.base(), n + 1, block.capacity));
         }
         true
+    }
+
+    /// Writes a block anew in its place if a part of it is dead; returns whether the entry may be put
+    /// there afterwards: its border is not before the block's base.
+    ///
+    /// # Safety
+    /// The block is live, and nobody else uses it.
+    unsafe fn reuse_dead(&mut self, cell: u32, row: &Row) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if Inline::of(self.cluster(cell)).extent.dead == 0 {
+                return false;
+            }
+            let mut rows = self.rows_of(cell);
+            self.write_again(cell, &mut rows, true);
+            row.border.at >= self.cluster(cell).base()
+        }
     }
 
     /// Replaces the block at the end of a path by a larger one, in which there is room for this

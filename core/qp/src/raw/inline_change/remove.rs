@@ -9,7 +9,6 @@ use crate::raw::parts::Parts;
 use crate::raw::path::{JOIN_AT, JOIN_MAX, Path};
 use crate::raw::slots::{Border, close, lost_border};
 use crate::raw::tree::{CLUSTER_KIND, Owned, Policy, Tree, ref_of};
-use sapwood_format::cluster::capacity_for;
 use sapwood_format::inline::{self, Extent};
 
 use super::rows::{New, Row, Shape, Source, fits};
@@ -64,7 +63,7 @@ impl<V: ?Sized + Value> Tree<V> {
             extent.dead += bytes;
             self.set_extent(block.p, extent);
             node::set_header(block.p, inline::header(c.base(), n - 1, block.capacity));
-            self.tidy(path.end, Some(path));
+            self.tidy(path);
             if n - 1 <= JOIN_AT {
                 self.join_blocks(key);
             }
@@ -73,16 +72,18 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 
     /// After a removal: a block of one entry becomes a leaf, if there is memory for it. A block of
-    /// which a third is dead, or that has many free slots, is written anew in its place.
+    /// which a third is dead is written anew in its place. If less than half of it is live, the rest
+    /// is freed; else it keeps its size, for entries that come again.
     ///
     /// # Safety
     /// The path is that of the block in the trie as it is now.
-    unsafe fn tidy(&mut self, cell: u32, path: Option<&Path>) {
+    unsafe fn tidy(&mut self, path: &Path) {
+        let cell = path.end;
         // SAFETY: the caller's promise.
         unsafe {
             let c = self.cluster(cell);
             let n = c.leaves();
-            if let (1, Some(path)) = (n, path) {
+            if n == 1 {
                 let rows = self.rows_of(cell);
                 if let Ok(leaf) = self.make_single(&rows[0]) {
                     let Ok(link) = self.own_path(&mut Owned, &path.frames) else {
@@ -95,19 +96,23 @@ impl<V: ?Sized + Value> Tree<V> {
             }
             let block = Inline::of(c);
             let heap = V::ENTRIES.heap_at(block.capacity, block.extent.prefix);
-            let third = 3 * block.extent.dead > block.extent.end - heap;
-            if third || block.capacity >= capacity_for(n + 3) + 8 {
+            let Extent {
+                end, dead, block, ..
+            } = block.extent;
+            let half = 2 * (end - dead) < block;
+            if 3 * dead > end - heap || half {
                 let mut rows = self.rows_of(cell);
-                self.write_again(cell, &mut rows);
+                self.write_again(cell, &mut rows, !half);
             }
         }
     }
 
-    /// Writes a block anew in its place, with these of its entries.
+    /// Writes a block anew in its place, with these of its entries; with `keep` in its size, if they
+    /// need no longer prefix than that has room for.
     ///
     /// # Safety
     /// The block is live, and nobody else uses it.
-    unsafe fn write_again(&mut self, cell: u32, rows: &mut [Row]) {
+    pub(super) unsafe fn write_again(&mut self, cell: u32, rows: &mut [Row], keep: bool) {
         for row in rows.iter_mut() {
             // Without memory for more, leaves stay outside.
             if let Source::Leaf(leaf) = row.source {
@@ -131,7 +136,8 @@ impl<V: ?Sized + Value> Tree<V> {
                 Shape::of::<V>(rows, c.base(), prefix, true),
             ];
             let fitting = shapes.iter().find(|shape| shape.extent.block <= old);
-            let Some(&shape) = fitting else {
+            let kept = Shape::in_block::<V>(rows, c.capacity(), old);
+            let Some(shape) = kept.filter(|_| keep).or(fitting.copied()) else {
                 unreachable!("a block with fewer entries is no larger")
             };
             let copied = Some((cell, copy.as_mut_ptr().cast()));
@@ -232,7 +238,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 rows[to].border = rows[least.unwrap_or(to)].border;
             }
             rows.drain(from..to);
-            self.write_again(cell, &mut rows);
+            self.write_again(cell, &mut rows, false);
         }
     }
 

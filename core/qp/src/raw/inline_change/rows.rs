@@ -105,6 +105,27 @@ impl Shape {
         }
     }
 
+    /// These rows in a block of this size and with that many slots, if they fit.
+    pub(super) fn in_block<V: ?Sized + Value>(
+        rows: &[Row],
+        capacity: usize,
+        block: usize,
+    ) -> Option<Self> {
+        let shape = Self::tight::<V>(rows, true);
+        let Extent { end, prefix, .. } = shape.extent;
+        let heap = |capacity| V::ENTRIES.heap_at(capacity, prefix);
+        let end = end - heap(shape.capacity) + heap(capacity);
+        (end <= block && capacity >= shape.capacity).then_some(Shape {
+            capacity,
+            extent: Extent {
+                end,
+                block,
+                ..shape.extent
+            },
+            ..shape
+        })
+    }
+
     /// As `of`, with the prefix that all keys share.
     pub(super) fn tight<V: ?Sized + Value>(rows: &[Row], least: bool) -> Self {
         let base = base_of(rows);
