@@ -35,8 +35,8 @@ pub struct Set {
 }
 
 /// An entry of an oracle in the form in which maps give theirs.
-pub fn as_entry<'a>((key, value): (&'a Box<[u8]>, &'a u64)) -> ReadEntry<'a, u64> {
-    (Key::from(&**key), value)
+pub fn as_entry<'a, K: AsRef<[u8]>>((key, value): (&'a K, &'a u64)) -> ReadEntry<'a, u64> {
+    (Key::from(key), value)
 }
 
 impl Set {

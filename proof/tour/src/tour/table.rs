@@ -127,7 +127,7 @@ rivals! {
     Std = "std HashMap", Hash;
     Foldhash = "hashbrown, foldhash", Foldhash;
     BTree = "std BTreeMap", Btree, fn scan(&self) -> Option<u64> {
-        Some(self.iter().fold(0, |sum, (k, v)| touch(sum, &k, *v)))
+        Some(self.iter().fold(0, |sum, (k, v)| touch(sum, k, *v)))
     };
 }
 
@@ -157,7 +157,7 @@ impl<'a> Course<'a> {
             set,
             misses: Flat::drawn(&set.misses, SAMPLE, 11),
             hit_sum: hits.iter().filter_map(|key| set.oracle.get(key)).sum(),
-            scan_sum: set.oracle.iter().fold(0, |sum, (k, v)| touch(sum, &k, *v)),
+            scan_sum: set.oracle.iter().fold(0, |sum, (k, v)| touch(sum, k, *v)),
             hits,
         }
     }

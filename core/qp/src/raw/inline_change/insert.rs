@@ -149,10 +149,11 @@ impl<V: ?Sized + Value> Tree<V> {
                     if !anew && self.put_here(path.end, at, &mine, edge, new) {
                         return Ok(());
                     }
-                    if !anew && self.reuse_dead(path.end, &mine) {
-                        if self.put_here(path.end, at, &mine, edge, new) {
-                            return Ok(());
-                        }
+                    if !anew
+                        && self.reuse_dead(path.end, &mine)
+                        && self.put_here(path.end, at, &mine, edge, new)
+                    {
+                        return Ok(());
                     }
                     let c = self.cluster(path.end);
                     if !anew && border.at >= c.base() {
