@@ -102,10 +102,13 @@ impl Inline {
     #[inline(always)]
     pub(crate) unsafe fn prefix<'a>(self) -> &'a [u8] {
         // SAFETY: in bounds of the block.
-        unsafe {
-            let at = inline::prefix_at(self.capacity);
-            slice::from_raw_parts(self.p.add(at), self.extent.prefix)
-        }
+        unsafe { slice::from_raw_parts(self.prefix_ptr(), self.extent.prefix) }
+    }
+
+    /// Where those bytes begin.
+    #[inline(always)]
+    fn prefix_ptr(self) -> *const u8 {
+        self.p.wrapping_add(inline::prefix_at(self.capacity))
     }
 
     /// The first byte of entry `i` in the heap.
@@ -177,7 +180,8 @@ impl Inline {
             match self.held::<V>(i) {
                 Held::Leaf(leaf) => Err(leaf),
                 Held::Here { tail, len }
-                    if prefix + len == key.len() && is_same(self.prefix(), (tail, len), key) =>
+                    if prefix + len == key.len()
+                        && is_same((self.prefix_ptr(), prefix), (tail, len), key) =>
                 {
                     Ok(Some(Self::slot::<V>(tail, len)))
                 }
@@ -197,10 +201,13 @@ const WIDE: bool = !cfg!(miri);
 /// There are `len` bytes at `tail`. Both pieces lie in one block: at least eight bytes can be read
 /// before the end of the tail, and from the beginning of the prefix on.
 #[inline(always)]
-unsafe fn is_same(prefix: &[u8], (tail, len): (*const u8, usize), key: &[u8]) -> bool {
-    let cut = prefix.len();
+unsafe fn is_same(
+    (prefix, cut): (*const u8, usize),
+    (tail, len): (*const u8, usize),
+    key: &[u8],
+) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { ends_with(tail, len, key) && begins_with(prefix.as_ptr(), cut, key) }
+    unsafe { ends_with(tail, len, key) && begins_with(prefix, cut, key) }
 }
 
 /// Whether a key begins with the `len` bytes at `p`.
@@ -254,8 +261,9 @@ mod tests {
             for len in 0..40 {
                 let (prefix, tail) = (&block[40..40 + cut], &block[100..100 + len]);
                 let mut key = [prefix, tail].concat();
+                let (head, rest) = (block[40..].as_ptr(), block.as_ptr().wrapping_add(100));
                 // SAFETY: there are bytes before and behind the pieces.
-                let same = |key: &[u8]| unsafe { is_same(prefix, (tail.as_ptr(), len), key) };
+                let same = |key: &[u8]| unsafe { is_same((head, cut), (rest, len), key) };
                 assert!(same(&key), "{cut} {len}");
                 for i in 0..key.len() {
                     key[i] ^= 1 << (i % 8);

@@ -216,8 +216,8 @@ impl<V: ?Sized + Stored> LeafOf<V> {
         match V::VARIES {
             // SAFETY: the value lies behind the key.
             true => unsafe {
-                let key = Self::key(p);
-                key.as_ptr().add(key.len())
+                let len = Self::key_len(p);
+                p.add(Self::key_at(len) + len)
             },
             false => p,
         }
