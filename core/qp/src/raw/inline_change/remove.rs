@@ -72,8 +72,8 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 
     /// After a removal: a block of one entry becomes a leaf, if there is memory for it. A block of
-    /// which a third is dead is written anew in its place. If less than half of it is live, the rest
-    /// is freed; else it keeps its size, for entries that come again.
+    /// which a third is dead is written anew in its place. If less than half of it is live, the
+    /// rest is freed; else it keeps its size, for entries that come again.
     ///
     /// # Safety
     /// The path is that of the block in the trie as it is now.
@@ -107,8 +107,8 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Writes a block anew in its place, with these of its entries; with `keep` in its size, if they
-    /// need no longer prefix than that has room for.
+    /// Writes a block anew in its place, with these of its entries; with `keep` in its size, if
+    /// they need no longer prefix than that has room for.
     ///
     /// # Safety
     /// The block is live, and nobody else uses it.
