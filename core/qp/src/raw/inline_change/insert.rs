@@ -253,8 +253,8 @@ impl<V: ?Sized + Value> Tree<V> {
         true
     }
 
-    /// Writes a block anew in its place if a part of it is dead; returns whether the entry may be put
-    /// there afterwards: its border is not before the block's base.
+    /// Writes a block anew in its place if a part of it is dead; returns whether the entry may be
+    /// put there afterwards: its border is not before the block's base.
     ///
     /// # Safety
     /// The block is live, and nobody else uses it.
