@@ -37,7 +37,9 @@ other() {
     miri -p sapwood-qsbr --lib --test all --test threads
     structures --lib -- raw::slot:: raw::tags:: raw::table::tests:: raw::crashes::attached raw::crashes::a_page_of \
         index::tests::owned::removal index::tests::owned::no_memory \
-        slots::tests::leaves_go_in_and_out change::tests::borders_out_of_reach
+        slots::tests::leaves_go_in_and_out change::tests::borders_out_of_reach \
+        raw::inline::tests inline_change::tests::each_value inline_change::tests::a_block_whose \
+        inline_change::tests::maps_of_byte_strings
     structures --test all -- shared::a_panic_in shared::a_comparison shared::a_test_may
     structures --test threads -- shared_threads::values_are_dropped_once
 }

@@ -194,7 +194,8 @@ impl<V: ?Sized + Value> QpMap<V> {
             Backing::File(_) => options.backing(Backing::Auto),
             _ => options,
         };
-        let inline = !tree.only_leaves;
+        // An index names leaves.
+        let inline = !tree.only_leaves && tree.points.is_none();
         let copy = Self::sorted(options.clone(), entries(), inline).or_else(|error| {
             // A compact copy takes less than the map; if a limit is nearly used up and it does
             // not, then the limit is what it takes.
@@ -206,6 +207,7 @@ impl<V: ?Sized + Value> QpMap<V> {
         });
         match copy {
             Ok(mut copy) => {
+                copy.tree_mut().only_leaves = tree.only_leaves;
                 if self.has_index() {
                     copy.add_index();
                 }
@@ -458,8 +460,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     where
         V: Accepts<N>,
     {
-        let mut tree = sorted_tree(arena(options)?, entries, inline)?;
-        tree.only_leaves = !inline;
+        let tree = sorted_tree(arena(options)?, entries, inline)?;
         Ok(Self::from_tree(tree))
     }
 

@@ -187,7 +187,10 @@ macro_rules! near_methods {
         /// The entry with the greatest key less than `key`.
         ///
         /// O(length of `key` and of the key that is found).
-        pub fn predecessor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
+        pub fn predecessor$(<$g>)?(
+            $($this)+ $self,
+            key: impl AsRef<[u8]>,
+        ) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             $crate::read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
         }
@@ -195,7 +198,10 @@ macro_rules! near_methods {
         /// The entry with the least key greater than `key`.
         ///
         /// O(length of `key` and of the key that is found).
-        pub fn successor$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
+        pub fn successor$(<$g>)?(
+            $($this)+ $self,
+            key: impl AsRef<[u8]>,
+        ) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             $crate::read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
         }
@@ -310,7 +316,10 @@ macro_rules! read_methods {
         /// O(key length).
         ///
         /// It walks down once, compares one leaf, and goes back up to the first prefix.
-        pub fn longest_prefix$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
+        pub fn longest_prefix$(<$g>)?(
+            $($this)+ $self,
+            key: impl AsRef<[u8]>,
+        ) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             view.entry(view.longest_prefix(key.as_ref())?)
         }
@@ -318,7 +327,10 @@ macro_rules! read_methods {
         /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first.
         ///
         /// O(key length + entries that are found).
-        pub fn ancestors$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<$crate::ReadEntry<$lt, V>> {
+        pub fn ancestors$(<$g>)?(
+            $($this)+ $self,
+            key: impl AsRef<[u8]>,
+        ) -> alloc::vec::Vec<$crate::ReadEntry<$lt, V>> {
             $crate::read::ancestors($self.view(), key.as_ref(), |_| true)
         }
 
@@ -357,7 +369,10 @@ macro_rules! point_methods {
         /// The stored key and its value.
         ///
         /// As [`get`](Self::get).
-        pub fn get_key_value$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<$crate::ReadEntry<$lt, V>> {
+        pub fn get_key_value$(<$g>)?(
+            $($this)+ $self,
+            key: impl AsRef<[u8]>,
+        ) -> Option<$crate::ReadEntry<$lt, V>> {
             let view = $self.view();
             view.find(key.as_ref()).and_then(|entry| view.entry(entry))
         }

@@ -17,6 +17,13 @@ use super::view::{Near, Subtree};
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, FILL_MAX, capacity_for, tag};
 
+/// A node that was made of two siblings, and whether it was linked in their place.
+pub(super) struct Joined {
+    pub(super) old: [u32; 2],
+    pub(super) cell: u32,
+    pub(super) linked: bool,
+}
+
 /// Cells that one change unlinked: the top of a subtree, or some leaves.
 pub(crate) type Tops = SmallVec<[u32; 32]>;
 
@@ -177,6 +184,64 @@ impl<V: ?Sized + Value> Tree<V> {
         Ok(())
     }
 
+    /// Links a new leaf as the plan `Label` says.
+    ///
+    /// # Safety
+    /// `leaf` is an unlinked leaf; the plan is that of the path in the trie as it is now.
+    pub(super) unsafe fn add_child<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        path: &Path,
+        depth: usize,
+        border: Border,
+        leaf: u32,
+    ) -> Result<(), ArenaFull> {
+        let (left, right) = path.beside(leaf, path.cell(depth + 1));
+        // SAFETY: the caller's promise.
+        unsafe { self.part_child(policy, &path.frames, depth, (left, border.byte, right)) }
+    }
+
+    /// Links a new leaf as the plan `Pair` says.
+    ///
+    /// # Safety
+    /// As for `add_child`.
+    pub(super) unsafe fn add_branch<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        path: &Path,
+        depth: usize,
+        border: Border,
+        leaf: u32,
+    ) -> Result<(), ArenaFull> {
+        let (left, right) = path.beside(leaf, path.cell(depth));
+        let pair = (border.at, left, border.byte, right);
+        // SAFETY: the caller's promise.
+        unsafe { self.part_above(policy, &path.frames, depth, pair) }
+    }
+
+    /// Replaces the cluster at the end of a path by the two parts into which it is split.
+    ///
+    /// # Safety
+    /// The path is that of the trie as it is now; both parts are new.
+    pub(super) unsafe fn link_parts<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        path: &Path,
+        (left, border, right): (u32, Border, u32),
+    ) -> Result<(), ArenaFull> {
+        let depth = path.frames.len();
+        // SAFETY: the caller's promise.
+        unsafe {
+            if path.parent() == Some(border.at) {
+                let children = (left, border.byte, right);
+                self.part_child(policy, &path.frames, depth - 1, children)
+            } else {
+                let pair = (border.at, left, border.byte, right);
+                self.part_above(policy, &path.frames, depth, pair)
+            }
+        }
+    }
+
     /// Links a new leaf for a key that is absent.
     ///
     /// # Safety
@@ -192,10 +257,6 @@ impl<V: ?Sized + Value> Tree<V> {
             let Some(plan) = self.view().plan(path, key, 0) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
-            let sides = |there, label| match path.before() {
-                true => (leaf, label, there),
-                false => (there, label, leaf),
-            };
             // SAFETY: the caller's promise; nothing has changed since the path was walked.
             return unsafe {
                 match plan {
@@ -208,16 +269,13 @@ impl<V: ?Sized + Value> Tree<V> {
                         continue;
                     }
                     Plan::Label { depth, border } => {
-                        let children = sides(path.cell(depth + 1), border.byte);
-                        self.part_child(policy, &path.frames, depth, children)
+                        self.add_child(policy, path, depth, border, leaf)
                     }
                     Plan::Pair { depth, border } => {
-                        let (left, label, right) = sides(path.cell(depth), border.byte);
-                        let pair = (border.at, left, label, right);
-                        self.part_above(policy, &path.frames, depth, pair)
+                        self.add_branch(policy, path, depth, border, leaf)
                     }
                     Plan::Two { border } => {
-                        let (left, _, right) = sides(path.end, 0);
+                        let (left, right) = path.beside(leaf, path.end);
                         let mut slots = self.slots_of(left);
                         slots.push(border, self.entry_of(right));
                         let link = self.own_path(policy, &path.frames)?;
@@ -301,17 +359,8 @@ impl<V: ?Sized + Value> Tree<V> {
         let made = self
             .make_cluster(policy, &slots, (middle, slots.len()), room(rest))
             .and_then(|right| {
-                let depth = path.frames.len();
                 // SAFETY: the caller's promise; both are new.
-                let linked = unsafe {
-                    if path.parent() == Some(border.at) {
-                        let children = (left, border.byte, right);
-                        self.part_child(policy, &path.frames, depth - 1, children)
-                    } else {
-                        let pair = (border.at, left, border.byte, right);
-                        self.part_above(policy, &path.frames, depth, pair)
-                    }
-                };
+                let linked = unsafe { self.link_parts(policy, path, (left, border, right)) };
                 linked.inspect_err(|_| self.unmake(policy, right))
             });
         if let Err(full) = made {
@@ -437,12 +486,34 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Joins the leaf or cluster that a key leads to with a sibling, if both have few leaves
     /// together. Without memory it stays as it is.
     fn join<P: Policy>(&mut self, policy: &mut P, key: &[u8]) {
-        let Some(path) = self.view().path(key) else {
-            return;
-        };
-        let Some((last, above)) = path.frames.split_last() else {
-            return;
-        };
+        let made = self.join_siblings(policy, key, |tree, policy, one, border, two| {
+            let all = joined(&tree.slots_of(one), border, &tree.slots_of(two));
+            let Some(all) = all else { return Ok(None) };
+            let (n, capacity) = (all.len(), capacity_for(all.len()));
+            let cell = tree.make_cluster(policy, &all, (0, n), capacity)?;
+            Ok(Some(cell))
+        });
+        match made {
+            Some(Joined { old, linked, .. }) if linked => {
+                for old in old {
+                    self.unmake(policy, old);
+                }
+            }
+            Some(Joined { cell, .. }) => self.unmake(policy, cell),
+            None => {}
+        }
+    }
+
+    /// Makes one node of the leaf or cluster that a key leads to and a sibling, and links it in
+    /// their place. `make` makes it, or finds that they do not fit. The siblings are not freed.
+    pub(super) fn join_siblings<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        key: &[u8],
+        mut make: impl FnMut(&mut Self, &mut P, u32, Border, u32) -> Result<Option<u32>, ArenaFull>,
+    ) -> Option<Joined> {
+        let (frames, _) = self.view().walk(key)?;
+        let (last, above) = frames.split_last()?;
         // SAFETY: the path is that of the trie as it is now.
         let mut parts = unsafe { Parts::read(self.branch(last.cell)) };
         let index = last.index();
@@ -454,20 +525,18 @@ impl<V: ?Sized + Value> Tree<V> {
             if one & KIND == 0 || two & KIND == 0 {
                 continue;
             }
-            let ends = is_leaf(one) && self.key_of(one).len() == parts.offset;
+            let first = EntryRef::held(one, 0);
+            let ends = self.len_of(one) == 1 && self.key_at(first).len() == parts.offset;
             let border = Border {
                 at: parts.offset,
                 byte: if ends { 0 } else { parts.label(left) },
             };
-            let all = joined(&self.slots_of(one), border, &self.slots_of(two));
-            let Some(all) = all else { continue };
-            let capacity = capacity_for(all.len());
-            let Ok(cell) = self.make_cluster(policy, &all, (0, all.len()), capacity) else {
-                return;
+            let Some(cell) = make(self, policy, one, border, two).ok()? else {
+                continue;
             };
-            // SAFETY: as above; the children are unlinked before they are freed or retired.
-            unsafe {
-                let linked = self.own_path(policy, above).and_then(|link| {
+            // SAFETY: as above; the node is new.
+            let linked = unsafe {
+                self.own_path(policy, above).and_then(|link| {
                     if parts.children() > 2 {
                         parts.join(left, cell);
                         return self.put_branch(policy, link, last.cell, &parts);
@@ -476,15 +545,15 @@ impl<V: ?Sized + Value> Tree<V> {
                     let h = self.header(last.cell);
                     policy.gone(&mut self.arena, last.cell, h);
                     Ok(())
-                });
-                if linked.is_err() {
-                    return self.unmake(policy, cell);
-                }
-                self.unmake(policy, one);
-                self.unmake(policy, two);
-            }
-            return;
+                })
+            };
+            return Some(Joined {
+                old: [one, two],
+                cell,
+                linked: linked.is_ok(),
+            });
         }
+        None
     }
 
     /// Unlinks all leaves whose keys start with `prefix`; returns the cells that it unlinked. If

@@ -6,7 +6,7 @@ use sapwood_format::inline::{self, Extent, OUTSIDE};
 use sapwood_format::{INLINE, KIND};
 
 use super::leaf::Value;
-use super::node::Cluster;
+use super::node::{Cluster, wide};
 
 /// An entry: its leaf, or its inline cluster and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,10 +191,6 @@ impl Inline {
     }
 }
 
-/// Whether words are compared that have other bytes beside those of a piece. Under Miri, these may
-/// be bytes that were never written.
-const WIDE: bool = !cfg!(miri);
-
 /// Whether a key, of the length of both pieces, is the prefix and the tail together.
 ///
 /// # Safety
@@ -216,10 +212,9 @@ unsafe fn is_same(
 /// The key has as many bytes. At least eight bytes can be read at `p`.
 #[inline(always)]
 unsafe fn begins_with(p: *const u8, len: usize, key: &[u8]) -> bool {
-    if WIDE && len < 8 && key.len() >= 8 {
-        // SAFETY: the caller's promise; the key has eight bytes.
-        let unlike = unsafe { word(p) ^ word(key.as_ptr()) };
-        return unlike.trailing_zeros() as usize >= 8 * len;
+    if len < 8 && key.len() >= 8 {
+        // SAFETY: the caller's promise.
+        return unsafe { wide::begins(p, len, key) };
     }
     // SAFETY: the caller's promise.
     unsafe { super::leaf::is_same(p, &key[..len]) }
@@ -231,23 +226,12 @@ unsafe fn begins_with(p: *const u8, len: usize, key: &[u8]) -> bool {
 /// The key has as many bytes. At least eight bytes can be read before the end of those at `p`.
 #[inline(always)]
 unsafe fn ends_with(p: *const u8, len: usize, key: &[u8]) -> bool {
-    if WIDE && len < 8 && key.len() >= 8 {
-        // SAFETY: the caller's promise; the key has eight bytes.
-        let unlike = unsafe { word(p.add(len).sub(8)) ^ word(key.as_ptr().add(key.len() - 8)) };
-        return unlike.leading_zeros() as usize >= 8 * len;
+    if len < 8 && key.len() >= 8 {
+        // SAFETY: the caller's promise.
+        return unsafe { wide::ends(p.add(len), len, key) };
     }
     // SAFETY: the caller's promise.
     unsafe { super::leaf::is_same(p, &key[key.len() - len..]) }
-}
-
-/// Eight bytes, the first of them as the lowest.
-///
-/// # Safety
-/// They can be read.
-#[inline(always)]
-unsafe fn word(p: *const u8) -> u64 {
-    // SAFETY: the caller's promise.
-    u64::from_le(unsafe { p.cast::<u64>().read_unaligned() })
 }
 
 #[cfg(test)]

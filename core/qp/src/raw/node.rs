@@ -424,7 +424,8 @@ unsafe fn blind_search(borders: *const u8, bytes: *const u8, n: usize, key: &[u8
     at
 }
 
-/// Wide loads of labels and tags, which may also load some of the cells behind them.
+/// Wide loads of labels, tags and short pieces of keys, which may also load what lies beside them:
+/// some of the cells, or bytes of a block that were never written.
 ///
 /// In a shared trie a writer may replace such a cell at the same time. The bytes of the cell are
 /// not used, but for the language any plain load of them is a data race. So the load is one
@@ -432,7 +433,7 @@ unsafe fn blind_search(borders: *const u8, bytes: *const u8, n: usize, key: &[u8
 /// old or the new value of each byte.) On other processors, and under tools that look for races,
 /// only labels and tags are loaded.
 #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
-mod wide {
+pub(super) mod wide {
     use core::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_set1_epi8,
     };
@@ -482,6 +483,48 @@ mod wide {
         }
     }
 
+    /// Whether a key of eight bytes or more begins with the `len` bytes at `p`, which are fewer.
+    ///
+    /// # Safety
+    /// `p` points at eight bytes, of which those behind `len` may never have been written.
+    #[inline(always)]
+    pub(in crate::raw) unsafe fn begins(p: *const u8, len: usize, key: &[u8]) -> bool {
+        // SAFETY: the caller's promise; the key has eight bytes.
+        let unlike = unsafe { word(p) ^ word(key.as_ptr()) };
+        unlike.trailing_zeros() as usize >= 8 * len
+    }
+
+    /// Whether a key of eight bytes or more ends with the `len` bytes before `end`, which are
+    /// fewer.
+    ///
+    /// # Safety
+    /// Before `end` are eight bytes, of which the first may never have been written.
+    #[inline(always)]
+    pub(in crate::raw) unsafe fn ends(end: *const u8, len: usize, key: &[u8]) -> bool {
+        // SAFETY: the caller's promise; the key has eight bytes.
+        let unlike = unsafe { word(end.sub(8)) ^ word(key.as_ptr().add(key.len() - 8)) };
+        unlike.leading_zeros() as usize >= 8 * len
+    }
+
+    /// Eight bytes, the first of them as the lowest.
+    ///
+    /// # Safety
+    /// `p` points at eight bytes.
+    #[inline(always)]
+    unsafe fn word(p: *const u8) -> u64 {
+        let word: u64;
+        // SAFETY: the caller's promise; it reads eight bytes and does nothing else.
+        unsafe {
+            core::arch::asm!(
+                "mov {word}, qword ptr [{p}]",
+                p = in(reg) p,
+                word = out(reg) word,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        word
+    }
+
     /// For `n` labels, eight at most: the lowest bit of the result is that of the first label that
     /// is greater than the byte. Bit `n` is set.
     ///
@@ -489,16 +532,8 @@ mod wide {
     /// `p` points at 12 bytes.
     #[inline(always)]
     pub(super) unsafe fn greater8(p: *const u8, n: usize, byte: u8) -> u32 {
-        let word: u64;
-        // SAFETY: the caller's promise; it reads eight bytes and does nothing else.
-        unsafe {
-            core::arch::asm!(
-                "mov {word}, qword ptr [{p} + 4]",
-                p = in(reg) p,
-                word = out(reg) word,
-                options(pure, readonly, nostack, preserves_flags)
-            );
-        }
+        // SAFETY: the caller's promise.
+        let word = unsafe { word(p.add(4)) };
         // SAFETY: SSE2 is part of x86-64.
         let bytes = unsafe { _mm_cvtsi64_si128(word as i64) };
         !not_greater(bytes, byte) | 1 << n
@@ -536,7 +571,7 @@ mod wide {
 
 /// The functions of the other module `wide`, in plain Rust: they load only labels and tags.
 #[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
-mod wide {
+pub(super) mod wide {
     /// Sets bit `i` for each `i` below `n` for which `test` returns true for byte `4 + i`.
     ///
     /// # Safety
@@ -547,6 +582,22 @@ mod wide {
         (0..n).fold(0, |bits, i| {
             bits | u64::from(test(unsafe { *p.add(4 + i) })) << i
         })
+    }
+
+    /// # Safety
+    /// `p` points at `len` bytes, and the key has as many.
+    #[inline(always)]
+    pub(in crate::raw) unsafe fn begins(p: *const u8, len: usize, key: &[u8]) -> bool {
+        // SAFETY: the caller's promise.
+        (0..len).all(|i| unsafe { *p.add(i) } == key[i])
+    }
+
+    /// # Safety
+    /// Before `end` are `len` bytes, and the key has as many.
+    #[inline(always)]
+    pub(in crate::raw) unsafe fn ends(end: *const u8, len: usize, key: &[u8]) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { begins(end.sub(len), len, &key[key.len() - len..]) }
     }
 
     /// # Safety

@@ -80,6 +80,14 @@ impl Path {
         self.frames.get(depth).map_or(self.end, |frame| frame.cell)
     }
 
+    /// A new leaf and a node of the path in the order of their keys.
+    pub(crate) fn beside(&self, leaf: u32, there: u32) -> (u32, u32) {
+        match self.before() {
+            true => (leaf, there),
+            false => (there, leaf),
+        }
+    }
+
     /// The offset of the last branch.
     pub(crate) fn parent(&self) -> Option<usize> {
         self.frames.last().map(|frame| frame.offset())

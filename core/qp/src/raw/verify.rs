@@ -14,7 +14,7 @@ use super::order::Along;
 use super::tree::Tree;
 use super::view::View;
 use crate::Pieces;
-use sapwood_format::inline::{self, Extent, PREFIX_MAX};
+use sapwood_format::inline::{self, Extent, PREFIX_MAX, TAIL_MAX};
 use sapwood_format::{branch, cluster};
 
 /// The counts of a walk, for a comparison with the arena's accounts.
@@ -217,6 +217,11 @@ impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
                     Held::Here { tail, len } => {
                         let key = self.view.key(EntryRef::held(cell, i));
                         let key = key.ok_or_else(|| format!("no entry {i} in {cell:#x}"))?;
+                        if len > TAIL_MAX {
+                            return Err(format!(
+                                "entry {i} of {cell:#x} has a tail of {len} bytes"
+                            ));
+                        }
                         self.entry(key, border)?;
                         V::ENTRIES.entry(len, V::slot_len(tail.add(len)))
                     }

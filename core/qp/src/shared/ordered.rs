@@ -92,7 +92,10 @@ macro_rules! ordered_reads {
         /// Beside writers, the same holds as for [`longest_prefix`](Self::longest_prefix).
         ///
         /// O(key length + entries that are found).
-        pub fn ancestors(&self, key: impl AsRef<[u8]>) -> alloc::vec::Vec<$crate::ReadEntry<'g, V>> {
+        pub fn ancestors(
+            &self,
+            key: impl AsRef<[u8]>,
+        ) -> alloc::vec::Vec<$crate::ReadEntry<'g, V>> {
             let key = key.as_ref();
             // A branch that was inserted between the two walks down may hold a key that is no
             // prefix.

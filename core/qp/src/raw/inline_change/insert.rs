@@ -100,10 +100,6 @@ impl<V: ?Sized + Value> Tree<V> {
         leaf: u32,
         behind: usize,
     ) -> Result<(), ArenaFull> {
-        let sides = |there, label| match path.before() {
-            true => (leaf, label, there),
-            false => (there, label, leaf),
-        };
         let row = |border| Row {
             source: match leaf {
                 0 => Source::New,
@@ -119,13 +115,10 @@ impl<V: ?Sized + Value> Tree<V> {
             match plan {
                 Plan::Split => Ok(()),
                 Plan::Label { depth, border } => {
-                    let children = sides(path.cell(depth + 1), border.byte);
-                    self.part_child(&mut Owned, &path.frames, depth, children)
+                    self.add_child(&mut Owned, path, depth, border, leaf)
                 }
                 Plan::Pair { depth, border } => {
-                    let (left, label, right) = sides(path.cell(depth), border.byte);
-                    let pair = (border.at, left, label, right);
-                    self.part_above(&mut Owned, &path.frames, depth, pair)
+                    self.add_branch(&mut Owned, path, depth, border, leaf)
                 }
                 Plan::Two { border } => {
                     let mut rows = self.rows_of(path.end);
@@ -220,7 +213,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let (n, Extent { end, prefix, .. }) = (c.leaves(), block.extent);
             let bytes = row.bytes::<V>(prefix);
             let most = block.extent.block.min(inline::END_MAX);
-            if n == block.capacity || end + bytes > most {
+            if n == block.capacity || end + bytes > most || row.is_too_long(prefix) {
                 return false;
             }
             let entry = block.p.add(end);
@@ -290,7 +283,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let heap = old.extent.end - from;
             let room = (capacity - n) * (heap / n).max(row.bytes::<V>(prefix));
             let most = to + heap + room;
-            if most > inline::END_MAX || 4 * old.extent.dead > heap {
+            if most > inline::END_MAX || 4 * old.extent.dead > heap || row.is_too_long(prefix) {
                 return None;
             }
             let block = inline::block(most);
@@ -340,17 +333,8 @@ impl<V: ?Sized + Value> Tree<V> {
         let mut none = New::none();
         let left = self.make_part(one, &mut none)?;
         let made = self.make_part(two, &mut none).and_then(|right| {
-            let depth = path.frames.len();
             // SAFETY: the path is that of the trie as it is now; both parts are new.
-            let linked = unsafe {
-                if path.parent() == Some(border.at) {
-                    let children = (left, border.byte, right);
-                    self.part_child(&mut Owned, &path.frames, depth - 1, children)
-                } else {
-                    let pair = (border.at, left, border.byte, right);
-                    self.part_above(&mut Owned, &path.frames, depth, pair)
-                }
-            };
+            let linked = unsafe { self.link_parts(&mut Owned, path, (left, border, right)) };
             linked
                 .map(|()| right)
                 .inspect_err(|_| self.unmake_part(two, right))

@@ -4,14 +4,14 @@ use core::ptr;
 
 use crate::raw::inline::{Held, Inline};
 use crate::raw::leaf::{LeafOf, Value};
-use crate::raw::node::{self, KIND, is_leaf};
-use crate::raw::parts::Parts;
+use crate::raw::node::{self, is_leaf};
 use crate::raw::path::{JOIN_AT, JOIN_MAX, Path};
-use crate::raw::slots::{Border, close, lost_border};
-use crate::raw::tree::{CLUSTER_KIND, Owned, Policy, Tree, ref_of};
+use crate::raw::slots::{close, lost_border};
+use crate::raw::tree::{CLUSTER_KIND, Owned, Tree, ref_of};
 use sapwood_format::inline::{self, Extent};
 
-use super::rows::{New, Row, Shape, Source, fits};
+use super::rows::{New, Row, Rows, Shape, Source, fits};
+use crate::raw::change::Joined;
 
 impl<V: ?Sized + Value> Tree<V> {
     /// Takes the entry at the end of a path out of its block. `take_leaf` or `take_slot` moves its
@@ -107,8 +107,8 @@ impl<V: ?Sized + Value> Tree<V> {
         }
     }
 
-    /// Writes a block anew in its place, with these of its entries; with `keep` in its size, if
-    /// they need no longer prefix than that has room for.
+    /// Writes a block anew in its place, with these of its entries. With `keep` it has its size and
+    /// its slots afterwards, if the entries fit; else it becomes as small as they allow.
     ///
     /// # Safety
     /// The block is live, and nobody else uses it.
@@ -152,64 +152,31 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Joins the leaf or block that a key leads to with a sibling, if both have few entries
     /// together. Without memory it stays as it is.
     fn join_blocks(&mut self, key: &[u8]) {
-        let Some((frames, _)) = self.view().walk(key) else {
-            return;
-        };
-        let Some((last, above)) = frames.split_last() else {
-            return;
-        };
-        // SAFETY: the path is that of the trie as it is now.
-        let mut parts = unsafe { Parts::read(self.branch(last.cell)) };
-        let index = last.index();
-        for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
-            if left + 1 >= parts.children() {
-                continue;
-            }
-            let (one, two) = (parts.cell(left), parts.cell(left + 1));
-            if one & KIND == 0 || two & KIND == 0 {
-                continue;
-            }
-            let mut rows = self.rows_of(one);
-            let ends = rows.len() == 1 && rows[0].len == parts.offset;
-            let border = Border {
-                at: parts.offset,
-                byte: if ends { 0 } else { parts.label(left) },
-            };
-            self.add_rows(&mut rows, two, border);
+        let mut rows = Rows::new();
+        let made = self.join_siblings(&mut Owned, key, |tree, _, one, border, two| {
+            rows = tree.rows_of(one);
+            tree.add_rows(&mut rows, two, border);
             if rows.len() > JOIN_MAX {
-                continue;
+                return Ok(None);
             }
             Self::settle(&mut rows);
-            if !fits::<V>(&rows) {
-                continue;
+            match fits::<V>(&rows) {
+                true => tree.make_part(&rows, &mut New::none()).map(Some),
+                false => Ok(None),
             }
-            let mut none = New::none();
-            let Ok(cell) = self.make_part(&rows, &mut none) else {
-                return;
-            };
-            // SAFETY: as above; the children are unlinked before they are freed.
-            unsafe {
-                let linked = self.own_path(&mut Owned, above).and_then(|link| {
-                    if parts.children() > 2 {
-                        parts.join(left, cell);
-                        return self.put_branch(&mut Owned, link, last.cell, &parts);
-                    }
-                    self.set_link(link, cell);
-                    let h = self.header(last.cell);
-                    Owned.gone(&mut self.arena, last.cell, h);
-                    Ok(())
-                });
-                if linked.is_err() {
-                    return self.unmake_part(&rows, cell);
-                }
-                for old in [one, two] {
-                    if !is_leaf(old) {
+        });
+        match made {
+            Some(Joined { old, cell, linked }) if linked => {
+                // SAFETY: both are unlinked, and their entries are in the new block.
+                unsafe {
+                    for old in old.into_iter().filter(|old| !is_leaf(*old)) {
                         self.free_bits(old);
                     }
+                    self.moved(&rows, cell);
                 }
-                self.moved(&rows, cell);
             }
-            return;
+            Some(Joined { cell, .. }) => self.unmake_part(&rows, cell),
+            None => {}
         }
     }
 

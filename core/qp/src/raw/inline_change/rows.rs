@@ -48,6 +48,17 @@ impl Row {
             _ => V::ENTRIES.entry(self.len - prefix, self.behind),
         }
     }
+
+    /// Whether the length of the tail below a prefix of this length can be written.
+    fn has_short_tail(&self, prefix: usize) -> bool {
+        matches!(self.source, Source::Outside(_)) || self.len - prefix <= inline::TAIL_MAX
+    }
+
+    /// Whether a new entry has a tail too long for a block with a prefix of this length. The block
+    /// may have lost a part of its prefix since the entry was found to fit.
+    pub(super) fn is_too_long(&self, prefix: usize) -> bool {
+        matches!(self.source, Source::New) && is_outside(self.len - prefix, self.behind)
+    }
 }
 
 pub(super) type Rows = SmallVec<[Row; 26]>;
@@ -86,19 +97,24 @@ impl Shape {
     ) -> Self {
         let capacity = capacity_for(rows.len());
         let bytes: usize = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
+        // A wrong estimate must end here, before anything is written.
+        assert!(
+            rows.iter().all(|row| row.has_short_tail(prefix)),
+            "a tail is too long for its block"
+        );
         let room = match least {
             true => 0,
             false => (capacity - rows.len()) * (bytes / rows.len()),
         };
         let end = V::ENTRIES.heap_at(capacity, prefix) + bytes;
-        let last = (end + room).min(inline::END_MAX.max(end));
-        let block = inline::block(last);
+        assert!(end <= inline::END_MAX, "entries are too large for a block");
+        let block = inline::block((end + room).min(inline::END_MAX));
         Shape {
             base,
             capacity,
             extent: Extent {
                 end,
-                block: block.min(inline::BLOCK_MAX),
+                block,
                 prefix,
                 dead: 0,
             },
@@ -152,9 +168,7 @@ pub(super) fn fits<V: ?Sized + Value>(rows: &[Row]) -> bool {
     let base = base_of(rows);
     let prefix = prefix_of_rows(rows, base);
     let in_reach = rows[1..].iter().all(|row| row.border.at - base <= REACH);
-    let tails = rows.iter().all(|row| {
-        matches!(row.source, Source::Outside(_)) || row.len - prefix <= inline::TAIL_MAX
-    });
+    let tails = rows.iter().all(|row| row.has_short_tail(prefix));
     let bytes = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
     in_reach && tails && fits_block::<V>(rows.len(), prefix, bytes)
 }
@@ -322,11 +336,8 @@ impl<V: ?Sized + Value> Tree<V> {
             let places = p.add(inline::places_at(capacity));
             let d = p.add(inline::borders_at(capacity, prefix));
             let c = d.add(capacity);
-            for at in [tags.add(rows.len()), places.add(rows.len())] {
-                ptr::write_bytes(at, 0, capacity - rows.len());
-            }
-            for at in [d.add(rows.len()), c.add(rows.len())] {
-                ptr::write_bytes(at, 0, capacity - rows.len());
+            for array in [tags, places, d, c] {
+                ptr::write_bytes(array.add(rows.len()), 0, capacity - rows.len());
             }
             for (i, row) in rows.iter().enumerate() {
                 *tags.add(i) = row.tag;

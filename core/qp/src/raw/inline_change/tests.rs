@@ -250,3 +250,34 @@ fn a_change_without_memory_changes_nothing() {
         assert!(refused > 0 || cfg!(miri));
     }
 }
+
+/// A block loses its prefix when only long entries are left in it. A new key that had fitted beside
+/// the whole prefix does not fit any more.
+#[test]
+fn a_block_whose_prefix_gets_shorter_takes_long_keys() {
+    // Tails of 128 bytes look like entries outside, and longer ones have no length.
+    for fill in [40, 55, 56, 57] {
+        let key = |i: u32, fill: usize| format!("{}{i:02}{}", "p".repeat(70), "z".repeat(fill));
+        let mut map = QpMap::new();
+        let mut put = |map: &mut QpMap<u64>, i: u32, fill| {
+            map.insert(key(i, fill), u64::from(i)).unwrap();
+            map.verify().unwrap();
+        };
+        // Two short keys, then long ones until all slots are used. The next short key makes the
+        // block grow, with room for four like it; long ones need less.
+        (0..2).for_each(|i| put(&mut map, i, 6));
+        (2..16).for_each(|i| put(&mut map, i, 120));
+        put(&mut map, 16, 57);
+        (17..20).for_each(|i| put(&mut map, i, 120));
+        // The short keys go. Their bytes are less than a third, so the block stays as it is.
+        for (i, fill) in [(0, 6), (1, 6), (16, 57)] {
+            assert_eq!(map.remove(key(i, fill)), Some(u64::from(i)));
+        }
+        (20..23).for_each(|i| put(&mut map, i, 120));
+        // No slot is free: the block is written anew without the dead bytes, and without a prefix.
+        put(&mut map, 23, fill);
+        assert_eq!(map.get(key(23, fill)), Some(&23));
+        let kept = (2..16).chain(17..24);
+        assert!(map.values().copied().eq(kept));
+    }
+}
