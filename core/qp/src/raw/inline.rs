@@ -241,8 +241,9 @@ mod tests {
     #[test]
     fn pieces_in_a_block_are_the_key() {
         let block: Vec<u8> = (0..200).collect();
-        for cut in 0..40 {
-            for len in 0..40 {
+        let step = if cfg!(miri) { 7 } else { 1 };
+        for cut in (0..40).step_by(step) {
+            for len in (0..40).step_by(step) {
                 let (prefix, tail) = (&block[40..40 + cut], &block[100..100 + len]);
                 let mut key = [prefix, tail].concat();
                 let (head, rest) = (block[40..].as_ptr(), block.as_ptr().wrapping_add(100));
