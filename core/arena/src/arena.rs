@@ -279,7 +279,9 @@ impl Arena {
         if self.limit < self.header {
             return Err(full);
         }
-        self.bits.ensure(GRANULE as usize).map_err(|_| full)?;
+        self.bits
+            .ensure(GRANULE as usize)
+            .map_err(|_| ArenaFull::no_heap(header, self.options.limit))?;
         region.grow(header)?;
         self.base = region.base().as_ptr();
         self.len = units_in(region.len());

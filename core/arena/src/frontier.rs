@@ -211,16 +211,17 @@ impl Arena {
         if end > self.limit {
             return Err(full);
         }
-        self.bits.ensure(end as usize).map_err(|_| full)?;
+        let no_heap = |_| ArenaFull::no_heap(full.requested, full.limit);
+        self.bits.ensure(end as usize).map_err(no_heap)?;
         self.owners
             .ensure(end.div_ceil(GRANULE) as usize)
-            .map_err(|_| full)?;
+            .map_err(no_heap)?;
         for (space, more) in self.spaces.iter_mut().zip(more) {
             if more > 0 {
                 space
                     .lists
                     .ensure((space.owned + more).min(end))
-                    .map_err(|_| full)?;
+                    .map_err(no_heap)?;
             }
         }
         if end > self.len {

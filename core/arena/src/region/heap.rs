@@ -77,7 +77,8 @@ impl HeapRegion {
             let size = capacity.checked_add(ALIGN - 1).ok_or(full)?;
             let layout = Layout::from_size_align(size, 16).map_err(|_| full)?;
             // SAFETY: the layout's size is not zero.
-            let p = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(full)?;
+            let p = NonNull::new(unsafe { alloc_zeroed(layout) })
+                .ok_or(ArenaFull::no_heap(capacity, region.capacity))?;
             let aligned = p.as_ptr().map_addr(|a| a.next_multiple_of(ALIGN));
             region.base = NonNull::new(aligned).ok_or(full)?;
             region.block = Some((p, layout));

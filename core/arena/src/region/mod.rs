@@ -125,6 +125,20 @@ impl ArenaFull {
         }
     }
 
+    /// The error when the heap refused what the arena keeps outside of its region. Linux refuses
+    /// that for lack of addresses, unless it is told not to overcommit memory.
+    pub const fn no_heap(requested: usize, limit: usize) -> ArenaFull {
+        let lack = if cfg!(all(
+            feature = "std",
+            any(target_os = "linux", target_os = "android")
+        )) {
+            Lack::AddressSpace
+        } else {
+            Lack::Memory
+        };
+        ArenaFull::lacks(lack, requested, limit)
+    }
+
     /// As [`new`](ArenaFull::new), when the system refused for this reason.
     #[cfg(feature = "std")]
     pub fn refused(requested: usize, limit: usize, error: &std::io::Error) -> ArenaFull {

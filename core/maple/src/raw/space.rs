@@ -29,7 +29,7 @@ pub(crate) struct Held {
 
 /// The error when the process's heap has no memory for a list of `bytes` bytes.
 pub(crate) fn no_heap(_: TryReserveError, bytes: usize) -> ArenaFull {
-    ArenaFull::new(bytes, isize::MAX as usize)
+    ArenaFull::no_heap(bytes, isize::MAX as usize)
 }
 
 /// The blocks of a map.

@@ -286,3 +286,57 @@ fn an_owned_map_uses_nearly_all_addresses_that_there_are() {
     );
     assert!(text.contains("refused"), "{text}");
 }
+
+/// Takes all addresses that are left, down to single pages, and what the heap has, down to 4 KiB,
+/// which it returns.
+fn take_all_addresses() -> Vec<Vec<u8>> {
+    let mut held = Vec::with_capacity(100_000);
+    let mut len = 1 << 30;
+    while len >= 4096 {
+        // SAFETY: a fresh mapping at an address of the system's choice disturbs nothing.
+        let taken = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                rustix::mm::ProtFlags::empty(),
+                rustix::mm::MapFlags::PRIVATE,
+            )
+        };
+        if taken.is_err() {
+            len /= 2;
+        }
+    }
+    loop {
+        let mut piece: Vec<u8> = Vec::new();
+        match piece.try_reserve_exact(4096) {
+            Ok(()) => held.push(piece),
+            Err(_) => return held,
+        }
+    }
+}
+
+#[test]
+fn an_owned_map_without_a_heap_for_its_tables_says_that_addresses_lack() {
+    if task().is_some() {
+        let mut map: QpMap<[u8]> = QpMap::new();
+        let value = vec![7_u8; 1 << 20];
+        for i in 0..17_u32 {
+            map.insert(i.to_be_bytes(), &value[..]).unwrap();
+        }
+        let arena = map.memory().arena;
+        assert!(arena.reserved > arena.committed + (8 << 20), "{arena:?}");
+        limit_addresses(1_000_000_000);
+        let held = take_all_addresses();
+        let refused = (17..2000_u32).find_map(|i| map.insert(i.to_be_bytes(), &value[..]).err());
+        drop(held);
+        says_addresses(&refused.unwrap().error);
+        assert!(map.iter().all(|(_, v)| v == &value[..]));
+        println!("refused");
+        return;
+    }
+    let text = child(
+        "address_space::an_owned_map_without_a_heap_for_its_tables_says_that_addresses_lack",
+        "tables",
+    );
+    assert!(text.contains("refused"), "{text}");
+}
