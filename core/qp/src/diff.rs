@@ -7,9 +7,10 @@ use core::iter::FusedIterator;
 
 use super::raw::inline::EntryRef;
 use super::raw::mem::Trusted;
-use super::raw::node::{KIND, LEAF};
+use super::raw::node::{INLINE, KIND, LEAF};
+use super::raw::version::Kept;
 use super::raw::view::View;
-use crate::{Key, Pieces, ReadEntry, Value};
+use crate::{Key, ReadEntry, Value};
 
 /// One difference between two versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,66 +44,94 @@ pub struct Diff<'a, V: ?Sized + Value> {
     new: Side<'a, V>,
     /// Both are versions of one store, so that equal cells mean equal subtrees.
     shared: bool,
+    versions: (&'a Kept<V>, &'a Kept<V>),
 }
 
 struct Side<'a, V: ?Sized + Value> {
     view: View<'a, V, Trusted>,
-    /// The subtrees that are still to be walked, the next one last.
-    todo: Vec<u32>,
+    /// The subtrees and entries that are still to be walked, the next one last.
+    todo: Vec<Part>,
     /// Branches and clusters that were read.
     #[cfg(test)]
     opened: usize,
+}
+
+/// A part of a version.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A branch or a cluster.
+    Node(u32),
+    Entry(EntryRef),
+}
+
+impl Part {
+    fn of(cell: u32) -> Self {
+        match cell & KIND {
+            LEAF => Part::Entry(EntryRef::leaf(cell)),
+            _ => Part::Node(cell),
+        }
+    }
 }
 
 impl<'a, V: ?Sized + Value> Side<'a, V> {
     fn new(view: View<'a, V, Trusted>) -> Self {
         Side {
             view,
-            todo: Vec::from_iter((view.root != 0).then_some(view.root)),
+            todo: Vec::from_iter((view.root != 0).then_some(Part::of(view.root))),
             #[cfg(test)]
             opened: 0,
         }
     }
 
-    /// The offset of a branch. Clusters count as deeper than any branch, and leaves as deeper than
+    /// The offset of a branch. Clusters count as deeper than any branch, and entries as deeper than
     /// any cluster.
-    fn depth(&self, cell: u32) -> usize {
-        match cell & KIND {
-            0 => self.view.branch(cell, 0).map_or(usize::MAX, |b| b.offset()),
-            LEAF => usize::MAX,
-            _ => usize::MAX - 1,
+    fn depth(&self, part: Part) -> usize {
+        match part {
+            Part::Node(cell) if cell & KIND == 0 => {
+                self.view.branch(cell, 0).map_or(usize::MAX, |b| b.offset())
+            }
+            Part::Node(_) => usize::MAX - 1,
+            Part::Entry(_) => usize::MAX,
         }
     }
 
     /// Replaces the next subtree by its children.
     fn open(&mut self) {
-        let Some(cell) = self.todo.pop() else { return };
+        let Some(Part::Node(cell)) = self.todo.pop() else {
+            return;
+        };
         #[cfg(test)]
         {
             self.opened += 1;
         }
         let from = self.todo.len();
-        self.view.each_child(cell, |child| self.todo.push(child));
+        match cell & KIND {
+            INLINE => {
+                let n = self.view.cluster(cell).map_or(0, |c| c.leaves());
+                let entries = (0..n).map(|i| Part::Entry(EntryRef::held(cell, i)));
+                self.todo.extend(entries);
+            }
+            _ => self
+                .view
+                .each_child(cell, |child| self.todo.push(Part::of(child))),
+        }
         self.todo[from..].reverse();
     }
 
-    /// The key of the next leaf.
-    fn key(&self, leaf: u32) -> Option<Pieces<'a>> {
-        self.view.key(EntryRef::leaf(leaf))
-    }
-
-    fn take(&mut self) -> Option<ReadEntry<'a, V>> {
-        let leaf = self.todo.pop()?;
-        self.view.entry(EntryRef::leaf(leaf))
+    /// Takes the next part, which is an entry.
+    fn take(&mut self, entry: EntryRef) -> Option<ReadEntry<'a, V>> {
+        self.todo.pop();
+        self.view.entry(entry)
     }
 }
 
 impl<'a, V: ?Sized + Value> Diff<'a, V> {
-    pub(crate) fn new(old: View<'a, V>, new: View<'a, V>, shared: bool) -> Self {
+    pub(crate) fn new(old: &'a Kept<V>, new: &'a Kept<V>) -> Self {
         Diff {
-            old: Side::new(old),
-            new: Side::new(new),
-            shared,
+            old: Side::new(old.view()),
+            new: Side::new(new.view()),
+            shared: old.same_store(new),
+            versions: (old, new),
         }
     }
 }
@@ -111,29 +140,34 @@ impl<'a, V: ?Sized + Value> Iterator for Diff<'a, V> {
     type Item = Change<'a, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        use Part::{Entry, Node};
         loop {
             match (self.old.todo.last(), self.new.todo.last()) {
                 (None, None) => return None,
-                (Some(&cell), None) if cell & LEAF != 0 => {
-                    return self.old.take().map(|(k, v)| Change::Removed(k, v));
+                (Some(&Entry(a)), None) => {
+                    return self.old.take(a).map(|(k, v)| Change::Removed(k, v));
                 }
-                (None, Some(&cell)) if cell & LEAF != 0 => {
-                    return self.new.take().map(|(k, v)| Change::Added(k, v));
+                (None, Some(&Entry(b))) => {
+                    return self.new.take(b).map(|(k, v)| Change::Added(k, v));
                 }
-                (Some(_), None) => self.old.open(),
-                (None, Some(_)) => self.new.open(),
-                (Some(&a), Some(&b)) if a == b && self.shared => {
+                (Some(Node(_)), None) => self.old.open(),
+                (None, Some(Node(_))) => self.new.open(),
+                (Some(a), Some(b)) if a == b && self.shared => {
                     self.old.todo.pop();
                     self.new.todo.pop();
                 }
-                (Some(&a), Some(&b)) if a & b & LEAF != 0 => {
-                    let (ka, kb) = (self.old.key(a)?, self.new.key(b)?);
+                (Some(&Entry(a)), Some(&Entry(b))) => {
+                    let (ka, kb) = (self.old.view.key(a)?, self.new.view.key(b)?);
                     return match ka.cmp(kb) {
-                        Ordering::Less => self.old.take().map(|(k, v)| Change::Removed(k, v)),
-                        Ordering::Greater => self.new.take().map(|(k, v)| Change::Added(k, v)),
+                        Ordering::Less => self.old.take(a).map(|(k, v)| Change::Removed(k, v)),
+                        Ordering::Greater => self.new.take(b).map(|(k, v)| Change::Added(k, v)),
                         Ordering::Equal => {
-                            let (key, old) = self.old.take()?;
-                            let (_, new) = self.new.take()?;
+                            let (key, old) = self.old.take(a)?;
+                            let (_, new) = self.new.take(b)?;
+                            let (version, other) = self.versions;
+                            if version.has_same(other, old, new) {
+                                continue;
+                            }
                             Some(Change::Changed(key, old, new))
                         }
                     };

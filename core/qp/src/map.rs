@@ -78,11 +78,10 @@ pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
 
 /// A trie built from entries in ascending order of keys.
 pub(crate) fn sorted_tree<V: ?Sized + Value + Accepts<N>, N: IntoValue<V>, K: AsRef<[u8]>>(
-    arena: Arena,
+    empty: Tree<V>,
     entries: impl IntoIterator<Item = (K, N)>,
-    inline: bool,
 ) -> Result<Tree<V>, Error> {
-    let mut builder = Builder::new(arena, inline);
+    let mut builder = Builder::new(empty);
     for (index, (key, value)) in entries.into_iter().enumerate() {
         let key = checked(key.as_ref())?;
         let pushed = storing::<V, _, _>(value, |value| {
@@ -460,8 +459,11 @@ impl<V: ?Sized + Value> QpMap<V> {
     where
         V: Accepts<N>,
     {
-        let tree = sorted_tree(arena(options)?, entries, inline)?;
-        Ok(Self::from_tree(tree))
+        let empty = match inline {
+            true => Tree::new_inline(arena(options)?),
+            false => Tree::new(arena(options)?),
+        };
+        Ok(Self::from_tree(sorted_tree(empty, entries)?))
     }
 
     /// A mutable reference to the value of a key.

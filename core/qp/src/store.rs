@@ -115,6 +115,62 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
         Ok(self.build_over(tree, None))
     }
 
+    /// An empty store whose clusters hold their entries, as those of a [`QpMap`] do: it takes less
+    /// memory, and walks and misses are quicker. A change of an entry copies its cluster, so
+    /// values must be plain bytes, which cannot change behind a reference, up to 64 of them;
+    /// longer ones get leaves, as in other stores.
+    ///
+    /// A [difference](QpStore::diff) of versions of such a store compares values: one that was
+    /// written again with the same bytes is no change.
+    ///
+    /// O(1).
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// let store = QpStore::<u64>::builder().build_inline()?;
+    /// let mut txn = store.begin();
+    /// txn.insert("elm", 1)?;
+    /// txn.insert("elder", 2)?;
+    /// txn.commit();
+    /// assert_eq!(store.get("elm"), Some(1));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn build_inline(self) -> Result<QpStore<V>, Error>
+    where
+        V: IntoBytes + Immutable,
+    {
+        let arena = stable_arena(self.memory.clone().stable())?;
+        Ok(self.build_over(Tree::of_plain(arena), None))
+    }
+
+    /// As [`build_inline`](Self::build_inline), with these entries, which come in ascending order
+    /// of keys. Of equal keys, the last wins.
+    ///
+    /// O(sum of all key lengths).
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_iter`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_inline_sorted<K: AsRef<[u8]>, N: IntoValue<V>>(
+        self,
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<QpStore<V>, Error>
+    where
+        V: IntoBytes + Immutable + Accepts<N>,
+    {
+        let arena = stable_arena(self.memory.clone().stable())?;
+        let tree = sorted_tree(Tree::of_plain(arena), entries)?;
+        Ok(self.build_over(tree, None))
+    }
+
     /// A store of this tree. If `header` is given, the root is also written at that place in the
     /// arena.
     pub(super) fn build_over(self, tree: Tree<V>, header: Option<usize>) -> QpStore<V> {
@@ -146,7 +202,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     where
         V: Accepts<N>,
     {
-        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries, false)?;
+        let arena = stable_arena(self.memory.clone().stable())?;
+        let tree = sorted_tree(Tree::new(arena), entries)?;
         Ok(self.build_over(tree, None))
     }
 }
@@ -313,11 +370,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn diff<'a>(old: &'a QpSnapshot<V>, new: &'a QpSnapshot<V>) -> Diff<'a, V> {
-        Diff::new(
-            old.kept.view(),
-            new.kept.view(),
-            old.kept.same_store(&new.kept),
-        )
+        Diff::new(&old.kept, &new.kept)
     }
 
     /// Frees up to `budget` nodes that no reader and no snapshot can hold any more; returns their

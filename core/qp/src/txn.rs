@@ -116,7 +116,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         }
         let (_, writer, _) = self.parts();
         match writer.put(key, value) {
-            Ok(old) => Ok(old.map(|leaf| writer.value(leaf))),
+            Ok(old) => Ok(old.map(|old| writer.value(old))),
             Err((value, full)) => Err(Rejected {
                 value,
                 error: full.into(),
@@ -136,7 +136,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
         self.admit(key)?;
         let (_, writer, _) = self.parts();
         let old = writer.take(key)?;
-        Ok(old.map(|leaf| writer.value(leaf)))
+        Ok(old.map(|old| writer.value(old)))
     }
 
     /// Removes the entry with the least key and returns it. The reference lives until the next

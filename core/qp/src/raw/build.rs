@@ -233,13 +233,8 @@ pub(crate) enum Pushed<V: ?Sized + Value> {
 }
 
 impl<V: ?Sized + Value> Builder<V> {
-    /// A builder in this arena, which must be empty; of inline clusters, if these are wanted and
-    /// the type of values allows them.
-    pub(crate) fn new(arena: Arena, inline: bool) -> Self {
-        let tree = match inline {
-            true => Tree::new_inline(arena),
-            false => Tree::new(arena),
-        };
+    /// A builder of a trie, which must be empty, as its arena.
+    pub(crate) fn new(tree: Tree<V>) -> Self {
         Builder {
             tree,
             packer: Packer::default(),

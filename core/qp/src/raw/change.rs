@@ -102,7 +102,7 @@ impl<V: ?Sized + Value> Tree<V> {
 
     /// Frees a branch or cluster that was made and not linked; a leaf stays.
     fn unmake<P: Policy>(&mut self, policy: &mut P, cell: u32) {
-        if cell & LEAF == 0 {
+        if !is_leaf(cell) {
             // SAFETY: the node is live and linked nowhere.
             unsafe {
                 let h = self.header(cell);
@@ -699,7 +699,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 self.point_added(key, leaf);
             }
             Some(path) if self.inline => {
-                self.link_inline(key, path, value)?;
+                self.link_inline(&mut Owned, key, path, value)?;
                 self.len += 1;
             }
             Some(mut path) => {

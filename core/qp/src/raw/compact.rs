@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use sapwood_arena::{Area, ArenaFull};
 
-use super::node::{KIND, LEAF};
+use super::node::{KIND, is_leaf};
 use super::tree::{Cow, Link, Tree};
 use crate::raw::leaf::Value;
 
@@ -112,13 +112,13 @@ impl<V: ?Sized + Value> Tree<V> {
                 link = Link::Child { branch, index };
             }
         }
-        if cursor.end() & LEAF == 0 {
+        if !is_leaf(cursor.end()) {
             // SAFETY: as above.
             unsafe { self.renew(cow, link, cursor.end()) }?;
             copied += 1;
         }
         while let Some((link, cell)) = todo.pop() {
-            if cell & LEAF != 0 {
+            if is_leaf(cell) {
                 continue;
             }
             if copied >= budget {

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use super::inline::Inline;
 use super::leaf::{LeafOf, Value};
-use super::node::{CLUSTER, FRESH, LEAF};
-use super::tree::{block_of, each_child};
+use super::node::{CLUSTER, FRESH, INLINE, KIND, is_leaf};
+use super::tree::each_child;
 use super::version::Writer;
 use super::view::Subtree;
 
@@ -15,7 +16,15 @@ impl<V: ?Sized + Value> Writer<V> {
             true => self.tree.view().find(key),
             false => None,
         };
-        let old = old.map(|leaf| self.tree.pointer(leaf.cell()).cast_const());
+        // SAFETY: the entry is one of the trie.
+        let old = old.and_then(|entry| match entry.is_held() {
+            true => unsafe {
+                let block = Inline::of(self.tree.cluster(entry.cell()));
+                block.leaves::<V>(entry.index()..entry.index() + 1).next()
+            },
+            false => Some(entry.cell()),
+        });
+        let old = old.map(|leaf| self.tree.pointer(leaf).cast_const());
         // The path, and the leaf with its key. SAFETY: the leaf is live.
         self.tree.path_bytes(key) + unsafe { LeafOf::<V>::block_of_key(key.len(), old) }
     }
@@ -28,25 +37,32 @@ impl<V: ?Sized + Value> Writer<V> {
         };
         let mut bytes = tree.path_bytes(prefix);
         let mut todo = Vec::new();
-        // SAFETY: cells below the root are live; only some leaves of a cluster may have the prefix.
+        // SAFETY: cells below the root are live; only some entries of a cluster may have the
+        // prefix.
         unsafe {
-            if cell & (LEAF | CLUSTER) == CLUSTER {
-                let cluster = tree.cluster(cell);
-                todo.extend((from..to).map(|i| cluster.cell(i)));
-            } else {
-                todo.push(cell);
+            match cell & KIND {
+                CLUSTER => {
+                    let cluster = tree.cluster(cell);
+                    todo.extend((from..to).map(|i| cluster.cell(i)));
+                }
+                INLINE => todo.extend(Inline::of(tree.cluster(cell)).leaves::<V>(from..to)),
+                _ => todo.push(cell),
             }
         }
         while let Some(cell) = todo.pop() {
             // SAFETY: cells below the root are live.
             unsafe {
-                if cell & LEAF != 0 {
+                if is_leaf(cell) {
                     bytes += tree.block(cell).0;
                     continue;
                 }
-                let h = tree.header(cell);
-                if h & FRESH == 0 {
-                    bytes += block_of(cell, h).0;
+                if tree.header(cell) & FRESH == 0 {
+                    bytes += tree.block(cell).0;
+                }
+                if cell & KIND == INLINE {
+                    let c = tree.cluster(cell);
+                    todo.extend(Inline::of(c).leaves::<V>(0..c.leaves()));
+                    continue;
                 }
                 each_child(tree.arena.base(), cell, |child| todo.push(child));
             }

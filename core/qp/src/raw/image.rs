@@ -219,7 +219,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
     /// # Errors
     /// When there is no room, or when the image was changed meanwhile.
     pub(crate) fn tree(&self, arena: Arena) -> Result<Tree<V>, Unread> {
-        let mut builder = Builder::new(arena, false);
+        let mut builder = Builder::new(Tree::new(arena));
         let view = self.view();
         let mut span = Span::all(view);
         while let Some(entry) = span.next() {

@@ -147,6 +147,21 @@ impl Inline {
         }
     }
 
+    /// The leaves of those entries in a range that are leaves of their own.
+    ///
+    /// # Safety
+    /// As for `place`, for all of the range, as long as the iterator is used.
+    pub(crate) unsafe fn leaves<V: ?Sized + Value>(
+        self,
+        range: core::ops::Range<usize>,
+    ) -> impl Iterator<Item = u32> {
+        // SAFETY: the caller's promise.
+        range.filter_map(move |i| match unsafe { self.held::<V>(i) } {
+            Held::Leaf(leaf) => Some(leaf),
+            Held::Here { .. } => None,
+        })
+    }
+
     /// The slot of the value of an entry with this tail: see `Stored`.
     ///
     /// # Safety

@@ -10,12 +10,13 @@ use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 use super::inline::Inline;
 use super::leaf::{LeafOf, Value};
 use super::mem::{Trusted, byte_of};
-use super::node::{Branch, CLUSTER, Cluster, INLINE, KIND, LEAF};
+use super::node::{Branch, CLUSTER, Cluster, INLINE, KIND, LEAF, is_leaf};
 use super::order::Order;
 use super::parts;
 use super::path::Frame;
 use super::points::Points;
 use super::view::View;
+use sapwood_format::inline::BLOCK_MAX;
 use sapwood_format::{self as format, branch, cluster};
 
 /// Accounting kind of branches.
@@ -32,6 +33,20 @@ pub(crate) fn block_of(cell: u32, h: u32) -> (usize, Kind) {
         0 => (branch::block_of(h), BRANCH_KIND),
         _ => (cluster::block_of(h), CLUSTER_KIND),
     }
+}
+
+/// Bytes and kind of the block of a branch or of a cluster of either kind.
+///
+/// # Safety
+/// The cell is a live one of the memory at `base`, with header `h`.
+#[inline(always)]
+pub(crate) unsafe fn block_at(base: *mut u8, cell: u32, h: u32) -> (usize, Kind) {
+    if cell & KIND != INLINE {
+        return block_of(cell, h);
+    }
+    // SAFETY: the caller's promise.
+    let block = unsafe { Inline::of(Cluster::of(base.add(byte_of(cell)), cell)) };
+    (block.extent.block, CLUSTER_KIND)
 }
 
 /// The reference in a cell.
@@ -87,6 +102,10 @@ pub(crate) trait Policy {
     /// The cell is a live branch or cluster of the arena with header `h`, unlinked from the newest
     /// version.
     unsafe fn gone(&mut self, arena: &mut Arena, cell: u32, h: u32);
+
+    /// Retires a leaf whose block has this many bytes, unless nodes are freed at once; returns
+    /// whether it did.
+    fn retire_leaf(&mut self, cell: u32, bytes: impl FnOnce() -> usize) -> bool;
 }
 
 /// The policy of an owned trie, which nobody else reads: nodes change in place and are freed at
@@ -109,15 +128,14 @@ impl Policy for Owned {
     unsafe fn gone(&mut self, arena: &mut Arena, cell: u32, h: u32) {
         // SAFETY: unlinked, and nobody else reads an owned trie.
         unsafe {
-            let (bytes, kind) = match cell & KIND {
-                INLINE => {
-                    let p = arena.base().add(byte_of(cell));
-                    (Inline::of(Cluster::of(p, cell)).extent.block, CLUSTER_KIND)
-                }
-                _ => block_of(cell, h),
-            };
+            let (bytes, kind) = block_at(arena.base(), cell, h);
             arena.free(ref_of(cell), bytes, kind);
         }
+    }
+
+    #[inline(always)]
+    fn retire_leaf(&mut self, _: u32, _: impl FnOnce() -> usize) -> bool {
+        false
     }
 }
 
@@ -152,13 +170,23 @@ impl Policy for Cow {
     }
 
     #[inline]
-    unsafe fn gone(&mut self, _: &mut Arena, cell: u32, h: u32) {
+    unsafe fn gone(&mut self, arena: &mut Arena, cell: u32, h: u32) {
         if h & super::node::FRESH != 0 {
             self.dead.push(cell);
         } else {
-            self.retired_bytes += block_of(cell, h).0;
+            // SAFETY: the caller's promise.
+            self.retired_bytes += unsafe { block_at(arena.base(), cell, h) }.0;
             self.retired.push(cell);
         }
+    }
+
+    /// A leaf that the transaction itself made waits for a grace period, too, so that references
+    /// to its value stay valid.
+    #[inline]
+    fn retire_leaf(&mut self, cell: u32, bytes: impl FnOnce() -> usize) -> bool {
+        self.retired_bytes += bytes();
+        self.retired.push(cell);
+        true
     }
 }
 
@@ -207,6 +235,14 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(crate) fn new_inline(arena: Arena) -> Self {
         let mut tree = Tree::new(arena);
         tree.inline = V::INLINE;
+        tree
+    }
+
+    /// A trie of a store whose clusters hold their entries, if the values need no drop.
+    #[cfg(feature = "std")]
+    pub(crate) fn of_plain(arena: Arena) -> Self {
+        let mut tree = Tree::new(arena);
+        tree.inline = V::INLINE && !V::NEEDS_DROP;
         tree
     }
 
@@ -331,12 +367,17 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(crate) fn path_bytes(&self, key: &[u8]) -> usize {
         let view = self.view();
         let mut cell = self.root;
-        let mut bytes = cluster::block(cluster::FILL_MAX);
-        while cell != 0 && cell & LEAF == 0 {
+        let mut bytes = match self.inline {
+            true => BLOCK_MAX,
+            false => cluster::block(cluster::FILL_MAX),
+        };
+        while cell != 0 && !is_leaf(cell) {
             // SAFETY: cells below the root are live.
-            let h = unsafe { self.header(cell) };
-            if h & super::node::FRESH == 0 {
-                bytes += block_of(cell, h).0;
+            unsafe {
+                let h = self.header(cell);
+                if h & super::node::FRESH == 0 {
+                    bytes += block_at(self.arena.base(), cell, h).0;
+                }
             }
             if cell & KIND != 0 {
                 break;
@@ -382,7 +423,7 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the caller's promise. The arena may have moved, so pointers are made anew.
         unsafe {
             let h = self.header(cell);
-            let (bytes, kind) = block_of(cell, h);
+            let (bytes, kind) = block_at(self.arena.base(), cell, h);
             let r = self.arena.alloc(bytes, kind, Area::Nodes)?;
             let new = format::branch_cell(r.get()) | cell & KIND;
             parts::copy_whole(self.pointer(cell), h, bytes, self.pointer(new), P::BITS);

@@ -2,22 +2,26 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ptr::NonNull;
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, PAGE, ROOTS_AT};
 use sapwood_format::header;
+use sapwood_format::inline::HELD_MAX;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
+use super::change::Tops;
 use super::compact::Compaction;
-use super::inline::EntryRef;
+use super::inline::{EntryRef, Held, Inline};
 use super::leaf::{LeafOf, Value};
 use super::mem::Trusted;
-use super::node::{self, FRESH, LEAF};
+use super::node::{self, FRESH, INLINE, KIND, LEAF, is_leaf};
 use super::order::Order;
-use super::tree::{Cow, LEAF_KIND, Policy, Tree, block_of, ref_of};
+use super::path::Path;
+use super::tree::{Cow, LEAF_KIND, Policy, Tree, block_at, ref_of};
 use super::verify;
-use super::view::View;
+use super::view::{Subtree, View};
 use zerocopy::{FromBytes, Immutable};
 
 use crate::QpView;
@@ -55,6 +59,8 @@ pub(crate) struct StoreShared<V: ?Sized + Value> {
     /// readers.
     published: crossbeam_utils::CachePadded<AtomicU64>,
     base: *mut u8,
+    /// Whether clusters hold their entries.
+    inline: bool,
     /// The place in the arena's header where the newest version is also published for others.
     header: Option<usize>,
     domain: Domain,
@@ -68,12 +74,23 @@ unsafe impl<V: ?Sized + Value + Send + Sync> Send for StoreShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
 unsafe impl<V: ?Sized + Value + Send + Sync> Sync for StoreShared<V> {}
 
+/// Where the value is that a change of a transaction replaced or removed.
+#[derive(Clone, Copy)]
+pub(crate) enum Old {
+    /// In a leaf.
+    Leaf(u32),
+    /// In the writer's copy, of this many bytes.
+    Copy { bytes: usize },
+}
+
 /// The state of the writer, behind its lock.
 pub(crate) struct Writer<V: ?Sized + Value> {
     pub(crate) tree: Tree<V>,
     pub(crate) cow: Cow,
     queue: RetireQueue<u32>,
     pub(crate) compaction: Compaction,
+    /// A copy of the value that was replaced or removed last, if it was in an inline cluster.
+    old: [MaybeUninit<u64>; HELD_MAX / 8 + 1],
     /// Whether the memory stays as it is when the store is dropped: that of a file, for others.
     leaves: bool,
 }
@@ -95,12 +112,14 @@ impl<V: ?Sized + Value> StoreShared<V> {
         StoreShared {
             published: AtomicU64::new(root.word()).into(),
             base: tree.arena.base(),
+            inline: tree.inline,
             header: None,
             writer: WriterLock::new(Writer {
                 queue: RetireQueue::new(&domain),
                 tree,
                 cow: Cow::default(),
                 compaction: Compaction::default(),
+                old: [MaybeUninit::uninit(); HELD_MAX / 8 + 1],
                 leaves: false,
             }),
             versions: Versions::new(&domain),
@@ -188,7 +207,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
             }
         }
         for &cell in &writer.cow.fresh {
-            if cell & LEAF == 0 {
+            if !is_leaf(cell) {
                 // SAFETY: fresh nodes are allocated until the end of the transaction, and nobody
                 // reads them.
                 unsafe {
@@ -225,10 +244,10 @@ impl<V: ?Sized + Value> StoreShared<V> {
         for cell in cow.fresh.drain(..) {
             // SAFETY: made by this transaction, seen by nobody else; each node is in the list once.
             unsafe {
-                if cell & LEAF != 0 {
+                if is_leaf(cell) {
                     values.push(tree.take_leaf(cell));
                 } else {
-                    let (bytes, kind) = block_of(cell, tree.header(cell));
+                    let (bytes, kind) = tree.block(cell);
                     tree.arena.free(ref_of(cell), bytes, kind);
                 }
             }
@@ -359,6 +378,20 @@ impl<V: ?Sized + Value> Kept<V> {
     pub(crate) fn same_store(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
+
+    /// Whether both are versions of a store with inline clusters, and these are two values with the
+    /// same bytes. In such a store entries move, so nothing else says whether one was written.
+    pub(crate) fn has_same(&self, other: &Self, old: &V, new: &V) -> bool {
+        if !self.shared.inline || !self.same_store(other) {
+            return false;
+        }
+        let bytes = |value: &V| {
+            let p: *const V = value;
+            ptr::slice_from_raw_parts(p.cast::<u8>(), size_of_val(value))
+        };
+        // SAFETY: a store has inline clusters only if its values have no padding and do not change.
+        unsafe { *bytes(old) == *bytes(new) }
+    }
 }
 
 impl<V: ?Sized + Value> Clone for Kept<V> {
@@ -416,92 +449,182 @@ impl<V: ?Sized + Value> Writer<V> {
         }
     }
 
-    /// Inserts or replaces in the open transaction; returns the old leaf's cell, if any.
+    /// Inserts or replaces in the open transaction; returns where the old value is, if any.
     pub(crate) fn put<'a>(
         &mut self,
         key: &[u8],
         value: V::New<'a>,
-    ) -> Result<Option<u32>, (V::New<'a>, ArenaFull)> {
+    ) -> Result<Option<Old>, (V::New<'a>, ArenaFull)> {
         let Writer { tree, cow, .. } = self;
         let path = tree.view().path(key);
         let old = path.as_ref().map(|path| path.near);
-        let old = old.and_then(|near| near.part.is_none().then_some(near.entry.cell()));
-        let spare = V::spare(&value);
-        let leaf = tree.make_leaf(key, value)?;
-        let linked = match path {
-            None => {
-                tree.root = leaf;
-                Ok(())
+        let old = old.and_then(|near| near.part.is_none().then_some(near.entry));
+        match (old, path) {
+            (Some(old), Some(path)) if old.is_held() => {
+                return self.put_over(key, path, value).map(Some);
             }
-            // SAFETY: the path is the key's; the leaf is new.
-            Some(path) if old.is_some() => unsafe { tree.replace(cow, &path, leaf) },
-            // SAFETY: as above.
-            Some(mut path) => unsafe { tree.link_new(cow, key, &mut path, leaf) },
-        };
-        if let Err(full) = linked {
-            // SAFETY: the leaf is neither linked nor listed.
-            let value = unsafe { tree.take_leaf(leaf) };
-            return Err((V::again(spare, value), full));
+            (None, Some(path)) if tree.inline => tree.link_inline(cow, key, path, value)?,
+            (_, path) => {
+                let spare = V::spare(&value);
+                let leaf = tree.make_leaf(key, value)?;
+                let linked = match path {
+                    None => {
+                        tree.root = leaf;
+                        Ok(())
+                    }
+                    // SAFETY: the path is the key's; the leaf is new.
+                    Some(path) if old.is_some() => unsafe { tree.replace(cow, &path, leaf) },
+                    // SAFETY: as above.
+                    Some(mut path) => unsafe { tree.link_new(cow, key, &mut path, leaf) },
+                };
+                if let Err(full) = linked {
+                    // SAFETY: the leaf is neither linked nor listed.
+                    let value = unsafe { tree.take_leaf(leaf) };
+                    return Err((V::again(spare, value), full));
+                }
+                cow.made(leaf);
+            }
         }
-        cow.made(leaf);
         if let Some(old) = old {
-            self.gone_leaf(old);
-            return Ok(Some(old));
+            self.gone_leaf(old.cell());
+            return Ok(Some(Old::Leaf(old.cell())));
         }
         self.tree.len += 1;
         Ok(None)
     }
 
-    /// Removes a key in the open transaction; returns its leaf's cell, if it was there.
-    pub(crate) fn take(&mut self, key: &[u8]) -> Result<Option<u32>, ArenaFull> {
+    /// Replaces the value of an entry of an inline cluster.
+    fn put_over<'a>(
+        &mut self,
+        key: &[u8],
+        path: Path,
+        value: V::New<'a>,
+    ) -> Result<Old, (V::New<'a>, ArenaFull)> {
+        // SAFETY: the path is the key's, which is there. Inline clusters of stores have values
+        // without drops.
+        unsafe {
+            let old = self.keep_old(&path);
+            let Writer { tree, cow, .. } = self;
+            match old {
+                Old::Leaf(leaf) => {
+                    tree.rewrite_outside(cow, key, &path, value)?;
+                    self.gone_leaf(leaf);
+                }
+                Old::Copy { bytes } if !V::VARIES || bytes == V::slot_behind(&value) => {
+                    tree.write_over(cow, &path, value)?;
+                }
+                Old::Copy { .. } => tree.rewrite_inline(cow, key, path, value)?,
+            }
+            Ok(old)
+        }
+    }
+
+    /// Copies the value at the end of a path, unless it is in a leaf; returns where it is.
+    ///
+    /// # Safety
+    /// The path ends in an inline cluster of the trie as it is now.
+    unsafe fn keep_old(&mut self, path: &Path) -> Old {
+        // SAFETY: the caller's promise; the copy has room for all values of inline clusters.
+        unsafe {
+            let block = Inline::of(self.tree.cluster(path.end));
+            match block.held::<V>(path.near.index) {
+                Held::Leaf(leaf) => Old::Leaf(leaf),
+                Held::Here { tail, len } => {
+                    let slot = Inline::slot::<V>(tail, len);
+                    let bytes = match V::VARIES {
+                        true => V::slot_len(slot),
+                        false => V::ENTRIES.head,
+                    };
+                    assert!(bytes <= size_of_val(&self.old));
+                    ptr::copy_nonoverlapping(slot, self.old.as_mut_ptr().cast(), bytes);
+                    Old::Copy { bytes }
+                }
+            }
+        }
+    }
+
+    /// Removes a key in the open transaction; returns where its value is, if it was there.
+    pub(crate) fn take(&mut self, key: &[u8]) -> Result<Option<Old>, ArenaFull> {
         let Some(path) = self.tree.view().path_of_present(key) else {
             return Ok(None);
         };
-        let leaf = path.near.entry.cell();
+        let entry = path.near.entry;
         // SAFETY: the path is the key's, which is there.
-        unsafe { self.tree.unlink_at(&mut self.cow, key, &path) }?;
+        let old = unsafe {
+            if entry.is_held() {
+                let old = self.keep_old(&path);
+                self.tree.remove_inline(&mut self.cow, key, &path)?;
+                old
+            } else {
+                self.tree.unlink_at(&mut self.cow, key, &path)?;
+                Old::Leaf(entry.cell())
+            }
+        };
         self.tree.len -= 1;
-        self.gone_leaf(leaf);
-        Ok(Some(leaf))
+        if let Old::Leaf(leaf) = old {
+            self.gone_leaf(leaf);
+        }
+        Ok(Some(old))
     }
 
     /// Removes the entries whose keys start with `prefix` in the open transaction; returns their
     /// number.
     pub(crate) fn take_prefix(&mut self, prefix: &[u8]) -> Result<usize, ArenaFull> {
         let (tops, some) = self.tree.unlink_prefix(&mut self.cow, prefix)?;
-        debug_assert!(some.is_none(), "stores have no inline clusters");
         let before = self.tree.len;
         let Writer { tree, cow, .. } = self;
+        if let Some(Subtree { cell, from, to, .. }) = some {
+            let Some(frames) = tree.view().frames_to(prefix, cell) else {
+                unreachable!("a subtree lies on the path of its prefix")
+            };
+            // SAFETY: the block is live, and is whole until the transaction ends.
+            unsafe {
+                let block = Inline::of(tree.cluster(cell));
+                let leaves: Tops = block.leaves::<V>(from..to).collect();
+                tree.remove_run(cow, (&frames, cell), (from, to))?;
+                for leaf in leaves {
+                    tree.free_bits(cow, leaf);
+                }
+            }
+            tree.len -= to - from;
+        }
         for top in tops {
             tree.each_cell(top, |tree, cell| {
                 // SAFETY: the nodes were unlinked just now, and each is visited once.
                 unsafe {
-                    if cell & LEAF != 0 {
-                        cow.retired_bytes += tree.block(cell).0;
-                        cow.retired.push(cell);
-                        tree.len -= 1;
-                    } else {
-                        let h = tree.header(cell);
-                        cow.gone(&mut tree.arena, cell, h);
+                    match cell & KIND {
+                        LEAF => tree.len -= 1,
+                        INLINE => {
+                            let c = tree.cluster(cell);
+                            for leaf in Inline::of(c).leaves::<V>(0..c.leaves()) {
+                                tree.free_bits(cow, leaf);
+                            }
+                            tree.len -= c.leaves();
+                        }
+                        _ => {}
                     }
+                    tree.free_bits(cow, cell);
                 }
             });
         }
         Ok(before - self.tree.len)
     }
 
-    /// Retires a leaf that the new version does not have. A leaf that the transaction itself made
-    /// waits for a grace period, too, so that references to its value stay valid.
+    /// Retires a leaf that the new version does not have.
     fn gone_leaf(&mut self, leaf: u32) {
+        let Writer { tree, cow, .. } = self;
         // SAFETY: the leaf is whole.
-        let (bytes, _) = unsafe { self.tree.block(leaf) };
-        self.cow.retired_bytes += bytes;
-        self.cow.retired.push(leaf);
+        cow.retire_leaf(leaf, || unsafe { LeafOf::<V>::block(tree.pointer(leaf)) });
     }
 
-    /// The value of a leaf that the open transaction unlinked. It lives until the transaction ends.
-    pub(crate) fn value(&self, leaf: u32) -> &V {
-        self.tree.value_at(EntryRef::leaf(leaf))
+    /// The value that the last change of the open transaction replaced or removed. It lives until
+    /// the next one.
+    pub(crate) fn value(&self, old: Old) -> &V {
+        match old {
+            Old::Leaf(leaf) => self.tree.value_at(EntryRef::leaf(leaf)),
+            // SAFETY: the copy is that of a slot, and is aligned as the greatest of them.
+            Old::Copy { .. } => unsafe { &*V::slot_value(self.old.as_ptr().cast()) },
+        }
     }
 
     /// One step of compaction in the open transaction; returns whether there is more to do. See
@@ -543,10 +666,10 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(crate) unsafe fn block(&self, cell: u32) -> (usize, sapwood_arena::Kind) {
         // SAFETY: the caller's promise.
         unsafe {
-            if cell & LEAF != 0 {
+            if is_leaf(cell) {
                 (LeafOf::<V>::block(self.pointer(cell)), LEAF_KIND)
             } else {
-                block_of(cell, self.header(cell))
+                block_at(self.arena.base(), cell, self.header(cell))
             }
         }
     }
@@ -559,7 +682,7 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the caller's promise; the value is out before the block is freed.
         unsafe {
             let (bytes, kind) = self.block(cell);
-            if cell & LEAF != 0 && LeafOf::<V>::NEEDS_DROP {
+            if is_leaf(cell) && LeafOf::<V>::NEEDS_DROP {
                 values.push(LeafOf::<V>::take(self.pointer(cell)));
             }
             self.arena.free_retired(ref_of(cell), bytes, kind);

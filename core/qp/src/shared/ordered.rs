@@ -245,7 +245,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
     where
         V: Accepts<N>,
     {
-        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries, false)?;
+        let arena = stable_arena(self.memory.clone().stable())?;
+        let tree = sorted_tree(Tree::new(arena), entries)?;
         self.build_of(tree)
     }
 }

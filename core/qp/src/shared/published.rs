@@ -108,7 +108,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     where
         V: Accepts<N>,
     {
-        self.publish_in(arena, |arena| sorted_tree(arena, entries, false))
+        self.publish_in(arena, |arena| sorted_tree(Tree::new(arena), entries))
     }
 }
 
@@ -205,7 +205,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     where
         V: Accepts<N>,
     {
-        self.publish_in(arena, |arena| sorted_tree(arena, entries, false))
+        self.publish_in(arena, |arena| sorted_tree(Tree::new(arena), entries))
     }
 }
 

@@ -8,6 +8,7 @@ use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::{PointMap, QpMap, QpShared, QpStore, SharedMap};
 use sapwood_model::keys::{KeyPool, Shape};
 use sapwood_model::ops::{OpGen, Weights};
+use zerocopy::{Immutable, IntoBytes};
 
 use crate::support::maps::{loud, run_map, run_store};
 use crate::support::values::Value;
@@ -145,18 +146,32 @@ fn indexed_map_small_and_poisoned() {
     run::<[u8]>("map of bytes with an index, poisoned");
 }
 
-#[test]
-fn store_with_versions() {
-    versions::<u64>("store");
-    versions::<[u8]>("store of bytes");
+/// Stores whose entries are leaves, and such whose clusters hold them.
+const FORMS: [bool; 2] = [false, true];
+
+fn store_of<V>(options: ArenaOptions, inline: bool) -> QpStore<V>
+where
+    V: ?Sized + Value + IntoBytes + Immutable,
+{
+    let builder = QpStore::<V>::builder().options(options);
+    match inline {
+        true => builder.build_inline().unwrap(),
+        false => builder.build().unwrap(),
+    }
 }
 
-fn versions<V: ?Sized + Value>(what: &str) {
+#[test]
+fn store_with_versions() {
+    for inline in FORMS {
+        versions::<u64>("store", inline);
+        versions::<[u8]>("store of bytes", inline);
+    }
+}
+
+fn versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inline: bool) {
     seeds(what, |seed| {
-        let store = QpStore::<V>::builder()
-            .options(ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 }))
-            .build()
-            .unwrap();
+        let options = ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 });
+        let store = store_of::<V>(options, inline);
         let keys = KeyPool::new(seed, 200);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(each());
@@ -166,14 +181,16 @@ fn versions<V: ?Sized + Value>(what: &str) {
 
 #[test]
 fn store_with_poisoned_memory() {
-    poisoned_versions::<u64>("store, poisoned");
-    poisoned_versions::<[u8]>("store of bytes, poisoned");
+    for inline in FORMS {
+        poisoned_versions::<u64>("store, poisoned", inline);
+        poisoned_versions::<[u8]>("store of bytes, poisoned", inline);
+    }
 }
 
-fn poisoned_versions<V: ?Sized + Value>(what: &str) {
+fn poisoned_versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inline: bool) {
     seeds(what, |seed| {
         let options = loud().backing(Backing::Mmap { reserve: 1 << 30 });
-        let store = QpStore::<V>::builder().options(options).build().unwrap();
+        let store = store_of::<V>(options, inline);
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(each());
@@ -184,17 +201,19 @@ fn poisoned_versions<V: ?Sized + Value>(what: &str) {
 #[test]
 #[cfg(all(unix, not(miri)))]
 fn store_with_protected_memory() {
-    protected_versions::<u64>("store");
-    protected_versions::<[u8]>("store of bytes");
+    for inline in FORMS {
+        protected_versions::<u64>("store", inline);
+        protected_versions::<[u8]>("store of bytes", inline);
+    }
 }
 
 #[cfg(all(unix, not(miri)))]
-fn protected_versions<V: ?Sized + Value>(what: &str) {
+fn protected_versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inline: bool) {
     let each = 2_000;
     let options = ArenaOptions::default()
         .backing(Backing::Mmap { reserve: 1 << 30 })
         .debug(DebugMode::Protect);
-    let store = QpStore::<V>::builder().options(options).build().unwrap();
+    let store = store_of::<V>(options, inline);
     let keys = KeyPool::with_shapes(first_seed(), 60, &[Shape::Tiny]);
     let mut rng = fastrand::Rng::with_seed(first_seed());
     let n = run_store(

@@ -7,9 +7,9 @@ use sapwood_arena::{Area, ArenaFull};
 use crate::raw::inline::Inline;
 use crate::raw::leaf::Value;
 use crate::raw::node;
-use crate::raw::path::{Path, Plan, is_outside};
+use crate::raw::path::{Frames, Path, Plan, is_outside};
 use crate::raw::slots::{middle, open};
-use crate::raw::tree::{CLUSTER_KIND, Owned, Tree, inline_cell};
+use crate::raw::tree::{CLUSTER_KIND, Policy, Tree, inline_cell};
 use sapwood_format::cluster::{capacity_for, tag};
 use sapwood_format::inline::{self, Extent};
 
@@ -18,8 +18,9 @@ use super::rows::{New, Row, Source, write_outside, write_tail};
 impl<V: ?Sized + Value> Tree<V> {
     /// Links a new entry for a key that is absent, whose path this is. On failure it returns the
     /// value.
-    pub(crate) fn link_inline<'v>(
+    pub(crate) fn link_inline<'v, P: Policy>(
         &mut self,
+        policy: &mut P,
         key: &[u8],
         mut path: Path,
         value: V::New<'v>,
@@ -29,6 +30,7 @@ impl<V: ?Sized + Value> Tree<V> {
         let mut new = New {
             key,
             value: Some(value),
+            behind,
         };
         // The leaf of the new entry, if it has one.
         let mut leaf = 0;
@@ -37,7 +39,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             if let Plan::Split = plan {
-                if let Err(full) = self.split_block(&path) {
+                if let Err(full) = self.split_block(policy, &path) {
                     break Err(full);
                 }
                 let Some(anew) = self.view().path(key) else {
@@ -47,17 +49,14 @@ impl<V: ?Sized + Value> Tree<V> {
                 continue;
             }
             if leaf == 0 && self.needs_leaf(&plan, &path, key, behind) {
-                let Some(value) = new.value.take() else {
-                    unreachable!("the value is not used yet")
-                };
-                match self.make_leaf(key, value) {
-                    Ok(made) => leaf = made,
-                    Err((value, full)) => return Err((value, full)),
-                }
+                leaf = self.leaf_of(&mut new)?;
             }
             // SAFETY: the plan is that of the trie as it is now; the leaf is new.
-            break unsafe { self.carry_out(plan, &path, &mut new, leaf, behind) };
+            break unsafe { self.carry_out(policy, plan, &path, &mut new, leaf) };
         };
+        if leaf != 0 && linked.is_ok() {
+            policy.made(leaf);
+        }
         linked.map_err(|full| {
             let value = match new.value.take() {
                 Some(value) => value,
@@ -92,14 +91,15 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The plan is that of the path in the trie as it is now. `leaf` is the new entry's leaf, or 0.
-    unsafe fn carry_out(
+    unsafe fn carry_out<P: Policy>(
         &mut self,
+        policy: &mut P,
         plan: Plan,
         path: &Path,
         new: &mut New<'_, '_, V>,
         leaf: u32,
-        behind: usize,
     ) -> Result<(), ArenaFull> {
+        let behind = new.behind;
         let row = |border| Row {
             source: match leaf {
                 0 => Source::New,
@@ -114,22 +114,18 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe {
             match plan {
                 Plan::Split => Ok(()),
-                Plan::Label { depth, border } => {
-                    self.add_child(&mut Owned, path, depth, border, leaf)
-                }
-                Plan::Pair { depth, border } => {
-                    self.add_branch(&mut Owned, path, depth, border, leaf)
-                }
+                Plan::Label { depth, border } => self.add_child(policy, path, depth, border, leaf),
+                Plan::Pair { depth, border } => self.add_branch(policy, path, depth, border, leaf),
                 Plan::Two { border } => {
                     let mut rows = self.rows_of(path.end);
                     let mine = row(border);
                     rows[0].border = border;
                     rows.insert(usize::from(!path.before()), mine);
-                    Self::settle(&mut rows);
-                    let link = self.own_path(&mut Owned, &path.frames)?;
-                    let cell = self.make_part(&rows, new)?;
+                    Self::settle::<P>(&mut rows);
+                    let link = self.own_path(policy, &path.frames)?;
+                    let cell = self.make_part(policy, &rows, new)?;
                     self.set_link(link, cell);
-                    self.moved(&rows, cell);
+                    self.moved(policy, &rows, cell);
                     Ok(())
                 }
                 Plan::Into {
@@ -139,20 +135,10 @@ impl<V: ?Sized + Value> Tree<V> {
                     anew,
                 } => {
                     let mine = row(border);
-                    if !anew && self.put_here(path.end, at, &mine, edge, new) {
-                        return Ok(());
-                    }
-                    if !anew
-                        && self.reuse_dead(path.end, &mine)
-                        && self.put_here(path.end, at, &mine, edge, new)
-                    {
-                        return Ok(());
-                    }
-                    let c = self.cluster(path.end);
-                    if !anew && border.at >= c.base() {
-                        if let Some(grown) = self.grow_block(path, &mine) {
-                            let put = self.put_here(grown, at, &mine, edge, new);
-                            debug_assert!(put);
+                    if !anew {
+                        let edge = at + usize::from(edge);
+                        if let Some(cell) = self.with_room(policy, path, &mine)? {
+                            self.put_here::<P>(cell, (at, edge), &mine, new);
                             return Ok(());
                         }
                     }
@@ -165,8 +151,41 @@ impl<V: ?Sized + Value> Tree<V> {
                             row.border = border;
                         }
                     }
-                    self.replace_block(path, &mut rows, new)
+                    self.replace_block(policy, (&path.frames, path.end), &mut rows, new)
                 }
+            }
+        }
+    }
+
+    /// The block at the end of a path, with room for an entry: it, a copy of it, or a larger one.
+    /// `None` if it must be written anew, or for lack of memory for a larger one.
+    ///
+    /// # Safety
+    /// As for `carry_out`.
+    #[inline(always)]
+    unsafe fn with_room<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        path: &Path,
+        row: &Row,
+    ) -> Result<Option<u32>, ArenaFull> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let cell = path.end;
+            let mutable = P::mutable(self.header(cell));
+            if self.has_room(cell, row) {
+                if mutable {
+                    return Ok(Some(cell));
+                }
+                let link = self.own_path(policy, &path.frames)?;
+                return self.own(policy, link, cell).map(Some);
+            }
+            if mutable && self.reuse_dead::<P>(cell, row) && self.has_room(cell, row) {
+                return Ok(Some(cell));
+            }
+            match row.border.at >= self.cluster(cell).base() {
+                true => self.grow_block(policy, path, row),
+                false => Ok(None),
             }
         }
     }
@@ -174,48 +193,67 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Replaces the block at the end of a path by another one.
     ///
     /// # Safety
-    /// The path is that of the trie as it is now; rows that name entries name the block's.
-    pub(super) unsafe fn replace_block(
+    /// The frames are those of the path to `end` in the trie as it is now; rows that name entries
+    /// name the block's.
+    pub(super) unsafe fn replace_block<P: Policy>(
         &mut self,
-        path: &Path,
+        policy: &mut P,
+        (frames, end): (&Frames, u32),
         rows: &mut [Row],
         new: &mut New<'_, '_, V>,
     ) -> Result<(), ArenaFull> {
-        Self::settle(rows);
+        Self::settle::<P>(rows);
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_path(&mut Owned, &path.frames)?;
-            let cell = self.make_part(rows, new)?;
+            let link = self.own_path(policy, frames)?;
+            let cell = self.make_part(policy, rows, new)?;
             self.set_link(link, cell);
-            self.moved(rows, cell);
-            self.free_bits(path.end);
+            self.moved(policy, rows, cell);
+            self.free_bits(policy, end);
         }
         Ok(())
     }
 
-    /// Puts an entry into a block that has room for it; returns whether it has.
+    /// Whether a block has room for an entry.
     ///
     /// # Safety
-    /// As for `carry_out`.
+    /// The block is live.
     #[inline(always)]
-    unsafe fn put_here(
+    unsafe fn has_room(&self, cell: u32, row: &Row) -> bool {
+        // SAFETY: the caller's promise.
+        let (block, n) = unsafe {
+            let c = self.cluster(cell);
+            (Inline::of(c), c.leaves())
+        };
+        let Extent {
+            end,
+            prefix,
+            block: size,
+            ..
+        } = block.extent;
+        let most = size.min(inline::END_MAX);
+        n < block.capacity && end + row.bytes::<V>(prefix) <= most && !row.is_too_long(prefix)
+    }
+
+    /// Puts an entry into a block that has room for it, at a place among the entries and at one
+    /// among the borders.
+    ///
+    /// # Safety
+    /// As for `carry_out`. The block may be changed.
+    #[inline(always)]
+    unsafe fn put_here<P: Policy>(
         &mut self,
         cell: u32,
-        at: usize,
+        (at, edge): (usize, usize),
         row: &Row,
-        edge: bool,
         new: &mut New<'_, '_, V>,
-    ) -> bool {
+    ) {
         // SAFETY: the caller's promise: the block is live, and nobody else uses it.
         unsafe {
             let c = self.cluster(cell);
             let block = Inline::of(c);
             let (n, Extent { end, prefix, .. }) = (c.leaves(), block.extent);
             let bytes = row.bytes::<V>(prefix);
-            let most = block.extent.block.min(inline::END_MAX);
-            if n == block.capacity || end + bytes > most || row.is_too_long(prefix) {
-                return false;
-            }
             let entry = block.p.add(end);
             if let Source::Outside(leaf) = row.source {
                 write_outside::<V>(entry, leaf);
@@ -228,7 +266,6 @@ impl<V: ?Sized + Value> Tree<V> {
             let tags = block.p.add(inline::TAGS_AT);
             let places = block.p.add(inline::places_at(block.capacity));
             let d = block.p.add(inline::borders_at(block.capacity, prefix));
-            let edge = at + usize::from(edge);
             open(tags, tags, n, at, row.tag);
             open(places, places, n, at, (end / V::ENTRIES.step) as u8);
             let c_bytes = d.add(block.capacity);
@@ -241,24 +278,24 @@ impl<V: ?Sized + Value> Tree<V> {
                     ..block.extent
                 },
             );
-            node::set_header(block.p, inline::header(c.base(), n + 1, block.capacity));
+            let h = inline::header(c.base(), n + 1, block.capacity);
+            node::set_header(block.p, h | P::BITS);
         }
-        true
     }
 
     /// Writes a block anew in its place if a part of it is dead; returns whether the entry may be
     /// put there afterwards: its border is not before the block's base.
     ///
     /// # Safety
-    /// The block is live, and nobody else uses it.
-    unsafe fn reuse_dead(&mut self, cell: u32, row: &Row) -> bool {
+    /// The block is live and may be changed.
+    unsafe fn reuse_dead<P: Policy>(&mut self, cell: u32, row: &Row) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             if Inline::of(self.cluster(cell)).extent.dead == 0 {
                 return false;
             }
             let mut rows = self.rows_of(cell);
-            self.write_again(cell, &mut rows, true);
+            self.write_again::<P>(cell, &mut rows, true);
             row.border.at >= self.cluster(cell).base()
         }
     }
@@ -269,8 +306,13 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// As for `carry_out`.
-    unsafe fn grow_block(&mut self, path: &Path, row: &Row) -> Option<u32> {
-        // SAFETY: the caller's promise: the block is live, and nobody else uses it.
+    unsafe fn grow_block<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        path: &Path,
+        row: &Row,
+    ) -> Result<Option<u32>, ArenaFull> {
+        // SAFETY: the caller's promise: the block is live, and nobody else changes it.
         unsafe {
             let c = self.cluster(path.end);
             let old = Inline::of(c);
@@ -284,11 +326,14 @@ impl<V: ?Sized + Value> Tree<V> {
             let room = (capacity - n) * (heap / n).max(row.bytes::<V>(prefix));
             let most = to + heap + room;
             if most > inline::END_MAX || 4 * old.extent.dead > heap || row.is_too_long(prefix) {
-                return None;
+                return Ok(None);
             }
             let block = inline::block(most);
-            let link = self.own_path(&mut Owned, &path.frames).ok()?;
-            let r = self.arena.alloc(block, CLUSTER_KIND, Area::Nodes).ok()?;
+            let Ok(r) = self.arena.alloc(block, CLUSTER_KIND, Area::Nodes) else {
+                return Ok(None);
+            };
+            let link = self.own_path(policy, &path.frames);
+            let link = link.inspect_err(|_| self.arena.free(r, block, CLUSTER_KIND))?;
             let cell = inline_cell(r);
             let extent = Extent {
                 end: to + heap,
@@ -315,42 +360,47 @@ impl<V: ?Sized + Value> Tree<V> {
             ptr::copy_nonoverlapping(old.p.add(prefix_at), p.add(at), prefix);
             ptr::copy_nonoverlapping(old.p.add(from), p.add(to), heap);
             self.set_extent(p, extent);
-            node::set_header(p, inline::header(c.base(), n, capacity));
+            node::set_header(p, inline::header(c.base(), n, capacity) | P::BITS);
+            policy.made(cell);
             self.set_link(link, cell);
-            self.free_bits(path.end);
-            Some(cell)
+            self.free_bits(policy, path.end);
+            Ok(Some(cell))
         }
     }
 
     /// Parts the block at the end of a path in two.
-    pub(super) fn split_block(&mut self, path: &Path) -> Result<(), ArenaFull> {
+    pub(super) fn split_block<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        path: &Path,
+    ) -> Result<(), ArenaFull> {
         let mut rows = self.rows_of(path.end);
         let cut = middle(rows.len(), |i| rows[i].border.at);
         let border = rows[cut].border;
         let (one, two) = rows.split_at_mut(cut);
-        Self::settle(one);
-        Self::settle(two);
+        Self::settle::<P>(one);
+        Self::settle::<P>(two);
         let mut none = New::none();
-        let left = self.make_part(one, &mut none)?;
-        let made = self.make_part(two, &mut none).and_then(|right| {
+        let left = self.make_part(policy, one, &mut none)?;
+        let made = self.make_part(policy, two, &mut none).and_then(|right| {
             // SAFETY: the path is that of the trie as it is now; both parts are new.
-            let linked = unsafe { self.link_parts(&mut Owned, path, (left, border, right)) };
+            let linked = unsafe { self.link_parts(policy, path, (left, border, right)) };
             linked
                 .map(|()| right)
-                .inspect_err(|_| self.unmake_part(two, right))
+                .inspect_err(|_| self.unmake_part(policy, two, right))
         });
         let right = match made {
             Ok(right) => right,
             Err(full) => {
-                self.unmake_part(one, left);
+                self.unmake_part(policy, one, left);
                 return Err(full);
             }
         };
         // SAFETY: the block was unlinked just now, and its entries are in the parts.
         unsafe {
-            self.moved(one, left);
-            self.moved(two, right);
-            self.free_bits(path.end);
+            self.moved(policy, one, left);
+            self.moved(policy, two, right);
+            self.free_bits(policy, path.end);
         }
         Ok(())
     }

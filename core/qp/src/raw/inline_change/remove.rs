@@ -2,15 +2,17 @@
 
 use core::ptr;
 
+use sapwood_arena::ArenaFull;
+
 use crate::raw::inline::{Held, Inline};
 use crate::raw::leaf::{LeafOf, Value};
-use crate::raw::node::{self, is_leaf};
-use crate::raw::path::{JOIN_AT, JOIN_MAX, Path};
+use crate::raw::node::{self, Cluster, is_leaf};
+use crate::raw::path::{Frames, JOIN_AT, JOIN_MAX, Path};
 use crate::raw::slots::{close, lost_border};
-use crate::raw::tree::{CLUSTER_KIND, Owned, Tree, ref_of};
+use crate::raw::tree::{CLUSTER_KIND, Owned, Policy, Tree, ref_of};
 use sapwood_format::inline::{self, Extent};
 
-use super::rows::{New, Row, Rows, Shape, Source, fits};
+use super::rows::{New, Row, Rows, Shape, Source, fits, take_out};
 use crate::raw::change::Joined;
 
 impl<V: ?Sized + Value> Tree<V> {
@@ -26,26 +28,83 @@ impl<V: ?Sized + Value> Tree<V> {
         take_leaf: impl FnOnce(*mut u8) -> R,
         take_slot: impl FnOnce(*mut u8) -> R,
     ) -> R {
-        let i = path.near.index;
+        // SAFETY: the caller's promise. The owned policy allocates nothing that it must have.
+        unsafe {
+            let block = Inline::of(self.cluster(path.end));
+            let taken = match block.held::<V>(path.near.index) {
+                Held::Leaf(leaf) => self.free_leaf(leaf, take_leaf),
+                Held::Here { tail, len } => take_slot(Inline::slot::<V>(tail, len)),
+            };
+            let removed = self.remove_inline(&mut Owned, key, path);
+            debug_assert!(removed.is_ok());
+            taken
+        }
+    }
+
+    /// Unlinks the entry at the end of a path from its block; a leaf of its own stays. In place it
+    /// needs no memory.
+    ///
+    /// # Safety
+    /// The path is that of the key in the trie as it is now, and ends in an inline cluster.
+    pub(crate) unsafe fn remove_inline<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        key: &[u8],
+        path: &Path,
+    ) -> Result<(), ArenaFull> {
+        let (cell, i) = (path.end, path.near.index);
         // SAFETY: the caller's promise.
         unsafe {
-            let c = self.cluster(path.end);
+            let c = self.cluster(cell);
+            let left = c.leaves() - 1;
+            if left == 0 {
+                self.remove_child(policy, &path.frames)?;
+                self.free_bits(policy, cell);
+                return Ok(());
+            }
+            if P::mutable(c.h) {
+                self.close_gap::<P>(c, i);
+                self.tidy(policy, path);
+            } else {
+                self.remove_run(policy, (&path.frames, cell), (i, i + 1))?;
+            }
+            if left <= JOIN_AT {
+                self.join_blocks(policy, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the block at the end of a path by one without entries `from..to`, which are not
+    /// all.
+    ///
+    /// # Safety
+    /// As for `replace_block`.
+    pub(crate) unsafe fn remove_run<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        block: (&Frames, u32),
+        run: (usize, usize),
+    ) -> Result<(), ArenaFull> {
+        let mut rows = self.rows_of(block.1);
+        take_out(&mut rows, run);
+        // SAFETY: the caller's promise.
+        unsafe { self.replace_block(policy, block, &mut rows, &mut New::none()) }
+    }
+
+    /// Takes entry `i`, which is not the only one, out of a block. Its bytes are dead afterwards.
+    ///
+    /// # Safety
+    /// The block is live and may be changed.
+    unsafe fn close_gap<P: Policy>(&mut self, c: Cluster, i: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
             let block = Inline::of(c);
-            let (taken, bytes) = match block.held::<V>(i) {
-                Held::Leaf(leaf) => (self.free_leaf(leaf, take_leaf), V::ENTRIES.outside()),
-                Held::Here { tail, len } => {
-                    let behind = tail.add(len);
-                    let bytes = V::ENTRIES.entry(len, V::slot_len(behind));
-                    (take_slot(Inline::slot::<V>(tail, len)), bytes)
-                }
+            let bytes = match block.held::<V>(i) {
+                Held::Leaf(_) => V::ENTRIES.outside(),
+                Held::Here { tail, len } => V::ENTRIES.entry(len, V::slot_len(tail.add(len))),
             };
             let n = c.leaves();
-            if n == 1 {
-                let removed = self.remove_child(&mut Owned, &path.frames);
-                debug_assert!(removed.is_ok());
-                self.free_bits(path.end);
-                return taken;
-            }
             let (tags, places) = (
                 block.p.add(inline::TAGS_AT),
                 block.p.add(inline::places_at(block.capacity)),
@@ -62,12 +121,8 @@ impl<V: ?Sized + Value> Tree<V> {
             let mut extent = block.extent;
             extent.dead += bytes;
             self.set_extent(block.p, extent);
-            node::set_header(block.p, inline::header(c.base(), n - 1, block.capacity));
-            self.tidy(path);
-            if n - 1 <= JOIN_AT {
-                self.join_blocks(key);
-            }
-            taken
+            let h = inline::header(c.base(), n - 1, block.capacity);
+            node::set_header(block.p, h | P::BITS);
         }
     }
 
@@ -76,8 +131,8 @@ impl<V: ?Sized + Value> Tree<V> {
     /// rest is freed; else it keeps its size, for entries that come again.
     ///
     /// # Safety
-    /// The path is that of the block in the trie as it is now.
-    unsafe fn tidy(&mut self, path: &Path) {
+    /// The path is that of the block, which may be changed, in the trie as it is now.
+    unsafe fn tidy<P: Policy>(&mut self, policy: &mut P, path: &Path) {
         let cell = path.end;
         // SAFETY: the caller's promise.
         unsafe {
@@ -85,12 +140,12 @@ impl<V: ?Sized + Value> Tree<V> {
             let n = c.leaves();
             if n == 1 {
                 let rows = self.rows_of(cell);
-                if let Ok(leaf) = self.make_single(&rows[0]) {
-                    let Ok(link) = self.own_path(&mut Owned, &path.frames) else {
-                        unreachable!("a change in place needs no memory")
+                if let Ok(leaf) = self.make_single(policy, &rows[0]) {
+                    let Ok(link) = self.own_path(policy, &path.frames) else {
+                        return self.unmake_part(policy, &rows, leaf);
                     };
                     self.set_link(link, leaf);
-                    self.free_bits(cell);
+                    self.free_bits(policy, cell);
                     return;
                 }
             }
@@ -102,7 +157,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let half = 2 * (end - dead) < block;
             if 3 * dead > end - heap || half {
                 let mut rows = self.rows_of(cell);
-                self.write_again(cell, &mut rows, !half);
+                self.write_again::<P>(cell, &mut rows, !half);
             }
         }
     }
@@ -112,7 +167,12 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The block is live, and nobody else uses it.
-    pub(super) unsafe fn write_again(&mut self, cell: u32, rows: &mut [Row], keep: bool) {
+    pub(super) unsafe fn write_again<P: Policy>(
+        &mut self,
+        cell: u32,
+        rows: &mut [Row],
+        keep: bool,
+    ) {
         for row in rows.iter_mut() {
             // Without memory for more, leaves stay outside.
             if let Source::Leaf(leaf) = row.source {
@@ -141,7 +201,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 unreachable!("a block with fewer entries is no larger")
             };
             let copied = Some((cell, copy.as_mut_ptr().cast()));
-            self.write_block(p, shape, rows, &mut none, copied);
+            self.write_block::<P>(p, shape, rows, &mut none, copied);
             if shape.extent.block < old {
                 let blocks = ((old, CLUSTER_KIND), (shape.extent.block, CLUSTER_KIND));
                 self.arena.shrink(ref_of(cell), blocks.0, blocks.1);
@@ -151,17 +211,17 @@ impl<V: ?Sized + Value> Tree<V> {
 
     /// Joins the leaf or block that a key leads to with a sibling, if both have few entries
     /// together. Without memory it stays as it is.
-    fn join_blocks(&mut self, key: &[u8]) {
+    fn join_blocks<P: Policy>(&mut self, policy: &mut P, key: &[u8]) {
         let mut rows = Rows::new();
-        let made = self.join_siblings(&mut Owned, key, |tree, _, one, border, two| {
+        let made = self.join_siblings(policy, key, |tree, policy, one, border, two| {
             rows = tree.rows_of(one);
             tree.add_rows(&mut rows, two, border);
             if rows.len() > JOIN_MAX {
                 return Ok(None);
             }
-            Self::settle(&mut rows);
+            Self::settle::<P>(&mut rows);
             match fits::<V>(&rows) {
-                true => tree.make_part(&rows, &mut New::none()).map(Some),
+                true => tree.make_part(policy, &rows, &mut New::none()).map(Some),
                 false => Ok(None),
             }
         });
@@ -170,12 +230,12 @@ impl<V: ?Sized + Value> Tree<V> {
                 // SAFETY: both are unlinked, and their entries are in the new block.
                 unsafe {
                     for old in old.into_iter().filter(|old| !is_leaf(*old)) {
-                        self.free_bits(old);
+                        self.free_bits(policy, old);
                     }
-                    self.moved(&rows, cell);
+                    self.moved(policy, &rows, cell);
                 }
             }
-            Some(Joined { cell, .. }) => self.unmake_part(&rows, cell),
+            Some(Joined { cell, .. }) => self.unmake_part(policy, &rows, cell),
             None => {}
         }
     }
@@ -200,12 +260,8 @@ impl<V: ?Sized + Value> Tree<V> {
                     _ => each(V::slot_take(self.source(row, None).1.cast_mut())),
                 }
             }
-            if from > 0 && to < rows.len() {
-                let least = (from..=to).min_by_key(|i| rows[*i].border.at);
-                rows[to].border = rows[least.unwrap_or(to)].border;
-            }
-            rows.drain(from..to);
-            self.write_again(cell, &mut rows, false);
+            take_out(&mut rows, (from, to));
+            self.write_again::<Owned>(cell, &mut rows, false);
         }
     }
 
@@ -222,7 +278,7 @@ impl<V: ?Sized + Value> Tree<V> {
                     _ => each(V::slot_take(self.source(&row, None).1.cast_mut())),
                 }
             }
-            self.free_bits(cell);
+            self.free_bits(&mut Owned, cell);
         }
     }
 

@@ -67,6 +67,8 @@ pub(super) type Rows = SmallVec<[Row; 26]>;
 pub(super) struct New<'k, 'v, V: ?Sized + Value> {
     pub(super) key: &'k [u8],
     pub(super) value: Option<V::New<'v>>,
+    /// Bytes of the value behind the tail.
+    pub(super) behind: usize,
 }
 
 impl<V: ?Sized + Value> New<'_, '_, V> {
@@ -75,6 +77,7 @@ impl<V: ?Sized + Value> New<'_, '_, V> {
         New {
             key: &[],
             value: None,
+            behind: 0,
         }
     }
 }
@@ -161,6 +164,15 @@ pub(super) fn prefix_of_rows(rows: &[Row], base: usize) -> usize {
         .iter()
         .filter(|row| !matches!(row.source, Source::Outside(_)));
     prefix_of(base, held.map(|row| row.len))
+}
+
+/// Takes rows `from..to`, but not all, out.
+pub(super) fn take_out(rows: &mut Rows, (from, to): (usize, usize)) {
+    if from > 0 && to < rows.len() {
+        let least = (from..=to).min_by_key(|i| rows[*i].border.at);
+        rows[to].border = rows[least.unwrap_or(to)].border;
+    }
+    rows.drain(from..to);
 }
 
 /// Whether rows can be one block.
@@ -251,7 +263,7 @@ impl<V: ?Sized + Value> Tree<V> {
                     Held::Leaf(leaf) => {
                         let p = self.pointer(leaf);
                         let behind = V::behind(V::value_len(p));
-                        (Source::Leaf(leaf), LeafOf::<V>::key_len(p), behind)
+                        (Source::Outside(leaf), LeafOf::<V>::key_len(p), behind)
                     }
                     Held::Here { tail, len } => {
                         let entry = Source::Held(EntryRef::held(cell, i));
@@ -283,23 +295,29 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 
     /// Decides which leaves move into a block of these rows, and which stay outside: those with
-    /// long tails or values, and those for which there is no room.
-    pub(super) fn settle(rows: &mut [Row]) {
+    /// long tails or values, and those for which there is no room. In a store those that were
+    /// outside stay there, so that a change retires few of them.
+    pub(super) fn settle<P: Policy>(rows: &mut [Row]) {
         let base = base_of(rows);
         let all = inline::prefix_for(base);
         let mut bytes = 0;
-        for row in rows.iter_mut() {
+        let mut moves = 0_u32;
+        for (i, row) in rows.iter_mut().enumerate() {
             if let Source::Leaf(leaf) = row.source {
                 row.source = Source::Outside(leaf);
+                moves |= 1 << i;
             }
             bytes += row.bytes::<V>(all);
+        }
+        if P::IN_PLACE {
+            moves = u32::MAX;
         }
         for i in 0..rows.len() {
             let row = rows[i];
             let Source::Outside(leaf) = row.source else {
                 continue;
             };
-            if is_outside(row.len - all, row.behind) {
+            if moves & 1 << i == 0 || is_outside(row.len - all, row.behind) {
                 continue;
             }
             let inside = bytes - V::ENTRIES.outside() + V::ENTRIES.entry(row.len - all, row.behind);
@@ -315,7 +333,7 @@ impl<V: ?Sized + Value> Tree<V> {
     /// # Safety
     /// `p` is a block of this shape, which nobody reads, and the rows are those of the shape. The
     /// sources are live. The new entry, if one of them is it, is `new`.
-    pub(super) unsafe fn write_block(
+    pub(super) unsafe fn write_block<P: Policy>(
         &self,
         p: *mut u8,
         shape: Shape,
@@ -386,7 +404,7 @@ impl<V: ?Sized + Value> Tree<V> {
             p.add(4)
                 .cast::<u32>()
                 .write(Extent { end, ..extent }.word());
-            node::set_header(p, inline::header(base, rows.len(), capacity));
+            node::set_header(p, inline::header(base, rows.len(), capacity) | P::BITS);
         }
     }
 
@@ -441,22 +459,28 @@ impl<V: ?Sized + Value> Tree<V> {
 
     /// Makes a block of rows, or a leaf of one row, which is not linked yet. On failure, what is to
     /// be inserted stays in `new`.
-    pub(super) fn make_part(
+    pub(super) fn make_part<P: Policy>(
         &mut self,
+        policy: &mut P,
         rows: &[Row],
         new: &mut New<'_, '_, V>,
     ) -> Result<u32, ArenaFull> {
         if let [row] = rows {
-            return self.make_single(row);
+            return self.make_single(policy, row);
         }
         let (cell, shape) = self.alloc_block(rows)?;
         // SAFETY: a new block of that shape; the sources are live.
-        unsafe { self.write_block(self.pointer(cell), shape, rows, new, None) };
+        unsafe { self.write_block::<P>(self.pointer(cell), shape, rows, new, None) };
+        policy.made(cell);
         Ok(cell)
     }
 
     /// Makes a leaf with the bits of an entry, unless it is a leaf.
-    pub(super) fn make_single(&mut self, row: &Row) -> Result<u32, ArenaFull> {
+    pub(super) fn make_single<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        row: &Row,
+    ) -> Result<u32, ArenaFull> {
         if let Source::Outside(cell) | Source::Leaf(cell) = row.source {
             return Ok(cell);
         }
@@ -467,33 +491,37 @@ impl<V: ?Sized + Value> Tree<V> {
             let (key, slot) = self.source(row, None);
             LeafOf::<V>::write_bits(self.pointer(cell), key, slot, row.behind);
         }
+        policy.made(cell);
         Ok(cell)
     }
 
     /// Frees the memory of a part that was made and not linked.
-    pub(super) fn unmake_part(&mut self, rows: &[Row], cell: u32) {
+    pub(super) fn unmake_part<P: Policy>(&mut self, policy: &mut P, rows: &[Row], cell: u32) {
         let was_there = |row: &Row| match row.source {
             Source::Outside(there) | Source::Leaf(there) => there == cell,
             _ => false,
         };
         if !rows.iter().any(was_there) {
             // SAFETY: the part is linked nowhere, and its bits are copies.
-            unsafe { self.free_bits(cell) };
+            unsafe { self.free_bits(policy, cell) };
         }
     }
 
-    /// Frees the block of a leaf or inline cluster as plain memory.
+    /// Frees or retires the block of a leaf or inline cluster as plain memory.
     ///
     /// # Safety
     /// It is live and unlinked, and its values have moved or are copies.
-    pub(super) unsafe fn free_bits(&mut self, cell: u32) {
+    pub(crate) unsafe fn free_bits<P: Policy>(&mut self, policy: &mut P, cell: u32) {
         // SAFETY: the caller's promise.
         unsafe {
             if is_leaf(cell) {
-                self.free_leaf(cell, |_| ());
+                let bytes = || LeafOf::<V>::block(self.pointer(cell));
+                if !policy.retire_leaf(cell, bytes) {
+                    self.free_leaf(cell, |_| ());
+                }
             } else {
                 let h = self.header(cell);
-                Owned.gone(&mut self.arena, cell, h);
+                policy.gone(&mut self.arena, cell, h);
             }
         }
     }
@@ -502,12 +530,12 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// They are unlinked, and `made` is the block, or one of them.
-    pub(super) unsafe fn moved(&mut self, rows: &[Row], made: u32) {
+    pub(super) unsafe fn moved<P: Policy>(&mut self, policy: &mut P, rows: &[Row], made: u32) {
         for row in rows {
             if let Source::Leaf(leaf) = row.source {
                 if leaf != made {
                     // SAFETY: the caller's promise.
-                    unsafe { self.free_bits(leaf) };
+                    unsafe { self.free_bits(policy, leaf) };
                 }
             }
         }
@@ -530,10 +558,10 @@ impl<V: ?Sized + Value> Tree<V> {
         for (leaf, border) in leaves {
             self.add_rows(&mut rows, *leaf, *border);
         }
-        Self::settle(&mut rows);
-        let cell = self.make_part(&rows, &mut New::none())?;
+        Self::settle::<Owned>(&mut rows);
+        let cell = self.make_part(&mut Owned, &rows, &mut New::none())?;
         // SAFETY: the bits of the leaves are in the block.
-        unsafe { self.moved(&rows, cell) };
+        unsafe { self.moved(&mut Owned, &rows, cell) };
         Ok(cell)
     }
 }
