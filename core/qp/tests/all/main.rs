@@ -11,6 +11,7 @@ mod differential;
 mod drops;
 mod files;
 mod full;
+mod inline_stores;
 mod limits;
 mod order;
 mod ordered_read;

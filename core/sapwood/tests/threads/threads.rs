@@ -125,9 +125,16 @@ fn transfer(store: &QpStore<u64>, stamp: u64, rng: &mut fastrand::Rng) {
     }
 }
 
+/// Runs the accounts with a store whose entries are leaves, and with one whose clusters hold them.
 fn bank(options: ArenaOptions) {
     let domain = Domain::new();
-    let store = store_in(options, &domain);
+    bank_of(&store_in(options.clone(), &domain), &domain);
+    let options = options.backing(Backing::Mmap { reserve: 1 << 28 });
+    let builder = QpStore::builder().options(options).domain(&domain);
+    bank_of(&builder.build_inline().unwrap(), &domain);
+}
+
+fn bank_of(store: &QpStore<u64>, domain: &Domain) {
     let mut txn = store.begin();
     for i in 0..ACCOUNTS {
         assert_eq!(txn.insert(account(i), 1000).unwrap(), None);
@@ -140,7 +147,7 @@ fn bank(options: ArenaOptions) {
     let versions = AtomicU64::new(0);
     let looks = AtomicUsize::new(0);
     thread::scope(|s| {
-        let (store, stop, looks, versions) = (&store, &stop, &looks, &versions);
+        let (stop, looks, versions) = (&stop, &looks, &versions);
         for i in 0..2 {
             s.spawn(move || {
                 let mut reader = store.reader(&format!("reader {i}")).unwrap();
@@ -204,7 +211,7 @@ fn bank(options: ArenaOptions) {
     let (looks, versions) = (looks.into_inner(), versions.into_inner());
     println!("{versions} versions, {looks} looks");
     assert!(versions > 3 && looks > 3);
-    assert_all_reclaimed(&store);
+    assert_all_reclaimed(store);
     assert_eq!(domain.garbage(), 0);
 }
 

@@ -1,0 +1,256 @@
+//! Stores whose clusters hold their entries: old values, differences, limits and lack of memory.
+
+use std::collections::BTreeMap;
+
+use sapwood::Builder;
+use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::{Change, Error, Key, QpStore};
+use sapwood::qsbr::Domain;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys with long parts in common, keys that are prefixes of others, and long ones.
+fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut key = vec![b'k'; rng.usize(..4) * 40];
+    key.extend((0..rng.usize(..4)).map(|_| rng.u8(..4) * 60));
+    if rng.u8(..4) == 0 {
+        key.extend(std::iter::repeat_n(b'z', rng.usize(..300)));
+    }
+    key
+}
+
+/// Values that fit into a cluster, just fit, and do not.
+fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
+    const LENGTHS: [usize; 9] = [0, 1, 7, 8, 63, 64, 65, 300, 5000];
+    vec![rng.u8(..); LENGTHS[rng.usize(..9)]]
+}
+
+fn store_of(builder: Builder<QpStore<[u8]>>, options: ArenaOptions) -> QpStore<[u8]> {
+    let backing = Backing::Mmap { reserve: 1 << 28 };
+    let builder = builder.options(options.backing(backing));
+    builder.build_inline().unwrap()
+}
+
+/// Changes a store by transactions of a few steps, some of them undone, and compares each answer
+/// with the model; returns how many steps failed.
+fn changes(store: &QpStore<[u8]>, seed: u64, rounds: usize) -> usize {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut model = Model::new();
+    let mut kept = Vec::new();
+    let mut failed = 0;
+    for round in 0..rounds {
+        let mut txn = store.begin();
+        let mut next = model.clone();
+        for _ in 0..rng.usize(1..12) {
+            let near = match next.range(key(&mut rng)..).next() {
+                Some((near, _)) if rng.bool() => near.clone(),
+                _ => key(&mut rng),
+            };
+            let grows = round % 400 < 250;
+            match rng.u8(..16) {
+                0 => match txn.remove_prefix(&near) {
+                    Ok(n) => {
+                        let before = next.len();
+                        next.retain(|key, _| !key.starts_with(&near));
+                        assert_eq!(n, before - next.len());
+                    }
+                    Err(_) => failed += 1,
+                },
+                n if (n < 6) == grows => match txn.remove(&near) {
+                    Ok(old) => assert_eq!(old.map(Vec::from), next.remove(&near)),
+                    Err(_) => failed += 1,
+                },
+                _ => {
+                    let value = value(&mut rng);
+                    match txn.insert(&near, &value[..]) {
+                        Ok(old) => assert_eq!(old.map(Vec::from), next.insert(near, value)),
+                        Err(_) => failed += 1,
+                    }
+                }
+            }
+            assert_eq!(txn.len(), next.len());
+        }
+        let same = |(k, v): (Key<'_>, &[u8])| (k.to_vec(), v.to_vec());
+        assert!(txn.iter().map(same).eq(next.clone()), "{round}");
+        match rng.u8(..5) {
+            0 => txn.rollback(),
+            _ => {
+                txn.commit();
+                model = next;
+            }
+        }
+        store.verify().unwrap();
+        if rng.u8(..4) == 0 && store.compact_step(rng.usize(1..8)).is_err() {
+            failed += 1;
+        }
+        if rng.u8(..6) == 0 {
+            kept.push((store.snapshot(), model.clone()));
+        }
+        if kept.len() > 5 {
+            kept.swap_remove(rng.usize(..kept.len()));
+        }
+        for (snapshot, model) in &kept {
+            assert!(snapshot.iter().map(same).eq(model.clone()), "{round}");
+        }
+        if let [(old, before), .., (new, after)] = &kept[..] {
+            assert!(QpStore::diff(old, new).eq(differences(before, after)));
+        }
+    }
+    drop(kept);
+    store.reclaim(usize::MAX);
+    assert_eq!(store.memory().waiting, (0, 0), "all garbage is freed");
+    failed
+}
+
+/// The differences of two models.
+fn differences<'a>(old: &'a Model, new: &'a Model) -> Vec<Change<'a, [u8]>> {
+    let mut keys: Vec<_> = old.keys().chain(new.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let change = |key: &'a Vec<u8>| match (old.get(key), new.get(key)) {
+        (Some(old), None) => Some(Change::Removed(Key::from(key), &old[..])),
+        (None, Some(new)) => Some(Change::Added(Key::from(key), &new[..])),
+        (Some(old), Some(new)) if old != new => {
+            Some(Change::Changed(Key::from(key), &old[..], &new[..]))
+        }
+        _ => None,
+    };
+    keys.into_iter().filter_map(change).collect()
+}
+
+#[test]
+fn changes_are_those_of_a_model() {
+    for seed in 0..if cfg!(miri) { 1 } else { 8 } {
+        let options = ArenaOptions::default().debug(DebugMode::Poison);
+        let store = store_of(QpStore::builder(), options);
+        let failed = changes(&store, seed, if cfg!(miri) { 20 } else { 800 });
+        assert_eq!(failed, 0);
+    }
+}
+
+#[test]
+fn a_change_that_fails_for_lack_of_memory_changes_nothing() {
+    let mut failed = 0;
+    for seed in 0..if cfg!(miri) { 1 } else { 12 } {
+        let options = ArenaOptions::default().debug(DebugMode::Poison);
+        let store = store_of(QpStore::builder(), options.fail_every(2 + seed % 7));
+        failed += changes(&store, seed, if cfg!(miri) { 20 } else { 400 });
+    }
+    assert!(failed > 0, "memory never ran out");
+}
+
+#[test]
+fn garbage_never_passes_a_hard_limit() {
+    let limit = 24 << 10;
+    let domain = Domain::builder().hard_limit(limit).build();
+    let builder = QpStore::builder().domain(&domain);
+    let store = store_of(builder, ArenaOptions::default());
+    let mut rng = fastrand::Rng::with_seed(3);
+    let (mut refused, mut done, mut held) = (0, 0, None);
+    for round in 0..if cfg!(miri) { 20 } else { 6_000 } {
+        let mut txn = store.begin();
+        for _ in 0..rng.usize(1..5) {
+            let result = match rng.u8(..12) {
+                0 => txn.remove_prefix(key(&mut rng)).map(drop),
+                1..6 => txn.remove(key(&mut rng)).map(drop),
+                _ => {
+                    let value = value(&mut rng);
+                    let put = txn.insert(key(&mut rng), &value[..]).map(drop);
+                    put.map_err(|rejected| rejected.error)
+                }
+            };
+            match result {
+                Ok(()) => done += 1,
+                Err(error) => {
+                    assert!(matches!(error, Error::GarbageLimit(_)), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        match rng.u8(..4) {
+            0 => txn.rollback(),
+            _ => drop(txn.commit()),
+        }
+        assert!(domain.garbage() <= limit, "{} in {round}", domain.garbage());
+        if round % 50 == 0 {
+            held = (round % 100 == 0).then(|| store.snapshot());
+        }
+    }
+    drop(held);
+    store.verify().unwrap();
+    store.reclaim(usize::MAX);
+    assert_eq!(domain.garbage(), 0);
+    assert!(
+        done > refused && (refused > 0 || cfg!(miri)),
+        "{done} {refused}"
+    );
+}
+
+#[test]
+fn an_equal_value_is_no_difference() {
+    let store = QpStore::<u64>::builder().build_inline().unwrap();
+    let write = |value: u64| {
+        let mut txn = store.begin();
+        for i in 0..40_u64 {
+            txn.insert(i.to_be_bytes(), if i == 7 { value } else { i })
+                .unwrap();
+        }
+        txn.commit();
+        store.snapshot()
+    };
+    let (one, two, three) = (write(1), write(1), write(2));
+    assert_eq!(QpStore::diff(&one, &two).count(), 0);
+    let changes: Vec<_> = QpStore::diff(&two, &three).collect();
+    let key = 7_u64.to_be_bytes();
+    assert_eq!(changes, [Change::Changed(Key::from(&key[..]), &1, &2)]);
+    // A compaction moves entries, and changes none.
+    while store.compact_step(3).unwrap() {}
+    assert_eq!(QpStore::diff(&three, &store.snapshot()).count(), 0);
+}
+
+#[test]
+fn values_that_do_not_fit_have_leaves() {
+    #[derive(zerocopy::IntoBytes, zerocopy::Immutable, Clone, Copy)]
+    #[repr(C, align(64))]
+    struct Line([u8; 64]);
+    fn kinds<V>(value: V) -> (usize, usize)
+    where
+        V: zerocopy::IntoBytes + zerocopy::Immutable + Copy + Send + Sync + 'static,
+    {
+        let entries = (0..100_u32).map(|i| (i.to_be_bytes(), value));
+        let builder = QpStore::<V>::builder();
+        let store = builder.build_inline_sorted(entries).unwrap();
+        store.verify().unwrap();
+        let mut txn = store.begin();
+        txn.insert(50_u32.to_be_bytes(), value).unwrap();
+        txn.commit();
+        store.verify().unwrap();
+        let memory = store.memory().map;
+        (memory.leaves.0, memory.clusters.0)
+    }
+    let (leaves, clusters) = kinds([1_u8; 64]);
+    assert!(leaves < 3 && clusters > 3, "{leaves} {clusters}");
+    for leaves in [kinds([1_u8; 65]).0, kinds(Line([1; 64])).0] {
+        assert!(leaves >= 100, "{leaves}");
+    }
+}
+
+#[test]
+fn an_inline_store_takes_less_memory() {
+    let keys =
+        (0..20_000_u32).map(|i| format!("host{}.example.net", i.wrapping_mul(2_654_435_761)));
+    let keys: Vec<_> = keys.collect();
+    let used = |builder: fn(Builder<QpStore<u64>>) -> QpStore<u64>| {
+        let store = builder(QpStore::builder());
+        let mut txn = store.begin();
+        for key in &keys {
+            txn.insert(key, 1).unwrap();
+        }
+        txn.commit();
+        store.verify().unwrap();
+        store.memory().map.arena.live
+    };
+    let leaves = used(|builder| builder.build().unwrap());
+    let inline = used(|builder| builder.build_inline().unwrap());
+    assert!(10 * inline < 9 * leaves, "{inline} of {leaves}");
+}
