@@ -9,7 +9,7 @@ use crate::raw::leaf::{LeafOf, Value};
 use crate::raw::node::{self, Cluster, is_leaf};
 use crate::raw::path::{Frames, JOIN_AT, JOIN_MAX, Path};
 use crate::raw::slots::{close, lost_border};
-use crate::raw::tree::{CLUSTER_KIND, Owned, Policy, Tree, ref_of};
+use crate::raw::tree::{CLUSTER_KIND, Link, Owned, Policy, Tree, ref_of};
 use sapwood_format::inline::{self, Extent};
 
 use super::rows::{New, Row, Rows, Shape, Source, fits, take_out};
@@ -52,22 +52,18 @@ impl<V: ?Sized + Value> Tree<V> {
         key: &[u8],
         path: &Path,
     ) -> Result<(), ArenaFull> {
-        let (cell, i) = (path.end, path.near.index);
         // SAFETY: the caller's promise.
         unsafe {
-            let c = self.cluster(cell);
-            let left = c.leaves() - 1;
+            let left = self.cluster(path.end).leaves() - 1;
             if left == 0 {
                 self.remove_child(policy, &path.frames)?;
-                self.free_bits(policy, cell);
+                self.free_bits(policy, path.end);
                 return Ok(());
             }
-            if P::mutable(c.h) {
-                self.close_gap::<P>(c, i);
-                self.tidy(policy, path);
-            } else {
-                self.remove_run(policy, (&path.frames, cell), (i, i + 1))?;
-            }
+            let link = self.own_path(policy, &path.frames)?;
+            let cell = self.own(policy, link, path.end)?;
+            self.close_gap::<P>(self.cluster(cell), path.near.index);
+            self.tidy(policy, link, cell);
             if left <= JOIN_AT {
                 self.join_blocks(policy, key);
             }
@@ -131,9 +127,8 @@ impl<V: ?Sized + Value> Tree<V> {
     /// rest is freed; else it keeps its size, for entries that come again.
     ///
     /// # Safety
-    /// The path is that of the block, which may be changed, in the trie as it is now.
-    unsafe fn tidy<P: Policy>(&mut self, policy: &mut P, path: &Path) {
-        let cell = path.end;
+    /// The link names the block. Both may be changed.
+    unsafe fn tidy<P: Policy>(&mut self, policy: &mut P, link: Link, cell: u32) {
         // SAFETY: the caller's promise.
         unsafe {
             let c = self.cluster(cell);
@@ -141,9 +136,6 @@ impl<V: ?Sized + Value> Tree<V> {
             if n == 1 {
                 let rows = self.rows_of(cell);
                 if let Ok(leaf) = self.make_single(policy, &rows[0]) {
-                    let Ok(link) = self.own_path(policy, &path.frames) else {
-                        return self.unmake_part(policy, &rows, leaf);
-                    };
                     self.set_link(link, leaf);
                     self.free_bits(policy, cell);
                     return;
