@@ -141,6 +141,14 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// assert_eq!(store.get("elm"), Some(1));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
+    ///
+    /// A value that changes behind a reference would change in one of its copies only:
+    ///
+    /// ```compile_fail,E0277
+    /// use sapwood::qp::QpStore;
+    /// let store = QpStore::<std::sync::atomic::AtomicU64>::builder().build_inline()?;
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
     pub fn build_inline(self) -> Result<QpStore<V>, Error>
     where
         V: IntoBytes + Immutable,
@@ -344,15 +352,17 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     }
 
     /// The changes between two snapshots, in order of keys. A key that was written in between is
-    /// `Changed`, even if the new value equals the old one.
+    /// `Changed`, even if the new value equals the old one; but not in a store made by
+    /// [`build_inline`](Builder::build_inline), which compares the bytes of the values.
     ///
     /// The difference skips subtrees that both versions share, so it reads only the branches and
     /// clusters on the paths to the changes. A compaction moves branches and clusters, which the
     /// versions then do not share. Across a [`compact_step`](Self::compact_step), the difference
     /// also reads what the step moved, in both versions; across a whole compaction, it reads all
-    /// branches and clusters. Entries do not move, and the difference does not read those without a
-    /// change. To keep differences small, make the snapshot to compare with after a compaction, not
-    /// before. Snapshots of different stores are compared whole, entries included.
+    /// branches and clusters. Entries do not move, unless they lie in their clusters, and the
+    /// difference does not read those without a change. To keep differences small, make the
+    /// snapshot to compare with after a compaction, not before. Snapshots of different stores are
+    /// compared whole, entries included.
     ///
     /// O(1); the walk reads the branches and clusters on the paths to the changes, and what a
     /// compaction between the versions has moved.

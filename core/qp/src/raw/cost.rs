@@ -16,13 +16,14 @@ impl<V: ?Sized + Value> Writer<V> {
             true => self.tree.view().find(key),
             false => None,
         };
-        // SAFETY: the entry is one of the trie.
-        let old = old.and_then(|entry| match entry.is_held() {
-            true => unsafe {
-                let block = Inline::of(self.tree.cluster(entry.cell()));
-                block.leaves::<V>(entry.index()..entry.index() + 1).next()
-            },
-            false => Some(entry.cell()),
+        let old = old.and_then(|entry| match (entry.cell(), entry.index()) {
+            (cell, i) if entry.is_held() => {
+                // SAFETY: the entry is one of the trie.
+                let block = unsafe { Inline::of(self.tree.cluster(cell)) };
+                // SAFETY: as above.
+                unsafe { block.leaves::<V>(i..i + 1) }.next()
+            }
+            (leaf, _) => Some(leaf),
         });
         let old = old.map(|leaf| self.tree.pointer(leaf).cast_const());
         // The path, and the leaf with its key. SAFETY: the leaf is live.

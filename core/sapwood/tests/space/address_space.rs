@@ -287,32 +287,18 @@ fn an_owned_map_uses_nearly_all_addresses_that_there_are() {
     assert!(text.contains("refused"), "{text}");
 }
 
-/// Takes all addresses that are left, down to single pages, and what the heap has, down to 4 KiB,
-/// which it returns.
+/// Takes all addresses that are left, and what the heap has, down to 4 KiB; returns them.
 fn take_all_addresses() -> Vec<Vec<u8>> {
     let mut held = Vec::with_capacity(100_000);
     let mut len = 1 << 30;
     while len >= 4096 {
-        // SAFETY: a fresh mapping at an address of the system's choice disturbs nothing.
-        let taken = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                len,
-                rustix::mm::ProtFlags::empty(),
-                rustix::mm::MapFlags::PRIVATE,
-            )
-        };
-        if taken.is_err() {
-            len /= 2;
-        }
-    }
-    loop {
         let mut piece: Vec<u8> = Vec::new();
-        match piece.try_reserve_exact(4096) {
+        match piece.try_reserve_exact(len) {
             Ok(()) => held.push(piece),
-            Err(_) => return held,
+            Err(_) => len /= 2,
         }
     }
+    held
 }
 
 #[test]

@@ -9,16 +9,24 @@ use crate::answer::{Answer, AnswerSum, SEPARATOR, is_cut};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `QpStore`. One guard covers a pass of lookups or searches, as a reader has it.
-pub struct Store(QpStore<u64>);
+/// If `INLINE`, its clusters hold their entries.
+pub struct Store<const INLINE: bool>(QpStore<u64>);
 
 /// The number of changes in a transaction.
 const CHANGES: usize = 256;
 
-impl Engine for Store {
-    const NAME: &'static str = "sapwood-store";
+impl<const INLINE: bool> Engine for Store<INLINE> {
+    const NAME: &'static str = match INLINE {
+        true => "sapwood-store-inline",
+        false => "sapwood-store",
+    };
 
     fn build(pairs: &KeyList) -> Self {
-        let store = QpStore::new().expect("there is address space");
+        let store = match INLINE {
+            true => QpStore::builder().build_inline(),
+            false => QpStore::new(),
+        };
+        let store = store.expect("there is address space");
         for from in (0..pairs.len()).step_by(CHANGES) {
             let mut txn = store.begin();
             for (key, value) in pairs.run(from, CHANGES.min(pairs.len() - from)) {
@@ -30,7 +38,7 @@ impl Engine for Store {
     }
 }
 
-impl Built for Store {
+impl<const INLINE: bool> Built for Store<INLINE> {
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.read(|view| view.get(key).copied())
