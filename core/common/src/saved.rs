@@ -194,12 +194,15 @@ impl OpenCause {
             return OpenCause::Image(error);
         };
         let maps = |size, align| header::layout_hash(size, align, header::FORMAT);
+        let names = |size, align| header::layout_hash(size, align, header::INLINE_FORMAT);
         let kind = if found == header::routes_hash() {
             "a table of routes, which FibFile opens"
         } else if values_of(found, header::ranges_hash).is_some() {
             "a map of ranges, which MapleFile opens"
         } else if values_of(found, maps).is_some() {
             "a map of names or a table of bit strings, which QpFile or BitFile opens"
+        } else if values_of(found, names).is_some() {
+            "a map of names, which QpFile opens"
         } else {
             return OpenCause::Image(error);
         };

@@ -36,6 +36,9 @@ pub const TABLE: usize = 3;
 
 /// The number of the format of branches, clusters and leaves.
 pub const FORMAT: u64 = 2;
+/// The number of the format that has inline clusters, too ([`inline`](crate::inline)): that of
+/// saved maps.
+pub const INLINE_FORMAT: u64 = 3;
 
 /// The layout hash in the header page of saved ranges, whose format is 1 and whose values have this
 /// size and this alignment.

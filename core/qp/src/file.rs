@@ -32,17 +32,20 @@ fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> OpenC
         {
             OpenCause::OldFormat {
                 found: image::format_of::<V>(found).unwrap_or_default(),
-                reads: image::FORMAT,
+                reads: image::INLINE_FORMAT,
             }
         }
         sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) => {
-            let layout = |size, align| header::layout_hash(size, align, image::FORMAT);
-            let asked = Asked {
-                name: core::any::type_name::<V>(),
-                values: (!V::VARIES).then_some((V::SIZE, V::ALIGN)),
-            };
-            OpenCause::other_values(found, asked, layout)
-                .unwrap_or_else(|| OpenCause::of_image(error))
+            let formats = [image::INLINE_FORMAT, image::FORMAT];
+            let other = formats.into_iter().find_map(|format| {
+                let layout = |size, align| header::layout_hash(size, align, format);
+                let asked = Asked {
+                    name: core::any::type_name::<V>(),
+                    values: (!V::VARIES).then_some((V::SIZE, V::ALIGN)),
+                };
+                OpenCause::other_values(found, asked, layout)
+            });
+            other.unwrap_or_else(|| OpenCause::of_image(error))
         }
         error => OpenCause::Image(error),
     }
@@ -76,7 +79,14 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
         save(&self.view(), self.len(), 0, path.as_ref())
     }
 
-    /// Saves the map as the content of another kind of file, which has its own layout hash.
+    /// Saves the map with a leaf for each entry, as tables of bit strings read it.
+    #[doc(hidden)]
+    pub fn save_with_leaves(&self, path: &Path) -> Result<(), SaveError> {
+        save_with_leaves(&self.view(), self.len(), 0, path)
+    }
+
+    /// Saves the map as the content of another kind of file, which has its own layout hash, with a
+    /// leaf for each entry.
     #[doc(hidden)]
     pub fn save_as(&self, layout: u64, path: &Path) -> Result<(), SaveError> {
         save_as(&self.view(), self.len(), 0, layout, path)
@@ -84,7 +94,17 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
 }
 
 /// Saves the entries of a view, and the number of its version.
-pub fn save<V: ?Sized + Value + IntoBytes + Immutable>(
+pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
+    view: &View<'_, V>,
+    len: usize,
+    version: u64,
+    path: &Path,
+) -> Result<(), SaveError> {
+    save_as(view, len, version, image::inline_hash::<V>(), path)
+}
+
+/// As [`save`], with a leaf for each entry.
+pub fn save_with_leaves<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
     version: u64,
@@ -129,24 +149,48 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// [`OpenError`], with the path and the cause.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let file = Self::open_at(path, true).map_err(OpenError::at(path))?;
-        let whole = file.verify().map_err(OpenCause::Corrupt);
-        whole.map_err(OpenError::at(path))?;
-        Ok(file)
+        Self::open_at(path, true).map_err(OpenError::at(path))
     }
 
-    /// Opens a file; checks the checksum of its body if `verify_body` is set.
-    fn open_at(path: &Path, verify_body: bool) -> Result<Self, OpenCause> {
-        let map = ImageMap::open(path, image::layout_hash::<V>(), verify_body);
-        let image = Image::new(map.map_err(from_image_error::<V>)?).map_err(OpenCause::Corrupt)?;
-        Ok(QpFile { image })
+    /// Opens a file; with `verify`, checks all of it.
+    fn open_at(path: &Path, verify: bool) -> Result<Self, OpenCause> {
+        let open = |layout| ImageMap::open(path, layout, verify);
+        // A map saved before clusters held their entries is a trie, too, and reads as well.
+        let map = match open(image::inline_hash::<V>()) {
+            Err(sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }))
+                if found == image::layout_hash::<V>() =>
+            {
+                open(found)
+            }
+            opened => opened,
+        };
+        Self::of_map(map.map_err(from_image_error::<V>)?, verify)
+    }
+
+    /// Opens a file whose entries are leaves, as tables of bit strings need it; with `verify`,
+    /// checks all of it.
+    #[doc(hidden)]
+    pub fn open_with_leaves(path: &Path, verify: bool) -> Result<Self, OpenCause> {
+        let map = ImageMap::open(path, image::layout_hash::<V>(), verify);
+        let map = map.map_err(|error| match error {
+            sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
+                if found == image::inline_hash::<V>() =>
+            {
+                OpenCause::of_image(error)
+            }
+            error => from_image_error::<V>(error),
+        });
+        Self::of_map(map?, verify)
     }
 
     /// Opens a file of another kind, which has its own layout hash and entries as these. With
     /// `verify`, checks all of it.
     #[doc(hidden)]
     pub fn open_as(path: &Path, layout: u64, verify: bool) -> Result<Self, OpenCause> {
-        let map = ImageMap::open(path, layout, verify)?;
+        Self::of_map(ImageMap::open(path, layout, verify)?, verify)
+    }
+
+    fn of_map(map: ImageMap, verify: bool) -> Result<Self, OpenCause> {
         let image = Image::new(map).map_err(OpenCause::Corrupt)?;
         if verify {
             image.verify().map_err(OpenCause::Corrupt)?;

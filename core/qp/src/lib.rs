@@ -81,7 +81,7 @@ pub use txn::QpTxn;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod parts {
-    pub use crate::file::save;
+    pub use crate::file::save_with_leaves;
     pub use crate::raw::inline::EntryRef;
     pub use crate::raw::{batch::LANES, bits::Alternatives, cursor::Cursor, mem::Mem, view::View};
     pub use crate::read::{range, seek};

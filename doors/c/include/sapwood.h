@@ -87,7 +87,9 @@ typedef union sapwood_value {
 /*
  * Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
  * gives out, its key and its bytes lie inside the map: they are valid as long as the view, or
- * until the reader's next quiescent state. Copy what is needed longer.
+ * until the reader's next quiescent state. Of a file only the value does: the key is a copy,
+ * which is valid until the iterator's next call, or, from other functions, until the thread's
+ * next call that stores an entry of a file. Copy what is needed longer.
  */
 typedef struct sapwood_entry {
 	sapwood_bytes key; /* data is NULL where there is no entry; that of an empty key is not */
@@ -573,7 +575,10 @@ int sapwood_point_each(const sapwood_point *map, const sapwood_reader *reader,
  */
 int sapwood_file_open(const char *path, int values, unsigned int flags, sapwood_file **out);
 
-/* Any thread. What they give is valid until sapwood_file_free. */
+/*
+ * Any thread. Values that they give are valid until sapwood_file_free, also those of views;
+ * keys, see struct sapwood_entry.
+ */
 void sapwood_file_free(sapwood_file *file);
 int sapwood_file_get(const sapwood_file *file, const void *key, size_t key_len,
 		     sapwood_value *value);

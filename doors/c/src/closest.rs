@@ -7,6 +7,7 @@ use sapwood::qp::Closest;
 use crate::c_api::c_api;
 use crate::error::Failure;
 use crate::input::{bytes, place};
+use crate::ordered::Copies;
 use crate::value::{CValue, each, sapwood_entry};
 use crate::view::sapwood_view;
 
@@ -78,7 +79,11 @@ impl Cuts {
     }
 
     /// The answer in C.
-    fn answer<V: ?Sized + CValue>(&self, found: Closest<'_, V>) -> sapwood_closest {
+    fn answer<V: ?Sized + CValue>(
+        &self,
+        found: Closest<'_, V>,
+        copies: &mut Copies,
+    ) -> sapwood_closest {
         sapwood_closest {
             size: size_of::<sapwood_closest>(),
             chain: self.chain,
@@ -87,10 +92,10 @@ impl Cuts {
             encloser: found.encloser,
             exists: c_int::from(found.exists),
             reserved: 0,
-            exact: sapwood_entry::maybe(found.exact),
-            ancestor: sapwood_entry::maybe(found.ancestor),
-            wildcard: sapwood_entry::maybe(found.wildcard),
-            predecessor: sapwood_entry::maybe(found.predecessor),
+            exact: copies.maybe(found.exact),
+            ancestor: copies.maybe(found.ancestor),
+            wildcard: copies.maybe(found.wildcard),
+            predecessor: copies.maybe(found.predecessor),
             cut: self.cut,
         }
     }
@@ -146,12 +151,13 @@ c_api!(
         each!(&body.source, source => {
             // The search offers each entry above the name, topmost first, until one is a cut.
             // Here all are wanted, so none is; the first cut is remembered.
+            let mut copies = Copies::default();
             let closest = source.reading().closest(name, 0, &mut |key, value: &V| {
-                cuts.take(sapwood_entry::new((key, value)));
+                cuts.take(copies.lent(source, (key, value)));
                 false
             });
             let exact = closest.exact.is_some();
-            *out = cuts.answer(closest);
+            *out = cuts.answer(closest, &mut copies);
             Ok(if exact { 0 } else { -libc::ENOENT })
         })
     }
@@ -197,9 +203,10 @@ c_api!(
         let mut cuts = Cuts::new(is_cut, ctx, &raw const (*out).closest)?;
         each!(&body.source, source => {
             let reading = source.reading();
+            let mut copies = Copies::default();
             // For the chain, as above. A denial offers other entries, too.
             reading.closest(name, 0, &mut |key, value: &V| {
-                cuts.take(sapwood_entry::new((key, value)));
+                cuts.take(copies.lent(source, (key, value)));
                 false
             });
             let found = reading.denial(name, 0, &mut |key, value: &V| {
@@ -210,9 +217,9 @@ c_api!(
                 size: size_of::<sapwood_denial>(),
                 wildcard_exists: c_int::from(found.wildcard_exists),
                 reserved: 0,
-                predecessor: sapwood_entry::maybe(found.predecessor),
-                wildcard_predecessor: sapwood_entry::maybe(found.wildcard_predecessor),
-                closest: cuts.answer(found.closest),
+                predecessor: copies.maybe(found.predecessor),
+                wildcard_predecessor: copies.maybe(found.wildcard_predecessor),
+                closest: cuts.answer(found.closest, &mut copies),
             };
             Ok(if exact { 0 } else { -libc::ENOENT })
         })

@@ -63,7 +63,8 @@ c_api!(
         hand_out(out, file, flags & SAPWOOD_CHECKED != 0)
     }
 
-    /// Any thread. What they give is valid until sapwood_file_free.
+    /// Any thread. Values that they give are valid until sapwood_file_free, also those of views;
+    /// keys, see struct sapwood_entry.
     fn sapwood_file_free(file: *mut sapwood_file) {
         free(file)
     }
@@ -108,8 +109,8 @@ c_api!(
     fn sapwood_file_view(file: *const sapwood_file, view: *mut sapwood_view) -> c_int {
         let body: &'static AnyFile = Handle::shared(file)?;
         let source = match body {
-            AnyFile::Numbers(file) => Kinds::Numbers(Source::Handle(file)),
-            AnyFile::Bytes(file) => Kinds::Bytes(Source::Handle(file)),
+            AnyFile::Numbers(file) => Kinds::Numbers(Source::File(file)),
+            AnyFile::Bytes(file) => Kinds::Bytes(Source::File(file)),
         };
         sapwood_view::write(view, Anchor::handle(file, body), source)
     }

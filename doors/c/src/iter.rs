@@ -12,7 +12,7 @@ use crate::input::{bytes, place};
 use crate::maps::sapwood_iter;
 use sapwood::qp::{KeyBounds, OrderedRange};
 
-use crate::ordered::{Entry, Source, lying};
+use crate::ordered::Source;
 use crate::output::hand_out;
 use crate::retire::Pointer;
 use crate::value::{CValue, Kinds, each, map_kinds, sapwood_entry};
@@ -49,6 +49,8 @@ pub struct Walker<V: ?Sized + CValue> {
     /// The walk under way, its direction, and the entry that it gave last.
     walk: Option<(OrderedRange<'static, V>, Way)>,
     last: Option<&'static [u8]>,
+    /// Its key, if the map does not have it in one piece.
+    copy: Vec<u8>,
 }
 
 impl<V: ?Sized + CValue> Walker<V> {
@@ -61,6 +63,7 @@ impl<V: ?Sized + CValue> Walker<V> {
             seek: Vec::new(),
             walk: None,
             last: None,
+            copy: Vec::new(),
         }
     }
 
@@ -139,23 +142,30 @@ impl<V: ?Sized + CValue> Walker<V> {
     /// # Safety
     /// The source may be used.
     #[inline]
-    unsafe fn step(&mut self, way: Way) -> Option<Entry<'static, V>> {
+    unsafe fn step(&mut self, way: Way) -> Option<(&'static [u8], &'static V)> {
         if !matches!(&self.walk, Some((_, going)) if *going == way) {
             // SAFETY: the caller's promise.
             unsafe { self.begin(way) };
         }
         let entry = self.walk.as_mut().and_then(|(walk, way)| match way {
-            Way::Forward => walk.next().map(lying),
-            Way::Backward => walk.next_back().map(lying),
+            Way::Forward => walk.next(),
+            Way::Backward => walk.next_back(),
         });
-        match entry {
-            Some((key, _)) => self.last = Some(key),
-            None => self.stand(match way {
+        let Some((key, value)) = entry else {
+            self.stand(match way {
                 Way::Forward => Place::End,
                 Way::Backward => Place::Start,
-            }),
-        }
-        entry
+            });
+            return None;
+        };
+        let lying = key.in_place().unwrap_or_else(|| {
+            self.copy.clear();
+            self.copy.extend_from_slice(&key);
+            // SAFETY: it is used until the next step, or as long as the iterator stands there.
+            unsafe { std::slice::from_raw_parts(self.copy.as_ptr(), self.copy.len()) }
+        });
+        self.last = Some(lying);
+        Some((lying, value))
     }
 }
 

@@ -3,12 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use sapwood::qp::{Error, IntoValue, ReadEntry, Rejected, Value};
+use sapwood::qp::{Error, IntoValue, Rejected, Value};
 
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
 use crate::input::bytes;
-use crate::ordered::lying;
 use crate::output::as_int;
 use crate::retire::{Owner, Pointer};
 
@@ -76,11 +75,6 @@ impl sapwood_entry {
             key: sapwood_bytes::new(key),
             value: value.output(),
         }
-    }
-
-    /// An entry that may not be there.
-    pub fn maybe<V: ?Sized + CValue>(entry: Option<ReadEntry<'_, V>>) -> Self {
-        entry.map_or(Self::NONE, |entry| Self::new(lying(entry)))
     }
 }
 
@@ -394,7 +388,9 @@ c_api!(
 
     /// Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
     /// gives out, its key and its bytes lie inside the map: they are valid as long as the view, or
-    /// until the reader's next quiescent state. Copy what is needed longer.
+    /// until the reader's next quiescent state. Of a file only the value does: the key is a copy,
+    /// which is valid until the iterator's next call, or, from other functions, until the thread's
+    /// next call that stores an entry of a file. Copy what is needed longer.
     #[derive(Clone, Copy)]
     pub struct sapwood_entry {
         /// data is NULL where there is no entry; that of an empty key is not

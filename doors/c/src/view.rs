@@ -8,7 +8,7 @@ use crate::c_api::{c_api, searches};
 use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Rules};
 use crate::input::{bytes, items, place};
-use crate::ordered::{Source, get_some, lying};
+use crate::ordered::{Copies, Source, get_some};
 use crate::output::{as_int, put};
 use crate::reader::{ReaderBody, sapwood_reader};
 use crate::retire::Pointer;
@@ -231,7 +231,7 @@ unsafe fn one(
                 Search::LongestPrefix => reading.longest_prefix(key),
             };
             match result {
-                Some(result) => *entry = sapwood_entry::new(lying(result)),
+                Some(result) => *entry = Copies::default().entry(result),
                 None => return Ok(-libc::ENOENT),
             }
         });
@@ -334,8 +334,9 @@ c_api!(
         each!(&body.source, source => {
             let all = source.reading().ancestors(key);
             let count = as_int(all.len());
+            let mut copies = Copies::default();
             for (i, entry) in all.into_iter().take(room).enumerate() {
-                *entries.add(i) = sapwood_entry::new(lying(entry));
+                *entries.add(i) = copies.entry(entry);
             }
             Ok(count)
         })

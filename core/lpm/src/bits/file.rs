@@ -116,7 +116,7 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        self.map.save(path)
+        self.map.save_with_leaves(path.as_ref())
     }
 
     /// As [`save`](Self::save), with the layout hash of another kind of file.
@@ -216,11 +216,12 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// [`OpenError`] says what is wrong.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let file = Self::with_names(QpFile::open(path)?);
-        let checked = file.and_then(|file| file.check_keys().map(|()| file));
-        checked
-            .map_err(OpenCause::Corrupt)
-            .map_err(OpenError::at(path))
+        let open = || {
+            let file = Self::with_names(QpFile::open_with_leaves(path, true)?);
+            let checked = file.and_then(|file| file.check_keys().map(|()| file));
+            checked.map_err(OpenCause::Corrupt)
+        };
+        open().map_err(OpenError::at(path))
     }
 
     /// Opens a file after checking its header only, in a time that does not depend on its size.
@@ -231,9 +232,11 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// [`OpenError`] says what is wrong.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        Self::with_names(QpFile::open_unverified(path)?)
-            .map_err(OpenCause::Corrupt)
-            .map_err(OpenError::at(path))
+        let open = || {
+            let file = QpFile::open_with_leaves(path, false)?;
+            Self::with_names(file).map_err(OpenCause::Corrupt)
+        };
+        open().map_err(OpenError::at(path))
     }
 
     /// Opens a file of another kind, which has its own layout hash. With `verify`, checks all of

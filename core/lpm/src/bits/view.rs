@@ -79,7 +79,7 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
     where
         V: IntoBytes + Immutable,
     {
-        parts::save(
+        parts::save_with_leaves(
             &self.trie(),
             self.len(),
             self.version().get(),

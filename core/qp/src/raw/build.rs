@@ -351,7 +351,9 @@ impl<V: ?Sized + Value> Tree<V> {
     fn lay_out(&mut self, fresh: Arena, inline: bool) -> Result<(), ArenaFull> {
         let root = self.root;
         let leaves = self.arena.memory().kinds[usize::from(LEAF_KIND.0)].bytes;
-        let (copy, new_root, order) = copy_in_order(&self.view(), fresh, leaves, inline)?;
+        let mut to = Tree::new(fresh);
+        to.inline = inline;
+        let (copy, new_root, order) = copy_in_order(&self.view(), to, leaves)?;
         debug_assert!(root != 0 || new_root == 0);
         // The values were moved bit by bit, so the old arena is dropped as plain memory.
         self.arena = copy;
@@ -372,13 +374,11 @@ impl<V: ?Sized + Value> Tree<V> {
 /// Branches and clusters are built anew, so the copy depends only on the entries.
 pub(crate) fn copy_in_order<V: ?Sized + Value>(
     view: &View<'_, V, Trusted>,
-    fresh: Arena,
+    mut to: Tree<V>,
     leaves: usize,
-    inline: bool,
 ) -> Result<(Arena, u32, Order), ArenaFull> {
     // The root stays empty until the end, so that an early return drops no value.
-    let mut to: Tree<V> = Tree::new(fresh);
-    to.inline = inline;
+    let inline = to.inline;
     if !inline {
         // Without room for all leaves side by side, there may still be room for each of them.
         let _ = to.arena.reserve(leaves, Area::Leaves);

@@ -31,13 +31,19 @@ const VERSION: usize = 2;
 /// The greatest version number that a file may have.
 const VERSION_MAX: u64 = u64::MAX / 2;
 
-/// The number of the format of branches, clusters and leaves. Each change of the format adds one.
-pub(crate) use sapwood_format::header::FORMAT;
+/// The numbers of the formats: of branches, clusters of cells and leaves, and with inline clusters.
+/// Each change of a format adds one.
+pub(crate) use sapwood_format::header::{FORMAT, INLINE_FORMAT};
 
 /// The hash of the layout on which writer and reader must agree: the number of the format, and the
-/// size and alignment of a value.
+/// size and alignment of a value. It is that of tries without inline clusters.
 pub(crate) fn layout_hash<V: ?Sized + Value>() -> u64 {
     layout_hash_of::<V>(FORMAT)
+}
+
+/// As `layout_hash`, of tries with inline clusters.
+pub(crate) fn inline_hash<V: ?Sized + Value>() -> u64 {
+    layout_hash_of::<V>(INLINE_FORMAT)
 }
 
 const _: () = {
@@ -71,7 +77,8 @@ pub(crate) enum Unread {
     Corrupt(String),
 }
 
-/// Writes a trie beside `path` and renames it.
+/// Writes a trie beside `path` and renames it. With the layout of inline clusters, these hold its
+/// entries.
 pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
@@ -88,8 +95,9 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     let options = ArenaOptions::default()
         .header(HeaderMode::Page)
         .layout_hash(layout);
-    let (arena, root, _) =
-        copy_in_order(view, Arena::new(options), 0, false).map_err(SaveFailed::Full)?;
+    let mut to = Tree::new(Arena::new(options));
+    (to.inline, to.tight) = (V::INLINE && layout == inline_hash::<V>(), true);
+    let (arena, root, _) = copy_in_order(view, to, 0).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
     header.roots[LEN] = len as u64;

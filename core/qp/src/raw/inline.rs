@@ -162,6 +162,37 @@ impl Inline {
         })
     }
 
+    /// Whether entry `i` of a block whose bytes may be anything lies in it.
+    ///
+    /// # Safety
+    /// The block has a slot `i`, and as many bytes as it says.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) unsafe fn is_whole<V: ?Sized + Value>(self, i: usize) -> bool {
+        let size = self.extent.block;
+        // SAFETY: the caller's promise; each byte is read after it was found to be inside.
+        unsafe {
+            let at = usize::from(*self.p.add(inline::places_at(self.capacity) + i));
+            let at = at * V::ENTRIES.step;
+            let tail = at + V::ENTRIES.head + 1;
+            if tail > size {
+                return false;
+            }
+            let end = match *self.p.add(tail - 1) {
+                OUTSIDE => at + V::ENTRIES.outside(),
+                len if V::VARIES => {
+                    let behind = tail + usize::from(len);
+                    if behind >= size {
+                        return false;
+                    }
+                    behind + V::slot_len(self.p.add(behind))
+                }
+                len => tail + usize::from(len),
+            };
+            end <= size
+        }
+    }
+
     /// The slot of the value of an entry with this tail: see `Stored`.
     ///
     /// # Safety

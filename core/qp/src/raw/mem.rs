@@ -4,11 +4,16 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 #[cfg(feature = "std")]
+use super::inline::Inline;
+#[cfg(feature = "std")]
 use super::leaf::LeafOf;
 use super::leaf::Value;
 use super::node::{Branch, Cluster};
 #[cfg(feature = "std")]
-use sapwood_format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG, leaf::value_length_bytes};
+use sapwood_format::{
+    CLUSTER, INLINE, KIND, LEAF, branch, cluster, inline, inline::Extent, leaf::LONG,
+    leaf::value_length_bytes,
+};
 
 /// A memory that cells point into.
 ///
@@ -26,7 +31,8 @@ pub unsafe trait Mem: Copy {
     /// When `TRUSTED`: the cell is a live branch cell of this memory's trie.
     unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch>;
 
-    /// The cluster behind a cell.
+    /// The cluster behind a cell. Unless `TRUSTED`, the entries of an inline cluster may be
+    /// anything.
     ///
     /// # Safety
     /// When `TRUSTED`: the cell is a live cluster cell of this memory's trie.
@@ -135,7 +141,7 @@ impl Checked {
 #[cfg(feature = "std")]
 unsafe impl Mem for Checked {
     const TRUSTED: bool = false;
-    const INLINE: bool = false;
+    const INLINE: bool = true;
 
     #[inline]
     unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch> {
@@ -155,15 +161,21 @@ unsafe impl Mem for Checked {
     #[inline]
     unsafe fn cluster(self, cell: u32) -> Option<Cluster> {
         let at = byte_of(cell);
-        if cell & KIND != CLUSTER {
-            return None;
-        }
         // SAFETY: as above.
-        let c = unsafe { Cluster::at(self.inside(at, 8)?) };
-        if !cluster::is_sound(c.h) {
-            return None;
-        }
-        self.inside(at, cluster::block_of(c.h))?;
+        let c = unsafe { Cluster::of(self.inside(at, 8)?, cell) };
+        match cell & KIND {
+            CLUSTER if cluster::is_sound(c.h) => self.inside(at, cluster::block_of(c.h))?,
+            INLINE if inline::is_sound(c.h) => {
+                // SAFETY: 8 bytes are inside.
+                let Extent { block, prefix, .. } = unsafe { Inline::of(c) }.extent;
+                let heap = inline::borders_at(c.capacity(), prefix) + 2 * c.capacity();
+                if block < inline::block(heap) {
+                    return None;
+                }
+                self.inside(at, block)?
+            }
+            _ => return None,
+        };
         Some(c)
     }
 

@@ -205,6 +205,8 @@ pub(crate) struct Tree<V: ?Sized + Value> {
     pub(crate) order: Order,
     /// Whether clusters hold their entries.
     pub(crate) inline: bool,
+    /// Whether inline clusters get no room for more entries: in an image.
+    pub(crate) tight: bool,
     /// Whether each entry has a leaf for good.
     pub(crate) only_leaves: bool,
     /// The point index, if there is one.
@@ -225,6 +227,7 @@ impl<V: ?Sized + Value> Tree<V> {
             len: 0,
             order: Order::default(),
             inline: false,
+            tight: false,
             only_leaves: false,
             points: None,
             values: PhantomData,

@@ -209,14 +209,14 @@ impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
             // SAFETY: these are entries of a whole cluster, and borders between them.
             unsafe {
                 let border = (i > 0).then(|| (c.border(i), c.byte(i)));
+                let key = self.view.key(EntryRef::held(cell, i));
+                let key = key.ok_or_else(|| format!("entry {i} of {cell:#x} is not whole"))?;
                 let bytes = match block.held::<V>(i) {
                     Held::Leaf(leaf) => {
                         self.leaf(leaf, border)?;
                         V::ENTRIES.outside()
                     }
                     Held::Here { tail, len } => {
-                        let key = self.view.key(EntryRef::held(cell, i));
-                        let key = key.ok_or_else(|| format!("no entry {i} in {cell:#x}"))?;
                         if len > TAIL_MAX {
                             return Err(format!(
                                 "entry {i} of {cell:#x} has a tail of {len} bytes"

@@ -264,10 +264,27 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             return self.leaf_has_key(entry.cell(), key);
         }
         // SAFETY: a cluster that `mem` returned is whole, and has the entry.
-        match unsafe { Inline::of(c).slot_of::<V>(entry.index(), key) } {
+        let block = unsafe { Inline::of(c) };
+        if !self.is_whole(block, entry.index()) {
+            return false;
+        }
+        // SAFETY: as above, and the entry is whole.
+        match unsafe { block.slot_of::<V>(entry.index(), key) } {
             Ok(slot) => slot.is_some(),
             Err(leaf) => self.leaf_has_key(leaf, key),
         }
+    }
+
+    /// Whether an entry of an inline cluster lies in it. In trusted memory all do.
+    #[inline(always)]
+    fn is_whole(&self, block: Inline, i: usize) -> bool {
+        #[cfg(feature = "std")]
+        if !M::TRUSTED {
+            // SAFETY: callers have the block from `mem`, with a slot `i`.
+            return i < block.capacity && unsafe { block.is_whole::<V>(i) };
+        }
+        let _ = (block, i);
+        true
     }
 
     /// Whether the key of an entry is this one.
@@ -303,6 +320,9 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             let mut hits = c.with_tag(tag);
             while hits != 0 {
                 let i = hits.trailing_zeros() as usize;
+                if !self.is_whole(block, i) {
+                    return None;
+                }
                 match block.slot_of::<V>(i, key) {
                     Ok(Some(slot)) => return Some(&*V::slot_value(slot)),
                     Err(leaf) if self.leaf_has_key(leaf, key) => {
@@ -324,6 +344,9 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
             unsafe {
                 let block = Inline::of(c);
+                if !self.is_whole(block, entry.index()) {
+                    return None;
+                }
                 match block.held::<V>(entry.index()) {
                     Held::Leaf(outside) => leaf = outside,
                     Held::Here { tail, len } => {
@@ -355,6 +378,9 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             // SAFETY: a cluster that `mem` returned is whole, and has the entry.
             unsafe {
                 let block = Inline::of(c);
+                if !self.is_whole(block, entry.index()) {
+                    return None;
+                }
                 match block.held::<V>(entry.index()) {
                     Held::Leaf(outside) => leaf = outside,
                     Held::Here { tail, len } => {

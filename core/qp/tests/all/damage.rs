@@ -35,7 +35,7 @@ fn a_file_of_an_earlier_format_is_refused_with_its_number() {
         QpFile::<u64>::open_unverified(&path).unwrap_err(),
     ] {
         assert!(
-            matches!(error.cause, OpenCause::OldFormat { found: 1, reads: 2 }),
+            matches!(error.cause, OpenCause::OldFormat { found: 1, reads: 3 }),
             "{error}"
         );
         assert!(error.to_string().contains("format 1"), "{error}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::folder::{Folder, sample, save_bytes};
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{QpFile, QpMap, QpStore, SaveCause, SaveError};
+use sapwood::qp::{OpenCause, QpFile, QpMap, QpStore, SaveCause, SaveError};
 use sapwood_model::keys::{KeyPool, Shape};
 
 fn same(file: &QpFile<u64>, map: &QpMap<u64>) {
@@ -435,4 +435,30 @@ fn a_map_whose_arena_is_a_file_can_be_compacted_and_saved() {
     assert!(map == sample(500), "compacted: {compacted:?}");
     map.save(folder.file("map")).unwrap();
     same(&QpFile::open(folder.file("map")).unwrap(), &sample(500));
+}
+
+/// Files of format 2 have a leaf for each entry. Tables of bit strings still are such files.
+#[test]
+fn a_map_saved_before_clusters_held_entries_is_read() {
+    let folder = Folder::new("leaves");
+    let (old, new) = (folder.file("old"), folder.file("new"));
+    for n in [0, 1, 2, 30, 3_000] {
+        let map = sample(n);
+        map.save_with_leaves(&old).unwrap();
+        map.save(&new).unwrap();
+        let files = [QpFile::<u64>::open(&old), QpFile::open_unverified(&old)];
+        for file in files {
+            let file = file.unwrap();
+            assert!(file.iter().eq(map.iter()));
+            assert!(map.iter().all(|(key, value)| file.get(&key) == Some(value)));
+        }
+        if n > 1000 {
+            let bytes = |path| fs::metadata(path).unwrap().len();
+            let (new, old) = (bytes(&new), bytes(&old));
+            assert!(new < old, "{n} entries: {new} and {old} bytes");
+        }
+        QpFile::<u64>::open_with_leaves(&old, true).unwrap();
+        let refused = QpFile::<u64>::open_with_leaves(&new, true).unwrap_err();
+        assert!(matches!(refused, OpenCause::OtherKind { .. }), "{refused}");
+    }
 }

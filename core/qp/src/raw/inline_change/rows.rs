@@ -442,7 +442,7 @@ impl<V: ?Sized + Value> Tree<V> {
 
     /// Allocates a block for rows: with room for more entries, if there is memory for it.
     pub(super) fn alloc_block(&mut self, rows: &[Row]) -> Result<(u32, Shape), ArenaFull> {
-        let shape = Shape::tight::<V>(rows, false);
+        let shape = Shape::tight::<V>(rows, self.tight);
         let mut alloc = |shape: Shape| {
             let bytes = shape.extent.block;
             let r = self.arena.alloc(bytes, CLUSTER_KIND, Area::Nodes)?;
