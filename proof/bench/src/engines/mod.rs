@@ -109,6 +109,11 @@ pub trait Built {
     fn mapped_bytes(&self) -> usize {
         0
     }
+
+    /// The bytes of a file in which the map is saved, for an engine that has such.
+    fn saved_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An engine with its type erased.

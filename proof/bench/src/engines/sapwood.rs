@@ -130,6 +130,17 @@ impl<const INDEX: bool, const USE: u8> Built for Sapwood<INDEX, USE> {
         });
     }
 
+    fn saved_bytes(&self) -> Option<u64> {
+        if (INDEX, USE) != (false, AS_BUILT) {
+            return None;
+        }
+        let path = std::env::temp_dir().join(format!("sapwood-bench-{}.qp", std::process::id()));
+        self.0.save(&path).expect("there is space for the file");
+        let bytes = std::fs::metadata(&path).expect("it was saved").len();
+        std::fs::remove_file(&path).expect("it is there");
+        Some(bytes)
+    }
+
     fn mapped_bytes(&self) -> usize {
         qp_mapped_bytes(&self.0)
     }

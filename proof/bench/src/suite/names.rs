@@ -19,6 +19,7 @@
 //! | `longest_mops` | searches for the longest stored prefix of a key; half of the keys are stored keys, the others stored keys with one more part |
 //! | `replace_mops` | pairs of one removal and one insertion of another key, a second; only cases `churned-…` |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
+//! | `file_bytes_per_key` | bytes of the saved map beyond the key bytes; only `sapwood` |
 //!
 //! In the case `texts`, values are byte strings of 0 to 1,000 bytes; peers hold them as
 //! `Box<[u8]>`. `bytes_per_key` excludes the bytes of the values as well as those of the keys.
@@ -328,7 +329,7 @@ impl Case {
                 let work = || {
                     let bytes = (round == 0).then(|| self.check(lane, lists));
                     let (measures, lost) = time(lane, lists, lookups);
-                    (bytes.into_iter().chain(measures), lost)
+                    (bytes.into_iter().flatten().chain(measures), lost)
                 };
                 // An engine that is known to lose keys may fail; then this round runs without it.
                 let done = match lane.loses_keys {
@@ -383,8 +384,9 @@ impl Case {
         }
     }
 
-    /// Builds the map once without a clock, to check the order and count the memory.
-    fn check(&self, lane: &Lane, lists: &Lists) -> Measure {
+    /// Builds the map once without a clock, to check the order and count the memory, and the bytes
+    /// of a file if the engine has such.
+    fn check(&self, lane: &Lane, lists: &Lists) -> Vec<Measure> {
         engines::settle();
         let (built, allocated) = alloc::counted(|| {
             let mut built = (lane.build)(&lists.insert);
@@ -414,8 +416,17 @@ impl Case {
             .as_ref()
             .map_or(&self.present, |churn| &churn.present);
         let given = present.key_bytes() + self.value_bytes;
-        let beyond = allocated + built.mapped_bytes() as i64 - given as i64;
-        Measure::new("bytes_per_key", beyond as f64 / present.len() as f64, "B")
+        let beyond = |bytes: i64| (bytes - given as i64) as f64 / present.len() as f64;
+        let memory = beyond(allocated + built.mapped_bytes() as i64);
+        let mut measures = vec![Measure::new("bytes_per_key", memory, "B")];
+        if let Some(saved) = built.saved_bytes() {
+            measures.push(Measure::new(
+                "file_bytes_per_key",
+                beyond(saved as i64),
+                "B",
+            ));
+        }
+        measures
     }
 }
 
