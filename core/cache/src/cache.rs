@@ -33,8 +33,8 @@ use crate::{Plain, Words};
 ///   time that an entry is hit, and counters by more threads than
 ///   [`threads`](RouteCacheBuilder::threads). Writers lock one set for some tens of stores; no
 ///   lock is held while a resolver runs.
-/// - A thread that looks up the same keys again and again may have a reader with a front of its own,
-///   by `reader` (with `std`).
+/// - A thread that looks up the same keys again and again may have a reader with a front of its
+///   own, by `reader` (with `std`).
 /// - The caller gives the time, in nanoseconds of a monotonic clock. If a thread's time steps back
 ///   all the same, all entries age, so that no entry is fresh any more.
 ///
@@ -630,8 +630,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         Glance::Fresh(seen.value)
     }
 
-    /// The fresh value of a key with what proves later that it is still there. It gets its mark, and
-    /// nothing is counted.
+    /// The fresh value of a key with what proves later that it is still there. It gets its mark,
+    /// and nothing is counted.
     #[cfg(feature = "std")]
     pub(super) fn see(&self, words: &K::Words, hash: u64, now: u64) -> Option<Sight<'_, K, V>> {
         let place = self.table.place(hash)?;
@@ -658,8 +658,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let _ = hash;
     }
 
-    /// Whether an entry of this generation and stamp, if it has a value, is returned to a thread that
-    /// has noted the time `now`.
+    /// Whether an entry of this generation and stamp, if it has a value, is returned to a thread
+    /// that has noted the time `now`.
     #[inline(always)]
     pub(super) fn is_fresh(&self, generation: u64, stamp: Stamp, now: u64) -> bool {
         let time = Time::new(now.wrapping_add(self.offset.load(Ordering::Relaxed)));

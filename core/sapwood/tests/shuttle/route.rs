@@ -97,7 +97,8 @@ fn truth(everything: bool, single_flight: bool) {
 /// A lookup that the front of a reader may answer never returns an entry older than a removal or an
 /// insertion that came before it.
 fn fronts(everything: bool) {
-    let cache = Arc::new(Cache::builder().capacity(2).seed(1).build());
+    let cache = Cache::builder().capacity(2).threads(256).seed(1);
+    let cache = Arc::new(cache.build());
     let truth = Arc::new(AtomicU64::new(0));
     cache.insert(&1, 7, 5, value(1, 0));
     let threads: Vec<_> = (0..2)
