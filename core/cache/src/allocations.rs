@@ -18,6 +18,7 @@ fn nothing_is_allocated_after_construction() {
             .single_flight(single_flight)
             .build();
         assert!(allocations() > before, "the allocator counts");
+        let mut reader = cache.reader();
         let before = allocations();
         let mut now = 0;
         for i in 0..1000u64 {
@@ -29,6 +30,7 @@ fn nothing_is_allocated_after_construction() {
             });
             assert_eq!(answer.is_ok(), key % 3 != 0);
             let _ = cache.get(&(key + 1), now);
+            let _ = reader.get(&(key % 7), now);
             now += 1_000_000;
             match i % 90 {
                 3 => cache.insert(&key, hash, now, [0; 4]),

@@ -11,12 +11,12 @@ use sapwood_arena::ArenaFull;
 use super::answer::{Lookup, Unresolved};
 use super::choices::Choices;
 use super::config::RouteCacheBuilder;
-use super::counters::{CacheStats, Counters, Event, Mine};
+use super::counters::{CacheStats, Counters, Event, Mine, Own};
 #[cfg(feature = "std")]
 use super::flight::{Answer, Flights, Turn};
 use super::hash::Secrets;
 use super::raw::probe;
-use super::raw::table::{Found, Place, Table, WAYS, Writer};
+use super::raw::table::{Found, Place, Seen, Table, WAYS, Writer};
 use super::stamp::{Span, Stamp, Time};
 use crate::{Plain, Words};
 
@@ -33,6 +33,8 @@ use crate::{Plain, Words};
 ///   time that an entry is hit, and counters by more threads than
 ///   [`threads`](RouteCacheBuilder::threads). Writers lock one set for some tens of stores; no
 ///   lock is held while a resolver runs.
+/// - A thread that looks up the same keys again and again may have a reader with a front of its
+///   own, by `reader` (with `std`).
 /// - The caller gives the time, in nanoseconds of a monotonic clock. If a thread's time steps back
 ///   all the same, all entries age, so that no entry is fresh any more.
 ///
@@ -57,9 +59,9 @@ use crate::{Plain, Words};
 /// assert_eq!((stats.hit, stats.miss, stats.error, stats.occupancy), (1, 3, 1, 1));
 /// ```
 pub struct RouteCache<K: Plain, V: Plain> {
-    table: Table<K::Words, V::Words>,
+    pub(super) table: Table<K::Words, V::Words>,
     secrets: Secrets,
-    counters: Counters,
+    pub(super) counters: Counters,
     fresh: u64,
     keep: u64,
     negative: Option<u64>,
@@ -85,6 +87,22 @@ enum State<W> {
     /// A writer held the set for too long.
     Busy,
 }
+
+/// What a thread finds at the first look.
+pub(super) enum Glance<W> {
+    /// A fresh value, which is counted as a hit.
+    Fresh(W),
+    /// No entry. It is counted as a miss if the caller looks no further.
+    Absent,
+    /// One of the rare cases.
+    Unsure,
+}
+
+/// An entry that a reader saw, and where.
+pub(super) type Sight<'c, K, V> = (
+    Seen<<V as Plain>::Words>,
+    Place<'c, <K as Plain>::Words, <V as Plain>::Words>,
+);
 
 /// The state that must not change between the call of a resolver and the storing of its answer.
 struct Ticket {
@@ -172,25 +190,33 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// As [`get_hashed`](Self::get_hashed), but tells a cached failure from no entry.
     #[inline(always)]
     pub fn lookup(&self, key: &K, hash: u64, now: u64) -> Lookup<V> {
-        let query = self.query(key, hash, now);
-        match self.find(&query) {
-            State::Fresh(words) => {
-                query.mine.count(Event::Hit);
-                Lookup::Value(V::from_words(words))
-            }
-            State::Absent => {
-                query.mine.count(Event::Miss);
-                Lookup::Absent
-            }
-            _ => self.look_again(query),
+        let words = key.to_words();
+        let glance = self.glance::<true>(&words, hash, now);
+        self.told(glance, words, || hash, now)
+    }
+
+    /// The answer to a lookup, after the first look.
+    #[inline(always)]
+    pub(super) fn told(
+        &self,
+        glance: Glance<V::Words>,
+        words: K::Words,
+        hash: impl FnOnce() -> u64,
+        now: u64,
+    ) -> Lookup<V> {
+        match glance {
+            Glance::Fresh(words) => Lookup::Value(V::from_words(words)),
+            Glance::Absent => Lookup::Absent,
+            Glance::Unsure => self.look_again(words, hash(), now),
         }
     }
 
-    /// Handles the rare cases of a lookup. It takes its argument by value: for a reference, the hot
-    /// path would have to write it to memory.
+    /// Handles the rare cases of a lookup. It takes the key's words by value: for a reference, the
+    /// hot path would have to write them to memory.
     #[cold]
     #[inline(never)]
-    fn look_again(&self, query: Query<'_, K::Words>) -> Lookup<V> {
+    fn look_again(&self, words: K::Words, hash: u64, now: u64) -> Lookup<V> {
+        let query = self.query(words, hash, now);
         let state = self.find_patiently(&query, Span::new(0));
         self.count(&query, &state);
         match state {
@@ -223,13 +249,11 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         now: u64,
         resolver: impl FnOnce(&K) -> Result<V, E>,
     ) -> Result<V, Unresolved<E>> {
-        let query = self.query(key, hash, now);
-        let generation = self.generation.load(Ordering::Acquire);
-        if let State::Fresh(words) = self.find(&query) {
-            query.mine.count(Event::Hit);
-            return Ok(V::from_words(words));
+        let words = key.to_words();
+        match self.glance::<false>(&words, hash, now) {
+            Glance::Fresh(words) => Ok(V::from_words(words)),
+            Glance::Absent | Glance::Unsure => self.resolve(key, words, hash, now, resolver),
         }
-        self.resolve(key, query, generation, resolver)
     }
 
     fn answer<E>(state: State<V::Words>) -> Result<V, Unresolved<E>> {
@@ -240,14 +264,16 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     #[inline(never)]
-    fn resolve<E>(
+    pub(super) fn resolve<E>(
         &self,
         key: &K,
-        query: Query<'_, K::Words>,
-        generation: u64,
+        words: K::Words,
+        hash: u64,
+        now: u64,
         resolver: impl FnOnce(&K) -> Result<V, E>,
     ) -> Result<V, Unresolved<E>> {
-        let query = &query;
+        let query = &self.query(words, hash, now);
+        let generation = self.generation.load(Ordering::Acquire);
         let state = self.find_patiently(query, Span::new(0));
         if let State::Fresh(_) | State::Negative = state {
             self.count(query, &state);
@@ -345,7 +371,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// O(words of key and value), under the lock of one set.
     #[inline]
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
-        let query = self.query(key, hash, now);
+        let query = self.query(key.to_words(), hash, now);
         let Some(place) = self.table.place(hash) else {
             return self.spoil(hash);
         };
@@ -497,10 +523,10 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     #[inline(always)]
-    fn query(&self, key: &K, hash: u64, now: u64) -> Query<'_, K::Words> {
+    fn query(&self, words: K::Words, hash: u64, now: u64) -> Query<'_, K::Words> {
         let mine = self.counters.mine();
         Query {
-            words: key.to_words(),
+            words,
             hash,
             time: self.time(mine, now),
             mine,
@@ -510,11 +536,17 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// The time of entries: the caller's time, plus what was added when clocks stepped back.
     #[inline(always)]
     fn time(&self, mine: Mine<'_>, now: u64) -> Time {
+        self.note(mine, now);
+        Time::new(now.wrapping_add(self.offset.load(Ordering::Relaxed)))
+    }
+
+    /// Notes the time, and ages all entries if it stepped back.
+    #[inline(always)]
+    fn note(&self, mine: Mine<'_>, now: u64) {
         let older = mine.note(now, &self.counters, self.life);
         if older != 0 {
             self.step_back(mine, older);
         }
-        Time::new(now.wrapping_add(self.offset.load(Ordering::Relaxed)))
     }
 
     /// Ages all entries after a clock stepped back. Nobody knows how long the clock had run before
@@ -529,13 +561,110 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// The state of a key, not counted.
+    /// The first look at a key, which nearly always is enough. An absent key is a miss if `LAST`:
+    /// the caller does not look any further.
     #[inline(always)]
-    fn find(&self, query: &Query<'_, K::Words>) -> State<V::Words> {
-        match self.table.place(query.hash) {
-            Some(place) => self.state_of(query, place, place.find(&query.words), Span::new(0)),
-            None => State::Absent,
+    fn glance<const LAST: bool>(&self, words: &K::Words, hash: u64, now: u64) -> Glance<V::Words> {
+        match self.counters.own() {
+            Some(own) => self.glance_by::<LAST>(own, words, hash, now),
+            None => self.glance_shared::<LAST>(words, hash, now),
         }
+    }
+
+    /// As [`glance`](Self::glance), by a thread that shares its counters, or has not used any yet.
+    #[inline(always)]
+    pub(super) fn glance_shared<const LAST: bool>(
+        &self,
+        words: &K::Words,
+        hash: u64,
+        now: u64,
+    ) -> Glance<V::Words> {
+        let mine = self.counters.mine();
+        self.note(mine, now);
+        self.look::<LAST>(mine, words, hash, now)
+    }
+
+    /// As [`glance`](Self::glance), by a thread that knows its counters.
+    #[inline(always)]
+    pub(super) fn glance_by<const LAST: bool>(
+        &self,
+        own: Own<'_>,
+        words: &K::Words,
+        hash: u64,
+        now: u64,
+    ) -> Glance<V::Words> {
+        if !own.mine().runs_on(now) {
+            return Glance::Unsure;
+        }
+        self.look::<LAST>(own.mine(), words, hash, now)
+    }
+
+    /// The first look of a thread that has noted the time.
+    #[inline(always)]
+    fn look<const LAST: bool>(
+        &self,
+        mine: Mine<'_>,
+        words: &K::Words,
+        hash: u64,
+        now: u64,
+    ) -> Glance<V::Words> {
+        let absent = || {
+            if LAST {
+                mine.count(Event::Miss);
+            }
+            Glance::Absent
+        };
+        let Some(place) = self.table.place(hash) else {
+            return absent();
+        };
+        let seen = match place.find_if(words, |generation, stamp| {
+            self.is_fresh(generation, stamp, now) && !stamp.negative()
+        }) {
+            Found::Entry(seen) => seen,
+            Found::Absent => return absent(),
+            Found::Busy => return Glance::Unsure,
+        };
+        place.mark(seen.way);
+        probe::hit(hash, place.number);
+        mine.count(Event::Hit);
+        Glance::Fresh(seen.value)
+    }
+
+    /// The fresh value of a key with what proves later that it is still there. It gets its mark,
+    /// and nothing is counted.
+    #[cfg(feature = "std")]
+    pub(super) fn see(&self, words: &K::Words, hash: u64, now: u64) -> Option<Sight<'_, K, V>> {
+        let place = self.table.place(hash)?;
+        match place.find_if(words, |generation, stamp| {
+            self.is_fresh(generation, stamp, now) && !stamp.negative()
+        }) {
+            Found::Entry(seen) => {
+                place.mark(seen.way);
+                Some((seen, place))
+            }
+            Found::Absent | Found::Busy => None,
+        }
+    }
+
+    /// Tells tracers of a hit that was not looked for in its set.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    pub(super) fn probe_hit(&self, hash: impl Fn() -> u64) {
+        #[cfg(feature = "usdt")]
+        if let Some(place) = self.table.place(hash()) {
+            probe::hit(hash(), place.number);
+        }
+        #[cfg(not(feature = "usdt"))]
+        let _ = hash;
+    }
+
+    /// Whether an entry of this generation and stamp, if it has a value, is returned to a thread
+    /// that has noted the time `now`.
+    #[inline(always)]
+    pub(super) fn is_fresh(&self, generation: u64, stamp: Stamp, now: u64) -> bool {
+        let time = Time::new(now.wrapping_add(self.offset.load(Ordering::Relaxed)));
+        generation == self.generation.load(Ordering::Acquire)
+            && time.is_within(stamp, self.lives[0], Span::new(0))
     }
 
     /// The state of a key, not counted; this waits a while for a writer. Entries that are up to
@@ -555,27 +684,27 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         found: Found<V::Words>,
         ahead: Span,
     ) -> State<V::Words> {
-        let (generation, stamp, value, way) = match found {
-            Found::Entry(generation, stamp, value, way) => (generation, stamp, value, way),
+        let seen = match found {
+            Found::Entry(seen) => seen,
             Found::Absent => return State::Absent,
             Found::Busy => return State::Busy,
         };
-        if generation != self.generation.load(Ordering::Acquire) {
+        if seen.generation != self.generation.load(Ordering::Acquire) {
             return State::Absent;
         }
         // A thread that read the clock later resolved an entry of the future, or the clock stepped
         // back since.
-        let negative = stamp.negative();
+        let negative = seen.stamp.negative();
         let span = self.lives[usize::from(negative)];
-        if !query.time.is_within(stamp, span, ahead) {
+        if !query.time.is_within(seen.stamp, span, ahead) {
             return State::Stale;
         }
-        place.mark(way);
+        place.mark(seen.way);
         probe::hit(query.hash, place.number);
         if negative {
             State::Negative
         } else {
-            State::Fresh(value)
+            State::Fresh(seen.value)
         }
     }
 

@@ -107,6 +107,27 @@ pub(crate) struct Mine<'c> {
     pub alone: bool,
 }
 
+/// A shard that no other thread counts in now.
+#[derive(Clone, Copy)]
+pub(crate) struct Own<'c>(&'c Shard);
+
+impl<'c> Own<'c> {
+    #[inline(always)]
+    pub(super) fn mine(self) -> Mine<'c> {
+        Mine {
+            shard: self.0,
+            alone: true,
+        }
+    }
+
+    /// The hits of this thread, and of threads that had its shard before.
+    #[cfg(feature = "std")]
+    #[inline(always)]
+    pub(super) fn hits(self) -> u64 {
+        self.0.counts[Event::Hit as usize].load(Relaxed)
+    }
+}
+
 impl Counters {
     /// Shards for threads with numbers below `threads`, and one for all others.
     pub(super) fn new(threads: usize) -> Self {
@@ -139,6 +160,15 @@ impl Counters {
             shard: &self.shared,
             alone: false,
         }
+    }
+
+    /// The calling thread's shard, if it has one of its own and has used it before.
+    #[inline(always)]
+    pub(super) fn own(&self) -> Option<Own<'_>> {
+        #[cfg(feature = "std")]
+        return self.own.get(super::thread::known()).map(Own);
+        #[cfg(not(feature = "std"))]
+        None
     }
 
     /// The sums.
@@ -179,15 +209,26 @@ impl Mine<'_> {
     /// before the step.
     #[inline(always)]
     pub(super) fn note(self, now: u64, all: &Counters, life: u64) -> u64 {
+        if self.runs_on(now) {
+            return 0;
+        }
+        let last = self.shard.last.load(Relaxed);
+        self.note_slowly(now, last, all, life)
+    }
+
+    /// Notes the time in the usual case: the clock stands still, or a thread with a shard of its
+    /// own sees it advance.
+    #[inline(always)]
+    pub(super) fn runs_on(self, now: u64) -> bool {
         let last = self.shard.last.load(Relaxed);
         if now == last {
-            return 0;
+            return true;
         }
-        if now > last && last != 0 && self.alone {
+        let advances = now > last && last != 0 && self.alone;
+        if advances {
             self.shard.last.store(now, Relaxed);
-            return 0;
         }
-        self.note_slowly(now, last, all, life)
+        advances
     }
 
     #[cold]

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use std::sync::PoisonError;
 
 use super::raw::sync::{Condvar, Mutex, lock};
+use super::reader::same;
 use super::stamp::Stamp;
 use crate::Words;
 use crate::sync::this_thread;
@@ -95,16 +96,7 @@ impl<K: Words, V: Words> Answer<K, V> {
 
     /// Whether it is the answer to this key. Another key may have the same hash.
     pub(super) fn is_to(&self, key: &K) -> bool {
-        let (mut same, mut at) = (true, 0);
-        self.key.each(|word| {
-            let mut other = 0;
-            key.each(|theirs| {
-                same &= other != at || theirs == word;
-                other += 1;
-            });
-            at += 1;
-        });
-        same
+        same(&self.key, key)
     }
 }
 

@@ -20,6 +20,8 @@ mod error;
 #[cfg(feature = "std")]
 mod flight;
 mod raw;
+#[cfg(feature = "std")]
+mod reader;
 mod stamp;
 #[cfg(feature = "std")]
 mod thread;
@@ -31,6 +33,8 @@ pub use choices::Choices;
 pub use config::RouteCacheBuilder;
 pub use counters::CacheStats;
 pub use error::Error;
+#[cfg(feature = "std")]
+pub use reader::CacheReader;
 pub use sapwood_common::{Plain, Words};
 
 // Parts that all structures share.

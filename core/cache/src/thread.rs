@@ -1,10 +1,11 @@
 //! Small numbers for threads, so that each can have counters of its own.
 //!
 //! When a thread first asks, it takes the least number that no living thread has. It gives the
-//! number back when it ends. Giving back and taking are a Release and an Acquire of one word, so
-//! the next owner sees everything that the last one wrote.
+//! number back when it ends, or when its last [`Stay`] does. Giving back and taking are a Release
+//! and an Acquire of one word, so the next owner sees everything that the last one wrote.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most threads that have numbers at once; others have [`NONE`].
@@ -20,6 +21,10 @@ thread_local! {
     // Without a destructor, so that reading it is one load.
     static NUMBER: Cell<usize> = const { Cell::new(UNASKED) };
     static HELD: Held = const { Held(Cell::new(NONE)) };
+    // The handles of this thread that count by its number.
+    static STAYS: Cell<usize> = const { Cell::new(0) };
+    // The number, once the thread would have given it back but for these handles.
+    static LEFT: Cell<usize> = const { Cell::new(NONE) };
 }
 
 /// Gives the number back.
@@ -30,9 +35,37 @@ impl Drop for Held {
         // Destructors of other thread-locals may still ask for a number.
         NUMBER.set(NONE);
         let number = self.0.get();
-        if number != NONE {
-            TAKEN[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
+        if STAYS.get() == 0 {
+            give_back(number);
+        } else {
+            LEFT.set(number);
         }
+    }
+}
+
+/// Keeps this thread's number from other threads, also while the thread's own values are destroyed.
+/// It stays on its thread. If it is forgotten, no other thread ever gets the number.
+pub(crate) struct Stay(PhantomData<*const ()>);
+
+impl Stay {
+    pub(crate) fn new() -> Self {
+        STAYS.set(STAYS.get() + 1);
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        STAYS.set(STAYS.get() - 1);
+        if STAYS.get() == 0 {
+            give_back(LEFT.replace(NONE));
+        }
+    }
+}
+
+fn give_back(number: usize) {
+    if number != NONE {
+        TAKEN[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
     }
 }
 
@@ -44,6 +77,12 @@ pub(crate) fn number<T>(find: impl Fn(usize) -> Option<T>) -> Option<T> {
         None if number == UNASKED => find(ask()),
         found => found,
     }
+}
+
+/// The number of this thread, or a number above all others if it has none or has not asked.
+#[inline(always)]
+pub(crate) fn known() -> usize {
+    NUMBER.get()
 }
 
 #[cold]
@@ -103,6 +142,25 @@ mod tests {
         });
         assert!(numbers.iter().all(|n| *n < THREADS));
         assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 8);
+        // Numbers that handles have kept longer than the thread come back with the last of them. If
+        // one did not, there would be none left for the last of so many threads.
+        for _ in 0..THREADS + 10 {
+            let kept = || {
+                let number = mine();
+                let stays = [Stay::new(), Stay::new()];
+                drop(HELD.with(|held| Held(Cell::new(held.0.replace(NONE)))));
+                let [first, last] = stays;
+                drop(first);
+                assert_eq!(LEFT.get(), number);
+                assert_ne!(
+                    TAKEN[number / 64].load(Ordering::Relaxed) & 1 << (number % 64),
+                    0
+                );
+                drop(last);
+                assert_eq!(LEFT.get(), NONE);
+            };
+            std::thread::spawn(kept).join().unwrap();
+        }
         // Numbers come back: many more threads than there are numbers can live one after the other.
         for _ in 0..20 {
             let n = std::thread::spawn(mine).join().unwrap();

@@ -63,6 +63,8 @@ pub use sapwood_qsbr as qsbr;
 
 /// Next-hop choice: groups by flow hash, and a bounded, expiring route cache.
 pub mod route {
+    #[cfg(feature = "std")]
+    pub use sapwood_cache::CacheReader;
     pub use sapwood_cache::{
         CacheStats, Error as CacheError, Lookup, Plain, RouteCache, RouteCacheBuilder, Unresolved,
         Words,

@@ -89,12 +89,22 @@ pub(crate) struct Place<'t, K, V> {
 
 /// The result of a reader's search.
 pub(crate) enum Found<V> {
-    /// An entry of the key: its generation, stamp and value, and its way.
-    Entry(u64, Stamp, V, usize),
+    /// An entry of the key.
+    Entry(Seen<V>),
     /// No entry.
     Absent,
-    /// A writer held the set.
+    /// A writer held the set, or the caller did not want the entry.
     Busy,
+}
+
+/// An entry, as a reader saw it.
+pub(crate) struct Seen<V> {
+    pub generation: u64,
+    pub stamp: Stamp,
+    pub value: V,
+    pub way: usize,
+    /// The set's sequence then. No writer was inside.
+    pub sequence: u64,
 }
 
 impl<K: Words, V: Words> Table<K, V> {
@@ -263,7 +273,7 @@ impl<K: Words, V: Words> Clone for Place<'_, K, V> {
 
 impl<K: Words, V: Words> Copy for Place<'_, K, V> {}
 
-impl<K: Words, V: Words> Place<'_, K, V> {
+impl<'t, K: Words, V: Words> Place<'t, K, V> {
     /// As [`find`](Self::find), but waits for writers a while.
     #[cold]
     pub(crate) fn find_patiently(self, key: &K) -> Found<V> {
@@ -279,6 +289,14 @@ impl<K: Words, V: Words> Place<'_, K, V> {
     /// The entry of a key, without a lock.
     #[inline(always)]
     pub(crate) fn find(self, key: &K) -> Found<V> {
+        self.find_if(key, |_, _| true)
+    }
+
+    /// As [`find`](Self::find), if `wants` is true of the entry's generation and stamp. It is asked
+    /// before the value is copied, so that less is held in registers, and before it is known that
+    /// no writer was inside.
+    #[inline(always)]
+    pub(crate) fn find_if(self, key: &K, wants: impl Fn(u64, Stamp) -> bool) -> Found<V> {
         let set = self.set;
         let before = set.word(SEQUENCE).load(Ordering::Acquire);
         for way in set.tags().equal(self.tag) {
@@ -287,6 +305,9 @@ impl<K: Words, V: Words> Place<'_, K, V> {
             }
             let generation = set.word(GENERATION).load(Ordering::Relaxed);
             let stamp = Stamp(set.slot(way, 0).load(Ordering::Relaxed));
+            if !wants(generation, stamp) {
+                return Found::Busy;
+            }
             let mut at = 1 + K::COUNT;
             let value = V::fill(|| {
                 at += 1;
@@ -297,19 +318,32 @@ impl<K: Words, V: Words> Place<'_, K, V> {
             if set.word(SEQUENCE).load(Ordering::Relaxed) != before & !1 {
                 return Found::Busy;
             }
-            return Found::Entry(generation, stamp, value, way);
+            return Found::Entry(Seen {
+                generation,
+                stamp,
+                value,
+                way,
+                sequence: before,
+            });
         }
         // A key without its tag or its words in the set is absent, or was a moment ago, whatever a
         // writer does.
         Found::Absent
     }
 
+    /// The set's sequence. While it stays the same, so does all that the set holds, and no mark is
+    /// cleared.
+    #[inline(always)]
+    pub(crate) fn sequence(&self) -> &'t AtomicU64 {
+        self.set.word(SEQUENCE)
+    }
+
     /// Notes that a way was hit. This writes nothing if the way has its mark already, as is usual.
     #[inline(always)]
     pub(crate) fn mark(&self, way: usize) {
         let marks = self.set.word(MARKS);
-        if marks.load(Ordering::Relaxed) & (1 << way) == 0 {
-            marks.fetch_or(1 << way, Ordering::Relaxed);
+        if marks.load(Ordering::Relaxed) >> way & 1 == 0 {
+            first_hit(marks, way);
         }
     }
 
@@ -318,6 +352,13 @@ impl<K: Words, V: Words> Place<'_, K, V> {
     pub(crate) fn disturbances(&self) -> u64 {
         self.set.word(DISTURBANCES).load(Ordering::Acquire)
     }
+}
+
+/// Sets a mark. Inline, its bit would be computed for each hit.
+#[cold]
+#[inline(never)]
+fn first_hit(marks: &AtomicU64, way: usize) {
+    marks.fetch_or(1 << way, Ordering::Relaxed);
 }
 
 /// A set that nobody else writes.

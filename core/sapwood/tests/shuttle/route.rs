@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use sapwood::route::RouteCache;
+use sapwood::route::{Lookup, RouteCache};
 
 use crate::{check_pct, check_random, runs};
 
@@ -92,6 +92,51 @@ fn truth(everything: bool, single_flight: bool) {
     }
     threads.into_iter().for_each(|t| t.join().unwrap());
     cache.verify().unwrap();
+}
+
+/// A lookup that the front of a reader may answer never returns an entry older than a removal or an
+/// insertion that came before it.
+fn fronts(everything: bool) {
+    let cache = Cache::builder().capacity(2).threads(256).seed(1);
+    let cache = Arc::new(cache.build());
+    let truth = Arc::new(AtomicU64::new(0));
+    cache.insert(&1, 7, 5, value(1, 0));
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let (cache, truth) = (Arc::clone(&cache), Arc::clone(&truth));
+            spawn(move || {
+                let mut reader = cache.reader();
+                for _ in 0..4 {
+                    let least = truth.load(SeqCst);
+                    if let Lookup::Value(found) = reader.lookup(&1, 7, 5) {
+                        assert!(whole(found, 1) && found[1] >= least, "{found:?}, {least}");
+                    }
+                }
+            })
+        })
+        .collect();
+    for version in 1..3 {
+        if everything {
+            cache.invalidate_all();
+        } else {
+            cache.invalidate_hashed(&1, 7);
+        }
+        truth.store(version, SeqCst);
+        cache.insert(&1, 7, 5, value(1, version));
+        truth.store(version, SeqCst);
+    }
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    cache.verify().unwrap();
+    let stats = cache.stats();
+    assert_eq!(stats.hit + stats.miss, 8, "{stats:?}");
+}
+
+#[test]
+fn fronts_beside_a_writer() {
+    for everything in [false, true] {
+        check_random(move || fronts(everything), runs(1500));
+        check_pct(move || fronts(everything), runs(1500), 3);
+    }
 }
 
 #[test]

@@ -77,8 +77,9 @@ fn ahead(choices: &mut impl Choices, most: u64) -> u64 {
 }
 
 /// Runs up to `steps` random operations on a cache with `keys` keys, and verifies after each
-/// `every`th. With at most eight keys, which fit in one set, nothing is ever evicted, and each
-/// answer is the oracle's. With more keys, an answer may be absent.
+/// `every`th. Lookups are those of the cache, or of a reader with a front. With at most eight keys,
+/// which fit in one set, nothing is ever evicted, and each answer is the oracle's. With more keys,
+/// an answer may be absent.
 pub fn run_cache(
     builder: RouteCacheBuilder<Key, [u64; 4]>,
     capacity: usize,
@@ -90,6 +91,7 @@ pub fn run_cache(
     let cache = builder
         .negative_ttl(Duration::from_nanos(Oracle::NEGATIVE))
         .build();
+    let mut reader = cache.reader();
     let mut oracle = Oracle::default();
     let whole = keys <= capacity && keys <= 8;
     let agree = |found: Lookup<[u64; 4]>, right: Lookup<[u64; 4]>| {
@@ -124,7 +126,11 @@ pub fn run_cache(
             // A lookup shows the cache this time at once, because not every operation passes it the
             // time. By the next operation that does, the clock may have advanced beyond the last
             // time seen; the cache would then not notice the step back.
-            agree(cache.lookup(&key(n), hash, now), oracle.get(n, now));
+            let found = match choices.below(2) {
+                0 => cache.lookup(&key(n), hash, now),
+                _ => reader.lookup(&key(n), hash, now),
+            };
+            agree(found, oracle.get(n, now));
         }
         let value = [n, real, step, 0];
         match choices.below(100) {
@@ -154,14 +160,26 @@ pub fn run_cache(
                 let (removed, right) = (removed - gone as usize, oracle.sweep(now));
                 assert!(removed == right || !whole && removed < right);
             }
-            15..=40 => agree(cache.lookup(&key(n), hash, now), oracle.get(n, now)),
+            15..=26 => agree(cache.lookup(&key(n), hash, now), oracle.get(n, now)),
+            27..=39 => {
+                // So often that the front has the key afterwards.
+                for _ in 0..5 {
+                    agree(reader.lookup(&key(n), hash, now), oracle.get(n, now));
+                }
+            }
+            // The front of a new reader does not rest.
+            40 => reader = cache.reader(),
             kind => {
                 let fails = kind < 50;
                 let mut called = false;
-                let answer = cache.get_or_resolve(&key(n), hash, now, |_| {
+                let resolver = |_: &Key| {
                     called = true;
                     if fails { Err(step) } else { Ok(value) }
-                });
+                };
+                let answer = match kind % 2 {
+                    0 => cache.get_or_resolve(&key(n), hash, now, resolver),
+                    _ => reader.get_or_resolve(&key(n), hash, now, resolver),
+                };
                 let found = match answer {
                     _ if called => Lookup::Absent,
                     Ok(known) => Lookup::Value(known),

@@ -53,6 +53,7 @@ fn by_a_running_clock(threads: usize) {
         for id in 0..4 {
             let (cache, clock, asked) = (&cache, &clock, &asked);
             scope.spawn(move || {
+                let mut reader = cache.reader();
                 let mut rng = fastrand::Rng::with_seed(id);
                 for _ in 0..n {
                     clock.fetch_add(rng.u64(0..MS / 2), SeqCst);
@@ -64,9 +65,13 @@ fn by_a_running_clock(threads: usize) {
                         1 => drop(cache.sweep(now, 32)),
                         2 if rng.u8(0..20) == 0 => cache.invalidate_all(),
                         3..=6 => cache.insert(&full, cache.hash(&full), now, value(key, now)),
-                        7..=60 => {
+                        kind @ 7..=60 => {
                             asked.fetch_add(1, SeqCst);
-                            if let Some(found) = cache.get(&full, now) {
+                            let found = match kind % 2 {
+                                0 => cache.get(&full, now),
+                                _ => reader.get(&full, now),
+                            };
+                            if let Some(found) = found {
                                 assert!(whole(found, key), "{key}: {found:?}");
                                 assert!(now.saturating_sub(found[1]) < FRESH);
                             }
@@ -145,6 +150,68 @@ fn invalidation_races_resolvers() {
             }
         });
         cache.verify().unwrap();
+    }
+}
+
+/// Entries are removed and replaced while others look them up again and again. A lookup, also one
+/// that the front of a reader answers, never returns an entry older than a removal or insertion
+/// that came before it.
+#[test]
+fn fronts_beside_writers() {
+    for kind in 0..3 {
+        let cache = Cache::builder().capacity(64).threads(256).build();
+        let told: Vec<_> = (0..4).map(|_| AtomicU64::new(0)).collect();
+        let store = |key: u64, version: u64| {
+            let full = (key, 0);
+            cache.insert(&full, cache.hash(&full), 5, value(key, version));
+        };
+        (0..4).for_each(|key| store(key, 0));
+        let (n, done, hits) = (ops(60_000) / 4, AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for id in 0..2 {
+                let (cache, told, done, hits) = (&cache, &told, &done, &hits);
+                scope.spawn(move || {
+                    let mut reader = cache.reader();
+                    let mut rng = fastrand::Rng::with_seed(id);
+                    while done.load(SeqCst) == 0 {
+                        let key = rng.u64(0..4);
+                        let least = told[key as usize].load(SeqCst);
+                        if let Some(found) = reader.get(&(key, 0), 5) {
+                            hits.fetch_add(1, SeqCst);
+                            assert!(whole(found, key) && found[1] >= least, "{found:?} {least}");
+                        }
+                    }
+                });
+            }
+            for version in 1..=n {
+                let key = version % 4;
+                match kind {
+                    0 => store(key, version),
+                    1 => {
+                        cache.invalidate(&(key, 0));
+                        told[key as usize].store(version, SeqCst);
+                        store(key, version);
+                    }
+                    _ => {
+                        cache.invalidate_all();
+                        told.iter().for_each(|told| told.store(version, SeqCst));
+                        (0..4).for_each(|key| store(key, version));
+                    }
+                }
+                told[key as usize].store(version, SeqCst);
+                // The readers' fronts are asked meanwhile.
+                if version % 64 == 0 {
+                    let seen = hits.load(SeqCst);
+                    while hits.load(SeqCst) < seen + 32 {
+                        thread::yield_now();
+                    }
+                }
+            }
+            done.store(1, SeqCst);
+        });
+        cache.verify().unwrap();
+        let stats = cache.stats();
+        assert_eq!(stats.hit, hits.into_inner(), "{stats:?}");
     }
 }
 

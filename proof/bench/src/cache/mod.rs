@@ -11,7 +11,7 @@
 
 mod sapwood;
 
-pub use self::sapwood::{Sapwood, SapwoodApart};
+pub use self::sapwood::{Sapwood, SapwoodApart, SapwoodFront};
 
 /// A destination and a flow's hash.
 pub type Key = (u128, u32);
@@ -35,6 +35,11 @@ pub trait CacheEngine: Send + Sync + 'static {
 
     /// The value of a key, for the thread with this number.
     fn get(&self, thread: usize, key: &Key) -> Option<Value>;
+
+    /// Lookups by one thread, the one with this number.
+    fn reader(&self, thread: usize) -> impl FnMut(&Key) -> Option<Value> {
+        move |key| self.get(thread, key)
+    }
 
     /// Stores the value of a key that is probably absent.
     fn insert(&self, thread: usize, key: Key, value: Value);

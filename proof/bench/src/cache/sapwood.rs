@@ -47,6 +47,43 @@ impl CacheEngine for Sapwood {
     }
 }
 
+/// One cache for all threads, each of which looks up through a reader with a front of its own.
+pub struct SapwoodFront(Sapwood);
+
+impl CacheEngine for SapwoodFront {
+    const NAME: &'static str = "sapwood-front";
+
+    fn tick() {
+        Sapwood::tick();
+    }
+
+    fn new(capacity: usize, bounded: bool) -> Self {
+        Self(Sapwood::new(capacity, bounded))
+    }
+
+    #[inline]
+    fn get(&self, thread: usize, key: &Key) -> Option<Value> {
+        self.0.get(thread, key)
+    }
+
+    #[inline]
+    fn reader(&self, _: usize) -> impl FnMut(&Key) -> Option<Value> {
+        let Sapwood(cache) = &self.0;
+        let mut reader = cache.reader();
+        move |key| reader.get(key, now())
+    }
+
+    #[inline]
+    fn insert(&self, thread: usize, key: Key, value: Value) {
+        self.0.insert(thread, key, value);
+    }
+
+    #[inline]
+    fn remove(&self, thread: usize, key: &Key) {
+        self.0.remove(thread, key);
+    }
+}
+
 /// One cache per thread, as a switch has one per port.
 pub struct SapwoodApart([Sapwood; 2]);
 

@@ -22,6 +22,13 @@ fn works<E: CacheEngine>() {
     assert_eq!(cache.get(0, &keys[0]), Some([9; 32]), "{}", E::NAME);
     cache.remove(0, &keys[1]);
     assert_eq!(cache.get(0, &keys[1]), None, "{}", E::NAME);
+    let mut get = cache.reader(0);
+    for _ in 0..10 {
+        assert_eq!(get(&keys[0]), Some([9; 32]), "{}", E::NAME);
+        assert_eq!(get(&keys[1]), None, "{}", E::NAME);
+    }
+    cache.refresh(0, keys[0], [8; 32]);
+    assert_eq!(get(&keys[0]), Some([8; 32]), "{}", E::NAME);
 }
 
 /// The number of keys that remain after many were inserted.
@@ -41,6 +48,7 @@ fn holds<E: CacheEngine>() -> usize {
 fn all_work() {
     works::<Sapwood>();
     works::<SapwoodApart>();
+    works::<SapwoodFront>();
     works::<rwlock::BtreeCache>();
     works::<rwlock::SipHashCache>();
     works::<rwlock::FoldhashCache>();
@@ -53,6 +61,7 @@ fn all_work() {
 #[test]
 fn all_are_bounded() {
     assert_eq!(holds::<Sapwood>(), 64);
+    assert_eq!(holds::<SapwoodFront>(), 64);
     assert_eq!(holds::<rwlock::BtreeCache>(), 64);
     assert_eq!(holds::<rwlock::SipHashCache>(), 64);
     assert_eq!(holds::<rwlock::FoldhashCache>(), 64);
