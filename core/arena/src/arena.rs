@@ -415,7 +415,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Frees every block and clears the roots. The backing gives back as much memory as it can.
+    /// Frees every block and clears the roots. The backing gives back as much memory as it can, all
+    /// at once.
     ///
     /// All references become invalid; so does the base, unless it is stable. No reader may be left.
     pub fn clear(&mut self) {
