@@ -111,6 +111,8 @@ pub struct Arena {
     pub(crate) touched: u32,
     /// The bytes that the region has to back for `high`.
     pub(crate) backed: usize,
+    /// Whether memory above `high` is to come in pages of the least size.
+    pub(crate) small_pages: bool,
     /// Bytes of these that are pages of zeros in live blocks, and are not backed.
     pub(crate) zeros: usize,
     /// For each page a bit: it was given back since it was last used.
@@ -174,6 +176,7 @@ impl Arena {
             high: 0,
             touched: 0,
             backed: 0,
+            small_pages: false,
             zeros: 0,
             released: Bits::new(),
             released_pages: 0,

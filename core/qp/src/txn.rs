@@ -32,7 +32,8 @@ pub struct QpTxn<'s, V: ?Sized + Value + Send + Sync + 'static> {
 }
 
 impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
-    pub(crate) fn new(shared: &'s StoreShared<V>, writer: WriterGuard<'s, Writer<V>>) -> Self {
+    pub(crate) fn new(shared: &'s StoreShared<V>, mut writer: WriterGuard<'s, Writer<V>>) -> Self {
+        writer.expect_nodes(0);
         QpTxn {
             shared,
             writer,

@@ -6,8 +6,8 @@ use sapwood_arena::{Area, Arena, ArenaOptions, Kind, PAGE, Ref, STEP_MOST};
 use crate::counted::{Counted, GivenBack};
 
 const BLOCK: usize = 64;
-/// Bytes of blocks: as many steps as there are pieces.
-const BYTES: usize = if cfg!(miri) { 1 << 20 } else { 36 << 20 };
+/// Bytes of blocks.
+const BYTES: usize = 36 << 20;
 
 fn filled() -> (Arena, GivenBack, Vec<Ref>) {
     let (region, given) = Counted::new(2 * BYTES + (4 << 20));
@@ -96,5 +96,19 @@ fn free_memory_goes_back_in_pieces_of_the_budget() {
         arena.verify().unwrap();
         assert!(arena.memory().committed >= BYTES);
         assert_eq!(arena.area_of(stays), Area::Nodes);
+    }
+}
+
+#[test]
+fn memory_comes_in_small_pages_when_told() {
+    let (region, _) = Counted::new(8 << 20);
+    let taken = region.taken();
+    let mut arena = Arena::with_region(Box::new(region), ArenaOptions::default()).unwrap();
+    for small in [true, false] {
+        arena.use_small_pages(small);
+        let before = (taken.small(), taken.large());
+        arena.alloc(1 << 20, Kind(0), Area::Nodes).unwrap();
+        let more = (taken.small() - before.0, taken.large() - before.1);
+        assert_eq!(more, if small { (1, 0) } else { (0, 1) });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use sapwood_arena::{HeapRegion, PAGE, Region};
@@ -9,6 +10,20 @@ use sapwood_arena::{HeapRegion, PAGE, Region};
 /// What was given back since it was last asked.
 #[derive(Clone, Default)]
 pub struct GivenBack(Arc<Mutex<Vec<Range<usize>>>>);
+
+/// How many times memory was taken: in pages of the least size, and otherwise.
+#[derive(Clone, Default)]
+pub struct Taken(Arc<[AtomicUsize; 2]>);
+
+impl Taken {
+    pub fn small(&self) -> usize {
+        self.0[0].load(Relaxed)
+    }
+
+    pub fn large(&self) -> usize {
+        self.0[1].load(Relaxed)
+    }
+}
 
 impl GivenBack {
     /// The bytes in whole pages, and whether no page was given back twice.
@@ -26,6 +41,7 @@ impl GivenBack {
 pub struct Counted {
     heap: HeapRegion,
     given: GivenBack,
+    taken: Taken,
 }
 
 impl Counted {
@@ -34,8 +50,13 @@ impl Counted {
         let region = Counted {
             heap: HeapRegion::fixed(bytes).unwrap(),
             given: given.clone(),
+            taken: Taken::default(),
         };
         (region, given)
+    }
+
+    pub fn taken(&self) -> Taken {
+        self.taken.clone()
     }
 }
 
@@ -72,6 +93,12 @@ unsafe impl Region for Counted {
     }
 
     fn will_use(&mut self, end: usize) -> usize {
+        self.taken.0[1].fetch_add(1, Relaxed);
+        end.next_multiple_of(PAGE)
+    }
+
+    fn will_use_small(&mut self, end: usize) -> usize {
+        self.taken.0[0].fetch_add(1, Relaxed);
         end.next_multiple_of(PAGE)
     }
 }

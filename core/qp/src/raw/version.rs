@@ -28,6 +28,9 @@ use crate::sync::{self, WriterGuard, WriterLock};
 /// The least number of nodes that a commit tries to free.
 const RECLAIM_LEAST: usize = 64;
 
+/// A transaction or step that makes fewer nodes is to be short: it does not wait for huge pages.
+const FEW: usize = 256;
+
 /// One version: the root cell and the number of entries, which are published in one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Root {
@@ -444,6 +447,8 @@ impl<V: ?Sized + Value> Writer<V> {
             return Err((V::again(spare, value), full));
         }
         cow.made(leaf);
+        let made = cow.fresh.len();
+        self.expect_nodes(made);
         if let Some(old) = old {
             self.gone_leaf(old);
             return Ok(Some(old));
@@ -504,9 +509,16 @@ impl<V: ?Sized + Value> Writer<V> {
         self.tree.value_at(EntryRef::leaf(leaf))
     }
 
+    /// Chooses how memory comes from the system for a transaction that makes so many nodes.
+    #[inline]
+    pub(crate) fn expect_nodes(&mut self, count: usize) {
+        self.tree.arena.use_small_pages(count < FEW);
+    }
+
     /// One step of compaction in the open transaction; returns whether there is more to do. See
     /// [`Compaction`].
     pub(crate) fn compact_step(&mut self, budget: usize) -> Result<bool, ArenaFull> {
+        self.expect_nodes(budget);
         let Writer {
             tree,
             cow,

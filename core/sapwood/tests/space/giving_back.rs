@@ -5,19 +5,25 @@ use sapwood::arena::{Arena, ArenaOptions, HeaderMode, STEP_MOST};
 use sapwood::lpm::Ipv4Fib;
 use sapwood::qp::{QpShared, QpStore};
 
-use crate::counted::{Counted, GivenBack};
+use crate::counted::{Counted, GivenBack, Taken};
 
 /// As many bytes must go back in all that a step without a bound would be seen.
 const MUCH: usize = 8 * STEP_MOST;
 const BYTES: usize = 160 << 20;
 
 fn arena(layout: u64) -> (Arena, GivenBack) {
+    let (arena, given, _) = counted(layout);
+    (arena, given)
+}
+
+fn counted(layout: u64) -> (Arena, GivenBack, Taken) {
     let (region, given) = Counted::new(BYTES);
+    let taken = region.taken();
     let options = ArenaOptions::default()
         .header(HeaderMode::Page)
         .layout_hash(layout);
     let arena = Arena::with_region(Box::new(region), options).unwrap();
-    (arena, given)
+    (arena, given, taken)
 }
 
 fn key(i: u32) -> [u8; 8] {
@@ -116,4 +122,28 @@ fn no_step_of_a_table_gives_back_more_than_its_bound() {
         assert!(sum > MUCH, "{sum} bytes in {count} steps");
         fib.verify().unwrap();
     }
+}
+
+/// Only long transactions may wait for huge pages.
+#[test]
+fn short_transactions_and_steps_of_a_store_take_small_pages() {
+    const ENTRIES: u32 = 20_000;
+    let (arena, _, taken) = counted(QpStore::<u64>::layout_hash());
+    let store = QpStore::<u64>::builder().build_in(arena).unwrap();
+    let before = taken.large();
+    for i in 0..ENTRIES {
+        let mut txn = store.begin();
+        txn.insert(key(i), 1).unwrap();
+        txn.commit();
+    }
+    let filled = taken.small();
+    while store.compact_step(64).unwrap() {}
+    assert!(filled > 100 && taken.small() > filled);
+    assert_eq!(taken.large(), before);
+    let mut txn = store.begin();
+    for i in ENTRIES..2 * ENTRIES {
+        txn.insert(key(i), 1).unwrap();
+    }
+    txn.commit();
+    assert!(taken.large() > before + 100);
 }
