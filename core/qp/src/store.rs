@@ -342,7 +342,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// own; returns whether there is more to do. Readers neither wait nor retry meanwhile. Repeated
     /// calls compact the whole map. The call after the last step begins a new compaction.
     ///
-    /// O(budget), and the path to where it goes on. A step gives at most 512 KiB back to the system.
+    /// O(budget), and the path to where it goes on. A step gives at most 512 KiB back to the
+    /// system.
     /// Only above the domain's soft limit of garbage it frees all nodes that it can.
     ///
     /// # Errors

@@ -188,8 +188,8 @@ impl Use {
         self.advise(space, end.next_multiple_of(HUGE), end, len)
     }
 
-    /// As [`will_use`](Self::will_use), but the advice is given when `end` has left a huge page. Its
-    /// first bytes then come page by page, and the system joins the pages when it finds the time.
+    /// As [`will_use`](Self::will_use), but the advice is given when `end` has left a huge page.
+    /// Its bytes then come page by page, and the system joins the pages when it finds the time.
     fn will_use_small(&mut self, space: &Space, end: usize, len: usize) -> usize {
         self.advise(space, end / HUGE * HUGE, end, len)
     }

@@ -40,7 +40,7 @@ impl<V: Eq + Hash> FibShared<V> {
     ) -> Result<bool, Error> {
         let from = match writer.compaction {
             Compaction::Sweeping => {
-                // What the moves left is freed first, some of it a step, so that the sweep finds it.
+                // What the moves left is freed first, so that the sweep finds it.
                 let most = budget.max(4 * SEAL);
                 if self.reclaim(writer, most, dropped) == most {
                     return Ok(true);
