@@ -343,8 +343,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// calls compact the whole map. The call after the last step begins a new compaction.
     ///
     /// O(budget), and the path to where it goes on. A step gives at most 512 KiB back to the
-    /// system.
-    /// Only above the domain's soft limit of garbage it frees all nodes that it can.
+    /// system. Only above the domain's soft limit of garbage it frees all nodes that it can.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]; no entry is lost, and a later call goes on
