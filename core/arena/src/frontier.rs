@@ -9,6 +9,10 @@ use crate::region::ArenaFull;
 /// The frontier is lowered by at most this much (2 MiB) at a time, because bits are rewritten.
 const LOWER_MAX: u32 = 1 << 18;
 
+/// An operation that makes fewer blocks is to be short: its structure calls
+/// [`use_small_pages`](Arena::use_small_pages) before.
+pub const FEW_BLOCKS: usize = 256;
+
 #[inline]
 pub(crate) const fn up(n: u32) -> u32 {
     n.next_multiple_of(GRANULE)

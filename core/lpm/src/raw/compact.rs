@@ -5,7 +5,7 @@ use core::hash::Hash;
 
 use alloc::vec::Vec;
 
-use sapwood_arena::Area;
+use sapwood_arena::{Area, FEW_BLOCKS};
 
 use super::table::FibShared;
 use super::writer::Writer;
@@ -33,6 +33,18 @@ impl<V: Eq + Hash> FibShared<V> {
     /// Moves the nodes below up to `budget` root words, or sweeps as much memory as that would
     /// leave. Returns whether there is more to do.
     pub(crate) fn compact_step(
+        &self,
+        writer: &mut Writer<V>,
+        budget: usize,
+        dropped: &mut Vec<V>,
+    ) -> Result<bool, Error> {
+        writer.blocks.arena.use_small_pages(budget < FEW_BLOCKS);
+        let more = self.step(writer, budget, dropped);
+        writer.blocks.arena.use_small_pages(false);
+        more
+    }
+
+    fn step(
         &self,
         writer: &mut Writer<V>,
         budget: usize,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, PAGE, ROOTS_AT};
+use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, FEW_BLOCKS, PAGE, ROOTS_AT};
 use sapwood_format::header;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
@@ -27,9 +27,6 @@ use crate::sync::{self, WriterGuard, WriterLock};
 
 /// The least number of nodes that a commit tries to free.
 const RECLAIM_LEAST: usize = 64;
-
-/// A transaction or step that makes fewer nodes is to be short: it does not wait for huge pages.
-const FEW: usize = 256;
 
 /// One version: the root cell and the number of entries, which are published in one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -512,7 +509,7 @@ impl<V: ?Sized + Value> Writer<V> {
     /// Chooses how memory comes from the system for a transaction that makes so many nodes.
     #[inline]
     pub(crate) fn expect_nodes(&mut self, count: usize) {
-        self.tree.arena.use_small_pages(count < FEW);
+        self.tree.arena.use_small_pages(count < FEW_BLOCKS);
     }
 
     /// One step of compaction in the open transaction; returns whether there is more to do. See

@@ -30,6 +30,11 @@ fn key(i: u32) -> [u8; 8] {
     (u64::from(i.wrapping_mul(2_654_435_761)) << 8 | u64::from(i % 7)).to_be_bytes()
 }
 
+fn prefix(i: u32) -> ipnet::Ipv4Net {
+    let address = i.wrapping_mul(0x9e37_79b1) & !0xff;
+    ipnet::Ipv4Net::new_assert(address.into(), 24)
+}
+
 /// Takes all steps; returns their number and the bytes that they gave back.
 fn steps(given: &GivenBack, mut step: impl FnMut() -> bool) -> (usize, usize) {
     let (mut steps, mut sum) = (0, 0);
@@ -107,10 +112,6 @@ fn no_step_of_a_shared_map_gives_back_more_than_its_bound() {
 #[test]
 fn no_step_of_a_table_gives_back_more_than_its_bound() {
     const PREFIXES: u32 = 300_000;
-    let prefix = |i: u32| {
-        let address = i.wrapping_mul(0x9e37_79b1) & !0xff;
-        ipnet::Ipv4Net::new_assert(address.into(), 24)
-    };
     for budget in [64, 1 << 16] {
         let (arena, given) = arena(Ipv4Fib::<u32>::layout_hash());
         let fib = Ipv4Fib::<u32>::builder().build_in(arena).unwrap();
@@ -146,4 +147,27 @@ fn short_transactions_and_steps_of_a_store_take_small_pages() {
     }
     txn.commit();
     assert!(taken.large() > before + 100);
+}
+
+#[test]
+fn short_steps_of_shared_maps_and_tables_take_small_pages() {
+    let (arena, _, taken) = counted(QpShared::<u64>::layout_hash());
+    let map = QpShared::<u64>::builder().build_in(arena).unwrap();
+    for i in 0..20_000 {
+        map.insert(key(i), 1).unwrap();
+    }
+    let before = taken.large();
+    while map.compact_step(64).unwrap() {}
+    assert!(taken.small() > 0);
+    assert_eq!(taken.large(), before);
+
+    let (arena, _, taken) = counted(Ipv4Fib::<u32>::layout_hash());
+    let fib = Ipv4Fib::<u32>::builder().build_in(arena).unwrap();
+    for i in 0..20_000 {
+        fib.insert(prefix(i), 1).unwrap();
+    }
+    let before = taken.large();
+    while fib.compact_step(64).unwrap() {}
+    assert!(taken.small() > 0);
+    assert_eq!(taken.large(), before);
 }

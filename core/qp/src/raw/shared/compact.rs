@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use std::collections::HashSet;
 
-use sapwood_arena::{Area, PAGE, STEP_MOST};
+use sapwood_arena::{Area, FEW_BLOCKS, PAGE, STEP_MOST};
 
 use super::trie::{Slot, Trie};
 use crate::raw::cursor::Cursor;
@@ -88,8 +88,11 @@ impl<V: ?Sized + Value> Trie<V> {
         }
         if let Compaction::Moving(from) = &mut *state {
             let mut held = self.shard();
+            let small = |yes| self.depot.arena(|arena| arena.use_small_pages(yes));
+            small(budget < FEW_BLOCKS);
             // SAFETY: the caller's promise.
             let next = unsafe { self.move_branches(&mut held, from, budget) };
+            small(false);
             self.settle::<V>(&mut held.inner, LockContention::default(), values);
             match next {
                 Ok(Some(next)) => {
