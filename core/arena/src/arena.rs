@@ -111,6 +111,8 @@ pub struct Arena {
     pub(crate) touched: u32,
     /// The bytes that the region has to back for `high`.
     pub(crate) backed: usize,
+    /// Whether memory above `high` is to come in pages of the least size.
+    pub(crate) small_pages: bool,
     /// Bytes of these that are pages of zeros in live blocks, and are not backed.
     pub(crate) zeros: usize,
     /// For each page a bit: it was given back since it was last used.
@@ -174,6 +176,7 @@ impl Arena {
             high: 0,
             touched: 0,
             backed: 0,
+            small_pages: false,
             zeros: 0,
             released: Bits::new(),
             released_pages: 0,
@@ -415,7 +418,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Frees every block and clears the roots. The backing gives back as much memory as it can.
+    /// Frees every block and clears the roots. The backing gives back as much memory as it can, all
+    /// at once.
     ///
     /// All references become invalid; so does the base, unless it is stable. No reader may be left.
     pub fn clear(&mut self) {

@@ -17,7 +17,9 @@
 //! The structure may stop moving blocks at any time and continue with 3. Blocks may also be freed
 //! later, ahead of the sweep or behind it. [`Arena::finish_evacuation`] does all steps at once.
 //!
-//! Beginning takes constant time, and a step takes time in proportion to its budget.
+//! Beginning takes constant time. A step takes time in proportion to its budget, and gives at most
+//! [`STEP_MOST`] bytes back to the system, because the system takes its time for each page. What is
+//! left is for the next steps.
 
 use crate::arena::{Arena, GRANULE};
 use crate::lists::TAGGED;
@@ -26,6 +28,15 @@ use crate::reference::{Area, UNIT};
 use crate::region::PAGE;
 
 const PAGE_UNITS: u32 = (PAGE / UNIT) as u32;
+
+/// The most bytes that a step gives back to the system. Linux takes some 15 us for as many; for 50
+/// MB in one call it takes milliseconds.
+pub const STEP_MOST: usize = 512 << 10;
+/// The most units that a step of an evacuation sweeps. It gives back pages of them, and may give
+/// back one before them and one that they share with their neighbours.
+const SWEEP_MOST: u32 = ((STEP_MOST - 2 * PAGE) / UNIT) as u32;
+/// For as many pages of a budget, the frontier of an arena without blocks is lowered once.
+const PAGES_A_ROUND: usize = STEP_MOST / PAGE;
 
 /// The result of a step of an evacuation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +118,8 @@ impl Arena {
     /// and gives whole pages back.
     ///
     /// It takes time in proportion to the budget: about a nanosecond for 50 units, and the system
-    /// calls for pages. Without an evacuation it does nothing and is done.
+    /// calls for pages. A step never sweeps more than [`STEP_MOST`] bytes, nor gives more back.
+    /// Without an evacuation it does nothing and is done.
     pub fn evacuation_step(&mut self, area: Area, budget_units: u32) -> EvacuationStep {
         let a = area as usize;
         let mut step = EvacuationStep {
@@ -119,7 +131,8 @@ impl Arena {
             return step;
         }
         let from = space.hole;
-        let end = from.saturating_add(budget_units.max(GRANULE)) / GRANULE * GRANULE;
+        let budget = budget_units.clamp(GRANULE, SWEEP_MOST);
+        let end = from.saturating_add(budget) / GRANULE * GRANULE;
         let to = end
             .max(from / GRANULE * GRANULE + GRANULE)
             .min(space.hole_end);
@@ -178,7 +191,7 @@ impl Arena {
     pub fn finish_evacuation(&mut self, area: Area) -> EvacuationStep {
         let mut sum = EvacuationStep::default();
         while !sum.done {
-            let step = self.evacuation_step(area, 1 << 20);
+            let step = self.evacuation_step(area, u32::MAX);
             sum.done = step.done;
             sum.reclaimed += step.reclaimed;
             sum.released += step.released;
@@ -196,11 +209,14 @@ impl Arena {
     }
 
     /// Gives free pages back to the system, looking at `budget_pages` pages of 4 KiB, from where
-    /// the last call stopped. Returns the bytes given back. They stay part of the arena, counted as
-    /// free and as [`released`](crate::Memory::released), until they are used again.
+    /// the last call stopped. Returns the bytes given back, which are no more than these pages
+    /// have. They stay part of the arena, counted as free and as
+    /// [`released`](crate::Memory::released), until they are used again.
     ///
-    /// It begins with memory above the frontier that was in use once. It does nothing for a heap,
-    /// and with [`DebugMode::Poison`] and [`DebugMode::Protect`].
+    /// It begins with memory above the frontier that was in use once: all of it, from its end, and
+    /// then the pages below the frontier. As many calls as [`high`](Self::high) has pages for their
+    /// budgets look at all memory. It does nothing for a heap, and with [`DebugMode::Poison`] and
+    /// [`DebugMode::Protect`].
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Backing, Kind};
@@ -219,7 +235,7 @@ impl Arena {
         }
         // A freed block lowers the frontier by some runs, and by all of them if it was the last
         // block.
-        let mut rounds = budget_pages;
+        let mut rounds = budget_pages.div_ceil(PAGES_A_ROUND);
         while self.nothing_used() && rounds > 0 {
             let before = self.frontier;
             self.lower_frontier();
@@ -228,16 +244,8 @@ impl Arena {
             }
             rounds -= 1;
         }
-        let mut released = 0;
-        let above = (self.frontier as usize * UNIT).next_multiple_of(PAGE);
-        let high = self.high as usize * UNIT;
-        if let Some(region) = &mut self.region {
-            if above < high && region.release(above..high) {
-                released += high - above;
-                self.high = self.frontier;
-                self.backed = region.will_use(above.min(region.len()));
-            }
-        }
+        let mut released = self.release_above(budget_pages.saturating_mul(PAGE));
+        let budget_pages = budget_pages - released.div_ceil(PAGE).min(budget_pages);
         let pages = self.frontier / PAGE_UNITS;
         let mut left = (budget_pages.min(u32::MAX as usize) as u32).min(pages);
         while left > 0 {
@@ -251,6 +259,41 @@ impl Arena {
             left -= n;
         }
         released
+    }
+
+    /// The end of the memory that was in use since it was given back last, in bytes from the base.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+    /// let mut arena = Arena::new(ArenaOptions::default());
+    /// arena.alloc(100, Kind(0), Area::Nodes)?;
+    /// assert!(arena.high() >= arena.frontier() && arena.frontier() >= 100);
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    #[inline]
+    pub fn high(&self) -> usize {
+        self.high as usize * UNIT
+    }
+
+    /// Gives back up to `most` bytes (whole pages) above the frontier, from the end of what was in
+    /// use; returns how many.
+    pub(crate) fn release_above(&mut self, most: usize) -> usize {
+        let above = self.frontier().next_multiple_of(PAGE);
+        let high = self.high();
+        let from = above.max(high.saturating_sub(most).next_multiple_of(PAGE));
+        let Some(region) = &mut self.region else {
+            return 0;
+        };
+        if from >= high || !region.release(from..high) {
+            return 0;
+        }
+        self.backed = region.will_use(from.min(region.len()));
+        self.high = if from == above {
+            self.frontier
+        } else {
+            (from / UNIT) as u32
+        };
+        high - from
     }
 
     /// Gives back all free pages below the frontier.

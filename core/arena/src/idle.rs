@@ -47,7 +47,8 @@ impl Arena {
     /// Gives back the pages of a live block whose whole pages in `range` (bytes from the block's
     /// start) have only zeros, and have them after this. Others may read them meanwhile. Returns
     /// the bytes given back, which do not count as committed until
-    /// [`use_zeros`](Arena::use_zeros) is called. It does nothing for a heap.
+    /// [`use_zeros`](Arena::use_zeros) is called. It does nothing for a heap, and takes time in
+    /// proportion to the range.
     pub fn release_zeros(&mut self, r: Ref, range: core::ops::Range<usize>) -> usize {
         let Some(start) = Ref::new(r.get() + (range.start / UNIT) as u32) else {
             return 0;
@@ -102,7 +103,9 @@ impl Arena {
 
     /// Gives back all memory that no block uses, with the tables outside the region that are for
     /// it: for a structure that has become empty, or nearly so. References stay valid, and so do
-    /// the roots. Takes time in proportion to the memory that was in use.
+    /// the roots. Takes time in proportion to the memory that was in use, most of it in the system,
+    /// which gets all pages in one call: this is no step of a bounded length, as
+    /// [`release_free`](Arena::release_free) is.
     ///
     /// A region that may move is given back whole when there is no block. In debug modes nothing
     /// is given back.
@@ -137,14 +140,7 @@ impl Arena {
             return self.clear();
         }
         self.lower_all();
-        let above = (self.frontier as usize * UNIT).next_multiple_of(PAGE);
-        let high = self.high as usize * UNIT;
-        if let Some(region) = &mut self.region {
-            if above < high && region.release(above..high) {
-                self.high = self.frontier;
-                self.backed = region.will_use(above.min(region.len()));
-            }
-        }
+        self.release_above(usize::MAX);
         self.release_all_pages();
         let granules = self.frontier.div_ceil(GRANULE) as usize;
         self.bits.shrink(granules * GRANULE as usize);

@@ -77,7 +77,8 @@ mod tests;
 
 pub use account::{AreaMemory, KindMemory, Memory};
 pub use arena::Arena;
-pub use compact::EvacuationStep;
+pub use compact::{EvacuationStep, STEP_MOST};
+pub use frontier::FEW_BLOCKS;
 pub use header::{
     EXTRA_AT, FORMAT_VERSION, HEADER_LEN, Header, HeaderError, MAGIC, ROOTS_AT, body_checksum,
 };

@@ -44,7 +44,8 @@ pub struct Pool {
 
 impl Pool {
     /// An empty pool for blocks of up to `block` bytes, and up to `most` bytes in all. It also
-    /// keeps at most a quarter of the arena's live bytes, or 16 KiB if that is more.
+    /// keeps at most a quarter of the arena's live bytes, or 16 KiB if that is more, and no block
+    /// that an [evacuation](Arena::begin_evacuation) is to leave.
     pub fn new(arena: &Arena, kind: Kind, block: usize, most: usize) -> Self {
         Pool {
             free: Default::default(),
@@ -66,10 +67,14 @@ impl Pool {
         Some(block)
     }
 
-    /// Whether the pool would keep a block of this size.
-    fn wants(&self, arena: &Arena, bytes: usize) -> bool {
+    /// Whether the pool would keep this block. It keeps none that an evacuation is to leave: the
+    /// next block that is moved would come to lie there again.
+    fn wants(&self, arena: &Arena, r: Ref, bytes: usize, area: Area) -> bool {
         let most = self.most.min((arena.live() / UNIT / 4).max(LEAST));
-        self.on && bytes.div_ceil(UNIT) <= self.block && self.held < most
+        self.on
+            && bytes.div_ceil(UNIT) <= self.block
+            && self.held < most
+            && !(arena.is_evacuating(area) && arena.should_move(r))
     }
 
     fn keep(&mut self, r: Ref, bytes: usize, area: Area) {
@@ -87,7 +92,7 @@ impl Pool {
     /// As for [`Arena::free`]; the block was allocated in this area.
     pub unsafe fn free(&mut self, arena: &mut Arena, block: (Ref, usize, Kind), area: Area) {
         let (r, bytes, kind) = block;
-        if self.wants(arena, bytes) {
+        if self.wants(arena, r, bytes, area) {
             arena.lend_live(bytes, kind, self.kind);
             self.keep(r, bytes, area);
         } else {
@@ -153,7 +158,7 @@ impl Pool {
         area: Area,
     ) {
         let (r, bytes, kind) = block;
-        if self.wants(arena, bytes) {
+        if self.wants(arena, r, bytes, area) {
             arena.lend_retired(bytes, self.kind);
             self.keep(r, bytes, area);
         } else {

@@ -395,7 +395,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// O(budget), and a look at each reader.
     ///
     /// Changes free some blocks as well; call this in an idle loop, or after a stall. It drops
-    /// values on the calling thread. It returns 0 when a transaction is open.
+    /// values on the calling thread. It returns 0 when a transaction is open. The call that frees
+    /// the last block of an empty table gives all memory back to the system.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut dropped = Vec::new();
         let Some(mut writer) = self.shared.try_write() else {
@@ -424,7 +425,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// A step of [`compact`](Self::compact): moves the nodes below up to `budget` words of the
     /// root. Returns whether there is more to do. When there is no more, the next call begins anew.
     ///
-    /// O(nodes below `budget` words of the root).
+    /// O(nodes below `budget` words of the root). It passes up to 64 times as many words without
+    /// nodes. A step gives at most 512 KiB back to the system.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, and the next call

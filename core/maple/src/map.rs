@@ -484,7 +484,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// Frees up to `budget` blocks that no reader and no snapshot can reach any more; returns how
-    /// many. Each change frees some blocks as well.
+    /// many. Each change frees some blocks as well. The call that frees the last block of an empty
+    /// map gives all memory back to the system.
     ///
     /// O(budget), and a look at each reader.
     pub fn reclaim(&self, budget: usize) -> usize {

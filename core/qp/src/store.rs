@@ -389,6 +389,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// O(budget), and a look at each reader.
     ///
     /// Every commit frees some nodes. This call is for an idle loop, or for the time after a stall.
+    /// The call that frees the last node of an empty store gives all memory back to the system, in
+    /// proportion to what the store had.
     /// The calling thread drops the values, after it has released the writer's lock. It returns 0
     /// when a transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
@@ -403,7 +405,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// own; returns whether there is more to do. Readers neither wait nor retry meanwhile. Repeated
     /// calls compact the whole map. The call after the last step begins a new compaction.
     ///
-    /// O(budget), and the path to where it goes on.
+    /// O(budget), and the path to where it goes on. A step gives at most 512 KiB back to the
+    /// system. Only above the domain's soft limit of garbage it frees all nodes that it can.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]; no entry is lost, and a later call goes on

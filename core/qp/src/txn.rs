@@ -32,7 +32,8 @@ pub struct QpTxn<'s, V: ?Sized + Value + Send + Sync + 'static> {
 }
 
 impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
-    pub(crate) fn new(shared: &'s StoreShared<V>, writer: WriterGuard<'s, Writer<V>>) -> Self {
+    pub(crate) fn new(shared: &'s StoreShared<V>, mut writer: WriterGuard<'s, Writer<V>>) -> Self {
+        writer.expect_nodes(0);
         QpTxn {
             shared,
             writer,
@@ -218,7 +219,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// that older commits retired.
     ///
     /// O(nodes made by the transaction). A commit cannot fail: the operations have done everything
-    /// that can fail.
+    /// that can fail. A commit that leaves the store empty, or that finds the domain above its soft
+    /// limit of garbage, frees all nodes that it can, in proportion to their number.
     pub fn commit(mut self) -> Version {
         let (shared, writer, values) = self.parts();
         let budget = shared.reclaim_budget(writer);

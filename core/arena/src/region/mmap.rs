@@ -185,19 +185,28 @@ impl Use {
     /// Notes that memory below `end` is about to be written. The advice is given for one huge page
     /// at a time, when `end` enters it, so that only the last huge page is partly used.
     pub(super) fn will_use(&mut self, space: &Space, end: usize, len: usize) -> usize {
+        self.advise(space, end.next_multiple_of(HUGE), end, len)
+    }
+
+    /// As [`will_use`](Self::will_use), but the advice is given when `end` has left a huge page.
+    /// Its bytes then come page by page, and the system joins the pages when it finds the time.
+    fn will_use_small(&mut self, space: &Space, end: usize, len: usize) -> usize {
+        self.advise(space, end / HUGE * HUGE, end, len)
+    }
+
+    /// Asks for huge pages up to `to`; returns what the system has to back for `end`.
+    fn advise(&mut self, space: &Space, to: usize, end: usize, len: usize) -> usize {
         let pages = end.next_multiple_of(PAGE).min(len);
         if !self.wanted || end < HUGE_FROM {
             return pages;
         }
-        let target = end.next_multiple_of(HUGE);
-        if target > self.advised && target <= len {
-            space.advise_huge(self.advised..target);
-            self.advised = target;
+        if to > self.advised && to <= len {
+            space.advise_huge(self.advised..to);
+            self.advised = to;
         }
-        if target <= self.advised {
-            target
-        } else {
-            pages
+        match end.next_multiple_of(HUGE) {
+            huge if huge <= self.advised => huge,
+            _ => pages,
         }
     }
 }
@@ -444,6 +453,10 @@ unsafe impl Region for MmapRegion {
 
     fn will_use(&mut self, end: usize) -> usize {
         self.usage.will_use(&self.space, end, self.len)
+    }
+
+    fn will_use_small(&mut self, end: usize) -> usize {
+        self.usage.will_use_small(&self.space, end, self.len)
     }
 
     fn reserved(&self) -> usize {

@@ -247,6 +247,12 @@ pub unsafe trait Region: Send + Sync {
         self.len()
     }
 
+    /// As [`will_use`](Region::will_use), but the memory is to come in pages of the least size,
+    /// because a huge page takes the system long at its first byte.
+    fn will_use_small(&mut self, end: usize) -> usize {
+        self.will_use(end)
+    }
+
     /// Bytes of address space that are held, at least `len()`.
     fn reserved(&self) -> usize {
         self.len()

@@ -5,14 +5,17 @@ use core::hash::Hash;
 
 use alloc::vec::Vec;
 
-use sapwood_arena::Area;
+use sapwood_arena::{Area, FEW_BLOCKS};
 
 use super::table::FibShared;
 use super::writer::Writer;
 use crate::Error;
+use crate::garbage::SEAL;
 
 /// Units of the arena that a step sweeps for each root word that it may look at.
 const SWEEP: u32 = 256;
+/// Root words without nodes that a step passes for each one that it may look at.
+const PASSES: usize = 64;
 
 /// The progress of an incremental compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,9 +38,25 @@ impl<V: Eq + Hash> FibShared<V> {
         budget: usize,
         dropped: &mut Vec<V>,
     ) -> Result<bool, Error> {
+        writer.blocks.arena.use_small_pages(budget < FEW_BLOCKS);
+        let more = self.step(writer, budget, dropped);
+        writer.blocks.arena.use_small_pages(false);
+        more
+    }
+
+    fn step(
+        &self,
+        writer: &mut Writer<V>,
+        budget: usize,
+        dropped: &mut Vec<V>,
+    ) -> Result<bool, Error> {
         let from = match writer.compaction {
             Compaction::Sweeping => {
-                self.reclaim(writer, usize::MAX, dropped);
+                // What the moves left is freed first, so that the sweep finds it.
+                let most = budget.max(4 * SEAL);
+                if self.reclaim(writer, most, dropped) == most {
+                    return Ok(true);
+                }
                 writer.blocks.clear_pool();
                 let units = SWEEP.saturating_mul(budget.min(1 << 20) as u32);
                 let arena = &mut writer.blocks.arena;
@@ -62,10 +81,11 @@ impl<V: Eq + Hash> FibShared<V> {
         let root = self.root();
         let mut left = budget.max(1);
         for slot in from..root.len() {
-            if root.get(slot).child() == 0 {
+            let passed = slot - from >= budget.max(1).saturating_mul(PASSES);
+            if root.get(slot).child() == 0 && !passed {
                 continue;
             }
-            if left == 0 {
+            if left == 0 || passed {
                 writer.compaction = Compaction::Moving(slot);
                 return Ok(true);
             }

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, PAGE, ROOTS_AT};
+use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, FEW_BLOCKS, PAGE, ROOTS_AT};
 use sapwood_format::header;
 use sapwood_format::inline::HELD_MAX;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
@@ -455,6 +455,7 @@ impl<V: ?Sized + Value> Writer<V> {
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<Option<Old>, (V::New<'a>, ArenaFull)> {
+        self.expect_nodes(self.cow.fresh.len());
         let Writer { tree, cow, .. } = self;
         let path = tree.view().path(key);
         let old = path.as_ref().map(|path| path.near);
@@ -627,9 +628,16 @@ impl<V: ?Sized + Value> Writer<V> {
         }
     }
 
+    /// Chooses how memory comes from the system for a transaction that makes so many nodes.
+    #[inline]
+    pub(crate) fn expect_nodes(&mut self, count: usize) {
+        self.tree.arena.use_small_pages(count < FEW_BLOCKS);
+    }
+
     /// One step of compaction in the open transaction; returns whether there is more to do. See
     /// [`Compaction`].
     pub(crate) fn compact_step(&mut self, budget: usize) -> Result<bool, ArenaFull> {
+        self.expect_nodes(budget);
         let Writer {
             tree,
             cow,

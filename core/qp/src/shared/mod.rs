@@ -371,7 +371,9 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// free some nodes with each change. This call is for an idle loop, or for the time after a
     /// stall. The calling thread drops the values.
     ///
-    /// O(budget + shards), and a look at each reader.
+    /// O(budget + shards), and a look at each reader. After many nodes, free pages go back to the
+    /// system: 512 KiB in a call, or a page for 32 nodes of the budget; the next calls go on. The
+    /// call that frees the last node of an empty map gives all memory back.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut values = Vec::new();
         self.raw.reclaim(budget, &mut values)

@@ -345,7 +345,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// map. The call after the last step begins a new compaction. The first step of a compaction
     /// makes writers wait for a moment.
     ///
-    /// O(budget), and the path to where it goes on.
+    /// O(budget), and the path to where it goes on. A step gives at most 512 KiB back to the
+    /// system.
     ///
     /// Iteration gains most, because neighbours in order become neighbours in memory.
     ///

@@ -4,7 +4,12 @@
 //! `cargo test -p sapwood --test space emptied::` runs one of the modules.
 
 mod address_space;
+#[cfg(not(miri))]
+#[path = "../../../arena/tests/support/counted.rs"]
+mod counted;
 mod emptied;
+#[cfg(not(miri))]
+mod giving_back;
 mod limits;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod process;

@@ -20,6 +20,8 @@ pub use published::{Protection, Published, Version};
 pub use sapwood::Sapwood;
 pub use urcu::{Memb, Qsbr, Urcu};
 
+use std::time::Duration;
+
 use crate::keylist::KeyList;
 
 /// Lookups in one version.
@@ -75,6 +77,11 @@ pub trait Writer {
 
     /// Ends a loop of transactions: the writer may reclaim memory.
     fn pause(&mut self) {}
+
+    /// The longest step of a compaction so far, if the store has such steps.
+    fn longest_step(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// An open transaction.

@@ -2,6 +2,8 @@
 //! publishes a snapshot. The comparison with [`Sapwood`](super::Sapwood) shows the cost of the
 //! protection alone.
 
+use std::time::Duration;
+
 use sapwood::qp::{QpSnapshot, QpStore};
 
 use super::sapwood::{Open, Writing};
@@ -140,6 +142,10 @@ impl<P: Protection> Writer for Publisher<'_, P> {
 
     fn pause(&mut self) {
         self.writing.pause();
+    }
+
+    fn longest_step(&self) -> Option<Duration> {
+        self.writing.longest_step()
     }
 }
 

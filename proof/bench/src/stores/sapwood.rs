@@ -1,5 +1,7 @@
 //! Sapwood's `QpStore`.
 
+use std::time::{Duration, Instant};
+
 use sapwood::qp::{QpStore, QpTxn as SapwoodTxn};
 
 use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
@@ -15,6 +17,7 @@ pub struct Registered(sapwood::Reader<QpStore<u64>>);
 pub struct Writing<'s> {
     store: &'s QpStore<u64>,
     commits: u32,
+    longest_step: Duration,
 }
 
 /// An open transaction.
@@ -66,16 +69,22 @@ impl Reader for Registered {
 impl<'s> Writing<'s> {
     /// The writer of a store; only one exists at a time.
     pub(super) fn new(store: &'s QpStore<u64>) -> Self {
-        Self { store, commits: 0 }
+        Self {
+            store,
+            commits: 0,
+            longest_step: Duration::ZERO,
+        }
     }
 
     /// Opens a transaction, after a step of compaction if one is due.
     pub(super) fn open(&mut self) -> Open<'s> {
         self.commits += 1;
         if self.commits.is_multiple_of(COMPACT_EVERY) {
+            let start = Instant::now();
             self.store
                 .compact_step(COMPACT_STEP)
                 .expect("there is memory for a step");
+            self.longest_step = self.longest_step.max(start.elapsed());
         }
         Open(self.store.begin())
     }
@@ -88,6 +97,10 @@ impl Writer for Writing<'_> {
 
     fn pause(&mut self) {
         self.store.reclaim(1 << 10);
+    }
+
+    fn longest_step(&self) -> Option<Duration> {
+        Some(self.longest_step)
     }
 }
 

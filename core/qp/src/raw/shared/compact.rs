@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use std::collections::HashSet;
 
-use sapwood_arena::Area;
+use sapwood_arena::{Area, FEW_BLOCKS, PAGE, STEP_MOST};
 
 use super::trie::{Slot, Trie};
 use crate::raw::cursor::Cursor;
@@ -26,10 +26,10 @@ use crate::sync;
 /// The number of ends of paths that a step reads for each node that it may move. Ends whose
 /// branches were moved already count only here.
 const LOOKS: usize = 8;
-/// Bytes of a page, the unit in which the arena returns memory to the system.
-const PAGE: usize = 4096;
 /// Units of 8 bytes that a step sweeps for each branch that it might have moved.
 const SWEEP: usize = 64;
+/// The most units that a step sweeps. It may give back as much again of what removed leaves left.
+const SWEEP_MOST: usize = STEP_MOST / 2 / 8;
 
 /// The state of a compaction.
 #[derive(Default)]
@@ -88,8 +88,11 @@ impl<V: ?Sized + Value> Trie<V> {
         }
         if let Compaction::Moving(from) = &mut *state {
             let mut held = self.shard();
+            let small = |yes| self.depot.arena(|arena| arena.use_small_pages(yes));
+            small(budget < FEW_BLOCKS);
             // SAFETY: the caller's promise.
             let next = unsafe { self.move_branches(&mut held, from, budget) };
+            small(false);
             self.settle::<V>(&mut held.inner, LockContention::default(), values);
             match next {
                 Ok(Some(next)) => {
@@ -101,19 +104,20 @@ impl<V: ?Sized + Value> Trie<V> {
             }
             // All branches were moved, or there is no memory to move more. The memory that they
             // left is swept next.
-            let pages = self.depot.arena(|arena| arena.frontier() / PAGE);
+            let pages = self.depot.arena(|arena| arena.high().div_ceil(PAGE));
             *state = Compaction::Sweeping(pages);
             return next.map(|_| true);
         }
-        let units = budget.saturating_mul(SWEEP).clamp(PAGE / 8, 1 << 24);
-        let step = self.depot.arena(|arena| {
+        let units = budget.saturating_mul(SWEEP).clamp(PAGE / 8, SWEEP_MOST);
+        let (step, pages) = self.depot.arena(|arena| {
             let step = arena.evacuation_step(Area::Nodes, units as u32);
             // Leaves do not move, but removed leaves may have left whole pages.
-            arena.release_free(units * 8 / PAGE);
-            step
+            let pages = (units * 8).min(STEP_MOST - step.released) / PAGE;
+            arena.release_free(pages);
+            (step, pages)
         });
         let left = match &*state {
-            Compaction::Sweeping(left) => left.saturating_sub(units * 8 / PAGE),
+            Compaction::Sweeping(left) => left.saturating_sub(pages),
             _ => 0,
         };
         *state = Compaction::Sweeping(left);

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
+use sapwood_arena::{Area, Arena, ArenaFull, Kind, PAGE, Ref};
 
 use crate::sync::{self, Mutex};
 
@@ -40,6 +40,8 @@ pub(crate) struct Depot {
     vacate: AtomicU32,
     /// The most free bytes that each pool keeps.
     keep: AtomicUsize,
+    /// The pages that are still to be looked at, since many nodes were freed.
+    unseen: AtomicUsize,
 }
 
 // SAFETY: the base is the arena's, and this type only returns it.
@@ -60,6 +62,7 @@ impl Depot {
             arena: Mutex::new(arena),
             vacate: AtomicU32::new(0),
             keep: AtomicUsize::new(KEEP.0),
+            unseen: AtomicUsize::new(0),
         }
     }
 
@@ -70,6 +73,29 @@ impl Depot {
 
     pub(crate) fn arena<R>(&self, f: impl FnOnce(&mut Arena) -> R) -> R {
         f(&mut sync::lock(&self.arena))
+    }
+
+    /// Gives free memory back to the system: all of it if no block is used, else of up to `pages`
+    /// pages, until all were looked at once since `many` nodes were freed.
+    pub(crate) fn give_back(&self, pages: usize, many: bool) {
+        if !many && self.unseen.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.arena(|arena| {
+            let all = if many {
+                arena.high().div_ceil(PAGE)
+            } else {
+                self.unseen.load(Ordering::Relaxed)
+            };
+            let left = if arena.is_unused() {
+                arena.give_back_free();
+                0
+            } else {
+                arena.release_free(pages.min(all));
+                all.saturating_sub(pages)
+            };
+            self.unseen.store(left, Ordering::Relaxed);
+        });
     }
 
     /// Sets a limit: until it is 0 again, blocks of branches below it go back to the arena when

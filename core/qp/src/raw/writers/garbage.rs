@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sapwood_arena::Area;
+use sapwood_arena::{Area, PAGE, STEP_MOST};
 
 use super::lock::LockContention;
 use super::shard::{Garbage, Inner};
@@ -25,6 +25,8 @@ const BUDGET_LIMITED: usize = 8;
 
 /// The number of nodes that may leave whole pages when they are freed at once.
 const MUCH: usize = 4096;
+/// The number of nodes that a page has at least: a call that may free as many gives back a page.
+const NODES_A_PAGE: usize = 32;
 
 impl WriterPool {
     /// Retires a leaf that was unlinked.
@@ -114,7 +116,8 @@ impl WriterPool {
     }
 
     /// Frees up to `budget` nodes of all shards that nobody can hold any more; adds their values to
-    /// `values`. If the map is empty, pools return their free memory.
+    /// `values`. If the map is empty, pools return their free memory. After many nodes, free pages
+    /// go back to the system, in proportion to the budget; the next calls go on.
     pub(crate) fn reclaim_all<V: ?Sized + Value>(
         &self,
         budget: usize,
@@ -138,12 +141,8 @@ impl WriterPool {
                 break;
             }
         }
-        if empty || freed >= MUCH {
-            self.depot.arena(|arena| match arena.is_unused() {
-                true => arena.give_back_free(),
-                false => drop(arena.release_free(usize::MAX)),
-            });
-        }
+        let pages = (budget / NODES_A_PAGE).max(STEP_MOST / PAGE);
+        self.depot.give_back(pages, empty || freed >= MUCH);
         freed
     }
 

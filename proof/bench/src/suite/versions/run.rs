@@ -182,23 +182,32 @@ fn commits<S: Store>(keys: &Keys, operations: usize, window: Duration) -> Measur
         }
     }
     let cpu = cpu.elapsed();
+    let longest_step = writer.longest_step();
     drop(writer);
     verify(&store, keys, &churn);
     snapshot_stays::<S>(keys);
 
     let count = nanoseconds.len();
     nanoseconds.sort_unstable();
-    let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
-    vec![
+    // The transactions that took longer than the measure says: a half of them, and so on.
+    let longer = |metric, share| {
+        let at = count - 1 - count / share;
+        Measure::new(metric, nanoseconds[at] as f64 / 1e3, "us")
+    };
+    let mut measures = vec![
         mops("commit_mops", count, cpu),
         mops("writer_mops", count * operations, cpu),
-        Measure::new(
-            "commit_p999_us",
-            microseconds(nanoseconds[count - 1 - count / 1000]),
-            "us",
-        ),
-        Measure::new("commit_max_us", microseconds(nanoseconds[count - 1]), "us"),
-    ]
+        longer("commit_p50_us", 2),
+        longer("commit_p99_us", 100),
+        longer("commit_p999_us", 1000),
+        longer("commit_p9999_us", 10_000),
+        longer("commit_max_us", usize::MAX),
+    ];
+    if let Some(longest) = longest_step {
+        let microseconds = longest.as_nanos() as f64 / 1e3;
+        measures.push(Measure::new("compact_step_max_us", microseconds, "us"));
+    }
+    measures
 }
 
 /// Checks that a snapshot does not change, whatever is committed after it. The check is outside the
