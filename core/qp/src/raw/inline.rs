@@ -6,7 +6,8 @@ use sapwood_format::inline::{self, Extent, OUTSIDE};
 use sapwood_format::{INLINE, KIND};
 
 use super::leaf::Value;
-use super::node::{Cluster, wide};
+use super::node::Cluster;
+use super::wide;
 
 /// An entry: its leaf, or its inline cluster and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::leaf::{LeafOf, Value};
 use super::mem::{Mem, Trusted};
 #[cfg(feature = "std")]
 use super::node::CLUSTER;
-use super::node::{Branch, Cluster, INLINE, KIND, is_leaf};
+use super::node::{Branch, Cluster, KIND, is_leaf};
 use super::order::Run;
 use super::path::{Frame, Path};
 use crate::{Key, Pieces};
@@ -281,38 +281,78 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     }
 
     /// The value of a key.
+    ///
+    /// Whatever is not needed for most keys is in functions of its own. They are called last, so
+    /// that the descent and the search by tag need no frame.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&'a V> {
         let end = self.end(key)?;
-        if M::INLINE && end & KIND == INLINE {
-            return self.get_in_block(end, key);
+        if is_leaf(end) || !(8..=32).contains(&key.len()) {
+            return Self::get_at_end(self.mem, end, key);
         }
-        let entry = self.find_in(end, key)?;
-        self.value(entry)
-    }
-
-    /// The value of a key in the inline cluster that it leads to.
-    #[inline(always)]
-    fn get_in_block(&self, end: u32, key: &[u8]) -> Option<&'a V> {
-        self.fetch_behind(end, 2);
-        let tag = tag(key);
+        self.fetch_behind(end, if M::INLINE { 2 } else { 1 });
         let c = self.cluster(end)?;
-        // SAFETY: a cluster that `mem` returned is whole, and lives for 'a; hits are entries.
+        // SAFETY: a cluster that `mem` returned is whole; hits are its entries.
         unsafe {
-            let block = Inline::of(c);
-            let mut hits = c.with_tag(tag);
-            while hits != 0 {
-                let i = hits.trailing_zeros() as usize;
-                match block.slot_of::<V>(i, key) {
-                    Ok(Some(slot)) => return Some(&*V::slot_value(slot)),
-                    Err(leaf) if self.leaf_has_key(leaf, key) => {
-                        return self.value(EntryRef::leaf(leaf));
-                    }
-                    _ => hits &= hits - 1,
-                }
+            let hits = c.with_tag(tag(key));
+            if hits & hits.wrapping_sub(1) != 0 {
+                return Self::get_among(self.mem, end, hits, key);
+            }
+            match hits {
+                0 => None,
+                _ => Self::get_at(self.mem, end, hits.trailing_zeros() as usize, key),
             }
         }
+    }
+
+    /// The value of a key in the leaf or cluster that it leads to.
+    #[inline(never)]
+    fn get_at_end(mem: M, end: u32, key: &[u8]) -> Option<&'a V> {
+        // SAFETY: a version of which one leaf or cluster is left.
+        let view = unsafe { Self::new(mem, end) };
+        let entry = view.find_in(end, key)?;
+        view.value(entry)
+    }
+
+    /// The value of a key if it is one of these entries of a cluster.
+    ///
+    /// # Safety
+    /// As for `get_at`.
+    #[inline(never)]
+    unsafe fn get_among(mem: M, end: u32, mut hits: u32, key: &[u8]) -> Option<&'a V> {
+        while hits != 0 {
+            // SAFETY: the caller's promise.
+            let found = unsafe { Self::get_at(mem, end, hits.trailing_zeros() as usize, key) };
+            if found.is_some() {
+                return found;
+            }
+            hits &= hits - 1;
+        }
         None
+    }
+
+    /// The value of entry number `i` of a cluster, if its key is this one.
+    ///
+    /// # Safety
+    /// The cell is one of a version with this memory, as for `new`, and its cluster has the entry.
+    /// The key has 8 to 32 bytes.
+    #[inline(never)]
+    unsafe fn get_at(mem: M, end: u32, i: usize, key: &[u8]) -> Option<&'a V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            // So no comparison calls another function.
+            core::hint::assert_unchecked(key.len() >= 8 && key.len() <= 32);
+            let view = Self::new(mem, end);
+            let c = view.cluster(end)?;
+            if !c.is_inline() {
+                let p = view.leaf(c.cell(i))?;
+                return LeafOf::<V>::is_key(p, key).then(|| &*LeafOf::<V>::value_ptr(p));
+            }
+            match Inline::of(c).slot_of::<V>(i, key) {
+                Ok(slot) => slot.map(|slot| &*V::slot_value(slot)),
+                Err(leaf) => Self::get_at_end(mem, leaf, key),
+            }
+        }
     }
 
     /// The key of an entry, and the place of its value.
