@@ -96,12 +96,13 @@ impl Shape {
         least: bool,
     ) -> Self {
         let capacity = capacity_for(rows.len());
-        let bytes: usize = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
+        let (mut bytes, mut short) = (0, true);
+        for row in rows {
+            bytes += row.bytes::<V>(prefix);
+            short &= row.has_short_tail(prefix);
+        }
         // A wrong estimate must end here, before anything is written.
-        assert!(
-            rows.iter().all(|row| row.has_short_tail(prefix)),
-            "a tail is too long for its block"
-        );
+        assert!(short, "a tail is too long for its block");
         let room = match least {
             true => 0,
             false => (capacity - rows.len()) * (bytes / rows.len()),
@@ -188,7 +189,9 @@ pub(super) unsafe fn write_tail<V: ?Sized + Value>(
     unsafe {
         *at.add(V::ENTRIES.head) = len as u8;
         let to = at.add(V::ENTRIES.head + 1);
-        ptr::copy_nonoverlapping(head.as_ptr(), to, head.len());
+        if !head.is_empty() {
+            ptr::copy_nonoverlapping(head.as_ptr(), to, head.len());
+        }
         ptr::copy_nonoverlapping(tail.as_ptr(), to.add(head.len()), tail.len());
         Inline::slot::<V>(to, len)
     }
@@ -287,12 +290,16 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(super) fn settle(rows: &mut [Row]) {
         let base = base_of(rows);
         let all = inline::prefix_for(base);
-        let mut bytes = 0;
+        let (mut bytes, mut outside) = (0, false);
         for row in rows.iter_mut() {
             if let Source::Leaf(leaf) = row.source {
                 row.source = Source::Outside(leaf);
             }
+            outside |= matches!(row.source, Source::Outside(_));
             bytes += row.bytes::<V>(all);
+        }
+        if !outside {
+            return;
         }
         for i in 0..rows.len() {
             let row = rows[i];
