@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::inline::EntryRef;
 use super::mem::{Mem, byte_of};
 use super::node::{INLINE, KIND, is_leaf};
+use super::path::Adding;
 use super::view::{Subtree, View, prefetch};
 use crate::raw::leaf::Value;
 use sapwood_format::cluster::cells_at;
@@ -251,7 +252,7 @@ impl Cursor {
                 return false;
             };
             let index = pick(b.children());
-            self.push(cell, index, min);
+            self.stack.push(frame(cell, index, min));
             let Some(next) = view.child(b, index) else {
                 self.lose();
                 return false;
@@ -260,16 +261,6 @@ impl Cursor {
             cell = next;
         }
         self.enter(view, cell)
-    }
-
-    #[inline(always)]
-    fn push(&mut self, cell: u32, index: usize, min: usize) {
-        // An offset is at most 65,535, and no branch lies below such a one, so `min` fits.
-        self.stack.push(Frame {
-            cell,
-            index: index as u16,
-            min: min as u16,
-        });
     }
 
     pub(crate) fn first<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
@@ -396,13 +387,15 @@ impl Cursor {
             return None;
         }
         let mut min = 0;
+        let mut adding = Adding::to(&mut self.stack);
         while cell & KIND == 0 {
             let b = view.branch(cell, min)?;
             let index = view.index(b, key);
-            self.push(cell, index, min);
+            adding.push(frame(cell, index, min));
             cell = view.child(b, index)?;
             min = b.offset() + 1;
         }
+        adding.finish();
         if !is_leaf(cell) {
             view.fetch_behind(cell, 2);
         }
@@ -495,6 +488,16 @@ impl Cursor {
             }) => self.down_last(view, cell, min),
             Some(_) => self.leave_down(view),
         }
+    }
+}
+
+#[inline(always)]
+fn frame(cell: u32, index: usize, min: usize) -> Frame {
+    // An offset is at most 65,535, and no branch lies below such a one, so `min` fits.
+    Frame {
+        cell,
+        index: index as u16,
+        min: min as u16,
     }
 }
 

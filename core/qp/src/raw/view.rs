@@ -214,11 +214,13 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     pub(crate) fn compare(&self, index: usize, entry: EntryRef, key: &[u8]) -> Option<Near> {
         let found = self.key(entry)?;
         let part = found.mismatch(key);
+        let theirs = part.and_then(|at| found.at(at));
         Some(Near {
             entry,
             index,
             part,
-            before: part.is_some_and(|at| key.get(at).copied() < found.at(at)),
+            theirs,
+            before: part.is_some_and(|at| key.get(at).copied() < theirs),
         })
     }
 
@@ -638,8 +640,21 @@ pub(crate) struct Near {
     pub(crate) index: usize,
     /// The offset at which the key first differs from that entry; `None` if the entry is the key's.
     pub(crate) part: Option<usize>,
+    /// The byte of that entry's key there; `None` if it ends there, or is the key.
+    pub(crate) theirs: Option<u8>,
     /// Whether the key sorts before that entry.
     pub(crate) before: bool,
+}
+
+impl Near {
+    /// No place.
+    pub(crate) const NONE: Near = Near {
+        entry: EntryRef::NONE,
+        index: 0,
+        part: None,
+        theirs: None,
+        before: false,
+    };
 }
 
 /// All leaves below a cell, or some leaves of a cluster.

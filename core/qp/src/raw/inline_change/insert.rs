@@ -21,7 +21,7 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(crate) fn link_inline<'v>(
         &mut self,
         key: &[u8],
-        mut path: Path,
+        path: &mut Path,
         value: V::New<'v>,
     ) -> Result<(), (V::New<'v>, ArenaFull)> {
         let behind = V::slot_behind(&value);
@@ -33,20 +33,20 @@ impl<V: ?Sized + Value> Tree<V> {
         // The leaf of the new entry, if it has one.
         let mut leaf = 0;
         let linked = loop {
-            let Some(plan) = self.view().plan(&path, key, behind) else {
+            let Some(plan) = self.view().plan(path, key, behind) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             if let Plan::Split = plan {
-                if let Err(full) = self.split_block(&path) {
+                if let Err(full) = self.split_block(path) {
                     break Err(full);
                 }
                 let Some(anew) = self.view().path(key) else {
                     unreachable!("the trie is not empty")
                 };
-                path = anew;
+                *path = anew;
                 continue;
             }
-            if leaf == 0 && self.needs_leaf(&plan, &path, key, behind) {
+            if leaf == 0 && self.needs_leaf(&plan, path, key, behind) {
                 let Some(value) = new.value.take() else {
                     unreachable!("the value is not used yet")
                 };
@@ -56,7 +56,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 }
             }
             // SAFETY: the plan is that of the trie as it is now; the leaf is new.
-            break unsafe { self.carry_out(plan, &path, &mut new, leaf, behind) };
+            break unsafe { self.carry_out(plan, path, &mut new, leaf, behind) };
         };
         linked.map_err(|full| {
             let value = match new.value.take() {
