@@ -112,6 +112,21 @@ impl Inline {
         self.p.wrapping_add(inline::prefix_at(self.capacity))
     }
 
+    /// The tags, and both arrays of the borders.
+    ///
+    /// # Safety
+    /// The block is whole.
+    #[inline(always)]
+    pub(crate) unsafe fn arrays(self) -> [*const u8; 3] {
+        // SAFETY: in bounds of the block.
+        unsafe {
+            let d = self
+                .p
+                .add(inline::borders_at(self.capacity, self.extent.prefix));
+            [self.p.add(inline::TAGS_AT), d, d.add(self.capacity)].map(<*mut u8>::cast_const)
+        }
+    }
+
     /// The first byte of entry `i` in the heap.
     ///
     /// # Safety

@@ -136,32 +136,35 @@ impl Branch {
         }
     }
 
-    /// The cell of the child that a key leads to. A descent waits for this at each level, so it
-    /// does not read the place of the cells from the header again.
+    /// The number of the child that a key leads to, and its cell. A descent waits for this at each
+    /// level, so it does not read the place of the cells from the header again.
     ///
     /// # Safety
     /// The branch is whole and well formed.
     #[inline(always)]
-    pub(crate) unsafe fn cell_of(self, key: &[u8]) -> u32 {
+    pub(crate) unsafe fn choose(self, key: &[u8]) -> (usize, u32) {
         let offset = self.offset();
         // SAFETY: the caller's promise: the child is one of the branch's.
         unsafe {
             if offset >= key.len() {
-                return self.cell(0);
+                return (0, self.cell(0));
             }
             let byte = key[offset];
             // Each of the three computes the place, so that none of them is computed in two halves.
-            let at = if branch::is_up_to_8(self.h) {
+            let (child, at) = if branch::is_up_to_8(self.h) {
                 let greater = wide::greater8(self.p, branch::labels_of(self.h), byte);
-                branch::small_cells_at(self.h) + 4 * greater.trailing_zeros() as usize
+                let child = greater.trailing_zeros() as usize;
+                (child, branch::small_cells_at(self.h) + 4 * child)
             } else if self.h & BIG == 0 {
                 let greater = wide::greater32(self.p, branch::labels_of(self.h), byte);
-                branch::small_cells_at(self.h) + 4 * greater.trailing_zeros() as usize
+                let child = greater.trailing_zeros() as usize;
+                (child, branch::small_cells_at(self.h) + 4 * child)
             } else {
-                branch::BIG_CELLS + 4 * self.mapped(byte)
+                let child = self.mapped(byte);
+                (child, branch::BIG_CELLS + 4 * child)
             };
             let cell = self.p.add(at).cast::<AtomicU32>();
-            (*cell).load(Ordering::Acquire)
+            (child, (*cell).load(Ordering::Acquire))
         }
     }
 

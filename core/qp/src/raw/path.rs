@@ -73,24 +73,12 @@ impl<'f, F: Copy> Adding<'f, F> {
     #[inline(always)]
     pub(crate) fn push(&mut self, frame: F) {
         if self.len == self.room {
-            self.grow();
+            // SAFETY: the vector is borrowed, and as many frames were written.
+            (self.p, self.room) = unsafe { grow(self.frames, self.len) };
         }
         // SAFETY: there is room for a frame more.
         unsafe { self.p.add(self.len).write(frame) };
         self.len += 1;
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) {
-        // SAFETY: the vector is borrowed, and as many frames were written. `p` is made anew.
-        unsafe {
-            let frames = &mut *self.frames;
-            frames.set_len(self.len);
-            frames.reserve(1);
-            self.room = frames.capacity();
-            self.p = frames.as_mut_ptr();
-        }
     }
 
     /// The frames are those of the vector from now on.
@@ -99,6 +87,24 @@ impl<'f, F: Copy> Adding<'f, F> {
         // SAFETY: the vector is borrowed, and as many frames were written.
         unsafe { (*self.frames).set_len(self.len) };
     }
+}
+
+/// Makes room for more frames than `len`; returns where they begin, and for how many there is room.
+/// Its caller keeps all else in registers.
+///
+/// # Safety
+/// Nobody else uses the vector, and as many frames were written.
+#[cold]
+#[inline(never)]
+unsafe fn grow<F>(frames: *mut SmallVec<[F; 16]>, len: usize) -> (*mut F, usize) {
+    // SAFETY: the caller's promise.
+    let frames = unsafe {
+        (*frames).set_len(len);
+        &mut *frames
+    };
+    frames.reserve(1);
+    let room = frames.capacity();
+    (frames.as_mut_ptr(), room)
 }
 
 /// The path from the root to the leaf or cluster of a key, as it was when it was walked.
@@ -218,9 +224,9 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         let mut adding = Adding::to(frames);
         while end & KIND == 0 {
             let b = self.branch(end, min)?;
-            let index = self.index(b, key);
+            let (index, child) = self.choose(b, key)?;
             adding.push(frame(end, b, index));
-            end = self.child(b, index)?;
+            end = child;
             min = b.offset() + 1;
         }
         adding.finish();

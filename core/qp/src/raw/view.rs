@@ -118,17 +118,23 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         unsafe { b.child_of(key) }
     }
 
+    /// The index of the child that a key leads to, and its cell.
+    #[inline(always)]
+    pub(crate) fn choose(&self, b: Branch, key: &[u8]) -> Option<(usize, u32)> {
+        if M::TRUSTED {
+            // SAFETY: a trusted branch is whole and well formed.
+            return Some(unsafe { b.choose(key) });
+        }
+        let index = self.index(b, key);
+        Some((index, self.child(b, index)?))
+    }
+
     /// One step of a descent: from a branch to the child that a key leads to. Returns the child and
     /// the least offset that a branch may have there.
     #[inline(always)]
     pub(crate) fn step(&self, cell: u32, min: usize, key: &[u8]) -> Option<(u32, usize)> {
         let b = self.branch(cell, min)?;
-        let next = if M::TRUSTED {
-            // SAFETY: a trusted branch is whole and well formed.
-            unsafe { b.cell_of(key) }
-        } else {
-            self.child(b, self.index(b, key))?
-        };
+        let (_, next) = self.choose(b, key)?;
         Some((next, b.offset() + 1))
     }
 
@@ -189,8 +195,17 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// leads to.
     #[inline(always)]
     pub(crate) fn near(&self, end: u32, key: &[u8]) -> Option<Near> {
-        let (index, entry) = self.blind(end, key)?;
-        self.compare(index, entry, key)
+        if is_leaf(end) {
+            return self.compare(0, EntryRef::leaf(end), key);
+        }
+        self.fetch_behind(end, 2);
+        let c = self.cluster(end)?;
+        // SAFETY: a cluster that `mem` returned is whole, and has the entry.
+        let (index, entry) = unsafe {
+            let index = c.blind(key);
+            (index, c.entry(index))
+        };
+        Some(Near::of(entry, index, self.key_in(c, entry)?, key))
     }
 
     /// The entry that shares the longest prefix with a key, in the leaf or cluster that the key
@@ -212,16 +227,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The place of a key beside the entry that `blind` found.
     #[inline(always)]
     pub(crate) fn compare(&self, index: usize, entry: EntryRef, key: &[u8]) -> Option<Near> {
-        let found = self.key(entry)?;
-        let part = found.mismatch(key);
-        let theirs = part.and_then(|at| found.at(at));
-        Some(Near {
-            entry,
-            index,
-            part,
-            theirs,
-            before: part.is_some_and(|at| key.get(at).copied() < theirs),
-        })
+        Some(Near::of(entry, index, self.key(entry)?, key))
     }
 
     /// Where an entry begins, for a prefetch.
@@ -360,25 +366,38 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The key of an entry, and the place of its value.
     #[inline(always)]
     pub(crate) fn parts(&self, entry: EntryRef) -> Option<(Pieces<'a>, *mut V)> {
-        let mut leaf = entry.cell();
         if M::INLINE && entry.is_held() {
-            let c = self.cluster(leaf)?;
-            // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
-            unsafe {
-                let block = Inline::of(c);
-                match block.held::<V>(entry.index()) {
-                    Held::Leaf(outside) => leaf = outside,
-                    Held::Here { tail, len } => {
-                        let slot = Inline::slot::<V>(tail, len);
-                        let pieces = Pieces {
-                            head: block.prefix(),
-                            tail: core::slice::from_raw_parts(tail, len),
-                        };
-                        return Some((pieces, V::slot_value(slot)));
-                    }
+            return self.parts_in(self.cluster(entry.cell())?, entry);
+        }
+        self.leaf_parts(entry.cell())
+    }
+
+    /// The key of an entry of a cluster, and the place of its value.
+    #[inline(always)]
+    fn parts_in(&self, c: Cluster, entry: EntryRef) -> Option<(Pieces<'a>, *mut V)> {
+        if !M::INLINE || !c.is_inline() {
+            return self.leaf_parts(entry.cell());
+        }
+        // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
+        unsafe {
+            let block = Inline::of(c);
+            match block.held::<V>(entry.index()) {
+                Held::Leaf(outside) => self.leaf_parts(outside),
+                Held::Here { tail, len } => {
+                    let slot = Inline::slot::<V>(tail, len);
+                    let pieces = Pieces {
+                        head: block.prefix(),
+                        tail: core::slice::from_raw_parts(tail, len),
+                    };
+                    Some((pieces, V::slot_value(slot)))
                 }
             }
         }
+    }
+
+    /// The key of a leaf, and the place of its value.
+    #[inline(always)]
+    fn leaf_parts(&self, leaf: u32) -> Option<(Pieces<'a>, *mut V)> {
         let p = self.leaf(leaf)?;
         // SAFETY: a whole leaf that lives for 'a.
         Some(unsafe {
@@ -453,6 +472,12 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     #[inline(always)]
     pub(crate) fn key(&self, entry: EntryRef) -> Option<Pieces<'a>> {
         self.parts(entry).map(|(key, _)| key)
+    }
+
+    /// The key of an entry of a cluster.
+    #[inline(always)]
+    pub(crate) fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
+        self.parts_in(c, entry).map(|(key, _)| key)
     }
 
     /// The first entry below a cell.
@@ -655,6 +680,20 @@ impl Near {
         theirs: None,
         before: false,
     };
+
+    /// The place of a key beside entry number `index`, whose key is `found`.
+    #[inline(always)]
+    fn of(entry: EntryRef, index: usize, found: Pieces<'_>, key: &[u8]) -> Self {
+        let part = found.mismatch(key);
+        let theirs = part.and_then(|at| found.at(at));
+        Near {
+            entry,
+            index,
+            part,
+            theirs,
+            before: part.is_some_and(|at| key.get(at).copied() < theirs),
+        }
+    }
 }
 
 /// All leaves below a cell, or some leaves of a cluster.

@@ -249,7 +249,10 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe {
             let c = self.cluster(cell);
             let block = Inline::of(c);
-            for i in 0..c.leaves() {
+            let (base, n) = (c.base(), c.leaves());
+            let [tags, d, bytes] = block.arrays();
+            rows.reserve(n);
+            for i in 0..n {
                 let (source, len, behind) = match block.held::<V>(i) {
                     Held::Leaf(leaf) => {
                         let p = self.pointer(leaf);
@@ -264,13 +267,13 @@ impl<V: ?Sized + Value> Tree<V> {
                 let border = match i {
                     0 => first,
                     _ => Border {
-                        at: c.border(i),
-                        byte: c.byte(i),
+                        at: base + usize::from(*d.add(i)),
+                        byte: *bytes.add(i),
                     },
                 };
                 rows.push(Row {
                     source,
-                    tag: c.tag(i),
+                    tag: *tags.add(i),
                     border,
                     len,
                     behind,
@@ -288,18 +291,18 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Decides which leaves move into a block of these rows, and which stay outside: those with
     /// long tails or values, and those for which there is no room.
     pub(super) fn settle(rows: &mut [Row]) {
+        let is_leaf = |row: &Row| matches!(row.source, Source::Leaf(_) | Source::Outside(_));
+        if !rows.iter().any(is_leaf) {
+            return;
+        }
         let base = base_of(rows);
         let all = inline::prefix_for(base);
-        let (mut bytes, mut outside) = (0, false);
+        let mut bytes = 0;
         for row in rows.iter_mut() {
             if let Source::Leaf(leaf) = row.source {
                 row.source = Source::Outside(leaf);
             }
-            outside |= matches!(row.source, Source::Outside(_));
             bytes += row.bytes::<V>(all);
-        }
-        if !outside {
-            return;
         }
         for i in 0..rows.len() {
             let row = rows[i];
