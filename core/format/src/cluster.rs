@@ -109,14 +109,19 @@ pub const fn is_sound(h: u32) -> bool {
 }
 
 /// The four words of a key of 8 to 32 bytes that the tag is made of. Depending on the length they
-/// overlap, so that no branch depends on it.
+/// overlap, so that no branch depends on it. `None` for a shorter key.
 #[inline(always)]
-fn words(key: &[u8]) -> [u64; 4] {
-    let last = key.len() - 8;
-    [0, last.min(8), key.len().max(16) - 16, last].map(|at| {
-        let word: [u8; 8] = key[at..at + 8].try_into().unwrap_or_default();
-        u64::from_le_bytes(word)
-    })
+fn words(key: &[u8]) -> Option<[u64; 4]> {
+    // The words end or begin where slices do whose lengths the compiler knows to be 8 or more. So
+    // it leaves no checks.
+    let half = key.len().min(16);
+    let words = [
+        key.first_chunk()?,
+        key[..half].last_chunk()?,
+        key[key.len() - half..].first_chunk()?,
+        key.last_chunk()?,
+    ];
+    Some(words.map(|word| u64::from_le_bytes(*word)))
 }
 
 /// Odd constants, from xxHash and SplitMix.
@@ -142,25 +147,38 @@ const FACTORS: [u64; 5] = [
 /// use sapwood_format::cluster::tag;
 /// assert_ne!(tag(b"larch"), tag(b"Larch"));
 /// ```
-#[inline]
+#[inline(always)]
 pub fn tag(key: &[u8]) -> u8 {
+    match words(key) {
+        Some(words) if key.len() <= 32 => tag_of(added(key.len() as u64, words)),
+        _ => tag_of_other(key),
+    }
+}
+
+/// The tag of a key of fewer than 8 or more than 32 bytes.
+#[inline(never)]
+fn tag_of_other(key: &[u8]) -> u8 {
     let n = key.len();
     let mut sum = n as u64;
-    if n.wrapping_sub(8) <= 24 {
-        sum = added(sum, words(key));
-    } else if n < 8 {
-        let mut first = [0; 8];
-        first[..n].copy_from_slice(key);
-        sum = added(sum, [u64::from_le_bytes(first), 0, 0, 0]);
-    } else {
-        let mut rest = key;
-        while rest.len() > 32 {
-            let (piece, behind) = rest.split_at(32);
-            sum = mixed(added(sum, words(piece)));
-            rest = behind;
-        }
-        sum = added(sum, words(&key[n - 32..]));
+    let mut rest = key;
+    while rest.len() > 32 {
+        let (piece, behind) = rest.split_at(32);
+        sum = mixed(added(sum, words(piece).unwrap_or_default()));
+        rest = behind;
     }
+    let last = match n.checked_sub(32) {
+        Some(at) => words(&key[at..]).unwrap_or_default(),
+        None => {
+            let mut first = [0; 8];
+            first[..n].copy_from_slice(key);
+            [u64::from_le_bytes(first), 0, 0, 0]
+        }
+    };
+    tag_of(added(sum, last))
+}
+
+#[inline(always)]
+fn tag_of(sum: u64) -> u8 {
     (mixed(sum) >> 56) as u8
 }
 

@@ -38,6 +38,8 @@ pub const TAIL_MAX: usize = 127;
 /// Entries with longer tails, or longer byte strings as values, are leaves of their own when they
 /// are inserted.
 pub const HELD_MAX: usize = 64;
+/// The most slots of a block.
+pub const SLOTS_MAX: usize = 24;
 /// The longest prefix.
 pub const PREFIX_MAX: usize = 255;
 /// The greatest end of the heap, in bytes.
@@ -171,7 +173,7 @@ impl Entries {
 #[inline]
 pub const fn header(base: usize, entries: usize, capacity: usize) -> u32 {
     debug_assert!(base <= 0xffff && 1 <= entries && entries <= capacity);
-    debug_assert!(capacity % 4 == 0 && capacity <= cluster::SLOTS_MAX);
+    debug_assert!(capacity % 4 == 0 && capacity <= SLOTS_MAX);
     base as u32 | (entries as u32) << COUNT_AT | (capacity as u32) << CELLS_AT
 }
 
@@ -182,7 +184,7 @@ pub const fn is_sound(h: u32) -> bool {
     h & (1 << 31 | crate::branch::FRESH | 3 << 24) == 0
         && 1 <= entries
         && entries <= capacity
-        && capacity <= cluster::SLOTS_MAX
+        && capacity <= SLOTS_MAX
 }
 
 #[cfg(test)]
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_block_do_not_overlap() {
-        for capacity in (4..=cluster::SLOTS_MAX).step_by(4) {
+        for capacity in (4..=SLOTS_MAX).step_by(4) {
             for prefix in [0, 3, PREFIX_MAX] {
                 for (head, align) in [(0, 1), (1, 1), (4, 4), (8, 8), (64, 8)] {
                     let entries = Entries::of(head, align);

@@ -70,11 +70,10 @@ impl<V: ?Sized + Value> QpMap<V> {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&V> {
         let tree = self.tree.as_deref()?;
-        if tree.points.is_none() {
-            return tree.view().get(key.as_ref());
+        match tree.points {
+            None => tree.view().get(key.as_ref()),
+            Some(_) => tree.get_by_index(key.as_ref()),
         }
-        let entry = tree.find(key.as_ref())?;
-        tree.view().value(entry)
     }
 
     /// The stored key and its value.

@@ -13,7 +13,7 @@ use super::slots::{self, Border, Entry, Slots};
 use super::tree::{
     BRANCH_KIND, CLUSTER_KIND, Link, Owned, Policy, Tree, branch_cell, cluster_cell, ref_of,
 };
-use super::view::{Near, Subtree};
+use super::view::Subtree;
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, FILL_MAX, capacity_for, tag};
 
@@ -627,25 +627,25 @@ impl<V: ?Sized + Value> Tree<V> {
             Some(_) => self.find(key),
             None => None,
         };
-        let path = match there {
-            Some(_) => None,
-            None => self.view().path(key),
+        let mut path = Path::new();
+        let entry = match there {
+            Some(entry) => entry,
+            None if self.view().path_to(key, &mut path).is_none() => {
+                return self.insert_first(key, value).map(|()| None);
+            }
+            None if path.near.part.is_some() => {
+                return self.insert_at(&mut path, key, value).map(|()| None);
+            }
+            None => path.near.entry,
         };
-        let found = path.as_ref().map(|path| path.near);
-        let found = found.and_then(|Near { entry, part, .. }| part.is_none().then_some(entry));
-        match (there.or(found), path) {
-            (Some(entry), Some(path)) if entry.is_held() => {
-                self.overwrite_inline(key, path, value).map(Some)
-            }
-            (Some(entry), _) => {
-                let leaf = entry.cell();
-                // SAFETY: `&mut self`: nobody else reads the value.
-                match unsafe { V::overwrite(self.pointer(leaf), value) } {
-                    Ok(old) => Ok(Some(old)),
-                    Err(value) => self.insert_over(leaf, key, value).map(Some),
-                }
-            }
-            (None, path) => self.insert_at(path, key, value).map(|()| None),
+        if entry.is_held() {
+            return self.overwrite_inline(key, path, value).map(Some);
+        }
+        let leaf = entry.cell();
+        // SAFETY: `&mut self`: nobody else reads the value.
+        match unsafe { V::overwrite(self.pointer(leaf), value) } {
+            Ok(old) => Ok(Some(old)),
+            Err(value) => self.insert_over(leaf, key, value).map(Some),
         }
     }
 
@@ -655,8 +655,10 @@ impl<V: ?Sized + Value> Tree<V> {
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<EntryRef, (V::New<'a>, ArenaFull)> {
-        let path = self.view().path(key);
-        self.insert_at(path, key, value)?;
+        match self.view().path(key) {
+            Some(mut path) => self.insert_at(&mut path, key, value)?,
+            None => self.insert_first(key, value)?,
+        }
         match self.find(key) {
             Some(entry) => Ok(entry),
             None => unreachable!("the key was inserted"),
@@ -685,36 +687,41 @@ impl<V: ?Sized + Value> Tree<V> {
         })
     }
 
-    fn insert_at<'a>(
+    /// Inserts the first key.
+    fn insert_first<'a>(
         &mut self,
-        path: Option<Path>,
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<(), (V::New<'a>, ArenaFull)> {
-        match path {
-            None => {
-                let leaf = self.make_leaf(key, value)?;
-                self.root = leaf;
-                self.len += 1;
-                self.point_added(key, leaf);
-            }
-            Some(path) if self.inline => {
-                self.link_inline(&mut Owned, key, path, value)?;
-                self.len += 1;
-            }
-            Some(mut path) => {
-                let spare = V::spare(&value);
-                let leaf = self.make_leaf(key, value)?;
-                // SAFETY: `leaf` is new, and the path is the key's.
-                if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut path, leaf) } {
-                    // SAFETY: the leaf was never linked.
-                    let value = unsafe { self.take_leaf(leaf) };
-                    return Err((V::again(spare, value), full));
-                }
-                self.len += 1;
-                self.point_added(key, leaf);
-            }
+        let leaf = self.make_leaf(key, value)?;
+        self.root = leaf;
+        self.len += 1;
+        self.point_added(key, leaf);
+        Ok(())
+    }
+
+    /// Inserts a key that is absent, whose path this is.
+    fn insert_at<'a>(
+        &mut self,
+        path: &mut Path,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<(), (V::New<'a>, ArenaFull)> {
+        if self.inline {
+            self.link_inline(&mut Owned, key, path, value)?;
+            self.len += 1;
+            return Ok(());
         }
+        let spare = V::spare(&value);
+        let leaf = self.make_leaf(key, value)?;
+        // SAFETY: `leaf` is new, and the path is the key's.
+        if let Err(full) = unsafe { self.link_new(&mut Owned, key, path, leaf) } {
+            // SAFETY: the leaf was never linked.
+            let value = unsafe { self.take_leaf(leaf) };
+            return Err((V::again(spare, value), full));
+        }
+        self.len += 1;
+        self.point_added(key, leaf);
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 
 use super::inline::EntryRef;
 use super::mem::{Mem, byte_of};
-use super::node::{INLINE, KIND, is_leaf};
+use super::node::{Cluster, INLINE, KIND, is_leaf};
+use super::path::Adding;
 use super::view::{Subtree, View, prefetch};
 use crate::raw::leaf::Value;
 use sapwood_format::cluster::cells_at;
@@ -122,20 +123,31 @@ impl Cursor {
     /// Enters a leaf or cluster, without a place in it; returns whether there is a whole one.
     #[inline(always)]
     fn enter<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, end: u32) -> bool {
+        if is_leaf(end) {
+            self.enter_leaf(end);
+            return true;
+        }
+        match view.cluster(end) {
+            Some(c) => self.enter_cluster(end, c),
+            None => self.lose(),
+        }
+        self.to != 0
+    }
+
+    #[inline(always)]
+    fn enter_leaf(&mut self, end: u32) {
         self.end = end;
         (self.cells, self.to) = (0, 1);
-        if !is_leaf(end) {
-            let Some(c) = view.cluster(end) else {
-                self.lose();
-                return false;
-            };
-            if !c.is_inline() {
-                self.cells = ((byte_of(end) + cells_at(c.h)) / 4) as u32;
-            }
-            self.to = c.leaves() as u32;
-        }
         (self.from, self.fetched) = (0, 0);
-        true
+    }
+
+    #[inline(always)]
+    fn enter_cluster(&mut self, end: u32, c: Cluster) {
+        self.enter_leaf(end);
+        if !c.is_inline() {
+            self.cells = ((byte_of(end) + cells_at(c.h)) / 4) as u32;
+        }
+        self.to = c.leaves() as u32;
     }
 
     /// The entry with a number.
@@ -158,6 +170,9 @@ impl Cursor {
     /// Prefetches up to `most` leaves, from the cursor's place on.
     #[inline(always)]
     fn fetch<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, most: u32) {
+        if self.cells == 0 {
+            return;
+        }
         let from = self.fetched.max(self.at);
         let to = self.to.min(self.at + most);
         self.fetch_between(view, from, to);
@@ -251,7 +266,7 @@ impl Cursor {
                 return false;
             };
             let index = pick(b.children());
-            self.push(cell, index, min);
+            self.stack.push(frame(cell, index, min));
             let Some(next) = view.child(b, index) else {
                 self.lose();
                 return false;
@@ -260,16 +275,6 @@ impl Cursor {
             cell = next;
         }
         self.enter(view, cell)
-    }
-
-    #[inline(always)]
-    fn push(&mut self, cell: u32, index: usize, min: usize) {
-        // An offset is at most 65,535, and no branch lies below such a one, so `min` fits.
-        self.stack.push(Frame {
-            cell,
-            index: index as u16,
-            min: min as u16,
-        });
     }
 
     pub(crate) fn first<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
@@ -396,29 +401,31 @@ impl Cursor {
             return None;
         }
         let mut min = 0;
+        let mut adding = Adding::to(&mut self.stack);
         while cell & KIND == 0 {
             let b = view.branch(cell, min)?;
-            let index = view.index(b, key);
-            self.push(cell, index, min);
-            cell = view.child(b, index)?;
+            let (index, child) = view.choose(b, key)?;
+            adding.push(frame(cell, index, min));
+            cell = child;
             min = b.offset() + 1;
         }
-        if !is_leaf(cell) {
-            view.fetch_behind(cell, 2);
-        }
-        if !self.enter(view, cell) {
-            return None;
-        }
+        adding.finish();
         let mut cluster = None;
-        if !is_leaf(cell) {
+        let found = if is_leaf(cell) {
+            self.enter_leaf(cell);
+            self.go(view, 0);
+            view.key(self.entry)?
+        } else {
+            view.fetch_behind(cell, 2);
             let c = view.cluster(cell)?;
             cluster = Some(c);
+            self.enter_cluster(cell, c);
             // SAFETY: `view.cluster` returned a whole cluster.
             self.at = unsafe { c.blind(key) } as u32;
             self.fetch(view, ahead);
-        }
-        self.go(view, self.at);
-        let found = view.key(self.entry)?;
+            self.go(view, self.at);
+            view.key_in(c, self.entry)?
+        };
         let Some(part) = found.mismatch(key) else {
             return Some(Sought::Here);
         };
@@ -495,6 +502,16 @@ impl Cursor {
             }) => self.down_last(view, cell, min),
             Some(_) => self.leave_down(view),
         }
+    }
+}
+
+#[inline(always)]
+fn frame(cell: u32, index: usize, min: usize) -> Frame {
+    // An offset is at most 65,535, and no branch lies below such a one, so `min` fits.
+    Frame {
+        cell,
+        index: index as u16,
+        min: min as u16,
     }
 }
 

@@ -6,7 +6,8 @@ use sapwood_format::inline::{self, Extent, OUTSIDE};
 use sapwood_format::{INLINE, KIND};
 
 use super::leaf::Value;
-use super::node::{Cluster, wide};
+use super::node::Cluster;
+use super::wide;
 
 /// An entry: its leaf, or its inline cluster and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,21 @@ impl Inline {
     #[inline(always)]
     fn prefix_ptr(self) -> *const u8 {
         self.p.wrapping_add(inline::prefix_at(self.capacity))
+    }
+
+    /// The tags, and both arrays of the borders.
+    ///
+    /// # Safety
+    /// The block is whole.
+    #[inline(always)]
+    pub(crate) unsafe fn arrays(self) -> [*const u8; 3] {
+        // SAFETY: in bounds of the block.
+        unsafe {
+            let d = self
+                .p
+                .add(inline::borders_at(self.capacity, self.extent.prefix));
+            [self.p.add(inline::TAGS_AT), d, d.add(self.capacity)].map(<*mut u8>::cast_const)
+        }
     }
 
     /// The first byte of entry `i` in the heap.

@@ -339,6 +339,14 @@ pub(crate) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
         if x != y {
             return Some(n - 8 + unlike(x, y));
         }
+    } else if n >= 4 {
+        let half = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap_or_default());
+        for at in [0, n - 4] {
+            let unlike = half(&a[at..at + 4]) ^ half(&b[at..at + 4]);
+            if unlike != 0 {
+                return Some(at + unlike.trailing_zeros() as usize / 8);
+            }
+        }
     } else if let Some(i) = (0..n).find(|i| a[*i] != b[*i]) {
         return Some(i);
     }

@@ -9,9 +9,10 @@ use super::inline::Inline;
 use super::leaf::LeafOf;
 use super::leaf::Value;
 use super::node::{Branch, Cluster};
+use sapwood_format::KIND;
 #[cfg(feature = "std")]
 use sapwood_format::{
-    CLUSTER, INLINE, KIND, LEAF, branch, cluster, inline, inline::Extent, leaf::LONG,
+    CLUSTER, INLINE, LEAF, branch, cluster, inline, inline::Extent, leaf::LONG,
     leaf::value_length_bytes,
 };
 
@@ -84,8 +85,11 @@ unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
         if LIVE {
             crate::sync::point();
         }
-        // SAFETY: the caller's promise.
-        Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
+        // SAFETY: the caller's promise: it is a branch's cell, which has no bits of a kind.
+        unsafe {
+            core::hint::assert_unchecked(cell & KIND == 0);
+            Some(Branch::at(self.base.add(byte_of(cell))))
+        }
     }
 
     #[inline(always)]

@@ -18,6 +18,7 @@ pub(crate) mod attached;
 pub(crate) mod batch;
 #[cfg(feature = "std")]
 pub(crate) mod bits;
+pub(crate) mod borders;
 pub(crate) mod build;
 pub(crate) mod bulk;
 pub(crate) mod change;
@@ -52,5 +53,6 @@ pub(crate) mod verify;
 #[cfg(feature = "std")]
 pub(crate) mod version;
 pub(crate) mod view;
+pub(crate) mod wide;
 #[cfg(feature = "std")]
 pub(crate) mod writers;

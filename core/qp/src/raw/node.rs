@@ -4,7 +4,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use sapwood_format::{branch, cluster, inline};
 
+use super::borders::Borders;
 use super::inline::EntryRef;
+use super::wide;
 
 #[cfg(feature = "std")]
 pub(crate) use sapwood_format::branch::LARGEST;
@@ -134,32 +136,35 @@ impl Branch {
         }
     }
 
-    /// The cell of the child that a key leads to. A descent waits for this at each level, so it
-    /// does not read the place of the cells from the header again.
+    /// The number of the child that a key leads to, and its cell. A descent waits for this at each
+    /// level, so it does not read the place of the cells from the header again.
     ///
     /// # Safety
     /// The branch is whole and well formed.
     #[inline(always)]
-    pub(crate) unsafe fn cell_of(self, key: &[u8]) -> u32 {
+    pub(crate) unsafe fn choose(self, key: &[u8]) -> (usize, u32) {
         let offset = self.offset();
         // SAFETY: the caller's promise: the child is one of the branch's.
         unsafe {
             if offset >= key.len() {
-                return self.cell(0);
+                return (0, self.cell(0));
             }
             let byte = key[offset];
-            let n = branch::labels_of(self.h);
-            let (cells, child) = if self.h & BIG != 0 {
-                (branch::BIG_CELLS, self.mapped(byte))
+            // Each of the three computes the place, so that none of them is computed in two halves.
+            let (child, at) = if branch::is_up_to_8(self.h) {
+                let greater = wide::greater8(self.p, branch::labels_of(self.h), byte);
+                let child = greater.trailing_zeros() as usize;
+                (child, branch::small_cells_at(self.h) + 4 * child)
+            } else if self.h & BIG == 0 {
+                let greater = wide::greater32(self.p, branch::labels_of(self.h), byte);
+                let child = greater.trailing_zeros() as usize;
+                (child, branch::small_cells_at(self.h) + 4 * child)
             } else {
-                let child = match branch::is_up_to_8(self.h) {
-                    true => wide::greater8(self.p, n, byte).trailing_zeros(),
-                    false => wide::greater32(self.p, n, byte).trailing_zeros(),
-                };
-                (branch::small_cells_at(self.h), child as usize)
+                let child = self.mapped(byte);
+                (child, branch::BIG_CELLS + 4 * child)
             };
-            let cell = self.p.add(cells + 4 * child).cast::<AtomicU32>();
-            (*cell).load(Ordering::Acquire)
+            let cell = self.p.add(at).cast::<AtomicU32>();
+            (child, (*cell).load(Ordering::Acquire))
         }
     }
 
@@ -347,9 +352,14 @@ impl Cluster {
     /// The cluster is whole.
     #[inline(always)]
     pub(crate) unsafe fn with_tag(self, tag: u8) -> u32 {
-        // SAFETY: a cluster has at least 32 bytes, and one with more than 16 slots the bytes up to
-        // the last tag.
-        let hits = unsafe { wide::equal32(self.p.add(self.tags_at() - 4), self.capacity(), tag) };
+        // SAFETY: a cluster has at least 32 bytes, and one of cells with more than 16 slots the
+        // bytes up to the last tag.
+        let hits = unsafe {
+            match self.is_inline() {
+                true => wide::equal24(self.p, self.leaves(), tag),
+                false => wide::equal32(self.p, self.capacity(), tag),
+            }
+        };
         hits & (u32::MAX >> (32 - self.leaves()))
     }
 
@@ -360,15 +370,15 @@ impl Cluster {
     /// The cluster is whole.
     #[inline(always)]
     pub(crate) unsafe fn blind(self, key: &[u8]) -> usize {
-        let base = self.base();
-        let Some(key) = key.get(base..).filter(|key| !key.is_empty()) else {
-            return 0;
-        };
-        // SAFETY: `d` and `c` have as many bytes as there are slots, and no more entries than
-        // slots.
+        // SAFETY: the caller's promise.
         unsafe {
-            let borders = self.borders();
-            blind_search(borders, borders.add(self.capacity()), self.leaves(), key)
+            let borders = Borders {
+                d: self.borders(),
+                capacity: self.capacity(),
+                n: self.leaves(),
+                base: self.base(),
+            };
+            borders.search(key)
         }
     }
 
@@ -395,232 +405,5 @@ impl Cluster {
             }
         }
         at
-    }
-}
-
-/// The leaf that a key leads to, by `n` borders and their bytes. It is not inlined, so that the
-/// loop has all registers: inlined into a search, it made the search take a seventh more time.
-///
-/// # Safety
-/// There are `n` bytes at both pointers, which nobody changes. The key is not empty.
-#[inline(never)]
-unsafe fn blind_search(borders: *const u8, bytes: *const u8, n: usize, key: &[u8]) -> usize {
-    // `at` is the key's place so far. `limit` is the offset of the last border that the key sorts
-    // before: borders behind it with greater offsets are not on the key's path.
-    let (mut at, mut limit) = (0, 256);
-    for i in 1..n {
-        // SAFETY: the caller's promise; behind the key's end, its first byte is read instead.
-        let (d, right) = unsafe {
-            let d = usize::from(*borders.add(i));
-            let inside = d < key.len();
-            let byte = *key.get_unchecked(if inside { d } else { 0 });
-            (d, inside & (byte >= *bytes.add(i)))
-        };
-        let asked = d < limit;
-        at = if asked & right { i } else { at };
-        let next = if right { 256 } else { d };
-        limit = if asked { next } else { limit };
-    }
-    at
-}
-
-/// Wide loads of labels, tags and short pieces of keys, which may also load what lies beside them:
-/// some of the cells, or bytes of a block that were never written.
-///
-/// In a shared trie a writer may replace such a cell at the same time. The bytes of the cell are
-/// not used, but for the language any plain load of them is a data race. So the load is one
-/// instruction of inline assembly, into which the compiler does not see. (The processor loads the
-/// old or the new value of each byte.) On other processors, and under tools that look for races,
-/// only labels and tags are loaded.
-#[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
-pub(super) mod wide {
-    use core::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_set1_epi8,
-    };
-
-    /// The instruction that moves 16 bytes. A build with AVX uses AVX's, because some processors
-    /// stall when legacy SSE instructions are mixed with AVX ones.
-    #[cfg(target_feature = "avx")]
-    macro_rules! load {
-        ($rest:literal) => {
-            concat!("vmovdqu ", $rest)
-        };
-    }
-    #[cfg(not(target_feature = "avx"))]
-    macro_rules! load {
-        ($rest:literal) => {
-            concat!("movdqu ", $rest)
-        };
-    }
-
-    /// Loads 16 bytes.
-    ///
-    /// # Safety
-    /// `p` points at 16 bytes.
-    #[inline(always)]
-    unsafe fn sixteen(p: *const u8) -> __m128i {
-        let bytes;
-        // SAFETY: the caller's promise; SSE2 is part of x86-64. It reads 16 bytes and does nothing
-        // else.
-        unsafe {
-            core::arch::asm!(
-                load!("{bytes}, xmmword ptr [{p}]"),
-                p = in(reg) p,
-                bytes = out(xmm_reg) bytes,
-                options(pure, readonly, nostack, preserves_flags)
-            );
-        }
-        bytes
-    }
-
-    /// The bytes that are not greater than `byte`, as one bit for each.
-    #[inline(always)]
-    fn not_greater(bytes: __m128i, byte: u8) -> u32 {
-        // SAFETY: SSE2 is part of x86-64.
-        unsafe {
-            let least = _mm_min_epu8(bytes, _mm_set1_epi8(byte as i8));
-            _mm_movemask_epi8(_mm_cmpeq_epi8(least, bytes)) as u32
-        }
-    }
-
-    /// Whether a key of eight bytes or more begins with the `len` bytes at `p`, which are fewer.
-    ///
-    /// # Safety
-    /// `p` points at eight bytes, of which those behind `len` may never have been written.
-    #[inline(always)]
-    pub(in crate::raw) unsafe fn begins(p: *const u8, len: usize, key: &[u8]) -> bool {
-        // SAFETY: the caller's promise; the key has eight bytes.
-        let unlike = unsafe { word(p) ^ word(key.as_ptr()) };
-        unlike.trailing_zeros() as usize >= 8 * len
-    }
-
-    /// Whether a key of eight bytes or more ends with the `len` bytes before `end`, which are
-    /// fewer.
-    ///
-    /// # Safety
-    /// Before `end` are eight bytes, of which the first may never have been written.
-    #[inline(always)]
-    pub(in crate::raw) unsafe fn ends(end: *const u8, len: usize, key: &[u8]) -> bool {
-        // SAFETY: the caller's promise; the key has eight bytes.
-        let unlike = unsafe { word(end.sub(8)) ^ word(key.as_ptr().add(key.len() - 8)) };
-        unlike.leading_zeros() as usize >= 8 * len
-    }
-
-    /// Eight bytes, the first of them as the lowest.
-    ///
-    /// # Safety
-    /// `p` points at eight bytes.
-    #[inline(always)]
-    unsafe fn word(p: *const u8) -> u64 {
-        let word: u64;
-        // SAFETY: the caller's promise; it reads eight bytes and does nothing else.
-        unsafe {
-            core::arch::asm!(
-                "mov {word}, qword ptr [{p}]",
-                p = in(reg) p,
-                word = out(reg) word,
-                options(pure, readonly, nostack, preserves_flags)
-            );
-        }
-        word
-    }
-
-    /// For `n` labels, eight at most: the lowest bit of the result is that of the first label that
-    /// is greater than the byte. Bit `n` is set.
-    ///
-    /// # Safety
-    /// `p` points at 12 bytes.
-    #[inline(always)]
-    pub(super) unsafe fn greater8(p: *const u8, n: usize, byte: u8) -> u32 {
-        // SAFETY: the caller's promise.
-        let word = unsafe { word(p.add(4)) };
-        // SAFETY: SSE2 is part of x86-64.
-        let bytes = unsafe { _mm_cvtsi64_si128(word as i64) };
-        !not_greater(bytes, byte) | 1 << n
-    }
-
-    /// As `greater8`, for up to 32 labels.
-    ///
-    /// # Safety
-    /// `p` points at 36 bytes.
-    #[inline(always)]
-    pub(super) unsafe fn greater32(p: *const u8, n: usize, byte: u8) -> u64 {
-        // SAFETY: the caller's promise.
-        let (low, high) = unsafe { (sixteen(p.add(4)), sixteen(p.add(20))) };
-        let fits = not_greater(low, byte) | not_greater(high, byte) << 16;
-        !u64::from(fits) | 1 << n
-    }
-
-    /// The tags behind byte 4 that equal `tag`, as one bit for each of `n` tags. Higher bits have
-    /// no meaning.
-    ///
-    /// # Safety
-    /// `p` points at 20 bytes, and at `n + 4`.
-    #[inline(always)]
-    pub(super) unsafe fn equal32(p: *const u8, n: usize, tag: u8) -> u32 {
-        let last = n.max(16) - 16;
-        // SAFETY: the caller's promise: the second load ends behind the last tag, or is the first.
-        unsafe {
-            let want = _mm_set1_epi8(tag as i8);
-            let low = _mm_movemask_epi8(_mm_cmpeq_epi8(sixteen(p.add(4)), want)) as u32;
-            let high = _mm_movemask_epi8(_mm_cmpeq_epi8(sixteen(p.add(4 + last)), want)) as u32;
-            low | high << last
-        }
-    }
-}
-
-/// The functions of the other module `wide`, in plain Rust: they load only labels and tags.
-#[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
-pub(super) mod wide {
-    /// Sets bit `i` for each `i` below `n` for which `test` returns true for byte `4 + i`.
-    ///
-    /// # Safety
-    /// `p` points at `n + 4` bytes.
-    #[inline(always)]
-    unsafe fn passing(p: *const u8, n: usize, test: impl Fn(u8) -> bool) -> u64 {
-        // SAFETY: the caller's promise.
-        (0..n).fold(0, |bits, i| {
-            bits | u64::from(test(unsafe { *p.add(4 + i) })) << i
-        })
-    }
-
-    /// # Safety
-    /// `p` points at `len` bytes, and the key has as many.
-    #[inline(always)]
-    pub(in crate::raw) unsafe fn begins(p: *const u8, len: usize, key: &[u8]) -> bool {
-        // SAFETY: the caller's promise.
-        (0..len).all(|i| unsafe { *p.add(i) } == key[i])
-    }
-
-    /// # Safety
-    /// Before `end` are `len` bytes, and the key has as many.
-    #[inline(always)]
-    pub(in crate::raw) unsafe fn ends(end: *const u8, len: usize, key: &[u8]) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe { begins(end.sub(len), len, &key[key.len() - len..]) }
-    }
-
-    /// # Safety
-    /// `p` points at `n + 4` bytes.
-    #[inline(always)]
-    pub(super) unsafe fn greater8(p: *const u8, n: usize, byte: u8) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe { passing(p, n, |label| label > byte) as u32 | 1 << n }
-    }
-
-    /// # Safety
-    /// `p` points at `n + 4` bytes.
-    #[inline(always)]
-    pub(super) unsafe fn greater32(p: *const u8, n: usize, byte: u8) -> u64 {
-        // SAFETY: the caller's promise.
-        unsafe { passing(p, n, |label| label > byte) | 1 << n }
-    }
-
-    /// # Safety
-    /// `p` points at `n + 4` bytes.
-    #[inline(always)]
-    pub(super) unsafe fn equal32(p: *const u8, n: usize, tag: u8) -> u32 {
-        // SAFETY: the caller's promise.
-        unsafe { passing(p, n, |other| other == tag) as u32 }
     }
 }

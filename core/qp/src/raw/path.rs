@@ -2,6 +2,9 @@
 //! insertion there. Path and plan are the same for all kinds of tries, which differ in how they
 //! carry the plan out.
 
+use core::marker::PhantomData;
+use core::ptr;
+
 use smallvec::SmallVec;
 
 use super::inline::{Held, Inline};
@@ -41,6 +44,69 @@ impl Frame {
 
 pub(crate) type Frames = SmallVec<[Frame; 16]>;
 
+/// A stack of frames while a walk adds to it. It keeps in registers what the vector would read anew
+/// for each frame.
+pub(crate) struct Adding<'f, F> {
+    // A pointer, not a reference: `p` points into the vector, too.
+    frames: *mut SmallVec<[F; 16]>,
+    p: *mut F,
+    len: usize,
+    room: usize,
+    borrowed: PhantomData<&'f mut F>,
+}
+
+impl<'f, F: Copy> Adding<'f, F> {
+    #[inline(always)]
+    pub(crate) fn to(frames: &'f mut SmallVec<[F; 16]>) -> Self {
+        let (len, room) = (frames.len(), frames.capacity());
+        let frames = ptr::from_mut(frames);
+        Adding {
+            frames,
+            // SAFETY: the vector is borrowed for `'f`. Nobody uses it while `p` is used.
+            p: unsafe { (*frames).as_mut_ptr() },
+            len,
+            room,
+            borrowed: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, frame: F) {
+        if self.len == self.room {
+            // SAFETY: the vector is borrowed, and as many frames were written.
+            (self.p, self.room) = unsafe { grow(self.frames, self.len) };
+        }
+        // SAFETY: there is room for a frame more.
+        unsafe { self.p.add(self.len).write(frame) };
+        self.len += 1;
+    }
+
+    /// The frames are those of the vector from now on.
+    #[inline(always)]
+    pub(crate) fn finish(self) {
+        // SAFETY: the vector is borrowed, and as many frames were written.
+        unsafe { (*self.frames).set_len(self.len) };
+    }
+}
+
+/// Makes room for more frames than `len`; returns where they begin, and for how many there is room.
+/// Its caller keeps all else in registers.
+///
+/// # Safety
+/// Nobody else uses the vector, and as many frames were written.
+#[cold]
+#[inline(never)]
+unsafe fn grow<F>(frames: *mut SmallVec<[F; 16]>, len: usize) -> (*mut F, usize) {
+    // SAFETY: the caller's promise.
+    let frames = unsafe {
+        (*frames).set_len(len);
+        &mut *frames
+    };
+    frames.reserve(1);
+    let room = frames.capacity();
+    (frames.as_mut_ptr(), room)
+}
+
 /// The path from the root to the leaf or cluster of a key, as it was when it was walked.
 pub(crate) struct Path {
     pub(crate) frames: Frames,
@@ -70,6 +136,16 @@ pub(crate) enum Plan {
 }
 
 impl Path {
+    /// A path of no key.
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Path {
+            frames: Frames::new(),
+            end: 0,
+            near: Near::NONE,
+        }
+    }
+
     /// Whether the key sorts before the leaf nearest to it.
     pub(crate) fn before(&self) -> bool {
         self.near.before
@@ -89,6 +165,7 @@ impl Path {
     }
 
     /// The offset of the last branch.
+    #[inline(always)]
     pub(crate) fn parent(&self) -> Option<usize> {
         self.frames.last().map(|frame| frame.offset())
     }
@@ -98,9 +175,21 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// The path of a key; `None` if the trie is empty.
     #[inline]
     pub(crate) fn path(&self, key: &[u8]) -> Option<Path> {
-        let (frames, end) = self.walk(key)?;
-        let near = self.near(end, key)?;
-        Some(Path { frames, end, near })
+        let mut path = Path::new();
+        self.path_to(key, &mut path)?;
+        Some(path)
+    }
+
+    /// Makes a new path that of a key; `None` if the trie is empty. A path is large: it is not
+    /// moved where that counts.
+    #[inline(never)]
+    pub(crate) fn path_to(&self, key: &[u8], path: &mut Path) -> Option<()> {
+        if self.root == 0 {
+            return None;
+        }
+        path.end = self.walk_on(&mut path.frames, self.root, key)?;
+        path.near = self.near(path.end, key)?;
+        Some(())
     }
 
     /// The path of a key that is there; `None` if it is absent. It finds the leaf by its tag, as
@@ -112,8 +201,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         let near = Near {
             entry,
             index,
-            part: None,
-            before: false,
+            ..Near::NONE
         };
         Some(Path { frames, end, near })
     }
@@ -133,13 +221,15 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     #[inline(always)]
     pub(crate) fn walk_on(&self, frames: &mut Frames, mut end: u32, key: &[u8]) -> Option<u32> {
         let mut min = frames.last().map_or(0, |frame| frame.offset() + 1);
+        let mut adding = Adding::to(frames);
         while end & KIND == 0 {
             let b = self.branch(end, min)?;
-            let index = self.index(b, key);
-            frames.push(frame(end, b, index));
-            end = self.child(b, index)?;
+            let (index, child) = self.choose(b, key)?;
+            adding.push(frame(end, b, index));
+            end = child;
             min = b.offset() + 1;
         }
+        adding.finish();
         Some(end)
     }
 
@@ -164,7 +254,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     #[inline]
     pub(crate) fn plan(&self, path: &Path, key: &[u8], behind: usize) -> Option<Plan> {
         let part = path.near.part?;
-        let (mine, found) = (key.get(part).copied(), self.key(path.near.entry)?.at(part));
+        let (mine, found) = (key.get(part).copied(), path.near.theirs);
         let border = match path.before() {
             true => Border::of(mine, found, part),
             false => Border::of(found, mine, part),

@@ -53,6 +53,14 @@ impl<V: ?Sized + Value> Tree<V> {
         self.view().find(key)
     }
 
+    /// The value of a key in a map with an index. It is not inlined, so that lookups in maps that
+    /// have none are short.
+    #[inline(never)]
+    pub(crate) fn get_by_index(&self, key: &[u8]) -> Option<&V> {
+        let entry = self.find(key)?;
+        self.view().value(entry)
+    }
+
     /// Looks a key up in the trie when the index does not know it. It is not inlined, so that
     /// lookups by the index are short.
     #[cold]

@@ -198,9 +198,14 @@ impl Slots {
 /// The number of the border at which a cluster of `n` entries is split: among those with the least
 /// offset, the one nearest to the middle.
 pub(crate) fn middle(n: usize, offset: impl Fn(usize) -> usize) -> usize {
-    let low = (1..n).map(&offset).min();
-    let least = (1..n).filter(|i| Some(offset(*i)) == low);
-    least.min_by_key(|i| (2 * i).abs_diff(n)).unwrap_or(1)
+    let (mut least, mut apart, mut found) = (usize::MAX, usize::MAX, 1);
+    for i in 1..n {
+        let (at, far) = (offset(i), (2 * i).abs_diff(n));
+        if at < least || (at == least && far < apart) {
+            (least, apart, found) = (at, far, i);
+        }
+    }
+    found
 }
 
 /// The border that goes with entry `i`.

@@ -464,7 +464,9 @@ impl<V: ?Sized + Value> Writer<V> {
             (Some(old), Some(path)) if old.is_held() => {
                 return self.put_over(key, path, value).map(Some);
             }
-            (None, Some(path)) if tree.inline => tree.link_inline(cow, key, path, value)?,
+            (None, Some(mut path)) if tree.inline => {
+                tree.link_inline(cow, key, &mut path, value)?
+            }
             (_, path) => {
                 let spare = V::spare(&value);
                 let leaf = tree.make_leaf(key, value)?;

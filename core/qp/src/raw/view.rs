@@ -11,7 +11,7 @@ use super::leaf::{LeafOf, Value};
 use super::mem::{Mem, Trusted};
 #[cfg(feature = "std")]
 use super::node::CLUSTER;
-use super::node::{Branch, Cluster, INLINE, KIND, is_leaf};
+use super::node::{Branch, Cluster, KIND, is_leaf};
 use super::order::Run;
 use super::path::{Frame, Path};
 use crate::{Key, Pieces};
@@ -118,17 +118,23 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         unsafe { b.child_of(key) }
     }
 
+    /// The index of the child that a key leads to, and its cell.
+    #[inline(always)]
+    pub(crate) fn choose(&self, b: Branch, key: &[u8]) -> Option<(usize, u32)> {
+        if M::TRUSTED {
+            // SAFETY: a trusted branch is whole and well formed.
+            return Some(unsafe { b.choose(key) });
+        }
+        let index = self.index(b, key);
+        Some((index, self.child(b, index)?))
+    }
+
     /// One step of a descent: from a branch to the child that a key leads to. Returns the child and
     /// the least offset that a branch may have there.
     #[inline(always)]
     pub(crate) fn step(&self, cell: u32, min: usize, key: &[u8]) -> Option<(u32, usize)> {
         let b = self.branch(cell, min)?;
-        let next = if M::TRUSTED {
-            // SAFETY: a trusted branch is whole and well formed.
-            unsafe { b.cell_of(key) }
-        } else {
-            self.child(b, self.index(b, key))?
-        };
+        let (_, next) = self.choose(b, key)?;
         Some((next, b.offset() + 1))
     }
 
@@ -189,8 +195,17 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// leads to.
     #[inline(always)]
     pub(crate) fn near(&self, end: u32, key: &[u8]) -> Option<Near> {
-        let (index, entry) = self.blind(end, key)?;
-        self.compare(index, entry, key)
+        if is_leaf(end) {
+            return self.compare(0, EntryRef::leaf(end), key);
+        }
+        self.fetch_behind(end, 2);
+        let c = self.cluster(end)?;
+        // SAFETY: a cluster that `mem` returned is whole, and has the entry.
+        let (index, entry) = unsafe {
+            let index = c.blind(key);
+            (index, c.entry(index))
+        };
+        Some(Near::of(entry, index, self.key_in(c, entry)?, key))
     }
 
     /// The entry that shares the longest prefix with a key, in the leaf or cluster that the key
@@ -212,14 +227,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The place of a key beside the entry that `blind` found.
     #[inline(always)]
     pub(crate) fn compare(&self, index: usize, entry: EntryRef, key: &[u8]) -> Option<Near> {
-        let found = self.key(entry)?;
-        let part = found.mismatch(key);
-        Some(Near {
-            entry,
-            index,
-            part,
-            before: part.is_some_and(|at| key.get(at).copied() < found.at(at)),
-        })
+        Some(Near::of(entry, index, self.key(entry)?, key))
     }
 
     /// Where an entry begins, for a prefetch.
@@ -298,68 +306,122 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     }
 
     /// The value of a key.
+    ///
+    /// Whatever is not needed for most keys is in functions of its own. They are called last, so
+    /// that the descent and the search by tag need no frame.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&'a V> {
         let end = self.end(key)?;
-        if M::INLINE && end & KIND == INLINE {
-            return self.get_in_block(end, key);
+        if is_leaf(end) || !(8..=32).contains(&key.len()) {
+            return Self::get_at_end(self.mem, end, key);
         }
-        let entry = self.find_in(end, key)?;
-        self.value(entry)
-    }
-
-    /// The value of a key in the inline cluster that it leads to.
-    #[inline(always)]
-    fn get_in_block(&self, end: u32, key: &[u8]) -> Option<&'a V> {
-        self.fetch_behind(end, 2);
-        let tag = tag(key);
+        self.fetch_behind(end, if M::INLINE { 2 } else { 1 });
         let c = self.cluster(end)?;
-        // SAFETY: a cluster that `mem` returned is whole, and lives for 'a; hits are entries.
+        // SAFETY: a cluster that `mem` returned is whole; hits are its entries.
         unsafe {
-            let block = Inline::of(c);
-            let mut hits = c.with_tag(tag);
-            while hits != 0 {
-                let i = hits.trailing_zeros() as usize;
-                if !self.is_whole(block, i) {
-                    return None;
-                }
-                match block.slot_of::<V>(i, key) {
-                    Ok(Some(slot)) => return Some(&*V::slot_value(slot)),
-                    Err(leaf) if self.leaf_has_key(leaf, key) => {
-                        return self.value(EntryRef::leaf(leaf));
-                    }
-                    _ => hits &= hits - 1,
-                }
+            let hits = c.with_tag(tag(key));
+            if hits & hits.wrapping_sub(1) != 0 {
+                return Self::get_among(self.mem, end, hits, key);
+            }
+            match hits {
+                0 => None,
+                _ => Self::get_at(self.mem, end, hits.trailing_zeros() as usize, key),
             }
         }
+    }
+
+    /// The value of a key in the leaf or cluster that it leads to.
+    #[inline(never)]
+    fn get_at_end(mem: M, end: u32, key: &[u8]) -> Option<&'a V> {
+        // SAFETY: a version of which one leaf or cluster is left.
+        let view = unsafe { Self::new(mem, end) };
+        let entry = view.find_in(end, key)?;
+        view.value(entry)
+    }
+
+    /// The value of a key if it is one of these entries of a cluster.
+    ///
+    /// # Safety
+    /// As for `get_at`.
+    #[inline(never)]
+    unsafe fn get_among(mem: M, end: u32, mut hits: u32, key: &[u8]) -> Option<&'a V> {
+        while hits != 0 {
+            // SAFETY: the caller's promise.
+            let found = unsafe { Self::get_at(mem, end, hits.trailing_zeros() as usize, key) };
+            if found.is_some() {
+                return found;
+            }
+            hits &= hits - 1;
+        }
         None
+    }
+
+    /// The value of entry number `i` of a cluster, if its key is this one.
+    ///
+    /// # Safety
+    /// The cell is one of a version with this memory, as for `new`, and its cluster has the entry.
+    /// The key has 8 to 32 bytes.
+    #[inline(never)]
+    unsafe fn get_at(mem: M, end: u32, i: usize, key: &[u8]) -> Option<&'a V> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            // So no comparison calls another function.
+            core::hint::assert_unchecked(key.len() >= 8 && key.len() <= 32);
+            let view = Self::new(mem, end);
+            let c = view.cluster(end)?;
+            if !c.is_inline() {
+                let p = view.leaf(c.cell(i))?;
+                return LeafOf::<V>::is_key(p, key).then(|| &*LeafOf::<V>::value_ptr(p));
+            }
+            let block = Inline::of(c);
+            if !view.is_whole(block, i) {
+                return None;
+            }
+            match block.slot_of::<V>(i, key) {
+                Ok(slot) => slot.map(|slot| &*V::slot_value(slot)),
+                Err(leaf) => Self::get_at_end(mem, leaf, key),
+            }
+        }
     }
 
     /// The key of an entry, and the place of its value.
     #[inline(always)]
     pub(crate) fn parts(&self, entry: EntryRef) -> Option<(Pieces<'a>, *mut V)> {
-        let mut leaf = entry.cell();
         if M::INLINE && entry.is_held() {
-            let c = self.cluster(leaf)?;
-            // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
-            unsafe {
-                let block = Inline::of(c);
-                if !self.is_whole(block, entry.index()) {
-                    return None;
-                }
-                match block.held::<V>(entry.index()) {
-                    Held::Leaf(outside) => leaf = outside,
-                    Held::Here { tail, len } => {
-                        let slot = Inline::slot::<V>(tail, len);
-                        let pieces = Pieces {
-                            head: block.prefix(),
-                            tail: core::slice::from_raw_parts(tail, len),
-                        };
-                        return Some((pieces, V::slot_value(slot)));
-                    }
+            return self.parts_in(self.cluster(entry.cell())?, entry);
+        }
+        self.leaf_parts(entry.cell())
+    }
+
+    /// The key of an entry of a cluster, and the place of its value.
+    #[inline(always)]
+    fn parts_in(&self, c: Cluster, entry: EntryRef) -> Option<(Pieces<'a>, *mut V)> {
+        if !M::INLINE || !c.is_inline() {
+            return self.leaf_parts(entry.cell());
+        }
+        // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
+        unsafe {
+            let block = Inline::of(c);
+            if !self.is_whole(block, entry.index()) {
+                return None;
+            }
+            match block.held::<V>(entry.index()) {
+                Held::Leaf(outside) => self.leaf_parts(outside),
+                Held::Here { tail, len } => {
+                    let slot = Inline::slot::<V>(tail, len);
+                    let pieces = Pieces {
+                        head: block.prefix(),
+                        tail: core::slice::from_raw_parts(tail, len),
+                    };
+                    Some((pieces, V::slot_value(slot)))
                 }
             }
         }
+    }
+
+    /// The key of a leaf, and the place of its value.
+    #[inline(always)]
+    fn leaf_parts(&self, leaf: u32) -> Option<(Pieces<'a>, *mut V)> {
         let p = self.leaf(leaf)?;
         // SAFETY: a whole leaf that lives for 'a.
         Some(unsafe {
@@ -437,6 +499,12 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     #[inline(always)]
     pub(crate) fn key(&self, entry: EntryRef) -> Option<Pieces<'a>> {
         self.parts(entry).map(|(key, _)| key)
+    }
+
+    /// The key of an entry of a cluster.
+    #[inline(always)]
+    pub(crate) fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
+        self.parts_in(c, entry).map(|(key, _)| key)
     }
 
     /// The first entry below a cell.
@@ -624,8 +692,35 @@ pub(crate) struct Near {
     pub(crate) index: usize,
     /// The offset at which the key first differs from that entry; `None` if the entry is the key's.
     pub(crate) part: Option<usize>,
+    /// The byte of that entry's key there; `None` if it ends there, or is the key.
+    pub(crate) theirs: Option<u8>,
     /// Whether the key sorts before that entry.
     pub(crate) before: bool,
+}
+
+impl Near {
+    /// No place.
+    pub(crate) const NONE: Near = Near {
+        entry: EntryRef::NONE,
+        index: 0,
+        part: None,
+        theirs: None,
+        before: false,
+    };
+
+    /// The place of a key beside entry number `index`, whose key is `found`.
+    #[inline(always)]
+    fn of(entry: EntryRef, index: usize, found: Pieces<'_>, key: &[u8]) -> Self {
+        let part = found.mismatch(key);
+        let theirs = part.and_then(|at| found.at(at));
+        Near {
+            entry,
+            index,
+            part,
+            theirs,
+            before: part.is_some_and(|at| key.get(at).copied() < theirs),
+        }
+    }
 }
 
 /// All leaves below a cell, or some leaves of a cluster.

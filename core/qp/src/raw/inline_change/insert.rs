@@ -22,7 +22,7 @@ impl<V: ?Sized + Value> Tree<V> {
         &mut self,
         policy: &mut P,
         key: &[u8],
-        mut path: Path,
+        path: &mut Path,
         value: V::New<'v>,
     ) -> Result<(), (V::New<'v>, ArenaFull)> {
         let behind = V::slot_behind(&value);
@@ -35,24 +35,24 @@ impl<V: ?Sized + Value> Tree<V> {
         // The leaf of the new entry, if it has one.
         let mut leaf = 0;
         let linked = loop {
-            let Some(plan) = self.view().plan(&path, key, behind) else {
+            let Some(plan) = self.view().plan(path, key, behind) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             if let Plan::Split = plan {
-                if let Err(full) = self.split_block(policy, &path) {
+                if let Err(full) = self.split_block(policy, path) {
                     break Err(full);
                 }
                 let Some(anew) = self.view().path(key) else {
                     unreachable!("the trie is not empty")
                 };
-                path = anew;
+                *path = anew;
                 continue;
             }
-            if leaf == 0 && self.needs_leaf(&plan, &path, key, behind) {
+            if leaf == 0 && self.needs_leaf(&plan, path, key, behind) {
                 leaf = self.leaf_of(&mut new)?;
             }
             // SAFETY: the plan is that of the trie as it is now; the leaf is new.
-            break unsafe { self.carry_out(policy, plan, &path, &mut new, leaf) };
+            break unsafe { self.carry_out(policy, plan, path, &mut new, leaf) };
         };
         if leaf != 0 && linked.is_ok() {
             policy.made(leaf);

@@ -99,12 +99,13 @@ impl Shape {
         least: bool,
     ) -> Self {
         let capacity = capacity_for(rows.len());
-        let bytes: usize = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
+        let (mut bytes, mut short) = (0, true);
+        for row in rows {
+            bytes += row.bytes::<V>(prefix);
+            short &= row.has_short_tail(prefix);
+        }
         // A wrong estimate must end here, before anything is written.
-        assert!(
-            rows.iter().all(|row| row.has_short_tail(prefix)),
-            "a tail is too long for its block"
-        );
+        assert!(short, "a tail is too long for its block");
         let room = match least {
             true => 0,
             false => (capacity - rows.len()) * (bytes / rows.len()),
@@ -200,7 +201,9 @@ pub(super) unsafe fn write_tail<V: ?Sized + Value>(
     unsafe {
         *at.add(V::ENTRIES.head) = len as u8;
         let to = at.add(V::ENTRIES.head + 1);
-        ptr::copy_nonoverlapping(head.as_ptr(), to, head.len());
+        if !head.is_empty() {
+            ptr::copy_nonoverlapping(head.as_ptr(), to, head.len());
+        }
         ptr::copy_nonoverlapping(tail.as_ptr(), to.add(head.len()), tail.len());
         Inline::slot::<V>(to, len)
     }
@@ -258,7 +261,10 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe {
             let c = self.cluster(cell);
             let block = Inline::of(c);
-            for i in 0..c.leaves() {
+            let (base, n) = (c.base(), c.leaves());
+            let [tags, d, bytes] = block.arrays();
+            rows.reserve(n);
+            for i in 0..n {
                 let (source, len, behind) = match block.held::<V>(i) {
                     Held::Leaf(leaf) => {
                         let p = self.pointer(leaf);
@@ -273,13 +279,13 @@ impl<V: ?Sized + Value> Tree<V> {
                 let border = match i {
                     0 => first,
                     _ => Border {
-                        at: c.border(i),
-                        byte: c.byte(i),
+                        at: base + usize::from(*d.add(i)),
+                        byte: *bytes.add(i),
                     },
                 };
                 rows.push(Row {
                     source,
-                    tag: c.tag(i),
+                    tag: *tags.add(i),
                     border,
                     len,
                     behind,
@@ -298,6 +304,10 @@ impl<V: ?Sized + Value> Tree<V> {
     /// long tails or values, and those for which there is no room. In a store those that were
     /// outside stay there, so that a change retires few of them.
     pub(super) fn settle<P: Policy>(rows: &mut [Row]) {
+        let is_leaf = |row: &Row| matches!(row.source, Source::Leaf(_) | Source::Outside(_));
+        if !rows.iter().any(is_leaf) {
+            return;
+        }
         let base = base_of(rows);
         let all = inline::prefix_for(base);
         let mut bytes = 0;
