@@ -7,7 +7,7 @@ use super::inline::EntryRef;
 use super::mem::{Mem, byte_of};
 use super::node::{Cluster, INLINE, KIND, is_leaf};
 use super::path::Adding;
-use super::view::{Subtree, View, prefetch};
+use super::view::{Near, Subtree, View, prefetch};
 use crate::raw::leaf::Value;
 use sapwood_format::cluster::cells_at;
 
@@ -411,10 +411,10 @@ impl Cursor {
         }
         adding.finish();
         let mut cluster = None;
-        let found = if is_leaf(cell) {
+        let near = if is_leaf(cell) {
             self.enter_leaf(cell);
             self.go(view, 0);
-            view.key(self.entry)?
+            view.compare(0, self.entry, key)?
         } else {
             view.fetch_behind(cell, 2);
             let c = view.cluster(cell)?;
@@ -424,15 +424,14 @@ impl Cursor {
             self.at = unsafe { c.blind(key) } as u32;
             self.fetch(view, ahead);
             self.go(view, self.at);
-            view.key_in(c, self.entry)?
+            view.beside(c, self.at as usize, self.entry, key)?
         };
-        let Some(part) = found.mismatch(key) else {
+        let Near { part, before, .. } = near;
+        let Some(part) = part else {
             return Some(Sought::Here);
         };
-        // A key that ends sorts first: `None < Some`.
-        let before = key.get(part).copied() < found.at(part);
         if min == 0 || part + 1 >= min {
-            let near = self.at as usize;
+            let near = near.index;
             // SAFETY: as above.
             let place = cluster.map_or(usize::from(!before), |c| unsafe {
                 c.place(near, part, before)

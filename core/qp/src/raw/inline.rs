@@ -112,6 +112,16 @@ impl Inline {
         self.p.wrapping_add(inline::prefix_at(self.capacity))
     }
 
+    /// Whether a key begins with the bytes that all keys share.
+    ///
+    /// # Safety
+    /// The block is whole. The key has as many bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn is_prefix_of(self, key: &[u8]) -> bool {
+        // SAFETY: the borders lie behind the prefix, at least eight bytes.
+        unsafe { begins_with(self.prefix_ptr(), self.extent.prefix, key) }
+    }
+
     /// The tags, and both arrays of the borders.
     ///
     /// # Safety

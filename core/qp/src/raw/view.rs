@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 pub(crate) use sapwood_arena::prefetch;
 
 use super::inline::{EntryRef, Held, Inline};
-use super::leaf::{LeafOf, Value};
+use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Mem, Trusted};
 #[cfg(feature = "std")]
 use super::node::CLUSTER;
@@ -205,7 +205,30 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             let index = c.blind(key);
             (index, c.entry(index))
         };
-        Some(Near::of(entry, index, self.key_in(c, entry)?, key))
+        self.beside(c, index, entry, key)
+    }
+
+    /// The place of a key beside entry number `index` of a cluster.
+    #[inline(always)]
+    pub(crate) fn beside(
+        &self,
+        c: Cluster,
+        index: usize,
+        entry: EntryRef,
+        key: &[u8],
+    ) -> Option<Near> {
+        let found = self.key_in(c, entry)?;
+        let head = found.head.len();
+        // SAFETY: only keys of an inline cluster, which is whole, have a head.
+        let same = M::INLINE
+            && head != 0
+            && key.len() >= head
+            && unsafe { Inline::of(c).is_prefix_of(key) };
+        let part = match same {
+            true => mismatch(found.tail, &key[head..]).map(|at| head + at),
+            false => found.mismatch(key),
+        };
+        Some(Near::of(entry, index, found, part, key))
     }
 
     /// The entry that shares the longest prefix with a key, in the leaf or cluster that the key
@@ -227,7 +250,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The place of a key beside the entry that `blind` found.
     #[inline(always)]
     pub(crate) fn compare(&self, index: usize, entry: EntryRef, key: &[u8]) -> Option<Near> {
-        Some(Near::of(entry, index, self.key(entry)?, key))
+        let found = self.key(entry)?;
+        Some(Near::of(entry, index, found, found.mismatch(key), key))
     }
 
     /// Where an entry begins, for a prefetch.
@@ -503,7 +527,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 
     /// The key of an entry of a cluster.
     #[inline(always)]
-    pub(crate) fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
+    fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
         self.parts_in(c, entry).map(|(key, _)| key)
     }
 
@@ -708,16 +732,23 @@ impl Near {
         before: false,
     };
 
-    /// The place of a key beside entry number `index`, whose key is `found`.
+    /// The place of a key that first differs at `part` from entry number `index`, whose key is
+    /// `found`.
     #[inline(always)]
-    fn of(entry: EntryRef, index: usize, found: Pieces<'_>, key: &[u8]) -> Self {
-        let part = found.mismatch(key);
+    fn of(
+        entry: EntryRef,
+        index: usize,
+        found: Pieces<'_>,
+        part: Option<usize>,
+        key: &[u8],
+    ) -> Self {
         let theirs = part.and_then(|at| found.at(at));
         Near {
             entry,
             index,
             part,
             theirs,
+            // A key that ends sorts first: `None < Some`.
             before: part.is_some_and(|at| key.get(at).copied() < theirs),
         }
     }
