@@ -340,7 +340,7 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     }
 }
 
-/// The name in the key of one; files have their keys in one piece.
+/// The name in the key of one; the files of tables have their keys in one piece.
 fn name_in<'a>(key: &Key<'a>) -> Option<&'a [u8]> {
     key.in_place()?.get(NAME_AT..)
 }
