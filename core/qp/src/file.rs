@@ -386,21 +386,23 @@ pub struct QpShape {
     pub entries: usize,
     /// Sum of the lengths of all keys, in bytes.
     pub key_bytes: usize,
-    /// Bytes of leaves, with their keys and values.
+    /// Leaves: entries that no cluster holds itself.
+    pub leaves: usize,
+    /// Their bytes, with keys and values.
     pub leaf_bytes: usize,
     /// Branches: number and bytes.
     pub branches: (usize, usize),
     /// Clusters: number and bytes.
     pub clusters: (usize, usize),
-    /// Leaves in a cluster, on average.
+    /// Entries in a cluster, on average.
     pub fill_mean: f64,
-    /// Branches above a leaf, on average.
+    /// Branches above an entry, on average.
     pub depth_mean: f64,
-    /// Branches above the deepest leaf.
+    /// Branches above the deepest entry.
     pub depth_max: usize,
-    /// Number of leaves below no branch, below one branch, and so on.
+    /// Number of entries below no branch, below one branch, and so on.
     pub depths: Vec<usize>,
-    /// Number of clusters with no leaf, with one leaf, and so on.
+    /// Number of clusters with no entry, with one entry, and so on.
     pub fills: Vec<usize>,
 }
 
@@ -409,7 +411,7 @@ impl fmt::Display for QpShape {
         let blocks = [
             ("branches", self.branches),
             ("clusters", self.clusters),
-            ("leaves", (self.entries, self.leaf_bytes)),
+            ("leaves", (self.leaves, self.leaf_bytes)),
         ];
         let sums = [("keys", self.key_bytes)];
         figures::table(f, ENTRIES, self.entries, &blocks, &sums)?;
@@ -424,6 +426,7 @@ impl QpShape {
         QpShape {
             entries: walked.leaves,
             key_bytes: walked.key_bytes,
+            leaves: walked.own_leaves,
             leaf_bytes: walked.leaf_bytes,
             branches: (walked.branches, walked.branch_bytes),
             clusters: (walked.clusters, walked.cluster_bytes),

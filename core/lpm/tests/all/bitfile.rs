@@ -115,7 +115,7 @@ fn maps_with_other_keys_are_refused() {
     ];
     for keys in keys {
         let map: QpMap<u64> = keys.iter().map(|key| (key, 1)).collect();
-        map.save(&path).unwrap();
+        map.save_with_leaves(&path).unwrap();
         assert!(corrupt(BitFile::<u64>::open(&path)), "{keys:?}");
         if let Ok(file) = BitFile::<u64>::open_unverified(&path) {
             assert!(file.verify().is_err());
@@ -125,7 +125,7 @@ fn maps_with_other_keys_are_refused() {
     let right: QpMap<u64> = [vec![], vec![30], name(0), name(1)]
         .map(|key| (key, 1))
         .into();
-    right.save(&path).unwrap();
+    right.save_with_leaves(&path).unwrap();
     assert_eq!(BitFile::<u64>::open(&path).unwrap().len(), 2);
     let other = BitFile::<u32>::open(&path).unwrap_err();
     assert!(matches!(other.cause, OpenCause::Values { size: 8, .. }));

@@ -305,6 +305,13 @@ fn old_files_and_other_kinds_are_named() {
     // Other kinds.
     QpMap::from([("ash", 1u32)]).save(&path).unwrap();
     let cause = refused(&path);
+    assert!(
+        cause.to_string().contains("a map of names, which"),
+        "{cause}"
+    );
+    let map = QpMap::from([("ash", 1u32)]);
+    map.save_with_leaves(&path).unwrap();
+    let cause = refused(&path);
     assert!(cause.to_string().contains("a map of names or"), "{cause}");
     let ranges = MapleMap::from_iter([(0..=9, 1u64)]);
     ranges.snapshot().save(&path).unwrap();

@@ -156,7 +156,7 @@ fn old_files() {
         trie.insert([&5u64.to_be_bytes()[..], b"five"].concat(), [0, 9])
             .unwrap();
         trie.insert("ranges1", [0, 1]).unwrap();
-        trie.save(path).unwrap();
+        trie.save_with_leaves(path).unwrap();
     });
     let numbers = MapleFile::<u64>::open(&path).unwrap_err();
     let texts = MapleFile::open_strings(&path, <[u8]>::to_vec).unwrap_err();

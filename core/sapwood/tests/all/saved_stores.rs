@@ -175,8 +175,15 @@ fn tables_of_bits() {
     names.save(&path).unwrap();
     let refused = BitFib::<u64>::builder().load(&path).unwrap_err();
     assert!(refused.to_string().contains("1 names"), "{refused}");
-    // The keys of a store are no prefixes.
-    QpMap::from([("ash", 1u64)]).save(&path).unwrap();
+    // The keys of a map are no prefixes.
+    let map = QpMap::from([("ash", 1u64)]);
+    map.save(&path).unwrap();
+    let refused = BitFib::<u64>::builder().load(&path).unwrap_err();
+    assert!(
+        matches!(refused.cause, OpenCause::OtherKind { .. }),
+        "{refused}"
+    );
+    map.save_with_leaves(&path).unwrap();
     let refused = BitFib::<u64>::builder().load(&path).unwrap_err();
     assert!(matches!(refused.cause, OpenCause::Corrupt(_)), "{refused}");
 }

@@ -48,6 +48,7 @@ pub fn stats(args: &MapArgs) -> Outcome {
                 "bytes": shape.clusters.1,
                 "leaves_mean": shape.fill_mean,
             },
+            "leaves": shape.leaves,
             "leaf_bytes": shape.leaf_bytes,
             "file_bytes": file_bytes,
             "bytes_per_key": each(file_bytes),
@@ -75,14 +76,15 @@ pub fn stats(args: &MapArgs) -> Outcome {
         (
             "clusters",
             format!(
-                "{} of {} bytes, {:.1} leaves in each",
+                "{} of {} bytes, {:.1} entries in each",
                 clusters.0, clusters.1, shape.fill_mean
             ),
         ),
         (
             "leaves",
             format!(
-                "{} bytes, keys and {} included",
+                "{} of {} bytes, keys and {} included",
+                shape.leaves,
                 shape.leaf_bytes,
                 values_of(&map)
             ),

@@ -34,11 +34,11 @@ fn the_shapes_of_small_maps() {
         (&words["entries"], &words["trie"]["key_bytes"]),
         (&3.into(), &11.into())
     );
-    // Three leaves in one cluster, below no branch. A leaf has a value, a length and a key.
+    // Three entries in one cluster, below no branch, which holds them.
     assert_eq!(words["trie"]["depths"], serde_json::json!([3]));
     assert_eq!(words["trie"]["fills"], serde_json::json!([0, 0, 0, 1]));
     assert_eq!(words["trie"]["branches"]["count"], 0);
-    assert_eq!(words["trie"]["leaf_bytes"], 3 * 16);
+    assert_eq!(words["trie"]["leaf_bytes"], 0);
     let stats = s
         .run(&["names", "stats", "words.qp", "--json"])
         .documents()
