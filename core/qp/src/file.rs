@@ -103,7 +103,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     save_as(view, len, version, image::inline_hash::<V>(), path)
 }
 
-/// As [`save`], with a leaf for each entry.
+/// Saves the entries of a view with a leaf for each, and the number of its version.
 pub fn save_with_leaves<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,

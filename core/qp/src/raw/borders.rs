@@ -64,6 +64,9 @@ impl Borders {
 /// The search with all borders at once, by a shuffle of the key's bytes, for processors with AVX2.
 #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
 mod vectors {
+    // Up to Rust 1.85, the instructions are unsafe functions, and so is whatever uses them.
+    #![allow(unsafe_op_in_unsafe_fn)]
+
     use core::arch::asm;
     use core::arch::x86_64::{
         __m128i, __m256i, _mm_loadu_si128, _mm_set_epi64x, _mm256_adds_epu8,
@@ -109,16 +112,22 @@ mod vectors {
     }
 
     /// The upper bits of all bytes.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn bits(bytes: __m256i) -> u64 {
+    unsafe fn bits(bytes: __m256i) -> u64 {
         u64::from(_mm256_movemask_epi8(bytes) as u32)
     }
 
     /// The bytes that are not less than others, as bytes with all bits.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn not_less(bytes: __m256i, others: __m256i) -> __m256i {
+    unsafe fn not_less(bytes: __m256i, others: __m256i) -> __m256i {
         _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, others), bytes)
     }
 

@@ -177,6 +177,7 @@ impl Inline {
     ///
     /// # Safety
     /// As for `place`, for all of the range, as long as the iterator is used.
+    #[cfg(feature = "std")]
     pub(crate) unsafe fn leaves<V: ?Sized + Value>(
         self,
         range: core::ops::Range<usize>,

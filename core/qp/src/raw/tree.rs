@@ -10,12 +10,15 @@ use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 use super::inline::Inline;
 use super::leaf::{LeafOf, Value};
 use super::mem::{Trusted, byte_of};
-use super::node::{Branch, CLUSTER, Cluster, INLINE, KIND, LEAF, is_leaf};
+#[cfg(feature = "std")]
+use super::node::is_leaf;
+use super::node::{Branch, CLUSTER, Cluster, INLINE, KIND, LEAF};
 use super::order::Order;
 use super::parts;
 use super::path::Frame;
 use super::points::Points;
 use super::view::View;
+#[cfg(feature = "std")]
 use sapwood_format::inline::BLOCK_MAX;
 use sapwood_format::{self as format, branch, cluster};
 

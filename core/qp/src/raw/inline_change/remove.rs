@@ -7,7 +7,9 @@ use sapwood_arena::ArenaFull;
 use crate::raw::inline::{Held, Inline};
 use crate::raw::leaf::{LeafOf, Value};
 use crate::raw::node::{self, Cluster, is_leaf};
-use crate::raw::path::{Frames, JOIN_AT, JOIN_MAX, Path};
+#[cfg(feature = "std")]
+use crate::raw::path::Frames;
+use crate::raw::path::{JOIN_AT, JOIN_MAX, Path};
 use crate::raw::slots::{close, lost_border};
 use crate::raw::tree::{CLUSTER_KIND, Link, Owned, Policy, Tree, ref_of};
 use sapwood_format::inline::{self, Extent};
@@ -76,6 +78,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// As for `replace_block`.
+    #[cfg(feature = "std")]
     pub(crate) unsafe fn remove_run<P: Policy>(
         &mut self,
         policy: &mut P,

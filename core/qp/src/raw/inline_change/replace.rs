@@ -90,6 +90,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The path is the key's, and ends at such an entry, whose value needs no drop.
+    #[cfg(feature = "std")]
     pub(crate) unsafe fn write_over<'v, P: Policy>(
         &mut self,
         policy: &mut P,
