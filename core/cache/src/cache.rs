@@ -16,7 +16,9 @@ use super::counters::{CacheStats, Counters, Event, Mine, Own};
 use super::flight::{Answer, Flights, Turn};
 use super::hash::Secrets;
 use super::raw::probe;
-use super::raw::table::{Found, Place, Seen, Table, WAYS, Writer};
+#[cfg(feature = "std")]
+use super::raw::table::Seen;
+use super::raw::table::{Found, Place, Table, WAYS, Writer};
 use super::stamp::{Span, Stamp, Time};
 use crate::{Plain, Words};
 
@@ -99,6 +101,7 @@ pub(super) enum Glance<W> {
 }
 
 /// An entry that a reader saw, and where.
+#[cfg(feature = "std")]
 pub(super) type Sight<'c, K, V> = (
     Seen<<V as Plain>::Words>,
     Place<'c, <K as Plain>::Words, <V as Plain>::Words>,

@@ -104,6 +104,7 @@ pub(crate) struct Seen<V> {
     pub value: V,
     pub way: usize,
     /// The set's sequence then. No writer was inside.
+    #[cfg(feature = "std")]
     pub sequence: u64,
 }
 
@@ -323,6 +324,7 @@ impl<'t, K: Words, V: Words> Place<'t, K, V> {
                 stamp,
                 value,
                 way,
+                #[cfg(feature = "std")]
                 sequence: before,
             });
         }
@@ -333,6 +335,7 @@ impl<'t, K: Words, V: Words> Place<'t, K, V> {
 
     /// The set's sequence. While it stays the same, so does all that the set holds, and no mark is
     /// cleared.
+    #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn sequence(&self) -> &'t AtomicU64 {
         self.set.word(SEQUENCE)
