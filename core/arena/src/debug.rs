@@ -206,7 +206,12 @@ impl Arena {
         }
         if end > u64::from(self.len) {
             let region = self.region.as_mut().ok_or(full)?;
-            region.grow(end as usize * UNIT).map_err(|_| full)?;
+            region
+                .grow(end as usize * UNIT)
+                .map_err(|lacks| ArenaFull {
+                    requested: bytes,
+                    ..lacks
+                })?;
             self.base = region.base().as_ptr();
             self.len = crate::arena::units_in(region.len());
         }

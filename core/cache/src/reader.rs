@@ -20,17 +20,18 @@ use crate::{Plain, Words};
 /// The number of entries of a front, a power of two.
 const ENTRIES: usize = 256;
 
-/// One of so many lookups that the front does not answer is copied into it. Schedules are short.
+/// Of this many lookups that the front does not answer, one entry is copied into it. The schedules
+/// of shuttle are short, so there each one is.
 const EVERY: u32 = if cfg!(shuttle) { 1 } else { 4 };
 
-/// After so many lookups that the front did not answer, it is judged.
+/// The front is judged each time after this many lookups that it did not answer.
 const WINDOW: u32 = 1024;
 
-/// The front goes on if it has answered so many times as many lookups as it has not. If it answers
-/// fewer, mispredicted branches cost more than it saves.
+/// The front goes on if it has answered at least this many lookups for each one that it has not. If
+/// it answers fewer, mispredicted branches cost more than it saves.
 const WORTH: u64 = 3;
 
-/// Otherwise it rests for so many hits.
+/// Otherwise the front is not asked during this many hits of the thread.
 const REST: u64 = 1 << 18;
 
 /// The sequence of sets that do not exist.
@@ -71,7 +72,7 @@ static NONE: AtomicU64 = AtomicU64::new(0);
 pub struct CacheReader<'c, K: Plain, V: Plain> {
     cache: &'c RouteCache<K, V>,
     own: Option<Own<'c>>,
-    /// The front is asked when the thread has so many hits.
+    /// The number of the thread's hits from which on the front is asked.
     rests_until: u64,
     /// The hits of the thread when this window began.
     start: u64,

@@ -143,7 +143,7 @@ mod tests {
         assert!(numbers.iter().all(|n| *n < THREADS));
         assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 8);
         // Numbers that handles have kept longer than the thread come back with the last of them. If
-        // one did not, there would be none left for the last of so many threads.
+        // one did not, none would be left for the last thread.
         for _ in 0..if cfg!(miri) { 3 } else { THREADS + 10 } {
             let kept = || {
                 let number = mine();

@@ -154,16 +154,20 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
 
     /// Opens a file; with `verify`, checks all of it.
     fn open_at(path: &Path, verify: bool) -> Result<Self, OpenCause> {
-        let open = |layout| ImageMap::open(path, layout, verify);
-        // A map saved before clusters held their entries is a trie, too, and reads as well.
-        let map = match open(image::inline_hash::<V>()) {
-            Err(sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }))
-                if found == image::layout_hash::<V>() =>
-            {
-                open(found)
+        // A map saved before clusters held their entries is a trie, too, and reads as well. A file
+        // may be replaced by one of the other layout meanwhile.
+        let (new, old) = (image::inline_hash::<V>(), image::layout_hash::<V>());
+        let mut map = ImageMap::open(path, new, verify);
+        for layout in [old, new].into_iter().cycle().take(100) {
+            match &map {
+                Err(sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }))
+                    if *found == layout =>
+                {
+                    map = ImageMap::open(path, layout, verify);
+                }
+                _ => break,
             }
-            opened => opened,
-        };
+        }
         Self::of_map(map.map_err(from_image_error::<V>)?, verify)
     }
 

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::log::checked_name;
 use crate::{Digest, Error, Head, Kind, LogId};
 
-/// The format of manifests that this version writes and reads.
-const FORMAT: u32 = 1;
+/// The format of manifests that this version writes, and the latest one that it reads. Format 2 is
+/// format 1, but the maps are saved in format 3, which earlier versions cannot read.
+const FORMAT: u32 = 2;
 
 /// Where the snapshots of a map are.
 ///

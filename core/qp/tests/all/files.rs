@@ -462,3 +462,29 @@ fn a_map_saved_before_clusters_held_entries_is_read() {
         assert!(matches!(refused, OpenCause::OtherKind { .. }), "{refused}");
     }
 }
+
+#[test]
+fn whoever_opens_while_a_file_gets_another_format_gets_a_whole_file() {
+    let folder = Folder::new("both");
+    let path = folder.file("map");
+    let map = sample(100);
+    map.save(&path).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                map.save_with_leaves(&path).unwrap();
+                map.save(&path).unwrap();
+            }
+        });
+        for _ in 0..500 {
+            let file = QpFile::<u64>::open(&path);
+            let whole = file.as_ref().is_ok_and(|file| file.iter().eq(map.iter()));
+            if !whole {
+                stop.store(true, Ordering::Relaxed);
+            }
+            assert!(whole, "{:?}", file.err());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

@@ -81,7 +81,7 @@ async fn a_damaged_snapshot_is_named_and_old_data_are_served() {
     let mut other = object_bytes.clone();
     *other.last_mut().unwrap() ^= 1;
     let newer = String::from_utf8(text_bytes.clone()).unwrap();
-    let newer = newer.replace("\"format\": 1", "\"format\": 2");
+    let newer = newer.replace("\"format\": 2", "\"format\": 3");
     let wrong = String::from_utf8(text_bytes.clone()).unwrap();
     let digest = manifest.digest.to_string();
     let wrong = wrong.replace(&digest, &"0".repeat(32));
@@ -92,7 +92,7 @@ async fn a_damaged_snapshot_is_named_and_old_data_are_served() {
         (
             &text,
             newer.into_bytes(),
-            "format 2, and this version knows",
+            "format 3, and this version knows",
         ),
         (&text, wrong.into_bytes(), "the digest is"),
     ] {

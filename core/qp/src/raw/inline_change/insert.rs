@@ -174,11 +174,10 @@ impl<V: ?Sized + Value> Tree<V> {
             let cell = path.end;
             let mutable = P::mutable(self.header(cell));
             if self.has_room(cell, row) {
-                if mutable {
-                    return Ok(Some(cell));
-                }
-                let link = self.own_path(policy, &path.frames)?;
-                return self.own(policy, link, cell).map(Some);
+                return match mutable {
+                    true => Ok(Some(cell)),
+                    false => self.own_end(policy, path).map(Some),
+                };
             }
             if mutable && self.reuse_dead::<P>(cell, row) && self.has_room(cell, row) {
                 return Ok(Some(cell));

@@ -78,7 +78,11 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The path is that of the trie as it is now.
-    unsafe fn own_end<P: Policy>(&mut self, policy: &mut P, path: &Path) -> Result<u32, ArenaFull> {
+    pub(super) unsafe fn own_end<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        path: &Path,
+    ) -> Result<u32, ArenaFull> {
         // SAFETY: the caller's promise.
         unsafe {
             let link = self.own_path(policy, &path.frames)?;
