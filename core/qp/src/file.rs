@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use std::path::Path;
 
-use sapwood_arena::{Arena, HeaderError, ImageMap};
+use sapwood_arena::{HeaderError, ImageMap};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -22,6 +22,27 @@ use sapwood_common::raw::asked::Asked;
 use crate::Value;
 use crate::figures::{self, ENTRIES};
 use crate::{Builder, OpenCause, OpenError, SaveCause, SaveError};
+
+/// Opens a file that has a trie of either layout. One that was written before clusters held their
+/// entries is a trie, too, and reads as well. The file may be replaced by one of the other layout
+/// meanwhile.
+fn either<V: ?Sized + Value, M>(
+    open: impl Fn(u64) -> Result<M, sapwood_arena::OpenError>,
+) -> Result<M, sapwood_arena::OpenError> {
+    let (new, old) = (image::inline_hash::<V>(), image::layout_hash::<V>());
+    let mut map = open(new);
+    for layout in [old, new].into_iter().cycle().take(100) {
+        match &map {
+            Err(sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }))
+                if *found == layout =>
+            {
+                map = open(layout);
+            }
+            _ => break,
+        }
+    }
+    map
+}
 
 /// The cause for an error of the image, which may be another format of maps or another type of
 /// values.
@@ -154,20 +175,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
 
     /// Opens a file; with `verify`, checks all of it.
     fn open_at(path: &Path, verify: bool) -> Result<Self, OpenCause> {
-        // A map saved before clusters held their entries is a trie, too, and reads as well. A file
-        // may be replaced by one of the other layout meanwhile.
-        let (new, old) = (image::inline_hash::<V>(), image::layout_hash::<V>());
-        let mut map = ImageMap::open(path, new, verify);
-        for layout in [old, new].into_iter().cycle().take(100) {
-            match &map {
-                Err(sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }))
-                    if *found == layout =>
-                {
-                    map = ImageMap::open(path, layout, verify);
-                }
-                _ => break,
-            }
-        }
+        let map = either::<V, _>(|layout| ImageMap::open(path, layout, verify));
         Self::of_map(map.map_err(from_image_error::<V>)?, verify)
     }
 
@@ -245,7 +253,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     pub fn open_published(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let open = || {
-            let map = sapwood_arena::FileMap::open(path, image::layout_hash::<V>());
+            let map = either::<V, _>(|layout| sapwood_arena::FileMap::open(path, layout));
             let map = map.map_err(from_image_error::<V>)?;
             let image = Image::published(map).map_err(OpenCause::Corrupt)?;
             image.verify().map_err(OpenCause::Corrupt)?;
@@ -283,9 +291,9 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
         self.image.file_bytes()
     }
 
-    /// A trie in this arena with the entries of the file, which was verified.
-    pub(super) fn tree(&self, arena: Arena) -> Result<Tree<V>, OpenCause> {
-        self.image.tree(arena).map_err(|unread| match unread {
+    /// An empty trie, filled with the entries of the file, which was verified.
+    pub(super) fn fill(&self, tree: Tree<V>) -> Result<Tree<V>, OpenCause> {
+        self.image.fill(tree).map_err(|unread| match unread {
             Unread::Full(full) => OpenCause::Table(full.into()),
             Unread::Corrupt(what) => OpenCause::Corrupt(what),
         })
@@ -360,7 +368,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<
     pub fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
         let arena = stable_arena(self.memory.clone().stable());
         let arena = arena.map_err(|full| OpenCause::Table(full.into()))?;
-        let tree = file.tree(arena)?;
+        let tree = file.fill(Tree::new(arena))?;
         let store = self.build_over(tree, None);
         store.begin_at(file.version());
         Ok(store)

@@ -222,12 +222,12 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         self.version
     }
 
-    /// A trie in this arena with the entries of the image, which was verified.
+    /// An empty trie, filled with the entries of the image, which was verified.
     ///
     /// # Errors
     /// When there is no room, or when the image was changed meanwhile.
-    pub(crate) fn tree(&self, arena: Arena) -> Result<Tree<V>, Unread> {
-        let mut builder = Builder::new(Tree::new(arena));
+    pub(crate) fn fill(&self, tree: Tree<V>) -> Result<Tree<V>, Unread> {
+        let mut builder = Builder::new(tree);
         let view = self.view();
         let mut span = Span::all(view);
         while let Some(entry) = span.next() {

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Order, PointMap, QpShared, SharedMap};
 use crate::map::sorted_tree;
-use crate::raw::image::layout_hash;
+use crate::raw::image::{inline_hash, layout_hash};
 use crate::raw::index::Index;
 use crate::raw::tree::Tree;
 use crate::seed::seed;
@@ -116,7 +116,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// The number in the header page that identifies the layout of a published store with values of
     /// this type. See [`Builder::build_in`].
     pub fn layout_hash() -> u64 {
-        layout_hash::<V>()
+        inline_hash::<V>()
     }
 }
 
@@ -154,7 +154,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// # Panics
     /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, arena: Arena) -> Result<QpStore<V>, Error> {
-        self.publish_in(arena, |arena| Ok(Tree::new(arena)))
+        self.publish_in(arena, |arena| Ok(Tree::of_plain(arena)))
     }
 
     /// A store as that of [`build_in`](Self::build_in), whose first version has the entries of a
@@ -169,7 +169,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     pub fn restore_in(self, mut arena: Arena, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
         write_header::<V>(&mut arena).map_err(|error| OpenCause::Table(error.into()))?;
         let root = arena.roots_at() + 8 * header::ROOT;
-        Ok(self.build_over(file.tree(arena)?, Some(root)))
+        Ok(self.build_over(file.fill(Tree::of_plain(arena))?, Some(root)))
     }
 
     /// A published store of the tree that `make` builds in the arena.
@@ -205,7 +205,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     where
         V: Accepts<N>,
     {
-        self.publish_in(arena, |arena| sorted_tree(Tree::new(arena), entries))
+        self.publish_in(arena, |arena| sorted_tree(Tree::of_plain(arena), entries))
     }
 }
 
