@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use sapwood_format::{Window, header};
-use zerocopy::IntoBytes;
 
 /// Whether this many bytes from `at` on lie inside the window, behind the header page.
 pub(crate) fn inside(window: &impl Window, at: usize, bytes: usize) -> bool {
@@ -11,15 +10,32 @@ pub(crate) fn inside(window: &impl Window, at: usize, bytes: usize) -> bool {
     at >= header::PAGE && bytes <= len && at <= len - bytes
 }
 
+/// A byte that lies inside the window.
+pub(crate) fn byte(window: &impl Window, at: usize) -> u8 {
+    window.u32(at & !3).to_ne_bytes()[at % 4]
+}
+
 /// Copies bytes that lie inside the window.
-pub(crate) fn copy(window: &impl Window, from: usize, len: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(len + 16);
-    let first = from / 8 * 8;
-    for at in (first..from + len).step_by(8) {
-        bytes.extend_from_slice(&window.u64(at).to_ne_bytes());
+pub(crate) fn copy_to(window: &impl Window, from: usize, to: &mut [u8]) {
+    let (head, rest) = to.split_at_mut(to.len().min((8 - from % 8) % 8));
+    if !head.is_empty() {
+        let word = window.u64(from & !7).to_ne_bytes();
+        head.copy_from_slice(&word[from % 8..][..head.len()]);
     }
-    bytes.truncate(from - first + len);
-    bytes.drain(..from - first);
+    let first = from.next_multiple_of(8);
+    for (at, chunk) in (first..).step_by(8).zip(rest.chunks_mut(8)) {
+        let word = window.u64(at).to_ne_bytes();
+        match chunk.first_chunk_mut() {
+            Some(chunk) => *chunk = word,
+            None => chunk.copy_from_slice(&word[..chunk.len()]),
+        }
+    }
+}
+
+/// As [`copy_to`], to the heap.
+pub(crate) fn copy(window: &impl Window, from: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    copy_to(window, from, &mut bytes);
     bytes
 }
 
@@ -33,15 +49,14 @@ pub(crate) fn with_copy<R>(
     len: usize,
     take: impl Fn(&[u8]) -> R,
 ) -> R {
-    if len > STACK {
-        return take(&copy(window, from, len));
+    let mut bytes = [0; STACK];
+    match bytes.get_mut(..len) {
+        Some(bytes) => {
+            copy_to(window, from, bytes);
+            take(bytes)
+        }
+        None => take(&copy(window, from, len)),
     }
-    let first = from / 8 * 8;
-    let mut words = [0_u64; STACK / 8 + 1];
-    for (word, at) in words.iter_mut().zip((first..from + len).step_by(8)) {
-        *word = window.u64(at);
-    }
-    take(&words.as_bytes()[from - first..][..len])
 }
 
 /// Whether the bytes from `from` on, which lie inside the window, are these.

@@ -3,12 +3,13 @@
 //! A lookup checks what it needs so that it reads nothing outside the window: of a branch the
 //! header, and not the order of all labels. It compares the whole key, so it finds no wrong entry.
 
-use sapwood_format::branch::{self, BIG, FRESH, LABELS_AT, LOCKS, MAP_AT};
-use sapwood_format::cluster::{self, tag};
-use sapwood_format::{LEAF, Window, is_branch};
+use sapwood_format::branch::{self, BIG, LABELS_AT, LOCKS, MAP_AT};
+use sapwood_format::cluster::tag;
+use sapwood_format::{KIND, LEAF, Window, is_branch};
 
 use crate::Trouble;
-use crate::nodes::{Leaf, Nodes};
+use crate::clusters::Cluster;
+use crate::nodes::{Entry, Nodes};
 
 /// A word that was read: its place, the bits that count, and the word.
 type Seen = (usize, u32, u32);
@@ -34,7 +35,7 @@ impl Lookup {
         take: impl Fn(&[u8]) -> R,
     ) -> Result<Option<R>, Trouble> {
         let found = self.find(nodes, key);
-        let found = found.map(|leaf| leaf.map(|leaf| nodes.with_value(&leaf, take)));
+        let found = found.map(|entry| entry.map(|entry| nodes.with_value(&entry, take)));
         // A writer may be changing the bytes that look damaged.
         self.look_again(nodes)?;
         found
@@ -49,8 +50,8 @@ impl Lookup {
         take: impl Fn(&[u8]) -> R,
     ) -> Result<Option<(usize, R)>, Trouble> {
         let longest = self.longest_at_end(nodes, query);
-        let longest =
-            longest.map(|leaf| leaf.map(|leaf| (leaf.key_len(), nodes.with_value(&leaf, &take))));
+        let taken = |entry: Entry| (entry.key_len(), nodes.with_value(&entry, &take));
+        let longest = longest.map(|entry| entry.map(taken));
         self.look_again(nodes)?;
         if let Some(found) = longest? {
             return Ok(Some(found));
@@ -65,65 +66,83 @@ impl Lookup {
         Ok(None)
     }
 
-    /// The leaf of a key.
+    /// The entry of a key.
     pub(crate) fn find(
         &mut self,
         nodes: &Nodes<impl Window>,
         key: &[u8],
-    ) -> Result<Option<Leaf>, Trouble> {
+    ) -> Result<Option<Entry>, Trouble> {
         self.descend(nodes, key)?;
         if self.end == 0 {
             return Ok(None);
         }
-        if self.end & LEAF != 0 {
+        if self.end & KIND == LEAF {
             let leaf = nodes.leaf(self.end)?;
             return Ok(nodes.has_key(&leaf, key).then_some(leaf));
         }
-        let cluster = nodes.cluster(self.end)?;
-        self.seen.push((cluster.at(), !FRESH, cluster.header()));
+        let cluster = self.cluster(nodes)?;
         let wanted = tag(key);
         for first in (0..cluster.leaves()).step_by(4) {
-            let tags = nodes.window.u32(cluster.at() + cluster::TAGS_AT + first);
+            let tags = nodes.window.u32(cluster.tags_at() + first);
             for (slot, tag) in (first..cluster.leaves()).zip(tags.to_ne_bytes()) {
                 if tag != wanted {
                     continue;
                 }
-                let leaf = nodes.leaf(self.read(nodes, cluster.cell_at(slot)))?;
-                if nodes.has_key(&leaf, key) {
-                    return Ok(Some(leaf));
+                let entry = self.slot(nodes, &cluster, slot)?;
+                if nodes.has_key(&entry, key) {
+                    return Ok(Some(entry));
                 }
             }
         }
         Ok(None)
     }
 
-    /// The leaf at the end of a key's path whose key is the key's longest prefix.
+    /// The entry at the end of a key's path whose key is the key's longest prefix.
     fn longest_at_end(
         &mut self,
         nodes: &Nodes<impl Window>,
         query: &[u8],
-    ) -> Result<Option<Leaf>, Trouble> {
+    ) -> Result<Option<Entry>, Trouble> {
         self.descend(nodes, query)?;
-        let mut longest: Option<Leaf> = None;
-        let mut compare = |cell| -> Result<(), Trouble> {
-            let leaf = nodes.leaf(cell)?;
-            let longer = longest.is_none_or(|old| old.key_len() < leaf.key_len());
-            let start = query.get(..leaf.key_len());
-            if longer && start.is_some_and(|start| nodes.has_key(&leaf, start)) {
-                longest = Some(leaf);
-            }
-            Ok(())
+        if self.end == 0 {
+            return Ok(None);
+        }
+        let is_prefix = |entry: &Entry| {
+            let start = query.get(..entry.key_len());
+            start.is_some_and(|start| nodes.has_key(entry, start))
         };
-        if self.end & LEAF != 0 {
-            compare(self.end)?;
-        } else if self.end != 0 {
-            let cluster = nodes.cluster(self.end)?;
-            self.seen.push((cluster.at(), !FRESH, cluster.header()));
-            for slot in 0..cluster.leaves() {
-                compare(self.read(nodes, cluster.cell_at(slot)))?;
+        if self.end & KIND == LEAF {
+            return Ok(Some(nodes.leaf(self.end)?).filter(is_prefix));
+        }
+        let cluster = self.cluster(nodes)?;
+        let mut longest: Option<Entry> = None;
+        for slot in 0..cluster.leaves() {
+            let entry = self.slot(nodes, &cluster, slot)?;
+            let longer = longest.is_none_or(|old| old.key_len() < entry.key_len());
+            if longer && is_prefix(&entry) {
+                longest = Some(entry);
             }
         }
         Ok(longest)
+    }
+
+    /// The cluster at the path's end, and records its header for a second look.
+    fn cluster(&mut self, nodes: &Nodes<impl Window>) -> Result<Cluster, Trouble> {
+        let cluster = nodes.cluster(self.end)?;
+        self.seen.extend(cluster.words());
+        Ok(cluster)
+    }
+
+    /// The entry in a slot, and records the word that says where it is.
+    fn slot(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        cluster: &Cluster,
+        slot: usize,
+    ) -> Result<Entry, Trouble> {
+        nodes.slot(cluster, slot, |at, word| {
+            self.seen.push((at, u32::MAX, word))
+        })
     }
 
     /// Reads a cell, and records it for a second look.

@@ -9,7 +9,7 @@ use sapwood_format::bucket::{self, LINE, NOTHING, Words, tag_of};
 use sapwood_format::{Window, hash};
 
 use crate::Trouble;
-use crate::nodes::{Copied, Leaf, Nodes};
+use crate::nodes::{Copied, Entry, Nodes};
 
 /// The secrets of one map's hash.
 pub type Secrets = [u64; hash::SECRETS];
@@ -76,7 +76,7 @@ pub struct Slot {
 /// The result of a lookup in one table.
 pub enum Look {
     /// The key's leaf.
-    Found(Leaf),
+    Found(Entry),
     /// The flag: whether every key of the home bucket has a slot, so that a trie has no others.
     Absent(bool),
     /// The home was moved to the next table.
@@ -237,7 +237,7 @@ impl<'a, W: Window> Index<'a, W> {
         found
     }
 
-    fn follow(&self, start: u32, key: &[u8], seen: &mut Seen) -> Result<Option<Leaf>, Trouble> {
+    fn follow(&self, start: u32, key: &[u8], seen: &mut Seen) -> Result<Option<Entry>, Trouble> {
         let hash = self.hash(key);
         for table in self.chain(start) {
             match self.look(table?, hash, key, seen)? {

@@ -36,6 +36,7 @@
 
 mod bytes;
 mod closest;
+mod clusters;
 mod find;
 mod index;
 pub mod lpm;
@@ -64,8 +65,9 @@ pub use walks::{CheckedEntries, CheckedIter};
 /// header page says: nodes, the index, and the check of every invariant. `sapwood-bpf` uses them
 /// for maps that programs write. They are not part of the reader's surface.
 pub mod parts {
+    pub use crate::clusters::Cluster;
     pub use crate::index::{Bucket, Index, Look, Secrets, Seen, Slot, Table};
-    pub use crate::nodes::{Branch, Cluster, Copied, Leaf, Nodes};
+    pub use crate::nodes::{Branch, Copied, Entry, Nodes};
     pub use crate::verify::{Census, Node, verify};
 }
 

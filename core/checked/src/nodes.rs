@@ -1,13 +1,13 @@
-//! Branches, clusters and leaves of a window that others write. They are read word by word, and
-//! checked before use.
+//! Branches, leaves and entries of a window that others write, and with `clusters` all its nodes.
+//! They are read word by word, and checked before use.
 //!
 //! All reads are atomic, so a change during a read gives other words, and is not a data race. A
 //! reference is followed only to bytes inside the window.
 
-use sapwood_format::branch::{self, BIG, FRESH, LABELS_AT, LOCKS, MAP_AT};
-use sapwood_format::cluster::{self, SLOTS_MAX};
+use sapwood_format::branch::{self, BIG, LABELS_AT, LOCKS, MAP_AT};
 use sapwood_format::header;
-use sapwood_format::{CLUSTER, KIND, LEAF, Window, byte_of, is_branch, leaf};
+use sapwood_format::inline::Entries;
+use sapwood_format::{KIND, LEAF, UNIT, Window, byte_of, is_branch, leaf, leaf_cell};
 
 use crate::{Trouble, bytes};
 
@@ -16,9 +16,11 @@ use crate::{Trouble, bytes};
 pub struct Nodes<W> {
     pub(crate) window: W,
     /// Bytes of a value, which lies before the key; 0 when values are byte strings.
-    value_bytes: usize,
+    pub(crate) value_bytes: usize,
     /// Whether values are byte strings, which lie behind the key.
-    strings: bool,
+    pub(crate) strings: bool,
+    /// The layout of entries in inline clusters, if there may be some.
+    pub(crate) entries: Option<Entries>,
 }
 
 /// A branch whose header and labels were read and are consistent.
@@ -30,31 +32,16 @@ pub struct Branch {
     labels: [u64; 4],
 }
 
-/// A cluster whose header was read. It lies inside the window.
+/// An entry that lies inside the window: a leaf, or an entry in the block of an inline cluster.
 #[derive(Clone, Copy)]
-pub struct Cluster {
-    at: usize,
-    header: u32,
-}
-
-/// The borders of a cluster's leaves: for each slot, where its key parts from the one before.
-#[derive(Clone, Copy)]
-pub(crate) struct Borders {
-    base: usize,
-    leaves: usize,
-    distances: [u8; SLOTS_MAX],
-    bytes: [u8; SLOTS_MAX],
-}
-
-/// A leaf that lies inside the window.
-#[derive(Clone, Copy)]
-pub struct Leaf {
-    at: usize,
-    key_at: usize,
-    key_len: usize,
-    value_at: usize,
-    value_len: usize,
-    end: usize,
+pub struct Entry {
+    pub(crate) at: usize,
+    /// The pieces of the key: the prefix of the cluster, which a leaf has not, and the rest.
+    pub(crate) pieces: [(usize, usize); 2],
+    pub(crate) value_at: usize,
+    pub(crate) value_len: usize,
+    pub(crate) end: usize,
+    pub(crate) is_leaf: bool,
 }
 
 /// The length of the longest common prefix of two keys, or `None` when they are equal.
@@ -104,108 +91,53 @@ impl Branch {
     }
 }
 
-impl Cluster {
-    /// The places at which its block begins and ends.
-    pub fn block(&self) -> (usize, usize) {
-        (self.at, self.at + cluster::block_of(self.header))
-    }
-
-    pub(crate) fn leaves(&self) -> usize {
-        cluster::leaves_of(self.header)
-    }
-
-    pub(crate) fn at(&self) -> usize {
-        self.at
-    }
-
-    pub(crate) fn header(&self) -> u32 {
-        self.header
-    }
-
-    /// The place of the cell in a slot.
-    pub(crate) fn cell_at(&self, slot: usize) -> usize {
-        debug_assert!(slot < self.leaves());
-        self.at + cluster::cells_at(self.header) + 4 * slot
-    }
-}
-
-impl Borders {
-    /// The offset at which the leaf in a slot parts from the one before.
-    fn offset(&self, slot: usize) -> usize {
-        self.base + usize::from(self.distances[slot])
-    }
-
-    /// The slot of the last leaf.
-    pub(crate) fn last(&self) -> usize {
-        self.leaves - 1
-    }
-
-    /// The slot of a leaf that shares the longest prefix with a key. If the key is there, its slot.
-    pub(crate) fn search(&self, key: &[u8]) -> usize {
-        let (mut found, mut least) = (0, usize::MAX);
-        for slot in 1..self.leaves {
-            let offset = self.offset(slot);
-            if offset < least {
-                match key.get(offset) {
-                    Some(byte) if *byte >= self.bytes[slot] => (found, least) = (slot, usize::MAX),
-                    _ => least = offset,
-                }
-            }
-        }
-        found
-    }
-
-    /// The slot of the first leaf whose key is greater than a key that is not there, or the number
-    /// of leaves. The key parts at `at` from the leaf in the slot `found` of
-    /// [`search`](Self::search), and is less than that leaf's key if `less`.
-    pub(crate) fn place(&self, found: usize, at: usize, less: bool) -> usize {
-        let mut slot = found;
-        if less {
-            while slot > 0 && self.offset(slot) > at {
-                slot -= 1;
-            }
-            return slot;
-        }
-        slot += 1;
-        while slot < self.leaves && self.offset(slot) > at {
-            slot += 1;
-        }
-        slot
-    }
-
-    /// Whether two keys part as the border between a slot and the one before says.
-    pub(crate) fn part(&self, slot: usize, left: &[u8], right: &[u8]) -> bool {
-        let (offset, label) = (self.offset(slot), self.bytes[slot]);
-        let between = match (left.get(offset), right.get(offset)) {
-            (None, _) => label == 0,
-            (Some(left), Some(right)) => *left < label && label <= *right,
-            (Some(_), None) => false,
-        };
-        between && mismatch(left, right) == Some(offset)
-    }
-}
-
-impl Leaf {
+impl Entry {
     pub(crate) fn key_len(&self) -> usize {
-        self.key_len
+        let [prefix, rest] = self.pieces;
+        prefix.1 + rest.1
     }
 
-    /// The places at which its block begins and ends.
+    /// The cell of the leaf; `None` when the entry lies in the block of an inline cluster.
+    pub(crate) fn leaf(&self) -> Option<u32> {
+        self.is_leaf.then(|| leaf_cell((self.at / UNIT) as u32))
+    }
+
+    /// The places at which its block begins and ends: that of a leaf, or its part of a cluster.
     pub fn block(&self) -> (usize, usize) {
-        (self.at, self.end.next_multiple_of(8))
+        match self.is_leaf {
+            true => (self.at, self.end.next_multiple_of(UNIT)),
+            false => (self.at, self.end),
+        }
     }
 }
 
 impl<W: Window> Nodes<W> {
     /// The nodes of a window whose values have this many bytes, a multiple of 8, or are
-    /// [`header::BYTE_STRINGS`].
+    /// [`header::BYTE_STRINGS`]. There are no inline clusters.
     pub fn new(window: W, value_bytes: usize) -> Nodes<W> {
         let strings = value_bytes as u64 == header::BYTE_STRINGS;
         Nodes {
             window,
             value_bytes: if strings { 0 } else { value_bytes },
             strings,
+            entries: None,
         }
+    }
+
+    /// The same nodes, of a map of this format whose values, unless they are byte strings, have
+    /// this alignment.
+    pub(crate) fn of_format(self, align: usize, format: u64) -> Nodes<W> {
+        let align = if self.strings { 1 } else { align };
+        let entries = Entries::of(self.value_bytes, align);
+        Nodes {
+            entries: (format == header::INLINE_FORMAT).then_some(entries),
+            ..self
+        }
+    }
+
+    /// Whether there may be inline clusters.
+    pub(crate) fn has_inline(&self) -> bool {
+        self.entries.is_some()
     }
 
     /// Bytes of a value, unless values are byte strings.
@@ -342,97 +274,8 @@ impl<W: Window> Nodes<W> {
         self.window.u32(branch.at) & !LOCKS == branch.header
     }
 
-    /// The cluster of a cell.
-    pub fn cluster(&self, cell: u32) -> Result<Cluster, Trouble> {
-        let at = byte_of(cell);
-        let damaged = |why| Err(Trouble::Damaged(why, at));
-        if cell & KIND != CLUSTER || !self.inside(at, cluster::block(4)) {
-            return damaged("a cluster outside the window");
-        }
-        let header = self.window.u32(at) & !FRESH;
-        if !cluster::is_sound(header) {
-            return damaged("no cluster has such a header");
-        }
-        match self.inside(at, cluster::block_of(header)) {
-            true => Ok(Cluster { at, header }),
-            false => damaged("a cluster that ends outside the window"),
-        }
-    }
-
-    /// The borders of a cluster's leaves. No offset may be less than `min`.
-    pub(crate) fn borders(&self, cluster: &Cluster, min: usize) -> Result<Borders, Trouble> {
-        let leaves = cluster.leaves();
-        let mut borders = Borders {
-            base: cluster::base_of(cluster.header),
-            leaves,
-            distances: [0; SLOTS_MAX],
-            bytes: [0; SLOTS_MAX],
-        };
-        for (part, bytes) in [
-            (cluster::borders_at(cluster.header), &mut borders.distances),
-            (cluster::bytes_at(cluster.header), &mut borders.bytes),
-        ] {
-            for (i, bytes) in bytes[..leaves.next_multiple_of(4)]
-                .chunks_exact_mut(4)
-                .enumerate()
-            {
-                let word = self.window.u32(cluster.at + part + 4 * i);
-                bytes.copy_from_slice(&word.to_ne_bytes());
-            }
-        }
-        match (1..leaves).all(|slot| borders.offset(slot) >= min) {
-            true => Ok(borders),
-            false => Err(Trouble::Damaged(
-                "leaves that part before the branch above them",
-                cluster.at,
-            )),
-        }
-    }
-
-    /// Checks the parts that only `verify` checks: the slots behind the last leaf, the border
-    /// before the first, and the lock if it must be free.
-    pub(crate) fn check_cluster(&self, cluster: &Cluster, free: bool) -> Result<(), Trouble> {
-        let damaged = |why| Err(Trouble::Damaged(why, cluster.at));
-        let (header, leaves) = (cluster.header, cluster.leaves());
-        if free && self.window.u32(cluster.at) != header {
-            return damaged("a cluster that is locked");
-        }
-        let capacity = cluster::capacity_of(header);
-        let is_zero = |at, len| {
-            self.copy(cluster.at + at, len)
-                .iter()
-                .all(|byte| *byte == 0)
-        };
-        let spare = capacity - leaves;
-        let borders = [cluster::borders_at(header), cluster::bytes_at(header)];
-        let zeros = is_zero(cluster::TAGS_AT + leaves, spare)
-            && is_zero(cluster::cells_at(header) + 4 * leaves, 4 * spare)
-            && borders
-                .iter()
-                .all(|at| is_zero(*at, 1) && is_zero(at + leaves, spare));
-        match zeros {
-            true => Ok(()),
-            false => damaged("a cluster with something in a slot that has no leaf"),
-        }
-    }
-
-    /// The tags of a cluster's leaves.
-    pub(crate) fn tags(&self, cluster: &Cluster) -> Vec<u8> {
-        self.copy(cluster.at + cluster::TAGS_AT, cluster.leaves())
-    }
-
-    /// The cell of the leaf in a slot of a cluster.
-    pub(crate) fn slot(&self, cluster: &Cluster, slot: usize) -> u32 {
-        self.window.u32(cluster.cell_at(slot))
-    }
-
-    /// Whether a cluster still has the header that was read, as [`is_still`](Self::is_still).
-    pub(crate) fn is_still_cluster(&self, cluster: &Cluster) -> bool {
-        self.window.u32(cluster.at) & !FRESH == cluster.header
-    }
-
     /// The leaf of a cell.
-    pub fn leaf(&self, cell: u32) -> Result<Leaf, Trouble> {
+    pub fn leaf(&self, cell: u32) -> Result<Entry, Trouble> {
         let at = byte_of(cell);
         if cell & KIND != LEAF || !self.inside(at, self.value_bytes + 8) {
             return Err(Trouble::Damaged("a leaf outside the window", at));
@@ -447,13 +290,14 @@ impl<W: Window> Nodes<W> {
         if !self.inside(at, size + usize::from(self.strings)) {
             return Err(Trouble::Damaged("a leaf that ends outside the window", at));
         }
-        let mut leaf = Leaf {
+        let key_at = at + leaf::key_at(self.value_bytes, key_len);
+        let mut leaf = Entry {
             at,
-            key_at: at + leaf::key_at(self.value_bytes, key_len),
-            key_len,
+            pieces: [(key_at, 0), (key_at, key_len)],
             value_at: at,
             value_len: self.value_bytes,
             end: at + size,
+            is_leaf: true,
         };
         if self.strings {
             self.find_string(&mut leaf)?;
@@ -463,16 +307,16 @@ impl<W: Window> Nodes<W> {
 
     /// Finds the byte string behind the key of a leaf. The first byte of its length lies inside the
     /// window.
-    fn find_string(&self, leaf: &mut Leaf) -> Result<(), Trouble> {
+    fn find_string(&self, leaf: &mut Entry) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, leaf.at));
         let at = leaf.end;
         let outside = "a value that ends outside the window";
-        let bytes = leaf::value_length_bytes(self.copy(at, 1)[0]);
+        let bytes = leaf::value_length_bytes(bytes::byte(&self.window, at));
         if !self.inside(at, bytes) {
             return damaged(outside);
         }
         let mut length = [0; 5];
-        length[..bytes].copy_from_slice(&self.copy(at, bytes));
+        bytes::copy_to(&self.window, at, &mut length[..bytes]);
         let len = leaf::value_len(length);
         if leaf::value_length(len).1 != bytes {
             return damaged("a value's length that is written as if it were longer");
@@ -487,36 +331,43 @@ impl<W: Window> Nodes<W> {
     }
 
     /// Copies bytes that lie inside the window.
-    fn copy(&self, from: usize, len: usize) -> Vec<u8> {
+    pub(crate) fn copy(&self, from: usize, len: usize) -> Vec<u8> {
         bytes::copy(&self.window, from, len)
     }
 
-    pub(crate) fn key(&self, leaf: &Leaf) -> Vec<u8> {
-        self.copy(leaf.key_at, leaf.key_len)
+    pub(crate) fn key(&self, entry: &Entry) -> Vec<u8> {
+        let mut key = vec![0; entry.key_len()];
+        let [(prefix, cut), (rest, _)] = entry.pieces;
+        bytes::copy_to(&self.window, prefix, &mut key[..cut]);
+        bytes::copy_to(&self.window, rest, &mut key[cut..]);
+        key
     }
 
-    /// Whether a leaf has this key.
-    pub(crate) fn has_key(&self, leaf: &Leaf, key: &[u8]) -> bool {
-        leaf.key_len == key.len() && bytes::are(&self.window, leaf.key_at, key)
+    /// Whether an entry has this key.
+    pub(crate) fn has_key(&self, entry: &Entry, key: &[u8]) -> bool {
+        let [(prefix, cut), (rest, _)] = entry.pieces;
+        entry.key_len() == key.len()
+            && bytes::are(&self.window, rest, &key[cut..])
+            && bytes::are(&self.window, prefix, &key[..cut])
     }
 
-    /// Calls `take` with the bytes of a leaf's value.
-    pub(crate) fn with_value<R>(&self, leaf: &Leaf, take: impl Fn(&[u8]) -> R) -> R {
-        bytes::with_copy(&self.window, leaf.value_at, leaf.value_len, take)
+    /// Calls `take` with the bytes of an entry's value.
+    pub(crate) fn with_value<R>(&self, entry: &Entry, take: impl Fn(&[u8]) -> R) -> R {
+        bytes::with_copy(&self.window, entry.value_at, entry.value_len, take)
     }
 
-    /// The bytes of a leaf's value.
-    pub fn value(&self, leaf: &Leaf) -> Vec<u8> {
-        self.copy(leaf.value_at, leaf.value_len)
+    /// The bytes of an entry's value.
+    pub fn value(&self, entry: &Entry) -> Vec<u8> {
+        self.copy(entry.value_at, entry.value_len)
     }
 
-    /// The key and the value of a leaf.
-    pub fn entry(&self, leaf: &Leaf) -> Copied {
-        (self.key(leaf), self.value(leaf))
+    /// The key and the value of an entry.
+    pub fn entry(&self, entry: &Entry) -> Copied {
+        (self.key(entry), self.value(entry))
     }
 
     /// Whether the rest of a leaf's block has only zeros.
-    pub(crate) fn is_padded(&self, leaf: &Leaf) -> bool {
+    pub(crate) fn is_padded(&self, leaf: &Entry) -> bool {
         let (end, block) = (leaf.end, leaf.block().1);
         self.copy(end, block - end).iter().all(|byte| *byte == 0)
     }

@@ -1,11 +1,12 @@
-//! The path from the root to a leaf. A key finds it, a walk moves it to the next leaf, and it can
-//! be checked again.
+//! The path from the root to an entry. A key finds it, a walk moves it to the next entry, and it
+//! can be checked again.
 
 use sapwood_format::cluster::tag;
-use sapwood_format::{LEAF, Window, is_branch};
+use sapwood_format::{KIND, LEAF, Window, is_branch};
 
 use crate::Trouble;
-use crate::nodes::{Borders, Branch, Cluster, Copied, Leaf, Nodes, mismatch};
+use crate::clusters::{Borders, Cluster};
+use crate::nodes::{Branch, Copied, Entry, Nodes, mismatch};
 
 #[derive(Clone, Copy)]
 struct Frame {
@@ -16,21 +17,21 @@ struct Frame {
 
 /// Where a key that is not there parts from the keys of the trie.
 struct Parting {
-    /// The first byte in which it differs from the leaf to which its path leads.
+    /// The first byte in which it differs from the entry to which its path leads.
     at: usize,
-    /// Whether it is less than that leaf's key.
+    /// Whether it is less than that entry's key.
     less: bool,
-    /// The highest cell on the path, if there is one, below which all leaves share the bytes before
+    /// The highest cell on the path, if there is one, below which all keys share the bytes before
     /// and that byte.
     below: Option<u32>,
 }
 
-/// The trouble of a leaf that the path to it contradicts.
-fn unfit(leaf: &Leaf) -> Trouble {
-    Trouble::Damaged("a key that does not fit its place", leaf.block().0)
+/// The trouble of an entry that the path to it contradicts.
+fn unfit(entry: &Entry) -> Trouble {
+    Trouble::Damaged("a key that does not fit its place", entry.block().0)
 }
 
-/// A path in a trie, which ends at a leaf or is empty.
+/// A path in a trie, which ends at an entry or is empty.
 #[derive(Default)]
 pub(crate) struct Path {
     root: u32,
@@ -38,15 +39,17 @@ pub(crate) struct Path {
     /// The root, or the cell to which the last branch leads. It is the cell of a cluster or of the
     /// leaf.
     end: u32,
-    /// The cluster of `end`, if it is one, and the cells that were read in it: slot and cell.
+    /// The cluster of `end`, if it is one, and the word in it that says where the entry is, with
+    /// its place.
     cluster: Option<Cluster>,
-    slots: Vec<(usize, u32)>,
-    /// The borders of its leaves, and the slot of the leaf.
+    slot: Option<(usize, u32)>,
+    /// The borders of its entries, and the slot of the entry.
     within: Option<(Borders, usize)>,
-    /// The cell of the leaf, or 0.
-    pub(crate) leaf: u32,
-    /// The first frame that does not lead to the leaf before as well: in this frame the walk turned
-    /// to another child. If it is behind the last one, the leaf before is in the same cluster.
+    /// The entry, unless the path is empty.
+    pub(crate) entry: Option<Entry>,
+    /// The first frame that does not lead to the entry before as well: in this frame the walk
+    /// turned to another child. If it is behind the last one, the entry before is in the same
+    /// cluster.
     turned: Option<usize>,
     /// The number of branches and clusters that were read.
     pub(crate) steps: u64,
@@ -64,7 +67,7 @@ impl Path {
         loop {
             // This is kept also when the cell is damaged, because a change may be the cause.
             self.end = cell;
-            self.leaf = cell;
+            self.entry = None;
             if !is_branch(cell) {
                 return Ok(());
             }
@@ -81,43 +84,31 @@ impl Path {
         }
     }
 
-    /// The cluster at the end of the path, unless that is a leaf.
-    fn cluster_there(&mut self, nodes: &Nodes<impl Window>) -> Result<Option<Cluster>, Trouble> {
-        if self.end & LEAF == 0 {
-            self.cluster = Some(nodes.cluster(self.end)?);
-            self.steps += 1;
-        }
-        Ok(self.cluster)
-    }
-
     fn leave_cluster(&mut self) {
         self.cluster = None;
-        self.slots.clear();
+        self.slot = None;
         self.within = None;
     }
 
-    /// The cell in a slot of the cluster, which is recorded for a second check.
-    fn slot(&mut self, nodes: &Nodes<impl Window>, cluster: &Cluster, slot: usize) -> u32 {
-        let cell = nodes.slot(cluster, slot);
-        self.slots.push((slot, cell));
-        cell
-    }
-
-    /// Moves from the path's end to a leaf. In a cluster, `pick` chooses the leaf.
+    /// Moves from the path's end to an entry. In a cluster, `pick` chooses it.
     fn enter(
         &mut self,
         nodes: &Nodes<impl Window>,
         pick: impl Fn(&Borders) -> usize,
     ) -> Result<(), Trouble> {
-        let Some(cluster) = self.cluster_there(nodes)? else {
+        if self.end & KIND == LEAF {
+            self.entry = Some(nodes.leaf(self.end)?);
             return Ok(());
-        };
+        }
+        let cluster = nodes.cluster(self.end)?;
+        self.cluster = Some(cluster);
+        self.steps += 1;
         let min = self.frames.last().map_or(0, |top| top.branch.offset());
         let borders = nodes.borders(&cluster, min)?;
         self.turn(nodes, &cluster, borders, pick(&borders))
     }
 
-    /// Moves to the leaf in a slot of the cluster.
+    /// Moves to the entry in a slot of the cluster.
     fn turn(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -125,20 +116,20 @@ impl Path {
         borders: Borders,
         slot: usize,
     ) -> Result<(), Trouble> {
-        self.slots.clear();
-        self.leaf = self.slot(nodes, cluster, slot);
+        self.entry = None;
         self.within = Some((borders, slot));
-        // An empty cell is not the end of the walk.
-        nodes.leaf(self.leaf).map(|_| ())
+        let entry = nodes.slot(cluster, slot, |at, word| self.slot = Some((at, word)));
+        self.entry = Some(entry?);
+        Ok(())
     }
 
-    /// Moves to the first leaf below a cell.
+    /// Moves to the first entry below a cell.
     fn down_first(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
         self.down(nodes, cell, |_| 0)?;
         self.enter(nodes, |_| 0)
     }
 
-    /// Moves to the last leaf below a cell.
+    /// Moves to the last entry below a cell.
     fn down_last(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
         self.down(nodes, cell, |branch| branch.children() - 1)?;
         self.enter(nodes, Borders::last)
@@ -147,13 +138,13 @@ impl Path {
     fn begin(&mut self, nodes: &Nodes<impl Window>) -> bool {
         self.frames.clear();
         self.leave_cluster();
-        self.leaf = 0;
+        self.entry = None;
         self.turned = None;
         self.root = nodes.root();
         self.root != 0
     }
 
-    /// Moves to the first leaf.
+    /// Moves to the first entry.
     pub(crate) fn first(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         match self.begin(nodes) {
             true => self.down_first(nodes, self.root),
@@ -161,18 +152,18 @@ impl Path {
         }
     }
 
-    /// Moves from the root to a leaf that shares the longest prefix with a key; returns where the
-    /// key parts from it, or nothing when the leaf has the key. The frames below the parting are
+    /// Moves from the root to an entry that shares the longest prefix with a key; returns where the
+    /// key parts from it, or nothing when the entry has the key. The frames below the parting are
     /// gone then.
     fn approach(
         &mut self,
         nodes: &Nodes<impl Window>,
         key: &[u8],
     ) -> Result<Option<Parting>, Trouble> {
-        // Off the key's path, any leaf below shows where the key would leave the path.
+        // Off the key's path, any entry below shows where the key would leave the path.
         self.down(nodes, self.root, |branch| branch.child(key))?;
         self.enter(nodes, |borders| borders.search(key))?;
-        let found = nodes.key(&nodes.leaf(self.leaf)?);
+        let found = self.entry.map_or(Vec::new(), |entry| nodes.key(&entry));
         // All later steps depend on this path.
         self.look_again(nodes, true)?;
         let Some(at) = mismatch(key, &found) else {
@@ -190,7 +181,7 @@ impl Path {
         Ok(Some(Parting { at, less, below }))
     }
 
-    /// Moves to the least leaf whose key is not less than `key`, or is greater when `strict`.
+    /// Moves to the least entry whose key is not less than `key`, or is greater when `strict`.
     fn seek(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -207,7 +198,7 @@ impl Path {
             };
         };
         match (below, self.cluster, self.within) {
-            // All leaves below this cell share the bytes in which the key differs.
+            // All keys below this cell share the bytes in which the key differs.
             (Some(cell), _, _) if less => self.down_first(nodes, cell),
             (Some(_), _, _) => {
                 self.leave_cluster();
@@ -225,7 +216,7 @@ impl Path {
         }
     }
 
-    /// Moves to the greatest leaf whose key is less than `key`, or to the last one.
+    /// Moves to the greatest entry whose key is less than `key`, or to the last one.
     fn seek_back(&mut self, nodes: &Nodes<impl Window>, key: Option<&[u8]>) -> Result<(), Trouble> {
         if !self.begin(nodes) {
             return Ok(());
@@ -254,7 +245,7 @@ impl Path {
         }
     }
 
-    /// Moves to the leaf before.
+    /// Moves to the entry before.
     fn step_back(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
             if slot > 0 {
@@ -270,11 +261,11 @@ impl Path {
             self.frames.pop();
         }
         self.leave_cluster();
-        self.leaf = 0;
+        self.entry = None;
         Ok(())
     }
 
-    /// Moves to the next leaf.
+    /// Moves to the next entry.
     pub(crate) fn step(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
             if slot + 1 < cluster.leaves() {
@@ -292,12 +283,12 @@ impl Path {
             self.frames.pop();
         }
         self.leave_cluster();
-        self.leaf = 0;
+        self.entry = None;
         self.turned = None;
         Ok(())
     }
 
-    /// Moves to the next leaf when the key of the leaf before is not known.
+    /// Moves to the next entry when the key of the entry before is not known.
     fn step_apart(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         self.step(nodes)?;
         self.turned = None;
@@ -343,14 +334,13 @@ impl Path {
         key: Option<&[u8]>,
     ) -> Result<Option<Copied>, Trouble> {
         self.seek_back(nodes, key)?;
-        if self.leaf == 0 {
+        let Some(entry) = self.entry else {
             return Ok(None);
-        }
-        let leaf = nodes.leaf(self.leaf)?;
-        let (found, value) = nodes.entry(&leaf);
+        };
+        let (found, value) = nodes.entry(&entry);
         let descends = key.is_none_or(|key| found.as_slice() < key);
         if !descends || !self.leads_to(&found, None) {
-            return Err(unfit(&leaf));
+            return Err(unfit(&entry));
         }
         Ok(Some((found, value)))
     }
@@ -363,23 +353,22 @@ impl Path {
         stands: bool,
     ) -> Result<Option<Copied>, Trouble> {
         self.go(nodes, from, strict, stands)?;
-        if self.leaf == 0 {
+        let Some(entry) = self.entry else {
             return Ok(None);
-        }
-        let leaf = nodes.leaf(self.leaf)?;
-        let (key, value) = nodes.entry(&leaf);
+        };
+        let (key, value) = nodes.entry(&entry);
         let before = strict.then_some(from);
         let ascends = match before {
             Some(before) => key.as_slice() > before,
             None => key.as_slice() >= from,
         };
         if !ascends || !self.leads_to(&key, before) {
-            return Err(unfit(&leaf));
+            return Err(unfit(&entry));
         }
         Ok(Some((key, value)))
     }
 
-    /// Moves to the next leaf, from the one before or from the root.
+    /// Moves to the next entry, from the one before or from the root.
     fn go(
         &mut self,
         nodes: &Nodes<impl Window>,
@@ -389,7 +378,7 @@ impl Path {
     ) -> Result<(), Trouble> {
         if stands {
             self.step(nodes)?;
-            if self.leaf != 0 {
+            if self.entry.is_some() {
                 return Ok(());
             }
             // The end counts only if a walk from the root confirms it.
@@ -403,7 +392,7 @@ impl Path {
     /// Whether this path leads to a key, and the key may come right after the one before.
     pub(crate) fn leads_to(&self, key: &[u8], before: Option<&[u8]>) -> bool {
         let turned = self.turned.unwrap_or(0);
-        // The leaves of a cluster may part at the offset of the branch above it.
+        // The entries of a cluster may part at the offset of the branch above it.
         let from = turned.min(self.frames.len().saturating_sub(1));
         let runs = self.frames[from..].iter().all(|frame| {
             frame.branch.offset() <= key.len() && frame.branch.child(key) == frame.index
@@ -421,27 +410,30 @@ impl Path {
             }
     }
 
-    /// The branches that are not on the path of the leaf before.
+    /// The branches that are not on the path of the entry before.
     pub(crate) fn new_branches(&self) -> impl Iterator<Item = &Branch> {
         let before = self.turned.map_or(0, |turned| turned + 1);
         self.frames.iter().skip(before).map(|frame| &frame.branch)
     }
 
-    /// The cluster of the leaf, unless the leaf before is in it, too.
+    /// The cluster of the entry, unless the entry before is in it, too.
     pub(crate) fn new_cluster(&self) -> Option<&Cluster> {
         let same = self.turned == Some(self.frames.len());
         self.cluster.as_ref().filter(|_| !same)
     }
 
-    /// The number of branches above the leaf.
+    /// The number of branches above the entry.
     pub(crate) fn depth(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether the leaf's tag in its cluster is the tag of this key.
-    pub(crate) fn has_tag(&self, nodes: &Nodes<impl Window>, key: &[u8]) -> bool {
+    /// Whether the entry's cluster has the tag of this key for it, and the key begins with what all
+    /// keys of the cluster share.
+    pub(crate) fn fits_cluster(&self, nodes: &Nodes<impl Window>, key: &[u8]) -> bool {
         match (&self.cluster, &self.within) {
-            (Some(cluster), Some((_, slot))) => nodes.tags(cluster).get(*slot) == Some(&tag(key)),
+            (Some(cluster), Some((_, slot))) => {
+                nodes.tags(cluster).get(*slot) == Some(&tag(key)) && nodes.has_prefix(cluster, key)
+            }
             _ => true,
         }
     }
@@ -465,11 +457,10 @@ impl Path {
             let next = self.frames.get(i + 1).map_or(self.end, |next| next.cell);
             same &= nodes.cell(&frame.branch, frame.index) == next && nodes.is_still(&frame.branch);
         }
-        if let Some(cluster) = &self.cluster {
-            let mut slots = self.slots.iter();
-            same &= slots.all(|(slot, cell)| nodes.slot(cluster, *slot) == *cell)
-                && nodes.is_still_cluster(cluster);
-        }
+        let is_same = |(at, bits, word): (usize, u32, u32)| nodes.window.u32(at) & bits == word;
+        let slot = self.slot.map(|(at, word)| (at, u32::MAX, word));
+        let mut words = self.cluster.iter().flat_map(Cluster::words).chain(slot);
+        same &= words.all(is_same);
         same.then_some(()).ok_or(Trouble::Changed)
     }
 }

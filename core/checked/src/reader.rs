@@ -88,7 +88,8 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
         Ok((nodes.map_err(|trouble| self.error(trouble))?, publisher))
     }
 
-    /// Checks that the map has this layout hash: values of the same type, or byte strings.
+    /// Checks that the map has the values of maps with this layout hash: of the same type, or byte
+    /// strings. The map may have clusters of another kind.
     ///
     /// # Errors
     /// [`Trouble::Values`]; those of [`new`](Self::new).
@@ -96,7 +97,11 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
         let nodes = self.nodes()?;
         let hash = nodes.window.u64(header::LAYOUT_AT);
         self.source.still_valid()?;
-        if hash == expected {
+        let align = |hash| {
+            let bytes = nodes.value_bytes();
+            layout_of::<Bytes>(bytes, hash).map(|(align, _)| align)
+        };
+        if align(expected).is_some_and(|expected| align(hash) == Some(expected)) {
             return Ok(());
         }
         Err(self.error(Trouble::Values(match nodes.value_bytes() {
@@ -288,19 +293,32 @@ fn nodes_of<W: Window, V: CheckedValue>(
         return Err(Trouble::Damaged("values of a size that no map has", at));
     }
     let bytes = bytes as usize;
-    if strings && V::layout_hash().is_some() {
+    if strings && V::align().is_some() {
         return Err(Trouble::Values(Values::Strings));
     }
     if !strings && !V::fits(bytes) {
         return Err(Trouble::Values(Values::Bytes(bytes)));
     }
-    if by_process {
-        let hash = window.u64(header::LAYOUT_AT);
-        if V::layout_hash().is_some_and(|expected| expected != hash) {
-            return Err(Trouble::Values(Values::Layout { bytes, hash }));
-        }
+    let hash = by_process.then(|| window.u64(header::LAYOUT_AT));
+    let nodes = Nodes::new(window, bytes);
+    let Some(hash) = hash else {
+        return Ok(nodes);
+    };
+    match layout_of::<V>(nodes.value_bytes(), hash) {
+        Some((align, format)) => Ok(nodes.of_format(align, format)),
+        None => Err(Trouble::Values(Values::Layout { bytes, hash })),
     }
-    Ok(Nodes::new(window, bytes))
+}
+
+/// What a layout hash says of a map whose values have this many bytes, or are byte strings: their
+/// alignment, and the number of the format. `None` when no map of such values has it.
+fn layout_of<V: CheckedValue>(bytes: Option<usize>, hash: u64) -> Option<(usize, u64)> {
+    let (size, aligns) = match (bytes, V::align()) {
+        (None, _) => (header::BYTE_STRINGS as usize, &[8][..]),
+        (Some(size), Some(align)) => return header::layout_of(size, &[align], hash),
+        (Some(size), None) => (size, &[8, 4, 2, 1][..]),
+    };
+    header::layout_of(size, aligns, hash)
 }
 
 impl<S: fmt::Debug, V> fmt::Debug for CheckedReader<S, V> {

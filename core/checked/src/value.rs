@@ -1,6 +1,5 @@
 //! Values that a checked reader returns.
 
-use sapwood_format::header;
 use zerocopy::FromBytes;
 
 use crate::Trouble;
@@ -14,9 +13,9 @@ pub trait CheckedValue: Sized {
     /// has these bytes.
     fn of(bytes: &[u8]) -> Option<Self>;
 
-    /// The layout hash that a map with such values has, if the map must have been made with this
-    /// type.
-    fn layout_hash() -> Option<u64>;
+    /// The alignment of a value, if a map must have been made with this type. The layout hash in
+    /// the map's header page then says this alignment and the size.
+    fn align() -> Option<usize>;
 
     /// The layout hash that a table of prefixes with such values has, of addresses of this many
     /// bits, if the table must have been made with this type.
@@ -41,12 +40,8 @@ impl<V: FromBytes> CheckedValue for V {
         V::read_from_bytes(bytes).ok()
     }
 
-    fn layout_hash() -> Option<u64> {
-        Some(header::layout_hash(
-            size_of::<V>(),
-            align_of::<V>(),
-            header::FORMAT,
-        ))
+    fn align() -> Option<usize> {
+        Some(align_of::<V>())
     }
 
     fn prefix_layout_hash(width: u8) -> Option<u64> {
@@ -73,7 +68,7 @@ impl CheckedValue for Bytes {
         Some(Bytes(bytes.to_vec()))
     }
 
-    fn layout_hash() -> Option<u64> {
+    fn align() -> Option<usize> {
         None
     }
 }

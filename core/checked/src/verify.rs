@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use crate::Trouble;
 use crate::bytes::Met;
 use crate::index::{Bucket, Index, Slot, Table};
-use crate::nodes::Nodes;
+use crate::nodes::{Entry, Nodes};
 use crate::path::Path;
 
 /// The maximum number of entries that may differ between trie and index. Each is from a writer that
@@ -49,7 +49,9 @@ pub struct Census {
 pub(crate) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble> {
     let has_index = nodes.has_index();
     let trie = has_index != header::ONLY_INDEX;
-    if has_index > 2 || (!trie && nodes.root() != 0) {
+    // An index has leaves.
+    let index_only = !trie && nodes.root() != 0;
+    if has_index > 2 || index_only || (has_index != 0 && nodes.has_inline()) {
         return Err(Trouble::Damaged("no map has such a header", 0));
     }
     let mut met = Met::default();
@@ -102,14 +104,14 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         (self.note)(node, block).map_err(|why| Trouble::Damaged(why, block.0))
     }
 
-    /// Checks the trie, and returns the cells of its leaves.
+    /// Checks the trie, and returns the cells of its leaves. Entries of inline clusters have none.
     fn trie(&mut self) -> Result<Vec<u32>, Trouble> {
         let nodes = self.nodes;
         let mut path = Path::default();
         let mut before: Option<Vec<u8>> = None;
         let mut leaves = Vec::new();
         path.first(nodes)?;
-        while path.leaf != 0 {
+        while let Some(entry) = path.entry {
             // Each branch and each cluster enters the path once, because `note` refuses it the
             // second time. So the walk ends.
             for branch in path.new_branches() {
@@ -123,29 +125,31 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
                 self.census.clusters += 1;
             }
             self.census.depth = self.census.depth.max(path.depth());
-            let key = self.leaf(path.leaf)?;
-            let damaged = |why| Err(Trouble::Damaged(why, nodes.leaf(path.leaf)?.block().0));
+            let key = nodes.key(&entry);
+            if let Some(leaf) = entry.leaf() {
+                self.leaf(&entry)?;
+                leaves.push(leaf);
+            }
+            let damaged = |why| Err(Trouble::Damaged(why, entry.block().0));
             let ascends = before.as_ref().is_none_or(|before| *before < key);
             if !ascends || !path.leads_to(&key, before.as_deref()) {
                 return damaged("a key that does not fit its place");
             }
-            if !path.has_tag(nodes, &key) {
-                return damaged("a key that its cluster has another tag for");
+            if !path.fits_cluster(nodes, &key) {
+                return damaged("a key that its cluster has another tag or prefix for");
             }
-            leaves.push(path.leaf);
+            self.census.entries += 1;
             before = Some(key);
             path.step(nodes)?;
         }
-        self.census.entries = leaves.len();
         Ok(leaves)
     }
 
-    /// Records a leaf, and returns its key.
-    fn leaf(&mut self, cell: u32) -> Result<Vec<u8>, Trouble> {
-        let leaf = self.nodes.leaf(cell)?;
+    /// Records a leaf.
+    fn leaf(&mut self, leaf: &Entry) -> Result<(), Trouble> {
         self.note(Node::Leaf, leaf.block())?;
-        match self.nodes.is_padded(&leaf) {
-            true => Ok(self.nodes.key(&leaf)),
+        match self.nodes.is_padded(leaf) {
+            true => Ok(()),
             false => Err(Trouble::Damaged(
                 "a leaf that does not end in zeros",
                 leaf.block().0,
@@ -241,7 +245,8 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         (i, number): (usize, u32),
         slot: Slot,
     ) -> Result<Option<Vec<u8>>, Trouble> {
-        let key = self.nodes.key(&self.nodes.leaf(slot.cell)?);
+        let leaf = self.nodes.leaf(slot.cell)?;
+        let key = self.nodes.key(&leaf);
         let hash = index.hash(&key);
         let home = tables[i].home(hash);
         let damaged = |why| Err(Trouble::Damaged(why, slot.bucket));
@@ -267,7 +272,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
             }
             Some((right, _)) if right == i => {
                 if !self.trie {
-                    self.leaf(slot.cell)?;
+                    self.leaf(&leaf)?;
                 }
                 Ok(Some(key))
             }

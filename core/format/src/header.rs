@@ -37,7 +37,7 @@ pub const TABLE: usize = 3;
 /// The number of the format of branches, clusters and leaves.
 pub const FORMAT: u64 = 2;
 /// The number of the format that has inline clusters, too ([`inline`](crate::inline)): that of
-/// saved maps.
+/// saved maps and of published stores.
 pub const INLINE_FORMAT: u64 = 3;
 
 /// The layout hash in the header page of saved ranges, whose format is 1 and whose values have this
@@ -55,4 +55,12 @@ pub const fn routes_hash() -> u64 {
 /// alignment. A reader must compare it.
 pub const fn layout_hash(size: usize, align: usize, format: u64) -> u64 {
     crate::fnv(b"sapwood qp", &[size as u64, align as u64, format])
+}
+
+/// The alignment and the format that a layout hash says: one of these alignments, and
+/// [`FORMAT`] or [`INLINE_FORMAT`]. `None` when it says another type or another format.
+pub fn layout_of(size: usize, aligns: &[usize], hash: u64) -> Option<(usize, u64)> {
+    let formats = [INLINE_FORMAT, FORMAT].into_iter();
+    let mut layouts = formats.flat_map(|format| aligns.iter().map(move |align| (*align, format)));
+    layouts.find(|(align, format)| layout_hash(size, *align, *format) == hash)
 }

@@ -72,7 +72,7 @@ fn published(input: &Input<'_>) -> (Vec<u64>, bool) {
             .layout_hash(layout);
         Arena::create(options).unwrap()
     };
-    let kind = input.below(7);
+    let kind = input.below(8);
     let entries: BTreeMap<Vec<u8>, u64> = keys(input).into_iter().zip(0..).collect();
     match kind {
         0 => drop(
@@ -93,14 +93,25 @@ fn published(input: &Input<'_>) -> (Vec<u64>, bool) {
                 map.insert(key, value).unwrap();
             }
         }
-        4 => {
+        4 | 5 => {
             let texts: BTreeMap<_, _> = entries.into_keys().map(|key| (key.clone(), key)).collect();
-            let arena = arena(QpShared::<[u8]>::layout_hash());
-            drop(
-                QpShared::<[u8]>::builder()
-                    .build_sorted_in(arena, &texts)
-                    .unwrap(),
-            );
+            if kind == 4 {
+                let arena = arena(QpShared::<[u8]>::layout_hash());
+                let map = QpShared::<[u8]>::builder().build_sorted_in(arena, &texts);
+                drop(map.unwrap());
+            } else {
+                let arena = arena(QpStore::<[u8]>::layout_hash());
+                let store = QpStore::<[u8]>::builder().build_in(arena).unwrap();
+                let mut txn = store.begin();
+                for (key, text) in texts {
+                    txn.insert(key, &text[..]).unwrap();
+                }
+                // Some entries leave dead bytes.
+                for key in keys(input) {
+                    txn.remove(key).unwrap();
+                }
+                txn.commit();
+            }
         }
         _ => {
             let bits = [6, 12][input.below(2)];
@@ -110,7 +121,7 @@ fn published(input: &Input<'_>) -> (Vec<u64>, bool) {
                 (bits, input.below(129) as u8, i as u32 % 9)
             });
             let (v4, v6) = (Ipv4Fib::builder(), Ipv6Fib::builder());
-            if kind == 5 {
+            if kind == 6 {
                 let prefixes = prefixes.map(|(bits, len, value)| {
                     let net = Ipv4Net::new(((bits >> 96) as u32).into(), len % 33);
                     (net.unwrap().trunc(), value)
@@ -129,7 +140,7 @@ fn published(input: &Input<'_>) -> (Vec<u64>, bool) {
     let bytes = fs::read(&scratch.0).unwrap();
     let words = bytes.chunks_exact(8);
     let words = words.map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-    (words.collect(), kind > 4)
+    (words.collect(), kind > 5)
 }
 
 /// Changes words; most of those that are not 0.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use sapwood_format::cluster::tag;
 use sapwood_format::header::{self, PAGE};
+use sapwood_format::inline::{self, Entries, Extent};
 use sapwood_format::{self as format, branch, cluster, leaf};
 
 use super::Words;
@@ -20,8 +21,10 @@ pub(super) struct Builder<'a> {
     pub(super) end: usize,
     /// How many of 10 nodes become clusters, on average.
     pub(super) clusters: u32,
-    /// The numbers of written nodes: branches, clusters, and locked ones of both.
-    pub(super) wrote: [usize; 3],
+    /// How many of 10 clusters are inline, if their keys fit one.
+    pub(super) inline: u32,
+    /// The numbers of written nodes: branches, clusters, locked ones of both, leaves.
+    pub(super) wrote: [usize; 4],
 }
 
 impl Builder<'_> {
@@ -50,6 +53,7 @@ impl Builder<'_> {
         bytes.extend_from_slice(&leaf::length(key.len())[..filled]);
         bytes.extend_from_slice(key);
         bytes.resize(leaf::block(8, key.len()), 0);
+        self.wrote[3] += 1;
         format::leaf_cell(self.write(&bytes))
     }
 
@@ -144,6 +148,11 @@ impl Builder<'_> {
         most: usize,
     ) -> u32 {
         let base = self.rng.usize(most.saturating_sub(255)..=least);
+        if self.rng.u32(..10) < self.inline {
+            if let Some(cell) = self.inline(keys, parts, least, base) {
+                return cell;
+            }
+        }
         let room = self.rng.usize(keys.len().div_ceil(4)..=8) * 4;
         let header = cluster::header(base, keys.len(), room);
         let locked = self.rng.u32(0..8) / 7 * branch::FRESH;
@@ -154,19 +163,102 @@ impl Builder<'_> {
         bytes.extend(keys.iter().map(|(key, _)| tag(key)));
         bytes.resize(4 + room, 0);
         bytes.extend(cells.iter().flat_map(|cell| cell.to_ne_bytes()));
-        bytes.resize(4 + 5 * room + 1, 0);
+        bytes.resize(4 + 5 * room, 0);
+        bytes.extend(self.borders(keys, parts, base, room));
+        format::cluster_cell(self.write(&bytes))
+    }
+
+    /// Both arrays of a cluster's borders.
+    fn borders(
+        &mut self,
+        keys: &[(&[u8], u64)],
+        parts: &[usize],
+        base: usize,
+        room: usize,
+    ) -> Vec<u8> {
+        let mut bytes = vec![0];
         bytes.extend(parts.iter().map(|part| (part - base) as u8));
-        bytes.resize(4 + 6 * room + 1, 0);
+        bytes.resize(room + 1, 0);
         for (pair, &at) in keys.windows(2).zip(parts) {
             bytes.push(match pair[0].0.len() == at {
                 true => 0,
                 false => self.between(pair[0].0, pair[1].0, at),
             });
         }
-        bytes.resize(4 + 7 * room, 0);
-        format::cluster_cell(self.write(&bytes))
+        bytes.resize(2 * room, 0);
+        bytes
+    }
+
+    /// Writes an inline cluster, if the keys fit one: with some of the bytes that they share as its
+    /// prefix, entries in any order, and dead bytes between them.
+    fn inline(
+        &mut self,
+        keys: &[(&[u8], u64)],
+        parts: &[usize],
+        least: usize,
+        base: usize,
+    ) -> Option<u32> {
+        let room = self.rng.usize(keys.len().div_ceil(4)..=8) * 4;
+        let shared = least.min(inline::PREFIX_MAX);
+        let prefix = [0, shared, self.rng.usize(..=shared)][self.rng.usize(..3)];
+        let mut end = ENTRIES.heap_at(room.min(inline::SLOTS_MAX), prefix);
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        self.rng.shuffle(&mut order);
+        let (mut places, mut dead) = (vec![0; keys.len()], 0);
+        let mut outside = vec![false; keys.len()];
+        for slot in order {
+            let tail = keys[slot].0.len() - prefix;
+            outside[slot] = tail > inline::TAIL_MAX || self.rng.u8(..8) == 0;
+            let gap = 8 * (self.rng.usize(..12) / 10);
+            places[slot] = end + gap;
+            dead += gap;
+            end += gap;
+            end += match outside[slot] {
+                true => ENTRIES.outside(),
+                false => ENTRIES.entry(tail, 0),
+            };
+        }
+        if room > inline::SLOTS_MAX || end > inline::END_MAX {
+            return None;
+        }
+        let spare = 8 * self.rng.usize(..4);
+        let extent = Extent {
+            end,
+            block: (inline::block(end) + spare).min(inline::BLOCK_MAX),
+            prefix,
+            dead,
+        };
+        let fresh = self.rng.u32(0..8) / 7 * branch::FRESH;
+        self.wrote[1] += 1;
+        self.wrote[2] += usize::from(fresh != 0);
+        let mut bytes = (inline::header(base, keys.len(), room) | fresh)
+            .to_ne_bytes()
+            .to_vec();
+        bytes.extend(extent.word().to_ne_bytes());
+        bytes.extend(keys.iter().map(|(key, _)| tag(key)));
+        bytes.resize(inline::places_at(room), 0);
+        bytes.extend(places.iter().map(|place| (place / ENTRIES.step) as u8));
+        bytes.resize(inline::prefix_at(room), 0);
+        bytes.extend(&keys[0].0[..prefix]);
+        bytes.extend(self.borders(keys, parts, base, room));
+        bytes.resize(extent.block, 0);
+        for (slot, (key, value)) in keys.iter().enumerate() {
+            let mut entry = value.to_ne_bytes().to_vec();
+            if outside[slot] {
+                entry[..4].copy_from_slice(&self.leaf(key, *value).to_ne_bytes());
+                entry.push(inline::OUTSIDE);
+            } else {
+                entry.push((key.len() - prefix) as u8);
+                entry.extend(&key[prefix..]);
+            }
+            bytes[places[slot]..][..entry.len()].copy_from_slice(&entry);
+        }
+        Some(format::cluster_cell(self.write(&bytes)) | format::LEAF)
     }
 }
+
+/// The layout of the entries of inline clusters.
+const ENTRIES: Entries = Entries::of(8, 8);
 
 /// A key of one of several kinds: many prefixes, all bytes, long ones with distant differences.
 fn key(rng: &mut Rng, kind: u32) -> Vec<u8> {
@@ -202,19 +294,20 @@ pub(super) fn any_key(rng: &mut Rng, kinds: u32) -> Vec<u8> {
 }
 
 /// A trie of at most this many random keys, its end, and its contents.
-pub(super) fn some_trie(rng: &mut Rng, most: usize) -> (Words, usize, Map, [usize; 3]) {
+pub(super) fn some_trie(rng: &mut Rng, most: usize) -> (Words, usize, Map, [usize; 4]) {
     let kinds = rng.u32(1..=6);
     let map: Map = (0..rng.usize(..=most))
         .map(|i| (any_key(rng, kinds), i as u64))
         .collect();
-    let words = Words::new((PAGE + 4096 + map.len() * 900) / 8);
-    let clusters = rng.u32(..=10);
+    let words = Words::new((PAGE + 4096 + map.len() * 1200) / 8);
+    let (clusters, inline) = (rng.u32(..=10), rng.u32(..=10));
     let mut builder = Builder {
         words: &words,
         rng,
         end: PAGE,
         clusters,
-        wrote: [0; 3],
+        inline,
+        wrote: [0; 4],
     };
     builder.build(&map);
     let (end, wrote) = (builder.end, builder.wrote);

@@ -1,15 +1,18 @@
 //! Damaged tries: `verify` finds the damage, or the bytes are another trie.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
 use sapwood_format::header::{self, PAGE};
+use sapwood_format::inline::{self, Extent};
 use sapwood_format::{self as format, branch, cluster};
 
 use super::build::{Builder, Map, any_key, entries_of, some_trie};
 use super::tries::{as_it_is, compare, walk};
-use super::{Words, get};
-use crate::nodes::Nodes;
+use super::{Words, get, nodes};
+use crate::clusters::Cluster;
+use crate::nodes::Branch;
 use crate::path::Path;
 use crate::verify::verify_alone;
 use crate::{Trouble, Window};
@@ -36,10 +39,10 @@ fn damaged_tries() {
             };
             let new: Vec<u8> = old.iter().enumerate().map(|(i, old)| new(i, old)).collect();
             words.write(at, &new);
-            let verified = verify_alone(&Nodes::new(&words, 8));
+            let verified = verify_alone(&nodes(&words));
             let (entries, _) = walk(&words, &[]);
             for _ in 0..5 {
-                let _ = get(&Nodes::new(&words, 8), &any_key(&mut rng, 6));
+                let _ = get(&nodes(&words), &any_key(&mut rng, 6));
                 let _ = walk(&words, &any_key(&mut rng, 6));
             }
             match verified {
@@ -53,7 +56,7 @@ fn damaged_tries() {
             }
             words.write(at, &old);
         }
-        assert_eq!(verify_alone(&Nodes::new(&words, 8)), Ok(map.len()));
+        assert_eq!(verify_alone(&nodes(&words)), Ok(map.len()));
     }
     assert!(caught > 500 && whole > 100, "{caught} {whole}");
 }
@@ -68,7 +71,9 @@ fn every_byte_is_checked() {
         .iter()
         .map(|key| (key.as_bytes().to_vec(), 1))
         .collect();
-    for (seed, clusters) in [(0, 0), (1, 3), (2, 4), (3, 5), (4, 10)] {
+    let all = [(0, 0, 0), (1, 3, 0), (2, 4, 0), (3, 5, 0), (4, 10, 0)];
+    let inline = [(5, 10, 10), (6, 4, 10), (7, 3, 10), (8, 5, 5)];
+    for (seed, clusters, inline) in all.into_iter().chain(inline) {
         let words = Words::new(PAGE / 8 + 200);
         let mut rng = Rng::with_seed(seed);
         let mut builder = Builder {
@@ -76,27 +81,26 @@ fn every_byte_is_checked() {
             rng: &mut rng,
             end: PAGE,
             clusters,
-            wrote: [0; 3],
+            inline,
+            wrote: [0; 4],
         };
         builder.build(&map);
         let end = builder.end;
-        let nodes = Nodes::new(&words, 8);
+        let nodes = nodes(&words);
         let mut path = Path::default();
         path.first(&nodes).unwrap();
-        let mut blocks = Vec::new();
-        while path.leaf != 0 {
-            blocks.extend(path.new_branches().map(|branch| (branch.block(), false)));
-            blocks.extend(path.new_cluster().map(|cluster| (cluster.block(), true)));
+        let mut parts = Vec::new();
+        while path.entry.is_some() {
+            parts.extend(path.new_branches().map(|branch| of_branch(&words, branch)));
+            parts.extend(
+                path.new_cluster()
+                    .map(|cluster| of_cluster(&words, cluster)),
+            );
             path.step(&nodes).unwrap();
         }
-        assert!(!blocks.is_empty() && end <= words.0.len() * 8);
-        for ((from, _), is_cluster) in blocks {
-            let header = nodes.window.u32(from);
-            let used = match is_cluster {
-                true => cluster::size(cluster::capacity_of(header)),
-                false => branch::size_of(header),
-            };
-            for at in from..from + used {
+        assert!(!parts.is_empty() && end <= words.0.len() * 8);
+        for part in parts {
+            for at in part.all.clone() {
                 let old = words.byte(at);
                 for new in (0..=255).filter(|new| *new != old) {
                     words.write(at, &[new]);
@@ -106,29 +110,71 @@ fn every_byte_is_checked() {
                     }
                     // Exceptions are locks, and bytes that lead to the same child as the old
                     // ones.
-                    let is_lock = at == from + 3 && (new ^ old) & 0x7b == 0;
-                    let leads = match is_cluster {
-                        true => at > from + cluster::bytes_at(header),
-                        false => (from + 4..from + branch::cells_at(header)).contains(&at),
-                    };
-                    if is_lock || leads {
+                    let is_lock = at == part.all.start + 3 && (new ^ old) & 0x7b == 0;
+                    if is_lock || part.leads.contains(&at) {
                         // 0 says that a key ends there.
-                        assert!(is_lock || !is_cluster || (old != 0 && new != 0), "{at}");
+                        let ends = part.is_cluster && (old == 0 || new == 0);
+                        assert!(is_lock || !ends, "{at}");
                         compare(&words, &map, &mut rng);
                     } else {
-                        // Part of a leaf may look like another leaf.
-                        let cells = match is_cluster {
-                            true => cluster::cells_at(header)..cluster::borders_at(header),
-                            false => branch::cells_at(header)..used,
-                        };
-                        assert!(cells.contains(&(at - from)), "{at}: {old} {new}");
-                        let there = as_it_is(walk(&words, &[]).0);
-                        compare(&words, &there, &mut rng);
+                        // Part of a leaf may look like another leaf, and a block may end later.
+                        let is_size = part.is_inline && at == part.all.start + 5;
+                        assert!(is_size || part.leaves.contains(&at), "{at}: {old} {new}");
+                        if !part.is_inline || rng.u8(..) == 0 {
+                            let there = as_it_is(walk(&words, &[]).0);
+                            compare(&words, &there, &mut rng);
+                        }
                     }
                 }
                 words.write(at, &[old]);
             }
         }
+    }
+}
+
+/// The bytes of a branch or cluster.
+struct Part {
+    all: Range<usize>,
+    /// Bytes of which some may be others.
+    leads: Range<usize>,
+    /// Cells, or what lies behind the borders of an inline cluster.
+    leaves: Range<usize>,
+    is_cluster: bool,
+    is_inline: bool,
+}
+
+fn of_branch(words: &Words, branch: &Branch) -> Part {
+    let at = branch.block().0;
+    let header = words.u32(at);
+    let (cells, end) = (at + branch::cells_at(header), at + branch::size_of(header));
+    Part {
+        all: at..end,
+        leads: at + 4..cells,
+        leaves: cells..end,
+        is_cluster: false,
+        is_inline: false,
+    }
+}
+
+fn of_cluster(words: &Words, cluster: &Cluster) -> Part {
+    let at = cluster.block().0;
+    let (header, extent) = (words.u32(at), Extent::of(words.u32(at + 4)));
+    let capacity = cluster::capacity_of(header);
+    let [_, bytes] = cluster.borders_at();
+    let leads = bytes + 1..bytes + capacity;
+    let is_inline = cluster.is_inline();
+    Part {
+        all: match is_inline {
+            true => at..at + extent.end,
+            false => at..at + cluster::size(capacity),
+        },
+        leads: leads.clone(),
+        leaves: match is_inline {
+            true => leads.end..at + extent.end,
+            false => at + cluster::cells_at(header)..at + cluster::borders_at(header),
+        },
+        is_cluster: true,
+        is_inline,
     }
 }
 
@@ -141,7 +187,8 @@ fn leaves_in_a_wrong_place() {
         rng: &mut rng,
         end: PAGE,
         clusters: 10,
-        wrote: [0; 3],
+        inline: 0,
+        wrote: [0; 4],
     };
     let cell = builder.node(&entries_of(&["a", "ab", "ac"], 1));
     let other = builder.leaf(b"b", 1);
@@ -149,7 +196,7 @@ fn leaves_in_a_wrong_place() {
         header::root_at(header::ROOT),
         &u64::from(cell).to_ne_bytes(),
     );
-    let nodes = Nodes::new(&words, 8);
+    let nodes = nodes(&words);
     let entry = |from: &[u8], strict| Path::default().entry(&nodes, from, strict, false);
     let keys = [entry(b"", false), entry(b"a", true), entry(b"abx", true)];
     let keys = keys.map(|entry| entry.unwrap().unwrap().0);
@@ -165,6 +212,18 @@ fn leaves_in_a_wrong_place() {
     assert_eq!(get(&nodes, b"b"), Ok(None));
 }
 
+/// A word that resembles the extent of an inline cluster of a few entries.
+fn extent(rng: &mut Rng) -> u32 {
+    let end = rng.usize(10..60) * inline::UNIT;
+    let extent = Extent {
+        end,
+        block: inline::block(end),
+        prefix: rng.usize(..9),
+        dead: 0,
+    };
+    extent.word()
+}
+
 #[test]
 fn noise() {
     let mut rng = Rng::with_seed(3);
@@ -172,10 +231,11 @@ fn noise() {
         let words = Words::new(PAGE / 8 + rng.usize(..400));
         let most = words.0.len() as u32 * 4;
         for (at, word) in words.0.iter().enumerate().skip(PAGE / 8) {
-            let mut half = || match rng.u8(..6) {
+            let mut half = || match rng.u8(..7) {
                 0 => rng.u32(..),
                 1 => rng.u32(..300) | rng.u32(..4) << 16 | 2 << 27,
                 2 => cluster::header(rng.usize(..9), rng.usize(2..=8), 8),
+                4 => extent(&mut rng),
                 3 => u32::from_ne_bytes([rng.u8(..4), rng.u8(4..9), rng.u8(9..), 255]),
                 _ => rng.u32(PAGE as u32 / 2..most + 1),
             };
@@ -188,7 +248,7 @@ fn noise() {
             &u64::from(cell).to_ne_bytes(),
         );
         let _ = walk(&words, &any_key(&mut rng, 6));
-        let _ = get(&Nodes::new(&words, 8), &any_key(&mut rng, 6));
-        let _ = verify_alone(&Nodes::new(&words, 8));
+        let _ = get(&nodes(&words), &any_key(&mut rng, 6));
+        let _ = verify_alone(&nodes(&words));
     }
 }

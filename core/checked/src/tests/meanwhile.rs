@@ -8,9 +8,8 @@ use sapwood_format::header::{self, PAGE};
 use sapwood_format::{self as format, branch, cluster};
 
 use super::build::{Builder, any_key, entries_of, some_trie};
-use super::{Words, get};
+use super::{Words, get, nodes};
 use crate::find::Lookup;
-use crate::nodes::Nodes;
 use crate::path::Path;
 use crate::verify::verify_alone;
 use crate::{Trouble, Window};
@@ -50,8 +49,8 @@ impl Window for Staged<'_> {
     }
 }
 
-/// A branch above two clusters, a write that replaces some of the nodes, and a write that
-/// reuses their memory for nodes that resemble them.
+/// A branch above two clusters, which are inline from 3 on, a write that replaces some of the
+/// nodes, and a write that reuses their memory for nodes that resemble them.
 fn changed(what: usize) -> (Words, [Write; 2]) {
     let words = Words::new(PAGE / 8 + 200);
     let mut rng = Rng::with_seed(5);
@@ -60,7 +59,8 @@ fn changed(what: usize) -> (Words, [Write; 2]) {
         rng: &mut rng,
         end: PAGE,
         clusters: 10,
-        wrote: [0; 3],
+        inline: if what < 3 { 0 } else { 10 },
+        wrote: [0; 4],
     };
     let left = builder.node(&entries_of(&["a", "ab", "ac"], 1));
     let right = builder.node(&entries_of(&["b", "ba", "bb"], 1));
@@ -77,7 +77,9 @@ fn changed(what: usize) -> (Words, [Write; 2]) {
         )
     };
     let header = words.u32(format::byte_of(left));
-    let size = cluster::size(cluster::capacity_of(header));
+    let cluster = nodes(&words).cluster(left);
+    let (from, to) = cluster.unwrap_or_else(|_| panic!()).block();
+    let size = to - from;
     let writes = match what {
         // A value is replaced.
         0 => {
@@ -88,7 +90,7 @@ fn changed(what: usize) -> (Words, [Write; 2]) {
             [(at, new.to_ne_bytes().to_vec()), copy(other, old, 16)]
         }
         // A cluster is replaced by one with another key.
-        1 => {
+        1 | 3 => {
             let new = builder.node(&entries_of(&["a", "aa", "ab", "ac"], 1));
             let other = builder.node(&entries_of(&["x", "xa", "xb"], 3));
             let mut reuse = copy(other, left, size);
@@ -110,7 +112,7 @@ fn changed(what: usize) -> (Words, [Write; 2]) {
 #[test]
 fn headers_are_looked_at_again() {
     let (words, _) = changed(0);
-    let nodes = Nodes::new(&words, 8);
+    let nodes = nodes(&words);
     let mut lookup = Lookup::default();
     for key in [&b"ab"[..], b"abx", b"b"] {
         lookup.find(&nodes, key).unwrap();
@@ -146,7 +148,7 @@ fn written_meanwhile() {
                     to.store(old, Ordering::Release);
                 }
             });
-            let nodes = Nodes::new(&words, 8);
+            let nodes = nodes(&words);
             for _ in 0..50 {
                 let key = any_key(&mut rng, 6);
                 let _ = get(&nodes, &key);
@@ -167,7 +169,7 @@ fn written_meanwhile() {
 fn memory_that_is_used_again() {
     let stay: [&[u8]; 6] = [b"a", b"ab", b"ac", b"b", b"ba", b"bb"];
     let mut disturbed = 0;
-    for (what, ask) in (0..3).flat_map(|what| (0..6).map(move |ask| (what, ask))) {
+    for (what, ask) in (0..5).flat_map(|what| (0..6).map(move |ask| (what, ask))) {
         let mut reads = 0;
         for first in 0.. {
             for second in first.. {
@@ -177,7 +179,7 @@ fn memory_that_is_used_again() {
                     read: Cell::new(0),
                     writes: [(first, &publish), (second, &reuse)],
                 };
-                let nodes = Nodes::new(&staged, 8);
+                let nodes = nodes(&staged);
                 let mut tries = 0;
                 let mut again = |trouble| {
                     tries += 1;

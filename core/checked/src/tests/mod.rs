@@ -8,9 +8,16 @@ mod tries;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sapwood_format::header;
+
 use crate::find::Lookup;
 use crate::nodes::Nodes;
 use crate::{Trouble, Window};
+
+/// The nodes of a map of numbers that has clusters of both kinds.
+fn nodes<W: Window>(window: W) -> Nodes<W> {
+    Nodes::new(window, 8).of_format(8, header::INLINE_FORMAT)
+}
 
 /// The bytes of a key's value.
 fn get(nodes: &Nodes<impl Window>, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {

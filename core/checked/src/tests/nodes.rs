@@ -184,7 +184,7 @@ fn searches_in_clusters() {
     // Locks, and slots that have no leaf.
     words.write(PAGE, &(header | FRESH).to_ne_bytes());
     let cluster = nodes.cluster(cell).unwrap_or_else(|_| panic!());
-    assert!(nodes.is_still_cluster(&cluster));
+    assert_eq!(cluster.words().next(), Some((PAGE, !FRESH, header)));
     nodes.check_cluster(&cluster, false).unwrap();
     nodes.check_cluster(&cluster, true).unwrap_err();
     for at in [

@@ -1,11 +1,14 @@
 //! Every published map over byte strings, read through a copy and compared with an ordered map.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use sapwood::qp::{PointMap, QpShared};
+use sapwood::qp::{PointMap, QpShared, QpStore};
 use sapwood_checked::{Bytes, CheckedReader, Source, Trouble, Values};
+use sapwood_format::header;
 use sapwood_model::keys::{KeyPool, near};
 use sapwood_model::oracle::{self, ByteMap};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::support::{ALL, Copy, Entries, Error, Folder, Map, filled, reader};
 
@@ -201,7 +204,7 @@ fn as_an_ordered_map() {
 #[test]
 fn a_snapshot_of_a_store() {
     let folder = Folder::new();
-    for name in ["store", "text store"] {
+    for name in ["store", "old store", "text store", "old text store"] {
         let map = Map::new(&folder, name);
         let entries = filled(&map, 77, 500);
         let copy = map.copy(&folder, name);
@@ -287,7 +290,7 @@ impl<'a> Source for &'a Changing<'a> {
 #[test]
 fn an_heir_has_the_same_entries() {
     let folder = Folder::new();
-    for (i, name) in ["store", "shared", "both", "points"]
+    for (i, name) in ["store", "old store", "shared", "both", "points"]
         .into_iter()
         .enumerate()
     {
@@ -298,6 +301,7 @@ fn an_heir_has_the_same_entries() {
         let left = CheckedReader::<_, u64>::new(&copy).unwrap();
         let layout = QpShared::<u64>::layout_hash();
         assert_eq!(left.check_layout(layout), Ok(()));
+        assert_eq!(left.check_layout(QpStore::<u64>::layout_hash()), Ok(()));
         assert_eq!(left.verify(), Ok(entries.len()));
         let found: Result<BTreeMap<_, _>, _> = left.unordered().collect();
         let found = found.unwrap();
@@ -330,7 +334,7 @@ fn values_of_another_type() {
         CheckedReader::<_, [u64; 2]>::new(&numbers).err(),
         values(Values::Bytes(8))
     );
-    let hash = QpShared::<u64>::layout_hash();
+    let hash = QpStore::<u64>::layout_hash();
     let layout = Values::Layout { bytes: 8, hash };
     assert_eq!(
         CheckedReader::<_, [u32; 2]>::new(&numbers).err(),
@@ -343,6 +347,10 @@ fn values_of_another_type() {
     let bytes = reader(&numbers);
     assert_eq!(bytes.value_bytes(), Ok(Some(8)));
     assert_eq!(bytes.check_layout(hash), Ok(()));
+    let old = QpShared::<u64>::layout_hash();
+    assert_eq!(bytes.check_layout(old), Ok(()));
+    let other = QpStore::<[u32; 2]>::layout_hash();
+    assert_eq!(bytes.check_layout(other).err(), values(Values::Bytes(8)));
     assert_eq!(bytes.check_layout(hash + 1).err(), values(Values::Bytes(8)));
     let map = Map::new(&folder, "texts");
     map.put(b"larch", b"needles");
@@ -356,4 +364,70 @@ fn values_of_another_type() {
         reader(&texts).check_layout(hash).err(),
         values(Values::Strings)
     );
+}
+
+/// A reader of values of any type knows the format by the layout hash, so it refuses a format that
+/// comes after it.
+#[test]
+fn a_format_of_later() {
+    let folder = Folder::new();
+    for name in ["store", "old store", "text store", "shared"] {
+        let map = Map::new(&folder, name);
+        map.put(b"larch", &[1; 8]);
+        let mut copy = map.copy(&folder, name);
+        assert_eq!(reader(&copy).get("larch"), Ok(Some(Bytes(vec![1; 8]))));
+        let (size, bytes) = if map.has_texts() { (1, 1) } else { (8, 8) };
+        let hash = header::layout_hash(size, 8, header::INLINE_FORMAT + 1);
+        copy.words[header::LAYOUT_AT / 8] = hash;
+        let refused = Trouble::Values(Values::Layout { bytes, hash });
+        let found = CheckedReader::<_, Bytes>::new(&copy).err();
+        assert_eq!(found, Some(Error::Trouble(refused)), "{name}");
+    }
+}
+
+/// Values whose entries begin at multiples of 4 and of 8, and those that no cluster holds.
+#[test]
+fn values_of_all_sizes() {
+    fn check<V>(value: impl Fn(u64) -> V)
+    where
+        V: FromBytes
+            + IntoBytes
+            + Immutable
+            + std::marker::Copy
+            + PartialEq
+            + Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let folder = Folder::new();
+        let arena = folder.arena("store", QpStore::<V>::layout_hash());
+        let store = QpStore::<V>::builder().build_in(arena).unwrap();
+        let mut txn = store.begin();
+        let mut expected = BTreeMap::new();
+        for i in 0..300_u64 {
+            let key = format!("{}/{}", i % 7, i * i).into_bytes();
+            txn.insert(&key, value(i)).unwrap();
+            expected.insert(key, value(i));
+        }
+        txn.commit();
+        let copy = folder.copy("store");
+        let typed = CheckedReader::<_, V>::new(&copy).unwrap();
+        assert_eq!(typed.verify(), Ok(300));
+        let found: Result<BTreeMap<_, _>, _> = typed.iter().collect();
+        assert_eq!(found.unwrap(), expected);
+        let bytes = reader(&copy);
+        for (key, value) in &expected {
+            assert_eq!(typed.get(key), Ok(Some(*value)));
+            let raw = Bytes(value.as_bytes().to_vec());
+            assert_eq!(bytes.get(key), Ok(Some(raw)));
+        }
+    }
+    check(|i| i);
+    check(|i| [i as u32, 7]);
+    check(|i| [i as u8; 8]);
+    check(|i| [i as u16; 12]);
+    check(|i| [i; 8]);
+    check(|i| [i; 9]);
+    check(|_| [0_u8; 0]);
 }

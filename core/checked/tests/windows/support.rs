@@ -115,12 +115,14 @@ pub enum Map {
 }
 
 /// The names of all maps.
-pub const ALL: [&str; 8] = [
+pub const ALL: [&str; 10] = [
     "store",
+    "old store",
     "shared",
     "both",
     "points",
     "text store",
+    "old text store",
     "texts",
     "texts both",
     "text points",
@@ -132,14 +134,27 @@ fn number(value: &[u8]) -> u64 {
 
 impl Map {
     pub fn new(folder: &Folder, name: &str) -> Map {
-        let numbers = folder.arena(name, QpShared::<u64>::layout_hash());
-        let texts = folder.arena(&format!("{name}s"), QpShared::<[u8]>::layout_hash());
+        let is_inline = name.ends_with("store") && !name.starts_with("old");
+        let (numbers, texts) = match is_inline {
+            true => (
+                QpStore::<u64>::layout_hash(),
+                QpStore::<[u8]>::layout_hash(),
+            ),
+            false => (
+                QpShared::<u64>::layout_hash(),
+                QpShared::<[u8]>::layout_hash(),
+            ),
+        };
+        let numbers = folder.arena(name, numbers);
+        let texts = folder.arena(&format!("{name}s"), texts);
         match name {
-            "store" => Map::Store(QpStore::builder().build_in(numbers).unwrap()),
+            "store" | "old store" => Map::Store(QpStore::builder().build_in(numbers).unwrap()),
             "shared" => Map::Shared(QpShared::builder().build_in(numbers).unwrap()),
             "both" => Map::Shared(QpShared::builder().with_index().build_in(numbers).unwrap()),
             "points" => Map::Points(PointMap::builder().build_in(numbers).unwrap()),
-            "text store" => Map::TextStore(QpStore::builder().build_in(texts).unwrap()),
+            "text store" | "old text store" => {
+                Map::TextStore(QpStore::builder().build_in(texts).unwrap())
+            }
             "texts" => Map::Texts(QpShared::builder().build_in(texts).unwrap()),
             "texts both" => Map::Texts(QpShared::builder().with_index().build_in(texts).unwrap()),
             _ => Map::TextPoints(PointMap::builder().build_in(texts).unwrap()),
@@ -165,7 +180,7 @@ impl Map {
     /// A value for this map.
     pub fn value(&self, rng: &mut Rng) -> Value {
         let len = match self.has_texts() {
-            true => [0, 1, 7, 250, 253, 254, 255, 300, 3000][rng.usize(..9)],
+            true => [0, 1, 7, 30, 63, 64, 65, 250, 253, 254, 255, 300, 3000][rng.usize(..13)],
             false => 8,
         };
         (0..len).map(|_| rng.u8(..)).collect()
@@ -214,8 +229,11 @@ impl Map {
 pub fn filled(map: &Map, seed: u64, ops: usize) -> Entries {
     let mut keys = KeyPool::new(seed, ops / 3 + 1);
     let mut entries = Entries::new();
-    for _ in 0..ops {
-        let key = keys.key();
+    for op in 0..ops {
+        let mut key = keys.key();
+        if op % 8 == 7 {
+            key = lengthened(key, keys.rng());
+        }
         if keys.rng().u8(..4) == 0 {
             map.take(&key);
             entries.remove(&key);
@@ -226,6 +244,15 @@ pub fn filled(map: &Map, seed: u64, ops: usize) -> Entries {
         }
     }
     entries
+}
+
+/// A key of up to 70, or of 250 or more bytes, which begins as one of a few.
+fn lengthened(key: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
+    let len = [rng.usize(..70), rng.usize(250..400)][usize::from(rng.u8(..4) == 0)];
+    let mut long = vec![b'k'; len];
+    let tail = key.len().min(len);
+    long[len - tail..].copy_from_slice(&key[..tail]);
+    long
 }
 
 /// A reader of a copy, which returns the bytes of values.

@@ -131,6 +131,10 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// builder are not used. The size of a value must be a multiple of 8 bytes; the compiler checks
     /// this.
     ///
+    /// The arena's layout hash says the form. With [`QpStore::layout_hash`], clusters hold their
+    /// entries. With another one, as that of [`QpShared`], there are leaves, which readers that do
+    /// not know such clusters read, too.
+    ///
     /// O(1).
     ///
     /// ```
@@ -154,7 +158,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// # Panics
     /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, arena: Arena) -> Result<QpStore<V>, Error> {
-        self.publish_in(arena, |arena| Ok(Tree::of_plain(arena)))
+        self.publish_in(arena, |arena| Ok(published_tree(arena)))
     }
 
     /// A store as that of [`build_in`](Self::build_in), whose first version has the entries of a
@@ -169,7 +173,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     pub fn restore_in(self, mut arena: Arena, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
         write_header::<V>(&mut arena).map_err(|error| OpenCause::Table(error.into()))?;
         let root = arena.roots_at() + 8 * header::ROOT;
-        Ok(self.build_over(file.fill(Tree::of_plain(arena))?, Some(root)))
+        Ok(self.build_over(file.fill(published_tree(arena))?, Some(root)))
     }
 
     /// A published store of the tree that `make` builds in the arena.
@@ -205,7 +209,15 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     where
         V: Accepts<N>,
     {
-        self.publish_in(arena, |arena| sorted_tree(Tree::of_plain(arena), entries))
+        self.publish_in(arena, |arena| sorted_tree(published_tree(arena), entries))
+    }
+}
+
+/// An empty trie for a store in this arena, of the form that the arena's layout hash says.
+fn published_tree<V: ?Sized + Value>(arena: Arena) -> Tree<V> {
+    match arena.header(0).layout_hash == inline_hash::<V>() {
+        true => Tree::of_plain(arena),
+        false => Tree::new(arena),
     }
 }
 

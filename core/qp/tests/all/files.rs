@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::folder::{Folder, sample, save_bytes};
-use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{OpenCause, QpFile, QpMap, QpStore, SaveCause, SaveError};
+use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode, HeaderMode};
+use sapwood::qp::{OpenCause, QpFile, QpMap, QpShared, QpStore, SaveCause, SaveError};
 use sapwood_model::keys::{KeyPool, Shape};
 
 fn same(file: &QpFile<u64>, map: &QpMap<u64>) {
@@ -461,6 +461,39 @@ fn a_map_saved_before_clusters_held_entries_is_read() {
         let refused = QpFile::<u64>::open_with_leaves(&new, true).unwrap_err();
         assert!(matches!(refused, OpenCause::OtherKind { .. }), "{refused}");
     }
+}
+
+/// The layout hash of an arena says the form of the store that is published in it.
+#[test]
+fn a_store_in_an_arena_of_the_layout_before_has_leaves() {
+    let folder = Folder::new("published");
+    let map = sample(3_000);
+    let bytes = [
+        QpStore::<u64>::layout_hash(),
+        QpShared::<u64>::layout_hash(),
+    ]
+    .map(|layout| {
+        let path = folder.file(&format!("{layout:x}"));
+        let options = ArenaOptions::default()
+            .backing(Backing::File(path.clone()))
+            .header(HeaderMode::Page)
+            .layout_hash(layout);
+        let entries = map.iter().map(|(key, value)| (key.to_vec(), *value));
+        let arena = Arena::create(options).unwrap();
+        let store = QpStore::<u64>::builder().build_sorted_in(arena, entries);
+        let mut txn = store.as_ref().unwrap().begin();
+        txn.insert("new", 1).unwrap();
+        txn.commit();
+        let store = store.unwrap();
+        store.verify().unwrap();
+        let bytes = store.memory().map.arena.live;
+        drop(store);
+        let left = QpFile::<u64>::open_published(&path).unwrap();
+        assert_eq!((left.len(), left.get("new")), (map.len() + 1, Some(&1)));
+        assert!(map.iter().all(|(key, value)| left.get(&key) == Some(value)));
+        bytes
+    });
+    assert!(bytes[0] < bytes[1], "{bytes:?}");
 }
 
 #[test]
