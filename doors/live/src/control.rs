@@ -22,8 +22,29 @@ use rustix::fs::FlockOperation;
 use crate::error::Error;
 use crate::place::{Place, identity, is_locked, try_lock, try_lock_for_a_while};
 use crate::raw::map::{Page, is_page};
+use crate::raw::maps::LiveMap;
 use crate::raw::process::Process;
 use crate::raw::window::read_twice;
+
+/// What a process wants to find in a directory.
+pub(crate) struct Wanted {
+    /// The number of the kind of structure, and its name in messages.
+    pub(crate) kind: (u64, &'static str),
+    /// The layouts of the parts.
+    pub(crate) layouts: Vec<u64>,
+    /// Those that they may have instead.
+    pub(crate) earlier: Vec<Vec<u64>>,
+}
+
+impl Wanted {
+    pub(crate) fn of<M: LiveMap>() -> Self {
+        Wanted {
+            kind: M::KIND,
+            layouts: M::layouts(),
+            earlier: M::earlier_layouts(),
+        }
+    }
+}
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SWLIVE\0\0");
 const VERSION: u64 = 3;
@@ -123,11 +144,7 @@ impl Control {
     }
 
     /// Opens the page of a map whose writer has ended, and locks it.
-    pub(crate) fn inherit(
-        place: &Place,
-        kind: (u64, &'static str),
-        layouts: &[u64],
-    ) -> Result<Control, Error> {
+    pub(crate) fn inherit(place: &Place, wanted: &Wanted) -> Result<Control, Error> {
         let path = place.control();
         let io = |what| Error::io(what, &path);
         loop {
@@ -147,7 +164,7 @@ impl Control {
                 identity: identity(&meta),
                 lock: Mutex::new(Some(WriterLock::of(file))),
             };
-            control.check(place, kind, layouts)?;
+            control.check(place, wanted)?;
             if control.state().number() == 0 {
                 return Err(place.not_yet());
             }
@@ -159,14 +176,9 @@ impl Control {
     }
 
     /// Opens the page as a reader. `ours`: nobody but this user and root can write it.
-    pub(crate) fn read(
-        place: &Place,
-        kind: (u64, &'static str),
-        layouts: &[u64],
-        ours: bool,
-    ) -> Result<Control, Error> {
+    pub(crate) fn read(place: &Place, wanted: &Wanted, ours: bool) -> Result<Control, Error> {
         let control = Self::of_any_kind(place, ours)?;
-        control.check(place, kind, layouts)?;
+        control.check(place, wanted)?;
         Ok(control)
     }
 
@@ -244,33 +256,37 @@ impl Control {
         Ok(())
     }
 
-    fn check(
-        &self,
-        place: &Place,
-        (kind, wanted): (u64, &'static str),
-        layouts: &[u64],
-    ) -> Result<(), Error> {
+    fn check(&self, place: &Place, wanted: &Wanted) -> Result<(), Error> {
         self.check_version(place)?;
         let found = self.load(KIND_AT);
         let path = place.path();
-        if found != kind {
+        if found != wanted.kind.0 {
             return Err(Error::Kind {
                 path: path.to_owned(),
                 found,
-                wanted,
+                wanted: wanted.kind.1,
             });
         }
-        for (part, wanted) in layouts.iter().enumerate() {
-            let found = self.load(LAYOUTS_AT + part);
-            if found != *wanted {
-                return Err(Error::Layout {
-                    path: path.to_owned(),
-                    found,
-                    wanted: *wanted,
-                });
-            }
+        let found = self.layouts(wanted.layouts.len());
+        if wanted.earlier.contains(&found) {
+            return Ok(());
         }
-        Ok(())
+        let mut parts = found.into_iter().zip(&wanted.layouts);
+        match parts.find(|(found, wanted)| found != *wanted) {
+            None => Ok(()),
+            Some((found, wanted)) => Err(Error::Layout {
+                path: path.to_owned(),
+                found,
+                wanted: *wanted,
+            }),
+        }
+    }
+
+    /// The layouts of the map's parts, and of what lies in them.
+    pub(crate) fn layouts(&self, parts: usize) -> Vec<u64> {
+        (0..parts)
+            .map(|part| self.load(LAYOUTS_AT + part))
+            .collect()
     }
 
     /// Lets go of the writer's lock, in a child of `fork`: the writer keeps it.

@@ -84,8 +84,10 @@ pub enum Error {
         /// The structure that was asked for.
         wanted: &'static str,
     },
-    /// The map has other values than those that were asked for.
-    #[error("the live map in {} has other values or another layout ({found:#018x}, not {wanted:#018x})", .path.display())]
+    /// The map has other values than those that were asked for, or a later version of this library
+    /// made it, whose maps this version does not know.
+    #[error("the live map in {} has other values or another layout, perhaps of a later version of \
+             the library ({found:#018x}, not {wanted:#018x})", .path.display())]
     Layout {
         /// The directory.
         path: PathBuf,

@@ -10,7 +10,7 @@ use sapwood::qp::QpStore;
 use sapwood_arena::{Arena, ArenaFull, ArenaOptions, Backing, HeaderMode};
 use sapwood_qsbr::{Domain, DomainBuilder};
 
-use crate::control::Control;
+use crate::control::{Control, Wanted};
 use crate::error::Error;
 use crate::making::{self, Making, ReadBy, Rights};
 use crate::place::Place;
@@ -191,13 +191,16 @@ impl<M: LiveMap> LiveBuilder<M> {
     /// whole, or not at all. A transaction of a table of routes is published root word by root
     /// word, so a part of it may be there.
     ///
+    /// A store that an earlier version of this library made keeps its form, so that readers with
+    /// that version go on. `remove_map` and `create` make one of the present form.
+    ///
     /// # Errors
     /// [`Error::NotYet`], [`Error::NoMap`], [`Error::Owned`], [`Error::Kind`], [`Error::Layout`];
     /// [`Error::NoSpace`], [`Error::Damaged`] and the system's error: then the map stays as it is,
     /// for readers, too, and nothing is left of the copy.
     pub fn open(self, folder: impl AsRef<Path>) -> Result<Live<M>, Error> {
         let place = Place::new(folder.as_ref());
-        let control = Control::inherit(&place, M::KIND, &M::layouts())?;
+        let control = Control::inherit(&place, &Wanted::of::<M>())?;
         let path = place.control();
         let meta = std::fs::metadata(&path).map_err(Error::io("looking at", &path))?;
         let rights = match self.read_by {
@@ -213,6 +216,7 @@ impl<M: LiveMap> LiveBuilder<M> {
         let left = Left {
             folder: folder.as_ref().to_owned(),
             parts: parts.collect(),
+            layouts: control.layouts(M::parts()),
         };
         let inherit = |builder, domain: &Domain, memory: &mut dyn Memory| {
             M::inherit(builder, domain, memory, &left)

@@ -14,7 +14,7 @@ use super::map::{Mapping, Page};
 use super::maps::LiveMap;
 use super::process::{Process, not_ours};
 use super::window::Announced;
-use crate::control::{Control, State};
+use crate::control::{Control, State, Wanted};
 use crate::error::Error;
 use crate::place::{Place, is_locked, random, try_lock};
 use crate::slots::{MAPPED_AT, PID_AT, PREFIX, SEEN_AT};
@@ -447,7 +447,7 @@ impl Slot {
             How::Checking { ours } | How::Unregistered { ours } => ours,
         };
         for _ in 0..TRIES {
-            let control = Control::read(&place, M::KIND, &M::layouts(), ours)?;
+            let control = Control::read(&place, &Wanted::of::<M>(), ours)?;
             let known = match how {
                 How::Unregistered { .. } => None,
                 _ => Some(register(&place, how != How::Trusting)?),

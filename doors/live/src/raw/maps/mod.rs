@@ -4,6 +4,8 @@
 mod names;
 mod ranges;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -36,6 +38,8 @@ pub trait Memory {
 pub struct Left {
     pub(crate) folder: PathBuf,
     pub(crate) parts: Vec<PathBuf>,
+    /// The layouts of the parts.
+    pub(crate) layouts: Vec<u64>,
 }
 
 impl Left {
@@ -101,6 +105,13 @@ pub unsafe trait LiveMap: Sized + 'static {
     /// The layouts of the parts, and of what lies in them.
     #[doc(hidden)]
     fn layouts() -> Vec<u64>;
+
+    /// The layouts of such structures that earlier versions of this library made. Readers read
+    /// them, and heirs keep them, since readers with those versions may be there.
+    #[doc(hidden)]
+    fn earlier_layouts() -> Vec<Vec<u64>> {
+        Vec::new()
+    }
 
     /// The number of parts, each with a file of its own.
     #[doc(hidden)]

@@ -4,7 +4,8 @@ use std::ptr::NonNull;
 
 use sapwood::published::{PublishedNames, PublishedValue as LiveValue};
 use sapwood::qp::{
-    self, AttachedMap, AttachedView, Order, Ordered, QpFile, QpStore, QpView, SharedMap, Unordered,
+    self, AttachedMap, AttachedView, Order, Ordered, QpFile, QpShared, QpStore, QpView, SharedMap,
+    Unordered,
 };
 use sapwood::{Buildable, Builder};
 use sapwood_checked::CheckedReader;
@@ -28,6 +29,11 @@ where
         vec![QpStore::<V>::layout_hash()]
     }
 
+    // Stores had leaves, as shared maps still do.
+    fn earlier_layouts() -> Vec<Vec<u64>> {
+        vec![vec![QpShared::<V>::layout_hash()]]
+    }
+
     fn builder() -> Builder<Self> {
         QpStore::builder()
     }
@@ -48,7 +54,7 @@ where
     ) -> Result<Self, Error> {
         let file = QpFile::<V>::open_published(&left.parts[0]);
         let file = file.map_err(|error| left.not_restored(0, error.cause))?;
-        let arena = memory.arena(0, QpStore::<V>::layout_hash())?;
+        let arena = memory.arena(0, left.layouts[0])?;
         let store = builder.domain(domain).restore_in(arena, &file);
         store.map_err(|cause| left.not_restored(0, cause))
     }
