@@ -1,5 +1,7 @@
 //! The search of the borders of a cluster for a key.
 
+use super::wide;
+
 /// The borders of a cluster of either kind: the arrays `d` and `c`.
 #[derive(Clone, Copy)]
 pub(crate) struct Borders {
@@ -24,11 +26,10 @@ impl Borders {
         }
         // SAFETY: the caller's promise; the processor can do what it was asked for.
         unsafe {
-            #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
-            if vectors::there() {
-                return vectors::search(self.d, self.capacity, self.n, self.base, key);
+            match wide::search(self, key) {
+                Some(found) => found,
+                None => self.search_each(key),
             }
-            self.search_each(key)
         }
     }
 
@@ -38,7 +39,7 @@ impl Borders {
     /// # Safety
     /// As for `search`; the key is longer than `base`.
     #[inline(never)]
-    unsafe fn search_each(self, key: &[u8]) -> usize {
+    pub(crate) unsafe fn search_each(self, key: &[u8]) -> usize {
         let bytes = self.d.wrapping_add(self.capacity);
         let key = &key[self.base..];
         // `at` is the key's place so far. `limit` is the offset of the last border that the key
@@ -58,189 +59,6 @@ impl Borders {
             limit = if asked { next } else { limit };
         }
         at
-    }
-}
-
-/// The search with all borders at once, by a shuffle of the key's bytes, for processors with AVX2.
-#[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
-mod vectors {
-    // Up to Rust 1.85, the instructions are unsafe functions, and so is whatever uses them.
-    #![allow(unsafe_op_in_unsafe_fn)]
-
-    use core::arch::asm;
-    use core::arch::x86_64::{
-        __m128i, __m256i, _mm_loadu_si128, _mm_set_epi64x, _mm256_adds_epu8,
-        _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_max_epu8, _mm256_movemask_epi8,
-        _mm256_or_si256, _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_storeu_si256,
-        _mm256_sub_epi8,
-    };
-
-    use super::Borders;
-
-    /// Whether the processor has the instructions.
-    #[inline(always)]
-    pub(super) fn there() -> bool {
-        #[cfg(feature = "std")]
-        return std::arch::is_x86_feature_detected!("avx2");
-        #[cfg(not(feature = "std"))]
-        return cfg!(target_feature = "avx2");
-    }
-
-    /// The first 16 bytes of an array, then the last 16. If it has fewer, both are its bytes with
-    /// `skip` others before them.
-    ///
-    /// The others may be cells that a writer replaces, so the loads are assembly: see `wide`.
-    ///
-    /// # Safety
-    /// There are 16 bytes before the end of the array. The processor has AVX2.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn load(array: *const u8, capacity: usize, skip: usize) -> __m256i {
-        let bytes: __m256i;
-        // SAFETY: the caller's promise. It reads twice 16 bytes and does nothing else.
-        unsafe {
-            asm!(
-                "vmovdqu {bytes:x}, xmmword ptr [{first}]",
-                "vinserti128 {bytes:y}, {bytes:y}, xmmword ptr [{last}], 1",
-                first = in(reg) array.wrapping_sub(skip),
-                last = in(reg) array.wrapping_add(capacity).wrapping_sub(16),
-                bytes = out(ymm_reg) bytes,
-                options(pure, readonly, nostack, preserves_flags)
-            );
-        }
-        bytes
-    }
-
-    /// The upper bits of all bytes.
-    ///
-    /// # Safety
-    /// The processor has AVX2.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn bits(bytes: __m256i) -> u64 {
-        u64::from(_mm256_movemask_epi8(bytes) as u32)
-    }
-
-    /// The bytes that are not less than others, as bytes with all bits.
-    ///
-    /// # Safety
-    /// The processor has AVX2.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn not_less(bytes: __m256i, others: __m256i) -> __m256i {
-        _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, others), bytes)
-    }
-
-    /// Sixteen bytes of the key, from `start` on, or from where there are as many. Also tells where
-    /// they begin. If the key is shorter, it is all of it, and zeros.
-    ///
-    /// # Safety
-    /// The key is not empty.
-    #[inline(always)]
-    unsafe fn window(key: &[u8], start: usize) -> (__m128i, usize) {
-        let (p, len) = (key.as_ptr(), key.len());
-        // SAFETY: the loads are inside the key; SSE2 is part of x86-64.
-        unsafe {
-            if len >= 16 {
-                let start = start.min(len - 16);
-                return (_mm_loadu_si128(p.add(start).cast()), start);
-            }
-            if len < 8 {
-                return (_mm_set_epi64x(0, short(key) as i64), 0);
-            }
-            let low = p.cast::<u64>().read_unaligned();
-            let high = p.add(len - 8).cast::<u64>().read_unaligned();
-            // The bytes from the ninth on; none if there are only eight.
-            let half = 4 * (16 - len);
-            let high = high >> half >> half;
-            (_mm_set_epi64x(high as i64, low as i64), 0)
-        }
-    }
-
-    /// A key of one to seven bytes, and zeros behind it. Some bytes are loaded twice, to the same
-    /// place.
-    fn short(key: &[u8]) -> u64 {
-        let len = key.len();
-        if let (Some(low), Some(high)) = (key.first_chunk(), key.last_chunk()) {
-            let high = u64::from(u32::from_le_bytes(*high)) << (8 * (len - 4));
-            return u64::from(u32::from_le_bytes(*low)) | high;
-        }
-        let byte = |i: usize| u64::from(key[i]) << (8 * i);
-        byte(0) | byte(len / 2) | byte(len - 1)
-    }
-
-    /// `Borders::search`.
-    ///
-    /// # Safety
-    /// As for that. The processor has AVX2. The key is longer than `base`.
-    #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn search(
-        d: *const u8,
-        capacity: usize,
-        n: usize,
-        base: usize,
-        key: &[u8],
-    ) -> usize {
-        // Border `i` is bit `i + skip`, from the seventeenth on bit `i + 32 - capacity`.
-        let skip = 16 - capacity.min(16);
-        let numbers = (1u64 << n) - 2;
-        let borders = (numbers & 0xffff) << skip | (numbers & !0xffff) << (32 - capacity);
-        // SAFETY: the caller's promise. Before the arrays are the header and at least as many bytes
-        // of tags, cells or places: 16 before the end of each.
-        let (offsets, bytes, (first, start)) = unsafe {
-            let bytes = load(d.add(capacity), capacity, skip);
-            (load(d, capacity, skip), bytes, window(key, base))
-        };
-        // The upper bit of an index is set if the byte is behind the window.
-        let index =
-            |offsets, from: usize| _mm256_adds_epu8(offsets, _mm256_set1_epi8((0x70 + from) as i8));
-        let places = index(offsets, base - start);
-        let mut found = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(first), places);
-        let last = _mm256_set1_epi8((key.len() - base - 1).min(255) as i8);
-        let inside = bits(not_less(last, offsets)) & borders;
-        let far = bits(places) & inside;
-        if far != 0 {
-            // The window begins at `base`, and there are more bytes behind it.
-            // SAFETY: the caller's promise.
-            let (second, start) = unsafe { window(key, base + 16) };
-            let offsets = _mm256_sub_epi8(offsets, _mm256_set1_epi8(16));
-            let places = index(offsets, base + 16 - start);
-            if bits(places) & far != 0 {
-                let borders = Borders {
-                    d,
-                    capacity,
-                    n,
-                    base,
-                };
-                // SAFETY: the caller's promise.
-                return unsafe { borders.search_each(key) };
-            }
-            let more = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(second), places);
-            found = _mm256_or_si256(found, more);
-        }
-        let right = bits(not_less(found, bytes)) & inside;
-        let mut by_bit = [0u8; 32];
-        // SAFETY: there is room for 32 bytes.
-        unsafe { _mm256_storeu_si256(by_bit.as_mut_ptr().cast(), offsets) };
-        // The borders that the key sorts before, and the end.
-        let left = (right ^ borders) | 1 << 32;
-        let mut next = left.trailing_zeros();
-        let mut at = next;
-        while next < 32 {
-            // Borders behind it with greater offsets, or the same, are not on the key's path.
-            // SAFETY: there are 32 bytes.
-            let limit = _mm256_set1_epi8(unsafe { *by_bit.get_unchecked(next as usize) } as i8);
-            let asked = (!bits(not_less(offsets, limit)) & borders) >> next;
-            if asked == 0 {
-                break;
-            }
-            let ask = next + asked.trailing_zeros();
-            next = ask + (left >> ask).trailing_zeros();
-            at = if next == ask { at } else { next };
-        }
-        let at = at as usize;
-        let border = at - if at < 16 { skip } else { 32 - capacity };
-        border.min(n) - 1
     }
 }
 
@@ -276,6 +94,37 @@ mod tests {
                     false => 0,
                 };
                 assert_eq!(found, expected, "{block:?} {n} {key:?}");
+            }
+        }
+    }
+
+    /// Wide loads find what a comparison byte by byte finds, in random blocks.
+    #[test]
+    fn wide_searches_are_searches_byte_by_byte() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        for _ in 0..if cfg!(miri) { 20 } else { 20_000 } {
+            let few = rng.u8(2..);
+            let block: Vec<u8> = (0..48).map(|_| rng.u8(..few)).collect();
+            let (n, byte) = (rng.usize(1..=32), rng.u8(..few));
+            let bits = |from: usize, n: usize, test: &dyn Fn(u8) -> bool| {
+                (0..n).fold(0, |bits, i| bits | u64::from(test(block[from + i])) << i)
+            };
+            let below = |n: usize| (1 << n) - 1;
+            let greater = bits(4, n, &|label| label > byte) | 1 << n;
+            let p = block.as_ptr();
+            // SAFETY: the block has 48 bytes.
+            unsafe {
+                let equal = u64::from(wide::equal32(p, n, byte)) & below(n);
+                assert_eq!(equal, bits(4, n, &|tag| tag == byte));
+                assert_eq!(wide::greater32(p, n, byte) & below(n + 1), greater);
+                if n <= 8 {
+                    let found = u64::from(wide::greater8(p, n, byte));
+                    assert_eq!(found & below(n + 1), greater);
+                }
+                if n <= 24 {
+                    let equal = u64::from(wide::equal24(p, n, byte)) & below(n);
+                    assert_eq!(equal, bits(8, n, &|tag| tag == byte));
+                }
             }
         }
     }
