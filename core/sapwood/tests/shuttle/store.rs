@@ -2,12 +2,13 @@
 //! beside views, snapshots and differences.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 
 use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{Change, Key, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry};
+use sapwood::qp::{Change, Key, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry, Value};
 use sapwood::qsbr::Domain;
 
 use crate::support::progress::{Progress, beside};
@@ -18,11 +19,58 @@ type Model = BTreeMap<&'static str, u64>;
 /// Siblings, chains of prefixes, and branches that split and merge.
 const KEYS: [&str; 9] = ["", "a", "ab", "abc", "abd", "abe", "b", "x", "xyz"];
 
-/// Values are boxed, so that Miri and the sanitizers see a value that is dropped too early or
-/// twice.
-type Store = QpStore<Box<u64>>;
+/// A number as the value of a store, whose type decides where the store has its entries.
+trait Number: Value + Clone + Send + Sync + 'static {
+    fn new(number: u64) -> Self;
 
-fn builder() -> Builder<QpStore<Box<u64>>> {
+    fn number(&self) -> u64;
+
+    /// A store with these entries, which ascend.
+    fn store(
+        builder: Builder<QpStore<Self>>,
+        entries: impl Iterator<Item = (&'static str, u64)>,
+    ) -> QpStore<Self>;
+}
+
+/// In leaves. Values are boxed, so that Miri and the sanitizers see a value that is dropped too
+/// early or twice.
+impl Number for Box<u64> {
+    fn new(number: u64) -> Self {
+        Box::new(number)
+    }
+
+    fn number(&self) -> u64 {
+        **self
+    }
+
+    fn store(
+        builder: Builder<QpStore<Self>>,
+        entries: impl Iterator<Item = (&'static str, u64)>,
+    ) -> QpStore<Self> {
+        let entries = entries.map(|(key, number)| (key, Box::new(number)));
+        builder.build_sorted(entries).unwrap()
+    }
+}
+
+/// In inline clusters.
+impl Number for u64 {
+    fn new(number: u64) -> Self {
+        number
+    }
+
+    fn number(&self) -> u64 {
+        *self
+    }
+
+    fn store(
+        builder: Builder<QpStore<Self>>,
+        entries: impl Iterator<Item = (&'static str, u64)>,
+    ) -> QpStore<Self> {
+        builder.build_inline_sorted(entries).unwrap()
+    }
+}
+
+fn builder<V: Number>() -> Builder<QpStore<V>> {
     let options = ArenaOptions::default()
         .backing(Backing::HeapFixed(1 << 16))
         .debug(DebugMode::Poison);
@@ -46,9 +94,9 @@ impl Edit {
         }
     }
 
-    fn on_txn(self, txn: &mut QpTxn<'_, Box<u64>>) {
+    fn on_txn<V: Number>(self, txn: &mut QpTxn<'_, V>) {
         match self {
-            Edit::Insert(key, value) => drop(txn.insert(key, value.into()).unwrap()),
+            Edit::Insert(key, value) => drop(txn.insert(key, V::new(value)).unwrap()),
             Edit::Remove(key) => drop(txn.remove(key).unwrap()),
             Edit::RemovePrefix(key) => drop(txn.remove_prefix(key).unwrap()),
         }
@@ -83,7 +131,7 @@ impl Step {
         }
     }
 
-    fn on_store(&self, store: &Store) {
+    fn on_store<V: Number>(&self, store: &QpStore<V>) {
         match self {
             Step::Commit(edits) => {
                 let mut txn = store.begin();
@@ -142,23 +190,23 @@ fn is(model: &Model, found: &[(Vec<u8>, u64)]) -> bool {
     found.eq(model.iter().map(|(key, value)| (key.as_bytes(), *value)))
 }
 
-fn all<'a>(entries: impl Iterator<Item = ReadEntry<'a, Box<u64>>>) -> Vec<(Vec<u8>, u64)> {
+fn all<'a, V: Number>(entries: impl Iterator<Item = ReadEntry<'a, V>>) -> Vec<(Vec<u8>, u64)> {
     entries
         .map(|(key, value)| {
             // A writer may run while a reader is between two entries.
             shuttle::thread::yield_now();
-            (key.to_vec(), **value)
+            (key.to_vec(), value.number())
         })
         .collect()
 }
 
 /// Checks that a view is of one version, and stays on it.
-fn ask(view: QpView<'_, Box<u64>>, script: &Script, from: usize, to: usize) {
+fn ask<V: Number>(view: QpView<'_, V>, script: &Script, from: usize, to: usize) {
     let model = script.model(from, to, &all(view.iter()));
     assert_eq!(view.len(), model.len());
     for key in KEYS {
         shuttle::thread::yield_now();
-        assert_eq!(view.get(key).map(|value| **value), model.get(key).copied());
+        assert_eq!(view.get(key).map(V::number), model.get(key).copied());
         let longest = model.keys().rfind(|other| key.starts_with(**other));
         let found = view.longest_prefix(key).map(|(other, _)| other);
         assert_eq!(found, longest.map(Key::from), "{key}");
@@ -167,13 +215,13 @@ fn ask(view: QpView<'_, Box<u64>>, script: &Script, from: usize, to: usize) {
 }
 
 /// A snapshot, with the contents that it had when it was made.
-struct Held<'s> {
-    snapshot: QpSnapshot<Box<u64>>,
+struct Held<'s, V: Number> {
+    snapshot: QpSnapshot<V>,
     model: &'s Model,
 }
 
-impl<'s> Held<'s> {
-    fn new(store: &Store, script: &'s Script, progress: &Progress) -> Held<'s> {
+impl<'s, V: Number> Held<'s, V> {
+    fn new(store: &QpStore<V>, script: &'s Script, progress: &Progress) -> Held<'s, V> {
         let from = progress.done();
         let snapshot = store.snapshot();
         let to = progress.begun();
@@ -185,7 +233,7 @@ impl<'s> Held<'s> {
         assert!(is(self.model, &all(self.snapshot.iter())));
     }
 
-    fn diff(&self, new: &Held<'_>) {
+    fn diff(&self, new: &Held<'_, V>) {
         let mut model = BTreeMap::new();
         for (key, value) in self.model {
             model.insert(key.as_bytes().to_vec(), *value);
@@ -194,11 +242,16 @@ impl<'s> Held<'s> {
             shuttle::thread::yield_now();
             match change {
                 Change::Added(key, value) => {
-                    assert_eq!(model.insert(key.to_vec(), **value), None);
+                    assert_eq!(model.insert(key.to_vec(), value.number()), None);
                 }
-                Change::Removed(key, value) => assert_eq!(model.remove(&key[..]), Some(**value)),
+                Change::Removed(key, value) => {
+                    assert_eq!(model.remove(&key[..]), Some(value.number()));
+                }
                 Change::Changed(key, old, value) => {
-                    assert_eq!(model.insert(key.to_vec(), **value), Some(**old));
+                    assert_eq!(
+                        model.insert(key.to_vec(), value.number()),
+                        Some(old.number())
+                    );
                 }
             }
         }
@@ -206,9 +259,14 @@ impl<'s> Held<'s> {
     }
 }
 
-fn read(store: &Store, script: &Script, progress: &Progress, rng: &mut fastrand::Rng) {
+fn read<V: Number>(
+    store: &QpStore<V>,
+    script: &Script,
+    progress: &Progress,
+    rng: &mut fastrand::Rng,
+) {
     let mut handle = store.reader("test").unwrap();
-    let mut held: Vec<Held<'_>> = Vec::new();
+    let mut held: Vec<Held<'_, V>> = Vec::new();
     for _ in 0..4 {
         let from = progress.done();
         match rng.u8(0..4) {
@@ -228,13 +286,19 @@ fn read(store: &Store, script: &Script, progress: &Progress, rng: &mut fastrand:
     }
 }
 
-/// Runs a writer with the script's steps, and two readers, under random schedules.
+/// Runs a writer with the script's steps, and two readers, under random schedules, for both kinds
+/// of stores.
 fn scene(script: Script, seed: u64, schedules: usize) {
     let script = Arc::new(script);
+    scene_of::<Box<u64>>(&script, seed, schedules);
+    scene_of::<u64>(&script, seed, schedules);
+}
+
+fn scene_of<V: Number>(script: &Arc<Script>, seed: u64, schedules: usize) {
+    let script = Arc::clone(script);
     let check = move || {
         let start = script.models[0].iter();
-        let start = start.map(|(key, value)| (key, Box::new(*value)));
-        let store: Store = builder().build_sorted(start).unwrap();
+        let store = V::store(builder(), start.map(|(key, value)| (*key, *value)));
         let write = |number: usize| script.steps[number].on_store(&store);
         let readers = Arc::clone(&script);
         beside(
@@ -284,15 +348,20 @@ fn every_edit_beside_readers() {
 /// Two writers increment counters, and a third thread compacts and reclaims: no commit is lost.
 #[test]
 fn writers_take_turns() {
+    turns::<Box<u64>>();
+    turns::<u64>();
+}
+
+fn turns<V: Number>() {
     let check = || {
-        let store: Store = builder().build().unwrap();
+        let store = V::store(builder(), iter::empty());
         let writers = [0, 1].map(|_| {
             let store = store.clone();
             shuttle::thread::spawn(move || {
                 for _ in 0..4 {
                     let mut txn = store.begin();
-                    let count = txn.get("count").map_or(0, |count| **count);
-                    txn.insert("count", (count + 1).into()).unwrap();
+                    let count = txn.get("count").map_or(0, V::number);
+                    txn.insert("count", V::new(count + 1)).unwrap();
                     txn.commit();
                 }
             })
@@ -308,7 +377,7 @@ fn writers_take_turns() {
             writer.join().unwrap();
         }
         store.verify().unwrap();
-        assert_eq!(store.read(|view| view.get("count").map(|n| **n)), Some(8));
+        assert_eq!(store.read(|view| view.get("count").map(V::number)), Some(8));
     };
     check_random(check, 20 * runs(40));
 }
@@ -317,14 +386,15 @@ fn writers_take_turns() {
 /// back.
 #[test]
 fn a_limit_refuses_whole_transactions() {
+    limited::<Box<u64>>();
+    limited::<u64>();
+}
+
+fn limited<V: Number>() {
     let check = || {
         let domain = Domain::builder().hard_limit(400).build();
-        let store: Store = builder().domain(&domain).build().unwrap();
-        let start = |key: &str| (key.to_string(), 0);
-        let mut txn = store.begin();
-        txn.insert_many(KEYS.map(|key| (start(key).0, Box::new(0))))
-            .unwrap();
-        txn.commit();
+        let builder = builder::<V>().domain(&domain);
+        let store = V::store(builder, KEYS.into_iter().map(|key| (key, 0)));
         let reader = {
             let store = store.clone();
             shuttle::thread::spawn(move || {
@@ -343,7 +413,7 @@ fn a_limit_refuses_whole_transactions() {
         for number in 1..=4 {
             let mut txn = store.begin();
             let done = KEYS.into_iter().try_for_each(|key| {
-                let done = txn.insert(key, Box::new(number)).map(drop);
+                let done = txn.insert(key, V::new(number)).map(drop);
                 done.map_err(|rejected| rejected.error)
             });
             match done {
