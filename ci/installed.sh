@@ -17,7 +17,7 @@ say "== make install"
 run make -s install "DESTDIR=$work/tree" PREFIX=/usr "TARGET=$TARGET"
 root=$work/tree/usr
 export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/tree LD_LIBRARY_PATH=$root/lib
-for file in include/sapwood.h lib/libsapwood.so lib/libsapwood.so.0 lib/libsapwood.a lib/pkgconfig/sapwood.pc \
+for file in include/sapwood.h include/sapwood_inline.h lib/libsapwood.so lib/libsapwood.so.0 lib/libsapwood.a lib/pkgconfig/sapwood.pc \
     lib/cmake/sapwood/sapwood-config.cmake lib/cmake/sapwood/sapwood-config-version.cmake \
     share/man/man3/sapwood.3 share/man/man1/sapwood.1 share/bash-completion/completions/sapwood bin/sapwood \
     lib/systemd/system/sapwood-names@.service lib/systemd/system/sapwood-ranges@.service share/doc/sapwood/examples/names.conf \

@@ -31,6 +31,7 @@ put() { # mode, source, place
 }
 
 put 644 doors/c/include/sapwood.h "$includedir/sapwood.h"
+put 644 doors/c/include/sapwood_inline.h "$includedir/sapwood_inline.h"
 # The shared library, with its versions of symbols, and the two links to it.
 mkdir -p "$root$libdir"
 doors/c/link.sh "$built/libsapwood_capi.a" "$root$libdir"

@@ -56,6 +56,8 @@ pub use ipnet;
 pub use memory::FibMemory;
 pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
+#[doc(hidden)]
+pub use view::FibParts;
 pub use view::{FibView, Matches};
 
 pub use error::{Error, Rejected};

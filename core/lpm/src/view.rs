@@ -168,6 +168,12 @@ impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
         self.view
     }
 
+    /// What a reader needs that is written from `sapwood_format::lpm`.
+    #[doc(hidden)]
+    pub fn parts(&self) -> FibParts {
+        self.view.parts()
+    }
+
     /// Number of prefixes.
     ///
     /// O(1).
@@ -183,6 +189,20 @@ impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
     }
 
     lookup_methods!([] 'g [&] self);
+}
+
+/// Where the memory of a table is.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct FibParts {
+    /// The root words.
+    pub root: *const u64,
+    /// What references count from.
+    pub memory: *const u8,
+    /// The bits of an address that the root resolves.
+    pub root_bits: u32,
+    /// Whether the processor counts bits in one instruction.
+    pub counts_bits: bool,
 }
 
 impl<F: Family, V: NextHop> fmt::Debug for FibView<'_, F, V> {

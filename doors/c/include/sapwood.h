@@ -869,6 +869,32 @@ int sapwood_fib_lookup6(const sapwood_fib *fib, const sapwood_reader *reader, co
 			uint64_t *value);
 
 /*
+ * One family of a table, for lookups that the compiler inlines into the caller: sapwood_inline.h
+ * has them. Made by sapwood_fib_view_ipv4 and sapwood_fib_view_ipv6. It may be used on its
+ * reader's thread until the next quiescent state, and sees all commits meanwhile. Its fields
+ * are for that header.
+ */
+typedef struct sapwood_fib_view {
+	/* root words; NULL: lookups are calls, since the reader is a checked one */
+	const uint64_t *root;
+	const void *memory;       /* what references count from */
+	unsigned int root_bits;   /* of an address, that the root resolves */
+	unsigned int counts_bits; /* whether the processor counts bits in one instruction */
+	const sapwood_fib *fib;
+	const sapwood_reader *reader;
+	uint64_t reserved[2];
+} sapwood_fib_view;
+
+/*
+ * Makes a view of the IPv4 prefixes, or of the IPv6 prefixes, for this reader's thread.
+ * -EINVAL: the reader is not one of the table's domain. O(1).
+ */
+int sapwood_fib_view_ipv4(const sapwood_fib *fib, const sapwood_reader *reader,
+			  sapwood_fib_view *out);
+int sapwood_fib_view_ipv6(const sapwood_fib *fib, const sapwood_reader *reader,
+			  sapwood_fib_view *out);
+
+/*
  * Looks up `count` IPv4 addresses in the host's order, whose waits for memory overlap.
  * `values[i]` becomes the value for `addrs[i]`, or `none` where no prefix has it.
  */

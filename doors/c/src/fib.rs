@@ -2,8 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ptr;
 
-use sapwood::lpm::IpFib;
+use sapwood::lpm::{FibParts, IpFib};
 use sapwood::qsbr::Guard;
 
 use crate::c_api::c_api;
@@ -87,6 +88,36 @@ unsafe fn value_of<A: Address>(
         }
     };
     look_up(name, quick, slow)
+}
+
+/// Makes a view.
+///
+/// # Safety
+/// C.
+unsafe fn view(
+    fib: *const sapwood_fib,
+    reader: *const sapwood_reader,
+    out: *mut sapwood_fib_view,
+    parts: impl FnOnce(&IpFib<u64>, Guard<'_>) -> FibParts,
+) -> Outcome {
+    // SAFETY: C.
+    unsafe {
+        let table = &Handle::shared(fib)?.table;
+        let out = input::place(out, "the place for the view")?;
+        let through = Handle::shared(reader)?;
+        let parts = read(reader, table.domain(), |guard| parts(table, guard))?;
+        let is_checked = through.checked();
+        out.write(sapwood_fib_view {
+            root: if is_checked { ptr::null() } else { parts.root },
+            memory: parts.memory.cast(),
+            root_bits: parts.root_bits,
+            counts_bits: parts.counts_bits.into(),
+            fib,
+            reader,
+            reserved: [0; 2],
+        });
+        Ok(0)
+    }
 }
 
 c_api!(
@@ -233,6 +264,43 @@ c_api!(
     ) -> c_int {
         let addr = addr.cast::<[u8; 16]>().as_ref().copied();
         value_of("sapwood_fib_lookup6", (fib, reader), addr, value)
+    }
+
+    /// One family of a table, for lookups that the compiler inlines into the caller: sapwood_inline.h
+    /// has them. Made by sapwood_fib_view_ipv4 and sapwood_fib_view_ipv6. It may be used on its
+    /// reader's thread until the next quiescent state, and sees all commits meanwhile. Its fields
+    /// are for that header.
+    #[derive(Clone, Copy, Debug)]
+    pub struct sapwood_fib_view {
+        /// root words; NULL: lookups are calls, since the reader is a checked one
+        pub root: *const u64,
+        /// what references count from
+        pub memory: *const c_void,
+        /// of an address, that the root resolves
+        pub root_bits: c_uint,
+        /// whether the processor counts bits in one instruction
+        pub counts_bits: c_uint,
+        pub fib: *const sapwood_fib,
+        pub reader: *const sapwood_reader,
+        pub reserved: [u64; 2],
+    }
+
+    /// Makes a view of the IPv4 prefixes, or of the IPv6 prefixes, for this reader's thread.
+    /// -EINVAL: the reader is not one of the table's domain. O(1).
+    fn sapwood_fib_view_ipv4(
+        fib: *const sapwood_fib,
+        reader: *const sapwood_reader,
+        out: *mut sapwood_fib_view,
+    ) -> c_int {
+        view(fib, reader, out, |fib, guard| fib.v4().view(guard).parts())
+    }
+
+    fn sapwood_fib_view_ipv6(
+        fib: *const sapwood_fib,
+        reader: *const sapwood_reader,
+        out: *mut sapwood_fib_view,
+    ) -> c_int {
+        view(fib, reader, out, |fib, guard| fib.v6().view(guard).parts())
     }
 
     /// Looks up `count` IPv4 addresses in the host's order, whose waits for memory overlap.

@@ -39,6 +39,11 @@ impl<'a> Published<'a> {
             root_prefixes,
         }
     }
+
+    /// The first word.
+    pub(crate) fn root(self) -> *const AtomicU64 {
+        self.root
+    }
 }
 
 impl Words for Published<'_> {

@@ -4,9 +4,10 @@ use core::marker::PhantomData;
 
 use smallvec::SmallVec;
 
-use super::read::{Reading, Words};
+use super::read::{Published, Reading, Words};
 use super::values;
 use super::walk::Walk;
+use crate::FibParts;
 use crate::family::Key;
 
 /// A version that is kept for `'a`.
@@ -94,6 +95,19 @@ impl<'a, V, W: Words> View<'a, V, W> {
         Steps {
             walk: Walk::within(self.reading, u32::from(width), key, u32::from(len)),
             view: self,
+        }
+    }
+}
+
+impl<V> View<'_, V, Published<'_>> {
+    /// See `FibView::parts`.
+    pub(crate) fn parts(self) -> FibParts {
+        let reading = self.reading;
+        FibParts {
+            root: reading.words.root().cast(),
+            memory: reading.mem.0,
+            root_bits: reading.bits,
+            counts_bits: reading.native || cfg!(target_feature = "popcnt"),
         }
     }
 }

@@ -66,6 +66,26 @@ fn the_libraries_export_what_the_header_declares() {
     assert!(dynamic.contains("NODELETE"), "{dynamic}");
 }
 
+/// The numbers by which inline lookups read tables are those of the format.
+#[test]
+fn inline_lookups_have_the_numbers_of_the_format() {
+    let header = fs::read_to_string(here().join("include/sapwood_inline.h")).unwrap();
+    let mut compared = 0;
+    for line in header.lines() {
+        let Some(rest) = line.strip_prefix("#define SAPWOOD_LPM_") else {
+            continue;
+        };
+        let (name, number) = rest.split_once(' ').unwrap();
+        let number: u64 = number.trim_end_matches('u').parse().unwrap();
+        let there = sapwood_format::lpm::LAYOUT
+            .into_iter()
+            .find(|(other, _)| *other == name);
+        assert_eq!(there.map(|(_, number)| number), Some(number), "{name}");
+        compared += 1;
+    }
+    assert_eq!(compared, 7);
+}
+
 /// The rooms that the header names are those that the longest key and the longest text need.
 #[test]
 fn the_rooms_for_names_are_the_librarys() {

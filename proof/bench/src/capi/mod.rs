@@ -3,4 +3,4 @@
 
 mod raw;
 
-pub use raw::{Fib, Names, Uthash};
+pub use raw::{Fib, FibInline, Names, Uthash};

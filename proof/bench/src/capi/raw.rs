@@ -7,7 +7,8 @@ use std::ptr::{null, null_mut};
 
 use sapwood_capi::domain::{sapwood_domain, sapwood_domain_free, sapwood_domain_new};
 use sapwood_capi::fib::{
-    sapwood_fib, sapwood_fib_build, sapwood_fib_free, sapwood_fib_lookup4, sapwood_fib_lookup4_bulk,
+    sapwood_fib, sapwood_fib_build, sapwood_fib_free, sapwood_fib_lookup4,
+    sapwood_fib_lookup4_bulk, sapwood_fib_view, sapwood_fib_view_ipv4,
 };
 use sapwood_capi::map::{sapwood_map_free, sapwood_map_get, sapwood_map_insert, sapwood_map_new};
 use sapwood_capi::maps::{sapwood_map, sapwood_options};
@@ -156,6 +157,56 @@ impl Fib {
                 .fold(sum, |sum, value| sum.wrapping_add(*value));
         }
         sum
+    }
+}
+
+/// The lookups that `sapwood_inline.h` compiles into a loop in C.
+pub struct FibInline {
+    fib: Fib,
+    lookups: unsafe extern "C" fn(*const sapwood_fib_view, *const u32, usize, u64) -> u64,
+}
+
+impl FibInline {
+    /// The same of a table, or why there are none.
+    pub fn build(fib: Fib) -> Result<Self, String> {
+        const RECIPE: Recipe = Recipe {
+            library: "sapwood_inline.h",
+            link: Link::Source(|folder| {
+                let headers = [
+                    (
+                        "sapwood.h",
+                        include_str!("../../../../doors/c/include/sapwood.h"),
+                    ),
+                    (
+                        "sapwood_inline.h",
+                        include_str!("../../../../doors/c/include/sapwood_inline.h"),
+                    ),
+                ];
+                for (name, text) in headers {
+                    std::fs::write(folder.join(name), text).map_err(|error| error.to_string())?;
+                }
+                Ok(format!("-I{}", folder.display()))
+            }),
+            compiler: "cc",
+            file: "inline.c",
+            source: include_str!("inline.c"),
+            arguments: [&[], &[]],
+        };
+        let shim = RECIPE.load()?;
+        // SAFETY: this is the type of the function in the shim.
+        let lookups = unsafe { transmute(shim.find("lookups")?) };
+        Ok(FibInline { fib, lookups })
+    }
+
+    /// As `Fib::lookups`.
+    pub fn lookups(&self, addrs: &[u32], none: u64) -> u64 {
+        let mut view = std::mem::MaybeUninit::uninit();
+        // SAFETY: as above; the view is used before the reader's next quiescent state.
+        unsafe {
+            let made = sapwood_fib_view_ipv4(self.fib.fib, self.fib.reader, view.as_mut_ptr());
+            assert_eq!(made, 0);
+            (self.lookups)(view.as_ptr(), addrs.as_ptr(), addrs.len(), none)
+        }
     }
 }
 

@@ -11,7 +11,8 @@
 //! `sapwood_map` with it; half of the keys are stored. In the case `v4`, `sapwood-rust` and
 //! `sapwood-c` look one address up a call, `sapwood-rust-batch` and `sapwood-c-bulk` bursts of 32,
 //! and `dpdk-fib` (`rte_fib`) as well. `sapwood-rust` is compiled into the loop, as in programs in
-//! Rust; the functions of C are called.
+//! Rust; the functions of C are called, but for `sapwood-c-inline`, which is `sapwood_inline.h`,
+//! compiled into a loop in C.
 
 use std::time::Instant;
 
@@ -21,7 +22,7 @@ use sapwood::qp::QpMap;
 use sapwood_model::data::{self, routes as model};
 
 use super::Options;
-use crate::capi::{Fib, Names, Uthash};
+use crate::capi::{Fib, FibInline, Names, Uthash};
 use crate::engines;
 use crate::keylist::{Form, KeyList, Tally};
 use crate::report::{Measure, Report, Samples};
@@ -196,6 +197,19 @@ fn v4(options: &Options, left: usize, report: &mut Report) -> Result<(), String>
         ),
         ("sapwood-c-bulk", Box::new(|| c.bulk(&words, NONE))),
     ];
+    match FibInline::build(Fib::build(&table)) {
+        Ok(inline) => {
+            let words = &words;
+            passes.insert(
+                2,
+                (
+                    "sapwood-c-inline",
+                    Box::new(move || inline.lookups(words, NONE)),
+                ),
+            );
+        }
+        Err(reason) => report.note(format!("sapwood-c-inline: left out: {reason}")),
+    }
     for lane in <V4 as Lanes>::lanes() {
         if lane.name != "dpdk-fib" {
             continue;
