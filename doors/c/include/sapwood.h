@@ -869,10 +869,10 @@ int sapwood_fib_lookup6(const sapwood_fib *fib, const sapwood_reader *reader, co
 			uint64_t *value);
 
 /*
- * One family of a table, for lookups that the compiler inlines into the caller: sapwood_inline.h
- * has them. Made by sapwood_fib_view_ipv4 and sapwood_fib_view_ipv6. It may be used on its
- * reader's thread until the next quiescent state, and sees all commits meanwhile. Its fields
- * are for that header.
+ * One family of a table, for lookups that the compiler puts into the caller: they are in
+ * sapwood_inline.h. Made by sapwood_fib_view_ipv4 and sapwood_fib_view_ipv6. It may be used on
+ * its reader's thread until the next quiescent state, and sees all commits meanwhile. Its
+ * fields are for that header.
  */
 typedef struct sapwood_fib_view {
 	/* root words; NULL: lookups are calls, since the reader is a checked one */

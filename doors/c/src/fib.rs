@@ -266,10 +266,10 @@ c_api!(
         value_of("sapwood_fib_lookup6", (fib, reader), addr, value)
     }
 
-    /// One family of a table, for lookups that the compiler inlines into the caller: sapwood_inline.h
-    /// has them. Made by sapwood_fib_view_ipv4 and sapwood_fib_view_ipv6. It may be used on its
-    /// reader's thread until the next quiescent state, and sees all commits meanwhile. Its fields
-    /// are for that header.
+    /// One family of a table, for lookups that the compiler puts into the caller: they are in
+    /// sapwood_inline.h. Made by sapwood_fib_view_ipv4 and sapwood_fib_view_ipv6. It may be used on
+    /// its reader's thread until the next quiescent state, and sees all commits meanwhile. Its
+    /// fields are for that header.
     #[derive(Clone, Copy, Debug)]
     pub struct sapwood_fib_view {
         /// root words; NULL: lookups are calls, since the reader is a checked one
