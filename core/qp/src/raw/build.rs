@@ -145,7 +145,7 @@ impl Packer {
         let Some(parts) = parts else {
             unreachable!("a level has items")
         };
-        tree.make_branch(&mut Owned, &parts)
+        tree.make_branch_in(Area::Nodes, &mut Owned, &parts)
     }
 
     /// Ends all levels; returns the root.

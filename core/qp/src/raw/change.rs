@@ -87,13 +87,26 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 
     /// Makes a branch, which is not linked yet.
-    pub(super) fn make_branch<P: Policy>(
+    ///
+    /// An owned trie with inline clusters has few leaves. It puts its branches into their area, so
+    /// that they lie close together: among the clusters, each would be alone in its cache lines.
+    fn make_branch<P: Policy>(&mut self, policy: &mut P, parts: &Parts) -> Result<u32, ArenaFull> {
+        let area = match P::IN_PLACE && self.inline {
+            true => Area::Leaves,
+            false => Area::Nodes,
+        };
+        self.make_branch_in(area, policy, parts)
+    }
+
+    /// Makes a branch, which is not linked yet, in this area.
+    pub(super) fn make_branch_in<P: Policy>(
         &mut self,
+        area: Area,
         policy: &mut P,
         parts: &Parts,
     ) -> Result<u32, ArenaFull> {
         let bytes = branch::block_of(parts.header());
-        let cell = branch_cell(self.arena.alloc(bytes, BRANCH_KIND, Area::Nodes)?);
+        let cell = branch_cell(self.arena.alloc(bytes, BRANCH_KIND, area)?);
         // SAFETY: a new block of that size.
         unsafe { parts.write(self.pointer(cell), P::BITS) };
         policy.made(cell);
