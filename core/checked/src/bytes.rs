@@ -15,27 +15,42 @@ pub(crate) fn byte(window: &impl Window, at: usize) -> u8 {
     window.u32(at & !3).to_ne_bytes()[at % 4]
 }
 
+/// Calls `take` with pieces of some bytes that lie inside the window, one after the other.
+#[inline]
+fn pieces(window: &impl Window, from: usize, len: usize, mut take: impl FnMut(&[u8])) {
+    let word = |at| window.u64(at).to_ne_bytes();
+    let head = len.min((8 - from % 8) % 8);
+    if head > 0 {
+        take(&word(from & !7)[from % 8..][..head]);
+    }
+    let (mut at, end) = (from + head, from + len);
+    while at + 8 <= end {
+        take(&word(at));
+        at += 8;
+    }
+    if at < end {
+        take(&word(at)[..end - at]);
+    }
+}
+
 /// Copies bytes that lie inside the window.
-pub(crate) fn copy_to(window: &impl Window, from: usize, to: &mut [u8]) {
-    let (head, rest) = to.split_at_mut(to.len().min((8 - from % 8) % 8));
-    if !head.is_empty() {
-        let word = window.u64(from & !7).to_ne_bytes();
-        head.copy_from_slice(&word[from % 8..][..head.len()]);
-    }
-    let first = from.next_multiple_of(8);
-    for (at, chunk) in (first..).step_by(8).zip(rest.chunks_mut(8)) {
-        let word = window.u64(at).to_ne_bytes();
-        match chunk.first_chunk_mut() {
-            Some(chunk) => *chunk = word,
-            None => chunk.copy_from_slice(&word[..chunk.len()]),
-        }
-    }
+pub(crate) fn copy_to(window: &impl Window, from: usize, mut to: &mut [u8]) {
+    pieces(window, from, to.len(), |piece| {
+        let (part, rest) = std::mem::take(&mut to).split_at_mut(piece.len());
+        part.copy_from_slice(piece);
+        to = rest;
+    });
+}
+
+/// Copies bytes that lie inside the window behind others.
+pub(crate) fn append(window: &impl Window, from: usize, len: usize, to: &mut Vec<u8>) {
+    pieces(window, from, len, |piece| to.extend_from_slice(piece));
 }
 
 /// As [`copy_to`], to the heap.
 pub(crate) fn copy(window: &impl Window, from: usize, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    copy_to(window, from, &mut bytes);
+    let mut bytes = Vec::with_capacity(len);
+    append(window, from, len, &mut bytes);
     bytes
 }
 

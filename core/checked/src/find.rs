@@ -15,7 +15,6 @@ use crate::nodes::{Entry, Nodes};
 type Seen = (usize, u32, u32);
 
 /// The words that a lookup read.
-#[derive(Default)]
 pub(crate) struct Lookup {
     root: u32,
     seen: Vec<Seen>,
@@ -23,6 +22,18 @@ pub(crate) struct Lookup {
     offsets: Vec<usize>,
     /// The cell of the leaf or cluster to which the key's path leads, or 0.
     pub(crate) end: u32,
+}
+
+impl Default for Lookup {
+    fn default() -> Self {
+        // Most paths fit, so one allocation for each list suffices.
+        Lookup {
+            root: 0,
+            seen: Vec::with_capacity(32),
+            offsets: Vec::with_capacity(16),
+            end: 0,
+        }
+    }
 }
 
 impl Lookup {

@@ -336,10 +336,10 @@ impl<W: Window> Nodes<W> {
     }
 
     pub(crate) fn key(&self, entry: &Entry) -> Vec<u8> {
-        let mut key = vec![0; entry.key_len()];
-        let [(prefix, cut), (rest, _)] = entry.pieces;
-        bytes::copy_to(&self.window, prefix, &mut key[..cut]);
-        bytes::copy_to(&self.window, rest, &mut key[cut..]);
+        let mut key = Vec::with_capacity(entry.key_len());
+        for (at, len) in entry.pieces {
+            bytes::append(&self.window, at, len, &mut key);
+        }
         key
     }
 

@@ -87,9 +87,10 @@ typedef union sapwood_value {
 /*
  * Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
  * gives out, its key and its bytes lie inside the map: they are valid as long as the view, or
- * until the reader's next quiescent state. Of a file only the value does: the key is a copy,
- * which is valid until the iterator's next call, or, from other functions, until the thread's
- * next call that stores an entry of a file. Copy what is needed longer.
+ * until the reader's next quiescent state. Of a file, and of the store of a live map, only the
+ * value does: the key is a copy, which is valid until the iterator's next call, or until the
+ * function that it is given to returns, or, from other functions, until the thread's next
+ * call that stores an entry of a file or of such a store. Copy what is needed longer.
  */
 typedef struct sapwood_entry {
 	sapwood_bytes key; /* data is NULL where there is no entry; that of an empty key is not */
@@ -435,7 +436,10 @@ int sapwood_txn_commit(sapwood_txn *txn, uint64_t *version);
 /* Undoes all changes, and frees the transaction. Values that it inserted are retired. */
 void sapwood_txn_rollback(sapwood_txn *txn);
 
-/* Snapshots. Any thread. What they give is valid until sapwood_snapshot_free. */
+/*
+ * Snapshots. Any thread. What they give is valid until sapwood_snapshot_free; of a live store
+ * the values are, and keys are copies (struct sapwood_entry).
+ */
 void sapwood_snapshot_free(sapwood_snapshot *snapshot);
 int sapwood_snapshot_get(const sapwood_snapshot *snapshot, const void *key, size_t key_len,
 			 sapwood_value *value);
@@ -461,7 +465,10 @@ typedef struct sapwood_change {
 	sapwood_value new_value; /* unless removed */
 } sapwood_change;
 
-/* Returns 0 to go on; anything else ends the walk. */
+/*
+ * Returns 0 to go on; anything else ends the walk. The key of a change of a live store is
+ * valid until it returns.
+ */
 typedef int (*sapwood_change_fn)(const sapwood_change *change, void *ctx);
 
 /*
@@ -1601,7 +1608,8 @@ enum sapwood_live_kind {
  * sapwood_reader, SAPWOOD_LIVE_CHECKED and SAPWOOD_LIVE_UNREGISTERED:
  *
  *   Without SAPWOOD_LIVE_CHECKED, the reader trusts the memory, and opens only a map that no
- *   other user than root can write: otherwise -EACCES. It gives out what lies in the map.
+ *   other user than root can write: otherwise -EACCES. It gives out what lies in the map, and
+ *   copies of the keys of a store (struct sapwood_entry).
  *
  *   With SAPWOOD_LIVE_CHECKED, the reader checks every word and copies what it gives out, so
  *   it may read a map that anybody can write. It has no views, and not the functions of which
@@ -1687,8 +1695,9 @@ int sapwood_live_copy_longest_prefix(const sapwood_live_reader *reader, const vo
 				     size_t key_len, sapwood_copy *out);
 
 /*
- * Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. Those of a reader
- * that checks are copies, which are valid until the callback returns.
+ * Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. The keys of a
+ * store, and what a reader that checks gives, are copies, which are valid until the callback
+ * returns.
  */
 int sapwood_live_each(const sapwood_live_reader *reader, sapwood_entry_fn each, void *ctx);
 

@@ -12,7 +12,7 @@ use sapwood_live::{
 };
 
 use crate::error::{Failure, Outcome};
-use crate::ordered::Source;
+use crate::ordered::{Keys, Source};
 use crate::prefix::in_parts;
 use crate::ranges::Found;
 use crate::value::{CValue, Key, Kinds, get_many, sapwood_entry, sapwood_value};
@@ -173,7 +173,7 @@ fn given<V: ?Sized + Plain>(
         .transpose()
 }
 
-/// Tells of entries that lie in the map.
+/// Tells of entries whose values lie in the map.
 fn told<'a, V: ?Sized + Plain>(
     entries: impl Iterator<Item = (impl AsRef<[u8]>, &'a V)>,
     tell: Tell<'_>,
@@ -213,9 +213,9 @@ macro_rules! by_key {
 
 /// The lookups in order, which trusting readers of stores and shared maps have, too.
 macro_rules! in_order {
-    ($source:ident) => {
+    ($source:expr) => {
         unsafe fn source(&'static self) -> Outcome<AnySource> {
-            Ok(V::wrap(Source::$source(self.view())))
+            Ok(V::wrap($source(self.view())))
         }
 
         fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
@@ -232,12 +232,12 @@ macro_rules! in_order {
 
 impl<V: ?Sized + Plain> Lookups for LiveReader<QpStore<V>> {
     by_key!();
-    in_order!(Store);
+    in_order!(|view| Source::Store(view, Keys::Pieces));
 }
 
 impl<V: ?Sized + Plain> Lookups for LiveReader<QpShared<V>> {
     by_key!();
-    in_order!(Attached);
+    in_order!(Source::Attached);
 }
 
 const NO_ORDER: &str = "order, because a point map has none";

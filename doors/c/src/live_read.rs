@@ -125,8 +125,9 @@ c_api!(
         sapwood_live_copy_longest_prefix: Which::LongestPrefix
     );
 
-    /// Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. Those of a reader
-    /// that checks are copies, which are valid until the callback returns.
+    /// Calls each(entry, ctx) for all entries; returns 0, or what ended the walk. The keys of a
+    /// store, and what a reader that checks gives, are copies, which are valid until the callback
+    /// returns.
     fn sapwood_live_each(
         reader: *const sapwood_live_reader,
         each: sapwood_entry_fn,

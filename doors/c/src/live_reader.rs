@@ -269,7 +269,8 @@ c_api!(
     /// sapwood_reader, SAPWOOD_LIVE_CHECKED and SAPWOOD_LIVE_UNREGISTERED:
     ///
     ///   Without SAPWOOD_LIVE_CHECKED, the reader trusts the memory, and opens only a map that no
-    ///   other user than root can write: otherwise -EACCES. It gives out what lies in the map.
+    ///   other user than root can write: otherwise -EACCES. It gives out what lies in the map, and
+    ///   copies of the keys of a store (struct sapwood_entry).
     ///
     ///   With SAPWOOD_LIVE_CHECKED, the reader checks every word and copies what it gives out, so
     ///   it may read a map that anybody can write. It has no views, and not the functions of which

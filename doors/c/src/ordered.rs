@@ -12,8 +12,8 @@ thread_local! {
 }
 
 /// The keys that a call copies for its caller, because the map does not have them in one piece:
-/// a file has the bytes that some keys share only once. They live until the next such call of the
-/// thread.
+/// files and live stores have the bytes that some keys share only once. They live until the next
+/// such call of the thread.
 #[derive(Default)]
 pub struct Copies(Vec<Box<[u8]>>);
 
@@ -52,8 +52,10 @@ impl Copies {
         (key, value): (&[u8], &V),
     ) -> sapwood_entry {
         match source {
-            // SAFETY: C is told how long it lives.
-            Source::File(_) => sapwood_entry::new((unsafe { self.of(key) }, value)),
+            Source::Store(_, Keys::Pieces) | Source::Handle(_, Keys::Pieces) => {
+                // SAFETY: C is told how long it lives.
+                sapwood_entry::new((unsafe { self.of(key) }, value))
+            }
             _ => sapwood_entry::new((key, value)),
         }
     }
@@ -82,18 +84,25 @@ pub fn get_some<'a, V: ?Sized + CValue>(
     map.get_many(&some[..keys.len()], out);
 }
 
+/// How keys lie in a map.
+#[derive(Clone, Copy, Debug)]
+pub enum Keys {
+    /// Each in one piece.
+    Whole,
+    /// Perhaps in two: in a file, or in a store that other processes read.
+    Pieces,
+}
+
 /// What a view reads. The views of stores and shared maps lie in it; the rest lies in its handle.
 pub enum Source<V: ?Sized + CValue> {
     /// A version of a store.
-    Store(QpView<'static, V>),
+    Store(QpView<'static, V>, Keys),
     /// A shared map.
     Shared(QpSharedView<'static, V>),
     /// A shared map of another process.
     Attached(AttachedView<'static, InOrder, V>),
-    /// An owned map, a snapshot or a transaction.
-    Handle(&'static dyn OrderedRead<V>),
-    /// A file, which may have keys in two pieces.
-    File(&'static dyn OrderedRead<V>),
+    /// An owned map, a snapshot, a transaction or a file.
+    Handle(&'static dyn OrderedRead<V>, Keys),
 }
 
 impl<V: ?Sized + CValue> Clone for Source<V> {
@@ -112,10 +121,10 @@ impl<V: ?Sized + CValue> Source<V> {
     #[inline]
     pub unsafe fn reading(&self) -> &'static dyn OrderedRead<V> {
         let borrowed: &dyn OrderedRead<V> = match self {
-            Source::Store(view) => view,
+            Source::Store(view, _) => view,
             Source::Shared(view) => view,
             Source::Attached(view) => view,
-            Source::Handle(handle) | Source::File(handle) => *handle,
+            Source::Handle(handle, _) => *handle,
         };
         // SAFETY: the caller's promise. What is read lies in the structure, not in the source.
         unsafe { std::mem::transmute::<&dyn OrderedRead<V>, &'static dyn OrderedRead<V>>(borrowed) }

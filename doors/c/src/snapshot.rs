@@ -9,7 +9,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input::{self, bytes};
 use crate::maps::sapwood_snapshot;
-use crate::ordered::Source;
+use crate::ordered::{Keys, Source};
 use crate::output::put;
 use crate::retire::Pointer;
 use crate::value::{
@@ -21,6 +21,8 @@ use crate::view::{Anchor, Viewed, found, sapwood_view};
 pub struct SnapshotBody {
     /// The version that it keeps.
     pub snapshot: Kinds<QpSnapshot<u64>, QpSnapshot<Pointer>, QpSnapshot<[u8]>>,
+    /// How keys lie in it.
+    pub keys: Keys,
 }
 
 impl Body for SnapshotBody {
@@ -67,7 +69,8 @@ fn diff<V: ?Sized + CValue>(
 }
 
 c_api!(
-    /// Snapshots. Any thread. What they give is valid until sapwood_snapshot_free.
+    /// Snapshots. Any thread. What they give is valid until sapwood_snapshot_free; of a live store
+    /// the values are, and keys are copies (struct sapwood_entry).
     fn sapwood_snapshot_free(snapshot: *mut sapwood_snapshot) {
         free(snapshot)
     }
@@ -103,7 +106,7 @@ c_api!(
 
     fn sapwood_snapshot_view(snapshot: *const sapwood_snapshot, view: *mut sapwood_view) -> c_int {
         let body: &'static SnapshotBody = Handle::shared(snapshot)?;
-        let source = map_kinds!(&body.snapshot, snapshot => Source::Handle(snapshot));
+        let source = map_kinds!(&body.snapshot, snapshot => Source::Handle(snapshot, body.keys));
         sapwood_view::write(view, Anchor::handle(snapshot, body), source)
     }
 
@@ -137,7 +140,8 @@ c_api!(
         pub new_value: sapwood_value,
     }
 
-    /// Returns 0 to go on; anything else ends the walk.
+    /// Returns 0 to go on; anything else ends the walk. The key of a change of a live store is
+    /// valid until it returns.
     pub type sapwood_change_fn =
         Option<unsafe extern "C" fn(change: *const sapwood_change, ctx: *mut c_void) -> c_int>;
 

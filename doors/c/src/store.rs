@@ -14,7 +14,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread, free};
 use crate::input::{self, bytes, given, items, place, quick_bytes};
 use crate::maps::{sapwood_memory, sapwood_options, sapwood_snapshot, sapwood_store, sapwood_txn};
-use crate::ordered::Source;
+use crate::ordered::{Keys, Source};
 use crate::output::{hand_out, or_absent, put, put_extensible};
 use crate::process;
 use crate::reader::sapwood_reader;
@@ -63,15 +63,18 @@ pub struct StoreBody {
     pub owner: Option<Arc<Owner>>,
     /// The thread that has a transaction open.
     pub writer: Arc<WriterThread>,
+    /// How keys lie in it.
+    pub keys: Keys,
 }
 
 impl StoreBody {
-    /// A store whose values nobody takes back.
-    pub fn plain(store: AnyStore) -> Self {
+    /// The store of a live map.
+    pub fn live(store: AnyStore) -> Self {
         StoreBody {
             store,
             owner: None,
             writer: Arc::default(),
+            keys: Keys::Pieces,
         }
     }
 }
@@ -124,6 +127,7 @@ unsafe fn make(
             store,
             owner,
             writer: Arc::default(),
+            keys: Keys::Whole,
         };
         hand_out(out, body, rules)
     }
@@ -258,7 +262,7 @@ c_api!(
         // The view's anchor says until when it may be used.
         let (body, through) = (Handle::shared(store)?, Handle::shared(reader)?);
         let source = map_kinds!(&body.store, store => {
-            Source::Store(store.view(through.guard(store.domain())?))
+            Source::Store(store.view(through.guard(store.domain())?), body.keys)
         });
         let anchor = Anchor::reader(store, reader, through.epoch());
         sapwood_view::write(view, anchor, source)
@@ -322,6 +326,7 @@ c_api!(
         let out = place(out, "out")?;
         let snapshot = SnapshotBody {
             snapshot: map_kinds!(&body.store, store => store.snapshot()),
+            keys: body.keys,
         };
         hand_out(out, snapshot, Handle::rules(store))
     }
@@ -355,7 +360,7 @@ c_api!(
             };
             (txn, store)
         });
-        let txn = TxnBody::new(txn, body.owner.clone(), body.writer.clone());
+        let txn = TxnBody::new(txn, body);
         hand_out(out, txn, Handle::rules(store))
     }
 );

@@ -328,6 +328,137 @@ static void stores(void)
 	sapwood_live_reader_free(far);
 }
 
+enum { ZONE = 40 };
+
+/* The key of a name below another one: a long label, and one of its own. */
+static size_t below(char *key, int i)
+{
+	int len = sprintf(key, "a-label-that-all-names-share");
+	if (i > 0)
+		len += 1 + sprintf(key + len + 1, "%02d", i);
+	return (size_t)len + 1;
+}
+
+/* Whether an entry is that of this name. */
+static void is_name(const sapwood_entry *entry, int i)
+{
+	char key[64];
+	size_t len = below(key, i);
+	CHECK(entry->key.len == len && memcmp(entry->key.data, key, len) == 0);
+	CHECK(entry->value.number == (uint64_t)i);
+}
+
+/* The entries of one call stay together until the next call. */
+static void names_of(const sapwood_view *view)
+{
+	sapwood_entry entries[4], chain[4];
+	sapwood_closest closest;
+	sapwood_denial denial;
+	sapwood_iter *iter = NULL;
+	char key[80];
+	size_t len = below(key, 7);
+	int i;
+
+	IS(sapwood_view_prefixes(view, key, len, entries, 4), 2);
+	is_name(&entries[0], 0);
+	is_name(&entries[1], 7);
+	memset(&closest, 0, sizeof closest);
+	closest.size = sizeof closest;
+	closest.chain = chain;
+	closest.chain_room = 4;
+	IS(sapwood_view_closest(view, key, len, NULL, NULL, &closest), 0);
+	CHECK(closest.chain_len == 2);
+	is_name(&chain[0], 0);
+	is_name(&chain[1], 7);
+	is_name(&closest.exact, 7);
+	is_name(&closest.ancestor, 7);
+	is_name(&closest.predecessor, 6);
+	key[len - 1] = 'x';
+	memset(&denial, 0, sizeof denial);
+	denial.size = sizeof denial;
+	denial.closest = closest;
+	IS(sapwood_view_denial(view, key, len + 1, NULL, NULL, &denial), -ENOENT);
+	CHECK(denial.closest.chain_len == 1);
+	is_name(&chain[0], 0);
+	is_name(&denial.predecessor, 7);
+	IS(sapwood_iter_new(view, &iter), 0);
+	for (i = 0; i < ZONE; i++) {
+		IS(sapwood_iter_next(iter, entries), 0);
+		is_name(entries, i);
+	}
+	IS(sapwood_iter_next(iter, entries), -ENOENT);
+	for (i = ZONE; i-- > 0;) {
+		IS(sapwood_iter_prev(iter, entries), 0);
+		is_name(entries, i);
+	}
+	sapwood_iter_free(iter);
+}
+
+static int next_name(const sapwood_entry *entry, void *ctx)
+{
+	is_name(entry, (*(int *)ctx)++);
+	return 0;
+}
+
+static int next_change(const sapwood_change *change, void *ctx)
+{
+	sapwood_entry entry;
+	CHECK(change->kind == SAPWOOD_ADDED);
+	entry.key = change->key;
+	entry.value = change->new_value;
+	return next_name(&entry, ctx);
+}
+
+/* Stores of live maps have the bytes that keys share only once: what C gets are copies. */
+static void pieces(void)
+{
+	sapwood_options options = options_of(SAPWOOD_NUMBERS);
+	sapwood_live *live = NULL;
+	sapwood_store *store = NULL;
+	sapwood_domain *domain = NULL;
+	sapwood_reader *reader = NULL;
+	sapwood_txn *txn = NULL;
+	sapwood_snapshot *none = NULL, *all = NULL;
+	sapwood_live_reader *near;
+	sapwood_view view;
+	sapwood_value value;
+	char key[64];
+	int i, told = 0;
+
+	IS(sapwood_store_live_create(at("pieces"), NULL, &options, &live, &store), 0);
+	IS(sapwood_store_snapshot(store, &none), 0);
+	IS(sapwood_store_begin(store, 0, &txn), 0);
+	for (i = 0; i < ZONE; i++) {
+		value = number((uint64_t)i);
+		IS(sapwood_txn_insert(txn, key, below(key, i), &value), 1);
+	}
+	IS(sapwood_txn_view(txn, &view), 0);
+	names_of(&view);
+	IS(sapwood_txn_commit(txn, NULL), 0);
+	IS(sapwood_store_snapshot(store, &all), 0);
+	IS(sapwood_snapshot_view(all, &view), 0);
+	names_of(&view);
+	IS(sapwood_snapshot_diff(none, all, next_change, &told), 0);
+	CHECK(told == ZONE);
+	IS(sapwood_live_domain(live, &domain), 0);
+	IS(sapwood_reader_new(domain, "main", &reader), 0);
+	IS(sapwood_store_view(store, reader, &view), 0);
+	names_of(&view);
+	near = reader_of(SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, 0);
+	IS(sapwood_live_view(near, &view), 0);
+	names_of(&view);
+	told = 0;
+	IS(sapwood_live_each(near, next_name, &told), 0);
+	CHECK(told == ZONE);
+	sapwood_live_reader_free(near);
+	sapwood_reader_free(reader);
+	sapwood_domain_free(domain);
+	sapwood_snapshot_free(none);
+	sapwood_snapshot_free(all);
+	sapwood_store_free(store);
+	IS(sapwood_live_remove(live), 0);
+}
+
 static void shared_maps(void)
 {
 	sapwood_options options = options_of(SAPWOOD_BYTES);
@@ -638,6 +769,7 @@ int main(int argc, char **argv)
 	CHECK(argc == 2);
 	base = argv[1];
 	stores();
+	pieces();
 	shared_maps();
 	points();
 	fibs();
