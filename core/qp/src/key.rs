@@ -64,6 +64,16 @@ impl<'a> Pieces<'a> {
         }
     }
 
+    /// The key's bytes from an offset on, if they lie in one piece.
+    #[cfg(feature = "std")]
+    pub(crate) fn from(self, at: usize) -> Option<&'a [u8]> {
+        match at.checked_sub(self.head.len()) {
+            Some(at) => self.tail.get(at..),
+            None if self.tail.is_empty() => self.head.get(at..),
+            None => None,
+        }
+    }
+
     /// Whether the key begins with these bytes.
     pub(crate) fn starts_with(self, prefix: &[u8]) -> bool {
         prefix.len() <= self.len() && self.mismatch(prefix).is_none_or(|at| at == prefix.len())
@@ -291,6 +301,11 @@ mod tests {
                     assert_eq!(pieces.mismatch(&other), Some(i));
                     assert_eq!(pieces.mismatch(&key[..i]), Some(i));
                     assert!(pieces.starts_with(&key[..i]) && !pieces.starts_with(&other));
+                    #[cfg(feature = "std")]
+                    match pieces.from(i) {
+                        Some(bytes) => assert_eq!(bytes, &key[i..]),
+                        None => assert!(i < cut && cut < len),
+                    }
                     let whole = Pieces::whole(&other);
                     let halves = Pieces {
                         head: &other[..i / 2],

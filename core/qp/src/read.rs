@@ -60,6 +60,20 @@ pub fn seek<'a, V: ?Sized + Value, M: Mem>(
     view.entry(cursor.entry.some()?)
 }
 
+/// The bytes of the keys of a range from an offset on, each in one piece. The first key that does
+/// not have them so ends the walk.
+#[cfg(feature = "std")]
+pub fn tails<'a, V: ?Sized + Value, M: Mem>(
+    range: Range<'a, V, M>,
+    at: usize,
+) -> impl Iterator<Item = &'a [u8]> {
+    let mut span = range.span;
+    core::iter::from_fn(move || {
+        let entry = span.next()?;
+        span.view.key(entry)?.from(at)
+    })
+}
+
 /// Looks up many keys, interleaved when the map is `large`.
 #[cfg(feature = "std")]
 pub(crate) fn get_many<'a, V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(

@@ -41,11 +41,6 @@ pub(crate) fn layout_hash<V: ?Sized + Value>() -> u64 {
     layout_hash_of::<V>(FORMAT)
 }
 
-/// As `layout_hash`, of tries with inline clusters.
-pub(crate) fn inline_hash<V: ?Sized + Value>() -> u64 {
-    layout_hash_of::<V>(INLINE_FORMAT)
-}
-
 const _: () = {
     let (size, align) = sapwood_common::raw::asked::BYTE_STRINGS;
     assert!(<[u8] as Stored>::SIZE == size && <[u8] as Stored>::ALIGN == align);
@@ -77,8 +72,7 @@ pub(crate) enum Unread {
     Corrupt(String),
 }
 
-/// Writes a trie beside `path` and renames it. With the layout of inline clusters, these hold its
-/// entries.
+/// Writes a trie beside `path` and renames it. Its clusters hold the entries.
 pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
@@ -96,7 +90,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
         .header(HeaderMode::Page)
         .layout_hash(layout);
     let mut to = Tree::new(Arena::new(options));
-    (to.inline, to.tight) = (V::INLINE && layout == inline_hash::<V>(), true);
+    (to.inline, to.tight) = (V::INLINE, true);
     let (arena, root, _) = copy_in_order(view, to, 0).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
@@ -222,12 +216,12 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         self.version
     }
 
-    /// A trie in this arena with the entries of the image, which was verified.
+    /// Fills an empty trie with the entries of the image, which was verified.
     ///
     /// # Errors
     /// When there is no room, or when the image was changed meanwhile.
-    pub(crate) fn tree(&self, arena: Arena) -> Result<Tree<V>, Unread> {
-        let mut builder = Builder::new(Tree::new(arena));
+    pub(crate) fn fill(&self, tree: Tree<V>) -> Result<Tree<V>, Unread> {
+        let mut builder = Builder::new(tree);
         let view = self.view();
         let mut span = Span::all(view);
         while let Some(entry) = span.next() {

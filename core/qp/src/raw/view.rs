@@ -527,7 +527,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 
     /// The key of an entry of a cluster.
     #[inline(always)]
-    fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
+    pub(crate) fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
         self.parts_in(c, entry).map(|(key, _)| key)
     }
 
