@@ -109,8 +109,8 @@ c_api!(
     fn sapwood_file_view(file: *const sapwood_file, view: *mut sapwood_view) -> c_int {
         let body: &'static AnyFile = Handle::shared(file)?;
         let source = match body {
-            AnyFile::Numbers(file) => Kinds::Numbers(Source::File(file)),
-            AnyFile::Bytes(file) => Kinds::Bytes(Source::File(file)),
+            AnyFile::Numbers(file) => Kinds::Numbers(Source::Pieces(file)),
+            AnyFile::Bytes(file) => Kinds::Bytes(Source::Pieces(file)),
         };
         sapwood_view::write(view, Anchor::handle(file, body), source)
     }

@@ -286,7 +286,7 @@ c_api!(
     fn sapwood_map_view(map: *const sapwood_map, view: *mut sapwood_view) -> c_int {
         // The map is read only while the view's anchor says that it is as it was.
         let body: &'static MapBody = Handle::shared(map)?;
-        let source = map_kinds!(&body.map, map => Source::Handle(map));
+        let source = map_kinds!(&body.map, map => Source::Whole(map));
         sapwood_view::write(view, Anchor::handle(map, body), source)
     }
 );

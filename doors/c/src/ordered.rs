@@ -12,8 +12,8 @@ thread_local! {
 }
 
 /// The keys that a call copies for its caller, because the map does not have them in one piece:
-/// a file has the bytes that some keys share only once. They live until the next such call of the
-/// thread.
+/// stores and files have the bytes that some keys share only once. They live until the next such
+/// call of the thread.
 #[derive(Default)]
 pub struct Copies(Vec<Box<[u8]>>);
 
@@ -52,9 +52,13 @@ impl Copies {
         (key, value): (&[u8], &V),
     ) -> sapwood_entry {
         match source {
-            // SAFETY: C is told how long it lives.
-            Source::File(_) => sapwood_entry::new((unsafe { self.of(key) }, value)),
-            _ => sapwood_entry::new((key, value)),
+            Source::Store(_) | Source::Pieces(_) => {
+                // SAFETY: C is told how long it lives.
+                sapwood_entry::new((unsafe { self.of(key) }, value))
+            }
+            Source::Shared(_) | Source::Attached(_) | Source::Whole(_) => {
+                sapwood_entry::new((key, value))
+            }
         }
     }
 }
@@ -90,10 +94,10 @@ pub enum Source<V: ?Sized + CValue> {
     Shared(QpSharedView<'static, V>),
     /// A shared map of another process.
     Attached(AttachedView<'static, InOrder, V>),
-    /// An owned map, a snapshot or a transaction.
-    Handle(&'static dyn OrderedRead<V>),
-    /// A file, which may have keys in two pieces.
-    File(&'static dyn OrderedRead<V>),
+    /// An owned map, which has each key in one piece.
+    Whole(&'static dyn OrderedRead<V>),
+    /// A snapshot, a transaction or a file, which may have keys in two pieces.
+    Pieces(&'static dyn OrderedRead<V>),
 }
 
 impl<V: ?Sized + CValue> Clone for Source<V> {
@@ -115,7 +119,7 @@ impl<V: ?Sized + CValue> Source<V> {
             Source::Store(view) => view,
             Source::Shared(view) => view,
             Source::Attached(view) => view,
-            Source::Handle(handle) | Source::File(handle) => *handle,
+            Source::Whole(handle) | Source::Pieces(handle) => *handle,
         };
         // SAFETY: the caller's promise. What is read lies in the structure, not in the source.
         unsafe { std::mem::transmute::<&dyn OrderedRead<V>, &'static dyn OrderedRead<V>>(borrowed) }

@@ -67,7 +67,7 @@ fn diff<V: ?Sized + CValue>(
 }
 
 c_api!(
-    /// Snapshots. Any thread. What they give is valid until sapwood_snapshot_free.
+    /// Snapshots. Any thread. Values that they give are valid until sapwood_snapshot_free.
     fn sapwood_snapshot_free(snapshot: *mut sapwood_snapshot) {
         free(snapshot)
     }
@@ -103,7 +103,7 @@ c_api!(
 
     fn sapwood_snapshot_view(snapshot: *const sapwood_snapshot, view: *mut sapwood_view) -> c_int {
         let body: &'static SnapshotBody = Handle::shared(snapshot)?;
-        let source = map_kinds!(&body.snapshot, snapshot => Source::Handle(snapshot));
+        let source = map_kinds!(&body.snapshot, snapshot => Source::Pieces(snapshot));
         sapwood_view::write(view, Anchor::handle(snapshot, body), source)
     }
 
@@ -141,7 +141,8 @@ c_api!(
     pub type sapwood_change_fn =
         Option<unsafe extern "C" fn(change: *const sapwood_change, ctx: *mut c_void) -> c_int>;
 
-    /// Calls each(change, ctx) for each key that was written between two snapshots, in order.
+    /// Calls each(change, ctx) for each key that was written between two snapshots, in order; not
+    /// for one with the same number or bytes as before. Keys are valid until the callback returns.
     /// Returns 0, or what ended the walk. O(changes), if the store was not compacted in between.
     /// -EINVAL: the kinds of values differ.
     fn sapwood_snapshot_diff(

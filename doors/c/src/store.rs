@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use sapwood::Builder;
 use sapwood::qp::{QpStore, QpTxn};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::c_api::c_api;
 use crate::call::look_up;
@@ -24,7 +25,7 @@ use crate::turn;
 use crate::txn::TxnBody;
 use crate::value::{
     CValue, Key, Kinds, Mode, each, get_many, insertions, map_kinds, no_pointers, not_inserted,
-    of_kind, sapwood_bytes, sapwood_value,
+    sapwood_bytes, sapwood_value,
 };
 use crate::view::{Anchor, Viewed, answer, found, sapwood_view};
 
@@ -84,15 +85,26 @@ impl Body for StoreBody {
 impl Viewed for StoreBody {}
 
 /// A builder with the choices of C.
-unsafe fn builder<V: ?Sized + CValue>(
+fn builder<V: ?Sized + CValue>(
     options: &sapwood_options,
     domain: &sapwood::qsbr::Domain,
-) -> Outcome<Builder<QpStore<V>>> {
+) -> Builder<QpStore<V>> {
     let mut builder = QpStore::<V>::builder().domain(domain);
     if options.memory_limit != 0 {
         builder = builder.memory_limit(options.memory_limit);
     }
-    Ok(builder)
+    builder
+}
+
+/// A store of plain values, whose clusters hold their entries: an empty one, or of a saved one.
+fn inline<V: ?Sized + CValue + IntoBytes + FromBytes + Immutable>(
+    builder: Builder<QpStore<V>>,
+    from: Option<&std::path::Path>,
+) -> Outcome<QpStore<V>> {
+    Ok(match from {
+        None => builder.build_inline()?,
+        Some(from) => builder.load_inline(from)?,
+    })
 }
 
 unsafe fn make(
@@ -111,13 +123,10 @@ unsafe fn make(
         let (kind, owner) = options.kind()?;
         let (domain, rules) = or_new(options.domain, options.flags & SAPWOOD_CHECKED != 0)?;
         let store = match (kind, from) {
-            (kind, None) => of_kind!(kind, builder::<V>(&options, &domain)?.build()?),
-            (Kinds::Numbers(()), Some(from)) => {
-                Kinds::Numbers(builder::<u64>(&options, &domain)?.load(from)?)
-            }
-            (Kinds::Bytes(()), Some(from)) => {
-                Kinds::Bytes(builder::<[u8]>(&options, &domain)?.load(from)?)
-            }
+            (Kinds::Numbers(()), from) => Kinds::Numbers(inline(builder(&options, &domain), from)?),
+            (Kinds::Bytes(()), from) => Kinds::Bytes(inline(builder(&options, &domain), from)?),
+            // Who takes a pointer back must get it once, so a pointer stays in its leaf.
+            (Kinds::Pointers(()), None) => Kinds::Pointers(builder(&options, &domain).build()?),
             (Kinds::Pointers(()), Some(_)) => return Err(no_pointers()),
         };
         let body = StoreBody {

@@ -128,7 +128,7 @@ c_api!(
     fn sapwood_txn_view(txn: *mut sapwood_txn, view: *mut sapwood_view) -> c_int {
         // It is read only while the view's anchor says that it is as it was.
         let body: &'static TxnBody = here(txn)?;
-        let source = map_kinds!(&body.txn, (txn, _) => Source::Handle(txn));
+        let source = map_kinds!(&body.txn, (txn, _) => Source::Pieces(txn));
         sapwood_view::write(view, Anchor::handle(txn, body), source)
     }
 
