@@ -127,6 +127,41 @@ impl<'a> Pieces<'a> {
     }
 }
 
+/// The bytes of the longest key that a map has in two pieces: a prefix and a tail of a cluster have
+/// at most 255 each.
+const PIECES_MAX: usize = 512;
+
+/// Puts keys together in one place, one after the other. Keys of the same cluster begin with the
+/// same bytes, which are copied once.
+pub(crate) struct Joiner<'a> {
+    head: &'a [u8],
+    bytes: [u8; PIECES_MAX],
+}
+
+impl<'a> Joiner<'a> {
+    pub(crate) fn new() -> Self {
+        Joiner {
+            head: &[],
+            bytes: [0; PIECES_MAX],
+        }
+    }
+
+    /// The key in one piece, until the next one.
+    #[inline(always)]
+    pub(crate) fn join(&mut self, key: Pieces<'a>) -> &[u8] {
+        if key.head.is_empty() {
+            return key.tail;
+        }
+        let (head, len) = (key.head.len(), key.len());
+        if !core::ptr::eq(self.head, key.head) {
+            self.bytes[..head].copy_from_slice(key.head);
+            self.head = key.head;
+        }
+        self.bytes[head..len].copy_from_slice(key.tail);
+        &self.bytes[..len]
+    }
+}
+
 impl fmt::Debug for Pieces<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_box().fmt(f)
@@ -293,6 +328,11 @@ mod tests {
                 assert_eq!(Key::from(pieces), key);
                 assert_eq!(Key::from(pieces).in_place().is_some(), cut == 0);
                 assert_eq!(*pieces.to_box(), *key);
+                let mut joiner = Joiner::new();
+                for _ in 0..2 {
+                    assert_eq!(joiner.join(pieces), key);
+                    assert_eq!(joiner.join(Pieces::whole(b"other")), b"other");
+                }
                 assert!(pieces.mismatch(key).is_none());
                 for i in 0..len {
                     assert_eq!(pieces.at(i), Some(key[i]));

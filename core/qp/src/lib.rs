@@ -55,7 +55,7 @@ pub use file::{QpFile, QpShape};
 pub use iter::{Iter, Keys, Range, Values};
 pub use iter_mut::{IterMut, ValuesMut};
 pub use key::Key;
-pub(crate) use key::Pieces;
+pub(crate) use key::{Joiner, Pieces};
 pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]

@@ -2,6 +2,7 @@
 #![cfg(all(unix, not(miri)))]
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,6 +19,17 @@ fn same(file: &QpFile<u64>, map: &QpMap<u64>) {
     assert!(file.iter().eq(map.iter()));
     assert!(file.iter().rev().eq(map.iter().rev()));
     assert!(file.keys().eq(map.keys()) && file.values().eq(map.values()));
+    let (mut all, mut left) = (map.iter(), map.len() / 2);
+    let end = file.for_each::<[u8], _, _>(.., |key, value| {
+        if left == 0 {
+            return ControlFlow::Break(key.to_vec());
+        }
+        left -= 1;
+        let (k, v) = all.next().unwrap();
+        assert_eq!((key, value), (&*k, v));
+        ControlFlow::Continue(())
+    });
+    assert_eq!(end.break_value(), all.next().map(|(key, _)| key.to_vec()));
     for (key, value) in map {
         assert_eq!(file.get(&key), Some(value));
         let longer = [&key, &b"+"[..]].concat();
