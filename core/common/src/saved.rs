@@ -195,10 +195,13 @@ impl OpenCause {
         };
         let maps = |size, align| header::layout_hash(size, align, header::FORMAT);
         let names = |size, align| header::layout_hash(size, align, header::INLINE_FORMAT);
-        let kind = if found == header::routes_hash() {
+        let kind = if (1..=header::ROUTES_FORMAT).any(|format| found == header::routes_hash(format))
+        {
             "a table of routes, which FibFile opens"
         } else if values_of(found, header::ranges_hash).is_some() {
             "a map of ranges, which MapleFile opens"
+        } else if values_of(found, header::bits_hash).is_some() {
+            "a table of bit strings, which BitFile opens"
         } else if values_of(found, maps).is_some() {
             "a map of names or a table of bit strings, which QpFile or BitFile opens"
         } else if values_of(found, names).is_some() {

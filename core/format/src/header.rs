@@ -37,8 +37,11 @@ pub const TABLE: usize = 3;
 /// The number of the format of branches, clusters and leaves.
 pub const FORMAT: u64 = 2;
 /// The number of the format that has inline clusters, too ([`inline`](crate::inline)): that of
-/// saved maps and of published stores.
+/// saved maps and tables, and of published stores.
 pub const INLINE_FORMAT: u64 = 3;
+
+/// The number of the format of saved tables of routes. Those of format 1 have no inline clusters.
+pub const ROUTES_FORMAT: u64 = 2;
 
 /// The layout hash in the header page of saved ranges, whose format is 1 and whose values have this
 /// size and this alignment.
@@ -46,9 +49,16 @@ pub const fn ranges_hash(size: usize, align: usize) -> u64 {
     crate::fnv(b"sapwood ranges", &[size as u64, align as u64, 1])
 }
 
-/// The layout hash in the header page of a saved table of routes, whose format is 1.
-pub const fn routes_hash() -> u64 {
-    crate::fnv(b"sapwood routes", &[1])
+/// The layout hash in the header page of a saved table of bit strings, whose values have this size
+/// and this alignment. The hash of such a table without inline clusters is that of a map.
+pub const fn bits_hash(size: usize, align: usize) -> u64 {
+    crate::fnv(b"sapwood bits", &[size as u64, align as u64, INLINE_FORMAT])
+}
+
+/// The layout hash in the header page of a saved table of routes of this format, up to
+/// [`ROUTES_FORMAT`].
+pub const fn routes_hash(format: u64) -> u64 {
+    crate::fnv(b"sapwood routes", &[format])
 }
 
 /// The layout hash in the header page of a map of this format, whose values have this size and this

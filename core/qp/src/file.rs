@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use std::path::Path;
 
-use sapwood_arena::{HeaderError, ImageMap};
+use sapwood_arena::{Arena, HeaderError, ImageMap};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -23,13 +23,25 @@ use crate::Value;
 use crate::figures::{self, ENTRIES};
 use crate::{Builder, OpenCause, OpenError, SaveCause, SaveError};
 
-/// Opens a file that has a trie of either layout. One that was written before clusters held their
-/// entries is a trie, too, and reads as well. The file may be replaced by one of the other layout
-/// meanwhile.
+/// The layout hashes of the kinds of files that a type opens, by the size and the alignment of the
+/// values. What it saves has the first.
+#[doc(hidden)]
+pub type Layouts = [fn(usize, usize) -> u64; 2];
+
+/// Those of maps: with inline clusters, and without, as maps were saved before.
+const MAPS: Layouts = [
+    |size, align| header::layout_hash(size, align, image::INLINE_FORMAT),
+    |size, align| header::layout_hash(size, align, image::FORMAT),
+];
+
+/// Opens a file that has a trie of one of these layouts. One that was written before clusters held
+/// their entries is a trie, too, and reads as well. The file may be replaced by one of the other
+/// layout meanwhile.
 fn either<V: ?Sized + Value, M>(
+    layouts: &Layouts,
     open: impl Fn(u64) -> Result<M, sapwood_arena::OpenError>,
-) -> Result<M, sapwood_arena::OpenError> {
-    let (new, old) = (image::inline_hash::<V>(), image::layout_hash::<V>());
+) -> Result<M, OpenCause> {
+    let [new, old] = layouts.map(|layout| layout(V::SIZE, V::ALIGN));
     let mut map = open(new);
     for layout in [old, new].into_iter().cycle().take(100) {
         match &map {
@@ -41,12 +53,15 @@ fn either<V: ?Sized + Value, M>(
             _ => break,
         }
     }
-    map
+    map.map_err(|error| from_image_error::<V>(error, layouts))
 }
 
 /// The cause for an error of the image, which may be another format of maps or another type of
 /// values.
-fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> OpenCause {
+fn from_image_error<V: ?Sized + Value>(
+    error: sapwood_arena::OpenError,
+    layouts: &Layouts,
+) -> OpenCause {
     match error {
         sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
             if image::format_of::<V>(found).is_some() =>
@@ -57,9 +72,7 @@ fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> OpenC
             }
         }
         sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) => {
-            let formats = [image::INLINE_FORMAT, image::FORMAT];
-            let other = formats.into_iter().find_map(|format| {
-                let layout = |size, align| header::layout_hash(size, align, format);
+            let other = layouts.iter().find_map(|layout| {
                 let asked = Asked {
                     name: core::any::type_name::<V>(),
                     values: (!V::VARIES).then_some((V::SIZE, V::ALIGN)),
@@ -100,14 +113,7 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
         save(&self.view(), self.len(), 0, path.as_ref())
     }
 
-    /// Saves the map with a leaf for each entry, as tables of bit strings read it.
-    #[doc(hidden)]
-    pub fn save_with_leaves(&self, path: &Path) -> Result<(), SaveError> {
-        save_with_leaves(&self.view(), self.len(), 0, path)
-    }
-
-    /// Saves the map as the content of another kind of file, which has its own layout hash, with a
-    /// leaf for each entry.
+    /// Saves the map as the content of another kind of file, which has its own layout hash.
     #[doc(hidden)]
     pub fn save_as(&self, layout: u64, path: &Path) -> Result<(), SaveError> {
         save_as(&self.view(), self.len(), 0, layout, path)
@@ -121,21 +127,11 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     version: u64,
     path: &Path,
 ) -> Result<(), SaveError> {
-    save_as(view, len, version, image::inline_hash::<V>(), path)
-}
-
-/// Saves the entries of a view with a leaf for each, and the number of its version.
-pub fn save_with_leaves<V: ?Sized + Value + IntoBytes + Immutable>(
-    view: &View<'_, V>,
-    len: usize,
-    version: u64,
-    path: &Path,
-) -> Result<(), SaveError> {
-    save_as(view, len, version, image::layout_hash::<V>(), path)
+    save_as(view, len, version, MAPS[0](V::SIZE, V::ALIGN), path)
 }
 
 /// As [`save`], with the layout hash of another kind of file.
-fn save_as<V: ?Sized + Value + IntoBytes + Immutable>(
+pub fn save_as<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
     version: u64,
@@ -170,39 +166,13 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// [`OpenError`], with the path and the cause.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        Self::open_at(path, true).map_err(OpenError::at(path))
+        Self::open_as(path, &MAPS, true).map_err(OpenError::at(path))
     }
 
-    /// Opens a file; with `verify`, checks all of it.
-    fn open_at(path: &Path, verify: bool) -> Result<Self, OpenCause> {
-        let map = either::<V, _>(|layout| ImageMap::open(path, layout, verify));
-        Self::of_map(map.map_err(from_image_error::<V>)?, verify)
-    }
-
-    /// Opens a file whose entries are leaves, as tables of bit strings need it; with `verify`,
-    /// checks all of it.
+    /// Opens a file of a kind that has these layouts. With `verify`, checks all of it.
     #[doc(hidden)]
-    pub fn open_with_leaves(path: &Path, verify: bool) -> Result<Self, OpenCause> {
-        let map = ImageMap::open(path, image::layout_hash::<V>(), verify);
-        let map = map.map_err(|error| match error {
-            sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
-                if found == image::inline_hash::<V>() =>
-            {
-                OpenCause::of_image(error)
-            }
-            error => from_image_error::<V>(error),
-        });
-        Self::of_map(map?, verify)
-    }
-
-    /// Opens a file of another kind, which has its own layout hash and entries as these. With
-    /// `verify`, checks all of it.
-    #[doc(hidden)]
-    pub fn open_as(path: &Path, layout: u64, verify: bool) -> Result<Self, OpenCause> {
-        Self::of_map(ImageMap::open(path, layout, verify)?, verify)
-    }
-
-    fn of_map(map: ImageMap, verify: bool) -> Result<Self, OpenCause> {
+    pub fn open_as(path: &Path, layouts: &Layouts, verify: bool) -> Result<Self, OpenCause> {
+        let map = either::<V, _>(layouts, |layout| ImageMap::open(path, layout, verify))?;
         let image = Image::new(map).map_err(OpenCause::Corrupt)?;
         if verify {
             image.verify().map_err(OpenCause::Corrupt)?;
@@ -218,7 +188,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// [`OpenError`], with the path and the cause.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        Self::open_at(path, false).map_err(OpenError::at(path))
+        Self::open_as(path, &MAPS, false).map_err(OpenError::at(path))
     }
 
     /// Opens the file in which a store was published ([`Builder::build_in`] with
@@ -253,8 +223,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     pub fn open_published(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
         let open = || {
-            let map = either::<V, _>(|layout| sapwood_arena::FileMap::open(path, layout));
-            let map = map.map_err(from_image_error::<V>)?;
+            let map = either::<V, _>(&MAPS, |layout| sapwood_arena::FileMap::open(path, layout))?;
             let image = Image::published(map).map_err(OpenCause::Corrupt)?;
             image.verify().map_err(OpenCause::Corrupt)?;
             Ok(QpFile { image })
@@ -363,12 +332,49 @@ impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<
             .map_err(OpenError::at(path.as_ref()))
     }
 
+    /// As [`load`](Self::load), for a store whose clusters hold their entries, as
+    /// [`build_inline`](Self::build_inline) makes it.
+    ///
+    /// O(bytes of the file).
+    ///
+    /// ```
+    /// use sapwood::qp::{QpMap, QpStore};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.inline", std::process::id()));
+    /// QpMap::from([("ash", 1u64), ("beech", 2)]).save(&path)?;
+    /// let store = QpStore::<u64>::builder().load_inline(&path)?;
+    /// assert_eq!((store.len(), store.get("beech")), (2, Some(2)));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError`], with the path and the cause.
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn load_inline(self, path: impl AsRef<Path>) -> Result<QpStore<V>, OpenError>
+    where
+        V: IntoBytes,
+    {
+        self.load_into(&QpFile::open(&path)?, Tree::of_plain)
+            .map_err(OpenError::at(path.as_ref()))
+    }
+
     /// A store of the entries of a verified file.
     #[doc(hidden)]
     pub fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
+        self.load_into(file, Tree::new)
+    }
+
+    /// As `load_file`, of the form that `tree` makes.
+    fn load_into(
+        self,
+        file: &QpFile<V>,
+        tree: impl FnOnce(Arena) -> Tree<V>,
+    ) -> Result<QpStore<V>, OpenCause> {
         let arena = stable_arena(self.memory.clone().stable());
         let arena = arena.map_err(|full| OpenCause::Table(full.into()))?;
-        let tree = file.fill(Tree::new(arena))?;
+        let tree = file.fill(tree(arena))?;
         let store = self.build_over(tree, None);
         store.begin_at(file.version());
         Ok(store)

@@ -64,6 +64,16 @@ impl<'a> Pieces<'a> {
         }
     }
 
+    /// The key's bytes from an offset on, if they lie in one piece.
+    #[cfg(feature = "std")]
+    pub(crate) fn from(self, at: usize) -> Option<&'a [u8]> {
+        match at.checked_sub(self.head.len()) {
+            Some(at) => self.tail.get(at..),
+            None if self.tail.is_empty() => self.head.get(at..),
+            None => None,
+        }
+    }
+
     /// Whether the key begins with these bytes.
     pub(crate) fn starts_with(self, prefix: &[u8]) -> bool {
         prefix.len() <= self.len() && self.mismatch(prefix).is_none_or(|at| at == prefix.len())
@@ -114,6 +124,41 @@ impl<'a> Pieces<'a> {
         let mut bytes = Vec::with_capacity(self.len());
         self.add_to(&mut bytes);
         bytes.into_boxed_slice()
+    }
+}
+
+/// The bytes of the longest key that a map has in two pieces: a prefix and a tail of a cluster have
+/// at most 255 each.
+const PIECES_MAX: usize = 512;
+
+/// Puts keys together in one place, one after the other. Keys of the same cluster begin with the
+/// same bytes, which are copied once.
+pub(crate) struct Joiner<'a> {
+    head: &'a [u8],
+    bytes: [u8; PIECES_MAX],
+}
+
+impl<'a> Joiner<'a> {
+    pub(crate) fn new() -> Self {
+        Joiner {
+            head: &[],
+            bytes: [0; PIECES_MAX],
+        }
+    }
+
+    /// The key in one piece, until the next one.
+    #[inline(always)]
+    pub(crate) fn join(&mut self, key: Pieces<'a>) -> &[u8] {
+        if key.head.is_empty() {
+            return key.tail;
+        }
+        let (head, len) = (key.head.len(), key.len());
+        if !core::ptr::eq(self.head, key.head) {
+            self.bytes[..head].copy_from_slice(key.head);
+            self.head = key.head;
+        }
+        self.bytes[head..len].copy_from_slice(key.tail);
+        &self.bytes[..len]
     }
 }
 
@@ -283,6 +328,11 @@ mod tests {
                 assert_eq!(Key::from(pieces), key);
                 assert_eq!(Key::from(pieces).in_place().is_some(), cut == 0);
                 assert_eq!(*pieces.to_box(), *key);
+                let mut joiner = Joiner::new();
+                for _ in 0..2 {
+                    assert_eq!(joiner.join(pieces), key);
+                    assert_eq!(joiner.join(Pieces::whole(b"other")), b"other");
+                }
                 assert!(pieces.mismatch(key).is_none());
                 for i in 0..len {
                     assert_eq!(pieces.at(i), Some(key[i]));
@@ -291,6 +341,11 @@ mod tests {
                     assert_eq!(pieces.mismatch(&other), Some(i));
                     assert_eq!(pieces.mismatch(&key[..i]), Some(i));
                     assert!(pieces.starts_with(&key[..i]) && !pieces.starts_with(&other));
+                    #[cfg(feature = "std")]
+                    match pieces.from(i) {
+                        Some(bytes) => assert_eq!(bytes, &key[i..]),
+                        None => assert!(i < cut && cut < len),
+                    }
                     let whole = Pieces::whole(&other);
                     let halves = Pieces {
                         head: &other[..i / 2],

@@ -55,7 +55,7 @@ pub use file::{QpFile, QpShape};
 pub use iter::{Iter, Keys, Range, Values};
 pub use iter_mut::{IterMut, ValuesMut};
 pub use key::Key;
-pub(crate) use key::Pieces;
+pub(crate) use key::{Joiner, Pieces};
 pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
@@ -81,10 +81,10 @@ pub use txn::QpTxn;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod parts {
-    pub use crate::file::save_with_leaves;
+    pub use crate::file::{Layouts, save_as};
     pub use crate::raw::inline::EntryRef;
     pub use crate::raw::{batch::LANES, bits::Alternatives, cursor::Cursor, mem::Mem, view::View};
-    pub use crate::read::{range, seek};
+    pub use crate::read::{range, seek, tails};
 }
 
 /// An entry of a map: its key and its value.

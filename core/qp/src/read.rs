@@ -1,7 +1,7 @@
 //! The reading methods of all kinds of maps, written once for every type that has a view.
 
 use alloc::vec::Vec;
-use core::ops::{Bound, RangeBounds};
+use core::ops::{Bound, ControlFlow, RangeBounds};
 
 use super::closest::{Closest, Denial};
 use super::iter::Range;
@@ -14,7 +14,7 @@ use super::raw::leaf::mismatch;
 use super::raw::mem::Mem;
 use super::raw::span::Span;
 use super::raw::view::View;
-use crate::{ReadEntry, Value};
+use crate::{Joiner, ReadEntry, Value};
 
 /// Maps with fewer bytes of nodes than this fit into the second-level cache, where interleaving
 /// makes a batch of lookups no quicker.
@@ -58,6 +58,38 @@ pub fn seek<'a, V: ?Sized + Value, M: Mem>(
     let mut cursor = Cursor::new();
     seek(&mut cursor);
     view.entry(cursor.entry.some()?)
+}
+
+/// Calls `each` with the entries between two bounds until it breaks.
+pub(crate) fn for_each<'a, V: ?Sized + Value, M: Mem, K, R, B>(
+    view: View<'a, V, M>,
+    bounds: &R,
+    mut each: impl FnMut(&[u8], &'a V) -> ControlFlow<B>,
+) -> ControlFlow<B>
+where
+    K: AsRef<[u8]> + ?Sized,
+    R: RangeBounds<K>,
+{
+    let mut span = range(view, bounds).span;
+    let mut keys = Joiner::new();
+    while let Some((key, value)) = span.next().and_then(|entry| view.lying(entry)) {
+        each(keys.join(key), value)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// The bytes of the keys of a range from an offset on, each in one piece. The first key that does
+/// not have them so ends the walk.
+#[cfg(feature = "std")]
+pub fn tails<'a, V: ?Sized + Value, M: Mem>(
+    range: Range<'a, V, M>,
+    at: usize,
+) -> impl Iterator<Item = &'a [u8]> {
+    let mut span = range.span;
+    core::iter::from_fn(move || {
+        let entry = span.next()?;
+        span.view.key(entry)?.from(at)
+    })
 }
 
 /// Looks up many keys, interleaved when the map is `large`.
@@ -300,6 +332,39 @@ macro_rules! read_methods {
             R: core::ops::RangeBounds<K>,
         {
             $crate::read::range($self.view(), &bounds)
+        }
+
+        /// Calls `each` with the key and the value of each entry between two bounds, in order,
+        /// until it breaks. The key is lent for the call. This is the quickest walk: a map that
+        /// has the bytes that neighbouring keys share only once copies the rest of each key, where
+        /// [`range`](Self::range) makes a [`Key`]($crate::Key).
+        ///
+        /// As [`range`](Self::range).
+        ///
+        /// ```
+        /// use std::ops::ControlFlow;
+        /// use sapwood::qp::QpMap;
+        /// let map = QpMap::from([("ash", 1), ("elder", 2), ("elm", 3), ("oak", 4)]);
+        /// let mut sum = 0;
+        /// let stop = map.for_each("b".., |key, value| {
+        ///     if key.starts_with(b"o") {
+        ///         return ControlFlow::Break(*value);
+        ///     }
+        ///     sum += value;
+        ///     ControlFlow::Continue(())
+        /// });
+        /// assert_eq!((sum, stop), (5, ControlFlow::Break(4)));
+        /// ```
+        pub fn for_each<$($g,)? K, R, B>(
+            $($this)+ $self,
+            bounds: R,
+            each: impl FnMut(&[u8], &$lt V) -> core::ops::ControlFlow<B>,
+        ) -> core::ops::ControlFlow<B>
+        where
+            K: AsRef<[u8]> + ?Sized,
+            R: core::ops::RangeBounds<K>,
+        {
+            $crate::read::for_each($self.view(), &bounds, each)
         }
 
         /// The entries whose keys start with `prefix` (the key equal to it included), in order.

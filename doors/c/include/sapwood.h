@@ -87,10 +87,10 @@ typedef union sapwood_value {
 /*
  * Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
  * gives out, its key and its bytes lie inside the map: they are valid as long as the view, or
- * until the reader's next quiescent state. Of a file, and of the store of a live map, only the
- * value does: the key is a copy, which is valid until the iterator's next call, or until the
- * function that it is given to returns, or, from other functions, until the thread's next
- * call that stores an entry of a file or of such a store. Copy what is needed longer.
+ * until the reader's next quiescent state. Of stores, their snapshots and transactions, and of
+ * files only the value does: the key is a copy, which is valid until the iterator's next call,
+ * or until the function that it is given to returns, or, from other functions, until the
+ * thread's next call that stores an entry of a store or a file. Copy what is needed longer.
  */
 typedef struct sapwood_entry {
 	sapwood_bytes key; /* data is NULL where there is no entry; that of an empty key is not */
@@ -436,10 +436,7 @@ int sapwood_txn_commit(sapwood_txn *txn, uint64_t *version);
 /* Undoes all changes, and frees the transaction. Values that it inserted are retired. */
 void sapwood_txn_rollback(sapwood_txn *txn);
 
-/*
- * Snapshots. Any thread. What they give is valid until sapwood_snapshot_free; of a live store
- * the values are, and keys are copies (struct sapwood_entry).
- */
+/* Snapshots. Any thread. Values that they give are valid until sapwood_snapshot_free. */
 void sapwood_snapshot_free(sapwood_snapshot *snapshot);
 int sapwood_snapshot_get(const sapwood_snapshot *snapshot, const void *key, size_t key_len,
 			 sapwood_value *value);
@@ -465,14 +462,12 @@ typedef struct sapwood_change {
 	sapwood_value new_value; /* unless removed */
 } sapwood_change;
 
-/*
- * Returns 0 to go on; anything else ends the walk. The key of a change of a live store is
- * valid until it returns.
- */
+/* Returns 0 to go on; anything else ends the walk. */
 typedef int (*sapwood_change_fn)(const sapwood_change *change, void *ctx);
 
 /*
- * Calls each(change, ctx) for each key that was written between two snapshots, in order.
+ * Calls each(change, ctx) for each key that was written between two snapshots, in order; not
+ * for one with the same number or bytes as before. Keys are valid until the callback returns.
  * Returns 0, or what ended the walk. O(changes), if the store was not compacted in between.
  * -EINVAL: the kinds of values differ.
  */

@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::handle::{Body, Handle, free};
 use crate::input::{self, bytes, items, place};
 use crate::maps::sapwood_file;
-use crate::ordered::{Keys, Source};
+use crate::ordered::Source;
 use crate::output::{hand_out, put};
 use crate::value::{Key, Kinds, get_many, kind_of, no_pointers, sapwood_bytes, sapwood_value};
 use crate::view::{Anchor, Viewed, found, sapwood_view};
@@ -109,8 +109,8 @@ c_api!(
     fn sapwood_file_view(file: *const sapwood_file, view: *mut sapwood_view) -> c_int {
         let body: &'static AnyFile = Handle::shared(file)?;
         let source = match body {
-            AnyFile::Numbers(file) => Kinds::Numbers(Source::Handle(file, Keys::Pieces)),
-            AnyFile::Bytes(file) => Kinds::Bytes(Source::Handle(file, Keys::Pieces)),
+            AnyFile::Numbers(file) => Kinds::Numbers(Source::Pieces(file)),
+            AnyFile::Bytes(file) => Kinds::Bytes(Source::Pieces(file)),
         };
         sapwood_view::write(view, Anchor::handle(file, body), source)
     }

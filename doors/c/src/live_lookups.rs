@@ -12,7 +12,7 @@ use sapwood_live::{
 };
 
 use crate::error::{Failure, Outcome};
-use crate::ordered::{Keys, Source};
+use crate::ordered::Source;
 use crate::prefix::in_parts;
 use crate::ranges::Found;
 use crate::value::{CValue, Key, Kinds, get_many, sapwood_entry, sapwood_value};
@@ -213,9 +213,9 @@ macro_rules! by_key {
 
 /// The lookups in order, which trusting readers of stores and shared maps have, too.
 macro_rules! in_order {
-    ($source:expr) => {
+    ($source:ident) => {
         unsafe fn source(&'static self) -> Outcome<AnySource> {
-            Ok(V::wrap($source(self.view())))
+            Ok(V::wrap(Source::$source(self.view())))
         }
 
         fn copy(&self, which: Which, key: &[u8], give: Give<'_>) -> Outcome<Option<i32>> {
@@ -232,12 +232,12 @@ macro_rules! in_order {
 
 impl<V: ?Sized + Plain> Lookups for LiveReader<QpStore<V>> {
     by_key!();
-    in_order!(|view| Source::Store(view, Keys::Pieces));
+    in_order!(Store);
 }
 
 impl<V: ?Sized + Plain> Lookups for LiveReader<QpShared<V>> {
     by_key!();
-    in_order!(Source::Attached);
+    in_order!(Attached);
 }
 
 const NO_ORDER: &str = "order, because a point map has none";

@@ -79,7 +79,7 @@ impl Lives for StoreBody {
             let (live, store) = plan.make(bytes, |builder| builder, QpStore::<u64>::domain)?;
             (live, Kinds::Numbers(store))
         };
-        Ok((live, StoreBody::live(store)))
+        Ok((live, StoreBody::plain(store)))
     }
 }
 

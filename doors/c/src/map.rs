@@ -13,7 +13,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input::{self, bytes, given, items, place, quick_bytes};
 use crate::maps::{SAPWOOD_INDEX, sapwood_map, sapwood_memory, sapwood_options};
-use crate::ordered::{Keys, Source};
+use crate::ordered::Source;
 use crate::output::{hand_out, or_absent, put, put_extensible, put_wanted};
 use crate::retire::{Owner, Pointer};
 use crate::value::{
@@ -286,7 +286,7 @@ c_api!(
     fn sapwood_map_view(map: *const sapwood_map, view: *mut sapwood_view) -> c_int {
         // The map is read only while the view's anchor says that it is as it was.
         let body: &'static MapBody = Handle::shared(map)?;
-        let source = map_kinds!(&body.map, map => Source::Handle(map, Keys::Whole));
+        let source = map_kinds!(&body.map, map => Source::Whole(map));
         sapwood_view::write(view, Anchor::handle(map, body), source)
     }
 );

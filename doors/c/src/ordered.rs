@@ -12,8 +12,8 @@ thread_local! {
 }
 
 /// The keys that a call copies for its caller, because the map does not have them in one piece:
-/// files and live stores have the bytes that some keys share only once. They live until the next
-/// such call of the thread.
+/// stores and files have the bytes that some keys share only once. They live until the next such
+/// call of the thread.
 #[derive(Default)]
 pub struct Copies(Vec<Box<[u8]>>);
 
@@ -52,11 +52,13 @@ impl Copies {
         (key, value): (&[u8], &V),
     ) -> sapwood_entry {
         match source {
-            Source::Store(_, Keys::Pieces) | Source::Handle(_, Keys::Pieces) => {
+            Source::Store(_) | Source::Pieces(_) => {
                 // SAFETY: C is told how long it lives.
                 sapwood_entry::new((unsafe { self.of(key) }, value))
             }
-            _ => sapwood_entry::new((key, value)),
+            Source::Shared(_) | Source::Attached(_) | Source::Whole(_) => {
+                sapwood_entry::new((key, value))
+            }
         }
     }
 }
@@ -84,25 +86,18 @@ pub fn get_some<'a, V: ?Sized + CValue>(
     map.get_many(&some[..keys.len()], out);
 }
 
-/// How keys lie in a map.
-#[derive(Clone, Copy, Debug)]
-pub enum Keys {
-    /// Each in one piece.
-    Whole,
-    /// Perhaps in two: in a file, or in a store that other processes read.
-    Pieces,
-}
-
 /// What a view reads. The views of stores and shared maps lie in it; the rest lies in its handle.
 pub enum Source<V: ?Sized + CValue> {
     /// A version of a store.
-    Store(QpView<'static, V>, Keys),
+    Store(QpView<'static, V>),
     /// A shared map.
     Shared(QpSharedView<'static, V>),
     /// A shared map of another process.
     Attached(AttachedView<'static, InOrder, V>),
-    /// An owned map, a snapshot, a transaction or a file.
-    Handle(&'static dyn OrderedRead<V>, Keys),
+    /// An owned map, which has each key in one piece.
+    Whole(&'static dyn OrderedRead<V>),
+    /// A snapshot, a transaction or a file, which may have keys in two pieces.
+    Pieces(&'static dyn OrderedRead<V>),
 }
 
 impl<V: ?Sized + CValue> Clone for Source<V> {
@@ -121,10 +116,10 @@ impl<V: ?Sized + CValue> Source<V> {
     #[inline]
     pub unsafe fn reading(&self) -> &'static dyn OrderedRead<V> {
         let borrowed: &dyn OrderedRead<V> = match self {
-            Source::Store(view, _) => view,
+            Source::Store(view) => view,
             Source::Shared(view) => view,
             Source::Attached(view) => view,
-            Source::Handle(handle, _) => *handle,
+            Source::Whole(handle) | Source::Pieces(handle) => *handle,
         };
         // SAFETY: the caller's promise. What is read lies in the structure, not in the source.
         unsafe { std::mem::transmute::<&dyn OrderedRead<V>, &'static dyn OrderedRead<V>>(borrowed) }

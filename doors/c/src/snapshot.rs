@@ -9,7 +9,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input::{self, bytes};
 use crate::maps::sapwood_snapshot;
-use crate::ordered::{Keys, Source};
+use crate::ordered::Source;
 use crate::output::put;
 use crate::retire::Pointer;
 use crate::value::{
@@ -21,8 +21,6 @@ use crate::view::{Anchor, Viewed, found, sapwood_view};
 pub struct SnapshotBody {
     /// The version that it keeps.
     pub snapshot: Kinds<QpSnapshot<u64>, QpSnapshot<Pointer>, QpSnapshot<[u8]>>,
-    /// How keys lie in it.
-    pub keys: Keys,
 }
 
 impl Body for SnapshotBody {
@@ -69,8 +67,7 @@ fn diff<V: ?Sized + CValue>(
 }
 
 c_api!(
-    /// Snapshots. Any thread. What they give is valid until sapwood_snapshot_free; of a live store
-    /// the values are, and keys are copies (struct sapwood_entry).
+    /// Snapshots. Any thread. Values that they give are valid until sapwood_snapshot_free.
     fn sapwood_snapshot_free(snapshot: *mut sapwood_snapshot) {
         free(snapshot)
     }
@@ -106,7 +103,7 @@ c_api!(
 
     fn sapwood_snapshot_view(snapshot: *const sapwood_snapshot, view: *mut sapwood_view) -> c_int {
         let body: &'static SnapshotBody = Handle::shared(snapshot)?;
-        let source = map_kinds!(&body.snapshot, snapshot => Source::Handle(snapshot, body.keys));
+        let source = map_kinds!(&body.snapshot, snapshot => Source::Pieces(snapshot));
         sapwood_view::write(view, Anchor::handle(snapshot, body), source)
     }
 
@@ -140,12 +137,12 @@ c_api!(
         pub new_value: sapwood_value,
     }
 
-    /// Returns 0 to go on; anything else ends the walk. The key of a change of a live store is
-    /// valid until it returns.
+    /// Returns 0 to go on; anything else ends the walk.
     pub type sapwood_change_fn =
         Option<unsafe extern "C" fn(change: *const sapwood_change, ctx: *mut c_void) -> c_int>;
 
-    /// Calls each(change, ctx) for each key that was written between two snapshots, in order.
+    /// Calls each(change, ctx) for each key that was written between two snapshots, in order; not
+    /// for one with the same number or bytes as before. Keys are valid until the callback returns.
     /// Returns 0, or what ended the walk. O(changes), if the store was not compacted in between.
     /// -EINVAL: the kinds of values differ.
     fn sapwood_snapshot_diff(

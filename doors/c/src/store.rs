@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use sapwood::Builder;
 use sapwood::qp::{QpStore, QpTxn};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::c_api::c_api;
 use crate::call::look_up;
@@ -14,7 +15,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread, free};
 use crate::input::{self, bytes, given, items, place, quick_bytes};
 use crate::maps::{sapwood_memory, sapwood_options, sapwood_snapshot, sapwood_store, sapwood_txn};
-use crate::ordered::{Keys, Source};
+use crate::ordered::Source;
 use crate::output::{hand_out, or_absent, put, put_extensible};
 use crate::process;
 use crate::reader::sapwood_reader;
@@ -24,7 +25,7 @@ use crate::turn;
 use crate::txn::TxnBody;
 use crate::value::{
     CValue, Key, Kinds, Mode, each, get_many, insertions, map_kinds, no_pointers, not_inserted,
-    of_kind, sapwood_bytes, sapwood_value,
+    sapwood_bytes, sapwood_value,
 };
 use crate::view::{Anchor, Viewed, answer, found, sapwood_view};
 
@@ -63,18 +64,15 @@ pub struct StoreBody {
     pub owner: Option<Arc<Owner>>,
     /// The thread that has a transaction open.
     pub writer: Arc<WriterThread>,
-    /// How keys lie in it.
-    pub keys: Keys,
 }
 
 impl StoreBody {
-    /// The store of a live map.
-    pub fn live(store: AnyStore) -> Self {
+    /// A store whose values nobody takes back.
+    pub fn plain(store: AnyStore) -> Self {
         StoreBody {
             store,
             owner: None,
             writer: Arc::default(),
-            keys: Keys::Pieces,
         }
     }
 }
@@ -87,15 +85,26 @@ impl Body for StoreBody {
 impl Viewed for StoreBody {}
 
 /// A builder with the choices of C.
-unsafe fn builder<V: ?Sized + CValue>(
+fn builder<V: ?Sized + CValue>(
     options: &sapwood_options,
     domain: &sapwood::qsbr::Domain,
-) -> Outcome<Builder<QpStore<V>>> {
+) -> Builder<QpStore<V>> {
     let mut builder = QpStore::<V>::builder().domain(domain);
     if options.memory_limit != 0 {
         builder = builder.memory_limit(options.memory_limit);
     }
-    Ok(builder)
+    builder
+}
+
+/// A store of plain values, whose clusters hold their entries: an empty one, or of a saved one.
+fn inline<V: ?Sized + CValue + IntoBytes + FromBytes + Immutable>(
+    builder: Builder<QpStore<V>>,
+    from: Option<&std::path::Path>,
+) -> Outcome<QpStore<V>> {
+    Ok(match from {
+        None => builder.build_inline()?,
+        Some(from) => builder.load_inline(from)?,
+    })
 }
 
 unsafe fn make(
@@ -114,20 +123,16 @@ unsafe fn make(
         let (kind, owner) = options.kind()?;
         let (domain, rules) = or_new(options.domain, options.flags & SAPWOOD_CHECKED != 0)?;
         let store = match (kind, from) {
-            (kind, None) => of_kind!(kind, builder::<V>(&options, &domain)?.build()?),
-            (Kinds::Numbers(()), Some(from)) => {
-                Kinds::Numbers(builder::<u64>(&options, &domain)?.load(from)?)
-            }
-            (Kinds::Bytes(()), Some(from)) => {
-                Kinds::Bytes(builder::<[u8]>(&options, &domain)?.load(from)?)
-            }
+            (Kinds::Numbers(()), from) => Kinds::Numbers(inline(builder(&options, &domain), from)?),
+            (Kinds::Bytes(()), from) => Kinds::Bytes(inline(builder(&options, &domain), from)?),
+            // Who takes a pointer back must get it once, so a pointer stays in its leaf.
+            (Kinds::Pointers(()), None) => Kinds::Pointers(builder(&options, &domain).build()?),
             (Kinds::Pointers(()), Some(_)) => return Err(no_pointers()),
         };
         let body = StoreBody {
             store,
             owner,
             writer: Arc::default(),
-            keys: Keys::Whole,
         };
         hand_out(out, body, rules)
     }
@@ -262,7 +267,7 @@ c_api!(
         // The view's anchor says until when it may be used.
         let (body, through) = (Handle::shared(store)?, Handle::shared(reader)?);
         let source = map_kinds!(&body.store, store => {
-            Source::Store(store.view(through.guard(store.domain())?), body.keys)
+            Source::Store(store.view(through.guard(store.domain())?))
         });
         let anchor = Anchor::reader(store, reader, through.epoch());
         sapwood_view::write(view, anchor, source)
@@ -326,7 +331,6 @@ c_api!(
         let out = place(out, "out")?;
         let snapshot = SnapshotBody {
             snapshot: map_kinds!(&body.store, store => store.snapshot()),
-            keys: body.keys,
         };
         hand_out(out, snapshot, Handle::rules(store))
     }
@@ -360,7 +364,7 @@ c_api!(
             };
             (txn, store)
         });
-        let txn = TxnBody::new(txn, body);
+        let txn = TxnBody::new(txn, body.owner.clone(), body.writer.clone());
         hand_out(out, txn, Handle::rules(store))
     }
 );

@@ -10,10 +10,10 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, Thread};
 use crate::input::bytes;
 use crate::maps::sapwood_txn;
-use crate::ordered::{Keys, Source};
+use crate::ordered::Source;
 use crate::output::{or_absent, put, put_wanted};
 use crate::retire::{Owner, Pointer};
-use crate::store::{StoreBody, WriterThread};
+use crate::store::WriterThread;
 use crate::value::{Kinds, Mode, each, insertions, map_kinds, not_inserted, sapwood_value};
 use crate::view::{Anchor, Changes, Viewed, found, sapwood_view};
 
@@ -26,7 +26,6 @@ pub type AnyTxn = Kinds<Open<u64>, Open<Pointer>, Open<[u8]>>;
 /// The inside of a transaction's handle.
 pub struct TxnBody {
     txn: AnyTxn,
-    keys: Keys,
     owner: Option<Arc<Owner>>,
     writer: OpenHere,
     thread: Thread,
@@ -44,13 +43,12 @@ impl Drop for OpenHere {
 
 impl TxnBody {
     /// A transaction of this thread.
-    pub fn new(txn: AnyTxn, of: &StoreBody) -> Self {
-        of.writer.set(true);
+    pub fn new(txn: AnyTxn, owner: Option<Arc<Owner>>, writer: Arc<WriterThread>) -> Self {
+        writer.set(true);
         TxnBody {
             txn,
-            keys: of.keys,
-            owner: of.owner.clone(),
-            writer: OpenHere(of.writer.clone()),
+            owner,
+            writer: OpenHere(writer),
             thread: Thread::here(),
             changes: Changes::default(),
         }
@@ -130,7 +128,7 @@ c_api!(
     fn sapwood_txn_view(txn: *mut sapwood_txn, view: *mut sapwood_view) -> c_int {
         // It is read only while the view's anchor says that it is as it was.
         let body: &'static TxnBody = here(txn)?;
-        let source = map_kinds!(&body.txn, (txn, _) => Source::Handle(txn, body.keys));
+        let source = map_kinds!(&body.txn, (txn, _) => Source::Pieces(txn));
         sapwood_view::write(view, Anchor::handle(txn, body), source)
     }
 

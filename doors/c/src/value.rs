@@ -388,10 +388,10 @@ c_api!(
 
     /// Keys are byte strings of 0 to 65,535 bytes, in lexicographic order. An entry that a function
     /// gives out, its key and its bytes lie inside the map: they are valid as long as the view, or
-    /// until the reader's next quiescent state. Of a file, and of the store of a live map, only the
-    /// value does: the key is a copy, which is valid until the iterator's next call, or until the
-    /// function that it is given to returns, or, from other functions, until the thread's next
-    /// call that stores an entry of a file or of such a store. Copy what is needed longer.
+    /// until the reader's next quiescent state. Of stores, their snapshots and transactions, and of
+    /// files only the value does: the key is a copy, which is valid until the iterator's next call,
+    /// or until the function that it is given to returns, or, from other functions, until the
+    /// thread's next call that stores an entry of a store or a file. Copy what is needed longer.
     #[derive(Clone, Copy)]
     pub struct sapwood_entry {
         /// data is NULL where there is no entry; that of an empty key is not

@@ -14,7 +14,16 @@ use sapwood_fuzz::Input;
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let ((options, small), (domain, limited)) = (input.arena(), input.domain());
-    let builder = BitFib::builder().options(options).domain(&domain);
-    let lens = [2030..=2048, 0..=2048, 0..=9, 0..=40][input.below(4)].clone();
-    run_bits(builder, &mut input, 150, 1, lens, 40, small || limited);
+    let scarce = small || limited;
+    let choice = input.below(8);
+    let lens = [2030..=2048, 0..=2048, 0..=9, 0..=40][choice % 4].clone();
+    if choice < 4 {
+        let builder = BitFib::<Box<usize>>::builder().options(options);
+        let built = builder.domain(&domain).build();
+        run_bits(built, &mut input, 150, 1, lens, 40, scarce);
+    } else {
+        let builder = BitFib::<usize>::builder().options(options);
+        let built = builder.domain(&domain).build_inline();
+        run_bits(built, &mut input, 150, 1, lens, 40, scarce);
+    }
 });

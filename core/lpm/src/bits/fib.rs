@@ -89,6 +89,33 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
         Ok(BitFib { store })
     }
 
+    /// An empty table whose clusters hold their entries: it takes less memory, and lookups are
+    /// quicker. Values are plain bytes, which cannot change behind a reference, up to 64 of them;
+    /// longer ones get leaves, as in other tables.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood::lpm::{BitFib, BitString};
+    /// let fib = BitFib::<u32>::builder().build_inline()?;
+    /// fib.insert(BitString::from_number(0b101, 3)?, 7)?;
+    /// assert_eq!(fib.lookup(BitString::from_number(0b10111, 5)?), Some((3, 7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_inline(self) -> Result<BitFib<V>, Error>
+    where
+        V: IntoBytes + Immutable,
+    {
+        let store = self.store().build_inline()?;
+        Ok(BitFib { store })
+    }
+
     /// An empty table in an arena that programs in other languages read: a [`QpStore`], whose keys
     /// are those of prefixes ([`BitString::key`](super::BitString::key)). The builder's options are
     /// not used.
@@ -139,15 +166,51 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
         self,
         prefixes: impl IntoIterator<Item = (P, V)>,
     ) -> Result<BitFib<V>, Error> {
-        let mut entries: Vec<(Key, V)> = prefixes
-            .into_iter()
-            .map(|(prefix, value)| (prefix.with_bits(encode), value))
-            .collect();
-        // Stable, so that the last of equal ones stays the last.
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let store = self.store().build_sorted(entries)?;
+        let store = self.store().build_sorted(sorted(prefixes))?;
         Ok(BitFib { store })
     }
+
+    /// As [`build_from`](Self::build_from), with clusters that hold their entries, as in a table by
+    /// [`build_inline`](Self::build_inline).
+    ///
+    /// O(n log n), as the prefixes are sorted.
+    ///
+    /// ```
+    /// use std::net::Ipv4Addr;
+    /// use sapwood::lpm::{BitFib, BitString, ipnet::Ipv4Net};
+    /// let net: Ipv4Net = "10.0.0.0/8".parse()?;
+    /// let routes = [(BitString::try_from(net)?, 7u32)];
+    /// let fib = BitFib::builder().build_inline_from(routes)?;
+    /// assert_eq!(fib.lookup(Ipv4Addr::new(10, 1, 2, 3)), Some((8, 7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_inline_from<P: AsBits>(
+        self,
+        prefixes: impl IntoIterator<Item = (P, V)>,
+    ) -> Result<BitFib<V>, Error>
+    where
+        V: IntoBytes + Immutable,
+    {
+        let store = self.store().build_inline_sorted(sorted(prefixes))?;
+        Ok(BitFib { store })
+    }
+}
+
+/// The keys of prefixes with their values, in the order of the keys. Of equal ones, the last stays
+/// the last.
+fn sorted<P: AsBits, V>(prefixes: impl IntoIterator<Item = (P, V)>) -> Vec<(Key, V)> {
+    let mut entries: Vec<(Key, V)> = prefixes
+        .into_iter()
+        .map(|(prefix, value)| (prefix.with_bits(encode), value))
+        .collect();
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    entries
 }
 
 impl<V: Send + Sync + 'static> BitFib<V> {

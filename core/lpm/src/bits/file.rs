@@ -1,7 +1,8 @@
 //! A table in a file: saved whole, opened checked, with a list of names beside it.
 //!
 //! Names are keys of the same trie. Such a key is no prefix's: byte 255, the name's number (4
-//! bytes, big-endian), the name. The values of these keys are zeros.
+//! bytes, big-endian), the name. The values of these keys are zeros. The keys in a cluster differ
+//! before the name, so that each name lies in one piece, behind the prefix of the cluster.
 
 use alloc::string::String;
 use core::fmt;
@@ -14,13 +15,26 @@ use super::code::{self, encode};
 use super::read::bit_methods;
 use super::string::AsBits;
 use crate::{Builder, Error, Rejected};
-use sapwood_qp::parts::View;
-use sapwood_qp::{Checked, Key, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError};
+use sapwood_format::header;
+use sapwood_qp::parts::{self, Layouts, View};
+use sapwood_qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError};
 
 /// First byte of the keys of names.
 const NAME: u8 = 255;
 /// Bytes before the name.
 const NAME_AT: usize = 5;
+
+/// The layouts of tables: with inline clusters, and without.
+const TABLES: Layouts = [header::bits_hash, OLD_TABLES[0]];
+
+/// The layout of tables that earlier versions saved is that of a map.
+pub(crate) const OLD_TABLES: Layouts =
+    [|size, align| header::layout_hash(size, align, header::FORMAT); 2];
+
+/// The layout hash of a table with these values.
+pub(super) fn layout<V>() -> u64 {
+    header::bits_hash(size_of::<V>(), align_of::<V>())
+}
 
 fn name_key(index: u32) -> [u8; NAME_AT] {
     let [a, b, c, d] = index.to_be_bytes();
@@ -116,7 +130,7 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        self.map.save_with_leaves(path.as_ref())
+        self.save_as(layout::<V>(), path.as_ref())
     }
 
     /// As [`save`](Self::save), with the layout hash of another kind of file.
@@ -216,12 +230,7 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// [`OpenError`] says what is wrong.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let open = || {
-            let file = Self::with_names(QpFile::open_with_leaves(path, true)?);
-            let checked = file.and_then(|file| file.check_keys().map(|()| file));
-            checked.map_err(OpenCause::Corrupt)
-        };
-        open().map_err(OpenError::at(path))
+        Self::open_as(path, &TABLES, true).map_err(OpenError::at(path))
     }
 
     /// Opens a file after checking its header only, in a time that does not depend on its size.
@@ -232,17 +241,12 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// [`OpenError`] says what is wrong.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        let open = || {
-            let file = QpFile::open_with_leaves(path, false)?;
-            Self::with_names(file).map_err(OpenCause::Corrupt)
-        };
-        open().map_err(OpenError::at(path))
+        Self::open_as(path, &TABLES, false).map_err(OpenError::at(path))
     }
 
-    /// Opens a file of another kind, which has its own layout hash. With `verify`, checks all of
-    /// it.
-    pub(crate) fn open_as(path: &Path, layout: u64, verify: bool) -> Result<Self, OpenCause> {
-        let file = Self::with_names(QpFile::open_as(path, layout, verify)?);
+    /// Opens a file of a kind that has these layouts. With `verify`, checks all of it.
+    pub(crate) fn open_as(path: &Path, layouts: &Layouts, verify: bool) -> Result<Self, OpenCause> {
+        let file = Self::with_names(QpFile::open_as(path, layouts, verify)?);
         let file = file.map_err(OpenCause::Corrupt)?;
         if verify {
             file.check_keys().map_err(OpenCause::Corrupt)?;
@@ -272,7 +276,10 @@ impl<V: FromBytes + Immutable> BitFile<V> {
                 return Err(alloc::format!("{key:?} is not a key of a table"));
             }
         }
-        Ok(())
+        match self.names().count() {
+            whole if whole == self.names as usize => Ok(()),
+            whole => Err(alloc::format!("name {whole} is in two pieces")),
+        }
     }
 
     #[inline(always)]
@@ -301,16 +308,14 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     ///
     /// O(length of the name).
     pub fn name(&self, index: u32) -> Option<&[u8]> {
-        let (key, _) = self.file.prefix(name_key(index)).next()?;
-        name_in(&key)
+        parts::tails(self.file.prefix(name_key(index)), NAME_AT).next()
     }
 
     /// All names, in the order in which they were added.
     ///
     /// O(1); each step is O(1) on average.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        let names = self.file.prefix([NAME]);
-        names.filter_map(|(key, _)| name_in(&key))
+        parts::tails(self.file.prefix([NAME]), NAME_AT)
     }
 
     /// Bytes of the file.
@@ -338,11 +343,6 @@ impl<V: FromBytes + Immutable> BitFile<V> {
         self.file.verify()?;
         self.check_keys()
     }
-}
-
-/// The name in the key of one; the files of tables have their keys in one piece.
-fn name_in<'a>(key: &Key<'a>) -> Option<&'a [u8]> {
-    key.in_place()?.get(NAME_AT..)
 }
 
 /// The number of the name with this key.

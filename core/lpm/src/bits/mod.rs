@@ -10,6 +10,7 @@ mod txn;
 mod view;
 
 pub use fib::BitFib;
+pub(crate) use file::OLD_TABLES;
 pub use file::{BitFile, BitFileBuilder};
 pub use read::{BitChildren, BitIter, BitMatches};
 pub use string::{AsBits, BitPrefix, BitString, MAX_BITS};

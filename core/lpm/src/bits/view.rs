@@ -4,6 +4,7 @@ use core::fmt;
 
 use zerocopy::{Immutable, IntoBytes};
 
+use super::file;
 use super::read::bit_methods;
 use sapwood_qp::parts::{self, View};
 use sapwood_qp::{QpSnapshot, QpView, SaveError, Trusted, Version};
@@ -79,12 +80,9 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
     where
         V: IntoBytes + Immutable,
     {
-        parts::save_with_leaves(
-            &self.trie(),
-            self.len(),
-            self.version().get(),
-            path.as_ref(),
-        )
+        let (trie, version) = (self.trie(), self.version().get());
+        let layout = file::layout::<V>();
+        parts::save_as(&trie, self.len(), version, layout, path.as_ref())
     }
 }
 

@@ -160,7 +160,8 @@ impl FibFileBuilder {
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        self.table.save_as(header::routes_hash(), path.as_ref())
+        let layout = header::routes_hash(header::ROUTES_FORMAT);
+        self.table.save_as(layout, path.as_ref())
     }
 }
 

@@ -17,17 +17,23 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use ipnet::IpNet;
-use sapwood_arena::HeaderError;
 use sapwood_format::header;
 use sapwood_qp::QpShape;
+use sapwood_qp::parts::Layouts;
 
 pub use builder::FibFileBuilder;
 pub use hop::{HopRef, NullRoute, SavedHop};
 
-use super::bits::BitFile;
+use super::bits::{BitFile, OLD_TABLES};
 use crate::{OpenCause, OpenError};
 use hop::{MEMBER, Word, entry};
 use key::{FAMILY, Tagged, net_of};
+
+/// The layouts of tables of routes: with inline clusters, and without.
+const ROUTES: Layouts = [
+    |_, _| header::routes_hash(header::ROUTES_FORMAT),
+    |_, _| header::routes_hash(1),
+];
 
 /// A saved table of routes, mapped into memory and read where it lies.
 ///
@@ -70,14 +76,9 @@ impl FibFile {
     }
 
     fn open_at(path: &Path, verify: bool) -> Result<Self, OpenCause> {
-        match BitFile::open_as(path, header::routes_hash(), verify) {
+        match BitFile::open_as(path, &ROUTES, verify) {
             Ok(file) => Ok(FibFile { file }),
-            Err(OpenCause::Image(error)) => Err(match error {
-                sapwood_arena::OpenError::Header(HeaderError::Layout { .. }) => {
-                    old_file(path).unwrap_or_else(|| OpenCause::of_image(error))
-                }
-                error => OpenCause::Image(error),
-            }),
+            Err(cause) if cause.is_other_layout() => Err(old_file(path).unwrap_or(cause)),
             Err(cause) => Err(cause),
         }
     }
@@ -347,9 +348,12 @@ fn listed(kind: u8, content: &[u8]) -> Option<SavedHop<'_>> {
 /// The cause for a file that an earlier version made. Its first prefix tells who did: the program
 /// put four bits before a prefix, and the library a byte.
 fn old_file(path: &Path) -> Option<OpenCause> {
-    let first = match BitFile::<u32>::open_unverified(path) {
+    let first = match BitFile::<u32>::open_as(path, &OLD_TABLES, false) {
         Ok(file) => file.iter().next()?.0,
-        Err(_) => BitFile::<u64>::open_unverified(path).ok()?.iter().next()?.0,
+        Err(_) => {
+            let file = BitFile::<u64>::open_as(path, &OLD_TABLES, false).ok()?;
+            file.iter().next()?.0
+        }
     };
     let (file, remedy) = match first.as_bytes().first()? {
         0x40..=0x4f | 0x60..=0x6f if net_of(first.as_prefix()).is_some() => (

@@ -20,7 +20,11 @@ fn operations() -> usize {
 
 fn random_changes(seed: u64, changes: usize, lens: RangeInclusive<usize>, most: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    run_bits(BitFib::builder(), &mut rng, changes, 30, lens, most, false);
+    // Values that own memory.
+    let built = BitFib::<Box<usize>>::new();
+    run_bits(built, &mut rng, changes, 30, lens.clone(), most, false);
+    let built = BitFib::<usize>::builder().build_inline();
+    run_bits(built, &mut rng, changes, 30, lens, most, false);
 }
 
 /// Some changes fail because an allocation fails.
@@ -30,9 +34,15 @@ fn without_memory_nothing_changes() {
         let options = ArenaOptions::default()
             .backing(Backing::Mmap { reserve: 1 << 26 })
             .fail_every(every);
-        let builder = BitFib::builder().options(options);
+        let changes = operations() / 80;
         let mut rng = fastrand::Rng::with_seed(every);
-        let failed = run_bits(builder, &mut rng, operations() / 80, 30, 0..=20, 60, true);
+        let built = BitFib::<Box<usize>>::builder()
+            .options(options.clone())
+            .build();
+        let failed = run_bits(built, &mut rng, changes, 30, 0..=20, 60, true);
+        assert!(failed > 0);
+        let built = BitFib::<usize>::builder().options(options).build_inline();
+        let failed = run_bits(built, &mut rng, changes, 30, 0..=20, 60, true);
         assert!(failed > 0);
     }
 }
@@ -118,7 +128,12 @@ fn all_sets_of_prefixes_across_a_key_byte() {
         .map(|n| prefix(n, 3))
         .map(|(value, len)| [&[true, false][..], &bits_of(value, len)].concat())
         .collect();
-    let fib = BitFib::new().unwrap();
+    for fib in [BitFib::new(), BitFib::builder().build_inline()] {
+        all_sets_of(&strings, fib.unwrap());
+    }
+}
+
+fn all_sets_of(strings: &[Vec<bool>], fib: BitFib<u32>) {
     let mut reader = fib.reader("test").unwrap();
     let mut oracle = BitPrefixes::new();
     let sets = if cfg!(miri) { 1 << 5 } else { 1u32 << 15 };
@@ -156,13 +171,17 @@ fn large_tables_are_looked_up_in_batches() {
         })
         .collect();
     let built: BitFib<usize> = entries.iter().cloned().collect();
-    let mut extended = BitFib::new().unwrap();
+    let inline = BitFib::builder().build_inline_from(entries.iter().cloned());
+    let inline = inline.unwrap();
+    let mut extended = BitFib::builder().build_inline().unwrap();
     extended.extend(entries.iter().cloned());
     extended.extend([(BitString::new(), count)]);
-    for fib in [&built, &extended] {
+    for fib in [&built, &inline, &extended] {
         fib.verify().unwrap();
-        assert!(fib.memory().map.total() > 0);
     }
+    let [whole, less] = [&built, &inline].map(|fib| fib.memory().map.total());
+    assert!(less < whole, "{less} and {whole} bytes");
+    assert!(inline.snapshot().iter().eq(built.snapshot().iter()));
     assert_eq!(extended.len(), built.len() + 1);
     let (built, extended) = (built.snapshot(), extended.snapshot());
     assert!(built.iter().eq(extended.iter().skip(1)));

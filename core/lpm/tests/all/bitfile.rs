@@ -8,7 +8,8 @@ use crate::support::bitfile::{is_whole, prefixes, query_everything};
 use crate::support::folder::{Folder, decoded};
 use sapwood::arena::{HEADER_LEN, Header};
 use sapwood::lpm::{BitFib, BitFile, BitFileBuilder, BitString};
-use sapwood::qp::{OpenCause, OpenError, QpMap};
+use sapwood::qp::{OpenCause, OpenError, QpFile, QpMap};
+use sapwood_format::header::bits_hash;
 
 fn sample(count: usize) -> (BitFib<u64>, BitFileBuilder<u64>) {
     let mut rng = fastrand::Rng::with_seed(count as u64);
@@ -115,7 +116,7 @@ fn maps_with_other_keys_are_refused() {
     ];
     for keys in keys {
         let map: QpMap<u64> = keys.iter().map(|key| (key, 1)).collect();
-        map.save_with_leaves(&path).unwrap();
+        map.save_as(bits_hash(8, 8), &path).unwrap();
         assert!(corrupt(BitFile::<u64>::open(&path)), "{keys:?}");
         if let Ok(file) = BitFile::<u64>::open_unverified(&path) {
             assert!(file.verify().is_err());
@@ -125,8 +126,10 @@ fn maps_with_other_keys_are_refused() {
     let right: QpMap<u64> = [vec![], vec![30], name(0), name(1)]
         .map(|key| (key, 1))
         .into();
-    right.save_with_leaves(&path).unwrap();
+    right.save_as(bits_hash(8, 8), &path).unwrap();
     assert_eq!(BitFile::<u64>::open(&path).unwrap().len(), 2);
+    let map = QpFile::<u64>::open(&path).unwrap_err();
+    assert!(map.to_string().contains("BitFile opens"), "{map}");
     let other = BitFile::<u32>::open(&path).unwrap_err();
     assert!(matches!(other.cause, OpenCause::Values { size: 8, .. }));
     assert_eq!(other.path, path);

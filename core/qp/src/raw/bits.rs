@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::batch::{LANES, warm};
 use super::inline::EntryRef;
 use super::mem::Mem;
-use super::node::{Branch, KIND, is_leaf};
+use super::node::{Branch, INLINE, KIND, is_leaf};
 use super::view::{Near, View};
 use crate::raw::leaf::Value;
 
@@ -97,7 +97,13 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         let agree = near.part.unwrap_or(key.len());
         let mut built: SmallVec<[u8; 64]> = SmallVec::from_slice(&key[..agree]);
         // Keys that first differ from the query behind the last branch are in the end.
-        for offset in self.offsets(end, near, agree, min)? {
+        let mut offsets = SmallVec::new();
+        if !M::INLINE || end & KIND != INLINE {
+            offsets = self.offsets(end, near, agree, min)?;
+        } else if self.matches_in(end, near, key, min, &alternatives, &mut each)? {
+            return Some(());
+        }
+        for offset in offsets {
             built.truncate(offset);
             for other in alternatives_at(key, offset, &alternatives) {
                 built.push(other);
@@ -130,6 +136,51 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             }
         }
         Some(())
+    }
+
+    /// Calls `each` with those entries of a query's inline cluster whose keys match, the longest
+    /// first, until it returns true; returns whether it did. Keys count that first differ from the
+    /// query at `min` or behind.
+    ///
+    /// It goes down from the query's place, because matches sort before it. The borders tell how
+    /// many bytes of the query an entry has, and its length tells whether it can match.
+    #[inline(always)]
+    fn matches_in(
+        &self,
+        end: u32,
+        near: Near,
+        key: &[u8],
+        min: usize,
+        alternatives: impl Fn(u8) -> Alternatives,
+        mut each: impl FnMut(EntryRef) -> bool,
+    ) -> Option<bool> {
+        let c = self.cluster(end)?;
+        // SAFETY: a cluster that `cluster` returned is whole, and has the entry.
+        let place = near.part.map_or(near.index + 1, |part| unsafe {
+            c.place(near.index, part, near.before)
+        });
+        let mut agree = near.part.unwrap_or(key.len());
+        for i in (0..place).rev() {
+            if i < near.index {
+                // SAFETY: a border of a whole cluster.
+                agree = agree.min(unsafe { c.border(i + 1) });
+            }
+            if agree < min {
+                break;
+            }
+            let entry = EntryRef::held(end, i);
+            let found = self.key_in(c, entry)?;
+            let matches = match found.len().wrapping_sub(agree) {
+                0 => true,
+                1 => alternatives_at(key, agree, &alternatives)
+                    .any(|other| found.at(agree) == Some(other)),
+                _ => false,
+            };
+            if matches && each(entry) {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
 
     /// The offsets from `min` on at which leaves of a query's end first differ from the query, the

@@ -77,8 +77,7 @@ pub(crate) enum Unread {
     Corrupt(String),
 }
 
-/// Writes a trie beside `path` and renames it. With the layout of inline clusters, these hold its
-/// entries.
+/// Writes a trie beside `path` and renames it. Its clusters hold the entries.
 pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
@@ -96,7 +95,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
         .header(HeaderMode::Page)
         .layout_hash(layout);
     let mut to = Tree::new(Arena::new(options));
-    (to.inline, to.tight) = (V::INLINE && layout == inline_hash::<V>(), true);
+    (to.inline, to.tight) = (V::INLINE, true);
     let (arena, root, _) = copy_in_order(view, to, 0).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
@@ -222,7 +221,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         self.version
     }
 
-    /// An empty trie, filled with the entries of the image, which was verified.
+    /// Fills an empty trie with the entries of the image, which was verified.
     ///
     /// # Errors
     /// When there is no room, or when the image was changed meanwhile.

@@ -514,9 +514,16 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The key and the value of an entry.
     #[inline(always)]
     pub fn entry(&self, entry: EntryRef) -> Option<(Key<'a>, &'a V)> {
+        let (key, value) = self.lying(entry)?;
+        Some((key.into(), value))
+    }
+
+    /// The key of an entry, in the pieces that it lies in, and the value.
+    #[inline(always)]
+    pub(crate) fn lying(&self, entry: EntryRef) -> Option<(Pieces<'a>, &'a V)> {
         let (key, value) = self.parts(entry)?;
         // SAFETY: a whole value that lives for 'a.
-        Some((key.into(), unsafe { &*value }))
+        Some((key, unsafe { &*value }))
     }
 
     /// The key of an entry.
@@ -527,7 +534,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
 
     /// The key of an entry of a cluster.
     #[inline(always)]
-    fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
+    pub(crate) fn key_in(&self, c: Cluster, entry: EntryRef) -> Option<Pieces<'a>> {
         self.parts_in(c, entry).map(|(key, _)| key)
     }
 

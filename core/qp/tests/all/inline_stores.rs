@@ -254,3 +254,30 @@ fn an_inline_store_takes_less_memory() {
     let inline = used(|builder| builder.build_inline().unwrap());
     assert!(10 * inline < 9 * leaves, "{inline} of {leaves}");
 }
+
+#[cfg(all(unix, not(miri)))]
+#[test]
+fn saved_maps_become_inline_stores() {
+    let folder = crate::support::folder::Folder::new("inline-load");
+    let path = folder.file("store");
+    let store = store_of(QpStore::builder(), ArenaOptions::default());
+    let mut rng = fastrand::Rng::with_seed(8);
+    for _ in 0..3 {
+        let mut txn = store.begin();
+        for _ in 0..400 {
+            txn.insert(key(&mut rng), &value(&mut rng)).unwrap();
+        }
+        txn.commit();
+    }
+    store.snapshot().save(&path).unwrap();
+    let inline = QpStore::<[u8]>::builder().load_inline(&path).unwrap();
+    let leaves = QpStore::<[u8]>::builder().load(&path).unwrap();
+    for again in [&inline, &leaves] {
+        again.verify().unwrap();
+        assert_eq!(again.version(), store.version());
+        assert!(again.snapshot().iter().eq(store.snapshot().iter()));
+    }
+    let [inline, leaves] = [inline, leaves].map(|store| store.memory().map);
+    assert_eq!(leaves.leaves.0, leaves.entries);
+    assert!(inline.leaves.0 < inline.entries / 2 + inline.entries / 8);
+}

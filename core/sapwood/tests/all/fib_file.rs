@@ -14,6 +14,7 @@ use sapwood::maple::MapleMap;
 use sapwood::qp::{OpenCause, QpFile, QpMap};
 use sapwood::route::{Group, RouteTable};
 
+use crate::saved_files::committed;
 use crate::support::fibfile::{built, hop, is_whole, nets, query_everything};
 use crate::support::folder::{Folder, decoded};
 
@@ -280,28 +281,26 @@ fn old_files_and_other_kinds_are_named() {
     let folder = Folder::quick("fib-file-old");
     let path = folder.file("routes");
     // Format 1 of the program, of the library's tables of u32 and of u64.
-    let bits = |bytes: &[u8], len| BitString::truncated(bytes, len).unwrap();
-    let mut program = BitFileBuilder::<u32>::new();
-    program.insert(bits(&[0x40, 0xa0], 12), 0).unwrap();
-    program.push_name("core").unwrap();
-    program.save(&path).unwrap();
     assert_eq!(
-        refused(&path).to_string(),
+        refused(&committed("program-1.routes")).to_string(),
         "the file is a table of routes in format 1 of the program `sapwood`, of an earlier \
          version; build it anew by `sapwood routes build`"
     );
-    let mut library = BitFileBuilder::<u32>::new();
-    library.insert(bits(&[4, 10], 16), 7).unwrap();
-    library.save(&path).unwrap();
-    let expected = "the file is a table of routes in format 1 of the library, of an earlier \
-                    version; save the table anew: Fib.save() in Python, a snapshot's `save` in \
-                    Rust and C";
-    assert_eq!(refused(&path).to_string(), expected);
-    let mut wide = BitFileBuilder::<u64>::new();
-    wide.insert(bits(&[6, 0x20, 1], 24), 7).unwrap();
-    wide.save(&path).unwrap();
-    assert_eq!(refused(&path).to_string(), expected);
-    assert!(IpFib::<u64>::builder().load(&path).is_err());
+    for name in ["library-1.routes", "library-1-wide.routes"] {
+        assert_eq!(
+            refused(&committed(name)).to_string(),
+            "the file is a table of routes in format 1 of the library, of an earlier version; \
+             save the table anew: Fib.save() in Python, a snapshot's `save` in Rust and C"
+        );
+        assert!(IpFib::<u64>::builder().load(committed(name)).is_err());
+    }
+    // A table of bit strings, whatever its prefixes are.
+    let mut table = BitFileBuilder::<u32>::new();
+    let bits = BitString::truncated(&[4, 10], 16).unwrap();
+    table.insert(bits, 7).unwrap();
+    table.save(&path).unwrap();
+    let cause = refused(&path);
+    assert!(cause.to_string().contains("BitFile opens"), "{cause}");
     // Other kinds.
     QpMap::from([("ash", 1u32)]).save(&path).unwrap();
     let cause = refused(&path);
@@ -309,9 +308,7 @@ fn old_files_and_other_kinds_are_named() {
         cause.to_string().contains("a map of names, which"),
         "{cause}"
     );
-    let map = QpMap::from([("ash", 1u32)]);
-    map.save_with_leaves(&path).unwrap();
-    let cause = refused(&path);
+    let cause = refused(&committed("leaves-30.map"));
     assert!(cause.to_string().contains("a map of names or"), "{cause}");
     let ranges = MapleMap::from_iter([(0..=9, 1u64)]);
     ranges.snapshot().save(&path).unwrap();

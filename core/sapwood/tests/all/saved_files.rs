@@ -8,16 +8,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sapwood::lpm::ipnet::IpNet;
-use sapwood::lpm::{
-    BitFileBuilder, BitString, FibFile, FibFileBuilder, IpFib, NullRoute, SavedHop,
-};
+use sapwood::lpm::{BitFile, BitString, FibFile, FibFileBuilder, IpFib, NullRoute, SavedHop};
 use sapwood::maple::{MapleFile, MapleMap, save_strings};
-use sapwood::qp::{OpenCause, QpMap};
+use sapwood::qp::OpenCause;
 use sapwood::route::{Group, RouteTable};
 
 use crate::support::folder::Folder;
 
-fn committed(name: &str) -> PathBuf {
+pub(crate) fn committed(name: &str) -> PathBuf {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
     files.join(name)
 }
@@ -137,27 +135,33 @@ fn maps_of_ranges() {
     );
 }
 
+/// Tables that earlier versions saved, with a leaf for each entry.
+#[test]
+fn tables_saved_before_clusters_held_entries_are_read() {
+    for name in ["names", "groups"] {
+        let [old, new] = ["-1", ""].map(|format| committed(&format!("{name}{format}.routes")));
+        assert!(fs::read(&old).unwrap() != fs::read(&new).unwrap());
+        let [old, new] = [old, new].map(|path| FibFile::open(path).unwrap());
+        assert!(old.listed().eq(new.listed()));
+        assert!(old.iter().eq(new.iter()));
+        for (net, hop) in new.iter() {
+            assert_eq!(old.hop(hop), new.hop(hop));
+            let addr = net.addr();
+            assert_eq!(old.lookup(addr), new.lookup(addr), "{net}");
+        }
+    }
+    let bits = |bytes: &[u8], len| BitString::truncated(bytes, len).unwrap();
+    let table = BitFile::<u32>::open(committed("program-1.routes")).unwrap();
+    assert!(table.iter().eq([(bits(&[0x40, 0xa0], 12), &0)]));
+    assert!(table.names().eq([b"core"]));
+    let table = BitFile::<u32>::open(committed("library-1.routes")).unwrap();
+    assert!(table.iter().eq([(bits(&[4, 10], 16), &7)]));
+    assert_eq!(table.names_len(), 0);
+}
+
 #[test]
 fn old_files() {
-    let bits = |bytes: &[u8], len| BitString::truncated(bytes, len).unwrap();
-    saves("program-1.routes", |path| {
-        let mut file = BitFileBuilder::<u32>::new();
-        file.insert(bits(&[0x40, 0xa0], 12), 0).unwrap();
-        file.push_name("core").unwrap();
-        file.save(path).unwrap();
-    });
-    saves("library-1.routes", |path| {
-        let mut file = BitFileBuilder::<u32>::new();
-        file.insert(bits(&[4, 10], 16), 7).unwrap();
-        file.save(path).unwrap();
-    });
-    let path = saves("program-1.ranges", |path| {
-        let mut trie = QpMap::<[u32; 2]>::new();
-        trie.insert([&5u64.to_be_bytes()[..], b"five"].concat(), [0, 9])
-            .unwrap();
-        trie.insert("ranges1", [0, 1]).unwrap();
-        trie.save_with_leaves(path).unwrap();
-    });
+    let path = committed("program-1.ranges");
     let numbers = MapleFile::<u64>::open(&path).unwrap_err();
     let texts = MapleFile::open_strings(&path, <[u8]>::to_vec).unwrap_err();
     for error in [numbers, texts] {

@@ -1,9 +1,9 @@
 //! Random operations on tables of bit strings; the naive oracle checks each answer.
 #![allow(dead_code)] // Each test, and the fuzz target, uses only a part of it.
 
+use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
-use sapwood::Builder;
 use sapwood::lpm::Error;
 use sapwood::lpm::{BitFib, BitString};
 use sapwood_model::choices::Choices;
@@ -103,21 +103,24 @@ fn done<T>(result: Result<T, impl Into<Error>>, scarce: bool, failed: &mut usize
     }
 }
 
-/// Runs up to `changes` transactions on a table of about `most` strings of these lengths, and calls
-/// `verify` about once in `every` of them. Values own memory. `scarce` says that memory may run
-/// out: a failed operation must change nothing. Returns the number of failed operations.
-pub fn run_bits(
-    builder: Builder<BitFib<Box<usize>>>,
+/// Runs up to `changes` transactions on a new table of about `most` strings of these lengths, and
+/// calls `verify` about once in `every` of them. `scarce` says that memory may run out: a failed
+/// operation must change nothing. Returns the number of failed operations.
+pub fn run_bits<V>(
+    built: Result<BitFib<V>, Error>,
     choices: &mut impl Choices,
     changes: usize,
     every: usize,
     lens: RangeInclusive<usize>,
     most: usize,
     scarce: bool,
-) -> usize {
+) -> usize
+where
+    V: From<usize> + Clone + PartialEq + Debug + Send + Sync + 'static,
+{
     let strings = Strings::new(choices, lens);
     let mut failed = 0;
-    let Some(fib) = done(builder.build(), scarce, &mut failed) else {
+    let Some(fib) = done(built, scarce, &mut failed) else {
         return failed;
     };
     let mut reader = fib.reader("test").unwrap();
@@ -151,7 +154,7 @@ pub fn run_bits(
                     gone.push(bits);
                 }
             } else {
-                let value = Box::new(change);
+                let value = V::from(change);
                 let inserted = txn.insert(string(&bits), value.clone());
                 let inserted = inserted.map(Option::<&_>::cloned);
                 if let Some(old) = done(inserted, scarce, &mut failed) {

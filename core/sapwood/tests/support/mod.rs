@@ -1,6 +1,8 @@
 //! Applies the model's operations to the real maps, and compares.
 #![allow(dead_code)] // Each test, and each fuzz target, uses only a part of it.
 
+use std::ops::ControlFlow;
+
 use sapwood::arena::{ArenaOptions, DebugMode};
 use sapwood::qp::{Change, Key, QpMap, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
@@ -22,6 +24,22 @@ fn entry<V: ?Sized + Value>(item: Option<ReadEntry<'_, V>>) -> Outcome {
     Outcome::entry(item.map(|(key, value)| (key, value.number())))
 }
 
+/// The entries between two bounds, by an iterator and by `for_each`.
+macro_rules! ascending {
+    ($map:expr, $lower:expr, $upper:expr) => {{
+        let bounds = (as_slice($lower), as_slice($upper));
+        let mut lent = Vec::new();
+        let end = $map.for_each::<[u8], _, ()>(bounds, |key, value| {
+            lent.push((key.to_vec(), value.number()));
+            ControlFlow::Continue(())
+        });
+        let found = entries($map.range::<[u8], _>(bounds));
+        assert!(end.is_continue());
+        assert_eq!(Outcome::Entries(lent), found);
+        found
+    }};
+}
+
 /// Applies one operation to the map.
 pub fn apply<V: ?Sized + Value>(map: &mut QpMap<V>, op: &Op) -> Outcome {
     match op {
@@ -30,12 +48,10 @@ pub fn apply<V: ?Sized + Value>(map: &mut QpMap<V>, op: &Op) -> Outcome {
         Op::Get(key) => Outcome::Value(map.get(key).map(V::number)),
         Op::Prefix(prefix, Direction::Forward) => entries(map.prefix(prefix)),
         Op::Prefix(prefix, Direction::Backward) => entries(map.prefix(prefix).rev()),
-        Op::Range(lower, upper, direction) => {
+        Op::Range(lower, upper, Direction::Forward) => ascending!(map, lower, upper),
+        Op::Range(lower, upper, Direction::Backward) => {
             let range = map.range::<[u8], _>((as_slice(lower), as_slice(upper)));
-            match direction {
-                Direction::Forward => entries(range),
-                Direction::Backward => entries(range.rev()),
-            }
+            entries(range.rev())
         }
         Op::Predecessor(key) => entry(map.predecessor(key)),
         Op::Successor(key) => entry(map.successor(key)),
@@ -132,9 +148,7 @@ pub fn apply_txn<V: ?Sized + Value>(txn: &mut QpTxn<'_, V>, op: &Op, model: &mut
                 Op::Get(key) => Outcome::Value(txn.get(key).map(V::number)),
                 Op::Prefix(prefix, Direction::Forward) => entries(txn.prefix(prefix)),
                 Op::Prefix(prefix, Direction::Backward) => entries(txn.prefix(prefix).rev()),
-                Op::Range(lower, upper, Direction::Forward) => {
-                    entries(txn.range::<[u8], _>((as_slice(lower), as_slice(upper))))
-                }
+                Op::Range(lower, upper, Direction::Forward) => ascending!(txn, lower, upper),
                 Op::Range(lower, upper, Direction::Backward) => entries(
                     txn.range::<[u8], _>((as_slice(lower), as_slice(upper)))
                         .rev(),

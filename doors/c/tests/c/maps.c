@@ -316,6 +316,69 @@ static void stores(void)
 	sapwood_domain_free(domain);
 }
 
+/* A store has what its keys share once: entries of one call have their keys together. */
+static void store_keys(void)
+{
+	sapwood_options opt = options(SAPWOOD_NUMBERS);
+	sapwood_domain *domain = NULL;
+	sapwood_reader *reader = NULL;
+	sapwood_store *store = NULL;
+	sapwood_snapshot *before = NULL, *after = NULL;
+	sapwood_iter *iter = NULL;
+	sapwood_view view;
+	sapwood_entry entry, all[3];
+	sapwood_value value;
+	sapwood_memory memory;
+	char key[20], changes[100] = "";
+	int i;
+
+	IS(sapwood_domain_new(NULL, &domain), 0);
+	IS(sapwood_reader_new(domain, "keys", &reader), 0);
+	opt.domain = domain;
+	IS(sapwood_store_new(&opt, &store), 0);
+	for (i = 0; i < 100; i++) {
+		sprintf(key, "example/%02d", i);
+		value.number = i;
+		IS(sapwood_store_insert(store, key, 10, &value), 1);
+	}
+	IS(sapwood_store_insert(store, "example/", 8, &value), 1);
+	IS(sapwood_store_insert(store, "example/50/", 11, &value), 1);
+	memory.size = sizeof memory;
+	IS(sapwood_store_memory(store, &memory), 0);
+	CHECK(memory.leaves < memory.entries);
+	IS(sapwood_store_view(store, reader, &view), 0);
+	IS(sapwood_view_prefixes(&view, "example/50/1", 12, all, 3), 3);
+	CHECK(all[0].key.len == 8 && memcmp(all[0].key.data, "example/", 8) == 0);
+	CHECK(all[1].key.len == 10 && memcmp(all[1].key.data, "example/50", 10) == 0);
+	CHECK(all[2].key.len == 11 && memcmp(all[2].key.data, "example/50/", 11) == 0);
+	IS(sapwood_iter_new(&view, &iter), 0);
+	IS(sapwood_iter_seek(iter, "example/51", 10), 0);
+	for (i = 51; i < 100; i++) {
+		IS(sapwood_iter_next(iter, &entry), 0);
+		sprintf(key, "example/%02d", i);
+		CHECK(entry.key.len == 10 && memcmp(entry.key.data, key, 10) == 0);
+		CHECK(entry.value.number == (uint64_t)i);
+	}
+	IS(sapwood_iter_next(iter, &entry), -ENOENT);
+	IS(sapwood_iter_prev(iter, &entry), 0);
+	CHECK(entry.value.number == 99);
+	sapwood_iter_free(iter);
+
+	/* A number that is written again is no change. */
+	IS(sapwood_store_snapshot(store, &before), 0);
+	value.number = 7;
+	IS(sapwood_store_insert(store, "example/07", 10, &value), 0);
+	IS(sapwood_store_insert(store, "example/08", 10, &value), 0);
+	IS(sapwood_store_snapshot(store, &after), 0);
+	IS(sapwood_snapshot_diff(before, after, list, changes), 0);
+	CHECK(strcmp(changes, "~example/08") == 0);
+	sapwood_snapshot_free(before);
+	sapwood_snapshot_free(after);
+	sapwood_store_free(store);
+	sapwood_reader_free(reader);
+	sapwood_domain_free(domain);
+}
+
 static void files(const char *folder)
 {
 	sapwood_options opt = options(SAPWOOD_BYTES);
@@ -374,6 +437,7 @@ int main(int count, char **arguments)
 	shared();
 	point();
 	stores();
+	store_keys();
 	files(arguments[1]);
 	return 0;
 }

@@ -14,7 +14,7 @@ use crate::raw::slots::{close, lost_border};
 use crate::raw::tree::{CLUSTER_KIND, Link, Owned, Policy, Tree, ref_of};
 use sapwood_format::inline::{self, Extent};
 
-use super::rows::{New, Row, Rows, Shape, Source, fits, take_out};
+use super::rows::{IN_PLACE, New, Row, Rows, Shape, Source, fits, take_out};
 use crate::raw::change::Joined;
 
 impl<V: ?Sized + Value> Tree<V> {
@@ -195,7 +195,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let Some(shape) = kept.filter(|_| keep).or(fitting.copied()) else {
                 unreachable!("a block with fewer entries is no larger")
             };
-            let copied = Some((cell, copy.as_mut_ptr().cast()));
+            let copied = (cell, copy.as_mut_ptr().cast());
             self.write_block::<P>(p, shape, rows, &mut none, copied);
             if shape.extent.block < old {
                 let blocks = ((old, CLUSTER_KIND), (shape.extent.block, CLUSTER_KIND));
@@ -252,7 +252,7 @@ impl<V: ?Sized + Value> Tree<V> {
             for row in &rows[from..to] {
                 match row.source {
                     Source::Outside(leaf) | Source::Leaf(leaf) => each(self.take_leaf(leaf)),
-                    _ => each(V::slot_take(self.source(row, None).1.cast_mut())),
+                    _ => each(V::slot_take(self.source(row, IN_PLACE).1.cast_mut())),
                 }
             }
             take_out(&mut rows, (from, to));
@@ -270,7 +270,7 @@ impl<V: ?Sized + Value> Tree<V> {
             for row in self.rows_of(cell) {
                 match row.source {
                     Source::Outside(leaf) | Source::Leaf(leaf) => each(self.take_leaf(leaf)),
-                    _ => each(V::slot_take(self.source(&row, None).1.cast_mut())),
+                    _ => each(V::slot_take(self.source(&row, IN_PLACE).1.cast_mut())),
                 }
             }
             self.free_bits(&mut Owned, cell);
@@ -289,7 +289,7 @@ impl<V: ?Sized + Value> Tree<V> {
                     Source::Outside(leaf) | Source::Leaf(leaf) => {
                         LeafOf::<V>::forget(self.pointer(leaf));
                     }
-                    _ => V::slot_forget(self.source(&row, None).1.cast_mut()),
+                    _ => V::slot_forget(self.source(&row, IN_PLACE).1.cast_mut()),
                 }
             }
         }

@@ -10,7 +10,7 @@ use crate::raw::tree::{Owned, Policy, Tree};
 use sapwood_format::cluster::capacity_for;
 use sapwood_format::inline;
 
-use super::rows::{New, Source, base_of, prefix_of_rows, write_outside};
+use super::rows::{IN_PLACE, New, Source, base_of, prefix_of_rows, write_outside};
 
 impl<V: ?Sized + Value> Tree<V> {
     /// Replaces the value of an entry whose path this is; returns the old one.
@@ -23,7 +23,7 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the path is the key's, and nobody else uses the trie. Memory may move with an
         // allocation, so pointers are made anew.
         unsafe {
-            match self.block_at(path.end, None).held::<V>(path.near.index) {
+            match self.block_at(path.end, IN_PLACE).held::<V>(path.near.index) {
                 Held::Here { tail, len } => {
                     let slot = Inline::slot::<V>(tail, len);
                     let value = match V::slot_overwrite(slot, value) {
@@ -64,7 +64,7 @@ impl<V: ?Sized + Value> Tree<V> {
         unsafe {
             match self.own_end(policy, path) {
                 Ok(end) => {
-                    let place = self.block_at(end, None).place::<V>(path.near.index);
+                    let place = self.block_at(end, IN_PLACE).place::<V>(path.near.index);
                     write_outside::<V>(place, leaf);
                     policy.made(leaf);
                     Ok(())
@@ -107,7 +107,9 @@ impl<V: ?Sized + Value> Tree<V> {
                 Ok(end) => end,
                 Err(full) => return Err((value, full)),
             };
-            if let Held::Here { tail, len } = self.block_at(end, None).held::<V>(path.near.index) {
+            if let Held::Here { tail, len } =
+                self.block_at(end, IN_PLACE).held::<V>(path.near.index)
+            {
                 V::slot_write(Inline::slot::<V>(tail, len), value);
             }
         }

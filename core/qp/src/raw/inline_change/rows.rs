@@ -223,8 +223,12 @@ pub(super) unsafe fn write_outside<V: ?Sized + Value>(at: *mut u8, leaf: u32) {
     }
 }
 
-/// The block of an old entry while its block is written over: a copy of it.
-pub(super) type Copied = Option<(u32, *mut u8)>;
+/// The cell of a block that is written over, and a copy of the block, in which its old entries
+/// are.
+pub(super) type Copied = (u32, *mut u8);
+
+/// No block is written over. (No cell is 0.)
+pub(super) const IN_PLACE: Copied = (0, ptr::null_mut());
 
 impl<V: ?Sized + Value> Tree<V> {
     /// The inline cluster of a cell.
@@ -232,9 +236,9 @@ impl<V: ?Sized + Value> Tree<V> {
     /// # Safety
     /// It is a live one.
     pub(super) unsafe fn block_at(&self, cell: u32, copied: Copied) -> Inline {
-        let p = match copied {
-            Some((moved, p)) if moved == cell => p,
-            _ => self.pointer(cell),
+        let p = match copied.0 == cell {
+            true => copied.1,
+            false => self.pointer(cell),
         };
         // SAFETY: the caller's promise; a copy has the same bytes.
         unsafe { Inline::of(Cluster::of(p, cell)) }
@@ -480,7 +484,7 @@ impl<V: ?Sized + Value> Tree<V> {
         }
         let (cell, shape) = self.alloc_block(rows)?;
         // SAFETY: a new block of that shape; the sources are live.
-        unsafe { self.write_block::<P>(self.pointer(cell), shape, rows, new, None) };
+        unsafe { self.write_block::<P>(self.pointer(cell), shape, rows, new, IN_PLACE) };
         policy.made(cell);
         Ok(cell)
     }
@@ -498,7 +502,7 @@ impl<V: ?Sized + Value> Tree<V> {
         let cell = leaf_cell(self.arena.alloc(size, LEAF_KIND, Area::Leaves)?);
         // SAFETY: a new block of that size; the source is live.
         unsafe {
-            let (key, slot) = self.source(row, None);
+            let (key, slot) = self.source(row, IN_PLACE);
             LeafOf::<V>::write_bits(self.pointer(cell), key, slot, row.behind);
         }
         policy.made(cell);
