@@ -88,7 +88,12 @@ impl Lookup {
                 if tag != wanted {
                     continue;
                 }
-                let leaf = nodes.leaf(self.read(nodes, cluster.cell_at(slot)))?;
+                let cell = self.read(nodes, cluster.cell_at(slot));
+                // The slot of a leaf that was removed.
+                if cell == 0 {
+                    continue;
+                }
+                let leaf = nodes.leaf(cell)?;
                 if nodes.has_key(&leaf, key) {
                     return Ok(Some(leaf));
                 }
@@ -120,7 +125,10 @@ impl Lookup {
             let cluster = nodes.cluster(self.end)?;
             self.seen.push((cluster.at(), !FRESH, cluster.header()));
             for slot in 0..cluster.leaves() {
-                compare(self.read(nodes, cluster.cell_at(slot)))?;
+                match self.read(nodes, cluster.cell_at(slot)) {
+                    0 => {}
+                    cell => compare(cell)?,
+                }
             }
         }
         Ok(longest)

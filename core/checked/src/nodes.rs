@@ -135,9 +135,9 @@ impl Borders {
         self.base + usize::from(self.distances[slot])
     }
 
-    /// The slot of the last leaf.
-    pub(crate) fn last(&self) -> usize {
-        self.leaves - 1
+    /// The number of slots.
+    pub(crate) fn len(&self) -> usize {
+        self.leaves
     }
 
     /// The slot of a leaf that shares the longest prefix with a key. If the key is there, its slot.
@@ -173,9 +173,23 @@ impl Borders {
         slot
     }
 
-    /// Whether two keys part as the border between a slot and the one before says.
-    pub(crate) fn part(&self, slot: usize, left: &[u8], right: &[u8]) -> bool {
-        let (offset, label) = (self.offset(slot), self.bytes[slot]);
+    /// The border between two slots that have only dead ones between them: the first of the least.
+    fn between(&self, left: usize, right: usize) -> usize {
+        let all = left + 1..=right;
+        all.min_by_key(|slot| self.offset(*slot)).unwrap_or(right)
+    }
+
+    /// Whether the keys of a slot share more bytes with those of a slot before it than with those of
+    /// one behind it.
+    pub(crate) fn is_nearer(&self, before: usize, slot: usize, behind: usize) -> bool {
+        let (left, right) = (self.between(before, slot), self.between(slot, behind));
+        self.offset(left) > self.offset(right)
+    }
+
+    /// Whether two keys part as the border between their slots says. Slots between them are dead.
+    pub(crate) fn part(&self, slots: (usize, usize), left: &[u8], right: &[u8]) -> bool {
+        let border = self.between(slots.0, slots.1);
+        let (offset, label) = (self.offset(border), self.bytes[border]);
         let between = match (left.get(offset), right.get(offset)) {
             (None, _) => label == 0,
             (Some(left), Some(right)) => *left < label && label <= *right,

@@ -43,6 +43,8 @@ pub(crate) struct Path {
     slots: Vec<(usize, u32)>,
     /// The borders of its leaves, and the slot of the leaf.
     within: Option<(Borders, usize)>,
+    /// The slot of the leaf before, if it is in the same cluster.
+    before: usize,
     /// The cell of the leaf, or 0.
     pub(crate) leaf: u32,
     /// The first frame that does not lead to the leaf before as well: in this frame the walk turned
@@ -103,45 +105,91 @@ impl Path {
         cell
     }
 
-    /// Moves from the path's end to a leaf. In a cluster, `pick` chooses the leaf.
-    fn enter(
-        &mut self,
-        nodes: &Nodes<impl Window>,
-        pick: impl Fn(&Borders) -> usize,
-    ) -> Result<(), Trouble> {
+    /// The cluster at the path's end and its borders, unless the end is a leaf.
+    fn enter(&mut self, nodes: &Nodes<impl Window>) -> Result<Option<(Cluster, Borders)>, Trouble> {
         let Some(cluster) = self.cluster_there(nodes)? else {
-            return Ok(());
+            return Ok(None);
         };
         let min = self.frames.last().map_or(0, |top| top.branch.offset());
-        let borders = nodes.borders(&cluster, min)?;
-        self.turn(nodes, &cluster, borders, pick(&borders))
+        Ok(Some((cluster, nodes.borders(&cluster, min)?)))
     }
 
-    /// Moves to the leaf in a slot of the cluster.
+    /// Moves to the first of these slots of the cluster that is not dead; returns whether there is
+    /// one.
     fn turn(
         &mut self,
         nodes: &Nodes<impl Window>,
-        cluster: &Cluster,
-        borders: Borders,
+        (cluster, borders): (&Cluster, &Borders),
+        mut slots: impl Iterator<Item = usize>,
+    ) -> Result<bool, Trouble> {
+        self.slots.clear();
+        let alive = slots.find(|slot| self.slot(nodes, cluster, *slot) != 0);
+        let Some(slot) = alive else {
+            return Ok(false);
+        };
+        self.leaf = self.slots.last().map_or(0, |(_, cell)| *cell);
+        self.within = Some((*borders, slot));
+        nodes.leaf(self.leaf).map(|_| true)
+    }
+
+    /// Moves to the first leaf of the cluster from a slot on. The last slot is never dead.
+    fn turn_up(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        (cluster, borders): (&Cluster, &Borders),
         slot: usize,
     ) -> Result<(), Trouble> {
-        self.slots.clear();
-        self.leaf = self.slot(nodes, cluster, slot);
-        self.within = Some((borders, slot));
-        // An empty cell is not the end of the walk.
-        nodes.leaf(self.leaf).map(|_| ())
+        match self.turn(nodes, (cluster, borders), slot..borders.len())? {
+            true => Ok(()),
+            false => Err(Trouble::Damaged(
+                "a cluster without a leaf in its last slot",
+                cluster.at(),
+            )),
+        }
+    }
+
+    /// Moves to the leaf that shares the longest prefix with a key among those of the cluster, or
+    /// with the key's slot if that is dead.
+    fn turn_to(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        (cluster, borders): (&Cluster, &Borders),
+        key: &[u8],
+    ) -> Result<(), Trouble> {
+        let slot = borders.search(key);
+        self.turn_up(nodes, (cluster, borders), slot)?;
+        let Some((_, behind)) = self.within.filter(|(_, found)| *found != slot) else {
+            return Ok(());
+        };
+        let right = std::mem::take(&mut self.slots);
+        let leaf = self.leaf;
+        let is_left = self.turn(nodes, (cluster, borders), (0..slot).rev())?;
+        let before = self.within.map_or(0, |(_, found)| found);
+        if !is_left || !borders.is_nearer(before, slot, behind) {
+            (self.leaf, self.within) = (leaf, Some((*borders, behind)));
+        }
+        self.slots.extend(right);
+        Ok(())
     }
 
     /// Moves to the first leaf below a cell.
     fn down_first(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
         self.down(nodes, cell, |_| 0)?;
-        self.enter(nodes, |_| 0)
+        match self.enter(nodes)? {
+            Some((cluster, borders)) => self.turn_up(nodes, (&cluster, &borders), 0),
+            None => Ok(()),
+        }
     }
 
     /// Moves to the last leaf below a cell.
     fn down_last(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
         self.down(nodes, cell, |branch| branch.children() - 1)?;
-        self.enter(nodes, Borders::last)
+        match self.enter(nodes)? {
+            Some((cluster, borders)) => {
+                self.turn_up(nodes, (&cluster, &borders), borders.len() - 1)
+            }
+            None => Ok(()),
+        }
     }
 
     fn begin(&mut self, nodes: &Nodes<impl Window>) -> bool {
@@ -171,7 +219,9 @@ impl Path {
     ) -> Result<Option<Parting>, Trouble> {
         // Off the key's path, any leaf below shows where the key would leave the path.
         self.down(nodes, self.root, |branch| branch.child(key))?;
-        self.enter(nodes, |borders| borders.search(key))?;
+        if let Some((cluster, borders)) = self.enter(nodes)? {
+            self.turn_to(nodes, (&cluster, &borders), key)?;
+        }
         let found = nodes.key(&nodes.leaf(self.leaf)?);
         // All later steps depend on this path.
         self.look_again(nodes, true)?;
@@ -214,7 +264,7 @@ impl Path {
                 self.step_apart(nodes)
             }
             (None, Some(cluster), Some((borders, slot))) => match borders.place(slot, at, less) {
-                place if place < cluster.leaves() => self.turn(nodes, &cluster, borders, place),
+                place if place < borders.len() => self.turn_up(nodes, (&cluster, &borders), place),
                 _ => {
                     self.leave_cluster();
                     self.step_apart(nodes)
@@ -242,13 +292,14 @@ impl Path {
                 self.leave_cluster();
                 self.step_back(nodes)
             }
-            (None, Some(cluster), Some((borders, slot))) => match borders.place(slot, at, less) {
-                0 => {
-                    self.leave_cluster();
-                    self.step_back(nodes)
+            (None, Some(cluster), Some((borders, slot))) => {
+                let place = borders.place(slot, at, less);
+                if self.turn(nodes, (&cluster, &borders), (0..place).rev())? {
+                    return Ok(());
                 }
-                place => self.turn(nodes, &cluster, borders, place - 1),
-            },
+                self.leave_cluster();
+                self.step_back(nodes)
+            }
             _ if less => self.step_back(nodes),
             _ => Ok(()),
         }
@@ -257,8 +308,8 @@ impl Path {
     /// Moves to the leaf before.
     fn step_back(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
-            if slot > 0 {
-                return self.turn(nodes, &cluster, borders, slot - 1);
+            if self.turn(nodes, (&cluster, &borders), (0..slot).rev())? {
+                return Ok(());
             }
         }
         while let Some(top) = self.frames.last_mut() {
@@ -277,9 +328,10 @@ impl Path {
     /// Moves to the next leaf.
     pub(crate) fn step(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
-            if slot + 1 < cluster.leaves() {
+            if slot + 1 < borders.len() {
                 self.turned = Some(self.frames.len());
-                return self.turn(nodes, &cluster, borders, slot + 1);
+                self.before = slot;
+                return self.turn_up(nodes, (&cluster, &borders), slot + 1);
             }
         }
         while let Some(top) = self.frames.last_mut() {
@@ -414,7 +466,7 @@ impl Path {
                 // The paths of neighbours part exactly where their keys do.
                 (Some(turned), Some(before)) => match (self.frames.get(turned), self.within) {
                     (Some(frame), _) => mismatch(before, key) == Some(frame.branch.offset()),
-                    (None, Some((borders, slot))) => borders.part(slot, before, key),
+                    (None, Some((borders, slot))) => borders.part((self.before, slot), before, key),
                     (None, None) => false,
                 },
                 _ => true,

@@ -76,6 +76,8 @@ fn every_byte_is_checked() {
             rng: &mut rng,
             end: PAGE,
             clusters,
+            dying: 0,
+            dead: Vec::new(),
             wrote: [0; 3],
         };
         builder.build(&map);
@@ -141,6 +143,8 @@ fn leaves_in_a_wrong_place() {
         rng: &mut rng,
         end: PAGE,
         clusters: 10,
+        dying: 0,
+        dead: Vec::new(),
         wrote: [0; 3],
     };
     let cell = builder.node(&entries_of(&["a", "ab", "ac"], 1));

@@ -60,6 +60,8 @@ fn changed(what: usize) -> (Words, [Write; 2]) {
         rng: &mut rng,
         end: PAGE,
         clusters: 10,
+        dying: 0,
+        dead: Vec::new(),
         wrote: [0; 3],
     };
     let left = builder.node(&entries_of(&["a", "ab", "ac"], 1));

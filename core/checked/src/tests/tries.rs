@@ -74,6 +74,12 @@ pub(super) fn compare(words: &Words, map: &Map, rng: &mut Rng) {
         );
         let first = path.entry(&nodes, &key, false, false).unwrap();
         assert_eq!(first, copied(map.range(key.clone()..).next()), "{key:?}");
+        let before = path.before(&nodes, Some(&key)).unwrap();
+        assert_eq!(
+            before,
+            copied(map.range(..key.clone()).next_back()),
+            "{key:?}"
+        );
         let mut after = path.entry(&nodes, &key, true, false).unwrap();
         let mut range = map.range(key.clone()..);
         if map.contains_key(&key) {
@@ -130,6 +136,8 @@ fn the_longest_keys() {
             rng: &mut rng,
             end: PAGE,
             clusters: seed as u32 % 11,
+            dying: 0,
+            dead: Vec::new(),
             wrote: [0; 3],
         };
         builder.build(&map);
