@@ -179,8 +179,8 @@ impl Borders {
         all.min_by_key(|slot| self.offset(*slot)).unwrap_or(right)
     }
 
-    /// Whether the keys of a slot share more bytes with those of a slot before it than with those of
-    /// one behind it.
+    /// Whether the keys of a slot share more bytes with those of a slot before it than with those
+    /// of one behind it.
     pub(crate) fn is_nearer(&self, before: usize, slot: usize, behind: usize) -> bool {
         let (left, right) = (self.between(before, slot), self.between(slot, behind));
         self.offset(left) > self.offset(right)
