@@ -742,6 +742,7 @@ pub(crate) struct Near {
     /// The entry's number in the cluster.
     pub(crate) index: usize,
     /// The slot that the borders lead to. It is the entry's, unless it is dead.
+    #[cfg_attr(not(feature = "std"), expect(dead_code, reason = "for shared maps"))]
     pub(crate) slot: usize,
     /// The offset at which the key first differs from that entry; `None` if the entry is the key's.
     pub(crate) part: Option<usize>,
