@@ -7,13 +7,16 @@
 //!          bit 26      FRESH: as in a branch
 //!          bit 27..31  capacity, in units of 4 slots (1..=8)
 //! tags     a byte for each slot: 8 bits of a hash of the key
-//! cells    a u32 for each slot: leaves in ascending order of keys
+//! cells    a u32 for each slot: leaves in ascending order of keys; 0 in a dead slot, see below
 //! d        a byte for each slot: leaves i - 1 and i part at offset base + d[i]
 //! c        a byte for each slot: there, leaf i - 1 ends or has a byte less than c[i], and leaf i has a
 //!          byte of c[i] or more; 0 when leaf i - 1 ends there, and only then
 //! ```
 //!
 //! Slots behind the last leaf, `d[0]` and `c[0]` are zeros.
+//!
+//! A slot is dead when the leaf was removed by a store of 0, as maps do that many writers change.
+//! Its tag and borders are those of the leaf. The last slot is never dead.
 //!
 //! `d` and `c` are a binary Patricia trie laid flat: an ordered search reads only them, and then
 //! one leaf. They are the node of the String B-tree (Ferragina, Grossi, "The String B-tree", 1999).

@@ -223,8 +223,19 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
                     return Some(EntryRef::leaf(end));
                 }
                 let c = self.cluster(end)?;
+                if place > c.leaves() {
+                    return None;
+                }
                 // SAFETY: a whole cluster, which has an entry before that place.
-                return (place <= c.leaves()).then(|| unsafe { c.entry(place - 1) });
+                let before = unsafe {
+                    match M::DEAD {
+                        false => Some(c.entry(place - 1)),
+                        true => c.alive_until(place).map(|(_, cell)| EntryRef::leaf(cell)),
+                    }
+                };
+                if before.is_some() {
+                    return before;
+                }
             }
         } else {
             // All keys below the highest branch whose offset is greater come after it, or before.

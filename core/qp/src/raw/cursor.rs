@@ -167,6 +167,30 @@ impl Cursor {
         self.entry = self.nth(view, i);
     }
 
+    /// Moves from a dead slot to the next one that is not, before `limit`; returns whether there is
+    /// one. The last slot of a cluster is never dead.
+    #[inline(always)]
+    fn skip_up<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, limit: u32) -> bool {
+        while M::DEAD && !self.entry.is_some() {
+            if self.at + 1 >= limit {
+                return false;
+            }
+            self.go(view, self.at + 1);
+        }
+        true
+    }
+
+    /// Moves from a dead slot to the last one before it that is not, or out of the cluster.
+    #[inline(always)]
+    fn skip_down<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
+        while M::DEAD && !self.entry.is_some() {
+            if self.at <= self.from {
+                return self.leave_down(view);
+            }
+            self.go(view, self.at - 1);
+        }
+    }
+
     /// Prefetches up to `most` leaves, from the cursor's place on.
     #[inline(always)]
     fn fetch<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, most: u32) {
@@ -199,6 +223,7 @@ impl Cursor {
         if self.down(view, cell, min, |_| 0) {
             self.fetch_all(view);
             self.go(view, 0);
+            self.skip_up(view, self.to);
         }
     }
 
@@ -307,7 +332,7 @@ impl Cursor {
             self.fetch(view, u32::from(u8::MAX));
         }
         self.go(view, next);
-        true
+        self.skip_up(view, limit)
     }
 
     /// The place behind the last leaf of the cluster.
@@ -341,6 +366,7 @@ impl Cursor {
                 fetch_leaf(view, self.nth(view, self.at - 4).cell());
             }
             self.entry = self.nth(view, self.at);
+            self.skip_down(view);
         } else {
             self.leave_down(view);
         }
@@ -424,6 +450,11 @@ impl Cursor {
             self.at = unsafe { c.blind(key) } as u32;
             self.fetch(view, ahead);
             self.go(view, self.at);
+            if M::DEAD && !self.entry.is_some() {
+                // SAFETY: as above; the last slot is not dead.
+                let (index, cell, _) = unsafe { c.beside_dead(self.at as usize) };
+                (self.at, self.entry) = (index as u32, EntryRef::leaf(cell));
+            }
             view.beside(c, self.at as usize, self.entry, key)?
         };
         let Near { part, before, .. } = near;
@@ -469,6 +500,7 @@ impl Cursor {
             Some(Sought::Here) => self.next(view),
             Some(Sought::Before(place)) if place < self.to => {
                 self.go(view, place);
+                self.skip_up(view, self.to);
                 self.fetch(view, AHEAD);
                 self.fetch_further(view);
             }
@@ -493,7 +525,10 @@ impl Cursor {
             None => self.lose(),
             Some(Sought::Here) if !strict => {}
             Some(Sought::Here) => self.prev(view),
-            Some(Sought::Before(place)) if place > self.from => self.go(view, place - 1),
+            Some(Sought::Before(place)) if place > self.from => {
+                self.go(view, place - 1);
+                self.skip_down(view);
+            }
             Some(Sought::Beside {
                 cell,
                 min,

@@ -25,6 +25,8 @@ pub unsafe trait Mem: Copy {
     const TRUSTED: bool;
     /// Whether clusters may hold their entries.
     const INLINE: bool;
+    /// Whether slots of clusters may be dead: they have the cell 0.
+    const DEAD: bool;
 
     /// The branch behind a cell, whose offset is at least `min`.
     ///
@@ -78,6 +80,7 @@ pub(crate) type Live = Own<true>;
 unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
     const TRUSTED: bool = true;
     const INLINE: bool = !LIVE;
+    const DEAD: bool = LIVE;
 
     #[inline(always)]
     unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
@@ -146,6 +149,7 @@ impl Checked {
 unsafe impl Mem for Checked {
     const TRUSTED: bool = false;
     const INLINE: bool = true;
+    const DEAD: bool = false;
 
     #[inline]
     unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch> {

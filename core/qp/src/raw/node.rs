@@ -258,6 +258,84 @@ impl Cluster {
         unsafe { (*self.cell_ptr(i)).load(Ordering::Acquire) }
     }
 
+    /// The number of leaves that are not dead. Beside writers it is that of some moment for each
+    /// slot.
+    ///
+    /// # Safety
+    /// This is a whole cluster of cells.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) unsafe fn alive(self) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.alive_before(self.leaves()) }
+    }
+
+    /// The same for the slots before this one.
+    ///
+    /// # Safety
+    /// As for `alive`; `to <= self.leaves()`.
+    #[cfg(feature = "std")]
+    #[inline]
+    pub(crate) unsafe fn alive_before(self, to: usize) -> usize {
+        // SAFETY: the caller's promise.
+        (0..to).filter(|i| unsafe { self.cell(*i) } != 0).count()
+    }
+
+    /// The first slot from `from` on that is not dead. The last slot of a cluster never is.
+    ///
+    /// # Safety
+    /// This is a whole cluster of cells, and `from < self.leaves()`.
+    #[inline(always)]
+    pub(crate) unsafe fn alive_from(self, from: usize) -> (usize, u32) {
+        let mut i = from;
+        loop {
+            // SAFETY: `i` stays below the number of leaves.
+            let cell = unsafe { self.cell(i) };
+            if cell != 0 || i + 1 >= self.leaves() {
+                debug_assert_ne!(cell, 0, "the last slot of a cluster is not dead");
+                return (i, cell);
+            }
+            i += 1;
+        }
+    }
+
+    /// The last slot before `to` that is not dead, and its cell.
+    ///
+    /// # Safety
+    /// This is a whole cluster of cells, and `to <= self.leaves()`.
+    #[inline(always)]
+    pub(crate) unsafe fn alive_until(self, to: usize) -> Option<(usize, u32)> {
+        // SAFETY: the caller's promise.
+        let all = (0..to).rev().map(|i| (i, unsafe { self.cell(i) }));
+        all.into_iter().find(|(_, cell)| *cell != 0)
+    }
+
+    /// For a dead slot, the live slot whose leaf shares the longest prefix with the keys that
+    /// belong in the dead one; its cell; and the length of that prefix.
+    ///
+    /// # Safety
+    /// This is a whole cluster of cells, and `slot` is one of it, but not the last.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn beside_dead(self, slot: usize) -> (usize, u32, usize) {
+        // SAFETY: the caller's promise; these are slots of the cluster, and borders between them.
+        unsafe {
+            let least = |from: usize, to: usize| {
+                let borders = (from + 1..=to).map(|i| self.border(i));
+                borders.min().unwrap_or(usize::MAX)
+            };
+            let (right, cell) = self.alive_from(slot + 1);
+            let shared = least(slot, right);
+            if let Some((left, before)) = self.alive_until(slot) {
+                let there = least(left, slot);
+                if there > shared {
+                    return (left, before, there);
+                }
+            }
+            (right, cell, shared)
+        }
+    }
+
     /// The `i`th entry.
     ///
     /// # Safety

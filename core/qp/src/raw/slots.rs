@@ -83,6 +83,41 @@ impl Slots {
         }
     }
 
+    /// The leaves of a cluster that are not dead.
+    ///
+    /// # Safety
+    /// `c` is a whole cluster of cells.
+    #[cfg(feature = "std")]
+    pub(crate) unsafe fn alive(c: Cluster) -> Self {
+        // SAFETY: the caller's promise; these leaves and borders are in the cluster.
+        unsafe {
+            let entry = |i, cell| Entry {
+                cell,
+                tag: c.tag(i),
+            };
+            let (first, cell) = c.alive_from(0);
+            let mut slots = Slots::new(entry(first, cell));
+            // Leaves with dead slots between them first differ at the first of the least offsets
+            // between them.
+            let mut least: Option<Border> = None;
+            for i in first + 1..c.leaves() {
+                let border = Border {
+                    at: c.border(i),
+                    byte: c.byte(i),
+                };
+                let least_here = least
+                    .filter(|least| least.at <= border.at)
+                    .unwrap_or(border);
+                let cell = c.cell(i);
+                least = (cell == 0).then_some(least_here);
+                if cell != 0 {
+                    slots.push(least_here, entry(i, cell));
+                }
+            }
+            slots
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.n
     }
@@ -496,6 +531,47 @@ mod tests {
                     };
                     let before = key < keys[near];
                     assert_eq!(c.place(near, part, before), place, "{key:?} in {keys:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn dead_slots_are_dropped_and_have_live_ones_beside_them() {
+        let mut rng = fastrand::Rng::with_seed(6);
+        for _ in 0..if cfg!(miri) { 3 } else { 2000 } {
+            let mut keys = std::collections::BTreeSet::new();
+            let n = rng.usize(2..=FILL_MAX);
+            while keys.len() < n {
+                let len = rng.usize(..8);
+                keys.insert((0..len).map(|_| rng.u8(..3) * 100).collect::<Vec<u8>>());
+            }
+            let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+            let (mut slots, mut block) = cluster_of(&keys, cluster::capacity_for(n));
+            // SAFETY: just written.
+            let c = unsafe { Cluster::at(block.as_mut_ptr().cast()) };
+            // The last slot is never dead.
+            let dead: Vec<usize> = (0..n - 1).filter(|_| rng.u8(..3) > 0).collect();
+            for i in dead.iter().rev() {
+                // SAFETY: a slot of the cluster.
+                unsafe { c.set_cell(*i, 0) };
+                slots.remove(*i, i + 1);
+            }
+            // SAFETY: the cluster is whole, and dead slots are not the last one.
+            unsafe {
+                let alive = Slots::alive(c);
+                let left = slots.n;
+                assert_eq!((alive.n, c.alive()), (left, left));
+                assert_eq!(alive.entry[..left], slots.entry[..left]);
+                assert_eq!(alive.border[1..left], slots.border[1..left]);
+                for i in dead {
+                    let shared = |other: usize| mismatch(&keys[i], &keys[other]).unwrap();
+                    let there = (0..n).filter(|j| c.cell(*j) != 0);
+                    let (beside, cell, most) = c.beside_dead(i);
+                    assert_eq!(cell, c.cell(beside));
+                    assert_ne!(cell, 0);
+                    assert_eq!(Some(most), there.map(shared).max(), "{i} in {keys:?}");
+                    assert_eq!(most, shared(beside));
                 }
             }
         }

@@ -487,20 +487,21 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 }
 
-/// Calls `each` with the cells in a branch or cluster, in order.
+/// Calls `each` with the cells in a branch or cluster, in order, but not with those of dead slots.
 ///
 /// # Safety
 /// The cell is a live branch or cluster in the memory at `base`.
-pub(crate) unsafe fn each_child(base: *mut u8, cell: u32, mut each: impl FnMut(u32)) {
+pub(crate) unsafe fn each_child(base: *mut u8, cell: u32, each: impl FnMut(u32)) {
     let p = base.wrapping_add(byte_of(cell));
     // SAFETY: the caller's promise.
     unsafe {
         if cell & CLUSTER != 0 {
             let c = Cluster::at(p);
-            (0..c.leaves()).for_each(|i| each(c.cell(i)));
+            let cells = (0..c.leaves()).map(|i| c.cell(i));
+            cells.filter(|cell| *cell != 0).for_each(each);
         } else {
             let b = Branch::at(p);
-            (0..b.children()).for_each(|i| each(b.cell(i)));
+            (0..b.children()).map(|i| b.cell(i)).for_each(each);
         }
     }
 }

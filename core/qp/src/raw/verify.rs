@@ -164,16 +164,29 @@ impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
         check_slots(c, cell)?;
         self.seen.clusters += 1;
         self.seen.cluster_bytes += cluster::block_of(c.h);
-        self.seen.clustered += c.leaves();
-        count(&mut self.seen.fills, c.leaves());
+        let before = self.seen.leaves;
+        // The border between leaves with dead slots between them: the first of the least.
+        let mut border: Option<(usize, u8)> = None;
         for i in 0..c.leaves() {
             // SAFETY: these are leaves of a whole cluster, and borders between them.
             unsafe {
-                let border = (i > 0).then(|| (c.border(i), c.byte(i)));
-                self.leaf(c.cell(i), border)?;
+                let (at, byte) = (c.border(i), c.byte(i));
+                if i > 0 && border.is_none_or(|(least, _)| at < least) {
+                    border = Some((at, byte));
+                }
+                let leaf = c.cell(i);
+                let may_be_dead = M::DEAD && i + 1 < c.leaves();
+                if leaf == 0 && may_be_dead {
+                    continue;
+                }
+                let first = self.seen.leaves == before;
+                self.leaf(leaf, border.take().filter(|_| !first))?;
                 self.tag(c, i, cell)?;
             }
         }
+        let alive = self.seen.leaves - before;
+        self.seen.clustered += alive;
+        count(&mut self.seen.fills, alive);
         Ok(())
     }
 

@@ -183,7 +183,7 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             let index = hits.trailing_zeros() as usize;
             // SAFETY: as above; hits are entries.
             let entry = unsafe { c.entry(index) };
-            if self.has_key_in(c, entry, key) {
+            if (!M::DEAD || entry.is_some()) && self.has_key_in(c, entry, key) {
                 return Some((index, entry));
             }
             hits &= hits - 1;
@@ -200,12 +200,25 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         }
         self.fetch_behind(end, 2);
         let c = self.cluster(end)?;
-        // SAFETY: a cluster that `mem` returned is whole, and has the entry.
-        let (index, entry) = unsafe {
-            let index = c.blind(key);
-            (index, c.entry(index))
-        };
-        self.beside(c, index, entry, key)
+        let (slot, index, entry) = Self::led_to(c, key);
+        let near = self.beside(c, index, entry, key)?;
+        Some(Near { slot, ..near })
+    }
+
+    /// The slot of a cluster to which the borders lead a key, and the entry that shares the longest
+    /// prefix with the key. That is the slot's own entry, unless the slot is dead.
+    #[inline(always)]
+    pub(crate) fn led_to(c: Cluster, key: &[u8]) -> (usize, usize, EntryRef) {
+        // SAFETY: callers have the cluster from `mem`, so it is whole, and has the entry.
+        unsafe {
+            let slot = c.blind(key);
+            let entry = c.entry(slot);
+            if M::DEAD && !entry.is_some() {
+                let (index, cell, _) = c.beside_dead(slot);
+                return (slot, index, EntryRef::leaf(cell));
+            }
+            (slot, slot, entry)
+        }
     }
 
     /// The place of a key beside entry number `index` of a cluster.
@@ -239,12 +252,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             return Some((0, EntryRef::leaf(end)));
         }
         self.fetch_behind(end, 2);
-        let c = self.cluster(end)?;
-        // SAFETY: a cluster that `mem` returned is whole, and has the entry.
-        unsafe {
-            let index = c.blind(key);
-            Some((index, c.entry(index)))
-        }
+        let (_, index, entry) = Self::led_to(self.cluster(end)?, key);
+        Some((index, entry))
     }
 
     /// The place of a key beside the entry that `blind` found.
@@ -394,7 +403,11 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             let view = Self::new(mem, end);
             let c = view.cluster(end)?;
             if !c.is_inline() {
-                let p = view.leaf(c.cell(i))?;
+                let cell = c.cell(i);
+                if M::DEAD && cell == 0 {
+                    return None;
+                }
+                let p = view.leaf(cell)?;
                 return LeafOf::<V>::is_key(p, key).then(|| &*LeafOf::<V>::value_ptr(p));
             }
             let block = Inline::of(c);
@@ -550,10 +563,16 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         }
         let c = self.cluster(cell)?;
         // SAFETY: a cluster that `mem` returned is whole.
-        Some(unsafe { c.entry(0) })
+        unsafe {
+            if M::DEAD {
+                return Some(EntryRef::leaf(c.alive_from(0).1));
+            }
+            Some(c.entry(0))
+        }
     }
 
-    /// Calls `each` with the cells in a branch or cluster, in order.
+    /// Calls `each` with the cells in a branch or cluster, in order, but not with those of dead
+    /// slots.
     #[cfg(feature = "std")]
     pub(crate) fn each_child(&self, cell: u32, each: impl FnMut(u32)) {
         if cell & KIND == 0 {
@@ -565,7 +584,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         } else if cell & KIND == CLUSTER {
             if let Some(c) = self.cluster(cell) {
                 // SAFETY: a cluster that `mem` returned is whole.
-                (0..c.leaves()).map(|i| unsafe { c.cell(i) }).for_each(each);
+                let cells = (0..c.leaves()).map(|i| unsafe { c.cell(i) });
+                cells.filter(|cell| *cell != 0).for_each(each);
             }
         }
     }
@@ -589,7 +609,9 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                 let entry = c.entry(0);
                 return (self.key(entry)?.len() == b.offset()).then_some(entry);
             }
-            (c.border(1) == b.offset() && c.byte(1) == 0).then(|| c.entry(0))
+            let ends_here = c.border(1) == b.offset() && c.byte(1) == 0;
+            let first = ends_here.then(|| c.entry(0));
+            first.filter(|first| !M::DEAD || first.is_some())
         }
     }
 
@@ -631,7 +653,11 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                     }
                     least = border;
                     let ends_here = c.byte(i) == 0 && border <= agree && wanted(border);
-                    if ends_here && each(c.entry(i - 1)) {
+                    if !ends_here {
+                        continue;
+                    }
+                    let entry = c.entry(i - 1);
+                    if (!M::DEAD || entry.is_some()) && each(entry) {
                         return Some(());
                     }
                 }
@@ -671,8 +697,9 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         found
     }
 
-    /// The leaves whose keys start with `prefix`.
+    /// The leaves whose keys start with `prefix`, in memory without dead slots.
     pub(crate) fn subtree(&self, prefix: &[u8]) -> Option<Subtree> {
+        const { assert!(!M::DEAD) };
         let mut cell = self.root;
         if cell == 0 {
             return None;
@@ -721,6 +748,9 @@ pub(crate) struct Near {
     pub(crate) entry: EntryRef,
     /// The entry's number in the cluster.
     pub(crate) index: usize,
+    /// The slot that the borders lead to. It is the entry's, unless it is dead.
+    #[cfg_attr(not(feature = "std"), expect(dead_code, reason = "for shared maps"))]
+    pub(crate) slot: usize,
     /// The offset at which the key first differs from that entry; `None` if the entry is the key's.
     pub(crate) part: Option<usize>,
     /// The byte of that entry's key there; `None` if it ends there, or is the key.
@@ -734,6 +764,7 @@ impl Near {
     pub(crate) const NONE: Near = Near {
         entry: EntryRef::NONE,
         index: 0,
+        slot: 0,
         part: None,
         theirs: None,
         before: false,
@@ -753,6 +784,7 @@ impl Near {
         Near {
             entry,
             index,
+            slot: index,
             part,
             theirs,
             // A key that ends sorts first: `None < Some`.

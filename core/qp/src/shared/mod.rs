@@ -265,8 +265,9 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// O(key length), if no other writer is at the same branch.
     ///
     /// # Errors
-    /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with
-    /// one child less beside the old one. An unordered map needs no memory for a removal.
+    /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, whose removal sometimes
+    /// builds a smaller branch or cluster beside the old one. An unordered map needs no memory for
+    /// a removal.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.removing(key.as_ref(), |view, key| view.take(key))
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::Error;
-use sapwood::qp::{Key, PointMap, QpShared, SharedMap};
+use sapwood::qp::{Key, Ordered, PointMap, QpMap, QpShared, SharedMap};
 use sapwood::qsbr::Domain;
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
@@ -163,6 +163,116 @@ fn clusters_grow_and_shrink() {
             assert_eq!(map.remove("x"), Ok(end));
         }
         assert!(map.is_empty());
+    });
+}
+
+/// Keys that are prefixes of each other, and neighbours far and near.
+const AROUND: [&str; 9] = ["", "a", "ab", "abc", "abd", "b", "b.a", "b.b", "c.*."];
+
+#[test]
+fn queries_pass_over_removed_keys_and_keys_come_back() {
+    both(|index| {
+        let step = if cfg!(miri) { 97 } else { 1 };
+        for removed in (0..1u32 << AROUND.len()).step_by(step) {
+            let map = builder(index).build().unwrap();
+            let mut oracle = Oracle::new();
+            for (value, key) in (0..).zip(AROUND) {
+                map.insert(key, value).unwrap();
+                oracle.insert(key.into(), value);
+            }
+            let gone = (0..).zip(AROUND).filter(|(i, _)| removed >> i & 1 == 1);
+            for (_, key) in gone.clone() {
+                assert_eq!(map.remove(key), Ok(true));
+                oracle.remove(key.as_bytes());
+            }
+            agree(&map, &oracle);
+            let mut own = QpMap::new();
+            own.extend(oracle.iter().map(|(key, value)| (key, *value)));
+            for key in AROUND {
+                for end in ["", "a", ".", ".a", "bz", "~"] {
+                    let asked = [key, end].concat();
+                    Ordered::neighbours(&map, &oracle, asked.as_bytes());
+                    let pin = map.pin();
+                    let found = pin.view().closest(&asked, b'.', |_, value| value % 3 == 0);
+                    let wanted = own.closest(&asked, b'.', |_, value| value % 3 == 0);
+                    assert_eq!(format!("{found:?}"), format!("{wanted:?}"), "{asked}");
+                }
+            }
+            for (value, key) in gone {
+                assert_eq!(map.insert(key, value), Ok(true));
+                oracle.insert(key.into(), value);
+                Ordered::neighbours(&map, &oracle, key.as_bytes());
+            }
+            agree(&map, &oracle);
+        }
+    });
+}
+
+#[test]
+fn rounds_of_insertions_and_removals_leave_no_memory_behind() {
+    both(|index| {
+        let map = builder(index).build().unwrap();
+        let mut names: Vec<_> = (0..steps(3000)).map(|i| format!("{}.org", i * i)).collect();
+        fastrand::Rng::with_seed(7).shuffle(&mut names);
+        let mut first = [None; 2];
+        for _ in 0..if cfg!(miri) { 2 } else { 100 } {
+            // Full; full again, after three of four keys were removed; then empty.
+            for (kept, first) in [1, 4].into_iter().zip(&mut first) {
+                for name in &names {
+                    map.insert(name, 1).unwrap();
+                }
+                map.reclaim(usize::MAX);
+                let live = map.memory().arena.live;
+                let before = *first.get_or_insert(live);
+                assert!(live.abs_diff(before) * 50 <= before, "{live} {before}");
+                for (i, name) in names.iter().enumerate() {
+                    if i % 4 >= kept {
+                        map.remove(name).unwrap();
+                    }
+                }
+            }
+            map.clear().unwrap();
+            map.reclaim(usize::MAX);
+            assert_eq!(map.memory().arena.live, 0);
+        }
+    });
+}
+
+#[test]
+fn most_removals_from_clusters_need_no_memory() {
+    both(|index| {
+        let options = ArenaOptions::default().backing(Backing::HeapFixed(1 << 16));
+        let map = builder(index).options(options).build().unwrap();
+        let names = (0..).map(|i| format!("key {i}"));
+        let there: Vec<_> = names
+            .take_while(|name| map.insert(name, 1).is_ok())
+            .collect();
+        // No memory is freed under this guard.
+        let pin = map.pin();
+        let mut left = Vec::new();
+        for name in &there {
+            match pin.view().remove(name) {
+                Ok(value) => assert_eq!(value, Some(&1)),
+                Err(error) => {
+                    assert!(matches!(error, Error::ArenaFull(_)));
+                    left.push(name);
+                }
+            }
+            assert_eq!(map.contains_key(name), left.last() == Some(&name));
+        }
+        drop(pin);
+        assert!(
+            left.len() < there.len() / 4,
+            "{} of {}",
+            left.len(),
+            there.len()
+        );
+        map.verify().unwrap();
+        for name in left {
+            assert_eq!(map.remove(name), Ok(true));
+        }
+        assert!(map.is_empty());
+        map.verify().unwrap();
     });
 }
 

@@ -105,6 +105,23 @@ fn a_walk_skips_nothing_that_is_there_throughout_and_repeats_nothing() {
                 for k in &fixed {
                     assert!(seen.binary_search(k).is_ok(), "{k:?} was skipped");
                 }
+                // No key that stays is nearer than the neighbours and prefixes that are found.
+                for _ in 0..20 {
+                    let asked = key(&mut rng, 6, 6);
+                    let place = fixed.partition_point(|k| *k < asked);
+                    let pin = map.pin();
+                    let view = pin.view();
+                    let before = view.predecessor(&asked).map(|e| e.0.to_vec());
+                    assert!(before.as_ref() >= place.checked_sub(1).map(|i| &fixed[i]));
+                    assert!(before.is_none_or(|k| k < asked));
+                    let from = view.range(&asked[..]..).next().map(|e| e.0.to_vec());
+                    assert!(from.as_ref().is_none_or(|k| *k >= asked));
+                    let stays = fixed.get(place);
+                    assert!(stays.is_none_or(|k| from.is_some_and(|from| from <= *k)));
+                    let longest = fixed.iter().filter(|k| asked.starts_with(k));
+                    let found = view.longest_prefix(&asked).map(|e| e.0.len());
+                    assert!(found >= longest.map(Vec::len).max());
+                }
             }
             done.store(true, Ordering::Relaxed);
         });

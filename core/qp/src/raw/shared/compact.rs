@@ -11,10 +11,11 @@ use std::collections::HashSet;
 
 use sapwood_arena::{Area, FEW_BLOCKS, PAGE, STEP_MOST};
 
+use super::swap::Tried;
 use super::trie::{Slot, Trie};
 use crate::raw::cursor::Cursor;
 use crate::raw::leaf::Value;
-use crate::raw::node::{KIND, LEAF};
+use crate::raw::node::{CLUSTER, LEAF};
 use crate::raw::parts;
 use crate::raw::tree::{block_of, branch_cell, ref_of};
 use crate::raw::writers::block_pool::{ALL, Depot};
@@ -228,8 +229,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Copies the branch or cluster `cell` of a slot to new memory; `None` if it is not there any
-    /// more.
+    /// Copies the branch or cluster `cell` of a slot to new memory, a cluster without dead slots;
+    /// `None` if it is not there any more.
     ///
     /// # Safety
     /// This thread holds a guard, under which it found the node in the slot.
@@ -246,31 +247,26 @@ impl<V: ?Sized + Value> Trie<V> {
             let h = lock::plain(self.branch(cell).h);
             let (size, kind) = block_of(cell, h);
             held.inner.reserve(size)?;
+            if cell & CLUSTER != 0 {
+                let (tried, new) = self.renew(held, (slot, cell), None, &mut contention)?;
+                return Ok(matches!(tried, Tried::Done).then_some(new));
+            }
             let r = held.inner.alloc(&self.depot, size, kind, Area::Nodes)?;
-            let new = branch_cell(r) | cell & KIND;
-            // The cells of a branch change under its own lock, those of a cluster under its slot's
-            // lock.
-            let is_branch = cell & KIND == 0;
-            let copy = || parts::copy_whole(self.pointer(cell), h, size, self.pointer(new), 0);
+            let new = branch_cell(r);
             let mut moved = false;
-            if !is_branch
-                || self
-                    .parking
-                    .acquire(self.word_of(cell), &mut contention)
-                    .is_some()
-            {
+            // The cells of a branch change under its own lock.
+            let lock = self.parking.acquire(self.word_of(cell), &mut contention);
+            if lock.is_some() {
                 moved = self.lock_slot(slot, cell, &mut contention);
                 if moved {
-                    copy();
+                    parts::copy_whole(self.pointer(cell), h, size, self.pointer(new), 0);
                     held.begin();
                     self.store(slot, new);
                     held.end();
                     self.unlock_slot(slot);
-                }
-                match (is_branch, moved) {
-                    (false, _) => {}
-                    (true, true) => self.parking.abandon(self.word_of(cell)),
-                    (true, false) => self.parking.release(self.word_of(cell)),
+                    self.parking.abandon(self.word_of(cell));
+                } else {
+                    self.parking.release(self.word_of(cell));
                 }
             }
             if !moved {

@@ -9,10 +9,12 @@
 //! - All bytes of a published branch but its cells and its lock bits are constant. A branch with
 //!   other children is built beside the old one, and replaces it with one store. The old branch is
 //!   obsolete from then on: it does not change any more, and is freed after a grace period.
-//! - In a published cluster only cells change: a leaf is replaced by another one of the same key. A
-//!   cluster has no lock of its own. A writer that copies it, or sets a cell in it, holds the lock
-//!   of the slot that names the cluster, and has seen it there. A leaf is added or removed by a
-//!   copy of the cluster. A full cluster is split in two first, as a change of its own.
+//! - In a published cluster only cells change: a leaf is replaced by another one of the same key,
+//!   or by 0 when its key is removed, or takes a dead slot where it belongs. The last slot is never
+//!   dead. A cluster has no lock of its own. A writer that copies it, or sets a cell in it, holds
+//!   the lock of the slot that names the cluster, and has seen it there. Other leaves are added by
+//!   a copy of the cluster, and dead slots dropped. A full cluster is split in two first, as a
+//!   change of its own.
 //! - All keys below a branch agree up to its offset, and this holds as long as anybody can read the
 //!   branch. So a writer descends without locks. It then checks that the cell that it wants to set
 //!   still holds what it saw, in a branch that is not obsolete. Otherwise it begins anew.
@@ -24,6 +26,7 @@
 //! | [`ops`] | the trie as one of the structures that many writers change |
 //! | [`trie`] | root and slots |
 //! | [`write`] | the changes |
+//! | [`remove`] | removals, and joins of small clusters |
 //! | [`swap`] | the parts of all changes: blocks, and the store that publishes them |
 //! | [`points`] | the updates of the point index |
 //! | [`walk`] | ordered walks beside writers |
@@ -33,6 +36,7 @@
 mod compact;
 mod ops;
 mod points;
+mod remove;
 mod swap;
 pub(crate) mod trie;
 mod verify;

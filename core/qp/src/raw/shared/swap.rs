@@ -6,11 +6,12 @@ use smallvec::SmallVec;
 
 use super::trie::{Slot, Trie};
 use crate::raw::leaf::Value;
-use crate::raw::node::Branch;
-use crate::raw::slots::Slots;
+use crate::raw::node::{Branch, Cluster};
+use crate::raw::slots::{self, Slots};
 use crate::raw::tree::{BRANCH_KIND, CLUSTER_KIND, branch_cell, cluster_cell, ref_of};
 use crate::raw::writers::lock::{self, LockContention};
 use crate::raw::writers::shard::Held;
+use crate::sync;
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, capacity_for};
 
@@ -68,6 +69,13 @@ impl<V: ?Sized + Value> Trie<V> {
                 index: 0,
             })
         }
+    }
+
+    /// # Safety
+    /// The cluster is not freed.
+    pub(super) unsafe fn cluster(&self, cell: u32) -> Cluster {
+        // SAFETY: the caller's promise.
+        unsafe { Cluster::at(self.pointer(cell)) }
     }
 
     /// Allocates a block for a branch, or for a cluster with this number of slots.
@@ -183,10 +191,105 @@ impl<V: ?Sized + Value> Trie<V> {
                 self.give_up(held, &mut blocks);
                 return Tried::Full;
             }
-            self.make_public(held, slot, new, counts);
+            self.make_public(held, counts, || self.store(slot, new));
             self.unlock_slot(slot);
         }
         Tried::Done
+    }
+
+    /// Locks the slot of a cluster, if it still holds the cluster, and stores a cell in the
+    /// cluster, if that holds `old`. The store may be refused: `allows` gets the cluster under the
+    /// lock. `None` then.
+    ///
+    /// # Safety
+    /// As for `swap`. The cluster has this leaf, and the new cell is 0 or that of a whole leaf
+    /// whose key belongs there.
+    pub(super) unsafe fn set_in(
+        &self,
+        held: &mut Held<'_>,
+        (slot, cluster): (Slot, u32),
+        (index, old, new): (usize, u32, u32),
+        counts: Counts,
+        contention: &mut LockContention,
+        allows: impl FnOnce(Cluster) -> bool,
+    ) -> Option<Tried> {
+        // SAFETY: the caller's promise. The cells of a cluster change under the lock of its slot.
+        unsafe {
+            if !self.lock_slot(slot, cluster, contention) {
+                return Some(Tried::Again);
+            }
+            let c = self.cluster(cluster);
+            let tried = if c.cell(index) != old {
+                contention.locks += 1;
+                Some(Tried::Again)
+            } else if !allows(c) {
+                None
+            } else if matches!(counts, Counts::More(_)) && !self.reserve_entry() {
+                Some(Tried::Full)
+            } else {
+                self.make_public(held, counts, || {
+                    sync::point();
+                    c.set_cell(index, new);
+                });
+                Some(Tried::Done)
+            };
+            self.unlock_slot(slot);
+            tried
+        }
+    }
+
+    /// Writes a cluster anew without dead slots, and without the leaf `gone`. Returns also the cell
+    /// that replaces it: that of a leaf if only one is left.
+    ///
+    /// # Safety
+    /// As for `swap`; the cluster has the slot of the leaf.
+    pub(super) unsafe fn renew(
+        &self,
+        held: &mut Held<'_>,
+        (slot, cluster): (Slot, u32),
+        gone: Option<(usize, New)>,
+        contention: &mut LockContention,
+    ) -> Result<(Tried, u32), ArenaFull> {
+        let mut blocks = Blocks::default();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = self.cluster(cluster);
+            let less = usize::from(gone.is_some());
+            let leaves = c.alive() - less;
+            if leaves == 0 {
+                // Another writer has removed leaves meanwhile.
+                return Ok((Tried::Again, 0));
+            }
+            let block = self.block_for_leaves(held, &mut blocks, leaves)?;
+            let counts = gone.map_or(Counts::Same, |(_, old)| Counts::Less(old));
+            let mut cell = 0;
+            let tried = self.swap(held, (slot, cluster), counts, blocks, contention, || {
+                let is_there = |(index, old): (usize, New)| c.cell(index) == old.leaf;
+                if c.alive() != leaves + less || !gone.is_none_or(is_there) {
+                    return None;
+                }
+                cell = match gone {
+                    Some((index, _)) if leaves > 1 && leaves + 1 == c.leaves() => {
+                        let place = (self.pointer(block), capacity_for(leaves));
+                        slots::remove_leaf(c, place, index, 0);
+                        block
+                    }
+                    _ => {
+                        let mut slots = Slots::alive(c);
+                        if let Some((index, _)) = gone {
+                            let at = c.alive_before(index);
+                            slots.remove(at, at + 1);
+                        }
+                        self.write_leaves(&slots, (0, leaves), block)
+                    }
+                };
+                Some(cell)
+            });
+            if let Tried::Done = tried {
+                self.retire_node(&mut held.inner, cluster);
+            }
+            Ok((tried, cell))
+        }
     }
 
     /// Locks the branch `cell` and replaces it in `slot` by the cell that `fill` makes of it. The
@@ -212,7 +315,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 if let Some(new) = fill(self.plain_branch(cell)) {
                     if self.lock_slot(slot, cell, contention) {
                         if !matches!(counts, Counts::More(_)) || self.reserve_entry() {
-                            self.make_public(held, slot, new, counts);
+                            self.make_public(held, counts, || self.store(slot, new));
                             self.unlock_slot(slot);
                             self.parking.abandon(word);
                             self.retire_node(&mut held.inner, cell);
@@ -230,24 +333,19 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Stores a cell, and updates the index.
+    /// Makes the store that publishes a change, and updates the index.
     ///
     /// # Safety
-    /// The slot is locked, and the cell's node is whole.
-    pub(super) unsafe fn make_public(
-        &self,
-        held: &mut Held<'_>,
-        slot: Slot,
-        cell: u32,
-        counts: Counts,
-    ) {
+    /// The slot is locked.
+    #[inline]
+    unsafe fn make_public(&self, held: &mut Held<'_>, counts: Counts, store: impl FnOnce()) {
         // SAFETY: the caller's promise.
         unsafe {
             held.begin();
             if let Counts::More(new) = counts {
                 self.index_insert(held, new.hash, new.leaf);
             }
-            self.store(slot, cell);
+            store();
             if let Counts::Less(old) = counts {
                 self.index_remove(old.hash, old.leaf);
             }

@@ -90,6 +90,12 @@ impl<V: ?Sized + Value> Trie<V> {
         self.publish_root(self.root.cell.load(Ordering::Relaxed));
     }
 
+    /// Whether slots of clusters may die. Programs, which read published maps, do not know dead
+    /// slots.
+    pub(super) fn slots_die(&self) -> bool {
+        self.published.is_none()
+    }
+
     fn publish_root(&self, cell: u32) {
         if let Some(at) = self.published {
             // SAFETY: a word of the arena's header, which is accessed only as an atomic.

@@ -6,10 +6,11 @@ use sapwood_qsbr::GarbageLimit;
 use super::swap::{Blocks, Counts, New, Tried};
 use super::trie::{Slot, Trie};
 use crate::raw::leaf::{LeafOf, Value};
-use crate::raw::node::{self, CLUSTER, Cluster, KIND, LEAF};
+use crate::raw::node::{self, CLUSTER, LEAF};
 use crate::raw::parts::Parts;
-use crate::raw::path::{Frame, JOIN_AT, Path, Plan, joined};
+use crate::raw::path::{Frame, Path, Plan};
 use crate::raw::slots::{self, Border, Entry, Slots};
+use crate::raw::view::Near;
 use crate::raw::writers::lock::LockContention;
 use crate::raw::writers::ops::{Changes, Done, Lack, Mode};
 use crate::raw::writers::shard::{Held, Inner};
@@ -29,7 +30,7 @@ fn slot_of(frame: &Frame) -> Slot {
 }
 
 /// The slot of the node below the first `depth` branches of a path.
-fn slot_at(path: &Path, depth: usize) -> Slot {
+pub(super) fn slot_at(path: &Path, depth: usize) -> Slot {
     match depth.checked_sub(1) {
         None => Slot::Root,
         Some(above) => slot_of(&path.frames[above]),
@@ -37,7 +38,7 @@ fn slot_at(path: &Path, depth: usize) -> Slot {
 }
 
 /// The slot of the leaf or cluster at the end of a path.
-fn last_slot(path: &Path) -> Slot {
+pub(super) fn last_slot(path: &Path) -> Slot {
     slot_at(path, path.frames.len())
 }
 
@@ -50,6 +51,7 @@ enum Kept<'a, V: ?Sized + Value> {
 // SAFETY: the leaves were found on paths from the root under the guard, or linked by the change
 // itself.
 unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
+    #[inline(always)]
     unsafe fn write<'a>(
         &self,
         held: &mut Held<'_>,
@@ -140,19 +142,17 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                     sync::wait();
                     continue;
                 };
-                self.reserve_attempt(held, key, Some(leaf))?;
-                // The leaves that are left may be few enough to join a sibling.
-                let few = path.end & CLUSTER == 0 || self.cluster(path.end).leaves() <= JOIN_AT + 1;
-                let tried = self.unlink(held, &path, New { leaf, hash }, contention);
-                match tried {
-                    Tried::Done => {
-                        if few {
-                            self.join(held, key, contention);
-                        }
-                        return Ok(Some(leaf));
+                let room = self.reserve_removal(held, key, leaf, path.end)?;
+                let old = New { leaf, hash };
+                let tried = match path.end & CLUSTER {
+                    0 => self.unlink_child(held, &path, old, contention)?,
+                    _ => self.take_out(held, &path, old, room, contention)?,
+                };
+                if let Tried::Done = tried {
+                    if self.has_shrunk(&path) {
+                        self.join(held, key, contention);
                     }
-                    Tried::NoMemory(full) => return Err(full.into()),
-                    _ => {}
+                    return Ok(Some(leaf));
                 }
             }
         }
@@ -188,7 +188,7 @@ impl<V: ?Sized + Value> Trie<V> {
     /// # Safety
     /// The leaf, if any, was found under the guard.
     #[inline]
-    unsafe fn reserve_attempt(
+    pub(super) unsafe fn reserve_attempt(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
@@ -214,23 +214,16 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// # Safety
-    /// The cluster is not freed.
-    unsafe fn cluster(&self, cell: u32) -> Cluster {
-        // SAFETY: the caller's promise.
-        unsafe { Cluster::at(self.pointer(cell)) }
-    }
-
     /// The leaves of a leaf or cluster. Leaves of a cluster whose slot is not locked may be
     /// replaced meanwhile.
     ///
     /// # Safety
     /// The leaf or cluster was found under the guard.
-    unsafe fn slots_of(&self, end: u32) -> Slots {
+    pub(super) unsafe fn slots_of(&self, end: u32) -> Slots {
         // SAFETY: the caller's promise.
         unsafe {
             match end & LEAF {
-                0 => Slots::read(self.cluster(end)),
+                0 => Slots::alive(self.cluster(end)),
                 _ => Slots::new(Entry {
                     cell: end,
                     tag: tag(LeafOf::<V>::key(self.pointer(end))),
@@ -317,6 +310,11 @@ impl<V: ?Sized + Value> Trie<V> {
     ) -> Tried {
         // SAFETY: the caller's promise, for the whole body.
         unsafe {
+            if path.near.slot != path.near.index {
+                if let Some(tried) = self.revive(held, path, key, new, contention) {
+                    return tried;
+                }
+            }
             let Some(plan) = self.view().plan(path, key, 0) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
@@ -352,8 +350,49 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
+    /// Puts a leaf into the dead slot to which the borders lead its key, if they hold for the key:
+    /// one store. `None` if they may not.
+    ///
+    /// The keys of the slot agree up to the greater one of its two borders, with each other and
+    /// with the leaf at that border. If that leaf lives, the path has compared it with the key. The
+    /// tag is nearly always that of the key that was there.
+    ///
+    /// # Safety
+    /// As for `add`.
+    #[inline(never)]
+    unsafe fn revive(
+        &self,
+        held: &mut Held<'_>,
+        path: &Path,
+        key: &[u8],
+        new: New,
+        contention: &mut LockContention,
+    ) -> Option<Tried> {
+        let slot = path.near.slot;
+        // SAFETY: the caller's promise; a dead slot is not the last one.
+        unsafe {
+            let c = self.cluster(path.end);
+            let before = if slot > 0 { c.border(slot) } else { 0 };
+            let behind = c.border(slot + 1);
+            let deepest = before.max(behind);
+            // A border has the byte 0 if the key before it ends there, and only then.
+            let ends = behind == deepest && c.byte(slot + 1) == 0;
+            let fits = path.near.part == Some(deepest)
+                && ends == (key.len() == deepest)
+                && c.tag(slot) == tag(key);
+            if !fits {
+                return None;
+            }
+            let (at, cells) = ((last_slot(path), path.end), (slot, 0, new.leaf));
+            self.set_in(held, at, cells, Counts::More(new), contention, |_| true)
+        }
+    }
+
     /// Puts a leaf into the cluster at the end of a path: a copy with the leaf replaces the
     /// cluster.
+    ///
+    /// The copy keeps dead slots, unless the place of the key is one: the borders beside a dead
+    /// slot tell nothing about the key, because no leaf shows the bytes that they stand for.
     ///
     /// # Safety
     /// As for `add`.
@@ -372,14 +411,36 @@ impl<V: ?Sized + Value> Trie<V> {
         // SAFETY: the caller's promise.
         unsafe {
             let c = self.cluster(path.end);
-            let leaves = c.leaves() + 1;
+            let Near {
+                slot,
+                index,
+                entry: near,
+                ..
+            } = path.near;
+            let anew = anew || slot != index;
+            // The leaf that was compared with the key must still be the nearest one. If its slot is
+            // dead now, and stays, the borders still tell of its key.
+            let stands = || match slot == index {
+                true => c.cell(slot) == near.cell() || (!anew && c.cell(slot) == 0),
+                false => {
+                    let (nearest, cell, _) = c.beside_dead(slot);
+                    c.cell(slot) == 0 && (nearest, cell) == (index, near.cell())
+                }
+            };
+            let leaves = 1 + if anew { c.alive() } else { c.leaves() };
             let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
             let p = self.pointer(cell);
-            let (slot, counts) = ((last_slot(path), path.end), Counts::More(new));
-            let tried = self.swap(held, slot, counts, blocks, contention, || {
+            let (place, counts) = ((last_slot(path), path.end), Counts::More(new));
+            let tried = self.swap(held, place, counts, blocks, contention, || {
+                if !stands() {
+                    return None;
+                }
                 if anew {
-                    let mut slots = Slots::read(c);
-                    slots.insert(at, entry, border, behind);
+                    let mut slots = Slots::alive(c);
+                    if slots.len() + 1 != leaves {
+                        return None;
+                    }
+                    slots.insert(c.alive_before(at), entry, border, behind);
                     self.write_leaves(&slots, (0, leaves), cell);
                 } else {
                     let place = (p, capacity_for(leaves));
@@ -434,7 +495,16 @@ impl<V: ?Sized + Value> Trie<V> {
         // read before its slot is locked stays the same.
         unsafe {
             let c = self.cluster(path.end);
-            let slots = Slots::read(c);
+            if c.alive() < c.leaves() {
+                // Without the dead slots, there may be room.
+                let place = (last_slot(path), path.end);
+                let (tried, _) = self.renew(held, place, None, contention)?;
+                return Ok(match tried {
+                    Tried::Done => Tried::Again,
+                    tried => tried,
+                });
+            }
+            let slots = Slots::alive(c);
             let (middle, n) = (slots.middle(), slots.len());
             let border = slots.border(middle);
             let halves = (
@@ -442,9 +512,12 @@ impl<V: ?Sized + Value> Trie<V> {
                 self.block_for_leaves(held, &mut blocks, n - middle)?,
             );
             let write = || {
-                let slots = Slots::read(c);
+                let slots = Slots::alive(c);
+                if slots.len() != n {
+                    return None;
+                }
                 let left = self.write_leaves(&slots, (0, middle), halves.0);
-                (left, self.write_leaves(&slots, (middle, n), halves.1))
+                Some((left, self.write_leaves(&slots, (middle, n), halves.1)))
             };
             let tried = match path.frames.split_last() {
                 Some((last, above)) if last.offset() == border.at => {
@@ -456,7 +529,7 @@ impl<V: ?Sized + Value> Trie<V> {
                         if parts.cell(last.index()) != path.end {
                             return None;
                         }
-                        let (left, right) = write();
+                        let (left, right) = write()?;
                         parts.split(last.index(), left, border.byte, right);
                         parts.write(self.pointer(cell), 0);
                         Some(cell)
@@ -466,7 +539,7 @@ impl<V: ?Sized + Value> Trie<V> {
                     let cell = self.block_for_labels(held, &mut blocks, 1)?;
                     let slot = (last_slot(path), path.end);
                     self.swap(held, slot, Counts::Same, blocks, contention, || {
-                        let (left, right) = write();
+                        let (left, right) = write()?;
                         let pair = Parts::pair(border.at, left, border.byte, right);
                         pair.write(self.pointer(cell), 0);
                         Some(cell)
@@ -541,192 +614,6 @@ impl<V: ?Sized + Value> Trie<V> {
             Parts::pair(border.at, left, border.byte, right).write(self.pointer(cell), 0);
             let (slot, counts) = ((slot_at(path, depth), there), Counts::More(new));
             Ok(self.swap(held, slot, counts, blocks, contention, || Some(cell)))
-        }
-    }
-
-    /// Unlinks the leaf at the end of a path.
-    ///
-    /// # Safety
-    /// The guard is held; the path led to the leaf.
-    unsafe fn unlink(
-        &self,
-        held: &mut Held<'_>,
-        path: &Path,
-        old: New,
-        contention: &mut LockContention,
-    ) -> Tried {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let result = match path.end & CLUSTER {
-                0 => self.unlink_child(held, path, old, contention),
-                _ => self.take_out(held, path, old, contention),
-            };
-            result.unwrap_or_else(Tried::NoMemory)
-        }
-    }
-
-    /// Removes a leaf from the cluster at the end of a path. A copy without it replaces the
-    /// cluster; of two leaves, the other one does.
-    ///
-    /// # Safety
-    /// As for `unlink`.
-    unsafe fn take_out(
-        &self,
-        held: &mut Held<'_>,
-        path: &Path,
-        old: New,
-        contention: &mut LockContention,
-    ) -> Result<Tried, ArenaFull> {
-        let mut blocks = Blocks::default();
-        let index = path.near.index;
-        // SAFETY: the caller's promise.
-        unsafe {
-            let c = self.cluster(path.end);
-            let leaves = c.leaves() - 1;
-            let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
-            let (slot, counts) = ((last_slot(path), path.end), Counts::Less(old));
-            let tried = self.swap(held, slot, counts, blocks, contention, || {
-                if c.cell(index) != old.leaf {
-                    return None;
-                }
-                if leaves == 1 {
-                    return Some(c.cell(1 - index));
-                }
-                let place = (self.pointer(cell), capacity_for(leaves));
-                slots::remove_leaf(c, place, index, 0);
-                Some(cell)
-            });
-            if let Tried::Done = tried {
-                self.retire_node(&mut held.inner, path.end);
-            }
-            Ok(tried)
-        }
-    }
-
-    /// Unlinks a leaf that is a child of the last branch of a path, or the only entry. The branch
-    /// is replaced by a smaller one, or by its other child.
-    ///
-    /// # Safety
-    /// As for `unlink`.
-    unsafe fn unlink_child(
-        &self,
-        held: &mut Held<'_>,
-        path: &Path,
-        old: New,
-        contention: &mut LockContention,
-    ) -> Result<Tried, ArenaFull> {
-        let mut blocks = Blocks::default();
-        let counts = Counts::Less(old);
-        // SAFETY: the caller's promise.
-        unsafe {
-            let Some((last, above)) = path.frames.split_last() else {
-                return Ok(self.swap(
-                    held,
-                    (Slot::Root, old.leaf),
-                    counts,
-                    blocks,
-                    contention,
-                    || Some(0),
-                ));
-            };
-            let labels = branch::labels_of(self.branch(last.cell).h);
-            let cell = match labels {
-                1 => 0,
-                _ => self.block_for_labels(held, &mut blocks, labels - 1)?,
-            };
-            let slot = (slot_at(path, above.len()), last.cell);
-            Ok(
-                self.swap_branch(held, slot, counts, blocks, contention, |b| {
-                    let mut parts = Parts::read(b);
-                    if parts.cell(last.index()) != old.leaf {
-                        return None;
-                    }
-                    parts.remove(last.index());
-                    if labels == 1 {
-                        return Some(parts.cell(0));
-                    }
-                    parts.write(self.pointer(cell), 0);
-                    Some(cell)
-                }),
-            )
-        }
-    }
-
-    /// Joins the cluster where a key was with a sibling, if both are small. If other writers change
-    /// these nodes meanwhile, or without memory or room for garbage, it stays as it is.
-    ///
-    /// # Safety
-    /// The guard is held.
-    unsafe fn join(&self, held: &mut Held<'_>, key: &[u8], contention: &mut LockContention) {
-        // SAFETY: the caller's promise, for the whole body.
-        unsafe {
-            let Some(end) = self.view().end(key) else {
-                return;
-            };
-            if end & LEAF == 0 && self.cluster(end).leaves() > JOIN_AT {
-                return;
-            }
-            let Some(path) = self.view().path(key).filter(|path| path.end == end) else {
-                return;
-            };
-            let Some((last, above)) = path.frames.split_last() else {
-                return;
-            };
-            if self.reserve_attempt(held, key, None).is_err() {
-                return;
-            }
-            let parts = Parts::read(self.plain_branch(last.cell));
-            let index = last.index();
-            let mut blocks = Blocks::default();
-            for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
-                if left + 1 >= parts.children() {
-                    continue;
-                }
-                let (one, two) = (parts.cell(left), parts.cell(left + 1));
-                if one & KIND == 0 || two & KIND == 0 {
-                    continue;
-                }
-                let ends =
-                    one & LEAF != 0 && LeafOf::<V>::key_len(self.pointer(one)) == parts.offset;
-                let border = Border {
-                    at: parts.offset,
-                    byte: if ends { 0 } else { parts.label(left) },
-                };
-                let Some(all) = joined(&self.slots_of(one), border, &self.slots_of(two)) else {
-                    continue;
-                };
-                let labels = parts.children() - 1;
-                let Ok(cluster) = self.block_for_leaves(held, &mut blocks, all.len()) else {
-                    return;
-                };
-                let branch = match labels {
-                    1 => Ok(0),
-                    _ => self.block_for_labels(held, &mut blocks, labels - 1),
-                };
-                let Ok(branch) = branch else { return };
-                let slot = (slot_at(&path, above.len()), last.cell);
-                let tried = self.swap_branch(held, slot, Counts::Same, blocks, contention, |b| {
-                    let mut parts = Parts::read(b);
-                    if (parts.cell(left), parts.cell(left + 1)) != (one, two) {
-                        return None;
-                    }
-                    let mut all = self.slots_of(one);
-                    all.append(border, &self.slots_of(two));
-                    self.write_leaves(&all, (0, all.len()), cluster);
-                    if labels == 1 {
-                        return Some(cluster);
-                    }
-                    parts.join(left, cluster);
-                    parts.write(self.pointer(branch), 0);
-                    Some(branch)
-                });
-                if let Tried::Done = tried {
-                    for cell in [one, two].into_iter().filter(|cell| cell & LEAF == 0) {
-                        self.retire_node(&mut held.inner, cell);
-                    }
-                }
-                return;
-            }
         }
     }
 }
