@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::support::folder::{Folder, sample, save_bytes};
 use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode, HeaderMode};
-use sapwood::qp::{OpenCause, QpFile, QpMap, QpShared, QpStore, SaveCause, SaveError};
+use sapwood::qp::{QpFile, QpMap, QpShared, QpStore, SaveCause, SaveError};
 use sapwood_model::keys::{KeyPool, Shape};
 
 fn same(file: &QpFile<u64>, map: &QpMap<u64>) {
