@@ -33,6 +33,10 @@ pub const ROOT: usize = 2;
 /// The reference of the index's table where lookups begin. With 0, lookups ask the trie, or, when
 /// there is none, the map is empty.
 pub const TABLE: usize = 3;
+/// The unit of the places of entries in inline clusters
+/// ([`inline::Entries`](crate::inline::Entries) has it as `step`), which readers that do not know
+/// the type of the values need.
+pub const STEP: usize = 4;
 
 /// The number of the format of branches, clusters and leaves.
 pub const FORMAT: u64 = 2;

@@ -27,6 +27,8 @@
 use crate::branch::{CELLS_AT, COUNT_AT};
 use crate::cluster;
 
+/// The offset of the byte that has the length of the prefix.
+pub const PREFIX_BYTES_AT: usize = 6;
 /// The offset of the tags.
 pub const TAGS_AT: usize = 8;
 /// The unit of the heap's end and of dead bytes.
@@ -38,6 +40,9 @@ pub const TAIL_MAX: usize = 127;
 /// Entries with longer tails, or longer byte strings as values, are leaves of their own when they
 /// are inserted.
 pub const HELD_MAX: usize = 64;
+/// Entries with longer keys are leaves of their own, so that readers have each longer key in one
+/// piece.
+pub const KEY_MAX: usize = 254;
 /// The most slots of a block.
 pub const SLOTS_MAX: usize = 24;
 /// The longest prefix.

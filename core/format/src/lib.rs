@@ -89,7 +89,7 @@ pub const fn is_branch(cell: u32) -> bool {
 
 /// The numbers that programs in other languages are compiled with, with their names in `docs/qp.md`
 /// and `docs/shared.md`.
-pub const LAYOUT: [(&str, u64); 29] = [
+pub const LAYOUT: [(&str, u64); 34] = [
     ("BIG", branch::BIG as u64),
     ("HEAD_OFFSET", branch::OFFSET as u64),
     ("HEAD_COUNT_AT", branch::COUNT_AT as u64),
@@ -99,6 +99,11 @@ pub const LAYOUT: [(&str, u64); 29] = [
     ("HEAD_CELLS", branch::CELLS as u64),
     ("LEAF", LEAF as u64),
     ("CLUSTER", CLUSTER as u64),
+    ("INLINE", INLINE as u64),
+    ("INLINE_TAGS", inline::TAGS_AT as u64),
+    ("INLINE_PREFIX_BYTES", inline::PREFIX_BYTES_AT as u64),
+    ("INLINE_UNIT", inline::UNIT as u64),
+    ("INLINE_OUTSIDE", inline::OUTSIDE as u64),
     ("BIG_CELLS", branch::BIG_CELLS as u64),
     ("SLOTS_MAX", cluster::SLOTS_MAX as u64),
     ("FILL_MAX", cluster::FILL_MAX as u64),

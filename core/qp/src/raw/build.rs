@@ -173,11 +173,11 @@ fn fits<V: ?Sized + Value>(tree: &Tree<V>, items: &[Item], offset: usize) -> boo
     let all = prefix_for(base);
     let held = items
         .iter()
-        .filter(|item| !is_outside(item.len - all, item.behind));
+        .filter(|item| !is_outside(item.len, all, item.behind));
     let prefix = prefix_of(base, held.map(|item| item.len));
     let bytes = items
         .iter()
-        .map(|item| match is_outside(item.len - all, item.behind) {
+        .map(|item| match is_outside(item.len, all, item.behind) {
             true => V::ENTRIES.outside(),
             false => V::ENTRIES.entry(item.len - prefix, item.behind),
         })

@@ -337,7 +337,7 @@ unsafe fn has_bytes<V: ?Sized + Value>(c: Cluster, at: usize, len: usize, behind
     let old = unsafe { Inline::of(c) };
     let prefix = old.extent.prefix.min(inline::prefix_for(at.min(c.base())));
     let longer = old.extent.prefix - prefix;
-    let mut bytes = match is_outside(len - prefix, behind) {
+    let mut bytes = match is_outside(len, prefix, behind) {
         true => V::ENTRIES.outside(),
         false => V::ENTRIES.entry(len - prefix, behind),
     };
@@ -390,11 +390,11 @@ pub(crate) fn prefix_of(base: usize, held: impl Iterator<Item = usize>) -> usize
     }
 }
 
-/// Whether an entry that is inserted with a tail of this length, and this many bytes behind it, is
-/// a leaf of its own.
+/// Whether an entry that is inserted below a prefix of this length, with a key of `len` bytes and
+/// this many bytes behind it, is a leaf of its own.
 #[inline(always)]
-pub(crate) fn is_outside(tail: usize, behind: usize) -> bool {
-    tail > inline::HELD_MAX || behind > inline::HELD_MAX + 1
+pub(crate) fn is_outside(len: usize, prefix: usize, behind: usize) -> bool {
+    len > inline::KEY_MAX || len - prefix > inline::HELD_MAX || behind > inline::HELD_MAX + 1
 }
 
 /// The leaves of two neighbours in a branch as one cluster, if they may be joined. `left` and

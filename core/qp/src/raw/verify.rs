@@ -14,7 +14,7 @@ use super::order::Along;
 use super::tree::Tree;
 use super::view::View;
 use crate::Pieces;
-use sapwood_format::inline::{self, Extent, PREFIX_MAX, TAIL_MAX};
+use sapwood_format::inline::{self, Extent, KEY_MAX, PREFIX_MAX, TAIL_MAX};
 use sapwood_format::{branch, cluster};
 
 /// The counts of a walk, for a comparison with the arena's accounts.
@@ -233,6 +233,12 @@ impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
                         if len > TAIL_MAX {
                             return Err(format!(
                                 "entry {i} of {cell:#x} has a tail of {len} bytes"
+                            ));
+                        }
+                        if key.len() > KEY_MAX {
+                            return Err(format!(
+                                "entry {i} of {cell:#x} holds a key of {} bytes",
+                                key.len()
                             ));
                         }
                         self.entry(key, border)?;

@@ -238,6 +238,7 @@ fn write_header<V: ?Sized + Value>(arena: &mut Arena) -> Result<(), Error> {
     assert!(arena.memory().live == 0, "the arena is in use");
     arena.set_roots([0; 8])?;
     arena.set_root(header::VALUE_BYTES, V::SIZE as u64)?;
+    arena.set_root(header::STEP, V::ENTRIES.step as u64)?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The maps over byte strings that the suite compares: Sapwood's, and the kernel's hash tables.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sapwood_bpf::{BpfArena, ProgramMap, Programs, UserMap, UserPointMap, Write};
+use sapwood_bpf::{BpfArena, ProgramMap, Programs, UserMap, UserPointMap, UserStore, Write};
 
 use super::rig::{self, Questions};
 use crate::clock::CpuClock;
@@ -126,6 +126,12 @@ impl Parts {
     }
 }
 
+/// The bytes of a window for a map with these entries: twice the most that was seen in any case,
+/// with room for small cases.
+fn window_bytes(entries: &KeyList) -> usize {
+    (16 << 20) + 256 * entries.len() + 2 * entries.key_bytes()
+}
+
 /// A map of Sapwood's that this process writes.
 pub struct Ours {
     parts: Parts,
@@ -140,8 +146,7 @@ enum Map {
 impl Ours {
     /// A map with these entries, inserted one by one.
     pub fn new(arena: &BpfArena, parts: Parts, entries: &KeyList) -> Result<Self, String> {
-        // Twice the largest size seen in any case, with room for small cases.
-        let bytes = (16 << 20) + 256 * entries.len() + 2 * entries.key_bytes();
+        let bytes = window_bytes(entries);
         let names = |window| UserMap::builder(arena, window).bytes(bytes);
         let map = match parts {
             Parts::Trie => names("trie").build().map(Map::Names),
@@ -252,6 +257,93 @@ impl Engine for Ours {
             Map::Points(map) => map.memory(),
         };
         Ok(memory.total() as u64)
+    }
+}
+
+/// A store, which this process changes in transactions.
+pub struct Store(UserStore<u64>);
+
+impl Store {
+    /// A store with these entries, inserted in commits of [`BATCH`].
+    pub fn new(arena: &BpfArena, entries: &KeyList) -> Result<Self, String> {
+        let builder = UserStore::builder(arena, "store").bytes(window_bytes(entries));
+        let store = Self(builder.build().map_err(|e| e.to_string())?);
+        let mut txn = store.0.begin();
+        for (i, (key, value)) in entries.iter().enumerate() {
+            if i % BATCH == BATCH - 1 {
+                txn.commit();
+                // Programs do not run yet, so the next commit finds free memory.
+                store.0.domain().synchronize();
+                store.0.reclaim(usize::MAX);
+                txn = store.0.begin();
+            }
+            txn.insert(key, value).map_err(|e| e.to_string())?;
+        }
+        txn.commit();
+        store.tidy()?;
+        Ok(store)
+    }
+}
+
+impl Engine for Store {
+    fn name(&self) -> &'static str {
+        "sapwood-bpf-store"
+    }
+
+    fn lookup(&self) -> &'static str {
+        "sw_run_trie"
+    }
+
+    fn program(&self, _change: Change) -> Option<&'static str> {
+        None
+    }
+
+    fn walk(&self) -> Option<&'static str> {
+        Some("sw_run_walk")
+    }
+
+    fn walk_here(&self) -> Option<(usize, u64)> {
+        let snapshot = self.0.snapshot();
+        let values = snapshot.iter().map(|(_, value)| *value);
+        Some(values.fold((0, 0), |(entries, sum), value| {
+            (entries + 1, sum.wrapping_add(value))
+        }))
+    }
+
+    fn window(&self) -> u32 {
+        self.0.window().number
+    }
+
+    /// Each change is a commit.
+    fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String> {
+        keys.timed(|| {
+            for (key, value) in keys.list.iter() {
+                let mut txn = self.0.begin();
+                let was = match change {
+                    Change::Remove => txn.remove(key).map_err(|e| e.to_string())?,
+                    Change::Insert | Change::Overwrite => {
+                        txn.insert(key, value).map_err(|e| e.to_string())?
+                    }
+                };
+                if was.is_some() != (change != Change::Insert) {
+                    return Err(format!("{}: {change:?} refused", self.name()));
+                }
+                txn.commit();
+            }
+            Ok(())
+        })
+    }
+
+    fn tidy(&self) -> Result<(), String> {
+        while self.0.compact_step(4096).map_err(|e| e.to_string())? {}
+        // Blocks that no program reads any more are free.
+        self.0.domain().synchronize();
+        self.0.reclaim(usize::MAX);
+        Ok(())
+    }
+
+    fn memory(&self) -> Result<u64, String> {
+        Ok(self.0.memory().map.total() as u64)
     }
 }
 

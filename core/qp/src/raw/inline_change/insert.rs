@@ -71,7 +71,7 @@ impl<V: ?Sized + Value> Tree<V> {
     fn needs_leaf(&self, plan: &Plan, path: &Path, key: &[u8], behind: usize) -> bool {
         match plan {
             Plan::Label { .. } | Plan::Pair { .. } => true,
-            Plan::Two { border } => is_outside(key.len() - inline::prefix_for(border.at), behind),
+            Plan::Two { border } => is_outside(key.len(), inline::prefix_for(border.at), behind),
             Plan::Into { border, anew, .. } => {
                 // SAFETY: the path ends at a live block.
                 let c = unsafe { self.cluster(path.end) };
@@ -81,7 +81,7 @@ impl<V: ?Sized + Value> Tree<V> {
                     true => prefix.min(inline::prefix_for(border.at)),
                     false => prefix,
                 };
-                is_outside(key.len() - prefix, behind)
+                is_outside(key.len(), prefix, behind)
             }
             Plan::Split => false,
         }

@@ -57,7 +57,7 @@ impl Row {
     /// Whether a new entry has a tail too long for a block with a prefix of this length. The block
     /// may have lost a part of its prefix since the entry was found to fit.
     pub(super) fn is_too_long(&self, prefix: usize) -> bool {
-        matches!(self.source, Source::New) && is_outside(self.len - prefix, self.behind)
+        matches!(self.source, Source::New) && is_outside(self.len, prefix, self.behind)
     }
 }
 
@@ -331,7 +331,7 @@ impl<V: ?Sized + Value> Tree<V> {
             let Source::Outside(leaf) = row.source else {
                 continue;
             };
-            if moves & 1 << i == 0 || is_outside(row.len - all, row.behind) {
+            if moves & 1 << i == 0 || is_outside(row.len, all, row.behind) {
                 continue;
             }
             let inside = bytes - V::ENTRIES.outside() + V::ENTRIES.entry(row.len - all, row.behind);

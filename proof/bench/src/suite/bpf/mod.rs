@@ -22,9 +22,10 @@
 //! | `update_user_batch_ns` | the same by calls that take 4,096 keys each: a system call of the kernel's, or `write_many` of a `ProgramMap`, with its service |
 //! | `memory_mb` | all memory in 10^6 bytes: by the arena's accounts, or by the kernel's report about its map |
 //!
-//! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order), `sapwood-bpf-index` (the
-//! point index alone: `UserPointMap`) and `sapwood-bpf-both`, written by this process;
-//! `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with
+//! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order), `sapwood-bpf-store` (a
+//! `UserStore`, whose clusters hold their entries; each change of this process is a commit),
+//! `sapwood-bpf-index` (the point index alone: `UserPointMap`) and `sapwood-bpf-both`, written by
+//! this process; `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with
 //! BPF_F_NO_PREALLOC, as large as the set. The keys of the kernel's tables are a byte with the
 //! length, the key, and zeros up to the size of the longest key in whole words of 8 bytes. Keys of
 //! more than 254 bytes are omitted. Programs change separate maps (`ProgramMap`): with a trie, with

@@ -1,6 +1,6 @@
 //! Exact matches of byte strings.
 
-use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours, Parts, Written};
+use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours, Parts, Store, Written};
 use crate::bpf::rig::{self, KEY_MAX, Questions};
 use crate::clock::CpuClock;
 use crate::keylist::KeyList;
@@ -12,8 +12,9 @@ use sapwood_programs as objects;
 
 pub const CASES: [&str; 5] = ["kallsyms", "btf", "paths", "domains-1m", "random-binary"];
 
-const ENGINES: [&str; 5] = [
+const ENGINES: [&str; 6] = [
     "sapwood-bpf",
+    "sapwood-bpf-store",
     "sapwood-bpf-index",
     "sapwood-bpf-both",
     "kernel-hash",
@@ -119,6 +120,7 @@ impl Case {
         {
             engines.push(match name {
                 "sapwood-bpf" => Box::new(Ours::new(&arena, Parts::Trie, &order)?),
+                "sapwood-bpf-store" => Box::new(Store::new(&arena, &order)?),
                 "sapwood-bpf-index" => Box::new(Ours::new(&arena, Parts::Index, &order)?),
                 "sapwood-bpf-both" => Box::new(Ours::new(&arena, Parts::Both, &order)?),
                 "kernel-hash" => Box::new(Hash::new(&programs, true, &all)?),
