@@ -72,7 +72,7 @@ pub mod page {
     /// The first eight bytes.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
     /// The version of the arena's layout, which each change of the layout raises by one.
-    pub const VERSION: u32 = 4;
+    pub const VERSION: u32 = 5;
     /// Where the version is.
     pub const VERSION_AT: usize = 8;
     /// Where the zero is that the verifier does not know.
@@ -408,6 +408,7 @@ pub fn constants() -> Vec<(String, u64)> {
     add("QP_ONLY_INDEX", header::ONLY_INDEX);
     add("QP_ROOT", root(header::ROOT));
     add("QP_TABLE", root(header::TABLE));
+    add("QP_STEP", root(header::STEP));
     add("QP_SECRETS", EXTRA_AT as u64);
     for (name, value) in format::LAYOUT {
         add(&format!("QP_{name}"), value);

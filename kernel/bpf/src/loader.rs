@@ -12,6 +12,7 @@ use libbpf_rs::{
 use crate::arena::BpfArena;
 use crate::counts::add_counts;
 use crate::error::Error;
+use crate::layout::page;
 use crate::raw::sleep::{self, SLEEPABLE};
 use crate::support;
 
@@ -37,7 +38,8 @@ impl Loader {
     /// Opens a compiled object, for example one of `include_bytes!`.
     ///
     /// # Errors
-    /// When the bytes are not an object of BPF programs, or the object does not declare the arena.
+    /// When the bytes are not an object of BPF programs, or the object does not declare the arena;
+    /// [`Error::Version`] when it was compiled with the headers of another version.
     pub fn open(arena: &BpfArena, object: &[u8]) -> Result<Loader, Error> {
         Loader::opened(
             arena,
@@ -70,6 +72,13 @@ impl Loader {
         let mut found = false;
         for mut map in object.maps_mut() {
             if map.name() == ARENA_MAP {
+                // The headers write their version there.
+                if map.max_entries() != page::VERSION {
+                    return Err(Error::Version {
+                        found: page::VERSION,
+                        expected: map.max_entries(),
+                    });
+                }
                 map.set_max_entries((arena.bytes() / 4096) as u32)
                     .and_then(|()| map.reuse_fd(arena.fd()))
                     .map_err(|error| Error::system("giving the object its arena", error))?;

@@ -12,7 +12,7 @@ use kernel::maps::{
 };
 use kernel::{Beside, Damage, LOOKUP, NODES, Pins, key, load, lookup, skipped, value_of};
 use sapwood_bpf::{BpfArena, CheckedReader, Error};
-use sapwood_format::{self as format, branch, bucket, cluster};
+use sapwood_format::{self as format, branch, bucket, cluster, inline};
 
 tests_of_maps! {
     trie: Trie {
@@ -24,7 +24,7 @@ tests_of_maps! {
     points: Points { written_by_another_process_until_it_is_killed damaged_maps damaged_indexes }
     stores: Stores { damaged_maps damaged_tries damaged_clusters }
     texts: Texts { damaged_maps damaged_tries damaged_clusters }
-    text_stores: TextStores { damaged_maps }
+    text_stores: TextStores { damaged_maps damaged_clusters }
     texts_both: TextsBoth { written_by_another_process_until_it_is_killed damaged_indexes }
     text_points: TextPoints { damaged_maps damaged_indexes }
 }
@@ -186,9 +186,12 @@ const ROOT: usize = 8;
 const TABLE: usize = 9;
 const SECRET: usize = 128;
 
+/// Bytes of a window with a damaged map.
+const BYTES: usize = 2 << 20;
+
 /// A map, a reader of it, a `Damage` of its window, and the number of entries.
 fn filled<K: Kind>(arena: &BpfArena) -> (impl Sized, CheckedReader<Number>, Damage, usize) {
-    let map = K::builder(arena, "names").bytes(1 << 20).build().unwrap();
+    let map = K::builder(arena, "names").bytes(BYTES).build().unwrap();
     let mut rng = fastrand::Rng::with_seed(8);
     for i in 0..1500 {
         map.put(&name(&mut rng), i);
@@ -205,7 +208,7 @@ fn damaged_maps<K: Kind>() {
     let (_map, reader, damage, entries) = filled::<K>(&arena);
     let programs = load(&arena, LOOKUP);
     let mut rng = fastrand::Rng::with_seed(9);
-    let most = (1 << 20) / 8 + 2;
+    let most = BYTES / 8 + 2;
     let (last, table) = (damage.last, damage.whole[TABLE] as usize);
     let rounds = std::env::var("SAPWOOD_OPS").map_or(400, |ops| ops.parse().unwrap());
     let mut caught = 0;
@@ -297,11 +300,11 @@ impl Bytes<'_> {
         (self.0[at / 8] >> (at % 8 * 8)) as u32
     }
 
-    /// Finds the places of the clusters below a cell.
-    fn clusters(&self, cell: u32, found: &mut Vec<usize>) {
+    /// Finds the cells of the clusters below a cell.
+    fn clusters(&self, cell: u32, found: &mut Vec<u32>) {
         let at = format::byte_of(cell);
         if cell & format::CLUSTER != 0 {
-            found.push(at);
+            found.push(cell);
         } else if format::is_branch(cell) {
             let header = self.u32(at);
             let cells = at + branch::cells_at(header);
@@ -335,15 +338,24 @@ fn damaged_clusters<K: Kind>() {
         answer
     };
     let mut rng = fastrand::Rng::with_seed(12);
-    for at in clusters {
+    for cell in clusters {
+        let (at, is_inline) = (format::byte_of(cell), cell & format::KIND == format::INLINE);
         let header = whole.u32(at);
         let leaves = cluster::leaves_of(header);
+        if leaves == 1 {
+            continue;
+        }
         let slot = rng.usize(1..leaves);
-        let cells = at + cluster::cells_at(header);
-        let (tag, cell) = (at + cluster::TAGS_AT + slot, cells + 4 * slot);
-        let distance = at + cluster::borders_at(header) + slot;
-        let byte = at + cluster::bytes_at(header) + slot;
-        let before = whole.u32(cell - 4).to_le_bytes();
+        let slots = cluster::capacity_of(header);
+        let [tag, distance] = match is_inline {
+            true => {
+                let prefix = inline::Extent::of(whole.u32(at + 4)).prefix;
+                [inline::TAGS_AT, inline::borders_at(slots, prefix)]
+            }
+            false => [cluster::TAGS_AT, cluster::borders_at(header)],
+        }
+        .map(|from| at + from + slot);
+        let byte = distance + slots;
         let other = if whole.u8(byte) == 0 { rng.u8(1..) } else { 0 };
         for (what, at, bytes) in [
             ("no tag", tag, &[whole.u8(tag) ^ 1 << rng.u8(0..8)][..]),
@@ -353,14 +365,28 @@ fn damaged_clusters<K: Kind>() {
                 &[whole.u8(distance) ^ 1 << rng.u8(0..8)],
             ),
             ("no byte", byte, &[other]),
-            ("a leaf twice", cell, &before),
-            ("an empty cell", cell, &[0; 4]),
-            ("a cluster in a cluster", cell, &[whole.u8(cell) ^ 3]),
             ("another base", at, &[whole.u8(at) ^ 1 << rng.u8(0..8)]),
             ("a leaf less", at + 2, &[leaves as u8 - 1]),
             ("a leaf more", at + 2, &[leaves as u8 + 1]),
         ] {
             let answer = verified(at, bytes);
+            assert!(
+                matches!(answer, Err(Error::Damaged(_))),
+                "{what}: {answer:?}"
+            );
+        }
+        // What the entries are: places in the block, or cells.
+        let (entry, width) = match is_inline {
+            true => (at + inline::places_at(slots) + slot, 1),
+            false => (at + cluster::cells_at(header) + 4 * slot, 4),
+        };
+        let before: Vec<u8> = (entry - width..entry).map(|at| whole.u8(at)).collect();
+        for (what, bytes) in [
+            ("an entry twice", &before[..]),
+            ("no entry", &[0; 4][..width]),
+            ("an entry of another kind", &[whole.u8(entry) ^ 3]),
+        ] {
+            let answer = verified(entry, bytes);
             assert!(
                 matches!(answer, Err(Error::Damaged(_))),
                 "{what}: {answer:?}"

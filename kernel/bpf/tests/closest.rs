@@ -7,7 +7,7 @@ mod kernel;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::maps::{Kind, Names, Texts, Trie};
+use kernel::maps::{Kind, Names, Stores, TextStores, Texts, Trie};
 use kernel::{Answers, CLOSEST, INVALID, Room, load, name, question_of, skipped, word};
 use sapwood::key::dns_name;
 use sapwood::qp::{Closest, Denial, QpMap, ReadEntry};
@@ -135,6 +135,8 @@ fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
 tests_of_maps! {
     trie: Trie { as_in_rust what_stays_is_found_beside_a_writer }
     texts: Texts { as_in_rust what_stays_is_found_beside_a_writer }
+    stores: Stores { as_in_rust what_stays_is_found_beside_a_writer }
+    text_stores: TextStores { as_in_rust }
 }
 
 fn as_in_rust<K: Kind>() {

@@ -132,3 +132,17 @@ fn programs_that_may_sleep_are_refused() {
     let loader = Loader::open(&arena, FREE_PAGES).unwrap();
     loader.allow_sleepable("sw_free_pages").load().unwrap();
 }
+
+#[test]
+fn programs_of_other_headers_are_refused() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(1 << 20).unwrap();
+    let old = include_bytes!(concat!(env!("OUT_DIR"), "/old.bpf.o"));
+    let refused = Loader::open(&arena, old).map(drop);
+    assert!(
+        matches!(refused, Err(Error::Version { expected: 1, .. })),
+        "{refused:?}"
+    );
+}

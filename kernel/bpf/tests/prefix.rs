@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::maps::{Kind, Names, Texts, Trie};
+use kernel::maps::{Kind, Names, Stores, TextStores, Texts, Trie};
 use kernel::{
     Answers, INVALID, KEY_MAX, NO_ENTRY, PREFIX, Room, load, question_of, result, skipped,
 };
@@ -52,6 +52,8 @@ fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
 tests_of_maps! {
     trie: Trie { as_the_oracle a_prefix_that_stays_is_found_beside_a_writer }
     texts: Texts { as_the_oracle a_prefix_that_stays_is_found_beside_a_writer }
+    stores: Stores { as_the_oracle a_prefix_that_stays_is_found_beside_a_writer }
+    text_stores: TextStores { as_the_oracle }
 }
 
 fn as_the_oracle<K: Kind>() {

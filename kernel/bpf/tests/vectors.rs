@@ -97,6 +97,8 @@ tests_of_maps! {
     trie: Trie { what_rust_wrote_is_read_by_c }
     both: Both { what_rust_wrote_is_read_by_c }
     texts: Texts { what_rust_wrote_is_read_by_c }
+    stores: Stores { what_rust_wrote_is_read_by_c }
+    text_stores: TextStores { what_rust_wrote_is_read_by_c }
     texts_both: TextsBoth { what_rust_wrote_is_read_by_c }
 }
 

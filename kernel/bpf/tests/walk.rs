@@ -6,8 +6,11 @@ mod kernel;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kernel::maps::{Kind, Names, TextStores, Texts, Trie};
-use kernel::{Answers, KEY_MAX, Room, WALK, key, load, question_of, skipped, word};
+use kernel::maps::{Kind, LooseStores, Names, Stores, TextStores, Texts, Trie, WideStores};
+use kernel::{
+    Answers, KEY_MAX, LOOKUP, NO_ENTRY, PREFIX, Room, SHORT_MAX, WALK, key, load, lookup_of,
+    question_of, result, skipped, word,
+};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
@@ -96,7 +99,12 @@ fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
 tests_of_maps! {
     trie: Trie { as_the_oracle walks_beside_a_writer }
     texts: Texts { as_the_oracle walks_beside_a_writer }
-    text_stores: TextStores { as_the_oracle }
+    stores: Stores { as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer }
+    text_stores: TextStores {
+        as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer
+    }
+    wide_stores: WideStores { keys_of_any_length any_length_beside_a_writer }
+    loose_stores: LooseStores { keys_of_any_length any_length_beside_a_writer }
 }
 
 fn as_the_oracle<K: Kind>() {
@@ -182,6 +190,149 @@ fn as_the_oracle<K: Kind>() {
         .fold(0u64, |sum, value| sum.wrapping_mul(31).wrapping_add(*value));
     let (count, there, _) = asking.ask(What::Sum, b"");
     assert_eq!((count as usize, there), (oracle.len(), sum));
+}
+
+/// Lengths of keys at the edges of words, of tails in blocks, of blocks' prefixes and of short
+/// keys.
+const LENGTHS: [usize; 24] = [
+    0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 66, 127, 128, 129, 190, 253, 254, 255, 256,
+    700,
+];
+
+/// A key of one of these lengths, of which others share any part.
+fn edge_key(rng: &mut fastrand::Rng, most: usize) -> Vec<u8> {
+    let lengths = LENGTHS.partition_point(|len| *len <= most);
+    let len = LENGTHS[rng.usize(..lengths)];
+    let mut key = vec![b"ab"[rng.usize(..2)]; len];
+    let from = match rng.u8(..4) {
+        0 => rng.usize(..=len),
+        1 => len - len.min(rng.usize(..3)),
+        _ => len - len.min(rng.usize(..10)),
+    };
+    key[from..].fill_with(|| rng.u8(b'a'..b'd'));
+    key
+}
+
+/// All operations on a store whose keys have lengths at edges.
+fn keys_of_any_length<K: Kind>() {
+    let (names, asking) = set_up::<K>();
+    let [lookups, prefixes] = [LOOKUP, PREFIX].map(|object| load(names.arena(), object));
+    let room = Room::new(names.arena(), "room");
+    let mut oracle = Oracle::new();
+    let mut rng = fastrand::Rng::with_seed(31);
+    let rounds = 2_000;
+    for round in 1..rounds {
+        let name = edge_key(&mut rng, 700);
+        if rng.u64(..rounds) < round / 2 {
+            assert_eq!(names.take(&name), oracle.remove(&name).is_some());
+        } else {
+            names.put(&name, round);
+            oracle.insert(name, round);
+        }
+        let asked = match (
+            rng.bool(),
+            oracle.keys().nth(rng.usize(..oracle.len().max(1))),
+        ) {
+            (true, Some(stored)) => stored.clone(),
+            _ => edge_key(&mut rng, 700),
+        };
+        let image = room.image(&asked);
+        for what in K::WHATS {
+            let found = lookup_of(&lookups, *what, names.window().number, &image);
+            assert_eq!(
+                found,
+                oracle.get(&asked).copied().ok_or(NO_ENTRY),
+                "{asked:?}"
+            );
+        }
+        let mut data = question_of([names.window().number, 0], 24, &image);
+        prefixes.answer("sw_ask_prefix", &mut data);
+        let ends = (0..=asked.len()).rev();
+        let longest = ends
+            .filter_map(|end| Some((*oracle.get(&asked[..end])?, end)))
+            .next();
+        let length = u32::from_ne_bytes(data[4..8].try_into().unwrap()) as usize;
+        let there = result(&data, 8).map(|value| (value, length));
+        assert_eq!(there, longest.ok_or(NO_ENTRY), "{asked:?}");
+        let mut after = oracle
+            .range(asked.clone()..)
+            .filter(|(key, _)| **key != asked);
+        assert_eq!(
+            asking.entry(What::Next, &asked),
+            after.next().map(known),
+            "{asked:?}"
+        );
+        let before = oracle.range(..asked.clone()).next_back();
+        assert_eq!(
+            asking.entry(What::Prev, &asked),
+            before.map(known),
+            "{asked:?}"
+        );
+        assert_eq!(asking.ask(What::From, &asked).0, 0);
+        for want in oracle.range(asked.clone()..).take(3) {
+            assert_eq!(
+                asking.entry(What::Step, b""),
+                Some(known(want)),
+                "{asked:?}"
+            );
+        }
+        if round % 16 == 0 {
+            let prefix = &asked[..rng.usize(..=asked.len())];
+            assert_eq!(asking.ask(What::Prefix, prefix).0, 0);
+            let want = oracle.range(prefix.to_vec()..);
+            let want = want
+                .take_while(|(key, _)| key.starts_with(prefix))
+                .map(known);
+            assert!(asking.rest().into_iter().eq(want), "{prefix:?}");
+        }
+        if round % 512 == 0 {
+            names.check();
+            assert_eq!(asking.ask(What::Begin, b"").0, 0);
+            assert!(asking.rest().into_iter().eq(oracle.iter().map(known)));
+        }
+    }
+    assert!(oracle.len() > 300, "{}", oracle.len());
+}
+
+/// Keys that stay have their values and their order while a writer commits others.
+fn any_length_beside_a_writer<K: Kind>() {
+    let (names, asking) = set_up::<K>();
+    let lookups = load(names.arena(), LOOKUP);
+    let mut rng = fastrand::Rng::with_seed(32);
+    let stay: Vec<Vec<u8>> = (0..600).map(|_| edge_key(&mut rng, SHORT_MAX)).collect();
+    let stay: std::collections::BTreeSet<_> = stay.into_iter().collect();
+    for key in &stay {
+        names.put(key, 0);
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ends = kernel::Ends(&stop);
+        scope.spawn(|| {
+            let mut rng = fastrand::Rng::with_seed(33);
+            while !stop.load(Ordering::Relaxed) {
+                let key = edge_key(&mut rng, SHORT_MAX);
+                if stay.contains(&key) {
+                    names.put(&key, 0);
+                } else if rng.bool() {
+                    names.put(&key, 1 << 32);
+                } else {
+                    names.take(&key);
+                }
+            }
+        });
+        for round in 0..100 {
+            let (count, _, _) = asking.ask(What::Whole, b"");
+            assert!(
+                count >= 0 && count as u32 == stay.len() as u32,
+                "{count:#x}"
+            );
+            for key in stay.iter().skip(round % 7).step_by(7) {
+                let image = layout::key_image(key, 0);
+                let found = lookup_of(&lookups, 0, names.window().number, &image);
+                assert_eq!(found, Ok(0), "{key:?}");
+            }
+        }
+    });
 }
 
 #[test]

@@ -29,7 +29,7 @@ int sw_ask_prefix(struct xdp_md *ctx)
 	ask->result = sw_qp_longest_prefix(ask->window, &ask->key);
 	if (ask->result > 0) {
 		ask->value = sw_number(ask->window, ask->result);
-		ask->length = sw_qp_length(ask->result + sw_qp_before_key(sw_window_in(ask->window, SW_QP_KINDS)));
+		ask->length = sw_qp_text_length(sw_qp_text(sw_window_in(ask->window, SW_QP_KINDS), ask->result));
 	}
 	return XDP_PASS;
 }

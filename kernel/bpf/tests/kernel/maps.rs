@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
+use super::word;
 use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore};
 use sapwood_bpf::{
     BpfArena, CheckedReader, CheckedValue, Error, NamesInWindow, UserMap, UserPointMap, UserStore,
@@ -42,7 +43,7 @@ impl CheckedValue for Number {
         (bytes.len() == 8 || bytes == text(number)).then_some(Number(number))
     }
 
-    fn layout_hash() -> Option<u64> {
+    fn align() -> Option<usize> {
         None
     }
 }
@@ -81,6 +82,31 @@ impl Stored for u64 {
 
     fn number(&self) -> u64 {
         *self
+    }
+}
+
+/// The largest value that a block holds.
+impl Stored for [u64; 8] {
+    fn put(map: &impl Puts<[u64; 8]>, key: &[u8], number: u64) {
+        map.put_value(key, [number; 8]);
+    }
+
+    fn number(&self) -> u64 {
+        self[0]
+    }
+}
+
+/// A value without alignment, in entries that begin at any multiple of 4 bytes.
+impl Stored for [u8; 16] {
+    fn put(map: &impl Puts<[u8; 16]>, key: &[u8], number: u64) {
+        map.put_value(
+            key,
+            (u128::from(number) << 64 | u128::from(number)).to_le_bytes(),
+        );
+    }
+
+    fn number(&self) -> u64 {
+        word(self, 8)
     }
 }
 
@@ -295,10 +321,14 @@ pub struct TextStores;
 /// An index alone, of byte strings.
 pub struct TextPoints;
 
-macro_rules! texts {
-    ($($texts:ident of $kind:ident, $map:ident, $name:literal, |$arena:ident, $called:ident| $builder:expr;)*) => {
+/// A store of large values, and one of values without alignment.
+pub struct WideStores;
+pub struct LooseStores;
+
+macro_rules! kinds {
+    ($($texts:ident of $kind:ident, $map:ident<$value:ty>, $name:literal, |$arena:ident, $called:ident| $builder:expr;)*) => {
         $(impl Kind for $texts {
-            type Map = $map<[u8]>;
+            type Map = $map<$value>;
             const NAME: &'static str = $name;
             const HAS_TRIE: bool = $kind::HAS_TRIE;
             const HAS_INDEX: bool = $kind::HAS_INDEX;
@@ -311,11 +341,13 @@ macro_rules! texts {
     };
 }
 
-texts! {
-    Texts of Trie, QpShared, "texts", |arena, name| UserMap::builder(arena, name);
-    TextsBoth of Both, QpShared, "texts-both", |arena, name| UserMap::builder(arena, name).with_index();
-    TextPoints of Points, PointMap, "text-points", |arena, name| UserPointMap::builder(arena, name);
-    TextStores of Stores, QpStore, "text-stores", |arena, name| UserStore::builder(arena, name);
+kinds! {
+    Texts of Trie, QpShared<[u8]>, "texts", |arena, name| UserMap::builder(arena, name);
+    TextsBoth of Both, QpShared<[u8]>, "texts-both", |arena, name| UserMap::builder(arena, name).with_index();
+    TextPoints of Points, PointMap<[u8]>, "text-points", |arena, name| UserPointMap::builder(arena, name);
+    TextStores of Stores, QpStore<[u8]>, "text-stores", |arena, name| UserStore::builder(arena, name);
+    WideStores of Stores, QpStore<[u64; 8]>, "wide-stores", |arena, name| UserStore::builder(arena, name);
+    LooseStores of Stores, QpStore<[u8; 16]>, "loose-stores", |arena, name| UserStore::builder(arena, name);
 }
 
 /// All entries that a reader finds, in order of keys.

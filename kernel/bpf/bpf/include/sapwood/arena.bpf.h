@@ -27,12 +27,19 @@
 
 #include "layout.h"
 
-_Static_assert(SW_VERSION == 4, "arena.bpf.h is written for this version of the arena");
+_Static_assert(SW_VERSION == 5, "arena.bpf.h is written for this version of the arena");
 _Static_assert((SW_WINDOWS_MAX & (SW_WINDOWS_MAX - 1)) == 0, "numbers of windows are masked");
 _Static_assert((SW_MAP_EXTRA & 0xffffffff) == 0, "a place is a pointer of a program");
 
-/* Bytes from the beginning of the arena; 0 is the place of the arena's header. */
+/*
+ * Bytes from the beginning of the arena; 0 is the place of the arena's header. The upper 16 bits do
+ * not belong to the place: those of an entry of a map may have more (qp_entry.bpf.h), and loads and
+ * stores ignore them.
+ */
 typedef __u64 sw_at;
+
+#define SW_AT_BITS 48
+#define SW_AT_MASK ((1ull << SW_AT_BITS) - 1)
 
 #ifdef __bpf__
 
@@ -51,7 +58,7 @@ typedef __u64 sw_at;
 struct {
 	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
 	__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */
-	__uint(max_entries, 1); /* pages; set by the loader */
+	__uint(max_entries, SW_VERSION); /* the loader compares it, and sets the pages */
 	enum { sw_map_extra = SW_MAP_EXTRA } map_extra;
 } sw_arena SEC(".maps");
 
@@ -110,6 +117,7 @@ static __thread __u64 sw_nowhere __attribute__((unused));
 /* The address of this many bytes (8 at most) at a place; that of a zero if any is outside. */
 SW_INLINE void *sw_inside(sw_at at, __u64 bytes)
 {
+	at &= SW_AT_MASK;
 	if (bytes <= sw_limit && at <= sw_limit - bytes)
 		return sw_base + at;
 	sw_nowhere = 0;

@@ -130,17 +130,18 @@ SW_GLOBAL long sw_bits_cut(struct sw_key *key SW_NONNULL, __u32 bits)
 }
 
 /*
- * Whether a leaf's key is the first `agree` bytes of the query and, if `last` is not 0, this byte
- * behind them. The key is compared, because a writer may just have replaced the leaf.
+ * Whether an entry's key is the first `agree` bytes of the query and, if `last` is not 0, this byte
+ * behind them. The key is compared, because a writer may just have replaced the entry.
  */
-SW_INLINE int sw_bits_is(sw_at window, sw_at leaf, const struct sw_key *key, __u32 bytes, __u32 last)
+SW_GLOBAL int sw_bits_is(sw_at window, sw_at entry, const struct sw_key *key SW_NONNULL, __u32 bytes,
+			 __u32 last)
 {
-	__u32 before = sw_qp_before_key(window);
-	sw_at at = leaf + before;
+	struct sw_qp_text text = sw_qp_text(window, entry);
 
-	if (sw_u8(at) != bytes + (last ? 1 : 0) || sw_qp_agree(leaf, before, key) < bytes)
+	sw_use_arena();
+	if (sw_qp_text_length(text) != bytes + (last ? 1 : 0) || sw_qp_agree(window, entry, key) < bytes)
 		return 0;
-	return !last || sw_u8(at + 1 + bytes) == last;
+	return !last || sw_qp_text_byte(text, bytes) == last;
 }
 
 /* The alternatives of a byte of the query, in the form of sw_bits_above. */
@@ -166,19 +167,33 @@ SW_INLINE __u32 sw_bits_which(__u32 others, __u32 byte)
 }
 
 /*
- * The leaf in a cluster whose key is this many bytes of the query and this byte behind them; 0 if
- * there is none. It uses the blind search of sw_qp_blind.
+ * Whether an entry matches the query, which agrees with it in this many bytes: its key is these
+ * bytes, or these and an alternative of the next one.
  */
-SW_GLOBAL long sw_bits_other_in(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL,
+SW_INLINE int sw_bits_match(sw_at window, sw_at entry, const struct sw_key *key, __u32 agree)
+{
+	struct sw_qp_text text = sw_qp_text(window, entry);
+	__u32 length = sw_qp_text_length(text);
+
+	return length <= agree ||
+	       (length == agree + 1 &&
+		sw_bits_which(sw_bits_others(key, agree), sw_qp_text_byte(text, agree)));
+}
+
+/*
+ * The only entry in a cluster whose key may be this many bytes of the query and this byte behind
+ * them. It is found by the blind search of sw_qp_blind.
+ */
+SW_GLOBAL long sw_bits_other_in(sw_at window, __u32 cell, const struct sw_key *key SW_NONNULL,
 				__u32 offset, __u32 other)
 {
+	sw_at node = sw_qp_node(window, cell), borders, bytes;
 	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
 	__u32 pos = sw_zero(), lim = pos + 256, i, at, border, byte;
-	sw_at borders = node + sw_qp_cluster_borders_at(header);
-	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
-	sw_at leaf;
 
 	sw_use_arena();
+	borders = sw_qp_borders(cell, node, header);
+	bytes = borders + sw_qp_cluster_capacity(header);
 	for (i = sw_zero() + 1; i < leaves && sw_can_loop; i++) {
 		border = sw_u8(borders + i);
 		if (border >= lim)
@@ -192,15 +207,14 @@ SW_GLOBAL long sw_bits_other_in(sw_at window, sw_at node, const struct sw_key *k
 			lim = border;
 		}
 	}
-	leaf = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + (pos & 31) * 4));
-	return sw_bits_is(window, leaf, key, offset, other) ? (long)leaf : 0;
+	return (long)sw_qp_entry(window, cell, node, header, pos & 31);
 }
 
 /* The longest match that parts from the query at a branch on the query's path, or 0. */
 SW_GLOBAL long sw_bits_at_branch(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL)
 {
 	__u32 header = sw_u32(node), offset = sw_qp_offset(header), others, other, cell, i;
-	sw_at leaf;
+	sw_at entry;
 
 	sw_use_arena();
 	others = sw_bits_others(key, offset);
@@ -213,39 +227,34 @@ SW_GLOBAL long sw_bits_at_branch(sw_at window, sw_at node, const struct sw_key *
 		/* An alternative ends its key, so it is never below a branch. */
 		if (!(cell & SW_QP_KIND))
 			continue;
-		leaf = sw_qp_node(window, cell);
+		entry = sw_qp_node(window, cell);
 		if (cell & SW_QP_CLUSTER)
-			leaf = sw_bits_other_in(window, leaf, key, offset, other);
-		else if (!sw_bits_is(window, leaf, key, offset, other))
-			leaf = 0;
-		if (leaf)
-			return (long)leaf;
+			entry = sw_bits_other_in(window, cell, key, offset, other);
+		if (sw_bits_is(window, entry, key, offset, other))
+			return (long)entry;
 	}
-	leaf = sw_qp_end(window, sw_qp_before_key(window), sw_u32(node + sw_qp_cells_at(header)), offset);
-	return leaf && sw_bits_is(window, leaf, key, offset, 0) ? (long)leaf : 0;
+	entry = sw_qp_end(window, sw_u32(node + sw_qp_cells_at(header)), offset);
+	return entry && sw_bits_is(window, entry, key, offset, 0) ? (long)entry : 0;
 }
 
 /*
- * The longest match among the leaves of a cluster, from leaf `pos` backwards; 0 if there is none.
- * The query agrees with leaf `pos` in this many bytes.
+ * The longest match among the entries of a cluster, from entry `pos` backwards; 0 if there is none.
+ * The query agrees with entry `pos` in this many bytes.
  */
-SW_GLOBAL long sw_bits_in_cluster(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL, __u32 pos,
+SW_GLOBAL long sw_bits_in_cluster(sw_at window, __u32 cell, const struct sw_key *key SW_NONNULL, __u32 pos,
 				  __u32 agree)
 {
-	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), border, length;
-	sw_at borders = node + sw_qp_cluster_borders_at(header);
-	sw_at cells = node + sw_qp_cluster_cells_at(header), leaf, at;
+	sw_at node = sw_qp_node(window, cell), borders, entry;
+	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), border;
 
 	sw_use_arena();
+	borders = sw_qp_borders(cell, node, header);
 	for (pos &= 31; sw_can_loop; pos = (pos - 1) & 31) {
-		leaf = sw_qp_node(window, sw_u32(cells + pos * 4));
-		at = leaf + sw_qp_before_key(window);
-		length = sw_u8(at);
-		if (length <= agree ||
-		    (length == agree + 1 && sw_bits_which(sw_bits_others(key, agree), sw_u8(at + length))))
-			return (long)leaf;
+		entry = sw_qp_entry(window, cell, node, header, pos);
+		if (sw_bits_match(window, entry, key, agree))
+			return (long)entry;
 		/*
-		 * A leaf that shares more bytes with this leaf than the query does is no better
+		 * An entry that shares more bytes with this one than the query does is no better
 		 * match.
 		 */
 		for (; pos && base + sw_u8(borders + pos) > agree && sw_can_loop; pos = (pos - 1) & 31)
@@ -264,8 +273,8 @@ struct sw_bits_way {
 	__u32 depth;
 	__u32 cell;
 	/*
-	 * The number of bytes in which the query agrees with the leaf there, and in a cluster the
-	 * number of that leaf.
+	 * The number of bytes in which the query agrees with the entry there, and in a cluster the
+	 * number of that entry.
 	 */
 	__u32 agree;
 	__u32 pos;
@@ -307,29 +316,21 @@ SW_GLOBAL long sw_bits_down(sw_at window, __u32 root, const struct sw_key *key S
 
 /*
  * The match at the end of a path, if that is a leaf, or 0. Finds the number of bytes in which the
- * query agrees with the leaf there.
+ * query agrees with the entry there.
  */
 SW_GLOBAL long sw_bits_end(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
 {
-	__u32 cell = way->cell, before = sw_qp_before_key(window), header, pos = sw_zero(), agree, length;
-	sw_at node = sw_qp_node(window, cell), leaf = node;
+	__u32 cell = way->cell, pos, agree;
+	sw_at entry;
 
 	sw_use_arena();
-	if (cell & SW_QP_CLUSTER) {
-		header = sw_u32(node);
-		pos = sw_qp_blind(node, header, key);
-		leaf = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * pos));
-	}
-	agree = sw_qp_agree(leaf, before, key);
+	entry = sw_qp_nearest(window, cell, key, &pos);
+	agree = sw_qp_agree(window, entry, key);
 	way->agree = agree;
 	way->pos = pos;
 	if (cell & SW_QP_CLUSTER)
 		return 0;
-	length = sw_u8(leaf + before);
-	if (length <= agree || (length == agree + 1 && sw_bits_which(sw_bits_others(key, agree),
-								      sw_u8(leaf + before + length))))
-		return (long)leaf;
-	return 0;
+	return sw_bits_match(window, entry, key, agree) ? (long)entry : 0;
 }
 
 /* Ascends a path as far as its branches are remembered. Returns the longest match, or 0. */
@@ -358,8 +359,9 @@ SW_INLINE long sw_bits_up(sw_at window, const struct sw_key *key SW_NONNULL, str
 SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key SW_NONNULL,
 				 __u32 *bits SW_NONNULL)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), last;
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	struct sw_bits_way way = {};
+	struct sw_qp_text text;
 	__u32 length, most;
 	long found;
 
@@ -374,8 +376,7 @@ SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key
 		if (!found && most == SW_QP_DEPTH_MAX) {
 			found = sw_bits_end(window, key, &way);
 			if (way.cell & SW_QP_CLUSTER)
-				found = sw_bits_in_cluster(window, sw_qp_node(window, way.cell), key, way.pos,
-							   way.agree);
+				found = sw_bits_in_cluster(window, way.cell, key, way.pos, way.agree);
 		}
 		/* The remembered branches come first. For those above, it descends again. */
 		if (!found)
@@ -386,9 +387,9 @@ SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key
 		return way.depth || !sw_can_loop ? -ELOOP : -ENOENT;
 	if (found < 0)
 		return found;
-	last = (sw_at)found + sw_qp_before_key(window);
-	length = sw_u8(last);
-	*bits = sw_bits_count(length, sw_u8(last + length));
+	text = sw_qp_text(window, (sw_at)found);
+	length = sw_qp_text_length(text);
+	*bits = sw_bits_count(length, length ? sw_qp_text_byte(text, length - 1) : 0);
 	return found;
 }
 
@@ -410,30 +411,31 @@ SW_INLINE long sw_bits_lookup(__u32 map, const struct sw_key *key, __u32 *bits)
 }
 
 /*
- * Whether the prefix of a key covers that of a leaf: the leaf's has the same bits, or these and
+ * Whether the prefix of a key covers that of an entry: the entry's has the same bits, or these and
  * more. A walk from a key (sw_qp_walk_from) returns all prefixes that it covers, in order:
  *
  *     found = sw_qp_walk_from(TABLE, cursor, &key);
  *     while (!found && (found = sw_qp_walk_step(cursor)) > 0 && sw_bits_covers(TABLE, &key, found))
  *             ..., found = 0;
  */
-SW_GLOBAL long sw_bits_covers(__u32 map, const struct sw_key *key SW_NONNULL, sw_at leaf)
+SW_GLOBAL long sw_bits_covers(__u32 map, const struct sw_key *key SW_NONNULL, sw_at entry)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), at;
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	__u32 length = key->length, agree, mine, there;
+	struct sw_qp_text text;
 
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	at = leaf + sw_qp_before_key(window);
-	agree = sw_qp_agree(leaf, sw_qp_before_key(window), key);
+	text = sw_qp_text(window, entry);
+	agree = sw_qp_agree(window, entry, key);
 	if (agree >= length)
 		return 1;
-	if (agree + 1 != length || sw_u8(at) < length)
+	if (agree + 1 != length || sw_qp_text_length(text) < length)
 		return 0;
-	/* The node of the key's last byte is above that of the leaf's byte. */
+	/* The node of the key's last byte is above that of the entry's byte. */
 	mine = sw_key_byte(key, length - 1);
-	there = sw_bits_above(sw_u8(at + length) & 31);
+	there = sw_bits_above(sw_qp_text_byte(text, length - 1) & 31);
 	return sw_bits_which(there & 0xffffff, mine) != 0;
 }
 

@@ -5,7 +5,7 @@
 
 #define SW_MAP_EXTRA 0x100000000000ull
 #define SW_MAGIC 0x46504257504153ull
-#define SW_VERSION 4u
+#define SW_VERSION 5u
 #define SW_VERSION_AT 8u
 #define SW_ZERO_AT 12u
 #define SW_SPARE_AT 40u
@@ -32,6 +32,7 @@
 #define SW_QP_ONLY_INDEX 2u
 #define SW_QP_ROOT 64u
 #define SW_QP_TABLE 72u
+#define SW_QP_STEP 80u
 #define SW_QP_SECRETS 1024u
 #define SW_QP_BIG 16777216u
 #define SW_QP_HEAD_OFFSET 65535u
@@ -42,6 +43,11 @@
 #define SW_QP_HEAD_CELLS 60u
 #define SW_QP_LEAF 1u
 #define SW_QP_CLUSTER 2u
+#define SW_QP_INLINE 3u
+#define SW_QP_INLINE_TAGS 8u
+#define SW_QP_INLINE_PREFIX_BYTES 6u
+#define SW_QP_INLINE_UNIT 4u
+#define SW_QP_INLINE_OUTSIDE 128u
 #define SW_QP_BIG_CELLS 260u
 #define SW_QP_SLOTS_MAX 32u
 #define SW_QP_FILL_MAX 24u

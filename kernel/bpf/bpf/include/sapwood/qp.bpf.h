@@ -9,6 +9,10 @@
  *     if (found > 0)                                // the place of the value
  *             value = sw_u64(found);
  *
+ * The place is a number by which sw_u64 and the like read the value, and which the functions here
+ * take. The upper bits of an entry of a store (UserStore) say where the rest of it lies: only the
+ * lower 32 bits are bytes from the beginning of the arena.
+ *
  * In a map of byte strings (UserMap<[u8]>) the place is that of an entry, and sw_qp_value copies
  * its value:
  *
@@ -44,41 +48,14 @@ struct sw_value {
 };
 
 /*
- * The place of the bytes of an entry's value. `length` becomes their number. A program may read
- * them there; sw_qp_value copies them.
- */
-SW_INLINE sw_at sw_qp_value_at(sw_at window, sw_at leaf, __u32 *length)
-{
-	__u32 bytes = sw_u32(window + SW_QP_VALUE_BYTES), first;
-	sw_at at = leaf;
-
-	if (bytes == SW_QP_BYTE_STRINGS) {
-		at = sw_qp_bytes(leaf) + sw_qp_length(leaf);
-		first = sw_u8(at);
-		bytes = first;
-		at++;
-		if (first >= SW_QP_VALUE_U16) {
-			bytes = sw_u8(at) | (__u32)sw_u8(at + 1) << 8;
-			at += 2;
-		}
-		if (first == SW_QP_VALUE_U32) {
-			bytes |= (__u32)sw_u8(at) << 16 | (__u32)sw_u8(at + 1) << 24;
-			at += 2;
-		}
-	}
-	*length = bytes;
-	return at;
-}
-
-/*
- * Copies up to SW_VALUE_MAX bytes of a value, from byte `from` on, which is less than 2^31. `leaf`
+ * Copies up to SW_VALUE_MAX bytes of a value, from byte `from` on, which is less than 2^31. `entry`
  * is the result of a lookup or a walk in this map. Returns the length of the whole value, or
  * -EINVAL, -ELOOP.
  *
  *     for (from = 0; from < length; from += SW_VALUE_MAX)
  *             length = sw_qp_value(TEXTS, found, from, &part);
  */
-SW_GLOBAL long sw_qp_value(__u32 map, sw_at leaf, __u32 from, struct sw_value *value SW_NONNULL)
+SW_GLOBAL long sw_qp_value(__u32 map, sw_at entry, __u32 from, struct sw_value *value SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), at;
 	__u32 length, left, i, n, byte;
@@ -87,7 +64,7 @@ SW_GLOBAL long sw_qp_value(__u32 map, sw_at leaf, __u32 from, struct sw_value *v
 	sw_use_arena();
 	if (!window || from > 0x7fffffff)
 		return -EINVAL;
-	at = sw_qp_value_at(window, leaf, &length) + from;
+	at = sw_qp_value_at(window, entry, &length) + from;
 	left = from < length ? length - from : 0;
 	sw_each_word(i, n, SW_VALUE_MAX / 8) {
 		word = 0;
@@ -108,10 +85,10 @@ SW_GLOBAL long sw_qp_value(__u32 map, sw_at leaf, __u32 from, struct sw_value *v
 }
 
 /* The first eight bytes of a value, with zeros behind a shorter one. */
-SW_INLINE __u64 sw_qp_value_word(sw_at window, sw_at leaf)
+SW_INLINE __u64 sw_qp_value_word(sw_at window, sw_at entry)
 {
 	__u32 length, i;
-	sw_at at = sw_qp_value_at(window, leaf, &length);
+	sw_at at = sw_qp_value_at(window, entry, &length);
 	__u64 word = 0;
 
 	if (length >= 8)

@@ -67,20 +67,18 @@ SW_INLINE int sw_qp_wild_byte(const struct sw_key *name, __u32 encloser, __u32 a
 }
 
 /* The blind search of sw_qp_blind for the wildcard below an encloser. */
-SW_INLINE __u32 sw_qp_blind_wild(sw_at node, __u32 header, const struct sw_key *name, __u32 encloser)
+SW_INLINE __u32 sw_qp_blind_wild(sw_at borders, __u32 header, const struct sw_key *name, __u32 encloser)
 {
 	__u32 leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
 	__u32 pos = sw_zero(), lim = pos + 256, i, border;
-	sw_at borders = node + sw_qp_cluster_borders_at(header);
-	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
+	sw_at bytes = borders + sw_qp_cluster_capacity(header);
 
 	for (i = sw_zero() + 1; i < leaves && sw_can_loop; i++) {
 		border = sw_u8(borders + i);
 		if (border >= lim)
 			continue;
 		/*
-		 * At a border with byte 0, the leaf before it may end. All longer leaves are behind
-		 * it.
+		 * At a border with byte 0, the key before it may end. All longer ones are behind it.
 		 */
 		if (sw_qp_wild_byte(name, encloser, base + border) >= (int)sw_u8(bytes + i)) {
 			pos = i;
@@ -93,13 +91,14 @@ SW_INLINE __u32 sw_qp_blind_wild(sw_at node, __u32 header, const struct sw_key *
 }
 
 /*
- * The leaf of the wildcard below an encloser, found from this cell on; 0 when there is none, or
+ * The entry of the wildcard below an encloser, found from this cell on; 0 when there is none, or
  * when its key would have more than SW_KEY_MAX bytes.
  */
 SW_GLOBAL long sw_qp_wildcard(sw_at window, __u32 cell, const struct sw_key *name SW_NONNULL, __u32 encloser)
 {
-	__u32 value_bytes = sw_qp_before_key(window), header, depth, child, offset;
-	sw_at node, at;
+	__u32 header, depth, child, offset;
+	struct sw_qp_text text;
+	sw_at node;
 	int byte;
 
 	sw_use_arena();
@@ -121,25 +120,23 @@ SW_GLOBAL long sw_qp_wildcard(sw_at window, __u32 cell, const struct sw_key *nam
 bottom:
 	if (cell & SW_QP_CLUSTER) {
 		header = sw_u32(node);
-		child = sw_qp_blind_wild(node, header, name, encloser);
-		node = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * child));
+		child = sw_qp_blind_wild(sw_qp_borders(cell, node, header), header, name, encloser);
+		node = sw_qp_entry(window, cell, node, header, child);
 	}
-	at = node + value_bytes;
-	if (sw_qp_length(at) != encloser + 2)
+	text = sw_qp_text(window, node);
+	if (sw_qp_text_length(text) != encloser + 2 || sw_qp_text_byte(text, encloser) != '*' ||
+	    sw_qp_text_byte(text, encloser + 1))
 		return 0;
-	at = sw_qp_bytes(at) + encloser;
-	if (sw_u8(at) != '*' || sw_u8(at + 1))
-		return 0;
-	return sw_qp_agree(node, value_bytes, name) >= encloser ? (long)node : 0;
+	return sw_qp_agree(window, node, name) >= encloser ? (long)node : 0;
 }
 
 /* Records an entry at or above the name. They come longest first. */
-SW_INLINE void sw_qp_note_above(sw_at window, struct sw_closest *found, sw_at leaf)
+SW_INLINE void sw_qp_note_above(sw_at window, struct sw_closest *found, sw_at entry)
 {
 	if (!found->ancestor)
-		found->ancestor = leaf;
-	if (found->cut_mask && sw_qp_value_word(window, leaf) & found->cut_mask)
-		found->cut = leaf;
+		found->ancestor = entry;
+	if (found->cut_mask && sw_qp_value_word(window, entry) & found->cut_mask)
+		found->cut = entry;
 }
 
 /* Whether all results about the names above are known. */
@@ -148,27 +145,26 @@ SW_INLINE int sw_qp_has_above(const struct sw_closest *found)
 	return found->ancestor && !found->cut_mask;
 }
 
-/* Records the names above a name in the cluster at the end of its path, before leaf `pos`. */
+/* Records the names above a name in the cluster at the end of its path, before entry `pos`. */
 SW_GLOBAL long sw_qp_above_in(sw_at window, __u32 cell, __u32 pos, const struct sw_key *name SW_NONNULL,
 			      struct sw_closest *found SW_NONNULL)
 {
 	sw_at node = sw_qp_node(window, cell);
 	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), lim = 256, border;
-	sw_at borders = node + sw_qp_cluster_borders_at(header);
-	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
-	sw_at cells = node + sw_qp_cluster_cells_at(header);
+	sw_at borders = sw_qp_borders(cell, node, header);
+	sw_at bytes = borders + sw_qp_cluster_capacity(header);
 
 	sw_use_arena();
 	for (pos += sw_zero(); pos && !sw_qp_has_above(found) && sw_can_loop; pos--) {
 		border = sw_u8(borders + pos);
-		/* Leaf pos - 1 agrees up to here with all leaves that were visited. */
+		/* Entry pos - 1 agrees up to here with all entries that were visited. */
 		if (border > lim)
 			continue;
 		lim = border;
 		border += base;
-		/* The leaf's key ends there, and is a name. */
+		/* The entry's key ends there, and is a name. */
 		if (!sw_u8(bytes + pos) && border <= found->agree && sw_qp_is_name(name, border))
-			sw_qp_note_above(window, found, sw_qp_node(window, sw_u32(cells + 4 * (pos - 1))));
+			sw_qp_note_above(window, found, sw_qp_entry(window, cell, node, header, pos - 1));
 	}
 	return pos && !sw_qp_has_above(found) ? -ELOOP : 0;
 }
@@ -184,7 +180,7 @@ SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL
 			      struct sw_closest *found SW_NONNULL)
 {
 	sw_at window = sw_u64(cursor + SW_QP_CURSOR_WINDOW), node, end;
-	__u32 value_bytes = sw_qp_before_key(window), header, offset;
+	__u32 header, offset;
 	__u32 depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH);
 
 	sw_use_arena();
@@ -200,15 +196,15 @@ SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL
 		 */
 		if (!sw_qp_key_child(node, header, name))
 			continue;
-		end = sw_qp_end(window, value_bytes, sw_u32(node + sw_qp_cells_at(header)), offset);
-		if (end && sw_qp_is_prefix(end, value_bytes, offset, name))
+		end = sw_qp_end(window, sw_u32(node + sw_qp_cells_at(header)), offset);
+		if (end && sw_qp_is_prefix(window, end, offset, name))
 			sw_qp_note_above(window, found, end);
 	}
 	return depth && !sw_qp_has_above(found) ? -ELOOP : 0;
 }
 
 /*
- * The entry before a name, or 0. `cell` is at the end of the cursor's path, and leaf `pos` in it
+ * The entry before a name, or 0. `cell` is at the end of the cursor's path, and entry `pos` in it
  * compares like this with the name.
  */
 SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
@@ -220,7 +216,7 @@ SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
 
 	sw_use_arena();
 	/*
-	 * Finds the highest branch below which the name does not fit. All leaves there are on one
+	 * Finds the highest branch below which the name does not fit. All entries there are on one
 	 * side of the name.
 	 */
 	for (; depth && at != SW_QP_SAME && sw_can_loop; depth--) {
@@ -232,10 +228,9 @@ SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
 	if (depth == whole && cell & SW_QP_CLUSTER) {
 		node = sw_qp_node(window, cell);
 		header = sw_u32(node);
-		pos = sw_qp_place(node, header, pos, compared);
+		pos = sw_qp_place(sw_qp_borders(cell, node, header), header, pos, compared);
 		if (pos)
-			return (long)sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) +
-							       4 * (pos - 1)));
+			return (long)sw_qp_entry(window, cell, node, header, pos - 1);
 	} else if (at != SW_QP_SAME && !(compared & SW_QP_GREATER)) {
 		return sw_qp_down(window, cell, 1);
 	}
@@ -273,8 +268,9 @@ SW_INLINE __u32 sw_qp_parting(sw_at window, sw_at cursor, __u32 cell, __u32 byte
 SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name SW_NONNULL,
 			     struct sw_closest *found SW_NONNULL)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), leaf;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), entry;
 	__u32 pos, compared, agree, encloser, length = sw_key_length(name), cell;
+	volatile __u32 *count;
 	long result;
 
 	sw_use_arena();
@@ -287,24 +283,25 @@ SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name 
 	if (result <= 0)
 		return result;
 	cell = (__u32)result;
-	leaf = sw_qp_nearest(window, cell, name, &pos);
-	compared = sw_qp_compare(window, leaf, name);
+	entry = sw_qp_nearest(window, cell, name, &pos);
+	compared = sw_qp_compare(window, entry, name);
 	agree = compared & ~SW_QP_GREATER;
 	if (agree == SW_QP_SAME) {
 		agree = length;
-		found->exact = leaf;
+		found->exact = entry;
 	}
 	if (agree > length)
 		return -EUCLEAN;
 	found->agree = agree;
 	found->exists = agree == length;
-	for (encloser = agree + sw_zero(); encloser && sw_can_loop; encloser--) {
+	/* The verifier does not know what it reads there, and so checks one round. */
+	count = &found->encloser;
+	for (*count = agree; (encloser = *count) && sw_can_loop; *count = encloser - 1) {
 		if (sw_qp_is_name(name, encloser))
 			break;
 	}
-	found->encloser = encloser;
-	if (sw_qp_length(leaf + sw_qp_before_key(window)) == agree && encloser == agree)
-		sw_qp_note_above(window, found, leaf);
+	if (encloser == agree && sw_qp_text_length(sw_qp_text(window, entry)) == agree)
+		sw_qp_note_above(window, found, entry);
 	result = cell & SW_QP_CLUSTER ? sw_qp_above_in(window, cell, pos, name, found) : 0;
 	if (!result)
 		result = sw_qp_above_on(cursor, name, found);

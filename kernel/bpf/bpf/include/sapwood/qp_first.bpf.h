@@ -63,7 +63,8 @@ SW_INLINE __u64 sw_key_due_sequence(const struct sw_key *key)
 /* Copies the key of the first entry: the place of its value; 0 in an empty map; or an error. */
 SW_INLINE long sw_qp_first_key(__u32 map, struct sw_key *key)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), at;
+	/* Entries of these maps are leaves. */
+	sw_at window = sw_window(map, SW_KIND_KERNEL_QP), at;
 	__u64 word, spare, more;
 	long leaf, error;
 

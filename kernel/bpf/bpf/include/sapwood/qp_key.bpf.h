@@ -290,7 +290,7 @@ SW_INLINE int sw_qp_is_long_key(sw_at text, const struct sw_key *key)
 }
 
 /* Whether a leaf has this key. `is_long`, mostly a constant, is the kind of the key. */
-SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key, int is_long)
+SW_INLINE int sw_qp_is_leaf_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key, int is_long)
 {
 	if (is_long)
 		return sw_qp_is_long_key(leaf + (value_bytes & ~(__u32)SW_QP_BYTE_STRINGS), key);

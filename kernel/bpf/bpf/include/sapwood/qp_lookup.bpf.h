@@ -3,23 +3,20 @@
 #ifndef SAPWOOD_QP_LOOKUP_BPF_H
 #define SAPWOOD_QP_LOOKUP_BPF_H
 
-#include "qp_hash.bpf.h"
-#include "qp_key.bpf.h"
-#include "qp_node.bpf.h"
+#include "qp_entry.bpf.h"
 
 /* The kinds of windows that these functions read. */
 #define SW_QP_KINDS (1u << SW_KIND_QP | 1u << SW_KIND_KERNEL_QP)
 
 /*
- * The blind search in a cluster: the number of a leaf with the longest prefix in common with the
- * key. It reads no leaf, and takes at most 31 steps.
+ * The blind search in a cluster of either kind: the number of an entry with the longest prefix in
+ * common with the key. It reads only the borders, and takes at most 31 steps.
  */
-SW_INLINE __u32 sw_qp_blind(sw_at node, __u32 header, const struct sw_key *key)
+SW_INLINE __u32 sw_qp_blind(sw_at borders, __u32 header, const struct sw_key *key)
 {
 	__u32 leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
 	__u32 length = sw_key_length(key), pos = sw_zero(), lim = pos + 256, i, at, border;
-	sw_at borders = node + sw_qp_cluster_borders_at(header);
-	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
+	sw_at bytes = borders + sw_qp_cluster_capacity(header);
 
 	for (i = sw_zero() + 1; i < leaves && sw_can_loop; i++) {
 		border = sw_u8(borders + i);
@@ -37,6 +34,23 @@ SW_INLINE __u32 sw_qp_blind(sw_at node, __u32 header, const struct sw_key *key)
 }
 
 /*
+ * The entry with the longest prefix in common with a key, below the cell of a cluster or a leaf.
+ * `pos` becomes its number.
+ */
+SW_INLINE sw_at sw_qp_nearest(sw_at window, __u32 cell, const struct sw_key *key, __u32 *pos)
+{
+	sw_at node = sw_qp_node(window, cell);
+	__u32 header;
+
+	*pos = 0;
+	if (!(cell & SW_QP_CLUSTER))
+		return node;
+	header = sw_u32(node);
+	*pos = sw_qp_blind(sw_qp_borders(cell, node, header), header, key);
+	return sw_qp_entry(window, cell, node, header, *pos);
+}
+
+/*
  * The result for a map whose root is 0: `empty`, or -EOPNOTSUPP when the map has only an index, and
  * so no order.
  */
@@ -46,22 +60,22 @@ SW_INLINE long sw_qp_no_root(sw_at window, long empty)
 }
 
 /*
- * The slots of a cluster with this tag: slot 8 * k + j as bit 8 * j + k. Slots behind the leaves
+ * The slots of a cluster with this tag: slot 8 * k + j as bit 8 * j + k. Slots behind the entries
  * may be among them.
  */
-SW_INLINE __u64 sw_qp_tagged(sw_at node, __u32 leaves, __u32 tag)
+SW_INLINE __u64 sw_qp_tagged(sw_at tags, __u32 leaves, __u32 tag)
 {
 	__u64 pattern = tag * SW_ONES, hits;
 
-	hits = sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT), pattern) >> 7 |
-	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 8), pattern) >> 6 |
-	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 16), pattern) >> 5;
+	hits = sw_qp_hits(sw_u64(tags), pattern) >> 7 |
+	       sw_qp_hits(sw_u64_of(tags, 8), pattern) >> 6 |
+	       sw_qp_hits(sw_u64_of(tags, 16), pattern) >> 5;
 	/*
 	 * Few clusters have more leaves. For a lower limit, the processor would mispredict this
 	 * branch.
 	 */
 	if (leaves > SW_QP_FILL_MAX)
-		hits |= sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 24), pattern) >> 4;
+		hits |= sw_qp_hits(sw_u64_of(tags, 24), pattern) >> 4;
 	return hits;
 }
 
@@ -75,13 +89,15 @@ SW_INLINE __u32 sw_qp_tagged_slot(__u64 bit)
 	return (__u32)(word * 8 + (((((bit - 1) >> 7) & SW_ONES) * SW_ONES) >> 56));
 }
 
-/* The leaf of a cluster with this key, -ENOENT, or -ELOOP. */
-SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *key, int is_long)
+/* The entry of a cluster with this key, -ENOENT, or -ELOOP. */
+SW_INLINE long sw_qp_in_cluster(sw_at window, __u32 cell, const struct sw_key *key, int is_long)
 {
+	sw_at node = sw_qp_node(window, cell), entry;
 	__u32 header = sw_u32_of(node, 0), leaves = sw_qp_cluster_leaves(header), slot, i;
-	__u64 hits = sw_qp_tagged(node, leaves, sw_qp_key_tag(key)), bit;
-	__u32 value_bytes = sw_u32_of(window, SW_QP_VALUE_BYTES);
-	sw_at cells = node + sw_qp_cluster_cells_at(header), leaf;
+	__u64 hits, bit;
+
+	hits = sw_qp_tagged(node + (sw_qp_is_inline(cell) ? SW_QP_INLINE_TAGS : SW_QP_TAGS_AT), leaves,
+			    sw_qp_key_tag(key));
 
 	for (i = sw_zero(); hits && i < SW_QP_SLOTS_MAX && sw_can_loop; i++) {
 		bit = hits & -hits;
@@ -89,9 +105,9 @@ SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *k
 		slot = sw_qp_tagged_slot(bit);
 		if (slot >= leaves)
 			continue;
-		leaf = sw_qp_node(window, sw_u32(cells + slot * 4));
-		if (sw_qp_is_key(leaf, value_bytes, key, is_long))
-			return (long)leaf;
+		entry = sw_qp_entry(window, cell, node, header, slot);
+		if (sw_qp_is_key(window, entry, key, is_long))
+			return (long)entry;
 	}
 	return hits ? -ELOOP : -ENOENT;
 }
@@ -106,10 +122,10 @@ SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *ke
 		return sw_qp_no_root(window, -ENOENT);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (cell & SW_QP_KIND) {
-			node = sw_qp_node(window, cell);
 			if (cell & SW_QP_CLUSTER)
-				return sw_qp_in_cluster(window, node, key, is_long);
-			return sw_qp_is_key(node, sw_u32_of(window, SW_QP_VALUE_BYTES), key, is_long) ?
+				return sw_qp_in_cluster(window, cell, key, is_long);
+			node = sw_qp_node(window, cell);
+			return sw_qp_is_leaf_key(node, sw_u32_of(window, SW_QP_VALUE_BYTES), key, is_long) ?
 				       (long)node :
 				       -ENOENT;
 		}
@@ -300,7 +316,7 @@ SW_INLINE long sw_qp_index_search(sw_at window, __u64 hash, const struct sw_key 
 		found = sw_qp_candidate(window, sw_ref(window, ref), hash, (__u64)found >> 32);
 		if (found > 0) {
 			leaf = sw_qp_node(window, (__u32)found);
-			if (sw_qp_is_key(leaf, value_bytes, key, is_long))
+			if (sw_qp_is_leaf_key(leaf, value_bytes, key, is_long))
 				return (long)leaf;
 			continue;
 		}

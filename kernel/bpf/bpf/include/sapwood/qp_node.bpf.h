@@ -5,13 +5,17 @@
 
 #include "arena.bpf.h"
 
-_Static_assert(SW_QP_LEAF == 1 && SW_QP_CLUSTER == 2 && SW_QP_BIG == 1u << 24 &&
+_Static_assert(SW_QP_LEAF == 1 && SW_QP_CLUSTER == 2 && SW_QP_INLINE == 3 && SW_QP_BIG == 1u << 24 &&
 		       SW_QP_BIG_CELLS == 260 && SW_QP_SMALL_MAX == 32 && SW_QP_SLOTS_MAX == 32,
 	       "these functions are written for these branches and clusters");
 _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUCKET_LEAVES == 16,
 	       "these functions are written for these buckets");
 
-/* The bits of a cell for the kind of its node; those of a branch are 0. */
+/*
+ * The bits of a cell for the kind of its node; those of a branch are 0. An inline cluster, which
+ * holds its entries, has both, so `cell & SW_QP_CLUSTER` says that there is a cluster of either
+ * kind.
+ */
 #define SW_QP_KIND (SW_QP_LEAF | SW_QP_CLUSTER)
 /*
  * The place of the labels in a small branch, of the map in a big one, and of the tags in a cluster.
@@ -26,6 +30,14 @@ _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUC
 SW_INLINE sw_at sw_qp_node(sw_at window, __u32 cell)
 {
 	return window + (__u64)(cell & ~SW_QP_KIND) * 2;
+}
+SW_INLINE int sw_qp_is_leaf(__u32 cell)
+{
+	return (cell & SW_QP_KIND) == SW_QP_LEAF;
+}
+SW_INLINE int sw_qp_is_inline(__u32 cell)
+{
+	return (cell & SW_QP_KIND) == SW_QP_INLINE;
 }
 /* The index of the key byte by which a branch chooses a child. */
 SW_INLINE __u32 sw_qp_offset(__u32 header)
@@ -82,6 +94,17 @@ SW_INLINE __u32 sw_qp_cluster_borders_at(__u32 header)
 SW_INLINE __u32 sw_qp_cluster_bytes_at(__u32 header)
 {
 	return SW_QP_TAGS_AT + 6 * sw_qp_cluster_capacity(header);
+}
+/*
+ * The place of the borders of a cluster of either kind. The bytes that separate neighbours lie as
+ * many bytes behind as it has slots.
+ */
+SW_INLINE sw_at sw_qp_borders(__u32 cell, sw_at node, __u32 header)
+{
+	if (!sw_qp_is_inline(cell))
+		return node + sw_qp_cluster_borders_at(header);
+	return node + SW_QP_INLINE_TAGS + 2 * sw_qp_cluster_capacity(header) +
+	       sw_u8_of(node, SW_QP_INLINE_PREFIX_BYTES);
 }
 
 /*

@@ -2,18 +2,18 @@
 /*
  * Walks over the maps of qp.bpf.h in ascending order of keys, and neighbours of a key.
  *
- *     sw_at leaf, cursor = sw_window(CURSORS, SW_KIND_WORDS) + cpu * SW_QP_CURSOR_BYTES;
+ *     sw_at cursor = sw_window(CURSORS, SW_KIND_WORDS) + cpu * SW_QP_CURSOR_BYTES;
  *     long found = sw_qp_walk_prefix(NAMES, cursor, &prefix);
  *
  *     for (i = sw_zero(); !found && i < MOST && sw_can_loop; i++) {
  *             found = sw_qp_walk_step(cursor);
  *             if (found <= 0)
  *                     break;                                // 0: the end
- *             sum += sw_u64(found);                         // the place of the value; the key is behind it
+ *             sum += sw_u64(found);                         // the place of the value; sw_qp_key has the key
  *             found = 0;
  *     }
  *
- * Results: the place of a leaf (positive), which is the place of its value; 0 when there is none;
+ * Results: the place of an entry (positive), which is the place of its value; 0 when there is none;
  * -EINVAL when there is no such window or cursor; -EOPNOTSUPP when the map has only an index;
  * -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes;
  * with longer ones, when more than SW_QP_CURSOR_DEPTH_MAX branches lie above one entry); -ELOOP
@@ -38,14 +38,17 @@
 /*
  * A cursor: the window, the current run of cells, and a frame for each later run, the next one
  * last. The depth is the number of frames. A run is two places in units of 4 bytes: its next cell,
- * and its end. Its cells lie in a branch or a cluster. A walk that begins with one leaf has a copy
- * of that leaf's cell in the cursor, as a run, because a writer may replace the original by a node
- * with other keys. Behind the frames are the cells of branches, only during the search for a key.
+ * and its end. Its cells lie in a branch or a cluster. The current run may also be one of an inline
+ * cluster, whose cell is then in the cursor, else 0: it is the number of its next entry, and its
+ * end. A walk that begins with one leaf has a copy of that leaf's cell in the cursor, as a run,
+ * because a writer may replace the original by a node with other keys. Behind the frames are the
+ * cells of branches, only during the search for a key.
  */
 #define SW_QP_CURSOR_WINDOW 0
 #define SW_QP_CURSOR_DEPTH 8
 #define SW_QP_CURSOR_LEAF 12
 #define SW_QP_CURSOR_RUN 16
+#define SW_QP_CURSOR_INLINE 24
 #define SW_QP_CURSOR_FRAMES 64
 #define SW_QP_CURSOR_NODES (SW_QP_CURSOR_FRAMES + 8 * SW_QP_CURSOR_DEPTH_MAX)
 
@@ -56,81 +59,48 @@ _Static_assert(SW_QP_CURSOR_DEPTH_MAX > SW_KEY_SHORT_MAX + 1, "the way to a shor
 /* The end of a key, in place of a byte. It sorts before all bytes. */
 #define SW_QP_NO_BYTE (-1)
 /*
- * Results of sw_qp_compare: for equal keys, and, in addition to the place, for a leaf with the
+ * Results of sw_qp_compare: for equal keys, and, in addition to the place, for an entry with the
  * greater key.
  */
 #define SW_QP_SAME 0x7fffffffu
 #define SW_QP_GREATER 0x80000000u
 
 /*
- * Makes the key of a leaf of this map. A short key is copied. A long key refers to the leaf, which
- * stays until the run of the program ends. Returns 0, or -E2BIG when the key has more than
+ * Makes the key of an entry of this map. A short key is copied. A long key refers to the entry,
+ * which stays until the run of the program ends. Returns 0, or -E2BIG when the key has more than
  * SW_KEY_MAX bytes.
  *
  *     found = sw_qp_first_leaf(NAMES);
  *     if (found > 0 && !sw_qp_key(NAMES, found, &key)) found = sw_qp_next(NAMES, &key);
  */
-SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
+SW_GLOBAL long sw_qp_key(__u32 map, sw_at entry, struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), at;
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
+	struct sw_qp_text text;
 	__u32 i, left, length;
 	__u64 word, spare;
 
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	at = leaf + sw_qp_before_key(window);
-	length = sw_u8(at);
+	text = sw_qp_text(window, entry);
+	length = sw_qp_text_length(text);
 	if (length > SW_KEY_SHORT_MAX) {
-		length = sw_qp_length(at);
-		sw_key_long(key, sw_qp_bytes(at), length);
-		return length > SW_KEY_MAX ? -E2BIG : 0;
+		sw_key_long(key, text.tail, length);
+		/* Only leaves have such keys. */
+		return length > SW_KEY_MAX || text.head ? -E2BIG : 0;
 	}
 	spare = length + 1;
 	sw_each_word(i, left, SW_KEY_WORDS) {
-		/* Behind the key are zeros or the value. */
-		word = spare ? sw_u64(at + i * 8) : 0;
+		word = spare ? sw_qp_text_word(text.head, text.tail, text.cut, text.rest, i) : 0;
 		if (spare < 8)
 			word &= (1ull << spare * 8) - 1;
 		spare = spare > 8 ? spare - 8 : 0;
 		sw_hide(i);
 		key->words[i & (SW_KEY_WORDS - 1)] = word;
 	}
+	key->length = (__u8)length;
 	return left ? -ELOOP : 0;
-}
-
-/*
- * The place of the first byte in which a key and a leaf's key differ, or at which one of them ends;
- * SW_QP_SAME when they are equal.
- */
-SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *key)
-{
-	sw_at at = leaf + sw_qp_before_key(window), words;
-	__u32 i, left, shorter, there = sw_qp_length(at), length = sw_key_length(key), first = sw_zero();
-	__u64 differ, ignore = 0xff;
-
-	if (sw_key_is_long(key)) {
-		shorter = there < length ? there : length;
-		first = sw_agree(sw_qp_bytes(at), key->long_at, shorter);
-		return first < shorter || there != length ? first : SW_QP_SAME;
-	}
-	/* As if each key had its length in one byte before it. */
-	words = sw_qp_bytes(at) - 1;
-	shorter = there < length ? there : length;
-	sw_each_word(i, left, (shorter & 0xff) / 8 + 1) {
-		differ = (sw_u64(words + first) ^ sw_key_word(key, i)) & ~ignore;
-		if (differ) {
-			/* The lowest byte that is not zero. */
-			first += sw_first_byte((((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS) - 1;
-			if (first < shorter)
-				return first;
-			/* The bytes behind the keys do not count. */
-			break;
-		}
-		ignore = 0;
-		first += 8;
-	}
-	return there == length ? SW_QP_SAME : shorter;
 }
 
 /* A byte of a key, or SW_QP_NO_BYTE behind its end. */
@@ -140,26 +110,26 @@ SW_INLINE int sw_qp_key_byte(const struct sw_key *key, __u32 at)
 }
 
 /*
- * Compares the key of a leaf with another key. Returns SW_QP_SAME when they are equal, else the
+ * Compares the key of an entry with another key. Returns SW_QP_SAME when they are equal, else the
  * place of the first byte in which they differ, or at which one of them ends. SW_QP_GREATER is
- * added when the leaf's key is greater.
+ * added when the entry's key is greater.
  *
- *     if (sw_qp_compare(window, leaf, &key) & SW_QP_GREATER) break;
+ *     if (sw_qp_compare(window, entry, &key) & SW_QP_GREATER) break;
  */
-SW_GLOBAL __u32 sw_qp_compare(sw_at window, sw_at leaf, const struct sw_key *key SW_NONNULL)
+SW_GLOBAL __u32 sw_qp_compare(sw_at window, sw_at entry, const struct sw_key *key SW_NONNULL)
 {
-	sw_at length = leaf + sw_qp_before_key(window);
-	__u32 at = sw_qp_mismatch(window, leaf, key);
+	struct sw_qp_text text = sw_qp_text(window, entry);
+	__u32 at = sw_qp_agree(window, entry, key), length = sw_qp_text_length(text);
 	int there;
 
 	sw_use_arena();
-	if (at == SW_QP_SAME)
-		return at;
-	there = at < sw_qp_length(length) ? (int)sw_u8(sw_qp_bytes(length) + at) : SW_QP_NO_BYTE;
+	if (at == length && at == sw_key_length(key))
+		return SW_QP_SAME;
+	there = at < length ? (int)sw_qp_text_byte(text, at) : SW_QP_NO_BYTE;
 	return there > sw_qp_key_byte(key, at) ? at | SW_QP_GREATER : at;
 }
 
-/* The number of cells of the node of a cell that is not a leaf's. */
+/* The number of cells, or of entries, of the node of a cell that is not a leaf's. */
 SW_INLINE __u32 sw_qp_count_cells(__u32 cell, __u32 header)
 {
 	return cell & SW_QP_CLUSTER ? sw_qp_cluster_leaves(header) : sw_qp_labels(header) + 1;
@@ -182,19 +152,18 @@ SW_INLINE __u32 sw_qp_key_child(sw_at node, __u32 header, const struct sw_key *k
 }
 
 /*
- * The place of a key in a cluster: the number of the first leaf that is not less. `pos` is the
- * result of sw_qp_blind, and `compared` that of the comparison with that leaf.
+ * The place of a key in a cluster: the number of the first entry that is not less. `pos` is the
+ * result of sw_qp_blind, and `compared` that of the comparison with that entry.
  */
-SW_INLINE __u32 sw_qp_place(sw_at node, __u32 header, __u32 pos, __u32 compared)
+SW_INLINE __u32 sw_qp_place(sw_at borders, __u32 header, __u32 pos, __u32 compared)
 {
 	__u32 leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
 	__u32 at = compared & ~SW_QP_GREATER;
-	sw_at borders = node + sw_qp_cluster_borders_at(header);
 
 	if (at == SW_QP_SAME)
 		return pos;
 	/*
-	 * Leaves that share more bytes with this leaf than the key does are on the same side of the
+	 * Entries that share more bytes with this one than the key does are on the same side of the
 	 * key.
 	 */
 	if (compared & SW_QP_GREATER) {
@@ -207,7 +176,7 @@ SW_INLINE __u32 sw_qp_place(sw_at node, __u32 header, __u32 pos, __u32 compared)
 	return pos;
 }
 
-/* The first (or last) leaf below a cell that is not empty. */
+/* The first (or last) entry below a cell that is not empty. */
 SW_GLOBAL long sw_qp_down(sw_at window, __u32 cell, int last)
 {
 	__u32 depth, header;
@@ -218,11 +187,14 @@ SW_GLOBAL long sw_qp_down(sw_at window, __u32 cell, int last)
 		if (!cell)
 			return -EUCLEAN;
 		node = sw_qp_node(window, cell);
-		if (cell & SW_QP_LEAF)
+		if (sw_qp_is_leaf(cell))
 			return (long)node;
 		header = sw_u32(node);
-		node += sw_qp_first_cell(cell, header);
-		cell = sw_u32(node + (last ? 4 * (sw_qp_count_cells(cell, header) - 1) : 0));
+		if (cell & SW_QP_CLUSTER)
+			return (long)sw_qp_entry(window, cell, node, header,
+						 last ? sw_qp_cluster_leaves(header) - 1 : 0);
+		node += sw_qp_cells_at(header);
+		cell = sw_u32(node + (last ? 4 * sw_qp_labels(header) : 0));
 	}
 	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 }
@@ -253,24 +225,7 @@ SW_GLOBAL long sw_qp_last_leaf(__u32 map)
 	return cell ? sw_qp_down(window, cell, 1) : sw_qp_no_root(window, 0);
 }
 
-/*
- * The leaf with the longest prefix in common with a key, below the cell of a cluster or a leaf.
- * `pos` becomes its number.
- */
-SW_INLINE sw_at sw_qp_nearest(sw_at window, __u32 cell, const struct sw_key *key, __u32 *pos)
-{
-	sw_at node = sw_qp_node(window, cell);
-	__u32 header;
-
-	*pos = 0;
-	if (!(cell & SW_QP_CLUSTER))
-		return node;
-	header = sw_u32(node);
-	*pos = sw_qp_blind(node, header, key);
-	return sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * *pos));
-}
-
-/* The leaf with the longest prefix in common with a key; 0 in an empty map. */
+/* The entry with the longest prefix in common with a key; 0 in an empty map. */
 SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 {
 	__u32 cell = sw_u32(window + SW_QP_ROOT), depth, header, pos;
@@ -293,12 +248,12 @@ SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * The neighbour of a key that compares like this with the leaf near it. Returns a cell in whose
- * subtree the neighbour is the last or the first leaf; 0 when there is none; or a negative error,
- * -EAGAIN when the comparison has changed.
+ * The neighbour of a key that compares like this with the entry near it: its place; 0 when there is
+ * none; or a negative error, -EAGAIN when the comparison has changed.
  */
 SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, __u32 compared, int last)
 {
+	/* The cell of the last branch beside the path below which a neighbour may be. */
 	__u32 cell = sw_u32(window + SW_QP_ROOT), best = 0, depth, header, child, pos;
 	__u32 at = compared & ~SW_QP_GREATER;
 	sw_at node, cells;
@@ -322,7 +277,9 @@ SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, _
 				return found;
 			if (sw_qp_compare(window, found, key) != compared)
 				return -EAGAIN;
-			return (!(compared & SW_QP_GREATER)) == last ? cell : best;
+			if ((!(compared & SW_QP_GREATER)) == last)
+				best = cell;
+			goto below;
 		}
 		cells = node + sw_qp_cells_at(header);
 		child = sw_qp_key_child(node, header, key);
@@ -337,16 +294,20 @@ bottom:
 	found = (long)sw_qp_nearest(window, cell, key, &pos);
 	if (sw_qp_compare(window, found, key) != compared)
 		return -EAGAIN;
-	if (!(cell & SW_QP_CLUSTER))
-		return at != SW_QP_SAME && (!(compared & SW_QP_GREATER)) == last ? cell : best;
+	if (!(cell & SW_QP_CLUSTER)) {
+		if (at != SW_QP_SAME && (!(compared & SW_QP_GREATER)) == last)
+			return found;
+		goto below;
+	}
 	node = sw_qp_node(window, cell);
 	header = sw_u32(node);
-	pos = sw_qp_place(node, header, pos, compared);
-	cells = node + sw_qp_cluster_cells_at(header);
-	if (last)
-		return pos ? sw_u32(cells + 4 * (pos - 1)) : best;
-	pos += at == SW_QP_SAME;
-	return pos < sw_qp_cluster_leaves(header) ? sw_u32(cells + 4 * pos) : best;
+	pos = sw_qp_place(sw_qp_borders(cell, node, header), header, pos, compared);
+	/* That before the first entry is no entry either. */
+	pos += last ? -1 : at == SW_QP_SAME;
+	if (pos < sw_qp_cluster_leaves(header))
+		return (long)sw_qp_entry(window, cell, node, header, pos);
+below:
+	return best ? sw_qp_down(window, best, last) : 0;
 }
 
 /* The entry before or behind a key. */
@@ -365,9 +326,6 @@ SW_INLINE long sw_qp_neighbour(__u32 map, const struct sw_key *key, int last)
 		found = sw_qp_beside(window, key, sw_qp_compare(window, found, key), last);
 		if (found == -EAGAIN)
 			continue;
-		if (found <= 0)
-			return found;
-		found = sw_qp_down(window, (__u32)found, last);
 		if (found <= 0)
 			return found;
 		/* The result must be on the requested side. Otherwise the map has changed. */
@@ -421,12 +379,14 @@ SW_INLINE __u64 sw_qp_run(sw_at from, __u32 cells)
 	return (__u64)(first + cells) << 32 | first;
 }
 
-/* The run of all cells of the node of a cell that is not a leaf's. */
+/* The run of all cells, or entries, of the node of a cell that is not a leaf's. */
 SW_INLINE __u64 sw_qp_run_of(sw_at window, __u32 cell)
 {
 	sw_at node = sw_qp_node(window, cell);
 	__u32 header = sw_u32(node);
 
+	if (sw_qp_is_inline(cell))
+		return (__u64)sw_qp_cluster_leaves(header) << 32;
 	return sw_qp_run(node + sw_qp_first_cell(cell, header), sw_qp_count_cells(cell, header));
 }
 
@@ -435,7 +395,8 @@ SW_INLINE long sw_qp_walk_below(sw_at window, sw_at cursor, __u32 depth, __u32 c
 {
 	__u64 run = 0;
 
-	if (cell & SW_QP_LEAF) {
+	sw_set_u32(cursor + SW_QP_CURSOR_INLINE, sw_qp_is_inline(cell) ? cell : 0);
+	if (sw_qp_is_leaf(cell)) {
 		sw_set_u32(cursor + SW_QP_CURSOR_LEAF, cell);
 		run = sw_qp_run(cursor + SW_QP_CURSOR_LEAF, 1);
 	} else if (cell) {
@@ -446,12 +407,18 @@ SW_INLINE long sw_qp_walk_below(sw_at window, sw_at cursor, __u32 depth, __u32 c
 	return 0;
 }
 
-/* The same for the leaves of a cluster from one number to another. */
-SW_INLINE long sw_qp_walk_leaves(sw_at node, sw_at cursor, __u32 depth, __u32 from, __u32 to)
+/* The same for the entries of a cluster from one number to another. */
+SW_INLINE long sw_qp_walk_leaves(sw_at window, sw_at cursor, __u32 depth, __u32 cell, __u32 from, __u32 to)
 {
-	sw_at cells = node + sw_qp_cluster_cells_at(sw_u32(node));
+	__u64 run = (__u64)to << 32 | from;
+	sw_at node;
 
-	sw_set_u64(cursor + SW_QP_CURSOR_RUN, sw_qp_run(cells + 4 * from, to - from));
+	sw_set_u32(cursor + SW_QP_CURSOR_INLINE, sw_qp_is_inline(cell) ? cell : 0);
+	if (!sw_qp_is_inline(cell)) {
+		node = sw_qp_node(window, cell);
+		run = sw_qp_run(node + sw_qp_cluster_cells_at(sw_u32(node)) + 4 * from, to - from);
+	}
+	sw_set_u64(cursor + SW_QP_CURSOR_RUN, run);
 	sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth);
 	return 0;
 }
@@ -475,26 +442,26 @@ SW_GLOBAL long sw_qp_walk_begin(__u32 map, sw_at cursor)
 	return cell ? sw_qp_walk_below(window, cursor, 0, cell) : sw_qp_no_root(window, 0);
 }
 
-/* Moves a cursor before the leaves of a cluster whose keys have this prefix. Returns 0. */
+/* Moves a cursor before the entries of a cluster whose keys have this prefix. Returns 0. */
 SW_GLOBAL long sw_qp_walk_prefix_in(sw_at window, sw_at cursor, __u32 cell,
 				    const struct sw_key *prefix SW_NONNULL)
 {
 	__u32 header, base, leaves, length = sw_key_length(prefix), from, to, pos;
-	sw_at leaf = sw_qp_nearest(window, cell, prefix, &pos), node, borders;
+	sw_at entry = sw_qp_nearest(window, cell, prefix, &pos), node, borders;
 
 	sw_use_arena();
-	if ((sw_qp_compare(window, leaf, prefix) & ~SW_QP_GREATER) < length)
+	if ((sw_qp_compare(window, entry, prefix) & ~SW_QP_GREATER) < length)
 		return 0;
 	node = sw_qp_node(window, cell);
 	header = sw_u32(node);
 	base = sw_qp_cluster_base(header);
 	leaves = sw_qp_cluster_leaves(header);
-	borders = node + sw_qp_cluster_borders_at(header);
+	borders = sw_qp_borders(cell, node, header);
 	for (from = pos; from && base + sw_u8(borders + from) >= length && sw_can_loop; from--)
 		;
 	for (to = pos + 1; to < leaves && base + sw_u8(borders + to) >= length && sw_can_loop; to++)
 		;
-	return sw_qp_walk_leaves(node, cursor, 0, from, to);
+	return sw_qp_walk_leaves(window, cursor, 0, cell, from, to);
 }
 
 /*
@@ -533,7 +500,7 @@ SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *p
 	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 one_side:
 	/*
-	 * All keys below have the same first bytes, so one leaf shows whether these are the prefix.
+	 * All keys below have the same first bytes, so one entry shows whether these are the prefix.
 	 */
 	error = sw_qp_down(window, cell, 0);
 	if (error < 0)
@@ -578,8 +545,8 @@ SW_GLOBAL long sw_qp_walk_near(sw_at window, sw_at cursor, const struct sw_key *
 }
 
 /*
- * Reduces the frames of a key's path to the leaves that are not less than the key. `cell` is at the
- * end of the path, and the leaf `pos` in it compares like this.
+ * Reduces the frames of a key's path to the entries that are not less than the key. `cell` is at
+ * the end of the path, and entry `pos` in it compares like this.
  */
 SW_GLOBAL long sw_qp_walk_part(sw_at window, sw_at cursor, __u32 cell, __u32 pos, __u32 compared)
 {
@@ -604,8 +571,8 @@ parted:
 	node = sw_qp_node(window, cell);
 	if (cell & SW_QP_CLUSTER) {
 		header = sw_u32(node);
-		pos = sw_qp_place(node, header, pos, compared);
-		return sw_qp_walk_leaves(node, cursor, depth, pos, sw_qp_cluster_leaves(header));
+		pos = sw_qp_place(sw_qp_borders(cell, node, header), header, pos, compared);
+		return sw_qp_walk_leaves(window, cursor, depth, cell, pos, sw_qp_cluster_leaves(header));
 	}
 	if (at != SW_QP_SAME && !(compared & SW_QP_GREATER))
 		cell = 0;
@@ -619,7 +586,7 @@ parted:
  */
 SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), leaf;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), entry;
 	__u32 pos;
 	long found;
 
@@ -630,12 +597,12 @@ SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key
 	found = sw_qp_walk_near(window, cursor, key);
 	if (found <= 0)
 		return found;
-	leaf = sw_qp_nearest(window, (__u32)found, key, &pos);
-	return sw_qp_walk_part(window, cursor, (__u32)found, pos, sw_qp_compare(window, leaf, key));
+	entry = sw_qp_nearest(window, (__u32)found, key, &pos);
+	return sw_qp_walk_part(window, cursor, (__u32)found, pos, sw_qp_compare(window, entry, key));
 }
 
 /*
- * The next entry of a walk. Returns the place of its leaf, 0 at the end, or a negative error.
+ * The next entry of a walk. Returns its place, 0 at the end, or a negative error.
  *
  *     long found = sw_qp_walk_step(cursor);
  */
@@ -643,7 +610,8 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 {
 	sw_at window = sw_u64_of(cursor, SW_QP_CURSOR_WINDOW);
 	__u64 run = sw_u64_of(cursor, SW_QP_CURSOR_RUN);
-	__u32 depth, cell, steps;
+	__u32 held = sw_u32_of(cursor, SW_QP_CURSOR_INLINE), depth, cell, steps;
+	sw_at node;
 	long found;
 
 	sw_use_arena();
@@ -660,11 +628,19 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 			depth--;
 			sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth);
 			run = sw_u64_of(cursor + (__u64)depth * 8, SW_QP_CURSOR_FRAMES);
+			if (held)
+				sw_set_u32(cursor + SW_QP_CURSOR_INLINE, 0);
+			held = 0;
 			continue;
+		}
+		if (held) {
+			sw_set_u64(cursor + SW_QP_CURSOR_RUN, run + 1);
+			node = sw_qp_node(window, held);
+			return (long)sw_qp_held(window, node, sw_u32_of(node, 0), (__u32)run);
 		}
 		cell = sw_u32((__u64)(__u32)run * 4);
 		run++;
-		if (cell & SW_QP_LEAF) {
+		if (sw_qp_is_leaf(cell)) {
 			sw_set_u64(cursor + SW_QP_CURSOR_RUN, run);
 			return (long)sw_qp_node(window, cell);
 		}
@@ -681,6 +657,10 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 			sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth + 1);
 		}
 		run = sw_qp_run_of(window, cell);
+		if (sw_qp_is_inline(cell)) {
+			held = cell;
+			sw_set_u32(cursor + SW_QP_CURSOR_INLINE, held);
+		}
 	}
 	found = steps < 2 * SW_QP_CURSOR_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 	run++;

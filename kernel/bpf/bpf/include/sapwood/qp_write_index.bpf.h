@@ -42,7 +42,7 @@ SW_INLINE __u32 sw_kqp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, 
 	for (i = sw_zero(); i < 8 && hits && sw_can_loop; i++) {
 		slot = first + sw_first_byte(hits);
 		*leaf = sw_qp_node(window, sw_u32(bucket + SW_QP_BUCKET_LEAVES + slot * 4));
-		if (sw_qp_is_key(*leaf, sw_kqp_value_bytes(window), key, sw_key_is_long(key)))
+		if (sw_qp_is_leaf_key(*leaf, sw_kqp_value_bytes(window), key, sw_key_is_long(key)))
 			return slot + 1;
 		hits &= hits - 1;
 	}

@@ -106,7 +106,7 @@ SW_GLOBAL long sw_kqp_pick(__u64 lane, const struct sw_key *key SW_NONNULL, __u3
 		header = sw_u32(node);
 		if ((cell & SW_QP_LEAF) || !sw_kqp_is_cluster(header))
 			return -EUCLEAN;
-		slot = sw_qp_blind(node, header, key);
+		slot = sw_qp_blind(sw_qp_borders(cell, node, header), header, key);
 		sw_kqp_set(lane, SW_KQP_POS, slot);
 		cell = sw_u32(node + sw_qp_cluster_cells_at(header) + slot * 4);
 	}
