@@ -255,6 +255,55 @@ fn an_inline_store_takes_less_memory() {
     assert!(10 * inline < 9 * leaves, "{inline} of {leaves}");
 }
 
+/// One transaction that fills a store, undone and made again, with removals: the nodes that it has
+/// made and unlinked are used again before it ends.
+#[test]
+fn a_long_transaction_uses_its_own_memory_again() {
+    let changes = if cfg!(miri) { 600 } else { 60_000 };
+    for inline in [false, true] {
+        let builder = QpStore::<u64>::builder();
+        let store = match inline {
+            true => builder.build_inline().unwrap(),
+            false => builder.build().unwrap(),
+        };
+        for seed in [1, 2] {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut model = BTreeMap::new();
+            let mut txn = store.begin();
+            for i in 0..changes {
+                let key = format!("host{}.example.net", rng.u32(..changes));
+                if rng.u8(..10) == 0 {
+                    let removed = txn.remove(&key).unwrap().copied();
+                    assert_eq!(removed, model.remove(&key));
+                    continue;
+                }
+                let value = u64::from(i);
+                assert_eq!(
+                    txn.insert(&key, value).unwrap().copied(),
+                    model.insert(key, value)
+                );
+            }
+            let found = txn.iter().map(|(key, value)| (key.to_vec(), *value));
+            let expected = model
+                .into_iter()
+                .map(|(key, value)| (key.into_bytes(), value));
+            assert!(found.eq(expected));
+            if seed == 1 {
+                txn.rollback();
+                store.verify().unwrap();
+                assert_eq!(store.memory().map.arena.live, 0);
+                continue;
+            }
+            txn.commit();
+            store.verify().unwrap();
+            // A store with leaves keeps those that were replaced, to its next commits.
+            let memory = store.memory().map.arena;
+            let least = 2 * memory.frontier <= 5 * memory.live;
+            assert!(!inline || cfg!(miri) || least, "{memory}");
+        }
+    }
+}
+
 #[cfg(all(unix, not(miri)))]
 #[test]
 fn saved_maps_become_inline_stores() {
