@@ -7,13 +7,13 @@ use ::sapwood::lpm::{AsBits, BitFib, BitString};
 
 use super::{Engine, Family, Shared, Stop, bursts};
 
-/// `BitFib`, one lookup a call through a view.
-pub struct Bits<F: Family> {
+/// `BitFib`, one lookup a call through a view; if `INLINE`, with clusters that hold their entries.
+pub struct Bits<F: Family, const INLINE: bool> {
     fib: BitFib<u32>,
     _family: PhantomData<F>,
 }
 
-impl<F: Family> Bits<F> {
+impl<F: Family, const INLINE: bool> Bits<F, INLINE> {
     fn new(fib: Result<BitFib<u32>, ::sapwood::lpm::Error>) -> Result<Self, String> {
         let fib = fib.map_err(|error| error.to_string())?;
         Ok(Self {
@@ -32,19 +32,28 @@ where
     addr.with_bits(|bits| bits.truncate(len.into()).into())
 }
 
-impl<F: Family> Engine<F> for Bits<F>
+impl<F: Family, const INLINE: bool> Engine<F> for Bits<F, INLINE>
 where
     F::Addr: AsBits,
 {
-    const NAME: &'static str = "sapwood-bits";
+    const NAME: &'static str = match INLINE {
+        true => "sapwood-bits-inline",
+        false => "sapwood-bits",
+    };
 
     fn empty(_: &[(F::Net, u32)]) -> Result<Self, String> {
-        Self::new(BitFib::new())
+        Self::new(match INLINE {
+            true => BitFib::builder().build_inline(),
+            false => BitFib::new(),
+        })
     }
 
     fn build(routes: &[(F::Net, u32)]) -> Result<Self, String> {
         let routes = routes.iter().map(|(net, hop)| (bits::<F>(*net), *hop));
-        Self::new(BitFib::builder().build_from(routes))
+        Self::new(match INLINE {
+            true => BitFib::builder().build_inline_from(routes),
+            false => BitFib::builder().build_from(routes),
+        })
     }
 
     fn insert(&mut self, net: F::Net, hop: u32) {
@@ -72,7 +81,7 @@ where
     }
 }
 
-impl<F: Family> Shared<F> for Bits<F>
+impl<F: Family, const INLINE: bool> Shared<F> for Bits<F, INLINE>
 where
     F::Addr: AsBits,
 {

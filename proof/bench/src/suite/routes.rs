@@ -26,7 +26,8 @@
 //!
 //! In `sapwood-table` a next hop is a group of four ports with equal weights. Each lookup is of
 //! another flow, and returns the next hop that owns the port of the flow. `sapwood-bits` takes
-//! prefixes of any length, and holds these prefixes as strings of bits.
+//! prefixes of any length, and holds these prefixes as strings of bits; `sapwood-bits-inline` in
+//! clusters that hold their entries.
 //!
 //! If an engine has no better means, its reader and its writer share it through
 //! `parking_lot::RwLock`, which is held for one change or for a burst of 32 lookups.
