@@ -204,7 +204,7 @@ fn versions() {
 #[test]
 fn routes() {
     let engines = "sapwood,sapwood-batch,sapwood-table,sapwood-table-batch,sapwood-bits,\
-        prefix-trie,iptrie";
+        sapwood-bits-inline,prefix-trie,iptrie";
     let cases = [
         "--cases",
         "v6-gen,v4-100k-random,v4-full",
@@ -219,6 +219,7 @@ fn routes() {
         "sapwood-table",
         "sapwood-table-batch",
         "sapwood-bits",
+        "sapwood-bits-inline",
         "prefix-trie",
     ] {
         for metric in [

@@ -160,10 +160,13 @@ impl Fib {
     }
 }
 
+/// The function of the shim for `sapwood_inline.h`.
+type InlineLookups = unsafe extern "C" fn(*const sapwood_fib_view, *const u32, usize, u64) -> u64;
+
 /// The lookups that `sapwood_inline.h` compiles into a loop in C.
 pub struct FibInline {
     fib: Fib,
-    lookups: unsafe extern "C" fn(*const sapwood_fib_view, *const u32, usize, u64) -> u64,
+    lookups: InlineLookups,
 }
 
 impl FibInline {
@@ -194,7 +197,7 @@ impl FibInline {
         };
         let shim = RECIPE.load()?;
         // SAFETY: this is the type of the function in the shim.
-        let lookups = unsafe { transmute(shim.find("lookups")?) };
+        let lookups = unsafe { transmute::<*mut c_void, InlineLookups>(shim.find("lookups")?) };
         Ok(FibInline { fib, lookups })
     }
 
