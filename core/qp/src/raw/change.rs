@@ -91,11 +91,13 @@ impl<V: ?Sized + Value> Tree<V> {
     /// An owned trie with inline clusters has few leaves. It puts its branches into their area, so
     /// that they lie close together: among the clusters, each would be alone in its cache lines.
     fn make_branch<P: Policy>(&mut self, policy: &mut P, parts: &Parts) -> Result<u32, ArenaFull> {
-        let area = match P::IN_PLACE && self.inline {
-            true => Area::Leaves,
-            false => Area::Nodes,
-        };
-        self.make_branch_in(area, policy, parts)
+        if P::IN_PLACE && self.inline {
+            let apart = self.make_branch_in(Area::Leaves, policy, parts);
+            if apart.is_ok() {
+                return apart;
+            }
+        }
+        self.make_branch_in(Area::Nodes, policy, parts)
     }
 
     /// Makes a branch, which is not linked yet, in this area.
