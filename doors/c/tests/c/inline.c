@@ -81,6 +81,8 @@ static void table(unsigned int root_bits, unsigned int flags)
 	memset(&options, 0, sizeof options);
 	options.size = sizeof options;
 	options.root_bits = root_bits;
+	/* The root of 24 bits takes 128 MiB, for which a limit reserves the addresses. */
+	options.memory_limit = root_bits == 24 ? (size_t)1 << 29 : 0;
 	options.flags = flags;
 	IS(sapwood_domain_new(&of_domain, &domain), 0);
 	IS(sapwood_fib_new(domain, &options, &fib), 0);
