@@ -130,7 +130,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     save_as(view, len, version, MAPS[0](V::SIZE, V::ALIGN), path)
 }
 
-/// As [`save`], with the layout hash of another kind of file.
+/// As `save`, with the layout hash of another kind of file.
 pub fn save_as<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
