@@ -15,7 +15,7 @@ int sapwood_fib_lookup6(const sapwood_fib *fib, const sapwood_reader *reader, co
 	abort();
 }
 
-uint64_t lookups(const sapwood_fib_view *view, const uint32_t *addrs, size_t count, uint64_t none)
+uint64_t shim_lookups(const sapwood_fib_view *view, const uint32_t *addrs, size_t count, uint64_t none)
 {
 	uint64_t sum = 0;
 	size_t i;
