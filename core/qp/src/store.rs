@@ -116,9 +116,10 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     }
 
     /// An empty store whose clusters hold their entries, as those of a [`QpMap`] do: it takes less
-    /// memory, and walks and misses are quicker. A change of an entry copies its cluster, so
-    /// values must be plain bytes, which cannot change behind a reference, up to 64 of them;
-    /// longer ones get leaves, as in other stores.
+    /// memory. Iterators take longer, because they give each key as a copy; `for_each` of a view
+    /// lends it, by half of the instructions. A change of an entry copies its cluster, so values
+    /// must be plain bytes, which cannot change behind a reference, up to 64 of them; longer ones
+    /// get leaves, as in other stores.
     ///
     /// A [difference](QpStore::diff) of versions of such a store compares values: one that was
     /// written again with the same bytes is no change.

@@ -53,32 +53,22 @@ pub(crate) mod verify;
 #[cfg(feature = "std")]
 pub(crate) mod version;
 pub(crate) mod view;
-#[cfg(all(
-    any(
-        target_arch = "x86_64",
-        all(
-            target_arch = "aarch64",
-            target_endian = "little",
-            target_feature = "neon"
-        )
-    ),
-    not(miri),
-    not(sapwood_exact_loads)
-))]
-pub(crate) mod wide;
-#[cfg(not(all(
-    any(
-        target_arch = "x86_64",
-        all(
-            target_arch = "aarch64",
-            target_endian = "little",
-            target_feature = "neon"
-        )
-    ),
-    not(miri),
-    not(sapwood_exact_loads)
-)))]
-#[path = "narrow.rs"]
+// Processors without these vectors, and tools that look for races, get plain Rust.
+#[cfg_attr(
+    not(all(
+        any(
+            target_arch = "x86_64",
+            all(
+                target_arch = "aarch64",
+                target_endian = "little",
+                target_feature = "neon"
+            )
+        ),
+        not(miri),
+        not(sapwood_exact_loads)
+    )),
+    path = "narrow.rs"
+)]
 pub(crate) mod wide;
 #[cfg(feature = "std")]
 pub(crate) mod writers;
