@@ -179,7 +179,7 @@ macro_rules! half {
 
 half!(
     /// All keys of a map, in ascending order.
-    Keys, Key<'a>, |view: View<'a, V, M>, entry| view.key(entry).map(Key::from)
+    Keys, Key<'a>, |view: View<'a, V, M>, entry| view.entry(entry).map(|(key, _)| key)
 );
 half!(
     /// All values of a map, in ascending order of their keys.

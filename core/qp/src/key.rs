@@ -8,8 +8,7 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 
-/// The longest key that is copied without an allocation.
-const SHORT_MAX: usize = 126;
+use crate::raw::keys::Short;
 
 /// A key that a map has. It is the key's bytes, wherever the map keeps them.
 ///
@@ -24,12 +23,12 @@ const SHORT_MAX: usize = 126;
 /// assert_eq!((key.to_vec(), *value), (b"ash".to_vec(), 1));
 /// ```
 #[derive(Clone)]
-pub struct Key<'a>(Bytes<'a>);
+pub struct Key<'a>(pub(crate) Bytes<'a>);
 
 #[derive(Clone)]
-enum Bytes<'a> {
+pub(crate) enum Bytes<'a> {
     Whole(&'a [u8]),
-    Short { len: u8, bytes: [u8; SHORT_MAX] },
+    Short(Short),
     Long(Box<[u8]>),
 }
 
@@ -127,41 +126,6 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The bytes of the longest key that a map has in two pieces: a prefix and a tail of a cluster have
-/// at most 255 each.
-const PIECES_MAX: usize = 512;
-
-/// Puts keys together in one place, one after the other. Keys of the same cluster begin with the
-/// same bytes, which are copied once.
-pub(crate) struct Joiner<'a> {
-    head: &'a [u8],
-    bytes: [u8; PIECES_MAX],
-}
-
-impl<'a> Joiner<'a> {
-    pub(crate) fn new() -> Self {
-        Joiner {
-            head: &[],
-            bytes: [0; PIECES_MAX],
-        }
-    }
-
-    /// The key in one piece, until the next one.
-    #[inline(always)]
-    pub(crate) fn join(&mut self, key: Pieces<'a>) -> &[u8] {
-        if key.head.is_empty() {
-            return key.tail;
-        }
-        let (head, len) = (key.head.len(), key.len());
-        if !core::ptr::eq(self.head, key.head) {
-            self.bytes[..head].copy_from_slice(key.head);
-            self.head = key.head;
-        }
-        self.bytes[head..len].copy_from_slice(key.tail);
-        &self.bytes[..len]
-    }
-}
-
 impl fmt::Debug for Pieces<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_box().fmt(f)
@@ -169,22 +133,15 @@ impl fmt::Debug for Pieces<'_> {
 }
 
 impl<'a> From<Pieces<'a>> for Key<'a> {
-    #[inline(always)]
+    #[inline(never)]
     fn from(pieces: Pieces<'a>) -> Self {
         if pieces.head.is_empty() {
             return Key(Bytes::Whole(pieces.tail));
         }
-        let (head, len) = (pieces.head.len(), pieces.len());
-        if len > SHORT_MAX {
-            return Key(Bytes::Long(pieces.to_box()));
+        match Short::copy(pieces) {
+            Some(short) => Key(Bytes::Short(short)),
+            None => Key(Bytes::Long(pieces.to_box())),
         }
-        let mut bytes = [0; SHORT_MAX];
-        bytes[..head].copy_from_slice(pieces.head);
-        bytes[head..len].copy_from_slice(pieces.tail);
-        Key(Bytes::Short {
-            len: len as u8,
-            bytes,
-        })
     }
 }
 
@@ -231,7 +188,7 @@ impl Deref for Key<'_> {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Bytes::Whole(bytes) => bytes,
-            Bytes::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Short(short) => short.bytes(),
             Bytes::Long(bytes) => bytes,
         }
     }
@@ -328,11 +285,6 @@ mod tests {
                 assert_eq!(Key::from(pieces), key);
                 assert_eq!(Key::from(pieces).in_place().is_some(), cut == 0);
                 assert_eq!(*pieces.to_box(), *key);
-                let mut joiner = Joiner::new();
-                for _ in 0..2 {
-                    assert_eq!(joiner.join(pieces), key);
-                    assert_eq!(joiner.join(Pieces::whole(b"other")), b"other");
-                }
                 assert!(pieces.mismatch(key).is_none());
                 for i in 0..len {
                     assert_eq!(pieces.at(i), Some(key[i]));

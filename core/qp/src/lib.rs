@@ -21,6 +21,7 @@ extern crate alloc;
 mod any;
 mod batch;
 mod closest;
+mod cursor;
 #[cfg(feature = "std")]
 mod diff;
 mod entry;
@@ -47,6 +48,7 @@ mod txn;
 #[cfg(feature = "std")]
 pub use any::{AnyFile, AnyValues};
 pub use closest::{Closest, Denial};
+pub use cursor::Cursor;
 #[cfg(feature = "std")]
 pub use diff::{Change, Diff};
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
@@ -55,7 +57,7 @@ pub use file::{QpFile, QpShape};
 pub use iter::{Iter, Keys, Range, Values};
 pub use iter_mut::{IterMut, ValuesMut};
 pub use key::Key;
-pub(crate) use key::{Joiner, Pieces};
+pub(crate) use key::Pieces;
 pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]

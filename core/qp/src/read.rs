@@ -14,7 +14,7 @@ use super::raw::leaf::mismatch;
 use super::raw::mem::Mem;
 use super::raw::span::Span;
 use super::raw::view::View;
-use crate::{Joiner, ReadEntry, Value};
+use crate::{ReadEntry, Value};
 
 /// Maps with fewer bytes of nodes than this fit into the second-level cache, where interleaving
 /// makes a batch of lookups no quicker.
@@ -64,18 +64,13 @@ pub fn seek<'a, V: ?Sized + Value, M: Mem>(
 pub(crate) fn for_each<'a, V: ?Sized + Value, M: Mem, K, R, B>(
     view: View<'a, V, M>,
     bounds: &R,
-    mut each: impl FnMut(&[u8], &'a V) -> ControlFlow<B>,
+    each: impl FnMut(&[u8], &'a V) -> ControlFlow<B>,
 ) -> ControlFlow<B>
 where
     K: AsRef<[u8]> + ?Sized,
     R: RangeBounds<K>,
 {
-    let mut span = range(view, bounds).span;
-    let mut keys = Joiner::new();
-    while let Some((key, value)) = span.next().and_then(|entry| view.lying(entry)) {
-        each(keys.join(key), value)?;
-    }
-    ControlFlow::Continue(())
+    range(view, bounds).span.for_each(each)
 }
 
 /// The bytes of the keys of a range from an offset on, each in one piece. The first key that does
@@ -365,6 +360,13 @@ macro_rules! read_methods {
             R: core::ops::RangeBounds<K>,
         {
             $crate::read::for_each($self.view(), &bounds, each)
+        }
+
+        /// A cursor before the first entry. It goes both ways, seeks, and lends keys.
+        ///
+        /// O(1).
+        pub fn cursor$(<$g>)?($($this)+ $self) -> $crate::Cursor<$lt, V, $mem> {
+            $crate::Cursor::new($self.view())
         }
 
         /// The entries whose keys start with `prefix` (the key equal to it included), in order.

@@ -1,5 +1,7 @@
 //! Keys and values in consecutive memory, in the order of the lookups.
 
+use std::ops::ControlFlow;
+
 use fastrand::Rng;
 
 /// Keys in one block, one after the other, each with its value.
@@ -267,6 +269,22 @@ impl ScanSum {
         self.count += 1;
         self.sum = self.sum.wrapping_add(value);
         self.keys = self.keys.rotate_left(5) ^ folded;
+    }
+
+    /// What adds the entries that a walk lends, and ends it after the first `most`.
+    #[inline]
+    pub fn each(
+        &mut self,
+        most: Option<usize>,
+    ) -> impl FnMut(&[u8], &u64) -> ControlFlow<()> {
+        let end = most.map(|most| self.count + most as u64);
+        move |key, value| {
+            self.add(key, *value);
+            match end == Some(self.count) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
     }
 
     /// Adds all entries of an iterator.

@@ -335,6 +335,13 @@ impl Cursor {
         self.skip_up(view, limit)
     }
 
+    /// Moves to another entry of the inline cluster.
+    #[inline(always)]
+    pub(crate) fn skip_to(&mut self, i: usize) {
+        self.at = i as u32;
+        self.entry = EntryRef::held(self.end, i);
+    }
+
     /// The place behind the last leaf of the cluster.
     pub(crate) fn limit(&self) -> u32 {
         self.to

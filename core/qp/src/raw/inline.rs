@@ -1,6 +1,7 @@
 //! Inline clusters in the arena, read through pointers, and references to entries of any kind.
 
-use core::slice;
+use core::mem::MaybeUninit;
+use core::{ptr, slice};
 
 use sapwood_format::inline::{self, Extent, OUTSIDE};
 use sapwood_format::{INLINE, KIND};
@@ -8,6 +9,7 @@ use sapwood_format::{INLINE, KIND};
 use super::leaf::Value;
 use super::node::Cluster;
 use super::wide;
+use crate::Pieces;
 
 /// An entry: its leaf, or its inline cluster and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +106,54 @@ impl Inline {
     pub(crate) unsafe fn prefix<'a>(self) -> &'a [u8] {
         // SAFETY: in bounds of the block.
         unsafe { slice::from_raw_parts(self.prefix_ptr(), self.extent.prefix) }
+    }
+
+    /// The key with this tail.
+    ///
+    /// # Safety
+    /// It is a tail in this block, which lives for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn pieces<'a>(self, tail: *const u8, len: usize) -> Pieces<'a> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Pieces {
+                head: self.prefix(),
+                tail: slice::from_raw_parts(tail, len),
+            }
+        }
+    }
+
+    /// Copies the bytes that all keys share.
+    ///
+    /// # Safety
+    /// As for `copy_piece`.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_prefix(self, to: *mut u8) {
+        // SAFETY: the caller's promise; the borders lie behind the prefix, at least eight bytes.
+        unsafe {
+            match self.extent.prefix {
+                ..=8 => copy::<8>(self.prefix_ptr(), to),
+                len => self.copy_piece(self.prefix_ptr(), len, to),
+            }
+        }
+    }
+
+    /// Copies `len` bytes of this block.
+    ///
+    /// # Safety
+    /// The block is whole, and nobody writes it. There is room for them and for [`SPARE`] bytes
+    /// more at `to`, whose content has no meaning afterwards.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_piece(self, from: *const u8, len: usize, to: *mut u8) {
+        let behind = self.p.wrapping_add(self.extent.block) as usize - from as usize;
+        // SAFETY: the caller's promise; as many bytes are in the block.
+        unsafe {
+            match len {
+                ..=16 if behind >= 16 => copy::<16>(from, to),
+                ..=32 if behind >= 32 => copy::<32>(from, to),
+                _ => ptr::copy_nonoverlapping(from, to, len),
+            }
+        }
     }
 
     /// Where those bytes begin.
@@ -261,6 +311,22 @@ impl Inline {
                 Held::Here { .. } => Ok(None),
             }
         }
+    }
+}
+
+/// The bytes behind a key that a copy of its pieces may write.
+pub(crate) const SPARE: usize = 32;
+
+/// Copies `N` bytes, some of which may never have been written.
+///
+/// # Safety
+/// `from` points at `N` bytes that nobody writes, and `to` at as many that nobody else uses.
+#[inline(always)]
+unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.cast::<[MaybeUninit<u8>; N]>()
+            .write(from.cast::<[MaybeUninit<u8>; N]>().read())
     }
 }
 

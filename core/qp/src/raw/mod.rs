@@ -35,6 +35,7 @@ pub(crate) mod index;
 pub(crate) mod index_only;
 pub(crate) mod inline;
 pub(crate) mod inline_change;
+pub(crate) mod keys;
 pub(crate) mod leaf;
 pub(crate) mod mem;
 pub(crate) mod node;

@@ -1,7 +1,10 @@
 //! Runs of leaves, read from both ends.
 
+use core::ops::ControlFlow;
+
 use super::cursor::Cursor;
-use super::inline::EntryRef;
+use super::inline::{EntryRef, Held, Inline};
+use super::keys::Joiner;
 use super::mem::{Mem, Trusted};
 use super::order::Along;
 use super::view::{Subtree, View};
@@ -89,6 +92,83 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
             return Some(self.front.entry);
         }
         self.next_anywhere()
+    }
+
+    /// Calls `each` with the entries that are left until it breaks. The keys of an inline cluster
+    /// are lent from one place.
+    pub(crate) fn for_each<B>(
+        mut self,
+        mut each: impl FnMut(&[u8], &'a V) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let mut keys = Joiner::new();
+        while let Some(entry) = self.next() {
+            let went = match M::INLINE && entry.is_held() {
+                true => self.each_of_run(entry, &mut keys, &mut each)?,
+                false => self.each_leaf(entry.cell(), &mut each)?,
+            };
+            // Only a damaged file has an entry that is not whole.
+            if went.is_none() {
+                break;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Calls `each` with the entry of a leaf, if it is whole.
+    #[inline(always)]
+    fn each_leaf<B>(
+        &self,
+        leaf: u32,
+        each: &mut impl FnMut(&[u8], &'a V) -> ControlFlow<B>,
+    ) -> ControlFlow<B, Option<()>> {
+        match self.view.leaf_entry(leaf) {
+            Some((key, value)) => each(key, value).map_continue(Some),
+            None => ControlFlow::Continue(None),
+        }
+    }
+
+    /// Calls `each` with an entry and those that follow it in its inline cluster, as long as they
+    /// are whole.
+    #[inline(always)]
+    fn each_of_run<B>(
+        &mut self,
+        entry: EntryRef,
+        keys: &mut Joiner,
+        each: &mut impl FnMut(&[u8], &'a V) -> ControlFlow<B>,
+    ) -> ControlFlow<B, Option<()>> {
+        let Some(c) = self.view.cluster(entry.cell()) else {
+            return ControlFlow::Continue(None);
+        };
+        // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has these entries.
+        unsafe {
+            let block = Inline::of(c);
+            keys.enter(entry.cell(), block);
+            for i in self.run() {
+                match self.view.held(block, i) {
+                    None => return ControlFlow::Continue(None),
+                    Some(Held::Leaf(leaf)) => {
+                        if self.each_leaf(leaf, each)?.is_none() {
+                            return ControlFlow::Continue(None);
+                        }
+                    }
+                    Some(Held::Here { tail, len }) => {
+                        let value = V::slot_value(Inline::slot::<V>(tail, len));
+                        each(keys.join(block, tail, len), &*value)?;
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(Some(()))
+    }
+
+    /// The numbers, in the inline cluster of the entry that `next` returned last, of it and of those
+    /// that follow it there; the front moves to the last of them.
+    #[inline(always)]
+    pub(crate) fn run(&mut self) -> core::ops::Range<usize> {
+        let from = self.front.entry.index();
+        let limit = (self.limit as usize).max(from + 1);
+        self.front.skip_to(limit - 1);
+        from..limit
     }
 
     /// The next entry when the front leaves its cluster or comes to the end.

@@ -439,18 +439,11 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
         unsafe {
             let block = Inline::of(c);
-            if !self.is_whole(block, entry.index()) {
-                return None;
-            }
-            match block.held::<V>(entry.index()) {
+            match self.held(block, entry.index())? {
                 Held::Leaf(outside) => self.leaf_parts(outside),
                 Held::Here { tail, len } => {
                     let slot = Inline::slot::<V>(tail, len);
-                    let pieces = Pieces {
-                        head: block.prefix(),
-                        tail: core::slice::from_raw_parts(tail, len),
-                    };
-                    Some((pieces, V::slot_value(slot)))
+                    Some((block.pieces(tail, len), V::slot_value(slot)))
                 }
             }
         }
@@ -516,7 +509,6 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     }
 
     /// The key and the value of a leaf.
-    #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) fn leaf_entry(&self, cell: u32) -> Option<(&'a [u8], &'a V)> {
         let p = self.leaf(cell)?;
@@ -527,16 +519,39 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The key and the value of an entry.
     #[inline(always)]
     pub fn entry(&self, entry: EntryRef) -> Option<(Key<'a>, &'a V)> {
-        let (key, value) = self.lying(entry)?;
-        Some((key.into(), value))
+        if !M::INLINE || !entry.is_held() {
+            return self.whole_entry(entry.cell());
+        }
+        let c = self.cluster(entry.cell())?;
+        // SAFETY: a cluster that `mem` returned is whole, lives for 'a, and has the entry.
+        unsafe {
+            let block = Inline::of(c);
+            match self.held(block, entry.index())? {
+                Held::Leaf(leaf) => self.whole_entry(leaf),
+                Held::Here { tail, len } => {
+                    let value = &*V::slot_value(Inline::slot::<V>(tail, len));
+                    Some((Key::held(block, tail, len), value))
+                }
+            }
+        }
     }
 
-    /// The key of an entry, in the pieces that it lies in, and the value.
+    /// The entry that a leaf has.
     #[inline(always)]
-    pub(crate) fn lying(&self, entry: EntryRef) -> Option<(Pieces<'a>, &'a V)> {
-        let (key, value) = self.parts(entry)?;
-        // SAFETY: a whole value that lives for 'a.
-        Some((key, unsafe { &*value }))
+    fn whole_entry(&self, leaf: u32) -> Option<(Key<'a>, &'a V)> {
+        let (key, value) = self.leaf_entry(leaf)?;
+        Some((Key::from(key), value))
+    }
+
+    /// Entry `i` of a cluster. `None` if it is not whole.
+    ///
+    /// # Safety
+    /// `mem` returned the cluster, which has such an entry.
+    #[inline(always)]
+    pub(crate) unsafe fn held(&self, block: Inline, i: usize) -> Option<Held> {
+        // SAFETY: the caller's promise.
+        self.is_whole(block, i)
+            .then(|| unsafe { block.held::<V>(i) })
     }
 
     /// The key of an entry.

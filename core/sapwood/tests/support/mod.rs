@@ -1,7 +1,7 @@
 //! Applies the model's operations to the real maps, and compares.
 #![allow(dead_code)] // Each test, and each fuzz target, uses only a part of it.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use sapwood::arena::{ArenaOptions, DebugMode};
 use sapwood::qp::{Change, Key, QpMap, QpSnapshot, QpStore, QpTxn, QpView, ReadEntry};
@@ -24,7 +24,7 @@ fn entry<V: ?Sized + Value>(item: Option<ReadEntry<'_, V>>) -> Outcome {
     Outcome::entry(item.map(|(key, value)| (key, value.number())))
 }
 
-/// The entries between two bounds, by an iterator and by `for_each`.
+/// The entries between two bounds, by an iterator, by a cursor and by `for_each`.
 macro_rules! ascending {
     ($map:expr, $lower:expr, $upper:expr) => {{
         let bounds = (as_slice($lower), as_slice($upper));
@@ -36,7 +36,55 @@ macro_rules! ascending {
         let found = entries($map.range::<[u8], _>(bounds));
         assert!(end.is_continue());
         assert_eq!(Outcome::Entries(lent), found);
+        let within = (Bound::Unbounded, bounds.1);
+        let by_cursor = walk!($map, $lower, within, seek, next, prev);
+        assert_eq!(Outcome::Entries(by_cursor), found);
         found
+    }};
+}
+
+/// The same in descending order.
+macro_rules! descending {
+    ($map:expr, $lower:expr, $upper:expr) => {{
+        let bounds = (as_slice($lower), as_slice($upper));
+        let found = entries($map.range::<[u8], _>(bounds).rev());
+        let within = (bounds.0, Bound::Unbounded);
+        let by_cursor = walk!($map, $upper, within, seek_back, prev, next);
+        assert_eq!(Outcome::Entries(by_cursor), found);
+        found
+    }};
+}
+
+/// The entries from a bound on, as long as they are within others, by a cursor that goes to and fro.
+macro_rules! walk {
+    ($map:expr, $near:expr, $within:expr, $seek:ident, $next:ident, $back:ident) => {{
+        let mut cursor = $map.cursor();
+        let copy = |entry: Option<(&[u8], &_)>| entry.map(|(k, v)| (k.to_vec(), Value::number(v)));
+        let mut at = match as_slice($near) {
+            Bound::Included(key) => copy(cursor.$seek(key)),
+            Bound::Excluded(key) => match copy(cursor.$seek(key)) {
+                Some((k, _)) if k == key => copy(cursor.$next()),
+                other => other,
+            },
+            Bound::Unbounded => {
+                while cursor.$back().is_some() {}
+                copy(cursor.$next())
+            }
+        };
+        let (mut last, mut list) = (None, Vec::new());
+        while let Some((key, value)) = at
+            && RangeBounds::<[u8]>::contains(&$within, &key[..])
+        {
+            assert_eq!(copy(cursor.entry()).as_ref(), Some(&(key.clone(), value)));
+            if last.is_some() {
+                assert_eq!(copy(cursor.$back()), last);
+                cursor.$next();
+            }
+            last = Some((key, value));
+            list.extend(last.clone());
+            at = copy(cursor.$next());
+        }
+        list
     }};
 }
 
@@ -49,10 +97,7 @@ pub fn apply<V: ?Sized + Value>(map: &mut QpMap<V>, op: &Op) -> Outcome {
         Op::Prefix(prefix, Direction::Forward) => entries(map.prefix(prefix)),
         Op::Prefix(prefix, Direction::Backward) => entries(map.prefix(prefix).rev()),
         Op::Range(lower, upper, Direction::Forward) => ascending!(map, lower, upper),
-        Op::Range(lower, upper, Direction::Backward) => {
-            let range = map.range::<[u8], _>((as_slice(lower), as_slice(upper)));
-            entries(range.rev())
-        }
+        Op::Range(lower, upper, Direction::Backward) => descending!(map, lower, upper),
         Op::Predecessor(key) => entry(map.predecessor(key)),
         Op::Successor(key) => entry(map.successor(key)),
         Op::LongestPrefix(key) => entry(map.longest_prefix(key)),
@@ -149,10 +194,7 @@ pub fn apply_txn<V: ?Sized + Value>(txn: &mut QpTxn<'_, V>, op: &Op, model: &mut
                 Op::Prefix(prefix, Direction::Forward) => entries(txn.prefix(prefix)),
                 Op::Prefix(prefix, Direction::Backward) => entries(txn.prefix(prefix).rev()),
                 Op::Range(lower, upper, Direction::Forward) => ascending!(txn, lower, upper),
-                Op::Range(lower, upper, Direction::Backward) => entries(
-                    txn.range::<[u8], _>((as_slice(lower), as_slice(upper)))
-                        .rev(),
-                ),
+                Op::Range(lower, upper, Direction::Backward) => descending!(txn, lower, upper),
                 Op::Predecessor(key) => entry(txn.predecessor(key)),
                 Op::Successor(key) => entry(txn.successor(key)),
                 Op::LongestPrefix(key) => entry(txn.longest_prefix(key)),

@@ -86,18 +86,20 @@ impl<const INDEX: bool, const USE: u8> Built for Sapwood<INDEX, USE> {
     }
 
     fn scan(&self) -> ScanSum {
-        ScanSum::of(self.0.iter().map(|(key, value)| (key, *value)))
+        let mut sum = ScanSum::default();
+        let _ = self.0.for_each::<[u8], _, ()>(.., sum.each(None));
+        sum
     }
 
     fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
         // The index takes no part in these searches.
         (!INDEX && USE != BATCH16).then(|| {
-            ScanSum::ranges(starts, count, |start| {
-                let entries = self
-                    .0
-                    .range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
-                entries.map(|(key, value)| (key, *value))
-            })
+            let mut sum = ScanSum::default();
+            for (start, _) in starts.iter() {
+                let bounds = (Bound::Included(start), Bound::Unbounded);
+                let _ = self.0.for_each::<[u8], _, ()>(bounds, sum.each(Some(count)));
+            }
+            sum
         })
     }
 

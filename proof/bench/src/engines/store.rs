@@ -58,17 +58,22 @@ impl<const INLINE: bool> Built for Store<INLINE> {
     }
 
     fn scan(&self) -> ScanSum {
-        self.0
-            .read(|view| ScanSum::of(view.iter().map(|(key, value)| (key, *value))))
+        let mut sum = ScanSum::default();
+        self.0.read(|view| {
+            let _ = view.for_each::<[u8], _, ()>(.., sum.each(None));
+        });
+        sum
     }
 
     fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
-        Some(self.0.read(|view| {
-            ScanSum::ranges(starts, count, |start| {
-                let entries = view.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
-                entries.map(|(key, value)| (key, *value))
-            })
-        }))
+        let mut sum = ScanSum::default();
+        self.0.read(|view| {
+            for (start, _) in starts.iter() {
+                let bounds = (Bound::Included(start), Bound::Unbounded);
+                let _ = view.for_each::<[u8], _, ()>(bounds, sum.each(Some(count)));
+            }
+        });
+        Some(sum)
     }
 
     fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
