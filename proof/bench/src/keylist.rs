@@ -273,10 +273,7 @@ impl ScanSum {
 
     /// What adds the entries that a walk lends, and ends it after the first `most`.
     #[inline]
-    pub fn each(
-        &mut self,
-        most: Option<usize>,
-    ) -> impl FnMut(&[u8], &u64) -> ControlFlow<()> {
+    pub fn each(&mut self, most: Option<usize>) -> impl FnMut(&[u8], &u64) -> ControlFlow<()> {
         let end = most.map(|most| self.count + most as u64);
         move |key, value| {
             self.add(key, *value);

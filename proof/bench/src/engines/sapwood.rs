@@ -97,7 +97,9 @@ impl<const INDEX: bool, const USE: u8> Built for Sapwood<INDEX, USE> {
             let mut sum = ScanSum::default();
             for (start, _) in starts.iter() {
                 let bounds = (Bound::Included(start), Bound::Unbounded);
-                let _ = self.0.for_each::<[u8], _, ()>(bounds, sum.each(Some(count)));
+                let _ = self
+                    .0
+                    .for_each::<[u8], _, ()>(bounds, sum.each(Some(count)));
             }
             sum
         })
