@@ -94,12 +94,6 @@ impl Extent {
     }
 }
 
-/// The length of the prefix of keys that first differ at this offset.
-#[inline(always)]
-pub const fn prefix_for(base: usize) -> usize {
-    if base < PREFIX_MAX { base } else { PREFIX_MAX }
-}
-
 /// The offset of the places.
 #[inline(always)]
 pub const fn places_at(capacity: usize) -> usize {

@@ -356,25 +356,34 @@ impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<
     where
         V: IntoBytes,
     {
-        self.load_into(&QpFile::open(&path)?, Tree::of_plain)
+        self.load_file_inline(&QpFile::open(&path)?)
             .map_err(OpenError::at(path.as_ref()))
     }
 
     /// A store of the entries of a verified file.
     #[doc(hidden)]
     pub fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
-        self.load_into(file, Tree::new)
+        self.load_into(file, |_, arena| Tree::new(arena))
+    }
+
+    /// As `load_file`, with inline clusters.
+    #[doc(hidden)]
+    pub fn load_file_inline(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause>
+    where
+        V: IntoBytes,
+    {
+        self.load_into(file, Self::inline_tree)
     }
 
     /// As `load_file`, of the form that `tree` makes.
     fn load_into(
         self,
         file: &QpFile<V>,
-        tree: impl FnOnce(Arena) -> Tree<V>,
+        tree: impl FnOnce(&Self, Arena) -> Tree<V>,
     ) -> Result<QpStore<V>, OpenCause> {
         let arena = stable_arena(self.memory.clone().stable());
         let arena = arena.map_err(|full| OpenCause::Table(full.into()))?;
-        let tree = file.fill(tree(arena))?;
+        let tree = file.fill(tree(&self, arena))?;
         let store = self.build_over(tree, None);
         store.begin_at(file.version());
         Ok(store)

@@ -87,6 +87,7 @@ pub mod parts {
     pub use crate::raw::inline::EntryRef;
     pub use crate::raw::{batch::LANES, bits::Alternatives, cursor::Cursor, mem::Mem, view::View};
     pub use crate::read::{range, seek, tails};
+    pub use crate::store::StoreChoices;
 }
 
 /// An entry of a map: its key and its value.

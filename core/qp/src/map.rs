@@ -166,6 +166,33 @@ impl<V: ?Sized + Value> QpMap<V> {
         Ok(map)
     }
 
+    /// An empty map in an arena with these options, whose clusters keep each key whole, where other
+    /// maps cut the bytes that the keys of a cluster share. So its keys lie in one piece
+    /// ([`Key::in_place`]), but not in a leaf each. It takes 20 to 21 bytes a name beyond the key,
+    /// value included, where other maps take 12 to 19; file paths take 30, more than with leaves.
+    /// Steps of iterators take little more than half of the instructions (notes of one
+    /// measurement).
+    ///
+    /// O(1).
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when the backing cannot be had.
+    ///
+    /// ```
+    /// use sapwood::arena::ArenaOptions;
+    /// use sapwood::qp::QpMap;
+    /// let mut map = QpMap::with_whole_keys(ArenaOptions::default())?;
+    /// map.insert("www.example.com", 1)?;
+    /// map.insert("www.example.net", 2)?;
+    /// let (key, _) = map.first_key_value().unwrap();
+    /// assert_eq!(key.in_place(), Some(&b"www.example.com"[..]));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn with_whole_keys(options: ArenaOptions) -> Result<Self, Error> {
+        let tree = Tree::new_inline(arena(options)?).cut_prefixes(false);
+        Ok(Self::from_tree(tree))
+    }
+
     /// The limit of memory, if there is one.
     #[cfg_attr(not(feature = "std"), allow(dead_code))]
     pub(crate) fn limit(&self) -> Option<usize> {
@@ -193,14 +220,22 @@ impl<V: ?Sized + Value> QpMap<V> {
             Backing::File(_) => options.backing(Backing::Auto),
             _ => options,
         };
-        // An index names leaves.
-        let inline = !tree.only_leaves && tree.points.is_none();
-        let copy = Self::sorted(options.clone(), entries(), inline).or_else(|error| {
+        let empty = |options| {
+            // An index names leaves.
+            let mut empty = match tree.only_leaves || tree.points.is_some() {
+                true => Tree::new(arena(options)?),
+                false => Tree::new_inline(arena(options)?),
+            };
+            empty.prefix_max = tree.prefix_max;
+            Ok::<_, Error>(empty)
+        };
+        let sorted = |options| sorted_tree(empty(options)?, entries()).map(Self::from_tree);
+        let copy = sorted(options.clone()).or_else(|error| {
             // A compact copy takes less than the map; if a limit is nearly used up and it does
             // not, then the limit is what it takes.
             let limit = self.limit().ok_or(error)?;
             let unlimited = options.limit(usize::MAX);
-            let mut copy = Self::sorted(unlimited, entries(), inline)?;
+            let mut copy = sorted(unlimited)?;
             copy.tree_mut().arena.limit_to(limit);
             Ok(copy)
         });
@@ -448,21 +483,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     where
         V: Accepts<N>,
     {
-        Self::sorted(options, entries, true)
-    }
-
-    fn sorted<K: AsRef<[u8]>, N: IntoValue<V>>(
-        options: ArenaOptions,
-        entries: impl IntoIterator<Item = (K, N)>,
-        inline: bool,
-    ) -> Result<Self, Error>
-    where
-        V: Accepts<N>,
-    {
-        let empty = match inline {
-            true => Tree::new_inline(arena(options)?),
-            false => Tree::new(arena(options)?),
-        };
+        let empty = Tree::new_inline(arena(options)?);
         Ok(Self::from_tree(sorted_tree(empty, entries)?))
     }
 

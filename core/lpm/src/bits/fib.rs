@@ -66,7 +66,7 @@ impl<V: Send + Sync + 'static> Clone for BitFib<V> {
 }
 
 impl<V: Send + Sync + 'static> Buildable for BitFib<V> {
-    type Choices = ();
+    type Choices = sapwood_qp::parts::StoreChoices;
     type Builder = Builder<Self>;
 }
 

@@ -17,7 +17,6 @@ use super::tree::{self, LEAF_KIND, Owned, Tree};
 use super::view::View;
 use crate::Pieces;
 use sapwood_format::cluster::{FILL_MAX, REACH, capacity_for, tag};
-use sapwood_format::inline::prefix_for;
 use smallvec::SmallVec;
 
 /// A leaf that is in no cluster yet, or a branch with all nodes below it, and the border to the
@@ -170,11 +169,11 @@ fn fits<V: ?Sized + Value>(tree: &Tree<V>, items: &[Item], offset: usize) -> boo
     }
     let least = items[1..].iter().map(|item| item.border.at).min();
     let base = least.unwrap_or(offset);
-    let all = prefix_for(base);
+    let all = tree.prefix_for(base);
     let held = items
         .iter()
         .filter(|item| !is_outside(item.len, all, item.behind));
-    let prefix = prefix_of(base, held.map(|item| item.len));
+    let prefix = prefix_of(all, held.map(|item| item.len));
     let bytes = items
         .iter()
         .map(|item| match is_outside(item.len, all, item.behind) {
@@ -352,7 +351,7 @@ impl<V: ?Sized + Value> Tree<V> {
         let root = self.root;
         let leaves = self.arena.memory().kinds[usize::from(LEAF_KIND.0)].bytes;
         let mut to = Tree::new(fresh);
-        to.inline = inline;
+        (to.inline, to.prefix_max) = (inline, self.prefix_max);
         let (copy, new_root, order) = copy_in_order(&self.view(), to, leaves)?;
         debug_assert!(root != 0 || new_root == 0);
         // The values were moved bit by bit, so the old arena is dropped as plain memory.

@@ -126,6 +126,7 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(crate) fn split_into(&mut self, key: &[u8], fresh: Arena) -> Result<Self, ArenaFull> {
         let mut upper = Tree::new(fresh);
         (upper.inline, upper.only_leaves) = (self.inline, self.only_leaves);
+        upper.prefix_max = self.prefix_max;
         if self.points.is_some() {
             upper.index_all();
         }

@@ -4,24 +4,27 @@
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::marker::PhantomData;
-use core::slice;
+use core::{ptr, slice};
 use std::path::Path;
 
 #[cfg(all(unix, not(miri)))]
 use sapwood_arena::FileMap;
 use sapwood_arena::{
-    Arena, ArenaFull, ArenaOptions, HEADER_LEN, HeaderMode, ImageMap, write_image,
+    Area, Arena, ArenaFull, ArenaOptions, HEADER_LEN, HeaderMode, ImageMap, write_image,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::build::{Builder, Pushed, copy_in_order};
+use super::inline::{Held, Inline};
+use super::inline_change::write_outside;
 use super::leaf::{LeafOf, Stored, Value};
-use super::mem::Checked;
+use super::mem::{Checked, byte_of};
+use super::node::{CLUSTER, INLINE, KIND, LEAF};
 use super::span::Span;
 use super::tree::Tree;
 use super::verify::{self, Walked};
 use super::view::View;
-use sapwood_format::header;
+use sapwood_format::{branch_cell, header};
 
 /// The words of the header that a trie uses.
 const ROOT: usize = 0;
@@ -97,6 +100,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     let mut to = Tree::new(Arena::new(options));
     (to.inline, to.tight) = (V::INLINE, true);
     let (arena, root, _) = copy_in_order(view, to, 0).map_err(SaveFailed::Full)?;
+    let (arena, root) = without_gaps::<V>(arena, root).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
     header.roots[LEN] = len as u64;
@@ -111,6 +115,75 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
         unsafe { slice::from_raw_parts(arena.base().add(HEADER_LEN), bytes) }
     };
     write_image(path, &[body], header).map_err(SaveFailed::Io)
+}
+
+/// A new trie's nodes in memory without gaps, if more than a sixteenth of it is free: the leaves of
+/// the entries were there until their clusters were made, and in a small trie these are all
+/// entries.
+fn without_gaps<V: ?Sized + Value>(arena: Arena, root: u32) -> Result<(Arena, u32), ArenaFull> {
+    let memory = arena.memory();
+    if 16 * memory.free <= memory.frontier {
+        return Ok((arena, root));
+    }
+    let mut to = Arena::new(arena.options().clone());
+    // The root of this trie stays empty, so that it drops nothing.
+    let mut from = Tree::<V>::new(arena);
+    let mut moved = Ok(root);
+    from.each_cell(root, |from, cell| {
+        if moved.is_ok() {
+            // SAFETY: the trie has this node, and those below it came before.
+            moved = unsafe { move_node(from, &mut to, cell) };
+        }
+    });
+    // The root comes last.
+    moved.map(|root| (to, root))
+}
+
+/// Copies a node of a trie that nobody needs afterwards; returns its new cell, which is also
+/// written over the beginning of the old node.
+///
+/// # Safety
+/// The node is live, and the nodes below it have moved, but not leaves of an inline cluster's own.
+unsafe fn move_node<V: ?Sized + Value>(
+    from: &Tree<V>,
+    to: &mut Arena,
+    cell: u32,
+) -> Result<u32, ArenaFull> {
+    // SAFETY: the caller's promise; each block has eight bytes at least.
+    unsafe {
+        let (bytes, kind) = from.block(cell);
+        let p = from.pointer(cell);
+        let moved = |child| from.pointer(child).cast::<u32>().read();
+        match cell & KIND {
+            LEAF => {}
+            CLUSTER => {
+                let c = from.cluster(cell);
+                for i in 0..c.leaves() {
+                    c.set_cell(i, moved(c.cell(i)));
+                }
+            }
+            INLINE => {
+                let c = from.cluster(cell);
+                let block = Inline::of(c);
+                for i in 0..c.leaves() {
+                    if let Held::Leaf(leaf) = block.held::<V>(i) {
+                        write_outside::<V>(block.place::<V>(i), move_node(from, to, leaf)?);
+                    }
+                }
+            }
+            _ => {
+                let b = from.branch(cell);
+                for i in 0..b.children() {
+                    b.set_cell(i, moved(b.cell(i)));
+                }
+            }
+        }
+        let r = to.alloc(bytes, kind, Area::Nodes)?;
+        let new = branch_cell(r.get()) | cell & KIND;
+        ptr::copy_nonoverlapping(p, to.base().add(byte_of(new)), bytes);
+        p.cast::<u32>().write(new);
+        Ok(new)
+    }
 }
 
 /// The memory of an image.

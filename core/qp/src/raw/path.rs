@@ -335,7 +335,7 @@ unsafe fn has_bytes<V: ?Sized + Value>(c: Cluster, at: usize, len: usize, behind
     let n = c.leaves() + 1;
     // SAFETY: the caller's promise.
     let old = unsafe { Inline::of(c) };
-    let prefix = old.extent.prefix.min(inline::prefix_for(at.min(c.base())));
+    let prefix = old.extent.prefix.min(at).min(c.base());
     let longer = old.extent.prefix - prefix;
     let mut bytes = match is_outside(len, prefix, behind) {
         true => V::ENTRIES.outside(),
@@ -377,12 +377,11 @@ pub(crate) fn fits_block<V: ?Sized + Value>(n: usize, prefix: usize, bytes: usiz
 /// Bytes of a block that are left free where its size is estimated.
 const SLACK: usize = 64;
 
-/// The length of the prefix of a block whose keys agree before `base`: all that they share. A
+/// The length of the prefix of a block whose keys share `all` bytes that may be cut: all of them. A
 /// prefix saves nothing for a single key in the block, or for none (leaves of their own have theirs
 /// whole): then it is as short as the tail allows.
-pub(crate) fn prefix_of(base: usize, held: impl Iterator<Item = usize>) -> usize {
+pub(crate) fn prefix_of(all: usize, held: impl Iterator<Item = usize>) -> usize {
     let mut held = held;
-    let all = inline::prefix_for(base);
     match (held.next(), held.next()) {
         (None, _) => 0,
         (Some(len), None) => all.min(len.saturating_sub(inline::HELD_MAX)),

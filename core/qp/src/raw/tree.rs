@@ -20,6 +20,7 @@ use super::points::Points;
 use super::view::View;
 #[cfg(feature = "std")]
 use sapwood_format::inline::BLOCK_MAX;
+use sapwood_format::inline::PREFIX_MAX;
 use sapwood_format::{self as format, branch, cluster};
 
 /// Accounting kind of branches.
@@ -28,6 +29,9 @@ pub(crate) const BRANCH_KIND: Kind = Kind(0);
 pub(crate) const CLUSTER_KIND: Kind = Kind(1);
 /// Accounting kind of leaves.
 pub(crate) const LEAF_KIND: Kind = Kind(2);
+
+/// Bytes of room for another entry or two with whole keys.
+const WHOLE_ROOM: usize = 48;
 
 /// Bytes and kind of the block of a branch or cluster, by its cell and header.
 #[inline(always)]
@@ -208,6 +212,8 @@ pub(crate) struct Tree<V: ?Sized + Value> {
     pub(crate) order: Order,
     /// Whether clusters hold their entries.
     pub(crate) inline: bool,
+    /// The longest prefix that an inline cluster cuts: 0 where keys stay whole.
+    pub(crate) prefix_max: usize,
     /// Whether inline clusters get no room for more entries: in an image.
     pub(crate) tight: bool,
     /// Whether each entry has a leaf for good.
@@ -230,6 +236,7 @@ impl<V: ?Sized + Value> Tree<V> {
             len: 0,
             order: Order::default(),
             inline: false,
+            prefix_max: PREFIX_MAX,
             tight: false,
             only_leaves: false,
             points: None,
@@ -250,6 +257,28 @@ impl<V: ?Sized + Value> Tree<V> {
         let mut tree = Tree::new(arena);
         tree.inline = V::INLINE && !V::NEEDS_DROP;
         tree
+    }
+
+    /// The trie, which is empty, with keys that lose the prefix of their inline cluster or stay
+    /// whole.
+    pub(crate) fn cut_prefixes(mut self, cut: bool) -> Self {
+        self.prefix_max = if cut { PREFIX_MAX } else { 0 };
+        self
+    }
+
+    /// The longest prefix of an inline cluster whose keys first differ at this offset.
+    #[inline(always)]
+    pub(crate) fn prefix_for(&self, base: usize) -> usize {
+        base.min(self.prefix_max)
+    }
+
+    /// The most bytes of room for more entries in an inline cluster. Whole keys are long, and room
+    /// for three of them is a sixth of a block.
+    pub(crate) fn room_max(&self) -> usize {
+        match self.prefix_max {
+            0 => WHOLE_ROOM,
+            _ => usize::MAX,
+        }
     }
 
     /// The newest version.

@@ -32,6 +32,8 @@ pub(crate) struct Walked {
     pub(crate) cluster_bytes: usize,
     /// Number of leaves in clusters.
     pub(crate) clustered: usize,
+    /// The longest prefix of an inline cluster.
+    pub(crate) prefix_max: usize,
     /// Sum of the numbers of branches above each leaf.
     pub(crate) depth_sum: usize,
     pub(crate) depth_max: usize,
@@ -218,6 +220,7 @@ impl<'v, V: ?Sized + Value, M: Mem> Walk<'_, 'v, V, M> {
         self.seen.clustered += c.leaves();
         count(&mut self.seen.fills, c.leaves());
         let (mut live, prefix) = (0, block.extent.prefix);
+        self.seen.prefix_max = self.seen.prefix_max.max(prefix);
         for (i, place) in places.iter().enumerate() {
             // SAFETY: these are entries of a whole cluster, and borders between them.
             unsafe {
@@ -452,6 +455,12 @@ pub(crate) fn tree<V: ?Sized + Value>(
     let seen = walk(&tree.owned_view(), usize::MAX)?;
     if seen.leaves != tree.len {
         return Err(format!("{} leaves, but len is {}", seen.leaves, tree.len));
+    }
+    if seen.prefix_max > tree.prefix_max {
+        return Err(format!(
+            "a cluster cuts {} bytes of its keys, but {} are allowed",
+            seen.prefix_max, tree.prefix_max
+        ));
     }
     tree.arena.verify()?;
     tree.verify_points()?;

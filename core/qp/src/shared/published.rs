@@ -158,7 +158,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// # Panics
     /// When the arena moves as it grows, has no header page or is in use.
     pub fn build_in(self, arena: Arena) -> Result<QpStore<V>, Error> {
-        self.publish_in(arena, |arena| Ok(published_tree(arena)))
+        self.publish_in(arena, |builder, arena| Ok(builder.published_tree(arena)))
     }
 
     /// A store as that of [`build_in`](Self::build_in), whose first version has the entries of a
@@ -173,18 +173,28 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     pub fn restore_in(self, mut arena: Arena, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
         write_header::<V>(&mut arena).map_err(|error| OpenCause::Table(error.into()))?;
         let root = arena.roots_at() + 8 * header::ROOT;
-        Ok(self.build_over(file.fill(published_tree(arena))?, Some(root)))
+        let tree = file.fill(self.published_tree(arena))?;
+        Ok(self.build_over(tree, Some(root)))
     }
 
     /// A published store of the tree that `make` builds in the arena.
     fn publish_in(
         self,
         mut arena: Arena,
-        make: impl FnOnce(Arena) -> Result<Tree<V>, Error>,
+        make: impl FnOnce(&Self, Arena) -> Result<Tree<V>, Error>,
     ) -> Result<QpStore<V>, Error> {
         write_header::<V>(&mut arena)?;
         let root = arena.roots_at() + 8 * header::ROOT;
-        Ok(self.build_over(make(arena)?, Some(root)))
+        let tree = make(&self, arena)?;
+        Ok(self.build_over(tree, Some(root)))
+    }
+
+    /// An empty trie for a store in this arena, of the form that the arena's layout hash says.
+    fn published_tree(&self, arena: Arena) -> Tree<V> {
+        match arena.header(0).layout_hash == inline_hash::<V>() {
+            true => self.inline_tree(arena),
+            false => Tree::new(arena),
+        }
     }
 }
 
@@ -209,15 +219,9 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     where
         V: Accepts<N>,
     {
-        self.publish_in(arena, |arena| sorted_tree(published_tree(arena), entries))
-    }
-}
-
-/// An empty trie for a store in this arena, of the form that the arena's layout hash says.
-fn published_tree<V: ?Sized + Value>(arena: Arena) -> Tree<V> {
-    match arena.header(0).layout_hash == inline_hash::<V>() {
-        true => Tree::of_plain(arena),
-        false => Tree::new(arena),
+        self.publish_in(arena, |builder, arena| {
+            sorted_tree(builder.published_tree(arena), entries)
+        })
     }
 }
 

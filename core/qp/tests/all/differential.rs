@@ -91,6 +91,20 @@ fn map_with_poisoned_memory() {
 }
 
 #[test]
+fn map_with_whole_keys() {
+    fn run<V: ?Sized + Value>(what: &str) {
+        seeds(what, |seed| {
+            let mut map = QpMap::<V>::with_whole_keys(loud()).unwrap();
+            let n = run_map(&mut map, OpGen::new(seed).take(each()), 40);
+            assert!(map.keys().all(|key| key.in_place().is_some()));
+            n
+        });
+    }
+    run::<u64>("map with whole keys");
+    run::<[u8]>("map of bytes with whole keys");
+}
+
+#[test]
 fn map_large() {
     seeds("map, large", |seed| {
         let shapes = [Shape::Text, Shape::Binary, Shape::Wide];
@@ -146,32 +160,43 @@ fn indexed_map_small_and_poisoned() {
     run::<[u8]>("map of bytes with an index, poisoned");
 }
 
-/// Stores whose entries are leaves, and such whose clusters hold them.
-const FORMS: [bool; 2] = [false, true];
+/// Where a store has its entries.
+#[derive(Clone, Copy)]
+enum Form {
+    /// In leaves.
+    Leaves,
+    /// In clusters, without the prefix of their keys.
+    Cut,
+    /// In clusters, with whole keys.
+    Whole,
+}
 
-fn store_of<V>(options: ArenaOptions, inline: bool) -> QpStore<V>
+const FORMS: [Form; 3] = [Form::Leaves, Form::Cut, Form::Whole];
+
+fn store_of<V>(options: ArenaOptions, form: Form) -> QpStore<V>
 where
     V: ?Sized + Value + IntoBytes + Immutable,
 {
     let builder = QpStore::<V>::builder().options(options);
-    match inline {
-        true => builder.build_inline().unwrap(),
-        false => builder.build().unwrap(),
+    match form {
+        Form::Leaves => builder.build().unwrap(),
+        Form::Cut => builder.build_inline().unwrap(),
+        Form::Whole => builder.cut_prefixes(false).build_inline().unwrap(),
     }
 }
 
 #[test]
 fn store_with_versions() {
-    for inline in FORMS {
-        versions::<u64>("store", inline);
-        versions::<[u8]>("store of bytes", inline);
+    for form in FORMS {
+        versions::<u64>("store", form);
+        versions::<[u8]>("store of bytes", form);
     }
 }
 
-fn versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inline: bool) {
+fn versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, form: Form) {
     seeds(what, |seed| {
         let options = ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 });
-        let store = store_of::<V>(options, inline);
+        let store = store_of::<V>(options, form);
         let keys = KeyPool::new(seed, 200);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(each());
@@ -181,16 +206,16 @@ fn versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inline: bool)
 
 #[test]
 fn store_with_poisoned_memory() {
-    for inline in FORMS {
-        poisoned_versions::<u64>("store, poisoned", inline);
-        poisoned_versions::<[u8]>("store of bytes, poisoned", inline);
+    for form in FORMS {
+        poisoned_versions::<u64>("store, poisoned", form);
+        poisoned_versions::<[u8]>("store of bytes, poisoned", form);
     }
 }
 
-fn poisoned_versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inline: bool) {
+fn poisoned_versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, form: Form) {
     seeds(what, |seed| {
         let options = loud().backing(Backing::Mmap { reserve: 1 << 30 });
-        let store = store_of::<V>(options, inline);
+        let store = store_of::<V>(options, form);
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(each());
@@ -201,19 +226,19 @@ fn poisoned_versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inli
 #[test]
 #[cfg(all(unix, not(miri)))]
 fn store_with_protected_memory() {
-    for inline in FORMS {
-        protected_versions::<u64>("store", inline);
-        protected_versions::<[u8]>("store of bytes", inline);
+    for form in FORMS {
+        protected_versions::<u64>("store", form);
+        protected_versions::<[u8]>("store of bytes", form);
     }
 }
 
 #[cfg(all(unix, not(miri)))]
-fn protected_versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, inline: bool) {
+fn protected_versions<V: ?Sized + Value + IntoBytes + Immutable>(what: &str, form: Form) {
     let each = 2_000;
     let options = ArenaOptions::default()
         .backing(Backing::Mmap { reserve: 1 << 30 })
         .debug(DebugMode::Protect);
-    let store = store_of::<V>(options, inline);
+    let store = store_of::<V>(options, form);
     let keys = KeyPool::with_shapes(first_seed(), 60, &[Shape::Tiny]);
     let mut rng = fastrand::Rng::with_seed(first_seed());
     let n = run_store(

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::folder::{Folder, sample, save_bytes};
-use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode, HeaderMode};
+use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode, HEADER_LEN, HeaderMode};
 use sapwood::qp::{QpFile, QpMap, QpShared, QpStore, SaveCause, SaveError};
 use sapwood_model::keys::{KeyPool, Shape};
 
@@ -74,6 +74,45 @@ fn round_trips_of_all_sizes() {
         );
     }
     assert_eq!(folder.names(), ["map"]);
+}
+
+/// The file of a small map has no room of leaves that were there until their clusters were made.
+#[test]
+fn a_small_file_has_little_that_is_free() {
+    let folder = Folder::new("small");
+    let path = folder.file("small.qp");
+    let mut rng = fastrand::Rng::with_seed(9);
+    for n in [0, 1, 2, 23, 24, 25, 100, 300, 1000, 3000] {
+        let mut map = QpMap::<[u8]>::new();
+        while map.len() < n {
+            // Entries with long keys and values have leaves of their own.
+            let mut key = rng.u32(..).to_le_bytes().to_vec();
+            match rng.u8(..64) {
+                0 => key.extend([7; 300]),
+                1..8 => key.extend([7; 90]),
+                _ => {}
+            }
+            let value = vec![1; [0, 3, 200][rng.usize(..64).saturating_sub(61)]];
+            map.insert(&key, &value[..]).unwrap();
+        }
+        map.save(&path).unwrap();
+        let file = QpFile::<[u8]>::open(&path).unwrap();
+        assert!(file.iter().eq(map.iter()), "{n}");
+        for (key, value) in &map {
+            assert_eq!(file.get(&key), Some(value));
+        }
+        let shape = file.shape().unwrap();
+        let used = shape.branches.1 + shape.clusters.1 + shape.leaf_bytes;
+        let body = file.file_bytes() - HEADER_LEN;
+        assert!(body <= used + used / 15 + 1024, "{n}: {body} of {used}");
+    }
+    // Values that no cluster holds.
+    for n in 1..40_u64 {
+        let map: QpMap<[u64; 9]> = (0..n).map(|i| (i.to_le_bytes(), [i; 9])).collect();
+        map.save(&path).unwrap();
+        let file = QpFile::<[u64; 9]>::open(&path).unwrap();
+        assert!(file.iter().eq(map.iter()), "{n}");
+    }
 }
 
 #[test]

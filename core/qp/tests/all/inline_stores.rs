@@ -3,9 +3,16 @@
 use std::collections::BTreeMap;
 
 use sapwood::Builder;
+#[cfg(all(unix, not(miri)))]
+use sapwood::arena::{Arena, HeaderMode};
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{Change, Error, Key, QpStore};
+#[cfg(all(unix, not(miri)))]
+use sapwood::qp::QpFile;
+use sapwood::qp::{Change, Error, Key, QpMap, QpStore};
 use sapwood::qsbr::Domain;
+
+#[cfg(all(unix, not(miri)))]
+use crate::support::folder::Folder;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -122,9 +129,11 @@ fn differences<'a>(old: &'a Model, new: &'a Model) -> Vec<Change<'a, [u8]>> {
 fn changes_are_those_of_a_model() {
     for seed in 0..if cfg!(miri) { 1 } else { 8 } {
         let options = ArenaOptions::default().debug(DebugMode::Poison);
-        let store = store_of(QpStore::builder(), options);
-        let failed = changes(&store, seed, if cfg!(miri) { 20 } else { 800 });
-        assert_eq!(failed, 0);
+        for cut in [true, false] {
+            let store = store_of(QpStore::builder().cut_prefixes(cut), options.clone());
+            let failed = changes(&store, seed, if cfg!(miri) { 20 } else { 800 });
+            assert_eq!(failed, 0);
+        }
     }
 }
 
@@ -133,7 +142,8 @@ fn a_change_that_fails_for_lack_of_memory_changes_nothing() {
     let mut failed = 0;
     for seed in 0..if cfg!(miri) { 1 } else { 12 } {
         let options = ArenaOptions::default().debug(DebugMode::Poison);
-        let store = store_of(QpStore::builder(), options.fail_every(2 + seed % 7));
+        let builder = QpStore::builder().cut_prefixes(seed % 2 == 0);
+        let store = store_of(builder, options.fail_every(2 + seed % 7));
         failed += changes(&store, seed, if cfg!(miri) { 20 } else { 400 });
     }
     assert!(failed > 0, "memory never ran out");
@@ -253,6 +263,147 @@ fn an_inline_store_takes_less_memory() {
     let leaves = used(|builder| builder.build().unwrap());
     let inline = used(|builder| builder.build_inline().unwrap());
     assert!(10 * inline < 9 * leaves, "{inline} of {leaves}");
+    let whole = used(|builder| builder.cut_prefixes(false).build_inline().unwrap());
+    assert!(
+        inline < whole && 10 * whole < 11 * leaves,
+        "{whole} of {leaves}"
+    );
+}
+
+/// A store with keys that differ before, in and behind 64 bytes, and its keys.
+fn whole_keys() -> (QpStore<u64>, Vec<Vec<u8>>) {
+    let mut keys: Vec<Vec<u8>> = (0..3000_u32)
+        .map(|i| {
+            let number = i.wrapping_mul(2_654_435_761) % 100_000;
+            format!("{}/{number}", "folder/".repeat(i as usize % 40)).into()
+        })
+        .collect();
+    keys.sort();
+    keys.dedup();
+    let builder = QpStore::builder().cut_prefixes(false);
+    let entries = keys.iter().zip(0_u64..);
+    (builder.build_inline_sorted(entries).unwrap(), keys)
+}
+
+#[test]
+fn whole_keys_lie_in_place_in_every_answer() {
+    let (store, keys) = whole_keys();
+    store.verify().unwrap();
+    let snapshot = store.snapshot();
+    let mut lent: Vec<&[u8]> = Vec::new();
+    lent.extend(snapshot.keys().map(|key| key.in_place().unwrap()));
+    // Later changes do not touch what a snapshot lends.
+    let mut txn = store.begin();
+    for key in keys.iter().step_by(3) {
+        txn.remove(key).unwrap();
+        txn.insert([key, &b"/more"[..]].concat(), 1).unwrap();
+    }
+    txn.commit();
+    while store.compact_step(9).unwrap() {}
+    store.verify().unwrap();
+    assert!(lent.iter().eq(&keys));
+    let newest = store.snapshot();
+    for key in &keys {
+        let found = [
+            newest.successor(key),
+            newest.predecessor(key),
+            newest.longest_prefix(key),
+            newest.range(key.clone()..).next(),
+            newest.prefix(&key[..key.len() / 2]).next_back(),
+            newest.ancestors(key).pop(),
+            newest.first_key_value(),
+            newest.last_key_value(),
+        ];
+        for (key, _) in found.into_iter().flatten() {
+            assert!(key.in_place().is_some(), "{key:?}");
+        }
+    }
+}
+
+#[test]
+fn maps_made_of_one_with_whole_keys_have_whole_keys() {
+    let mut map = QpMap::<[u8]>::with_whole_keys(ArenaOptions::default()).unwrap();
+    let (_, keys) = whole_keys();
+    for key in &keys {
+        map.insert(key, b"value").unwrap();
+    }
+    let is_whole = |map: &QpMap<[u8]>| {
+        map.verify().unwrap();
+        assert!(map.keys().all(|key| key.in_place().is_some()));
+        assert!(map.memory().clusters.0 > 10, "entries lie in clusters");
+    };
+    is_whole(&map);
+    is_whole(&map.clone());
+    map.compact().unwrap();
+    is_whole(&map);
+    map.add_index();
+    map.remove_index();
+    map.compact().unwrap();
+    is_whole(&map);
+    let upper = map.split_off(&keys[keys.len() / 2]).unwrap();
+    is_whole(&map);
+    is_whole(&upper);
+    assert!(
+        map.keys()
+            .chain(upper.keys())
+            .eq(keys.iter().map(Key::from))
+    );
+}
+
+#[test]
+#[cfg(all(unix, not(miri)))]
+fn the_choice_of_whole_keys_is_not_in_files() {
+    let (store, keys) = whole_keys();
+    let folder = Folder::new("whole-keys");
+    let (whole, cut) = (folder.file("whole"), folder.file("cut"));
+    store.snapshot().save(&whole).unwrap();
+    let entries = keys.iter().zip(0_u64..);
+    QpMap::from_sorted_iter(entries)
+        .unwrap()
+        .save(&cut)
+        .unwrap();
+    assert_eq!(std::fs::read(&whole).unwrap(), std::fs::read(&cut).unwrap());
+    for choice in [true, false] {
+        let builder = QpStore::<u64>::builder().cut_prefixes(choice);
+        let store = builder.load_inline(&cut).unwrap();
+        store.verify().unwrap();
+        let snapshot = store.snapshot();
+        assert!(snapshot.keys().eq(keys.iter().map(Key::from)));
+        let in_place = snapshot.keys().all(|key| key.in_place().is_some());
+        assert_eq!(in_place, !choice);
+    }
+}
+
+/// A reader of a published store needs no flag: it takes the prefix from each block.
+#[test]
+#[cfg(all(unix, not(miri)))]
+fn a_published_store_may_have_whole_keys() {
+    let folder = Folder::new("whole-published");
+    let (_, keys) = whole_keys();
+    for choice in [true, false] {
+        let path = folder.file(&format!("{choice}"));
+        let options = ArenaOptions::default()
+            .backing(Backing::File(path.clone()))
+            .header(HeaderMode::Page)
+            .layout_hash(QpStore::<u64>::layout_hash());
+        let builder = QpStore::builder().cut_prefixes(choice);
+        let store = builder.build_in(Arena::create(options).unwrap()).unwrap();
+        let mut txn = store.begin();
+        for (key, value) in keys.iter().zip(0_u64..) {
+            txn.insert(key, value).unwrap();
+        }
+        txn.commit();
+        store.verify().unwrap();
+        drop(store);
+        let file = QpFile::<u64>::open_published(&path).unwrap();
+        file.verify().unwrap();
+        assert!(file.keys().eq(keys.iter().map(Key::from)));
+        for (key, value) in keys.iter().zip(0_u64..) {
+            assert_eq!(file.get(key), Some(&value));
+        }
+        let in_place = file.keys().all(|key| key.in_place().is_some());
+        assert_eq!(in_place, !choice);
+    }
 }
 
 /// One transaction that fills a store, undone and made again, with removals: the nodes that it has

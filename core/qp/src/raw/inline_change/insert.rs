@@ -71,14 +71,14 @@ impl<V: ?Sized + Value> Tree<V> {
     fn needs_leaf(&self, plan: &Plan, path: &Path, key: &[u8], behind: usize) -> bool {
         match plan {
             Plan::Label { .. } | Plan::Pair { .. } => true,
-            Plan::Two { border } => is_outside(key.len(), inline::prefix_for(border.at), behind),
+            Plan::Two { border } => is_outside(key.len(), self.prefix_for(border.at), behind),
             Plan::Into { border, anew, .. } => {
                 // SAFETY: the path ends at a live block.
                 let c = unsafe { self.cluster(path.end) };
                 // SAFETY: as above.
                 let prefix = unsafe { Inline::of(c) }.extent.prefix;
                 let prefix = match anew {
-                    true => prefix.min(inline::prefix_for(border.at)),
+                    true => prefix.min(self.prefix_for(border.at)),
                     false => prefix,
                 };
                 is_outside(key.len(), prefix, behind)
@@ -121,7 +121,7 @@ impl<V: ?Sized + Value> Tree<V> {
                     let mine = row(border);
                     rows[0].border = border;
                     rows.insert(usize::from(!path.before()), mine);
-                    Self::settle::<P>(&mut rows);
+                    self.settle::<P>(&mut rows);
                     let link = self.own_path(policy, &path.frames)?;
                     let cell = self.make_part(policy, &rows, new)?;
                     self.set_link(link, cell);
@@ -201,7 +201,7 @@ impl<V: ?Sized + Value> Tree<V> {
         rows: &mut [Row],
         new: &mut New<'_, '_, V>,
     ) -> Result<(), ArenaFull> {
-        Self::settle::<P>(rows);
+        self.settle::<P>(rows);
         // SAFETY: the caller's promise.
         unsafe {
             let link = self.own_path(policy, frames)?;
@@ -322,8 +322,9 @@ impl<V: ?Sized + Value> Tree<V> {
                 V::ENTRIES.heap_at(capacity, prefix),
             );
             let heap = old.extent.end - from;
-            let room = (capacity - n) * (heap / n).max(row.bytes::<V>(prefix));
-            let most = to + heap + room;
+            let bytes = row.bytes::<V>(prefix);
+            let room = (capacity - n) * (heap / n).max(bytes);
+            let most = to + heap + room.min(self.room_max().saturating_add(bytes));
             if most > inline::END_MAX || 4 * old.extent.dead > heap || row.is_too_long(prefix) {
                 return Ok(None);
             }
@@ -377,8 +378,8 @@ impl<V: ?Sized + Value> Tree<V> {
         let cut = middle(rows.len(), |i| rows[i].border.at);
         let border = rows[cut].border;
         let (one, two) = rows.split_at_mut(cut);
-        Self::settle::<P>(one);
-        Self::settle::<P>(two);
+        self.settle::<P>(one);
+        self.settle::<P>(two);
         let mut none = New::none();
         let left = self.make_part(policy, one, &mut none)?;
         let made = self.make_part(policy, two, &mut none).and_then(|right| {

@@ -12,3 +12,6 @@ mod replace;
 mod rows;
 #[cfg(test)]
 mod tests;
+
+#[cfg(feature = "std")]
+pub(crate) use rows::write_outside;

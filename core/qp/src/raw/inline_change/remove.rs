@@ -14,7 +14,7 @@ use crate::raw::slots::{close, lost_border};
 use crate::raw::tree::{CLUSTER_KIND, Link, Owned, Policy, Tree, ref_of};
 use sapwood_format::inline::{self, Extent};
 
-use super::rows::{IN_PLACE, New, Row, Rows, Shape, Source, fits, take_out};
+use super::rows::{IN_PLACE, New, Row, Rows, Shape, Source, take_out};
 use crate::raw::change::Joined;
 
 impl<V: ?Sized + Value> Tree<V> {
@@ -186,12 +186,12 @@ impl<V: ?Sized + Value> Tree<V> {
             let mut none = New::none();
             // With its old prefix, the block does not get larger.
             let shapes = [
-                Shape::tight::<V>(rows, false),
-                Shape::tight::<V>(rows, true),
-                Shape::of::<V>(rows, c.base(), prefix, true),
+                Shape::tight(self, rows, false),
+                Shape::tight(self, rows, true),
+                Shape::of::<V>(rows, c.base(), prefix, 0),
             ];
             let fitting = shapes.iter().find(|shape| shape.extent.block <= old);
-            let kept = Shape::in_block::<V>(rows, c.capacity(), old);
+            let kept = Shape::in_block(self, rows, (c.capacity(), old));
             let Some(shape) = kept.filter(|_| keep).or(fitting.copied()) else {
                 unreachable!("a block with fewer entries is no larger")
             };
@@ -214,8 +214,8 @@ impl<V: ?Sized + Value> Tree<V> {
             if rows.len() > JOIN_MAX {
                 return Ok(None);
             }
-            Self::settle::<P>(&mut rows);
-            match fits::<V>(&rows) {
+            tree.settle::<P>(&mut rows);
+            match tree.fits(&rows) {
                 true => tree.make_part(policy, &rows, &mut New::none()).map(Some),
                 false => Ok(None),
             }

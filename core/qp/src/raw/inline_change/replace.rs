@@ -10,7 +10,7 @@ use crate::raw::tree::{Owned, Policy, Tree};
 use sapwood_format::cluster::capacity_for;
 use sapwood_format::inline;
 
-use super::rows::{IN_PLACE, New, Source, base_of, prefix_of_rows, write_outside};
+use super::rows::{IN_PLACE, New, Source, write_outside};
 
 impl<V: ?Sized + Value> Tree<V> {
     /// Replaces the value of an entry whose path this is; returns the old one.
@@ -149,8 +149,8 @@ impl<V: ?Sized + Value> Tree<V> {
                 leaf => Source::Outside(leaf),
             };
             row.behind = behind;
-            Self::settle::<P>(&mut rows);
-            let prefix = prefix_of_rows(&rows, base_of(&rows));
+            self.settle::<P>(&mut rows);
+            let prefix = self.prefix_of_rows(&rows);
             let end: usize = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
             let capacity = capacity_for(rows.len());
             if end + V::ENTRIES.heap_at(capacity, prefix) <= inline::END_MAX {

@@ -91,12 +91,12 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The least block for these rows, or one with room for as many as it has slots.
+    /// A block for these rows, with room for as many as it has slots, but for `room` bytes at most.
     pub(super) fn of<V: ?Sized + Value>(
         rows: &[Row],
         base: usize,
         prefix: usize,
-        least: bool,
+        room: usize,
     ) -> Self {
         let capacity = capacity_for(rows.len());
         let (mut bytes, mut short) = (0, true);
@@ -106,10 +106,7 @@ impl Shape {
         }
         // A wrong estimate must end here, before anything is written.
         assert!(short, "a tail is too long for its block");
-        let room = match least {
-            true => 0,
-            false => (capacity - rows.len()) * (bytes / rows.len()),
-        };
+        let room = room.min((capacity - rows.len()) * (bytes / rows.len()));
         let end = V::ENTRIES.heap_at(capacity, prefix) + bytes;
         assert!(end <= inline::END_MAX, "entries are too large for a block");
         let block = inline::block((end + room).min(inline::END_MAX));
@@ -127,11 +124,11 @@ impl Shape {
 
     /// These rows in a block of this size and with that many slots, if they fit.
     pub(super) fn in_block<V: ?Sized + Value>(
+        tree: &Tree<V>,
         rows: &[Row],
-        capacity: usize,
-        block: usize,
+        (capacity, block): (usize, usize),
     ) -> Option<Self> {
-        let shape = Self::tight::<V>(rows, true);
+        let shape = Self::tight(tree, rows, true);
         let Extent { end, prefix, .. } = shape.extent;
         let heap = |capacity| V::ENTRIES.heap_at(capacity, prefix);
         let end = end - heap(shape.capacity) + heap(capacity);
@@ -146,10 +143,10 @@ impl Shape {
         })
     }
 
-    /// As `of`, with the prefix that all keys share.
-    pub(super) fn tight<V: ?Sized + Value>(rows: &[Row], least: bool) -> Self {
-        let base = base_of(rows);
-        Self::of::<V>(rows, base, prefix_of_rows(rows, base), least)
+    /// As `of`, with the prefix that all keys share, if the trie cuts it.
+    pub(super) fn tight<V: ?Sized + Value>(tree: &Tree<V>, rows: &[Row], least: bool) -> Self {
+        let room = if least { 0 } else { tree.room_max() };
+        Self::of::<V>(rows, base_of(rows), tree.prefix_of_rows(rows), room)
     }
 }
 
@@ -159,14 +156,6 @@ pub(super) fn base_of(rows: &[Row]) -> usize {
     least.unwrap_or(rows[0].len)
 }
 
-/// The length of the prefix of a block of these rows.
-pub(super) fn prefix_of_rows(rows: &[Row], base: usize) -> usize {
-    let held = rows
-        .iter()
-        .filter(|row| !matches!(row.source, Source::Outside(_)));
-    prefix_of(base, held.map(|row| row.len))
-}
-
 /// Takes rows `from..to`, but not all, out.
 pub(super) fn take_out(rows: &mut Rows, (from, to): (usize, usize)) {
     if from > 0 && to < rows.len() {
@@ -174,16 +163,6 @@ pub(super) fn take_out(rows: &mut Rows, (from, to): (usize, usize)) {
         rows[to].border = rows[least.unwrap_or(to)].border;
     }
     rows.drain(from..to);
-}
-
-/// Whether rows can be one block.
-pub(super) fn fits<V: ?Sized + Value>(rows: &[Row]) -> bool {
-    let base = base_of(rows);
-    let prefix = prefix_of_rows(rows, base);
-    let in_reach = rows[1..].iter().all(|row| row.border.at - base <= REACH);
-    let tails = rows.iter().all(|row| row.has_short_tail(prefix));
-    let bytes = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
-    in_reach && tails && fits_block::<V>(rows.len(), prefix, bytes)
 }
 
 /// Writes the tail of an entry with its length; returns the slot of the value.
@@ -214,7 +193,7 @@ pub(super) unsafe fn write_tail<V: ?Sized + Value>(
 /// # Safety
 /// As for `write_tail`.
 #[inline(always)]
-pub(super) unsafe fn write_outside<V: ?Sized + Value>(at: *mut u8, leaf: u32) {
+pub(crate) unsafe fn write_outside<V: ?Sized + Value>(at: *mut u8, leaf: u32) {
     // SAFETY: the caller's promise.
     unsafe {
         *at.add(V::ENTRIES.head) = inline::OUTSIDE;
@@ -231,6 +210,24 @@ pub(super) type Copied = (u32, *mut u8);
 pub(super) const IN_PLACE: Copied = (0, ptr::null_mut());
 
 impl<V: ?Sized + Value> Tree<V> {
+    /// The length of the prefix of a block of these rows.
+    pub(super) fn prefix_of_rows(&self, rows: &[Row]) -> usize {
+        let held = rows
+            .iter()
+            .filter(|row| !matches!(row.source, Source::Outside(_)));
+        prefix_of(self.prefix_for(base_of(rows)), held.map(|row| row.len))
+    }
+
+    /// Whether rows can be one block.
+    pub(super) fn fits(&self, rows: &[Row]) -> bool {
+        let base = base_of(rows);
+        let prefix = self.prefix_of_rows(rows);
+        let in_reach = rows[1..].iter().all(|row| row.border.at - base <= REACH);
+        let tails = rows.iter().all(|row| row.has_short_tail(prefix));
+        let bytes = rows.iter().map(|row| row.bytes::<V>(prefix)).sum();
+        in_reach && tails && fits_block::<V>(rows.len(), prefix, bytes)
+    }
+
     /// The inline cluster of a cell.
     ///
     /// # Safety
@@ -307,13 +304,13 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Decides which leaves move into a block of these rows, and which stay outside: those with
     /// long tails or values, and those for which there is no room. In a store those that were
     /// outside stay there, so that a change retires few of them.
-    pub(super) fn settle<P: Policy>(rows: &mut [Row]) {
+    pub(super) fn settle<P: Policy>(&self, rows: &mut [Row]) {
         let is_leaf = |row: &Row| matches!(row.source, Source::Leaf(_) | Source::Outside(_));
         if !rows.iter().any(is_leaf) {
             return;
         }
         let base = base_of(rows);
-        let all = inline::prefix_for(base);
+        let all = self.prefix_for(base);
         let mut bytes = 0;
         let mut moves = 0_u32;
         for (i, row) in rows.iter_mut().enumerate() {
@@ -456,16 +453,16 @@ impl<V: ?Sized + Value> Tree<V> {
 
     /// Allocates a block for rows: with room for more entries, if there is memory for it.
     pub(super) fn alloc_block(&mut self, rows: &[Row]) -> Result<(u32, Shape), ArenaFull> {
-        let shape = Shape::tight::<V>(rows, self.tight);
-        let mut alloc = |shape: Shape| {
+        let shape = Shape::tight(self, rows, self.tight);
+        let alloc = |tree: &mut Self, shape: Shape| {
             let bytes = shape.extent.block;
-            let r = self.arena.alloc(bytes, CLUSTER_KIND, Area::Nodes)?;
+            let r = tree.arena.alloc(bytes, CLUSTER_KIND, Area::Nodes)?;
             Ok((inline_cell(r), shape))
         };
-        alloc(shape).or_else(|full| {
-            let least = Shape::tight::<V>(rows, true);
+        alloc(self, shape).or_else(|full| {
+            let least = Shape::tight(self, rows, true);
             match least.extent.block < shape.extent.block {
-                true => alloc(least),
+                true => alloc(self, least),
                 false => Err(full),
             }
         })
@@ -572,7 +569,7 @@ impl<V: ?Sized + Value> Tree<V> {
         for (leaf, border) in leaves {
             self.add_rows(&mut rows, *leaf, *border);
         }
-        Self::settle::<Owned>(&mut rows);
+        self.settle::<Owned>(&mut rows);
         let cell = self.make_part(&mut Owned, &rows, &mut New::none())?;
         // SAFETY: the bits of the leaves are in the block.
         unsafe { self.moved(&mut Owned, &rows, cell) };

@@ -5,6 +5,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use crate::{QpMap, Value};
+use sapwood_arena::ArenaOptions;
 
 /// Keys of many shapes: short and long, with long prefixes in common, some of them prefixes of
 /// others.
@@ -36,8 +37,13 @@ fn changes<V: ?Sized + Value>(
 ) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let steps = if cfg!(miri) { 60 } else { 3000 };
-    for kind in 0..4 {
-        let mut map: QpMap<V> = QpMap::new();
+    // The same keys, cut and whole.
+    for round in 0..8 {
+        let (kind, whole) = (round % 4, round >= 4);
+        let mut map: QpMap<V> = match whole {
+            false => QpMap::new(),
+            true => QpMap::with_whole_keys(ArenaOptions::default()).unwrap(),
+        };
         let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
         for step in 0..steps {
             let key = key(&mut rng, kind);
