@@ -100,9 +100,9 @@ impl Borders {
         self.base + usize::from(self.distances[slot])
     }
 
-    /// The slot of the last entry.
-    pub(crate) fn last(&self) -> usize {
-        self.leaves - 1
+    /// The number of slots.
+    pub(crate) fn len(&self) -> usize {
+        self.leaves
     }
 
     /// The slot of an entry that shares the longest prefix with a key. If the key is there, its
@@ -121,8 +121,7 @@ impl Borders {
         found
     }
 
-    /// The slot of the first entry whose key is greater than a key that is not there, or the number
-    /// of entries. The key parts at `at` from the entry in the slot `found` of
+    /// The first slot whose keys are greater than a key that is not there, or the number of slots. The key parts at `at` from the entry in the slot `found` of
     /// [`search`](Self::search), and is less than that entry's key if `less`.
     pub(crate) fn place(&self, found: usize, at: usize, less: bool) -> usize {
         let mut slot = found;
@@ -139,9 +138,23 @@ impl Borders {
         slot
     }
 
-    /// Whether two keys part as the border between a slot and the one before says.
-    pub(crate) fn part(&self, slot: usize, left: &[u8], right: &[u8]) -> bool {
-        let (offset, label) = (self.offset(slot), self.bytes[slot]);
+    /// The border between two slots that have only dead ones between them: the first of the least.
+    fn between(&self, left: usize, right: usize) -> usize {
+        let all = left + 1..=right;
+        all.min_by_key(|slot| self.offset(*slot)).unwrap_or(right)
+    }
+
+    /// Whether the keys of a slot share more bytes with those of a slot before it than with those of
+    /// one behind it.
+    pub(crate) fn is_nearer(&self, before: usize, slot: usize, behind: usize) -> bool {
+        let (left, right) = (self.between(before, slot), self.between(slot, behind));
+        self.offset(left) > self.offset(right)
+    }
+
+    /// Whether two keys part as the border between their slots says. Slots between them are dead.
+    pub(crate) fn part(&self, slots: (usize, usize), left: &[u8], right: &[u8]) -> bool {
+        let border = self.between(slots.0, slots.1);
+        let (offset, label) = (self.offset(border), self.bytes[border]);
         let between = match (left.get(offset), right.get(offset)) {
             (None, _) => label == 0,
             (Some(left), Some(right)) => *left < label && label <= *right,
@@ -276,23 +289,25 @@ impl<W: Window> Nodes<W> {
             .is_some_and(|start| bytes::are(&self.window, at, start))
     }
 
-    /// The entry in a slot of a cluster. `see` gets the word that says where it is, and its place.
+    /// The entry in a slot of a cluster; `None` when the slot is dead, which the last one never is.
+    /// `see` gets the word that says where the entry is, and its place.
     pub(crate) fn slot(
         &self,
         cluster: &Cluster,
         slot: usize,
         see: impl FnOnce(usize, u32),
-    ) -> Result<Entry, Trouble> {
+    ) -> Result<Option<Entry>, Trouble> {
         debug_assert!(slot < cluster.leaves());
         let (slots, bytes) = cluster.slots_at();
         let at = (slots + bytes * slot) & !3;
         let word = self.window.u32(at);
         see(at, word);
         let Some((_, entries)) = cluster.inline else {
-            return self.leaf(word);
+            let is_dead = word == 0 && self.dead_slots && slot + 1 < cluster.leaves();
+            return (!is_dead).then(|| self.leaf(word)).transpose();
         };
         let (here, outside) = self.held(cluster, entries, slot)?;
-        outside.map_or(Ok(here), |cell| self.leaf(cell))
+        outside.map_or(Ok(here), |cell| self.leaf(cell)).map(Some)
     }
 
     /// What lies in the block of an inline cluster for the entry in a slot, and, if the entry is a

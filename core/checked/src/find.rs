@@ -100,8 +100,9 @@ impl Lookup {
                     continue;
                 }
                 let entry = self.slot(nodes, &cluster, slot)?;
-                if nodes.has_key(&entry, key) {
-                    return Ok(Some(entry));
+                let found = entry.filter(|entry| nodes.has_key(entry, key));
+                if found.is_some() {
+                    return Ok(found);
                 }
             }
         }
@@ -128,7 +129,9 @@ impl Lookup {
         let cluster = self.cluster(nodes)?;
         let mut longest: Option<Entry> = None;
         for slot in 0..cluster.leaves() {
-            let entry = self.slot(nodes, &cluster, slot)?;
+            let Some(entry) = self.slot(nodes, &cluster, slot)? else {
+                continue;
+            };
             let longer = longest.is_none_or(|old| old.key_len() < entry.key_len());
             if longer && is_prefix(&entry) {
                 longest = Some(entry);
@@ -144,13 +147,13 @@ impl Lookup {
         Ok(cluster)
     }
 
-    /// The entry in a slot, and records the word that says where it is.
+    /// The entry in a slot, unless it is dead, and records the word that says where it is.
     fn slot(
         &mut self,
         nodes: &Nodes<impl Window>,
         cluster: &Cluster,
         slot: usize,
-    ) -> Result<Entry, Trouble> {
+    ) -> Result<Option<Entry>, Trouble> {
         nodes.slot(cluster, slot, |at, word| {
             self.seen.push((at, u32::MAX, word))
         })

@@ -21,6 +21,8 @@ pub struct Nodes<W> {
     pub(crate) strings: bool,
     /// The layout of entries in inline clusters, if there may be some.
     pub(crate) entries: Option<Entries>,
+    /// Whether slots of clusters of cells may be dead.
+    pub(crate) dead_slots: bool,
 }
 
 /// A branch whose header and labels were read and are consistent.
@@ -113,7 +115,7 @@ impl Entry {
 
 impl<W: Window> Nodes<W> {
     /// The nodes of a window whose values have this many bytes, a multiple of 8, or are
-    /// [`header::BYTE_STRINGS`]. There are no inline clusters.
+    /// [`header::BYTE_STRINGS`]. There are no inline clusters, and no dead slots.
     pub fn new(window: W, value_bytes: usize) -> Nodes<W> {
         let strings = value_bytes as u64 == header::BYTE_STRINGS;
         Nodes {
@@ -121,6 +123,7 @@ impl<W: Window> Nodes<W> {
             value_bytes: if strings { 0 } else { value_bytes },
             strings,
             entries: None,
+            dead_slots: false,
         }
     }
 
@@ -131,6 +134,7 @@ impl<W: Window> Nodes<W> {
         let entries = Entries::of(self.value_bytes, align);
         Nodes {
             entries: (format == header::INLINE_FORMAT).then_some(entries),
+            dead_slots: format == header::SHARED_FORMAT,
             ..self
         }
     }

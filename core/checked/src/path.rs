@@ -39,12 +39,14 @@ pub(crate) struct Path {
     /// The root, or the cell to which the last branch leads. It is the cell of a cluster or of the
     /// leaf.
     end: u32,
-    /// The cluster of `end`, if it is one, and the word in it that says where the entry is, with
-    /// its place.
+    /// The cluster of `end`, if it is one, and words of it that were read, with their places: the
+    /// one that says where the entry is, and those of dead slots on the way to it.
     cluster: Option<Cluster>,
-    slot: Option<(usize, u32)>,
+    slots: Vec<(usize, u32)>,
     /// The borders of its entries, and the slot of the entry.
     within: Option<(Borders, usize)>,
+    /// The slot of the entry before, if it is in the same cluster.
+    before: usize,
     /// The entry, unless the path is empty.
     pub(crate) entry: Option<Entry>,
     /// The first frame that does not lead to the entry before as well: in this frame the walk
@@ -86,53 +88,107 @@ impl Path {
 
     fn leave_cluster(&mut self) {
         self.cluster = None;
-        self.slot = None;
+        self.slots.clear();
         self.within = None;
     }
 
-    /// Moves from the path's end to an entry. In a cluster, `pick` chooses it.
-    fn enter(
-        &mut self,
-        nodes: &Nodes<impl Window>,
-        pick: impl Fn(&Borders) -> usize,
-    ) -> Result<(), Trouble> {
+    /// Enters what is at the path's end: a leaf, or a cluster, which is returned with its borders.
+    fn enter(&mut self, nodes: &Nodes<impl Window>) -> Result<Option<(Cluster, Borders)>, Trouble> {
         if self.end & KIND == LEAF {
             self.entry = Some(nodes.leaf(self.end)?);
-            return Ok(());
+            return Ok(None);
         }
         let cluster = nodes.cluster(self.end)?;
         self.cluster = Some(cluster);
         self.steps += 1;
         let min = self.frames.last().map_or(0, |top| top.branch.offset());
-        let borders = nodes.borders(&cluster, min)?;
-        self.turn(nodes, &cluster, borders, pick(&borders))
+        Ok(Some((cluster, nodes.borders(&cluster, min)?)))
     }
 
-    /// Moves to the entry in a slot of the cluster.
+    /// Moves to the first of these slots of the cluster that is not dead; returns whether there is
+    /// one. The path stays where it is if there is none.
     fn turn(
         &mut self,
         nodes: &Nodes<impl Window>,
-        cluster: &Cluster,
-        borders: Borders,
+        (cluster, borders): (&Cluster, &Borders),
+        slots: impl Iterator<Item = usize>,
+    ) -> Result<bool, Trouble> {
+        for slot in slots {
+            let seen = &mut self.slots;
+            let entry = nodes.slot(cluster, slot, |at, word| seen.push((at, word)))?;
+            if entry.is_some() {
+                (self.entry, self.within) = (entry, Some((*borders, slot)));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves to the first entry of the cluster from a slot on. The last slot is never dead.
+    fn turn_up(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        (cluster, borders): (&Cluster, &Borders),
         slot: usize,
     ) -> Result<(), Trouble> {
+        self.slots.clear();
         self.entry = None;
-        self.within = Some((borders, slot));
-        let entry = nodes.slot(cluster, slot, |at, word| self.slot = Some((at, word)));
-        self.entry = Some(entry?);
+        self.turn(nodes, (cluster, borders), slot..borders.len())?;
+        Ok(())
+    }
+
+    /// Moves to the last entry of the cluster before a slot; returns whether there is one.
+    fn turn_down(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        (cluster, borders): (&Cluster, &Borders),
+        slot: usize,
+    ) -> Result<bool, Trouble> {
+        self.slots.clear();
+        self.turn(nodes, (cluster, borders), (0..slot).rev())
+    }
+
+    /// Moves to the entry of the cluster that shares the longest prefix with a key, or with the keys
+    /// of its slot if that is dead.
+    fn turn_to(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        (cluster, borders): (&Cluster, &Borders),
+        key: &[u8],
+    ) -> Result<(), Trouble> {
+        let slot = borders.search(key);
+        self.turn_up(nodes, (cluster, borders), slot)?;
+        let behind = match self.within {
+            Some((_, behind)) if behind > slot => behind,
+            _ => return Ok(()),
+        };
+        let entry = self.entry;
+        let is_left = self.turn(nodes, (cluster, borders), (0..slot).rev())?;
+        let before = self.within.map_or(0, |(_, before)| before);
+        if !is_left || !borders.is_nearer(before, slot, behind) {
+            (self.entry, self.within) = (entry, Some((*borders, behind)));
+        }
         Ok(())
     }
 
     /// Moves to the first entry below a cell.
     fn down_first(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
         self.down(nodes, cell, |_| 0)?;
-        self.enter(nodes, |_| 0)
+        match self.enter(nodes)? {
+            Some((cluster, borders)) => self.turn_up(nodes, (&cluster, &borders), 0),
+            None => Ok(()),
+        }
     }
 
     /// Moves to the last entry below a cell.
     fn down_last(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
         self.down(nodes, cell, |branch| branch.children() - 1)?;
-        self.enter(nodes, Borders::last)
+        match self.enter(nodes)? {
+            Some((cluster, borders)) => {
+                self.turn_up(nodes, (&cluster, &borders), borders.len() - 1)
+            }
+            None => Ok(()),
+        }
     }
 
     fn begin(&mut self, nodes: &Nodes<impl Window>) -> bool {
@@ -162,7 +218,9 @@ impl Path {
     ) -> Result<Option<Parting>, Trouble> {
         // Off the key's path, any entry below shows where the key would leave the path.
         self.down(nodes, self.root, |branch| branch.child(key))?;
-        self.enter(nodes, |borders| borders.search(key))?;
+        if let Some((cluster, borders)) = self.enter(nodes)? {
+            self.turn_to(nodes, (&cluster, &borders), key)?;
+        }
         let found = self.entry.map_or(Vec::new(), |entry| nodes.key(&entry));
         // All later steps depend on this path.
         self.look_again(nodes, true)?;
@@ -205,7 +263,7 @@ impl Path {
                 self.step_apart(nodes)
             }
             (None, Some(cluster), Some((borders, slot))) => match borders.place(slot, at, less) {
-                place if place < cluster.leaves() => self.turn(nodes, &cluster, borders, place),
+                place if place < borders.len() => self.turn_up(nodes, (&cluster, &borders), place),
                 _ => {
                     self.leave_cluster();
                     self.step_apart(nodes)
@@ -233,13 +291,14 @@ impl Path {
                 self.leave_cluster();
                 self.step_back(nodes)
             }
-            (None, Some(cluster), Some((borders, slot))) => match borders.place(slot, at, less) {
-                0 => {
-                    self.leave_cluster();
-                    self.step_back(nodes)
+            (None, Some(cluster), Some((borders, slot))) => {
+                let place = borders.place(slot, at, less);
+                if self.turn_down(nodes, (&cluster, &borders), place)? {
+                    return Ok(());
                 }
-                place => self.turn(nodes, &cluster, borders, place - 1),
-            },
+                self.leave_cluster();
+                self.step_back(nodes)
+            }
             _ if less => self.step_back(nodes),
             _ => Ok(()),
         }
@@ -248,8 +307,8 @@ impl Path {
     /// Moves to the entry before.
     fn step_back(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
-            if slot > 0 {
-                return self.turn(nodes, &cluster, borders, slot - 1);
+            if self.turn_down(nodes, (&cluster, &borders), slot)? {
+                return Ok(());
             }
         }
         while let Some(top) = self.frames.last_mut() {
@@ -268,9 +327,10 @@ impl Path {
     /// Moves to the next entry.
     pub(crate) fn step(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if let (Some(cluster), Some((borders, slot))) = (self.cluster, self.within) {
-            if slot + 1 < cluster.leaves() {
+            if slot + 1 < borders.len() {
                 self.turned = Some(self.frames.len());
-                return self.turn(nodes, &cluster, borders, slot + 1);
+                self.before = slot;
+                return self.turn_up(nodes, (&cluster, &borders), slot + 1);
             }
         }
         while let Some(top) = self.frames.last_mut() {
@@ -403,7 +463,7 @@ impl Path {
                 // The paths of neighbours part exactly where their keys do.
                 (Some(turned), Some(before)) => match (self.frames.get(turned), self.within) {
                     (Some(frame), _) => mismatch(before, key) == Some(frame.branch.offset()),
-                    (None, Some((borders, slot))) => borders.part(slot, before, key),
+                    (None, Some((borders, slot))) => borders.part((self.before, slot), before, key),
                     (None, None) => false,
                 },
                 _ => true,
@@ -458,8 +518,8 @@ impl Path {
             same &= nodes.cell(&frame.branch, frame.index) == next && nodes.is_still(&frame.branch);
         }
         let is_same = |(at, bits, word): (usize, u32, u32)| nodes.window.u32(at) & bits == word;
-        let slot = self.slot.map(|(at, word)| (at, u32::MAX, word));
-        let mut words = self.cluster.iter().flat_map(Cluster::words).chain(slot);
+        let slots = self.slots.iter().map(|(at, word)| (*at, u32::MAX, *word));
+        let mut words = self.cluster.iter().flat_map(Cluster::words).chain(slots);
         same &= words.all(is_same);
         same.then_some(()).ok_or(Trouble::Changed)
     }

@@ -43,6 +43,9 @@ pub const FORMAT: u64 = 2;
 /// The number of the format that has inline clusters, too ([`inline`](crate::inline)): that of
 /// saved maps and tables, and of published stores.
 pub const INLINE_FORMAT: u64 = 3;
+/// The number of the format that has no inline clusters, but dead slots ([`cluster`](crate::cluster)):
+/// that of published shared maps.
+pub const SHARED_FORMAT: u64 = 4;
 
 /// The number of the format of saved tables of routes. Those of format 1 have no inline clusters.
 pub const ROUTES_FORMAT: u64 = 2;
@@ -71,10 +74,10 @@ pub const fn layout_hash(size: usize, align: usize, format: u64) -> u64 {
     crate::fnv(b"sapwood qp", &[size as u64, align as u64, format])
 }
 
-/// The alignment and the format that a layout hash says: one of these alignments, and
-/// [`FORMAT`] or [`INLINE_FORMAT`]. `None` when it says another type or another format.
+/// The alignment and the format that a layout hash says: one of these alignments, and [`FORMAT`],
+/// [`INLINE_FORMAT`] or [`SHARED_FORMAT`]. `None` when it says another type or another format.
 pub fn layout_of(size: usize, aligns: &[usize], hash: u64) -> Option<(usize, u64)> {
-    let formats = [INLINE_FORMAT, FORMAT].into_iter();
+    let formats = [INLINE_FORMAT, SHARED_FORMAT, FORMAT].into_iter();
     let mut layouts = formats.flat_map(|format| aligns.iter().map(move |align| (*align, format)));
     layouts.find(|(align, format)| layout_hash(size, *align, *format) == hash)
 }

@@ -227,8 +227,27 @@ fn names_of<K: Kind>(c: &Compiled) -> u64 {
     let longest = vec![7; KEY_MAX];
     map.put(&longest, 1_500);
     oracle.insert(&longest, 1_500).unwrap();
+    // Keys that the header page would have if it were a leaf, and neighbours behind them.
+    let info = map.window();
+    let page = &arena.image()[info.at..];
+    let of_page = [0, 8].map(|at| page[at + 1..][..usize::from(page[at])].to_vec());
+    for key in &of_page {
+        for name in [key.clone(), [key, &b"behind"[..]].concat()] {
+            map.put(&name, 1_501);
+            oracle.insert(&name, 1_501).unwrap();
+        }
+    }
+    // Two of five are removed again, which leaves dead slots in the clusters of shared maps.
+    let mut removed: Vec<_> = oracle.keys().map(Vec::from).collect();
+    removed.retain(|name| {
+        of_page.contains(name) || *name != longest && !name.ends_with(b"behind") && rng.u8(..5) < 2
+    });
+    for name in &removed {
+        assert!(map.take(name) && oracle.remove(name).is_some());
+    }
     let stored = oracle.keys().step_by(12).map(Vec::from);
-    let mut names: Vec<_> = stored.chain([longest]).collect();
+    let removed = removed.into_iter().step_by(5).chain(of_page);
+    let mut names: Vec<_> = stored.chain(removed).chain([longest]).collect();
     names.extend((0..100).map(|_| name(&mut rng, 6)));
     let all = oracle.iter().map(|(name, value)| (name.to_vec(), *value));
     let asked = questions(
@@ -242,7 +261,6 @@ fn names_of<K: Kind>(c: &Compiled) -> u64 {
     if K::HAS_TRIE {
         c.same_answers(&image, asked.as_bytes());
     }
-    let info = map.window();
     let window = &image[info.at..image.len().min(info.at + info.len)];
     let used = window.iter().rposition(|byte| *byte != 0).unwrap() / 8 * 8 + 8;
     let calm = c.answers_of_damaged(&image, asked.as_bytes());

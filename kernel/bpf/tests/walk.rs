@@ -97,8 +97,8 @@ fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
 }
 
 tests_of_maps! {
-    trie: Trie { as_the_oracle walks_beside_a_writer }
-    texts: Texts { as_the_oracle walks_beside_a_writer }
+    trie: Trie { as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer }
+    texts: Texts { as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer }
     stores: Stores { as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer }
     text_stores: TextStores {
         as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer

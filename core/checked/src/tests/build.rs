@@ -23,6 +23,9 @@ pub(super) struct Builder<'a> {
     pub(super) clusters: u32,
     /// How many of 10 clusters are inline, if their keys fit one.
     pub(super) inline: u32,
+    /// How many of 10 slots of clusters of cells are dead, on average, and the keys that were there.
+    pub(super) dying: u32,
+    pub(super) dead: Vec<Vec<u8>>,
     /// The numbers of written nodes: branches, clusters, locked ones of both, leaves.
     pub(super) wrote: [usize; 4],
 }
@@ -158,7 +161,13 @@ impl Builder<'_> {
         let locked = self.rng.u32(0..8) / 7 * branch::FRESH;
         self.wrote[1] += 1;
         self.wrote[2] += usize::from(locked != 0);
-        let cells: Vec<u32> = keys.iter().map(|(k, v)| self.leaf(k, *v)).collect();
+        let mut cells = Vec::new();
+        for (i, (key, value)) in keys.iter().enumerate() {
+            // The last slot is never dead.
+            let dead = i + 1 < keys.len() && self.rng.u32(..10) < self.dying;
+            cells.push(if dead { 0 } else { self.leaf(key, *value) });
+            self.dead.extend(dead.then(|| key.to_vec()));
+        }
         let mut bytes = (header | locked).to_ne_bytes().to_vec();
         bytes.extend(keys.iter().map(|(key, _)| tag(key)));
         bytes.resize(4 + room, 0);
@@ -296,21 +305,26 @@ pub(super) fn any_key(rng: &mut Rng, kinds: u32) -> Vec<u8> {
 /// A trie of at most this many random keys, its end, and its contents.
 pub(super) fn some_trie(rng: &mut Rng, most: usize) -> (Words, usize, Map, [usize; 4]) {
     let kinds = rng.u32(1..=6);
-    let map: Map = (0..rng.usize(..=most))
+    let mut map: Map = (0..rng.usize(..=most))
         .map(|i| (any_key(rng, kinds), i as u64))
         .collect();
     let words = Words::new((PAGE + 4096 + map.len() * 1200) / 8);
-    let (clusters, inline) = (rng.u32(..=10), rng.u32(..=10));
+    let (clusters, inline, dying) = (rng.u32(..=10), rng.u32(..=10), rng.u32(..=9));
     let mut builder = Builder {
         words: &words,
         rng,
         end: PAGE,
         clusters,
         inline,
+        dying,
+        dead: Vec::new(),
         wrote: [0; 4],
     };
     builder.build(&map);
     let (end, wrote) = (builder.end, builder.wrote);
+    for key in builder.dead {
+        map.remove(&key);
+    }
     (words, end, map, wrote)
 }
 

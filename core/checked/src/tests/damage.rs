@@ -12,7 +12,7 @@ use super::build::{Builder, Map, any_key, entries_of, some_trie};
 use super::tries::{as_it_is, compare, walk};
 use super::{Words, get, nodes};
 use crate::clusters::Cluster;
-use crate::nodes::Branch;
+use crate::nodes::{Branch, Nodes};
 use crate::path::Path;
 use crate::verify::verify_alone;
 use crate::{Trouble, Window};
@@ -82,6 +82,8 @@ fn every_byte_is_checked() {
             end: PAGE,
             clusters,
             inline,
+            dying: 0,
+            dead: Vec::new(),
             wrote: [0; 4],
         };
         builder.build(&map);
@@ -188,6 +190,8 @@ fn leaves_in_a_wrong_place() {
         end: PAGE,
         clusters: 10,
         inline: 0,
+        dying: 0,
+        dead: Vec::new(),
         wrote: [0; 4],
     };
     let cell = builder.node(&entries_of(&["a", "ab", "ac"], 1));
@@ -210,6 +214,50 @@ fn leaves_in_a_wrong_place() {
     assert!(matches!(entry(b"abx", true), Err(Trouble::Damaged(..))));
     assert!(matches!(verify_alone(&nodes), Err(Trouble::Damaged(..))));
     assert_eq!(get(&nodes, b"b"), Ok(None));
+}
+
+/// The last slot of a cluster is never dead. In maps that only one writer changes, no slot is.
+#[test]
+fn slots_that_cannot_be_dead() {
+    let words = Words::new(PAGE / 8 + 100);
+    let mut rng = Rng::with_seed(6);
+    let mut builder = Builder {
+        words: &words,
+        rng: &mut rng,
+        end: PAGE,
+        clusters: 10,
+        inline: 0,
+        dying: 0,
+        dead: Vec::new(),
+        wrote: [0; 4],
+    };
+    let cell = builder.node(&entries_of(&["a", "ab", "ac"], 1));
+    words.write(
+        header::root_at(header::ROOT),
+        &u64::from(cell).to_ne_bytes(),
+    );
+    let shared = nodes(&words);
+    let other = Nodes {
+        dead_slots: false,
+        ..shared.clone()
+    };
+    let at = format::byte_of(cell) + cluster::cells_at(words.u32(format::byte_of(cell)));
+    let walked = || walk(&words, &[]);
+    let before = |nodes: &Nodes<&Words>, key| Path::default().before(nodes, key);
+    // Each of the slots, the last one at the end: then all are dead.
+    for (slot, key) in [&b"a"[..], b"ab", b"ac"].into_iter().enumerate() {
+        assert!(get(&shared, key).unwrap().is_some());
+        words.write(at + 4 * slot, &[0; 4]);
+        let may_be = slot < 2;
+        assert_eq!(verify_alone(&shared).is_ok(), may_be);
+        assert_eq!(walked().1.is_ok(), may_be);
+        assert_eq!(walked().0.len(), if may_be { 2 - slot } else { 0 });
+        assert_eq!(get(&shared, key).ok(), may_be.then_some(None));
+        assert_eq!(before(&shared, Some(b"b")).is_ok(), may_be);
+        assert_eq!(before(&shared, None).is_ok(), may_be);
+        assert!(matches!(verify_alone(&other), Err(Trouble::Damaged(..))));
+        assert!(matches!(get(&other, key), Err(Trouble::Damaged(..))));
+    }
 }
 
 /// A word that resembles the extent of an inline cluster of a few entries.

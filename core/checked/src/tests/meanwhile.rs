@@ -60,6 +60,8 @@ fn changed(what: usize) -> (Words, [Write; 2]) {
         end: PAGE,
         clusters: 10,
         inline: if what < 3 { 0 } else { 10 },
+        dying: 0,
+        dead: Vec::new(),
         wrote: [0; 4],
     };
     let left = builder.node(&entries_of(&["a", "ab", "ac"], 1));

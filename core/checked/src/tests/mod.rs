@@ -14,9 +14,12 @@ use crate::find::Lookup;
 use crate::nodes::Nodes;
 use crate::{Trouble, Window};
 
-/// The nodes of a map of numbers that has clusters of both kinds.
+/// The nodes of a map of numbers that has clusters of both kinds, and dead slots.
 fn nodes<W: Window>(window: W) -> Nodes<W> {
-    Nodes::new(window, 8).of_format(8, header::INLINE_FORMAT)
+    Nodes {
+        dead_slots: true,
+        ..Nodes::new(window, 8).of_format(8, header::INLINE_FORMAT)
+    }
 }
 
 /// The bytes of a key's value.

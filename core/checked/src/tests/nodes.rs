@@ -144,8 +144,10 @@ fn searches_in_clusters() {
     let borders = nodes.borders(&cluster, 0).unwrap_or_else(|_| panic!());
     for (i, key) in keys.into_iter().enumerate() {
         assert_eq!(borders.search(key), i, "{key:?}");
-        assert!(i == 0 || borders.part(i, keys[i - 1], key), "{key:?}");
-        assert!(i == 0 || !borders.part(i, key, keys[i - 1]), "{key:?}");
+        for (j, before) in keys.iter().enumerate().take(i) {
+            assert!(borders.part((j, i), before, key), "{key:?}");
+            assert!(!borders.part((j, i), key, before), "{key:?}");
+        }
     }
     for (left, right, part) in [
         ("abbn", "abbo", true),
@@ -156,7 +158,7 @@ fn searches_in_clusters() {
         ("abba", "abcz", false),
     ] {
         let (left, right) = (left.as_bytes(), right.as_bytes());
-        assert_eq!(borders.part(3, left, right), part);
+        assert_eq!(borders.part((2, 3), left, right), part);
     }
     for (asked, place) in [
         ("", 0),

@@ -6,6 +6,7 @@ use sapwood_format::header::PAGE;
 use super::build::{Builder, Map, any_key, some_trie};
 use super::{Words, get, nodes};
 use crate::Trouble;
+use crate::find::Lookup;
 use crate::nodes::Copied;
 use crate::path::Path;
 use crate::verify::{Census, verify, verify_alone};
@@ -41,10 +42,14 @@ pub(super) fn walk(words: &Words, from: &[u8]) -> (Vec<Copied>, Result<(), Troub
     }
 }
 
+fn u64_of(value: &[u8]) -> u64 {
+    u64::from_ne_bytes(value.try_into().unwrap())
+}
+
 pub(super) fn as_it_is(entries: Vec<Copied>) -> Map {
-    let number = |value: Vec<u8>| u64::from_ne_bytes(value.try_into().unwrap());
     let entries = entries.into_iter();
-    entries.map(|(key, value)| (key, number(value))).collect()
+    let numbers = entries.map(|(key, value)| (key, u64_of(&value)));
+    numbers.collect()
 }
 
 /// Looks up keys that are there, and others.
@@ -72,8 +77,17 @@ pub(super) fn compare(words: &Words, map: &Map, rng: &mut Rng) {
             found,
             map.get(&key).map(|value| value.to_ne_bytes().to_vec())
         );
+        let mut lookup = Lookup::default();
+        let longest = lookup.longest_prefix(&nodes, &key, <[u8]>::to_vec).unwrap();
+        let prefixes = (0..=key.len()).rev().map(|len| (len, map.get(&key[..len])));
+        let mut wanted = prefixes.filter_map(|(len, value)| Some((len, *value?)));
+        let longest = longest.map(|(len, value)| (len, u64_of(&value)));
+        assert_eq!(longest, wanted.next(), "{key:?}");
         let first = path.entry(&nodes, &key, false, false).unwrap();
         assert_eq!(first, copied(map.range(key.clone()..).next()), "{key:?}");
+        let before = path.before(&nodes, Some(&key)).unwrap();
+        let less = map.range(..key.clone()).next_back();
+        assert_eq!(before, copied(less), "{key:?}");
         let mut after = path.entry(&nodes, &key, true, false).unwrap();
         let mut range = map.range(key.clone()..);
         if map.contains_key(&key) {
@@ -134,6 +148,8 @@ fn the_longest_keys() {
             end: PAGE,
             clusters: seed as u32 % 11,
             inline: seed as u32 % 3 * 5,
+            dying: 0,
+            dead: Vec::new(),
             wrote: [0; 4],
         };
         builder.build(&map);

@@ -377,7 +377,7 @@ fn a_format_of_later() {
         let mut copy = map.copy(&folder, name);
         assert_eq!(reader(&copy).get("larch"), Ok(Some(Bytes(vec![1; 8]))));
         let (size, bytes) = if map.has_texts() { (1, 1) } else { (8, 8) };
-        let hash = header::layout_hash(size, 8, header::INLINE_FORMAT + 1);
+        let hash = header::layout_hash(size, 8, header::SHARED_FORMAT + 1);
         copy.words[header::LAYOUT_AT / 8] = hash;
         let refused = Trouble::Values(Values::Layout { bytes, hash });
         let found = CheckedReader::<_, Bytes>::new(&copy).err();

@@ -122,6 +122,9 @@ bottom:
 		header = sw_u32(node);
 		child = sw_qp_blind_wild(sw_qp_borders(cell, node, header), header, name, encloser);
 		node = sw_qp_entry(window, cell, node, header, child);
+		/* A dead slot has no entry, and the wildcard would be in it. */
+		if (node == window)
+			return 0;
 	}
 	text = sw_qp_text(window, node);
 	if (sw_qp_text_length(text) != encloser + 2 || sw_qp_text_byte(text, encloser) != '*' ||
@@ -149,7 +152,7 @@ SW_INLINE int sw_qp_has_above(const struct sw_closest *found)
 SW_GLOBAL long sw_qp_above_in(sw_at window, __u32 cell, __u32 pos, const struct sw_key *name SW_NONNULL,
 			      struct sw_closest *found SW_NONNULL)
 {
-	sw_at node = sw_qp_node(window, cell);
+	sw_at node = sw_qp_node(window, cell), entry;
 	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), lim = 256, border;
 	sw_at borders = sw_qp_borders(cell, node, header);
 	sw_at bytes = borders + sw_qp_cluster_capacity(header);
@@ -163,8 +166,11 @@ SW_GLOBAL long sw_qp_above_in(sw_at window, __u32 cell, __u32 pos, const struct 
 		lim = border;
 		border += base;
 		/* The entry's key ends there, and is a name. */
-		if (!sw_u8(bytes + pos) && border <= found->agree && sw_qp_is_name(name, border))
-			sw_qp_note_above(window, found, sw_qp_entry(window, cell, node, header, pos - 1));
+		if (sw_u8(bytes + pos) || border > found->agree || !sw_qp_is_name(name, border))
+			continue;
+		entry = sw_qp_entry(window, cell, node, header, pos - 1);
+		if (entry != window)
+			sw_qp_note_above(window, found, entry);
 	}
 	return pos && !sw_qp_has_above(found) ? -ELOOP : 0;
 }
@@ -213,6 +219,7 @@ SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
 	sw_at window = sw_u64(cursor + SW_QP_CURSOR_WINDOW), node;
 	__u32 depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH), at = compared & ~SW_QP_GREATER;
 	__u32 above, header, child, whole = depth;
+	long found;
 
 	sw_use_arena();
 	/*
@@ -229,8 +236,9 @@ SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
 		node = sw_qp_node(window, cell);
 		header = sw_u32(node);
 		pos = sw_qp_place(sw_qp_borders(cell, node, header), header, pos, compared);
-		if (pos)
-			return (long)sw_qp_entry(window, cell, node, header, pos - 1);
+		found = pos ? sw_qp_alive_before(window, cell, pos) : 0;
+		if (found)
+			return found;
 	} else if (at != SW_QP_SAME && !(compared & SW_QP_GREATER)) {
 		return sw_qp_down(window, cell, 1);
 	}

@@ -33,12 +33,78 @@ SW_INLINE sw_at sw_qp_held(sw_at window, sw_at node, __u32 header, __u32 i)
 	return at | (__u64)(distance / SW_QP_INLINE_UNIT & 0xff) << SW_AT_BITS;
 }
 
-/* The place of entry number `i` of the cluster at a place, of either kind. */
+/*
+ * The place of entry number `i` of the cluster at a place, of either kind. In a map that many
+ * writers change, a slot may be dead: its cell is 0, and the result is the window's place. The last
+ * slot of a cluster never is.
+ */
 SW_INLINE sw_at sw_qp_entry(sw_at window, __u32 cell, sw_at node, __u32 header, __u32 i)
 {
 	if (sw_qp_is_inline(cell))
 		return sw_qp_held(window, node, header, i);
 	return sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * i));
+}
+
+/*
+ * The first entry of a cluster in a slot from `i` on. -EUCLEAN when all these slots are dead, which
+ * the last one never is.
+ */
+SW_GLOBAL long sw_qp_alive_from(sw_at window, __u32 cell, __u32 i)
+{
+	sw_at node = sw_qp_node(window, cell), entry;
+	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header);
+
+	sw_use_arena();
+	for (; i < leaves && sw_can_loop; i++) {
+		entry = sw_qp_entry(window, cell, node, header, i);
+		if (entry != window)
+			return (long)entry;
+	}
+	return i < leaves ? -ELOOP : -EUCLEAN;
+}
+
+/* The last entry of a cluster in a slot before `i`; 0 when all these slots are dead. */
+SW_GLOBAL long sw_qp_alive_before(sw_at window, __u32 cell, __u32 i)
+{
+	sw_at node = sw_qp_node(window, cell), entry;
+	__u32 header = sw_u32(node);
+
+	sw_use_arena();
+	for (; i && sw_can_loop; i--) {
+		entry = sw_qp_entry(window, cell, node, header, i - 1);
+		if (entry != window)
+			return (long)entry;
+	}
+	return i ? -ELOOP : 0;
+}
+
+/*
+ * For a dead slot of a cluster of cells: the slot that is not dead whose key shares the longest
+ * prefix with all keys that belong in the dead one, and in the upper half its cell. It is the
+ * nearest one on one side, by the least border between them. The cell is 0 if the kernel ended a
+ * loop.
+ */
+SW_GLOBAL __u64 sw_qp_beside_dead(sw_at node, __u32 dead)
+{
+	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), least = 256, border;
+	sw_at cells = node + sw_qp_cluster_cells_at(header);
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	__u32 left = dead, right = dead;
+	__u64 cell = 0, before;
+
+	sw_use_arena();
+	while (!cell && right + 1 < leaves && sw_can_loop) {
+		right++;
+		border = sw_u8(borders + right);
+		least = border < least ? border : least;
+		cell = sw_u32(cells + 4 * right);
+	}
+	for (; left && sw_u8(borders + left) > least && sw_can_loop; left--) {
+		before = sw_u32(cells + 4 * (left - 1));
+		if (before)
+			return before << 32 | (left - 1);
+	}
+	return cell << 32 | right;
 }
 
 /* The place of the block of an entry in an inline cluster; 0 of a leaf. */

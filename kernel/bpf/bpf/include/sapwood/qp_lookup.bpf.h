@@ -35,19 +35,25 @@ SW_INLINE __u32 sw_qp_blind(sw_at borders, __u32 header, const struct sw_key *ke
 
 /*
  * The entry with the longest prefix in common with a key, below the cell of a cluster or a leaf.
- * `pos` becomes its number.
+ * `pos` becomes the number of its slot.
  */
 SW_INLINE sw_at sw_qp_nearest(sw_at window, __u32 cell, const struct sw_key *key, __u32 *pos)
 {
-	sw_at node = sw_qp_node(window, cell);
+	sw_at node = sw_qp_node(window, cell), entry;
 	__u32 header;
+	__u64 beside;
 
 	*pos = 0;
 	if (!(cell & SW_QP_CLUSTER))
 		return node;
 	header = sw_u32(node);
 	*pos = sw_qp_blind(sw_qp_borders(cell, node, header), header, key);
-	return sw_qp_entry(window, cell, node, header, *pos);
+	entry = sw_qp_entry(window, cell, node, header, *pos);
+	if (entry != window)
+		return entry;
+	beside = sw_qp_beside_dead(node, *pos);
+	*pos = (__u32)beside;
+	return sw_qp_node(window, (__u32)(beside >> 32));
 }
 
 /*
@@ -106,6 +112,9 @@ SW_INLINE long sw_qp_in_cluster(sw_at window, __u32 cell, const struct sw_key *k
 		if (slot >= leaves)
 			continue;
 		entry = sw_qp_entry(window, cell, node, header, slot);
+		/* The slot is dead. */
+		if (entry == window)
+			continue;
 		if (sw_qp_is_key(window, entry, key, is_long))
 			return (long)entry;
 	}

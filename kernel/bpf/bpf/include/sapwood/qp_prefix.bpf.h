@@ -23,7 +23,7 @@
  */
 SW_INLINE sw_at sw_qp_end(sw_at window, __u32 cell, __u32 offset)
 {
-	sw_at node = sw_qp_node(window, cell), borders;
+	sw_at node = sw_qp_node(window, cell), borders, entry;
 	__u32 header;
 
 	if (!(cell & SW_QP_KIND))
@@ -36,7 +36,9 @@ SW_INLINE sw_at sw_qp_end(sw_at window, __u32 cell, __u32 offset)
 			if (sw_qp_cluster_base(header) + sw_u8(borders) != offset ||
 			    sw_u8(borders + sw_qp_cluster_capacity(header)))
 				return 0;
-			return sw_qp_entry(window, cell, node, header, 0);
+			entry = sw_qp_entry(window, cell, node, header, 0);
+			/* No other slot of the cluster has that key. */
+			return entry != window ? entry : 0;
 		}
 		node = sw_qp_entry(window, cell, node, header, 0);
 	}
@@ -49,7 +51,7 @@ SW_INLINE sw_at sw_qp_end(sw_at window, __u32 cell, __u32 offset)
  */
 SW_INLINE sw_at sw_qp_prefix_in(sw_at window, __u32 cell, __u32 pos, __u32 agree)
 {
-	sw_at node = sw_qp_node(window, cell);
+	sw_at node = sw_qp_node(window, cell), entry;
 	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), lim = 256, border;
 	sw_at borders = sw_qp_borders(cell, node, header);
 	sw_at bytes = borders + sw_qp_cluster_capacity(header);
@@ -60,8 +62,11 @@ SW_INLINE sw_at sw_qp_prefix_in(sw_at window, __u32 cell, __u32 pos, __u32 agree
 		if (border > lim)
 			continue;
 		lim = border;
-		if (!sw_u8(bytes + pos) && base + border <= agree)
-			return sw_qp_entry(window, cell, node, header, pos - 1);
+		if (!sw_u8(bytes + pos) && base + border <= agree) {
+			entry = sw_qp_entry(window, cell, node, header, pos - 1);
+			if (entry != window)
+				return entry;
+		}
 	}
 	return 0;
 }

@@ -152,8 +152,8 @@ SW_INLINE __u32 sw_qp_key_child(sw_at node, __u32 header, const struct sw_key *k
 }
 
 /*
- * The place of a key in a cluster: the number of the first entry that is not less. `pos` is the
- * result of sw_qp_blind, and `compared` that of the comparison with that entry.
+ * The place of a key in a cluster: the number of the first slot whose keys are not less. `pos` is
+ * that of sw_qp_nearest, and `compared` the result of the comparison with that entry.
  */
 SW_INLINE __u32 sw_qp_place(sw_at borders, __u32 header, __u32 pos, __u32 compared)
 {
@@ -179,8 +179,8 @@ SW_INLINE __u32 sw_qp_place(sw_at borders, __u32 header, __u32 pos, __u32 compar
 /* The first (or last) entry below a cell that is not empty. */
 SW_GLOBAL long sw_qp_down(sw_at window, __u32 cell, int last)
 {
-	__u32 depth, header;
-	sw_at node;
+	__u32 depth, header, pos;
+	sw_at node, entry;
 
 	sw_use_arena();
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
@@ -190,9 +190,11 @@ SW_GLOBAL long sw_qp_down(sw_at window, __u32 cell, int last)
 		if (sw_qp_is_leaf(cell))
 			return (long)node;
 		header = sw_u32(node);
-		if (cell & SW_QP_CLUSTER)
-			return (long)sw_qp_entry(window, cell, node, header,
-						 last ? sw_qp_cluster_leaves(header) - 1 : 0);
+		if (cell & SW_QP_CLUSTER) {
+			pos = last ? sw_qp_cluster_leaves(header) - 1 : 0;
+			entry = sw_qp_entry(window, cell, node, header, pos);
+			return entry != window ? (long)entry : sw_qp_alive_from(window, cell, pos);
+		}
 		node += sw_qp_cells_at(header);
 		cell = sw_u32(node + (last ? 4 * sw_qp_labels(header) : 0));
 	}
@@ -256,7 +258,7 @@ SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, _
 	/* The cell of the last branch beside the path below which a neighbour may be. */
 	__u32 cell = sw_u32(window + SW_QP_ROOT), best = 0, depth, header, child, pos;
 	__u32 at = compared & ~SW_QP_GREATER;
-	sw_at node, cells;
+	sw_at node, cells, entry;
 	long found;
 
 	sw_use_arena();
@@ -304,8 +306,15 @@ bottom:
 	pos = sw_qp_place(sw_qp_borders(cell, node, header), header, pos, compared);
 	/* That before the first entry is no entry either. */
 	pos += last ? -1 : at == SW_QP_SAME;
-	if (pos < sw_qp_cluster_leaves(header))
-		return (long)sw_qp_entry(window, cell, node, header, pos);
+	if (pos < sw_qp_cluster_leaves(header)) {
+		entry = sw_qp_entry(window, cell, node, header, pos);
+		if (entry != window)
+			return (long)entry;
+		/* The last slot is not dead, but all before this one may be. */
+		found = last ? sw_qp_alive_before(window, cell, pos) : sw_qp_alive_from(window, cell, pos);
+		if (found)
+			return found;
+	}
 below:
 	return best ? sw_qp_down(window, best, last) : 0;
 }
@@ -602,6 +611,12 @@ SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key
 }
 
 /*
+ * The most rounds of a step: up and down a whole path, and over the dead slots of a cluster, of
+ * which the last slot is not dead.
+ */
+#define SW_QP_STEP_ROUNDS (2 * SW_QP_CURSOR_DEPTH_MAX + SW_QP_SLOTS_MAX)
+
+/*
  * The next entry of a walk. Returns its place, 0 at the end, or a negative error.
  *
  *     long found = sw_qp_walk_step(cursor);
@@ -617,8 +632,8 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	/* Each round descends, ascends, or finds a leaf. */
-	for (steps = sw_zero(); steps < 2 * SW_QP_CURSOR_DEPTH_MAX && sw_can_loop; steps++) {
+	/* Each round descends, ascends, passes over a dead slot, or finds a leaf. */
+	for (steps = sw_zero(); steps < SW_QP_STEP_ROUNDS && sw_can_loop; steps++) {
 		if ((__u32)run >= run >> 32) {
 			depth = sw_u32_of(cursor, SW_QP_CURSOR_DEPTH);
 			if (!depth) {
@@ -644,9 +659,8 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 			sw_set_u64(cursor + SW_QP_CURSOR_RUN, run);
 			return (long)sw_qp_node(window, cell);
 		}
-		found = -EUCLEAN;
 		if (!cell)
-			goto failed;
+			continue;
 		/* A node whose last child is taken needs no frame any more. */
 		if ((__u32)run < run >> 32) {
 			depth = sw_u32_of(cursor, SW_QP_CURSOR_DEPTH);
@@ -662,7 +676,7 @@ SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 			sw_set_u32(cursor + SW_QP_CURSOR_INLINE, held);
 		}
 	}
-	found = steps < 2 * SW_QP_CURSOR_DEPTH_MAX ? -ELOOP : -EUCLEAN;
+	found = steps < SW_QP_STEP_ROUNDS ? -ELOOP : -EUCLEAN;
 	run++;
 failed:
 	/* The next step repeats the error, or continues. */
