@@ -121,8 +121,9 @@ impl Borders {
         found
     }
 
-    /// The first slot whose keys are greater than a key that is not there, or the number of slots. The key parts at `at` from the entry in the slot `found` of
-    /// [`search`](Self::search), and is less than that entry's key if `less`.
+    /// The first slot whose keys are greater than a key that is not there, or the number of slots.
+    /// The key parts at `at` from the entry in the slot `found` of [`search`](Self::search), or in
+    /// the live one beside it, and is less than that entry's key if `less`.
     pub(crate) fn place(&self, found: usize, at: usize, less: bool) -> usize {
         let mut slot = found;
         if less {
@@ -144,8 +145,8 @@ impl Borders {
         all.min_by_key(|slot| self.offset(*slot)).unwrap_or(right)
     }
 
-    /// Whether the keys of a slot share more bytes with those of a slot before it than with those of
-    /// one behind it.
+    /// Whether the keys of a slot share more bytes with those of a slot before it than with those
+    /// of one behind it.
     pub(crate) fn is_nearer(&self, before: usize, slot: usize, behind: usize) -> bool {
         let (left, right) = (self.between(before, slot), self.between(slot, behind));
         self.offset(left) > self.offset(right)

@@ -148,8 +148,8 @@ impl Path {
         self.turn(nodes, (cluster, borders), (0..slot).rev())
     }
 
-    /// Moves to the entry of the cluster that shares the longest prefix with a key, or with the keys
-    /// of its slot if that is dead.
+    /// Moves to the entry of the cluster that shares the longest prefix with a key, or with the
+    /// keys of its slot if that is dead.
     fn turn_to(
         &mut self,
         nodes: &Nodes<impl Window>,

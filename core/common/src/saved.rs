@@ -195,6 +195,7 @@ impl OpenCause {
         };
         let maps = |size, align| header::layout_hash(size, align, header::FORMAT);
         let names = |size, align| header::layout_hash(size, align, header::INLINE_FORMAT);
+        let shared = |size, align| header::layout_hash(size, align, header::SHARED_FORMAT);
         let kind = if (1..=header::ROUTES_FORMAT).any(|format| found == header::routes_hash(format))
         {
             "a table of routes, which FibFile opens"
@@ -206,6 +207,8 @@ impl OpenCause {
             "a map of names or a table of bit strings, which QpFile or BitFile opens"
         } else if values_of(found, names).is_some() {
             "a map of names, which QpFile opens"
+        } else if values_of(found, shared).is_some() {
+            "a published shared map, which CheckedReader reads"
         } else {
             return OpenCause::Image(error);
         };

@@ -43,8 +43,8 @@ pub const FORMAT: u64 = 2;
 /// The number of the format that has inline clusters, too ([`inline`](crate::inline)): that of
 /// saved maps and tables, and of published stores.
 pub const INLINE_FORMAT: u64 = 3;
-/// The number of the format that has no inline clusters, but dead slots ([`cluster`](crate::cluster)):
-/// that of published shared maps.
+/// The number of the format that has no inline clusters, but dead slots
+/// ([`cluster`](crate::cluster)): that of published shared maps.
 pub const SHARED_FORMAT: u64 = 4;
 
 /// The number of the format of saved tables of routes. Those of format 1 have no inline clusters.

@@ -387,6 +387,11 @@ fn damaged_clusters<K: Kind>() {
             ("an entry of another kind", &[whole.u8(entry) ^ 3]),
         ] {
             let answer = verified(entry, bytes);
+            // A slot of a cluster of cells may be dead, unless it is the last one.
+            if what == "no entry" && !is_inline && slot + 1 < leaves {
+                assert_eq!(answer.unwrap(), entries - 1);
+                continue;
+            }
             assert!(
                 matches!(answer, Err(Error::Damaged(_))),
                 "{what}: {answer:?}"

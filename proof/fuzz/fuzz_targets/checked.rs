@@ -80,12 +80,16 @@ fn published(input: &Input<'_>) -> (Vec<u64>, bool) {
                 .build_sorted_in(arena(QpStore::<u64>::layout_hash()), entries)
                 .unwrap(),
         ),
-        1 => drop(
-            QpShared::<u64>::builder()
+        1 => {
+            let map = QpShared::<u64>::builder()
                 .with_index()
                 .build_sorted_in(arena(QpShared::<u64>::layout_hash()), entries)
-                .unwrap(),
-        ),
+                .unwrap();
+            // Some slots die.
+            for key in keys(input) {
+                map.remove(key).unwrap();
+            }
+        }
         2 | 3 => {
             let arena = arena(PointMap::<u64>::layout_hash());
             let map = PointMap::<u64>::builder().build_in(arena).unwrap();
@@ -98,7 +102,10 @@ fn published(input: &Input<'_>) -> (Vec<u64>, bool) {
             if kind == 4 {
                 let arena = arena(QpShared::<[u8]>::layout_hash());
                 let map = QpShared::<[u8]>::builder().build_sorted_in(arena, &texts);
-                drop(map.unwrap());
+                let map = map.unwrap();
+                for key in keys(input) {
+                    map.remove(key).unwrap();
+                }
             } else {
                 let arena = arena(QpStore::<[u8]>::layout_hash());
                 let store = QpStore::<[u8]>::builder().build_in(arena).unwrap();

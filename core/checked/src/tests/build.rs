@@ -23,7 +23,8 @@ pub(super) struct Builder<'a> {
     pub(super) clusters: u32,
     /// How many of 10 clusters are inline, if their keys fit one.
     pub(super) inline: u32,
-    /// How many of 10 slots of clusters of cells are dead, on average, and the keys that were there.
+    /// How many of 10 slots of clusters of cells are dead, on average, and the keys that were
+    /// there.
     pub(super) dying: u32,
     pub(super) dead: Vec<Vec<u8>>,
     /// The numbers of written nodes: branches, clusters, locked ones of both, leaves.

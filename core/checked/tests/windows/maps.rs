@@ -290,9 +290,16 @@ impl<'a> Source for &'a Changing<'a> {
 #[test]
 fn an_heir_has_the_same_entries() {
     let folder = Folder::new();
-    for (i, name) in ["store", "old store", "shared", "both", "points"]
-        .into_iter()
-        .enumerate()
+    for (i, name) in [
+        "store",
+        "old store",
+        "shared",
+        "old shared",
+        "both",
+        "points",
+    ]
+    .into_iter()
+    .enumerate()
     {
         let map = Map::new(&folder, name);
         let entries = filled(&map, 60 + i as u64, 700);

@@ -115,10 +115,11 @@ pub enum Map {
 }
 
 /// The names of all maps.
-pub const ALL: [&str; 10] = [
+pub const ALL: [&str; 11] = [
     "store",
     "old store",
     "shared",
+    "old shared",
     "both",
     "points",
     "text store",
@@ -134,22 +135,28 @@ fn number(value: &[u8]) -> u64 {
 
 impl Map {
     pub fn new(folder: &Folder, name: &str) -> Map {
-        let is_inline = name.ends_with("store") && !name.starts_with("old");
-        let (numbers, texts) = match is_inline {
-            true => (
+        // Those of the format before have neither inline clusters nor dead slots.
+        let (numbers, texts) = if name.starts_with("old") || name.ends_with("points") {
+            (
+                PointMap::<u64>::layout_hash(),
+                PointMap::<[u8]>::layout_hash(),
+            )
+        } else if name.ends_with("store") {
+            (
                 QpStore::<u64>::layout_hash(),
                 QpStore::<[u8]>::layout_hash(),
-            ),
-            false => (
+            )
+        } else {
+            (
                 QpShared::<u64>::layout_hash(),
                 QpShared::<[u8]>::layout_hash(),
-            ),
+            )
         };
         let numbers = folder.arena(name, numbers);
         let texts = folder.arena(&format!("{name}s"), texts);
         match name {
             "store" | "old store" => Map::Store(QpStore::builder().build_in(numbers).unwrap()),
-            "shared" => Map::Shared(QpShared::builder().build_in(numbers).unwrap()),
+            "shared" | "old shared" => Map::Shared(QpShared::builder().build_in(numbers).unwrap()),
             "both" => Map::Shared(QpShared::builder().with_index().build_in(numbers).unwrap()),
             "points" => Map::Points(PointMap::builder().build_in(numbers).unwrap()),
             "text store" | "old text store" => {

@@ -34,9 +34,9 @@ const VERSION: usize = 2;
 /// The greatest version number that a file may have.
 const VERSION_MAX: u64 = u64::MAX / 2;
 
-/// The numbers of the formats: of branches, clusters of cells and leaves, and with inline clusters.
-/// Each change of a format adds one.
-pub(crate) use sapwood_format::header::{FORMAT, INLINE_FORMAT};
+/// The numbers of the formats: of branches, clusters of cells and leaves; with inline clusters; and
+/// with dead slots. Each change of a format adds one.
+pub(crate) use sapwood_format::header::{FORMAT, INLINE_FORMAT, SHARED_FORMAT};
 
 /// The hash of the layout on which writer and reader must agree: the number of the format, and the
 /// size and alignment of a value. It is that of tries without inline clusters.
@@ -47,6 +47,11 @@ pub(crate) fn layout_hash<V: ?Sized + Value>() -> u64 {
 /// As `layout_hash`, of tries with inline clusters.
 pub(crate) fn inline_hash<V: ?Sized + Value>() -> u64 {
     layout_hash_of::<V>(INLINE_FORMAT)
+}
+
+/// As `layout_hash`, of tries with dead slots.
+pub(crate) fn shared_hash<V: ?Sized + Value>() -> u64 {
+    layout_hash_of::<V>(SHARED_FORMAT)
 }
 
 const _: () = {

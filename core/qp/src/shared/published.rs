@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Order, PointMap, QpShared, SharedMap};
 use crate::map::sorted_tree;
-use crate::raw::image::{inline_hash, layout_hash};
+use crate::raw::image::{inline_hash, layout_hash, shared_hash};
 use crate::raw::index::Index;
 use crate::raw::tree::Tree;
 use crate::seed::seed;
@@ -27,7 +27,10 @@ impl<O: Order, V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sy
     /// The number in the header page that identifies the layout of a published map with values of
     /// this type. See [`Builder::build_in`].
     pub fn layout_hash() -> u64 {
-        layout_hash::<V>()
+        match O::ONLY_INDEX {
+            true => layout_hash::<V>(),
+            false => shared_hash::<V>(),
+        }
     }
 }
 
@@ -39,6 +42,10 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// arena has options and a limit of its own, so those of the builder are not used. A reader in
     /// another language can be written from `docs/qp.md`, `docs/shared.md` and these numbers. The
     /// size of a value must be a multiple of 8 bytes; the compiler checks this.
+    ///
+    /// The arena's layout hash says the form. With [`QpShared::layout_hash`], most removals are one
+    /// store, which leaves a dead slot in a cluster. With another one, as that of [`PointMap`],
+    /// there are no dead slots, and readers that do not know them read the map, too.
     ///
     /// O(processors), as there are shards for them.
     ///
@@ -77,12 +84,13 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
         write_header::<V>(&mut arena)?;
         arena.set_root(header::HAS_INDEX, u64::from(self.choices.index))?;
         let roots = arena.roots_at();
+        let know_dead = arena.header(0).layout_hash == shared_hash::<V>();
         let index = match self.choices.index {
             true => Some(published_index(&mut arena)?),
             false => None,
         };
         let mut trie = self.trie(make(arena)?, index)?;
-        trie.publish(roots + 8 * header::ROOT);
+        trie.publish(roots + 8 * header::ROOT, know_dead);
         Ok(SharedMap::from_raw(trie))
     }
 }
@@ -132,7 +140,7 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     /// this.
     ///
     /// The arena's layout hash says the form. With [`QpStore::layout_hash`], clusters hold their
-    /// entries. With another one, as that of [`QpShared`], there are leaves, which readers that do
+    /// entries. With another one, as that of [`PointMap`], there are leaves, which readers that do
     /// not know such clusters read, too.
     ///
     /// O(1).

@@ -355,7 +355,8 @@ fn a_published_map_says_that_its_values_are_byte_strings() {
             .layout_hash(hash)
     };
     let hash = QpShared::<[u8]>::layout_hash();
-    assert_eq!(hash, PointMap::<[u8]>::layout_hash());
+    // A point map has no trie, and so no dead slots.
+    assert_ne!(hash, PointMap::<[u8]>::layout_hash());
     assert_ne!(hash, QpShared::<u64>::layout_hash());
     assert_ne!(hash, QpShared::<[u64; 0]>::layout_hash());
     let list: Vec<_> = (0..300u64).map(|i| (i.to_be_bytes(), bytes(i))).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::support::folder::{Folder, sample, save_bytes};
 use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode, HEADER_LEN, HeaderMode};
-use sapwood::qp::{QpFile, QpMap, QpShared, QpStore, SaveCause, SaveError};
+use sapwood::qp::{PointMap, QpFile, QpMap, QpShared, QpStore, SaveCause, SaveError};
 use sapwood_model::keys::{KeyPool, Shape};
 
 fn same(file: &QpFile<u64>, map: &QpMap<u64>) {
@@ -514,7 +514,7 @@ fn a_store_in_an_arena_of_the_layout_before_has_leaves() {
     let map = sample(3_000);
     let bytes = [
         QpStore::<u64>::layout_hash(),
-        QpShared::<u64>::layout_hash(),
+        PointMap::<u64>::layout_hash(),
     ]
     .map(|layout| {
         let path = folder.file(&format!("{layout:x}"));
@@ -538,6 +538,23 @@ fn a_store_in_an_arena_of_the_layout_before_has_leaves() {
         bytes
     });
     assert!(bytes[0] < bytes[1], "{bytes:?}");
+}
+
+/// The message says what the file is.
+#[test]
+fn a_published_shared_map_is_no_file_of_a_store() {
+    let folder = Folder::new("shared");
+    let path = folder.file("map");
+    let options = ArenaOptions::default()
+        .backing(Backing::File(path.clone()))
+        .header(HeaderMode::Page)
+        .layout_hash(QpShared::<u64>::layout_hash());
+    let map = QpShared::<u64>::builder().build_in(Arena::create(options).unwrap());
+    map.unwrap().insert("larch", 7).unwrap();
+    let error = QpFile::<u64>::open_published(&path).unwrap_err();
+    assert!(error.cause.is_other_layout(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("published shared map"), "{text}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl<V: ?Sized + Value> Trie<V> {
         unsafe {
             let room = self.reserve_attempt(held, key, Some(leaf));
             if room.is_err() {
-                if end & CLUSTER == 0 || !self.slots_die() {
+                if end & CLUSTER == 0 || !self.slots_die {
                     return room.map(Ok);
                 }
                 held.inner.reserve(LeafOf::<V>::block(self.pointer(leaf)))?;
@@ -80,7 +80,7 @@ impl<V: ?Sized + Value> Trie<V> {
             let bury = |held: &mut Held<'_>, least, contention: &mut LockContention| {
                 let (cells, counts) = ((index, old.leaf, 0), Counts::Less(old));
                 self.set_in(held, place, cells, counts, contention, |c| {
-                    self.slots_die() && index + 1 < c.leaves() && c.alive() > least
+                    self.slots_die && index + 1 < c.leaves() && c.alive() > least
                 })
             };
             let leaves = self.cluster(path.end).leaves();

@@ -40,6 +40,8 @@ pub struct Trie<V: ?Sized + Value> {
     pub(crate) parking: Parking,
     /// The place in the arena where the root cell is published for others, in bytes from the base.
     published: Option<usize>,
+    /// Whether slots of clusters may die, as all readers know dead slots.
+    pub(super) slots_die: bool,
     pub(crate) compaction: Mutex<super::compact::Compaction>,
     /// The point index, if there is one. It has a new leaf before the trie has it, and an old leaf
     /// until after the trie has lost it.
@@ -76,6 +78,7 @@ impl<V: ?Sized + Value> Trie<V> {
             writers: WriterPool::new(tree.into_arena(), domain, most, len, counts),
             parking: Parking::new(),
             published: None,
+            slots_die: true,
             compaction: Mutex::default(),
             index,
         };
@@ -84,16 +87,11 @@ impl<V: ?Sized + Value> Trie<V> {
     }
 
     /// From now on publishes the root cell also in the arena, in the aligned word at `at` bytes
-    /// from the base, for others to read.
-    pub(crate) fn publish(&mut self, at: usize) {
+    /// from the base, for others to read. They may find dead slots only if they know them.
+    pub(crate) fn publish(&mut self, at: usize, know_dead: bool) {
         self.published = Some(at);
+        self.slots_die = know_dead;
         self.publish_root(self.root.cell.load(Ordering::Relaxed));
-    }
-
-    /// Whether slots of clusters may die. Programs, which read published maps, do not know dead
-    /// slots.
-    pub(super) fn slots_die(&self) -> bool {
-        self.published.is_none()
     }
 
     fn publish_root(&self, cell: u32) {

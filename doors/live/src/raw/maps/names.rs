@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use sapwood::published::{PublishedNames, PublishedValue as LiveValue};
 use sapwood::qp::{
-    self, AttachedMap, AttachedView, Order, Ordered, QpFile, QpShared, QpStore, QpView, SharedMap,
+    self, AttachedMap, AttachedView, Order, Ordered, PointMap, QpFile, QpStore, QpView, SharedMap,
     Unordered,
 };
 use sapwood::{Buildable, Builder};
@@ -31,7 +31,7 @@ where
 
     // Stores had leaves, as shared maps still do.
     fn earlier_layouts() -> Vec<Vec<u64>> {
-        vec![vec![QpShared::<V>::layout_hash()]]
+        vec![vec![PointMap::<V>::layout_hash()]]
     }
 
     fn builder() -> Builder<Self> {
@@ -101,6 +101,13 @@ where
         vec![Self::layout_hash()]
     }
 
+    // Shared maps had no dead slots, as those without a trie still have none.
+    fn earlier_layouts() -> Vec<Vec<u64>> {
+        let before = vec![PointMap::<V>::layout_hash()];
+        let is_earlier = before != Self::layouts();
+        is_earlier.then_some(before).into_iter().collect()
+    }
+
     fn builder() -> Builder<Self> {
         Self::builder()
     }
@@ -122,7 +129,7 @@ where
         let reader = CheckedReader::<_, V::Read>::new(left.source(0)?)?;
         reader.verify()?;
         let entries = reader.unordered().collect::<Result<Vec<_>, _>>()?;
-        let arena = memory.arena(0, Self::layout_hash())?;
+        let arena = memory.arena(0, left.layouts[0])?;
         let entries = entries.into_iter().map(Ok::<_, Error>);
         V::restore(builder.domain(domain), arena, entries, true)
     }
