@@ -17,7 +17,8 @@ use super::string::AsBits;
 use crate::{Builder, Error, Rejected};
 use sapwood_format::header;
 use sapwood_qp::parts::{self, Layouts, View};
-use sapwood_qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, QpShape, SaveError};
+use sapwood_qp::{Builder as QpBuilder, Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap};
+use sapwood_qp::{QpShape, QpStore, SaveError};
 
 /// First byte of the keys of names.
 const NAME: u8 = 255;
@@ -204,10 +205,47 @@ impl<V: FromBytes + Immutable + Send + Sync + 'static> Builder<BitFib<V>> {
     /// # Panics
     /// As [`build`](Self::build).
     pub fn load(self, path: impl AsRef<Path>) -> Result<BitFib<V>, OpenError> {
-        let path = path.as_ref();
+        self.load_by(path.as_ref(), QpBuilder::load_file)
+    }
+
+    /// As [`load`](Self::load), for a table whose clusters hold their entries, as
+    /// [`build_inline`](Self::build_inline) makes it.
+    ///
+    /// O(bytes of the file).
+    ///
+    /// ```
+    /// use sapwood::lpm::{BitFib, BitString};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.inbit", std::process::id()));
+    /// let fib = BitFib::new()?;
+    /// fib.insert(BitString::from_number(0b101, 3)?, 7u64)?;
+    /// fib.snapshot().save(&path)?;
+    /// let again = BitFib::<u64>::builder().load_inline(&path)?;
+    /// assert_eq!(again.lookup(BitString::from_number(0b1011, 4)?), Some((3, 7)));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn load_inline(self, path: impl AsRef<Path>) -> Result<BitFib<V>, OpenError>
+    where
+        V: IntoBytes,
+    {
+        self.load_by(path.as_ref(), QpBuilder::load_file_inline)
+    }
+
+    /// The table of a file without names, whose entries `load` takes over.
+    fn load_by(
+        self,
+        path: &Path,
+        load: impl FnOnce(QpBuilder<QpStore<V>>, &QpFile<V>) -> Result<QpStore<V>, OpenCause>,
+    ) -> Result<BitFib<V>, OpenError> {
         let file = BitFile::open(path)?;
         let store = match file.names {
-            0 => self.store().load_file(&file.file),
+            0 => load(self.store(), &file.file),
             names => Err(OpenCause::Corrupt(format!(
                 "the file has {names} names beside the table; open it as a BitFile"
             ))),

@@ -60,6 +60,51 @@ fn a_file_answers_as_the_table_does() {
 }
 
 #[test]
+fn a_table_with_inline_clusters_is_loaded_from_a_file() {
+    let folder = Folder::new("bit-inline");
+    let path = folder.file("saved");
+    let (fib, _) = sample(5_000);
+    fib.snapshot().save(&path).unwrap();
+    let leaves = BitFib::<u64>::builder().load(&path).unwrap();
+    let inline = BitFib::<u64>::builder().load_inline(&path).unwrap();
+    inline.verify().unwrap();
+    assert_eq!((inline.version(), inline.len()), (fib.version(), fib.len()));
+    assert!(inline.snapshot().iter().eq(fib.snapshot().iter()));
+    let own_leaves = |fib: &BitFib<u64>| fib.memory().map.leaves.0;
+    assert_eq!(own_leaves(&leaves), fib.len());
+    assert!(2 * own_leaves(&inline) < fib.len());
+    let mut rng = fastrand::Rng::with_seed(78);
+    for (i, query) in prefixes(500, &mut rng).iter().enumerate() {
+        assert_eq!(inline.lookup(query), fib.lookup(query));
+        match i % 2 {
+            0 => assert_eq!(inline.remove(query).unwrap(), fib.remove(query).unwrap()),
+            _ => assert_eq!(
+                inline.insert(query, i as u64).unwrap(),
+                fib.insert(query, i as u64).unwrap()
+            ),
+        }
+    }
+    inline.verify().unwrap();
+    assert!(inline.snapshot().iter().eq(fib.snapshot().iter()));
+}
+
+#[test]
+fn a_file_with_names_is_not_loaded() {
+    let folder = Folder::new("bit-names-refused");
+    let path = folder.file("named");
+    let (_, mut builder) = sample(40);
+    builder.push_name("uplink").unwrap();
+    builder.save(&path).unwrap();
+    for loaded in [
+        BitFib::<u64>::builder().load(&path),
+        BitFib::<u64>::builder().load_inline(&path),
+    ] {
+        let refused = loaded.err().unwrap();
+        assert!(refused.to_string().contains("1 names"), "{refused}");
+    }
+}
+
+#[test]
 fn names_lie_beside_the_table() {
     let folder = Folder::new("bit-names");
     let path = folder.file("file");
