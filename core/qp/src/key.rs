@@ -147,7 +147,8 @@ impl<'a> From<Pieces<'a>> for Key<'a> {
 
 impl<'a> Key<'a> {
     /// The bytes in the map's own memory, which live as long as the borrow of the map; `None` where
-    /// the map does not keep the key in one piece.
+    /// the map does not keep the key in one piece. Maps with leaves, and those with whole keys
+    /// ([`QpMap::with_whole_keys`](crate::QpMap::with_whole_keys)), keep all keys so.
     ///
     /// O(1).
     #[inline]

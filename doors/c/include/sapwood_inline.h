@@ -14,7 +14,7 @@
  * version of the library's names (SAPWOOD_0.1), by which the dynamic linker refuses others.
  *
  * A compiler without GCC's builtins calls the library instead, as does everybody whose reader is a
- * checked one.
+ * checked one. With SAPWOOD_NO_INLINE defined, every compiler does so.
  */
 #ifndef SAPWOOD_INLINE_H
 #define SAPWOOD_INLINE_H
@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(SAPWOOD_NO_INLINE)
 
 /* The bits of nodes and cells: core/format/src/lpm.rs. */
 #define SAPWOOD_LPM_REF 134217727u

@@ -101,6 +101,9 @@ static void table(unsigned int root_bits, unsigned int flags)
 	/* A view sees what is committed after it was made. */
 	IS(sapwood_fib_view_ipv4(fib, reader, &view), 0);
 	CHECK((view.root == NULL) == (flags != 0));
+#ifdef SAPWOOD_NO_INLINE
+	CHECK(SAPWOOD_FIB_VIEW_IS_CALL(&view));
+#endif
 	{
 		sapwood_prefix prefix;
 		uint64_t value = 0;

@@ -103,6 +103,24 @@ fn programs_under_valgrind() {
     assert!(checked > 10, "{checked} programs under valgrind");
 }
 
+/// What a compiler without GCC's builtins gets of `sapwood_inline.h`: the same answers, by calls.
+#[test]
+fn inline_lookups_of_other_compilers_are_calls() {
+    let source = here().join("tests/c/inline.c");
+    let flags = ["-DSAPWOOD_NO_INLINE"];
+    for (language, link) in [(Language::C, Link::Shared), (Language::Cpp, Link::Static)] {
+        succeeds(Command::new(compile(&source, language, link, &flags)));
+    }
+    let mut cc = Command::new("cc");
+    cc.args(["-E", "-P", "-std=c99", "-D_POSIX_C_SOURCE=200809L"]);
+    cc.args(flags).arg("-I").arg(here().join("include"));
+    let text = ok(cc.arg(&source));
+    assert!(text.contains("sapwood_fib_view_lookup4(const"));
+    for of_gcc in ["__builtin_popcount", "__atomic_load", "popcnt %1"] {
+        assert!(!text.contains(of_gcc), "{of_gcc}");
+    }
+}
+
 #[test]
 fn programs_with_sanitizers() {
     for source in programs(false) {

@@ -95,7 +95,10 @@ fn the_header_is_c99_to_c17_and_cpp11_to_cpp20() {
     fs::write(&file, text("sapwood.h")).unwrap();
     let inline = folder().join("alone-inline.c");
     fs::write(&inline, text("sapwood_inline.h")).unwrap();
-    compile_all(&[file, inline]);
+    let calls = folder().join("alone-calls.c");
+    let program = format!("#define SAPWOOD_NO_INLINE\n{}", text("sapwood_inline.h"));
+    fs::write(&calls, program).unwrap();
+    compile_all(&[file, inline, calls]);
     let header = fs::read_to_string(here().join("include/sapwood.h")).unwrap();
     assert!(!header.contains("static inline"), "it is in another header");
     assert!(header.contains("extern \"C\" {"));
