@@ -12,6 +12,7 @@ use kernel::{
     question_of, result, skipped, word,
 };
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
+use sapwood_format::cluster;
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -99,12 +100,20 @@ fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
 tests_of_maps! {
     trie: Trie { as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer }
     texts: Texts { as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer }
-    stores: Stores { as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer }
+    stores: Stores {
+        as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer
+        a_difference_in_each_byte
+    }
     text_stores: TextStores {
         as_the_oracle walks_beside_a_writer keys_of_any_length any_length_beside_a_writer
+        a_difference_in_each_byte
     }
-    wide_stores: WideStores { keys_of_any_length any_length_beside_a_writer }
-    loose_stores: LooseStores { keys_of_any_length any_length_beside_a_writer }
+    wide_stores: WideStores {
+        keys_of_any_length any_length_beside_a_writer a_difference_in_each_byte
+    }
+    loose_stores: LooseStores {
+        keys_of_any_length any_length_beside_a_writer a_difference_in_each_byte
+    }
 }
 
 fn as_the_oracle<K: Kind>() {
@@ -194,9 +203,9 @@ fn as_the_oracle<K: Kind>() {
 
 /// Lengths of keys at the edges of words, of tails in blocks, of blocks' prefixes and of short
 /// keys.
-const LENGTHS: [usize; 24] = [
-    0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 66, 127, 128, 129, 190, 253, 254, 255, 256,
-    700,
+const LENGTHS: [usize; 27] = [
+    0, 1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 63, 64, 65, 66, 127, 128, 129, 190, 253,
+    254, 255, 256, 700,
 ];
 
 /// A key of one of these lengths, of which others share any part.
@@ -292,6 +301,58 @@ fn keys_of_any_length<K: Kind>() {
         }
     }
     assert!(oracle.len() > 300, "{}", oracle.len());
+}
+
+/// Lengths of the prefix of a block, up to where a tail can still follow, and of tails that it
+/// holds, at the edges of the words and groups of words that are compared at once.
+const PREFIXES: [usize; 24] = [
+    0, 1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 63, 64, 65, 127, 128, 190, 222, 223, 224,
+    253,
+];
+const TAILS: [usize; 18] = [
+    0, 1, 6, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 47, 63, 64,
+];
+
+/// A key that differs from a stored one in one byte is not found, although it has the same tag, so
+/// that programs compare it with the stored one.
+fn a_difference_in_each_byte<K: Kind>() {
+    let (names, _) = set_up::<K>();
+    let lookups = load(names.arena(), LOOKUP);
+    let find = |key: &[u8]| {
+        let image = layout::key_image(key, 0);
+        lookup_of(&lookups, 0, names.window().number, &image)
+    };
+    let mut compared = 0;
+    for prefix in PREFIXES {
+        names.empty();
+        let tails = TAILS.into_iter().filter(|tail| prefix + tail <= SHORT_MAX);
+        // The tails part in their first byte.
+        let keys: Vec<Vec<u8>> = (1..)
+            .zip(tails)
+            .map(|(first, tail)| {
+                let tail = std::iter::once(first).chain(2..).take(tail);
+                std::iter::repeat_n(b'p', prefix).chain(tail).collect()
+            })
+            .collect();
+        for (value, key) in keys.iter().enumerate() {
+            names.put(key, value as u64);
+        }
+        names.check();
+        for (value, key) in keys.iter().enumerate() {
+            assert_eq!(find(key), Ok(value as u64), "{key:?}");
+            for at in 0..key.len() {
+                let mut other = key.clone();
+                for byte in (0..=255).filter(|byte| *byte != key[at]) {
+                    other[at] = byte;
+                    if cluster::tag(&other) == cluster::tag(key) && !keys.contains(&other) {
+                        assert_eq!(find(&other), Err(NO_ENTRY), "{key:?} at {at}: {byte}");
+                        compared += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 10_000, "{compared}");
 }
 
 /// Keys that stay have their values and their order while a writer commits others.

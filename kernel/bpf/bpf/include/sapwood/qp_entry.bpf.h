@@ -16,21 +16,41 @@
 
 _Static_assert(SW_QP_INLINE_UNIT == 4 && SW_AT_BITS <= 64 - 8 - 1, "a place has the distance");
 
+/* How far behind the beginning of an inline cluster entry number `i` lies. */
+SW_INLINE __u32 sw_qp_held_distance(sw_at window, sw_at node, __u32 header, __u64 i)
+{
+	sw_at places = node + sw_qp_cluster_capacity(header);
+
+	return sw_u8_of(places + i, SW_QP_INLINE_TAGS) * sw_u32_of(window, SW_QP_STEP);
+}
+
+/*
+ * The place of the leaf of an entry at a place in a block, whose mark says that it is outside. Byte
+ * strings lie behind the key, so the cell is behind the mark.
+ */
+SW_INLINE sw_at sw_qp_outside(sw_at window, sw_at at, __u32 before)
+{
+	return sw_qp_node(window, sw_u32(before ? at : at + 1));
+}
+
+/* The place of an entry in a block, with its distance from the block's beginning. */
+SW_INLINE sw_at sw_qp_inside(sw_at at, __u32 distance)
+{
+	return at | (__u64)(distance / SW_QP_INLINE_UNIT & 0xff) << SW_AT_BITS;
+}
+
 /*
  * The place of entry number `i` of the inline cluster at a place. That of a long entry, which is a
  * leaf of its own, is the leaf's.
  */
 SW_INLINE sw_at sw_qp_held(sw_at window, sw_at node, __u32 header, __u32 i)
 {
-	__u32 before = sw_qp_before_key(window), distance;
-	sw_at at = node + sw_qp_cluster_capacity(header) + i;
+	__u32 before = sw_qp_before_key(window), distance = sw_qp_held_distance(window, node, header, i);
+	sw_at at = node + distance;
 
-	distance = sw_u8_of(at, SW_QP_INLINE_TAGS) * sw_u32_of(window, SW_QP_STEP);
-	at = node + distance;
 	if (sw_u8(at + before) == SW_QP_INLINE_OUTSIDE)
-		/* Byte strings lie behind the key, so the cell is behind the mark. */
-		return sw_qp_node(window, sw_u32(before ? at : at + 1));
-	return at | (__u64)(distance / SW_QP_INLINE_UNIT & 0xff) << SW_AT_BITS;
+		return sw_qp_outside(window, at, before);
+	return sw_qp_inside(at, distance);
 }
 
 /*
@@ -126,12 +146,18 @@ struct sw_qp_text {
 	__u32 rest;
 };
 
+/* The place of the bytes that all keys of a block share. */
+SW_INLINE sw_at sw_qp_head(sw_at block, __u32 header)
+{
+	return block + SW_QP_INLINE_TAGS + 2 * sw_qp_cluster_capacity(header);
+}
+
 /* The key of an entry in a block with this header. The length of its tail is at a place. */
 SW_INLINE struct sw_qp_text sw_qp_text_in(sw_at block, __u32 header, sw_at length)
 {
 	struct sw_qp_text text;
 
-	text.head = block + SW_QP_INLINE_TAGS + 2 * sw_qp_cluster_capacity(header);
+	text.head = sw_qp_head(block, header);
 	text.cut = sw_u8_of(block, SW_QP_INLINE_PREFIX_BYTES);
 	text.tail = length + 1;
 	text.rest = sw_u8(length);
@@ -195,26 +221,14 @@ SW_GLOBAL __u64 sw_qp_text_word(sw_at head, sw_at tail, __u32 cut, __u32 rest, _
 	       sw_qp_tail_word(head, tail, rest, 0) << here * 8;
 }
 
-/*
- * The length of the longest common prefix of the key of an entry and a key. If the kernel ended a
- * loop, the result is too small.
- */
-SW_GLOBAL __u32 sw_qp_agree(sw_at window, sw_at entry, const struct sw_key *key SW_NONNULL)
+/* As sw_qp_agree, for a short key. */
+SW_INLINE __u32 sw_qp_agree_short(struct sw_qp_text text, const struct sw_key *key)
 {
-	struct sw_qp_text text = sw_qp_text(window, entry);
-	__u32 there = sw_qp_text_length(text), length = sw_key_length(key), i, left, first;
+	__u32 there = sw_qp_text_length(text), length = key->length, i, left;
 	__u32 shorter = there < length ? there : length;
 	/* This byte has the length. */
 	__u64 word, ignore = 0xff;
 
-	sw_use_arena();
-	if (sw_key_is_long(key)) {
-		first = text.cut < shorter ? text.cut : shorter;
-		i = first ? sw_agree(text.head, key->long_at, first) : 0;
-		if (i < first)
-			return i;
-		return first + sw_agree(text.tail, key->long_at + first, shorter - first);
-	}
 	sw_each_word(i, left, (shorter & 0xff) / 8 + 1) {
 		word = sw_qp_text_word(text.head, text.tail, text.cut, text.rest, i);
 		word = (word ^ sw_key_word(key, i)) & ~ignore;
@@ -229,6 +243,38 @@ SW_GLOBAL __u32 sw_qp_agree(sw_at window, sw_at entry, const struct sw_key *key 
 	return left ? 0 : shorter;
 }
 
+/*
+ * The length of the longest common prefix of the key of an entry and a key. If the kernel ended a
+ * loop, the result is too small.
+ */
+SW_GLOBAL __u32 sw_qp_agree(sw_at window, sw_at entry, const struct sw_key *key SW_NONNULL)
+{
+	struct sw_qp_text text = sw_qp_text(window, entry);
+	__u32 there = sw_qp_text_length(text), length = sw_key_length(key), i, first;
+	__u32 shorter = there < length ? there : length;
+
+	sw_use_arena();
+	if (!sw_key_is_long(key))
+		return sw_qp_agree_short(text, key);
+	first = text.cut < shorter ? text.cut : shorter;
+	i = first ? sw_agree(text.head, key->long_at, first) : 0;
+	if (i < first)
+		return i;
+	return first + sw_agree(text.tail, key->long_at + first, shorter - first);
+}
+
+/*
+ * Whether an entry has this short key. It is a function of its own, so that lookups, which seldom
+ * need it, take less of the stack.
+ */
+SW_GLOBAL int sw_qp_is_short_entry(sw_at window, sw_at entry, const struct sw_key *key SW_NONNULL)
+{
+	struct sw_qp_text text = sw_qp_text(window, entry);
+
+	sw_use_arena();
+	return sw_qp_text_length(text) == key->length && sw_qp_agree_short(text, key) == key->length;
+}
+
 /* Whether the key of an entry is a prefix of this key and has this many bytes. */
 SW_INLINE int sw_qp_is_prefix(sw_at window, sw_at entry, __u32 bytes, const struct sw_key *key)
 {
@@ -237,84 +283,131 @@ SW_INLINE int sw_qp_is_prefix(sw_at window, sw_at entry, __u32 bytes, const stru
 }
 
 /*
- * Whether a short key begins with these bytes of a block, as many as the key has or fewer. Behind
- * them, the block has eight bytes or more.
+ * The bits in which word `i` of a piece of a block differs from a key, if all of the word belongs
+ * to the piece, which has `length` bytes. `bytes` are those of the key where the piece begins.
  */
-SW_INLINE int sw_qp_begins(sw_at at, __u32 bytes, const struct sw_key *key)
+SW_INLINE __u64 sw_qp_differ_at(sw_at piece, __u64 length, const __u8 *bytes, __u32 i)
 {
-	/* As if the bytes had their length in one byte before them. */
-	__u64 differ, ignore = 0xff;
-	__u32 i, left;
-
-	at--;
-	sw_each_word(i, left, (bytes + 1) / 8) {
-		if ((sw_u64(at + i * 8) ^ sw_key_word(key, i)) & ~ignore)
-			return 0;
-		ignore = 0;
-	}
-	if (left)
-		return 0;
-	differ = (sw_u64(at + i * 8) ^ sw_key_word(key, i)) & ~ignore;
-	/* The bytes behind these do not count. */
-	return !(differ << (7 - ((bytes + 1) & 7)) * 8 << 8);
+	return (sw_u64_of(piece, i * 8) ^ sw_key_word_at(bytes + i * 8)) & sw_among(i * 8 + 7, length);
 }
 
 /*
- * Whether a short key ends with these bytes of a block, as many as the key has or fewer. Before
- * them, the block has eight bytes or more.
+ * Whether a short key ends with a tail of less than 32 bytes, behind `cut` bytes. What lies behind
+ * the tail is read and not used. Few branches depend on lengths, which the processor would
+ * mispredict.
  */
-SW_INLINE int sw_qp_ends(sw_at at, __u32 bytes, const struct sw_key *key)
+SW_INLINE int sw_qp_is_tail(sw_at tail, __u32 rest, const struct sw_key *key, __u32 cut)
 {
-	sw_at end = at + bytes;
-	__u32 behind = key->length + 1, i, left;
-	__u64 word;
+	__u32 last = key->length - 7;
+	const __u8 *bytes = key->bytes + cut;
+	__u64 differ;
 
-	for (left = bytes; left >= 8 && sw_can_loop; left -= 8) {
-		end -= 8;
-		behind -= 8;
-		i = behind;
-		sw_hide(i);
-		if (i > SW_KEY_WORDS * 8 - 8 || sw_u64(end) != sw_key_word_at((const __u8 *)key + i))
-			return 0;
-	}
-	if (left >= 8)
-		return 0;
-	i = behind - 8;
-	sw_hide(i);
-	if (i <= SW_KEY_WORDS * 8 - 8)
-		word = sw_key_word_at((const __u8 *)key + i);
+	/*
+	 * The bytes behind whole words are the last ones of a word. A block has eight bytes or more
+	 * before a tail.
+	 */
+	sw_hide(last);
+	if (last <= SW_KEY_WORDS * 8 - 8)
+		differ = sw_key_word_at((const __u8 *)key + last);
 	else
-		word = key->words[0] << ((8 - behind) * 8 & 63);
-	/* The bytes before these do not count. */
-	return !((word ^ sw_u64(end - 8)) >> (7 - left) * 8 >> 8);
+		differ = key->words[0] << (-last * 8 & 63);
+	differ = (differ ^ sw_u64(tail + rest - 8)) >> (~rest & 7) * 8 >> 8;
+	differ |= sw_qp_differ_at(tail, rest, bytes, 0);
+	differ |= sw_qp_differ_at(tail, rest, bytes, 1);
+	if (rest >= 24)
+		differ |= sw_qp_differ_at(tail, 24, bytes, 2);
+	return !differ;
+}
+
+/* Whether a short key begins with the `cut` bytes, less than 32, of a block's prefix. */
+SW_INLINE int sw_qp_is_head(sw_at head, __u32 cut, const struct sw_key *key)
+{
+	__u32 last = cut & 0x18;
+	__u64 differ;
+
+	/* A block has eight bytes or more behind its prefix. */
+	differ = (sw_u64(head + last) ^ sw_key_word_at(key->bytes + last)) << (~cut & 7) * 8 << 8;
+	differ |= sw_qp_differ_at(head, cut, key->bytes, 0);
+	if (cut >= 16) {
+		differ |= sw_qp_differ_at(head, 16, key->bytes, 1);
+		differ |= sw_qp_differ_at(head, cut, key->bytes, 2);
+	}
+	return !differ;
+}
+
+/* The bits in which 32 bytes of a block and of a key differ. */
+SW_INLINE __u64 sw_qp_differ_32(sw_at at, const __u8 *bytes)
+{
+	return (sw_u64(at) ^ sw_key_word_at(bytes)) | (sw_u64_of(at, 8) ^ sw_key_word_at(bytes + 8)) |
+	       (sw_u64_of(at, 16) ^ sw_key_word_at(bytes + 16)) |
+	       (sw_u64_of(at, 24) ^ sw_key_word_at(bytes + 24));
 }
 
 /*
- * Whether an entry in a block has this short key. `before` is sw_qp_before_key. It is a function of
- * its own, so that lookups take less of the stack.
+ * Whether a piece of a block, of 32 to 254 bytes, and the bytes of a short key from byte `from` on
+ * are equal. The verifier checks each round, which are eight at most.
  */
-SW_GLOBAL int sw_qp_is_held_key(sw_at entry, __u32 before, const struct sw_key *key SW_NONNULL)
+SW_INLINE int sw_qp_is_piece(sw_at at, __u32 bytes, const struct sw_key *key, __u32 from)
 {
-	sw_at block = sw_qp_block(entry);
-	struct sw_qp_text text = sw_qp_text_in(block, sw_u32(block), entry + before);
+	__u32 left = bytes, step;
+
+	for (;;) {
+		sw_hide(from);
+		if (from > SW_KEY_SHORT_MAX - 32 || sw_qp_differ_32(at, key->bytes + from))
+			return 0;
+		if (left <= 32)
+			return 1;
+		/* The last 32 bytes may overlap those before. */
+		step = 32;
+		if (left < 64)
+			step = left - 32;
+		left = left < 64 ? 32 : left - 32;
+		at += step;
+		from += step;
+	}
+}
+
+/*
+ * Whether an entry in a block has this short key, which has as many bytes. It is a function of its
+ * own, so that lookups take less of the stack.
+ */
+SW_GLOBAL int sw_qp_is_held_long(sw_at window, sw_at entry, const struct sw_key *key SW_NONNULL)
+{
+	struct sw_qp_text text = sw_qp_text(window, entry);
+	__u32 cut = text.cut;
 
 	sw_use_arena();
-	return sw_qp_text_length(text) == key->length && sw_qp_ends(text.tail, text.rest, key) &&
-	       sw_qp_begins(text.head, text.cut, key);
+	if (text.rest >= 32) {
+		if (!sw_qp_is_piece(text.tail, text.rest, key, cut))
+			return 0;
+	} else {
+		sw_hide(cut);
+		if (cut > SW_KEY_SHORT_MAX - 32)
+			return sw_qp_is_short_entry(window, entry, key);
+		if (!sw_qp_is_tail(text.tail, text.rest, key, cut))
+			return 0;
+	}
+	if (text.cut >= 32)
+		return sw_qp_is_piece(text.head, text.cut, key, 0);
+	return sw_qp_is_head(text.head, text.cut & 31, key);
 }
 
-/* Whether an entry has this key. `is_long`, a constant, is the kind of the key. */
-SW_INLINE int sw_qp_is_key(sw_at window, sw_at entry, const struct sw_key *key, int is_long)
+/*
+ * Whether the entry at this distance in a block has this short key. `header` is that of the block,
+ * and the tail has `rest` bytes and begins at a place.
+ */
+SW_INLINE int sw_qp_is_held_key(sw_at window, sw_at block, __u32 header, __u32 distance, sw_at tail,
+				__u32 rest, const struct sw_key *key)
 {
-	__u32 value_bytes = sw_u32_of(window, SW_QP_VALUE_BYTES), length;
+	__u32 cut = sw_u8_of(block, SW_QP_INLINE_PREFIX_BYTES);
 
-	if (!sw_qp_block(entry))
-		return sw_qp_is_leaf_key(entry, value_bytes, key, is_long);
-	if (!is_long)
-		return sw_qp_is_held_key(entry, value_bytes & ~(__u32)SW_QP_BYTE_STRINGS, key);
-	length = sw_key_length(key);
-	return sw_qp_text_length(sw_qp_text(window, entry)) == length &&
-	       sw_qp_agree(window, entry, key) == length;
+	if (cut + rest != key->length)
+		return 0;
+	if (cut >= 32 || rest >= 32)
+		return sw_qp_is_held_long(window, sw_qp_inside(block + distance, distance), key);
+	sw_hide(cut);
+	cut &= 31;
+	return sw_qp_is_tail(tail, rest, key, cut) && sw_qp_is_head(sw_qp_head(block, header), cut, key);
 }
 
 /*

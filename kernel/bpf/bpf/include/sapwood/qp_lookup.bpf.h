@@ -66,59 +66,126 @@ SW_INLINE long sw_qp_no_root(sw_at window, long empty)
 }
 
 /*
- * The slots of a cluster with this tag: slot 8 * k + j as bit 8 * j + k. Slots behind the entries
- * may be among them.
+ * The slots of the cluster at a place with this tag: slot 8 * k + j as bit 8 * j + k. Slots behind
+ * the entries may be among them.
  */
-SW_INLINE __u64 sw_qp_tagged(sw_at tags, __u32 leaves, __u32 tag)
+SW_INLINE __u64 sw_qp_tagged(sw_at node, __u32 cell, __u32 header, __u32 tag)
 {
+	sw_at tags = node + (sw_qp_is_inline(cell) ? SW_QP_INLINE_TAGS : SW_QP_TAGS_AT);
 	__u64 pattern = tag * SW_ONES, hits;
 
 	hits = sw_qp_hits(sw_u64(tags), pattern) >> 7 |
 	       sw_qp_hits(sw_u64_of(tags, 8), pattern) >> 6 |
 	       sw_qp_hits(sw_u64_of(tags, 16), pattern) >> 5;
 	/*
-	 * Few clusters have more leaves. For a lower limit, the processor would mispredict this
-	 * branch.
+	 * Few clusters have more leaves, and no inline one has. For a lower limit, the processor would
+	 * mispredict this branch.
 	 */
-	if (leaves > SW_QP_FILL_MAX)
+	if (!sw_qp_is_inline(cell) && sw_qp_cluster_leaves(header) > SW_QP_FILL_MAX)
 		hits |= sw_qp_hits(sw_u64_of(tags, 24), pattern) >> 4;
 	return hits;
 }
 
 /* The number of such a slot, from its bit. */
-SW_INLINE __u32 sw_qp_tagged_slot(__u64 bit)
+SW_INLINE __u64 sw_qp_tagged_slot(__u64 bit)
 {
 	/* The sum of the bytes: 1 << k. */
 	__u64 word = (bit * SW_ONES) >> 56;
 
 	word = (word >> 1) - (word >> 3);
-	return (__u32)(word * 8 + (((((bit - 1) >> 7) & SW_ONES) * SW_ONES) >> 56));
+	return word * 8 + (((((bit - 1) >> 7) & SW_ONES) * SW_ONES) >> 56);
 }
 
-/* The entry of a cluster with this key, -ENOENT, or -ELOOP. */
-SW_INLINE long sw_qp_in_cluster(sw_at window, __u32 cell, const struct sw_key *key, int is_long)
+/*
+ * The entry of a cluster with this key, -ENOENT, or -ELOOP. `hits` are the slots that may have it,
+ * as sw_qp_tagged returns them.
+ */
+SW_INLINE long sw_qp_among(sw_at window, __u32 cell, __u64 hits, const struct sw_key *key, int is_long)
 {
-	sw_at node = sw_qp_node(window, cell), entry;
-	__u32 header = sw_u32_of(node, 0), leaves = sw_qp_cluster_leaves(header), slot, i;
-	__u64 hits, bit;
+	__u32 header;
+	sw_at node, entry;
+	__u64 slot;
 
-	hits = sw_qp_tagged(node + (sw_qp_is_inline(cell) ? SW_QP_INLINE_TAGS : SW_QP_TAGS_AT), leaves,
-			    sw_qp_key_tag(key));
-
-	for (i = sw_zero(); hits && i < SW_QP_SLOTS_MAX && sw_can_loop; i++) {
-		bit = hits & -hits;
-		hits ^= bit;
-		slot = sw_qp_tagged_slot(bit);
-		if (slot >= leaves)
+	for (; hits && sw_can_loop; hits &= hits - 1) {
+		/* Otherwise, the compiler keeps on the stack what it computes of the cell. */
+		sw_hide(cell);
+		node = sw_qp_node(window, cell);
+		header = sw_u32(node);
+		slot = sw_qp_tagged_slot(hits & -hits);
+		if (slot >= sw_qp_cluster_leaves(header))
 			continue;
 		entry = sw_qp_entry(window, cell, node, header, slot);
 		/* The slot is dead. */
 		if (entry == window)
 			continue;
-		if (sw_qp_is_key(window, entry, key, is_long))
+		if (is_long ? sw_qp_is_prefix(window, entry, sw_key_length(key), key) :
+			      sw_qp_is_short_entry(window, entry, key))
 			return (long)entry;
 	}
 	return hits ? -ELOOP : -ENOENT;
+}
+
+/*
+ * The same for a key of each kind. They are functions of their own, so that lookups, which seldom
+ * need them, take less of the stack.
+ */
+SW_GLOBAL long sw_qp_among_short(sw_at window, __u32 cell, __u64 hits, const struct sw_key *key SW_NONNULL)
+{
+	sw_use_arena();
+	return sw_qp_among(window, cell, hits, key, 0);
+}
+SW_GLOBAL long sw_qp_among_long(sw_at window, __u32 cell, __u64 hits, const struct sw_key *key SW_NONNULL)
+{
+	sw_use_arena();
+	return sw_qp_among(window, cell, hits, key, 1);
+}
+
+SW_INLINE long sw_qp_others(sw_at window, __u32 cell, __u64 hits, const struct sw_key *key, int is_long)
+{
+	if (!hits)
+		return -ENOENT;
+	return is_long ? sw_qp_among_long(window, cell, hits, key) : sw_qp_among_short(window, cell, hits, key);
+}
+
+/*
+ * The entry with this key below the cell of a cluster or a leaf, -ENOENT, or -ELOOP. The code that
+ * compares a leaf is there once, so that lookups take less of the stack.
+ */
+SW_INLINE long sw_qp_at_end(sw_at window, __u32 cell, const struct sw_key *key, int is_long)
+{
+	sw_at node = sw_qp_node(window, cell), leaf = node;
+	__u32 header, before, distance, rest;
+	__u64 hits = 0, slot;
+
+	if (cell & SW_QP_CLUSTER) {
+		header = sw_u32_of(node, 0);
+		hits = sw_qp_tagged(node, cell, header, sw_qp_key_tag(key));
+		if (!hits)
+			return -ENOENT;
+		/* Mostly, no other slot has the tag. */
+		slot = sw_qp_tagged_slot(hits & -hits);
+		if (slot >= sw_qp_cluster_leaves(header))
+			goto others;
+		if (sw_qp_is_inline(cell)) {
+			before = sw_qp_before_key(window);
+			distance = sw_qp_held_distance(window, node, header, slot);
+			rest = sw_u8(node + distance + before);
+			if (rest != SW_QP_INLINE_OUTSIDE) {
+				/* A block holds only short keys. */
+				if (!is_long && sw_qp_is_held_key(window, node, header, distance,
+								  node + distance + before + 1, rest, key))
+					return (long)sw_qp_inside(node + distance, distance);
+				goto others;
+			}
+			leaf = sw_qp_outside(window, node + distance, before);
+		} else {
+			leaf = sw_qp_entry(window, cell, node, header, slot);
+		}
+	}
+	if (sw_qp_is_leaf_key(leaf, sw_u32_of(window, SW_QP_VALUE_BYTES), key, is_long))
+		return (long)leaf;
+others:
+	return sw_qp_others(window, cell, hits & (hits - 1), key, is_long);
 }
 
 /* Looks a key up in the trie below a root. `is_long`, a constant, is the kind of the key. */
@@ -130,14 +197,8 @@ SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *ke
 	if (!cell)
 		return sw_qp_no_root(window, -ENOENT);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
-		if (cell & SW_QP_KIND) {
-			if (cell & SW_QP_CLUSTER)
-				return sw_qp_in_cluster(window, cell, key, is_long);
-			node = sw_qp_node(window, cell);
-			return sw_qp_is_leaf_key(node, sw_u32_of(window, SW_QP_VALUE_BYTES), key, is_long) ?
-				       (long)node :
-				       -ENOENT;
-		}
+		if (cell & SW_QP_KIND)
+			return sw_qp_at_end(window, cell, key, is_long);
 		node = window + (__u64)cell * 2;
 		header = sw_u32_of(node, 0);
 		offset = sw_qp_offset(header);
