@@ -442,8 +442,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// O(budget), and a look at each reader.
     ///
     /// Every commit frees some nodes. This call is for an idle loop, or for the time after a stall.
-    /// The call that frees the last node of an empty store gives all memory back to the system, in
-    /// proportion to what the store had.
+    /// When all nodes are freed that a compaction left, it gives free pages back to the system, in
+    /// proportion to the budget; the next calls go on. The call that frees the last node of an
+    /// empty store gives all memory back to the system, in proportion to what the store had.
     /// The calling thread drops the values, after it has released the writer's lock. It returns 0
     /// when a transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
@@ -451,7 +452,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
         let Some(mut writer) = self.shared.try_write() else {
             return 0;
         };
-        self.shared.reclaim(&mut writer, budget, &mut values)
+        let freed = self.shared.reclaim(&mut writer, budget, &mut values);
+        writer.give_back(budget);
+        freed
     }
 
     /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sapwood_arena::{Area, ArenaFull};
+use sapwood_arena::{Area, ArenaFull, PAGE, STEP_MOST};
 
 use super::node::{KIND, is_leaf};
 use super::tree::{Cow, Link, Tree};
@@ -14,6 +14,14 @@ const SWEEP: u32 = 64;
 
 /// Fewer free bytes than this are not worth an evacuation, for which the frontier rises.
 const KEEP: usize = 256 << 10;
+
+/// The number of nodes that a page has at least: a call that may free as many gives back a page.
+const NODES_A_PAGE: usize = 32;
+
+/// The pages that a call with this budget of nodes looks at, to give them back.
+pub(crate) fn pages_for(budget: usize) -> usize {
+    (budget / NODES_A_PAGE).max(STEP_MOST / PAGE)
+}
 
 /// The state of an incremental compaction.
 #[derive(Clone, Default)]

@@ -12,7 +12,7 @@ use sapwood_format::inline::HELD_MAX;
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
 use super::change::Tops;
-use super::compact::Compaction;
+use super::compact::{Compaction, pages_for};
 use super::inline::{EntryRef, Held, Inline};
 use super::leaf::{LeafOf, Value};
 use super::mem::Trusted;
@@ -92,6 +92,8 @@ pub(crate) struct Writer<V: ?Sized + Value> {
     pub(crate) cow: Cow,
     queue: RetireQueue<u32>,
     pub(crate) compaction: Compaction,
+    /// Pages at which nobody looked since a compaction retired nodes in them.
+    unseen: usize,
     /// A copy of the value that was replaced or removed last, if it was in an inline cluster.
     old: [MaybeUninit<u64>; HELD_MAX / 8 + 1],
     /// Whether the memory stays as it is when the store is dropped: that of a file, for others.
@@ -122,6 +124,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
                 tree,
                 cow: Cow::default(),
                 compaction: Compaction::default(),
+                unseen: 0,
                 old: [MaybeUninit::uninit(); HELD_MAX / 8 + 1],
                 leaves: false,
             }),
@@ -671,7 +674,22 @@ impl<V: ?Sized + Value> Writer<V> {
             compaction,
             ..
         } = self;
-        compaction.step(tree, cow, budget)
+        let more = compaction.step(tree, cow, budget)?;
+        if !more {
+            // The sweep gave back only what was free already.
+            self.unseen = tree.arena.high().div_ceil(PAGE);
+        }
+        Ok(more)
+    }
+
+    /// Gives free pages back to the system, in proportion to the budget, when all nodes are freed
+    /// that a compaction retired. The next calls go on.
+    pub(crate) fn give_back(&mut self, budget: usize) {
+        if self.queue.is_empty() && self.unseen > 0 {
+            let pages = pages_for(budget).min(self.unseen);
+            self.tree.arena.release_free(pages);
+            self.unseen -= pages;
+        }
     }
 
     /// Number and bytes of the nodes that wait to be freed.

@@ -1,5 +1,6 @@
 //! Long runs of compaction beside readers.
 
+use sapwood::arena::{ArenaOptions, Backing};
 use sapwood::qp::QpStore;
 
 /// Rounds of compaction under churn must not raise the memory without end.
@@ -39,5 +40,44 @@ fn memory_stays_bounded_under_endless_compaction() {
     let view = reader.view();
     for i in 0..keys {
         assert!(view.contains_key(format!("name-{:05}", i * 7919 % 99_991)));
+    }
+}
+
+/// What readers held back until a compaction had ended goes back to the system afterwards.
+#[test]
+#[cfg(not(miri))]
+fn memory_goes_back_when_readers_have_left() {
+    const KEYS: u32 = 60_000;
+    let options = ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 });
+    let builder = || QpStore::<u64>::builder().options(options.clone());
+    for store in [builder().build(), builder().build_inline()] {
+        let store = store.unwrap();
+        for from in (0..KEYS).step_by(1000) {
+            let mut txn = store.begin();
+            for i in from..from + 1000 {
+                txn.insert(format!("name-{:05}", i * 7919 % 99_991), u64::from(i))
+                    .unwrap();
+            }
+            txn.commit();
+        }
+        let snapshot = store.snapshot();
+        while store.compact_step(1000).unwrap() {}
+        store.reclaim(usize::MAX);
+        let held = store.memory().map.arena;
+        drop(snapshot);
+        // Each call gives a part back.
+        store.reclaim(KEYS as usize);
+        let mut least = store.memory().map.arena.committed;
+        for _ in 0..100 {
+            store.reclaim(1);
+            let memory = store.memory().map.arena;
+            assert!(least - memory.committed <= 512 << 10, "{memory:?}");
+            least = memory.committed;
+        }
+        let after = store.memory().map.arena;
+        assert!(after.committed < held.committed, "{held:?} {after:?}");
+        assert!(after.committed < 2 * after.live, "{after:?}");
+        assert_eq!(store.len(), KEYS as usize);
+        store.verify().unwrap();
     }
 }

@@ -2,12 +2,13 @@
 
 use alloc::vec::Vec;
 
-use sapwood_arena::{Area, PAGE, STEP_MOST};
+use sapwood_arena::Area;
 
 use super::lock::LockContention;
 use super::shard::{Garbage, Inner};
 use super::writer_pool::WriterPool;
 use crate::Contention;
+use crate::raw::compact::pages_for;
 use crate::raw::leaf::{LeafOf, Value};
 use crate::raw::node::LEAF;
 use crate::raw::tree::{LEAF_KIND, ref_of};
@@ -25,8 +26,6 @@ const BUDGET_LIMITED: usize = 8;
 
 /// The number of nodes that may leave whole pages when they are freed at once.
 const MUCH: usize = 4096;
-/// The number of nodes that a page has at least: a call that may free as many gives back a page.
-const NODES_A_PAGE: usize = 32;
 
 impl WriterPool {
     /// Retires a leaf that was unlinked.
@@ -141,8 +140,8 @@ impl WriterPool {
                 break;
             }
         }
-        let pages = (budget / NODES_A_PAGE).max(STEP_MOST / PAGE);
-        self.depot.give_back(pages, empty || freed >= MUCH);
+        self.depot
+            .give_back(pages_for(budget), empty || freed >= MUCH);
         freed
     }
 
