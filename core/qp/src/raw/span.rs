@@ -161,8 +161,8 @@ impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
         ControlFlow::Continue(Some(()))
     }
 
-    /// The numbers, in the inline cluster of the entry that `next` returned last, of it and of those
-    /// that follow it there; the front moves to the last of them.
+    /// The numbers of the entry that `next` returned last, and of those that follow it in its
+    /// inline cluster; the front moves to the last of them.
     #[inline(always)]
     pub(crate) fn run(&mut self) -> core::ops::Range<usize> {
         let from = self.front.entry.index();

@@ -55,7 +55,8 @@ macro_rules! descending {
     }};
 }
 
-/// The entries from a bound on, as long as they are within others, by a cursor that goes to and fro.
+/// The entries from a bound on, as long as they are within others, by a cursor that goes to and
+/// fro.
 macro_rules! walk {
     ($map:expr, $near:expr, $within:expr, $seek:ident, $next:ident, $back:ident) => {{
         let mut cursor = $map.cursor();
