@@ -55,7 +55,7 @@ impl<'a> Key<'a> {
     #[inline(always)]
     pub(crate) unsafe fn held(block: Inline, tail: *const u8, len: usize) -> Self {
         let head = block.extent.prefix;
-        if head + len + SPARE > SHORT_MAX {
+        if head == 0 || head + len + SPARE > SHORT_MAX {
             // SAFETY: the caller's promise.
             return Key::from(unsafe { block.pieces(tail, len) });
         }
