@@ -24,7 +24,7 @@ use crate::Value;
 /// assert_eq!(cursor.seek("elf"), Some((&b"elm"[..], &3)));
 /// assert_eq!(cursor.prev(), Some((&b"elder"[..], &2)));
 /// while let Some((key, _)) = cursor.next() {
-///     assert!(key > b"elder");
+///     assert!(key > &b"elder"[..]);
 /// }
 /// assert_eq!(cursor.prev(), Some((&b"oak"[..], &4)));
 /// ```
