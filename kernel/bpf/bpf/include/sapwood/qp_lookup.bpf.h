@@ -180,6 +180,9 @@ SW_INLINE long sw_qp_at_end(sw_at window, __u32 cell, const struct sw_key *key, 
 			leaf = sw_qp_outside(window, node + distance, before);
 		} else {
 			leaf = sw_qp_entry(window, cell, node, header, slot);
+			/* The slot is dead. */
+			if (leaf == window)
+				goto others;
 		}
 	}
 	if (sw_qp_is_leaf_key(leaf, sw_u32_of(window, SW_QP_VALUE_BYTES), key, is_long))
