@@ -176,10 +176,10 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// Whether a store whose clusters hold their entries keeps the bytes that the keys of a cluster
     /// share once, and cuts them from each key. That is the default. With `false`, keys stay whole:
     /// all keys that a view gives lie in place ([`Key::in_place`](super::Key::in_place)), and their
-    /// references live as long as the view's guard or snapshot. The store takes 20 to 21 bytes a
+    /// references live as long as the view's guard or snapshot. Live blocks take 20 to 21 bytes a
     /// name beyond the key, value included, where cut keys take 12 to 19 and leaves 22; file paths
-    /// take 30, more than with leaves. Steps of iterators take little more than half of the
-    /// instructions (notes of one measurement).
+    /// take 30, more than with leaves. Steps of iterators take two thirds of the instructions, with
+    /// the reading of the key (notes of one measurement, docs/qp.md).
     ///
     /// It holds for this store: files that it [saves](QpSnapshot::save) are the same, and a store
     /// that is loaded from one has its own builder's choice. Readers of a published store read both

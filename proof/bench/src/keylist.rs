@@ -271,12 +271,17 @@ impl ScanSum {
         self.keys = self.keys.rotate_left(5) ^ folded;
     }
 
-    /// What adds the entries that a walk lends, and ends it after the first `most`.
+    /// What adds the entries that a walk lends, with the numbers of their values, and ends it after
+    /// the first `most`.
     #[inline]
-    pub fn each(&mut self, most: Option<usize>) -> impl FnMut(&[u8], &u64) -> ControlFlow<()> {
+    pub fn each<V: ?Sized>(
+        &mut self,
+        most: Option<usize>,
+        number: impl Fn(&V) -> u64,
+    ) -> impl FnMut(&[u8], &V) -> ControlFlow<()> {
         let end = most.map(|most| self.count + most as u64);
         move |key, value| {
-            self.add(key, *value);
+            self.add(key, number(value));
             match end == Some(self.count) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),

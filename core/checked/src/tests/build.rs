@@ -20,18 +20,34 @@ pub(super) struct Builder<'a> {
     /// The place of the next node.
     pub(super) end: usize,
     /// How many of 10 nodes become clusters, on average.
-    pub(super) clusters: u32,
+    clusters: u32,
     /// How many of 10 clusters are inline, if their keys fit one.
-    pub(super) inline: u32,
+    inline: u32,
     /// How many of 10 slots of clusters of cells are dead, on average, and the keys that were
     /// there.
-    pub(super) dying: u32,
+    dying: u32,
     pub(super) dead: Vec<Vec<u8>>,
     /// The numbers of written nodes: branches, clusters, locked ones of both, leaves.
     pub(super) wrote: [usize; 4],
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    /// A builder that has written nothing yet. Of ten nodes, so many become clusters, of those so
+    /// many inline ones, and so many of the slots of others are dead.
+    pub(super) fn new(words: &'a Words, rng: &'a mut Rng, of_ten: [u32; 3]) -> Self {
+        let [clusters, inline, dying] = of_ten;
+        Builder {
+            words,
+            rng,
+            end: PAGE,
+            clusters,
+            inline,
+            dying,
+            dead: Vec::new(),
+            wrote: [0; 4],
+        }
+    }
+
     pub(super) fn build(&mut self, map: &Map) {
         let keys: Vec<(&[u8], u64)> = map.iter().map(|(k, v)| (k.as_slice(), *v)).collect();
         let cell = match keys.is_empty() {
@@ -310,17 +326,8 @@ pub(super) fn some_trie(rng: &mut Rng, most: usize) -> (Words, usize, Map, [usiz
         .map(|i| (any_key(rng, kinds), i as u64))
         .collect();
     let words = Words::new((PAGE + 4096 + map.len() * 1200) / 8);
-    let (clusters, inline, dying) = (rng.u32(..=10), rng.u32(..=10), rng.u32(..=9));
-    let mut builder = Builder {
-        words: &words,
-        rng,
-        end: PAGE,
-        clusters,
-        inline,
-        dying,
-        dead: Vec::new(),
-        wrote: [0; 4],
-    };
+    let of_ten = [rng.u32(..=10), rng.u32(..=10), rng.u32(..=9)];
+    let mut builder = Builder::new(&words, rng, of_ten);
     builder.build(&map);
     let (end, wrote) = (builder.end, builder.wrote);
     for key in builder.dead {

@@ -76,16 +76,7 @@ fn every_byte_is_checked() {
     for (seed, clusters, inline) in all.into_iter().chain(inline) {
         let words = Words::new(PAGE / 8 + 200);
         let mut rng = Rng::with_seed(seed);
-        let mut builder = Builder {
-            words: &words,
-            rng: &mut rng,
-            end: PAGE,
-            clusters,
-            inline,
-            dying: 0,
-            dead: Vec::new(),
-            wrote: [0; 4],
-        };
+        let mut builder = Builder::new(&words, &mut rng, [clusters, inline, 0]);
         builder.build(&map);
         let end = builder.end;
         let nodes = nodes(&words);
@@ -184,16 +175,7 @@ fn of_cluster(words: &Words, cluster: &Cluster) -> Part {
 fn leaves_in_a_wrong_place() {
     let words = Words::new(PAGE / 8 + 100);
     let mut rng = Rng::with_seed(6);
-    let mut builder = Builder {
-        words: &words,
-        rng: &mut rng,
-        end: PAGE,
-        clusters: 10,
-        inline: 0,
-        dying: 0,
-        dead: Vec::new(),
-        wrote: [0; 4],
-    };
+    let mut builder = Builder::new(&words, &mut rng, [10, 0, 0]);
     let cell = builder.node(&entries_of(&["a", "ab", "ac"], 1));
     let other = builder.leaf(b"b", 1);
     words.write(
@@ -221,16 +203,7 @@ fn leaves_in_a_wrong_place() {
 fn slots_that_cannot_be_dead() {
     let words = Words::new(PAGE / 8 + 100);
     let mut rng = Rng::with_seed(6);
-    let mut builder = Builder {
-        words: &words,
-        rng: &mut rng,
-        end: PAGE,
-        clusters: 10,
-        inline: 0,
-        dying: 0,
-        dead: Vec::new(),
-        wrote: [0; 4],
-    };
+    let mut builder = Builder::new(&words, &mut rng, [10, 0, 0]);
     let cell = builder.node(&entries_of(&["a", "ab", "ac"], 1));
     words.write(
         header::root_at(header::ROOT),

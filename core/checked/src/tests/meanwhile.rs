@@ -54,16 +54,8 @@ impl Window for Staged<'_> {
 fn changed(what: usize) -> (Words, [Write; 2]) {
     let words = Words::new(PAGE / 8 + 200);
     let mut rng = Rng::with_seed(5);
-    let mut builder = Builder {
-        words: &words,
-        rng: &mut rng,
-        end: PAGE,
-        clusters: 10,
-        inline: if what < 3 { 0 } else { 10 },
-        dying: 0,
-        dead: Vec::new(),
-        wrote: [0; 4],
-    };
+    let of_ten = [10, if what < 3 { 0 } else { 10 }, 0];
+    let mut builder = Builder::new(&words, &mut rng, of_ten);
     let left = builder.node(&entries_of(&["a", "ab", "ac"], 1));
     let right = builder.node(&entries_of(&["b", "ba", "bb"], 1));
     let top = builder.branch(0, b"b", &[left, right]);

@@ -1,7 +1,6 @@
 //! Lookups, walks and `verify` in tries of all shapes.
 
 use fastrand::Rng;
-use sapwood_format::header::PAGE;
 
 use super::build::{Builder, Map, any_key, some_trie};
 use super::{Words, get, nodes};
@@ -142,16 +141,8 @@ fn the_longest_keys() {
     for seed in 0..20 {
         let words = Words::new(100_000);
         let mut rng = Rng::with_seed(seed);
-        let mut builder = Builder {
-            words: &words,
-            rng: &mut rng,
-            end: PAGE,
-            clusters: seed as u32 % 11,
-            inline: seed as u32 % 3 * 5,
-            dying: 0,
-            dead: Vec::new(),
-            wrote: [0; 4],
-        };
+        let of_ten = [seed as u32 % 11, seed as u32 % 3 * 5, 0];
+        let mut builder = Builder::new(&words, &mut rng, of_ten);
         builder.build(&map);
         assert_eq!(verify_alone(&nodes(&words)), Ok(map.len()));
         compare(&words, &map, &mut rng);

@@ -42,7 +42,7 @@ impl Short {
 
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes are written.
+        // SAFETY: whoever made the key has written its first `len` bytes.
         unsafe { slice::from_raw_parts(self.bytes.as_ptr().cast(), usize::from(self.len)) }
     }
 }
@@ -55,7 +55,11 @@ impl<'a> Key<'a> {
     #[inline(always)]
     pub(crate) unsafe fn held(block: Inline, tail: *const u8, len: usize) -> Self {
         let head = block.extent.prefix;
-        if head == 0 || head + len + SPARE > SHORT_MAX {
+        if head == 0 {
+            // SAFETY: the caller's promise.
+            return Key(Bytes::Whole(unsafe { slice::from_raw_parts(tail, len) }));
+        }
+        if head + len + SPARE > SHORT_MAX {
             // SAFETY: the caller's promise.
             return Key::from(unsafe { block.pieces(tail, len) });
         }
@@ -142,6 +146,58 @@ impl Joiner {
                     self.enter(entry.cell(), block);
                     let value = &*V::slot_value(Inline::slot::<V>(tail, len));
                     Some((self.join(block, tail, len), value))
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sapwood_format::inline::{self, Extent};
+
+    use super::*;
+
+    /// Prefixes and tails of many lengths, with a few or many bytes of the block behind them.
+    #[test]
+    fn pieces_anywhere_in_a_block_are_the_key() {
+        const CAPACITY: usize = 4;
+        let lengths = [
+            0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 62, 63, 64, 93, 94, 95, 127, 254,
+        ];
+        let step = if cfg!(miri) { 5 } else { 1 };
+        let mut joiner = Joiner::new();
+        let mut cell = 0;
+        for head in lengths.into_iter().step_by(step) {
+            for len in lengths.into_iter().step_by(step) {
+                for behind in [0, 1, 15, 16, 17, 31, 32, 33] {
+                    // Both arrays of the borders lie behind the prefix.
+                    let prefix = inline::prefix_at(CAPACITY);
+                    let at = prefix + head + 2 * CAPACITY;
+                    let mut block: Vec<u8> = (0..at + len + behind).map(|i| i as u8 ^ 77).collect();
+                    let block = Inline {
+                        p: block.as_mut_ptr(),
+                        capacity: CAPACITY,
+                        extent: Extent {
+                            end: block.len(),
+                            block: block.len(),
+                            prefix: head,
+                            dead: 0,
+                        },
+                    };
+                    cell += 1;
+                    // SAFETY: the block has the prefix, what lies behind it, and the tail.
+                    unsafe {
+                        let tail = block.p.add(at).cast_const();
+                        let key = [block.prefix(), slice::from_raw_parts(tail, len)].concat();
+                        let what = format!("{head}, {len}, {behind} behind");
+                        let held = Key::held(block, tail, len);
+                        assert_eq!(held, key, "{what}");
+                        assert_eq!(held.in_place().is_some(), head == 0, "{what}");
+                        joiner.enter(cell, block);
+                        assert_eq!(joiner.join(block, tail, len), key, "{what}");
+                        assert_eq!(joiner.join(block, tail, len / 2), &key[..head + len / 2]);
+                    }
                 }
             }
         }

@@ -87,7 +87,9 @@ impl<const INDEX: bool, const USE: u8> Built for Sapwood<INDEX, USE> {
 
     fn scan(&self) -> ScanSum {
         let mut sum = ScanSum::default();
-        let _ = self.0.for_each::<[u8], _, ()>(.., sum.each(None));
+        let _ = self
+            .0
+            .for_each::<[u8], _, ()>(.., sum.each(None, u64::clone));
         sum
     }
 
@@ -99,7 +101,7 @@ impl<const INDEX: bool, const USE: u8> Built for Sapwood<INDEX, USE> {
                 let bounds = (Bound::Included(start), Bound::Unbounded);
                 let _ = self
                     .0
-                    .for_each::<[u8], _, ()>(bounds, sum.each(Some(count)));
+                    .for_each::<[u8], _, ()>(bounds, sum.each(Some(count), u64::clone));
             }
             sum
         })

@@ -60,7 +60,7 @@ impl<const INLINE: bool> Built for Store<INLINE> {
     fn scan(&self) -> ScanSum {
         let mut sum = ScanSum::default();
         self.0.read(|view| {
-            let _ = view.for_each::<[u8], _, ()>(.., sum.each(None));
+            let _ = view.for_each::<[u8], _, ()>(.., sum.each(None, u64::clone));
         });
         sum
     }
@@ -70,7 +70,7 @@ impl<const INLINE: bool> Built for Store<INLINE> {
         self.0.read(|view| {
             for (start, _) in starts.iter() {
                 let bounds = (Bound::Included(start), Bound::Unbounded);
-                let _ = view.for_each::<[u8], _, ()>(bounds, sum.each(Some(count)));
+                let _ = view.for_each::<[u8], _, ()>(bounds, sum.each(Some(count), u64::clone));
             }
         });
         Some(sum)

@@ -95,15 +95,19 @@ impl<const COMPACT: bool> Built for Owned<COMPACT> {
     }
 
     fn scan(&self) -> ScanSum {
-        ScanSum::of(self.0.iter().map(|(key, text)| (key, number(text))))
+        let mut sum = ScanSum::default();
+        let _ = self.0.for_each::<[u8], _, ()>(.., sum.each(None, number));
+        sum
     }
 
     fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
-        Some(ScanSum::ranges(starts, count, |start| {
-            let from = (Bound::Included(start), Bound::Unbounded);
-            let entries = self.0.range::<[u8], _>(from);
-            entries.map(|(key, text)| (key, number(text)))
-        }))
+        let mut sum = ScanSum::default();
+        for (start, _) in starts.iter() {
+            let bounds = (Bound::Included(start), Bound::Unbounded);
+            let each = sum.each(Some(count), number);
+            let _ = self.0.for_each::<[u8], _, ()>(bounds, each);
+        }
+        Some(sum)
     }
 
     fn replace(&mut self, old: &KeyList, new: &KeyList) {
@@ -157,8 +161,11 @@ impl Built for Store {
     }
 
     fn scan(&self) -> ScanSum {
-        self.0
-            .read(|view| ScanSum::of(view.iter().map(|(key, text)| (key, number(text)))))
+        let mut sum = ScanSum::default();
+        self.0.read(|view| {
+            let _ = view.for_each::<[u8], _, ()>(.., sum.each(None, number));
+        });
+        sum
     }
 
     fn replace(&mut self, old: &KeyList, new: &KeyList) {

@@ -12,7 +12,7 @@
 //! | `miss_mops` | lookups of absent keys: present keys with one byte changed, or new keys of a random generator |
 //! | `insert_mops` | inserts a second into a map that grows from empty |
 //! | `worst_insert_us` | the longest single insert, in another build with a clock around each; only our engines |
-//! | `scan_mkeys` | entries a second with all key bytes read; only maps that keep the order of the bytes |
+//! | `scan_mkeys` | entries a second with all key bytes read, here and in `range…` by `for_each` where our maps have it; only maps that keep the order of the bytes |
 //! | `seek_mops` | searches a second for the first entry that is not less than a key, key bytes and value read; half of the keys are stored; here and below, only ordered maps that have such a search |
 //! | `range10_mops`, `range100_mops` | the same with 10 or 100 entries read from there on; searches a second |
 //! | `pred_mops` | searches for the last entry that is less than a key |
@@ -99,6 +99,9 @@ pub fn run(options: &Options) -> Result<Report, String> {
     }
     let mut report = Report::new("names");
     println!("{}", report.machine);
+    if !cases.is_empty() {
+        report.note("Scans and ranges: QpMap and QpStore lend each key by `for_each`.".into());
+    }
     for (at, name) in cases.iter().enumerate() {
         if options.is_over() {
             report.begin(format!(
