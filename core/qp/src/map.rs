@@ -170,8 +170,8 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// maps cut the bytes that the keys of a cluster share. So its keys lie in one piece
     /// ([`Key::in_place`]), but not in a leaf each. Live blocks take 20 to 21 bytes a name beyond
     /// the key, value included, where those of other maps take 12 to 19; file paths take 30, more
-    /// than with leaves. Steps of iterators take two thirds of the instructions, with the reading of
-    /// the key (notes of one measurement, docs/qp.md).
+    /// than with leaves. Steps of iterators take two thirds of the instructions, with the reading
+    /// of the key (notes of one measurement, docs/qp.md).
     ///
     /// O(1).
     ///
