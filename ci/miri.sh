@@ -29,7 +29,8 @@ one() {
     # shellcheck disable=SC2086 # one word or none
     structures --test all -- differential::map_small_and_dense differential::store_with_poisoned \
         lpm::values_are_dropped_once maple::drops::every maple::drops::values_stay \
-        maple::snapshots::a_small_map ${SHOW:-}
+        maple::snapshots::a_small_map owned::each_value owned::values_in owned::offsets \
+        owned::a_split ${SHOW:-}
     # The test of every branch size with every label takes an hour under Miri.
     [ -z "${MIRI_MORE:-}" ] || miri -p sapwood-qp --lib -- --skip every_size_finds
 }

@@ -7,7 +7,7 @@ use sapwood_common::raw::memory::MemoryOptions;
 
 /// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
 const LEAF: usize = 512;
-const FANOUT: usize = 36;
+pub(super) const FANOUT: usize = 36;
 
 /// The choices that only range maps have.
 #[derive(Clone, Debug)]

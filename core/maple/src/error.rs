@@ -33,6 +33,15 @@ pub enum Error {
         /// Its last index.
         end: u64,
     },
+    /// The range is inside of an entry, of which both sides would stay, and the map does not split
+    /// its values ([`Split::never`](crate::Split::never)).
+    #[error("the entry {start}..={end} would be cut in two, and its value cannot be split")]
+    Split {
+        /// The first index of the entry.
+        start: u64,
+        /// Its last index.
+        end: u64,
+    },
     /// The key is not in the map, and the operation replaces only values that are.
     #[error("the key is not there")]
     Absent,

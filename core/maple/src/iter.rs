@@ -60,11 +60,14 @@ impl<'g, V> Iterator for Iter<'g, V> {
         if !self.open {
             return result;
         }
-        let view = self.view;
-        self.front
-            .fold(self.from, self.to, result, |result, entry| {
-                each(result, view.entry(entry))
-            })
+        let left = (self.from, self.to);
+        let view = self.view.view;
+        view.fold(
+            &mut self.front,
+            left,
+            result,
+            |result, start, end, value| each(result, (start..=end, value)),
+        )
     }
 }
 

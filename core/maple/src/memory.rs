@@ -2,9 +2,10 @@
 
 use core::fmt;
 
-use sapwood_arena::Memory;
+use sapwood_arena::{Arena, Memory};
 
 use super::raw::node::{INNER, LEAF, POOLED, RESERVED, VALUE};
+use super::raw::owned::Owned;
 use super::raw::table::{MapleShared, Writer};
 use crate::figures::{self, ENTRIES, table};
 
@@ -52,6 +53,21 @@ impl MapleMemory {
             nodes_made: writer.space.made,
             outside: size_of::<MapleShared<V>>() + writer.space.pool.bytes() + writer.room(),
             arena,
+        }
+    }
+
+    pub(super) fn owned<V>(owned: &Owned<V>) -> Self {
+        let arena = owned.arena().memory();
+        let kind = |kind| figures::kind(&arena, kind);
+        MapleMemory {
+            entries: owned.len(),
+            height: owned.height(),
+            leaves: kind(LEAF),
+            inner: kind(INNER),
+            // The arena's own part is in its accounts.
+            outside: size_of::<Owned<V>>() - size_of::<Arena>(),
+            arena,
+            ..MapleMemory::default()
         }
     }
 

@@ -70,7 +70,7 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
         assert!(arena.memory().live == 0, "the arena is the map's alone");
         let (slot, apart) = match self.choices.values {
             Values::InSlots => (size_of::<V>(), 0),
-            Values::Apart => (size_of::<u32>(), 1),
+            _ => (size_of::<u32>(), 1),
         };
         let mut words = [0; 8];
         words[header::VALUE_BYTES] = size_of::<V>() as u64;

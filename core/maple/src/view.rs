@@ -10,6 +10,7 @@ use super::iter::{Gaps, Iter};
 use super::raw::finger::Entry;
 use super::raw::view::View;
 use super::window::Window;
+use crate::Error;
 
 /// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer makes no change. It
 /// stays on its thread.
@@ -222,6 +223,41 @@ impl<'g, V> MapleView<'g, V> {
     #[inline]
     pub fn find_gap(&self, size: u64, within: impl Into<Window>) -> Option<Range> {
         self.place(&within.into().fit(size).ok()?)
+    }
+
+    /// The place that a store of this size takes.
+    pub(super) fn room(&self, size: u64, within: &Window) -> Result<Range, Error> {
+        let found = self.place(&within.fit(size)?);
+        found.ok_or(Error::NoGap { size })
+    }
+
+    /// Fails with the first entry that has an index of the range.
+    pub(super) fn free(&self, (start, end): (u64, u64)) -> Result<(), Error> {
+        let there = self.at_or_after(start).map(|(entry, _)| entry);
+        match there.filter(|entry| *entry.start() <= end) {
+            Some(entry) => Err(Error::Occupied {
+                start: *entry.start(),
+                end: *entry.end(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The range with those of the neighbours that touch it and have this value.
+    pub(super) fn joined(&self, (mut start, mut end): (u64, u64), value: &V) -> (u64, u64)
+    where
+        V: PartialEq,
+    {
+        // The rest of an entry that the range cuts is a neighbour, too.
+        let before = start.checked_sub(1).and_then(|at| self.get_entry(at));
+        if let Some((entry, _)) = before.filter(|(_, other)| *other == value) {
+            start = *entry.start();
+        }
+        let behind = end.checked_add(1).and_then(|at| self.get_entry(at));
+        if let Some((entry, _)) = behind.filter(|(_, other)| *other == value) {
+            end = *entry.end();
+        }
+        (start, end)
     }
 
     pub(super) fn place(&self, fit: &Fit) -> Option<Range> {

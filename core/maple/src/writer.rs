@@ -85,20 +85,10 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     where
         V: PartialEq,
     {
-        let (mut start, mut end) = match bounds(&range) {
-            Ok(range) => range,
+        let (start, end) = match bounds(&range) {
+            Ok(range) => self.view().joined(range, &value),
             Err(error) => return Err(Rejected { value, error }),
         };
-        let view = self.view();
-        // The rest of an entry that the range cuts is a neighbour, too.
-        let before = start.checked_sub(1).and_then(|at| view.get_entry(at));
-        if let Some((entry, _)) = before.filter(|(_, other)| **other == value) {
-            start = *entry.start();
-        }
-        let behind = end.checked_add(1).and_then(|at| view.get_entry(at));
-        if let Some((entry, _)) = behind.filter(|(_, other)| **other == value) {
-            end = *entry.end();
-        }
         self.put((start, end), value)?;
         Ok(start..=end)
     }
@@ -108,19 +98,11 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     /// # Errors
     /// As [`MapleMap::insert_new`].
     pub fn insert_new(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        let (start, end) = match bounds(&range) {
-            Ok(range) => range,
-            Err(error) => return Err(Rejected { value, error }),
-        };
-        let there = self.view().at_or_after(start).map(|(entry, _)| entry);
-        if let Some(entry) = there.filter(|entry| *entry.start() <= end) {
-            let error = Error::Occupied {
-                start: *entry.start(),
-                end: *entry.end(),
-            };
-            return Err(Rejected { value, error });
+        let free = bounds(&range).and_then(|range| self.view().free(range).map(|()| range));
+        match free {
+            Ok(range) => self.put(range, value),
+            Err(error) => Err(Rejected { value, error }),
         }
-        self.put((start, end), value)
     }
 
     /// As [`MapleMap::remove`].
@@ -155,11 +137,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         within: impl Into<Window>,
         value: V,
     ) -> Result<Range, Rejected<V>> {
-        let found = within.into().fit(size).and_then(|fit| {
-            let found = self.view().place(&fit);
-            found.ok_or(Error::NoGap { size })
-        });
-        match found {
+        match self.view().room(size, &within.into()) {
             Ok(range) => {
                 self.put((*range.start(), *range.end()), value)?;
                 Ok(range)

@@ -85,7 +85,7 @@ impl<V: Copy> Leaves<'_, V> {
                     value.copy_to_nonoverlapping(slot.as_mut_ptr(), size_of::<V>());
                 }
             }
-            Values::Apart => {
+            _ => {
                 let space = &mut self.writer.space;
                 let r = space.alloc(Apart::<V>::BYTES, VALUE)?;
                 // SAFETY: a new block for a value.
@@ -142,7 +142,7 @@ impl<V: Copy> Leaves<'_, V> {
             Leaf::write(
                 space.mem().at(r),
                 part.encoding,
-                limits.slot,
+                (part.room, limits.slot),
                 &self.entries.starts[from..to],
                 &self.entries.ends[from..to],
                 self.slots[from..to].iter().map(|slot| slot.as_ptr()),

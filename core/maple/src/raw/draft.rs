@@ -149,11 +149,14 @@ impl Draft {
     }
 
     /// Bytes of each new node, in the order in which they are made.
-    pub(crate) fn sizes(&self, limits: &Limits) -> impl Iterator<Item = usize> + '_ {
-        let fanout = limits.fanout;
+    pub(crate) fn sizes<'a>(&'a self, limits: &Limits) -> impl Iterator<Item = usize> + use<'a> {
         let leaves = self.leaves.iter().map(|part| part.bytes);
         let parts = self.levels().iter().flat_map(|level| &level.parts);
-        leaves.chain(parts.map(move |&(from, to)| inner_size(to - from, fanout)))
+        let limits = *limits;
+        leaves.chain(parts.map(move |&(from, to)| {
+            let n = to - from;
+            inner_size(n, limits.filled(n))
+        }))
     }
 
     /// Drafts the change that makes `a..=b` one entry (`put`), or a gap.
@@ -189,7 +192,8 @@ impl Draft {
         // SAFETY: the caller's promise.
         let first = unsafe { Path::to::<NATIVE>(mem, root, a) };
         let upper = first.upper(0);
-        if b <= upper && self.splice(mem, &first, limits, (a, b), put) {
+        // A leaf with room is changed in place, before a draft is made.
+        if b <= upper && !limits.roomy && self.splice(mem, &first, limits, (a, b), put) {
             self.path = first;
             return;
         }

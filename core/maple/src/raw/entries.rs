@@ -2,6 +2,8 @@
 
 use alloc::collections::TryReserveError;
 
+use sapwood_format::maple::{LEAF_HEAD, LINE};
+
 use super::node::{Encoding, Leaf};
 use crate::gap::code;
 
@@ -42,6 +44,54 @@ pub(crate) struct Limits {
     pub(crate) fanout: usize,
     /// Bytes of a slot.
     pub(crate) slot: usize,
+    /// Whether leaves get room for more entries, which are put in place: only in maps without
+    /// readers.
+    pub(crate) roomy: bool,
+}
+
+impl Limits {
+    /// The encoding of a leaf of `n` entries, up to `last`, which can write others, too. A leaf of
+    /// few entries has wide borders, as nobody knows yet where the others will be.
+    fn spread(&self, mut encoding: Encoding, n: usize, last: u64) -> Encoding {
+        if n < self.least {
+            (encoding.width, encoding.shift) = (3, 0);
+        }
+        encoding.centered(last)
+    }
+
+    /// The number of children that an inner node's pivots are filled up for, of which it has `n`. A
+    /// search looks at all pivots. Where nodes have as many as others may get, it takes the same
+    /// steps everywhere; small maps are smaller without.
+    pub(crate) fn filled(&self, n: usize) -> usize {
+        if self.roomy { n } else { self.fanout }
+    }
+
+    /// The leaf of one entry.
+    pub(crate) fn first(&self, start: u64, end: u64) -> Part {
+        let encoding = self.spread(Encoding::new(&[start], &[end]), 1, end);
+        let (room, bytes) = self.room(1, encoding);
+        Part {
+            from: 0,
+            to: 1,
+            encoding,
+            room,
+            bytes,
+        }
+    }
+
+    /// The number of entries that a new leaf of `n` gets room for, and its bytes.
+    fn room(&self, n: usize, encoding: Encoding) -> (usize, usize) {
+        let least = encoding.size(n, self.slot);
+        if !self.roomy {
+            return (n, least);
+        }
+        let bytes = self.leaf.next_multiple_of(LINE).max(least);
+        let mut room = (bytes - LEAF_HEAD) / ((2 << encoding.width) + self.slot);
+        while encoding.places(room, self.slot).2 > bytes {
+            room -= 1;
+        }
+        (room.min(u8::MAX.into()), bytes)
+    }
 }
 
 /// Sorted entries.
@@ -62,6 +112,8 @@ pub(crate) struct Part {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) encoding: Encoding,
+    /// The number of entries that the leaf has room for.
+    pub(crate) room: usize,
     /// Bytes of the leaf.
     pub(crate) bytes: usize,
 }
@@ -123,15 +175,20 @@ impl Entries {
 
     /// The leaf that these entries make, if one has room for them.
     pub(crate) fn part(&self, from: usize, to: usize, limits: &Limits) -> Option<Part> {
-        let encoding = Encoding::new(&self.starts[from..to], &self.ends[from..to]);
+        let mut encoding = Encoding::new(&self.starts[from..to], &self.ends[from..to]);
+        if limits.roomy {
+            encoding = limits.spread(encoding, to - from, self.ends[to - 1]);
+        }
         if to - from > u8::MAX as usize || encoding.places(to - from, limits.slot).2 > limits.leaf {
             return None;
         }
+        let (room, bytes) = limits.room(to - from, encoding);
         Some(Part {
             from,
             to,
             encoding,
-            bytes: encoding.size(to - from, limits.slot),
+            room,
+            bytes,
         })
     }
 
@@ -200,6 +257,7 @@ mod tests {
                 least: leaf_holds(leaf, slot, 3).div_ceil(2),
                 fanout: 4,
                 slot,
+                roomy: rng.bool(),
             };
             for _ in 0..400 {
                 let mut entries = Entries::default();
@@ -222,6 +280,9 @@ mod tests {
                 for part in parts {
                     assert!(part.to - part.from >= limits.least, "{part:?} {limits:?}");
                     assert!(part.bytes <= leaf.next_multiple_of(64).max(LEAF_LEAST));
+                    let n = part.to - part.from;
+                    assert!(part.room >= n && (limits.roomy || part.room == n));
+                    assert!(part.encoding.places(part.room, slot).2 <= part.bytes);
                 }
             }
         }

@@ -21,6 +21,8 @@ pub(crate) struct Source<'a> {
     pub(crate) slot: usize,
     /// Whether the nodes of the tree stay as they are, as in a snapshot.
     pub(crate) frozen: bool,
+    /// As of [`Tree`].
+    pub(crate) settles: bool,
 }
 
 impl Source<'_> {
@@ -32,6 +34,7 @@ impl Source<'_> {
             mem: self.mem(),
             root,
             native: self.native,
+            settles: self.settles,
         }
     }
 
@@ -160,6 +163,9 @@ impl<'a> Finger<'a> {
         mut result: B,
         mut each: impl FnMut(B, Entry) -> B,
     ) -> B {
+        if self.source.frozen {
+            return self.fold_frozen(x, to, result, each);
+        }
         let slot = self.source.slot;
         while let Some(mut entry) = self.forward_far(x) {
             let Some(at) = self.at else {
@@ -185,6 +191,58 @@ impl<'a> Finger<'a> {
             self.next = x;
         }
         result
+    }
+
+    /// As [`fold`](Self::fold) over nodes that stay as they are: nothing is looked at twice.
+    #[inline]
+    fn fold_frozen<B>(
+        &mut self,
+        x: u64,
+        to: u64,
+        mut result: B,
+        mut each: impl FnMut(B, Entry) -> B,
+    ) -> B {
+        let (slot, mem) = (self.source.slot, self.source.mem());
+        if self.forward_far(x).is_none() {
+            return result;
+        }
+        let (Some(mut at), mut k) = (self.at, self.k) else {
+            return result;
+        };
+        loop {
+            let (leaf, last) = (at.leaf, at.leaf.last());
+            let count = match last <= to {
+                true => leaf.len(),
+                false => leaf.starting_by(to),
+            };
+            let entries = (k.min(count), count);
+            result = leaf.fold(entries, slot, result, |result, start, end, slot| {
+                each(result, Entry { start, end, slot })
+            });
+            if last >= to {
+                return result;
+            }
+            k = 0;
+            match &mut at.parent {
+                Some((parent, i)) if *i + 1 < parent.len() => {
+                    *i += 1;
+                    let node = parent.child(*i);
+                    if *i + 1 < parent.len() {
+                        super::read::prefetch_node(mem.at(parent.child(*i + 1)));
+                    }
+                    // SAFETY: the promise of `new`; a leaf's parent has leaves.
+                    at.leaf = unsafe { Leaf::at(mem.at(node)) };
+                }
+                Some(_) if at.parent_upper < u64::MAX => {
+                    // SAFETY: the promise of `new`.
+                    match unsafe { self.source.tree().find(last + 1) } {
+                        Some(next) => at = next,
+                        None => return result,
+                    }
+                }
+                _ => return result,
+            }
+        }
     }
 
     fn forward_far(&mut self, mut x: u64) -> Option<Entry> {

@@ -38,6 +38,18 @@ impl Encoding {
         Encoding { base, shift, width }
     }
 
+    /// This encoding with a lower base, so that borders on both sides of these up to `last` can be
+    /// written, too.
+    pub(crate) fn centered(self, last: u64) -> Encoding {
+        let most = u64::MAX >> (64 - (8 << self.width));
+        let spare = most - ((last - self.base) >> self.shift);
+        let below = (spare / 2).min(self.base >> self.shift);
+        Encoding {
+            base: self.base - (below << self.shift),
+            ..self
+        }
+    }
+
     /// The offsets of starts and of values in a leaf of `n` entries, and its end.
     pub(crate) fn places(self, n: usize, slot: usize) -> (usize, usize, usize) {
         leaf_places(n, self.width, slot)
@@ -64,6 +76,52 @@ pub(crate) fn leaf_holds(bytes: usize, slot: usize, width: u32) -> usize {
         .last()
         .unwrap_or(0)
 }
+
+/// A border as a leaf has it.
+pub(crate) trait Border: Copy {
+    fn to_u64(self) -> u64;
+    /// The border of a number that has one.
+    fn of(number: u64) -> Self;
+}
+
+macro_rules! borders {
+    ($($border:ty),*) => {$(
+        impl Border for $border {
+            #[inline(always)]
+            fn to_u64(self) -> u64 {
+                self.into()
+            }
+
+            #[inline(always)]
+            fn of(number: u64) -> Self {
+                number as $border
+            }
+        }
+    )*};
+}
+
+borders!(u16, u32, u64);
+
+/// Calls a function that is generic over the type of a leaf's borders.
+macro_rules! by_width {
+    ($leaf:expr, $border:ident => $call:expr) => {
+        match $leaf.encoding().width {
+            1 => {
+                type $border = u16;
+                $call
+            }
+            2 => {
+                type $border = u32;
+                $call
+            }
+            _ => {
+                type $border = u64;
+                $call
+            }
+        }
+    };
+}
+pub(crate) use by_width;
 
 /// A leaf.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +164,12 @@ impl Leaf {
 
     pub(crate) fn bytes(self) -> usize {
         self.lines * LINE
+    }
+
+    /// The number of entries that the leaf has room for.
+    #[inline(always)]
+    pub(crate) fn room(self) -> usize {
+        (self.starts - LEAF_HEAD) >> self.encoding.width
     }
 
     pub(crate) fn encoding(self) -> Encoding {
@@ -196,12 +260,19 @@ impl Leaf {
         // SAFETY: there are `n` ends; a leaf has as many bytes as are read; a caller that asks for
         // NATIVE has it.
         unsafe {
+            let (n, bytes) = (self.n, self.lines * LINE - LEAF_HEAD);
             match width {
-                1 => u16::try_from(x).map_or(self.n, |x| rank::below16(p.cast(), self.n, x)),
-                2 => u32::try_from(x).map_or(self.n, |x| rank::below32(p.cast(), self.n, x)),
+                1 => u16::try_from(x).map_or(n, |x| rank::below16::<NATIVE>(p.cast(), n, x, bytes)),
+                2 => u32::try_from(x).map_or(n, |x| rank::below32::<NATIVE>(p.cast(), n, x, bytes)),
                 _ => rank::below64::<NATIVE>(p.cast(), self.n, x),
             }
         }
+    }
+
+    /// Number of entries that start at or before `x`.
+    pub(crate) fn starting_by(self, x: u64) -> usize {
+        let ended = self.rank::<false>(x);
+        ended + usize::from(ended < self.n && self.start(ended) <= x)
     }
 
     /// All borders and slots, in order.
@@ -213,6 +284,20 @@ impl Leaf {
         slot: usize,
         mut each: impl FnMut(u64, u64, *const u8),
     ) {
+        self.fold((from, to), slot, (), |(), start, end, at| {
+            each(start, end, at);
+        });
+    }
+
+    /// Folds over borders and slots, in order.
+    #[inline(always)]
+    pub(crate) fn fold<B>(
+        self,
+        (from, to): (usize, usize),
+        slot: usize,
+        mut result: B,
+        mut each: impl FnMut(B, u64, u64, *const u8) -> B,
+    ) -> B {
         assert!(to <= self.n, "entries of the leaf");
         let Encoding { base, shift, width } = self.encoding;
         let fill = (1 << shift) - 1;
@@ -231,7 +316,8 @@ impl Leaf {
                             ends.cast::<$border>().add(k).read(),
                         )
                     };
-                    each(
+                    result = each(
+                        result,
                         base.wrapping_add(u64::from(start) << shift),
                         base.wrapping_add(u64::from(end) << shift | fill),
                         values.wrapping_add(k * slot),
@@ -244,17 +330,18 @@ impl Leaf {
             2 => all!(u32),
             _ => all!(u64),
         }
+        result
     }
 
     /// Writes a leaf.
     ///
     /// # Safety
-    /// `p` points at `encoding.size(n, slot)` bytes, aligned to 8, that nobody else uses. The
-    /// encoding fits these entries, each slot has `slot` bytes, and `n` is less than 256.
+    /// `p` points at `encoding.size(room, slot)` bytes, aligned to 8, that nobody else uses. The
+    /// encoding fits these `n` entries, each slot has `slot` bytes, and `n <= room < 256`.
     pub(crate) unsafe fn write(
         p: *mut u8,
         encoding: Encoding,
-        slot: usize,
+        (room, slot): (usize, usize),
         starts: &[u64],
         ends: &[u64],
         slots: impl Iterator<Item = *const u8>,
@@ -262,8 +349,8 @@ impl Leaf {
         let n = starts.len();
         // SAFETY: the caller's promise.
         unsafe {
-            Leaf::head(p, encoding, n, slot);
-            let (starts_at, values_at, _) = encoding.places(n, slot);
+            Leaf::head(p, encoding, (n, room), slot);
+            let (starts_at, values_at, _) = encoding.places(room, slot);
             let Encoding { base, shift, width } = encoding;
             macro_rules! all {
                 ($border:ty) => {{
@@ -321,7 +408,7 @@ impl Leaf {
         let (starts, values, _) = self.encoding.places(n, slot);
         // SAFETY: the caller's promise: the arrays of both leaves have room for these entries.
         unsafe {
-            Leaf::head(p, self.encoding, n, slot);
+            Leaf::head(p, self.encoding, (n, n), slot);
             let copy = |to: usize, at: usize, bytes: usize| {
                 let (new, old) = (p.add(to), self.p.add(at));
                 copy_bytes(old, new, from * bytes);
@@ -353,17 +440,114 @@ impl Leaf {
         }
     }
 
+    /// As [`start`](Self::start).
+    ///
+    /// # Safety
+    /// `k` is an entry's place, and borders have this type.
+    #[inline(always)]
+    pub(crate) unsafe fn start_as<B: Border>(self, k: usize) -> u64 {
+        let Encoding { base, shift, .. } = self.encoding;
+        // SAFETY: the caller's promise.
+        let border = unsafe { self.p.add(self.starts).cast::<B>().add(k).read() };
+        base.wrapping_add(border.to_u64() << shift)
+    }
+
+    /// As [`end`](Self::end).
+    ///
+    /// # Safety
+    /// As for [`start_as`](Self::start_as).
+    #[inline(always)]
+    pub(crate) unsafe fn end_as<B: Border>(self, k: usize) -> u64 {
+        let Encoding { base, shift, .. } = self.encoding;
+        // SAFETY: the caller's promise.
+        let border = unsafe { self.p.add(LEAF_HEAD).cast::<B>().add(k).read() };
+        base.wrapping_add(border.to_u64() << shift | ((1 << shift) - 1))
+    }
+
+    /// Puts other entries in place of some, in the leaf's own block. Slots of replaced entries are
+    /// lost. This value does not know the new number of entries.
+    ///
+    /// # Safety
+    /// Nobody else uses the leaf, which may be written and has room. Its borders have this type,
+    /// and its encoding can write the new ones.
+    #[inline(always)]
+    pub(crate) unsafe fn replace<B: Border, const COUNT: usize>(
+        self,
+        slot: usize,
+        (from, rest): (usize, usize),
+        by: [(u64, u64, *const u8); COUNT],
+    ) {
+        let behind = self.n - rest;
+        let Encoding { base, shift, .. } = self.encoding;
+        // SAFETY: the caller's promise: the arrays have room for these entries.
+        unsafe {
+            let p = self.p.cast_mut();
+            let (ends, starts, values) = (
+                p.add(LEAF_HEAD).cast::<B>(),
+                p.add(self.starts).cast::<B>(),
+                p.add(self.values),
+            );
+            if rest != from + COUNT && behind > 0 {
+                ends.add(rest).copy_to(ends.add(from + COUNT), behind);
+                starts.add(rest).copy_to(starts.add(from + COUNT), behind);
+                values
+                    .add(rest * slot)
+                    .copy_to(values.add((from + COUNT) * slot), behind * slot);
+            }
+            for (k, (start, end, bytes)) in (from..).zip(by) {
+                ends.add(k).write(B::of((end - base) >> shift));
+                starts.add(k).write(B::of((start - base) >> shift));
+                copy_slot(bytes, values.add(k * slot), slot);
+            }
+            // The first byte of the head is the number of entries.
+            p.write((from + COUNT + behind) as u8);
+        }
+    }
+
+    /// Moves the last index of an entry.
+    ///
+    /// # Safety
+    /// As for [`replace`](Self::replace); `k` is an entry's place.
+    #[inline(always)]
+    pub(crate) unsafe fn set_end<B: Border>(self, k: usize, end: u64) {
+        let Encoding { base, shift, .. } = self.encoding;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let ends = self.p.cast_mut().add(LEAF_HEAD).cast::<B>();
+            ends.add(k).write(B::of((end - base) >> shift));
+        }
+    }
+
+    /// Moves the first index of an entry.
+    ///
+    /// # Safety
+    /// As for [`replace`](Self::replace); `k` is an entry's place.
+    #[inline(always)]
+    pub(crate) unsafe fn set_start<B: Border>(self, k: usize, start: u64) {
+        let Encoding { base, shift, .. } = self.encoding;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let starts = self.p.cast_mut().add(self.starts).cast::<B>();
+            starts.add(k).write(B::of((start - base) >> shift));
+        }
+    }
+
     /// Writes what comes before the arrays.
     ///
     /// # Safety
     /// As for [`write`](Self::write).
-    pub(crate) unsafe fn head(p: *mut u8, encoding: Encoding, n: usize, slot: usize) {
-        let (starts, values, _) = encoding.places(n, slot);
+    pub(crate) unsafe fn head(
+        p: *mut u8,
+        encoding: Encoding,
+        (n, room): (usize, usize),
+        slot: usize,
+    ) {
+        let (starts, values, _) = encoding.places(room, slot);
         let head = LeafHead {
             n,
             width: encoding.width,
             shift: encoding.shift,
-            lines: encoding.size(n, slot) / LINE,
+            lines: encoding.size(room, slot) / LINE,
             starts,
             values,
         };

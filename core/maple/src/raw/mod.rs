@@ -25,6 +25,8 @@ pub(crate) mod finger;
 mod inner;
 mod leaf;
 pub(crate) mod node;
+mod nodes;
+pub(crate) mod owned;
 pub(crate) mod path;
 pub(crate) mod published;
 mod rank;

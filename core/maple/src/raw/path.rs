@@ -104,6 +104,32 @@ impl Path {
             .map_or(u64::MAX, |above| self.inner(above).pivot(self.index(above)))
     }
 
+    /// Writes the code of the largest gap below the path's node at a level, and what that changes
+    /// above. `gap` is the code of the child that the path takes at `level`.
+    pub(crate) fn settle_gaps(&self, level: usize, mut gap: u16) {
+        for above in level..=self.height {
+            let (inner, i) = (self.inner(above), self.index(above));
+            if inner.gap(i) == gap {
+                break;
+            }
+            inner.set_gap(i, gap);
+            if above < self.height {
+                gap = inner.largest_gap();
+            }
+        }
+    }
+
+    /// Raises the gap words of the path's nodes from a level on to at least this code.
+    pub(crate) fn raise_gaps(&self, level: usize, gap: u16) {
+        for above in level..=self.height {
+            let (inner, i) = (self.inner(above), self.index(above));
+            if inner.gap(i) >= gap {
+                break;
+            }
+            inner.set_gap(i, gap);
+        }
+    }
+
     /// Whether the node at a level is the first one there.
     pub(crate) fn is_first(&self, level: usize) -> bool {
         (level + 1..=self.height).all(|above| self.at[above] == 0)

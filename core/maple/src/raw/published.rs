@@ -31,12 +31,29 @@ pub(crate) struct Published {
     pub(super) native: bool,
     /// Whether the nodes of the tree stay as they are.
     pub(super) frozen: bool,
+    /// Whether searches lower gap words that say too much.
+    pub(super) settles: bool,
     /// The offset from the base of the root words in the arena's header page, by which other
     /// processes read the tree.
     pub(super) header: Option<usize>,
 }
 
 impl Published {
+    /// An empty tree that only its owner reads, while it stays as it is.
+    pub(super) fn owned(values: Values, slot: usize, native: bool) -> Published {
+        Published {
+            root: CachePadded::default(),
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            len: AtomicUsize::new(0),
+            values,
+            slot,
+            native,
+            frozen: true,
+            settles: true,
+            header: None,
+        }
+    }
+
     /// A word of the header page, if the map is published.
     #[inline]
     pub(super) fn word(&self, index: usize) -> Option<&AtomicU64> {
@@ -154,6 +171,7 @@ impl<V: FromBytes + Immutable + Send + Sync + 'static> MaplePublished<V> {
                 slot,
                 native: has_native(),
                 frozen: false,
+                settles: false,
                 header: Some(ROOTS_AT),
             },
             values: PhantomData,

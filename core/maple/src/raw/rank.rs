@@ -7,14 +7,23 @@
 
 /// # Safety
 /// `p` points at `n` sorted numbers, at least one; `LEAF_READ` bytes can be read for each 48 of
-/// them or less.
+/// them or less, and `bytes` bytes. What `NATIVE` says is true.
 #[inline(always)]
-pub(super) unsafe fn below16(p: *const u16, n: usize, x: u16) -> usize {
+pub(super) unsafe fn below16<const NATIVE: bool>(
+    p: *const u16,
+    n: usize,
+    x: u16,
+    bytes: usize,
+) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use core::arch::x86_64::*;
+            // Most leaves are so long; how many entries they have, a branch would not foresee.
+            if NATIVE && bytes >= 192 {
+                return far16(p, n, x);
+            }
             let (x, zero) = (_mm_set1_epi16(x as i16), _mm_setzero_si128());
             let not_below = |at: usize| {
                 let numbers = _mm_loadu_si128(p.add(at).cast());
@@ -36,19 +45,67 @@ pub(super) unsafe fn below16(p: *const u16, n: usize, x: u16) -> usize {
             }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        below(p, n, x)
+        {
+            let _ = bytes;
+            below(p, n, x)
+        }
+    }
+}
+
+/// As [`below16`], 96 at a time.
+///
+/// # Safety
+/// As for [`below16`]; 192 bytes can be read.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,bmi1")]
+#[inline]
+unsafe fn far16(p: *const u16, n: usize, x: u16) -> usize {
+    use core::arch::x86_64::*;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (x, zero) = (_mm256_set1_epi16(x as i16), _mm256_setzero_si256());
+        let mut from = 0;
+        loop {
+            let not_below = |at: usize| {
+                let numbers = _mm256_loadu_si256(p.add(from + at).cast());
+                _mm256_cmpeq_epi16(_mm256_subs_epu16(x, numbers), zero)
+            };
+            let thirty_two = |at: usize| {
+                let bytes = _mm256_packs_epi16(not_below(at), not_below(at + 16));
+                let bytes = _mm256_permute4x64_epi64::<0b11_01_10_00>(bytes);
+                u64::from(_mm256_movemask_epi8(bytes) as u32)
+            };
+            let near = thirty_two(0) | thirty_two(32) << 32;
+            let far = (thirty_two(64) | 1 << 32).trailing_zeros() as usize;
+            // Both are counted: which one is needed, a branch would not foresee.
+            let all_near = usize::from(near == 0).wrapping_neg();
+            let first = (near.trailing_zeros() as usize + (far & all_near)).min(n - from);
+            if first < 96 || n - from <= 96 {
+                return from + first;
+            }
+            // The last 96 numbers: some of them for a second time.
+            from += 96.min(n - from - 49);
+        }
     }
 }
 
 /// # Safety
 /// As for [`below16`], for each 32 numbers.
 #[inline(always)]
-pub(super) unsafe fn below32(p: *const u32, n: usize, x: u32) -> usize {
+pub(super) unsafe fn below32<const NATIVE: bool>(
+    p: *const u32,
+    n: usize,
+    x: u32,
+    bytes: usize,
+) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use core::arch::x86_64::*;
+            if NATIVE && bytes >= 256 {
+                return far32(p, n, x);
+            }
             // There are only comparisons of signed numbers.
             let sign = _mm_set1_epi32(i32::MIN);
             let x = _mm_set1_epi32(x as i32 ^ i32::MIN);
@@ -73,7 +130,42 @@ pub(super) unsafe fn below32(p: *const u32, n: usize, x: u32) -> usize {
             }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        below(p, n, x)
+        {
+            let _ = bytes;
+            below(p, n, x)
+        }
+    }
+}
+
+/// As [`below32`], 64 at a time.
+///
+/// # Safety
+/// As for [`below32`]; 256 bytes can be read.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,bmi1")]
+#[inline]
+unsafe fn far32(p: *const u32, n: usize, x: u32) -> usize {
+    use core::arch::x86_64::*;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let sign = _mm256_set1_epi32(i32::MIN);
+        let x = _mm256_set1_epi32(x as i32 ^ i32::MIN);
+        let mut from = 0;
+        loop {
+            let mut below = 0;
+            for chunk in 0..8 {
+                let numbers = _mm256_loadu_si256(p.add(from + chunk * 8).cast());
+                let lanes = _mm256_cmpgt_epi32(x, _mm256_xor_si256(numbers, sign));
+                let mask = _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u32;
+                below |= u64::from(mask) << (chunk * 8);
+            }
+            let first = (!below).trailing_zeros() as usize;
+            let first = first.min(n - from);
+            if first < 64 || n - from <= 64 {
+                return from + first;
+            }
+            from += 64.min(n - from - 33);
+        }
     }
 }
 
@@ -178,11 +270,21 @@ unsafe fn fours(p: *const u64, n: usize, x: u64) -> usize {
     unsafe {
         let sign = _mm256_set1_epi64x(i64::MIN);
         let x = _mm256_set1_epi64x(x as i64 ^ i64::MIN);
-        let mut count = _mm256_setzero_si256();
-        for chunk in 0..n / 4 {
+        let below = |chunk: usize| {
             let numbers = _mm256_loadu_si256(p.cast::<__m256i>().add(chunk));
-            let below = _mm256_cmpgt_epi64(x, _mm256_xor_si256(numbers, sign));
-            count = _mm256_sub_epi64(count, below);
+            _mm256_cmpgt_epi64(x, _mm256_xor_si256(numbers, sign))
+        };
+        let mut count = _mm256_setzero_si256();
+        let mut chunk = 0;
+        // Three at a time, as nodes of the usual size have.
+        while chunk + 3 <= n / 4 {
+            let two = _mm256_add_epi64(below(chunk), below(chunk + 1));
+            count = _mm256_sub_epi64(count, _mm256_add_epi64(two, below(chunk + 2)));
+            chunk += 3;
+        }
+        while chunk < n / 4 {
+            count = _mm256_sub_epi64(count, below(chunk));
+            chunk += 1;
         }
         let count = _mm_add_epi64(
             _mm256_castsi256_si128(count),
@@ -200,7 +302,7 @@ mod tests {
     fn all_ways_count_alike() {
         let mut rng = fastrand::Rng::with_seed(7);
         let native = crate::raw::read::has_native();
-        for n in 1..100_usize {
+        for n in 1..255_usize {
             let mut numbers: Vec<u64> = (0..n).map(|_| rng.u64(..) >> rng.u32(0..64)).collect();
             numbers.sort_unstable();
             let mut wide = numbers.clone();
@@ -209,7 +311,7 @@ mod tests {
             let mut narrow: Vec<u32> = numbers.iter().map(|&x| (x >> 32) as u32).collect();
             let mut short: Vec<u16> = numbers.iter().map(|&x| (x >> 48) as u16).collect();
             // What lies behind does not matter.
-            for _ in 0..64 {
+            for _ in 0..100 {
                 wide.push(rng.u64(..));
                 narrow.push(rng.u32(..));
                 short.push(rng.u16(..));
@@ -227,10 +329,18 @@ mod tests {
                     }
                     let x = (x >> 32) as u32;
                     let count = narrow[..n].iter().filter(|&&number| number < x).count();
-                    assert_eq!(below32(narrow.as_ptr(), n, x), count);
+                    assert_eq!(below32::<false>(narrow.as_ptr(), n, x, 0), count);
+                    for bytes in [0, 256] {
+                        let far = native.then(|| below32::<true>(narrow.as_ptr(), n, x, bytes));
+                        assert_eq!(far.unwrap_or(count), count);
+                    }
                     let x = (x >> 16) as u16;
                     let count = short[..n].iter().filter(|&&number| number < x).count();
-                    assert_eq!(below16(short.as_ptr(), n, x), count);
+                    assert_eq!(below16::<false>(short.as_ptr(), n, x, 0), count);
+                    for bytes in [0, 256] {
+                        let far = native.then(|| below16::<true>(short.as_ptr(), n, x, bytes));
+                        assert_eq!(far.unwrap_or(count), count);
+                    }
                 }
             }
         }

@@ -28,6 +28,8 @@ pub(crate) struct Tree {
     pub(crate) root: Root,
     /// What [`has_native`] said.
     pub(crate) native: bool,
+    /// Whether searches lower gap words that say too much: those of a map that is changed in place.
+    pub(crate) settles: bool,
 }
 
 /// A leaf that a reader reached, with the bounds that the inner nodes gave it.

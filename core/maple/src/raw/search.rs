@@ -1,5 +1,6 @@
 //! Searches for the lowest and the highest gap that has room.
 
+use super::entries::leaf_gap;
 use super::node::{Inner, Leaf};
 use super::path::Root;
 use super::read::Tree;
@@ -22,6 +23,26 @@ impl Tree {
                 false => self.place_below::<false>(top, bounds, fit, wanted),
                 true => self.place_below::<true>(top, bounds, fit, wanted),
             }
+        }
+    }
+
+    /// Lowers the word of a child in which a search has looked in vain, if it says too much. The
+    /// child's bounds are `lower..=upper`.
+    ///
+    /// # Safety
+    /// As for [`place_below`](Self::place_below); the parent is at this level.
+    #[cold]
+    unsafe fn settle(self, parent: Inner, i: usize, level: usize, (lower, upper): (u64, u64)) {
+        let child = self.mem.at(parent.child(i));
+        // SAFETY: the caller's promise.
+        let gap = unsafe {
+            match level {
+                1 => leaf_gap(Leaf::at(child), lower, upper),
+                _ => Inner::at(child).largest_gap(),
+            }
+        };
+        if gap < parent.gap(i) {
+            parent.set_gap(i, gap);
         }
     }
 
@@ -65,6 +86,9 @@ impl Tree {
                     let found = self.place_below::<REV>(child, (from, to), fit, wanted);
                     if found.is_some() {
                         return found;
+                    }
+                    if self.settles && from >= fit.from && to <= fit.to {
+                        self.settle(inner, i, level, (from, to));
                     }
                 }
                 i = match REV {

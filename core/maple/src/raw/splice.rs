@@ -215,6 +215,7 @@ impl Draft {
             from: 0,
             to: len,
             encoding,
+            room: len,
             bytes,
         });
         self.gone.push((path.node[0], 0));

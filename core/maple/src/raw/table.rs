@@ -29,6 +29,8 @@ pub(crate) enum Values {
     /// references into old leaves.
     InSlots,
     Apart,
+    /// In boxes of their own, which slots point to: only in maps without readers.
+    Boxed,
 }
 
 /// Whether values of this type lie in slots by default.
@@ -148,24 +150,16 @@ impl<V> MapleShared<V> {
     ) -> Self {
         let (values, slot) = match config.values {
             Values::InSlots => (Values::InSlots, size_of::<V>()),
-            Values::Apart => (Values::Apart, size_of::<u32>()),
+            _ => (Values::Apart, size_of::<u32>()),
         };
         let limits = Limits {
             leaf: config.leaf,
             least: leaf_holds(config.leaf, slot, 3).div_ceil(2),
             fanout: config.fanout,
             slot,
+            roomy: false,
         };
-        assert!(
-            limits.least >= 2 && limits.leaf < 255 * 64,
-            "leaves of {} bytes",
-            limits.leaf
-        );
-        assert!(
-            (4..=128).contains(&limits.fanout),
-            "{} children of a node",
-            limits.fanout
-        );
+        limits.check();
         let largest = limits.largest();
         MapleShared {
             published: Published {
@@ -179,6 +173,7 @@ impl<V> MapleShared<V> {
                 slot,
                 native: has_native(),
                 frozen: false,
+                settles: false,
                 header,
             },
             versions: Versions::new(&domain),
@@ -357,6 +352,21 @@ impl<V> MapleShared<V> {
 }
 
 impl Limits {
+    /// # Panics
+    /// When nodes of these limits make no tree.
+    pub(super) fn check(&self) {
+        assert!(
+            self.least >= 2 && self.leaf < 255 * 64,
+            "leaves of {} bytes",
+            self.leaf
+        );
+        assert!(
+            (4..=128).contains(&self.fanout),
+            "{} children of a node",
+            self.fanout
+        );
+    }
+
     /// Bytes of the largest node.
     pub(crate) fn largest(&self) -> usize {
         let leaf = self.leaf.next_multiple_of(64).max(LEAF_LEAST);

@@ -1,48 +1,85 @@
 //! The check of every invariant of a tree.
 
-use super::entries::leaf_gap;
-use super::node::{INNER, Inner, LEAF, Leaf, RESERVED, VALUE};
+use sapwood_arena::Arena;
+
+use super::entries::{Limits, leaf_gap};
+use super::node::{INNER, Inner, LEAF, Leaf, Mem, RESERVED, VALUE};
+use super::path::Root;
 use super::table::{MapleShared, Values, Writer};
 use crate::figures;
 
-/// The findings of a walk.
-#[derive(Default)]
-struct Met {
-    entries: usize,
+/// A walk over a tree that checks order, bounds, gap words, fill and encodings, and its findings.
+pub(super) struct Check<'a> {
+    mem: Mem,
+    limits: &'a Limits,
+    /// Whether slots hold references of values' blocks.
+    apart: bool,
+    pub(super) entries: usize,
     leaves: (usize, usize),
     inner: (usize, usize),
     values: Vec<u32>,
 }
 
 impl<V> MapleShared<V> {
-    /// Walks the tree and checks order, bounds, gap words, fill and encodings, and compares the
-    /// sums with the arena's accounts.
+    /// Walks the tree and compares the sums with the arena's accounts.
     pub(crate) fn verify(&self, writer: &Writer<V>) -> Result<(), String> {
-        let mut met = Met::default();
-        let root = writer.root;
-        if root.node != 0 {
-            self.walk(
-                writer,
-                (root.node, root.height),
-                (0, u64::MAX),
-                true,
-                &mut met,
-            )?;
-        }
-        if met.entries != writer.len || met.entries != self.len() {
+        let apart = self.published.values == Values::Apart;
+        let mut check = Check::new(writer.mem(), &writer.limits, apart);
+        // SAFETY: the tree is the writer's.
+        unsafe { check.tree(writer.root)? };
+        if check.entries != writer.len || check.entries != self.len() {
             return Err(format!(
                 "{} entries, but {} are counted and {} published",
-                met.entries,
+                check.entries,
                 writer.len,
                 self.len()
             ));
         }
-        writer.space.arena.verify()?;
-        let memory = writer.space.arena.memory();
+        check.accounts(&writer.space.arena)?;
+        let reserved = figures::kind(&writer.space.arena.memory(), RESERVED).0;
+        if !writer.unknown.is_held() && writer.unknown.held() != 0 {
+            return Err("blocks are held for no store".into());
+        }
+        if reserved < writer.unknown.held() {
+            return Err("fewer blocks are reserved than held".into());
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Check<'a> {
+    pub(super) fn new(mem: Mem, limits: &'a Limits, apart: bool) -> Self {
+        Check {
+            mem,
+            limits,
+            apart,
+            entries: 0,
+            leaves: (0, 0),
+            inner: (0, 0),
+            values: Vec::new(),
+        }
+    }
+
+    /// Walks a tree.
+    ///
+    /// # Safety
+    /// Nobody changes or frees it meanwhile.
+    pub(super) unsafe fn tree(&mut self, root: Root) -> Result<(), String> {
+        if root.node != 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.walk((root.node, root.height), (0, u64::MAX), true)? };
+        }
+        Ok(())
+    }
+
+    /// Compares what the walk met with the arena's accounts.
+    pub(super) fn accounts(&mut self, arena: &Arena) -> Result<(), String> {
+        arena.verify()?;
+        let memory = arena.memory();
         let kind = |kind| figures::kind(&memory, kind);
         for (what, met, counted) in [
-            ("leaves", met.leaves, kind(LEAF)),
-            ("inner nodes", met.inner, kind(INNER)),
+            ("leaves", self.leaves, kind(LEAF)),
+            ("inner nodes", self.inner, kind(INNER)),
         ] {
             if met != counted {
                 return Err(format!(
@@ -51,53 +88,48 @@ impl<V> MapleShared<V> {
                 ));
             }
         }
-        met.values.sort_unstable();
-        if met.values.windows(2).any(|pair| pair[0] == pair[1]) {
+        self.values.sort_unstable();
+        if self.values.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err("two entries have one value's block".into());
         }
-        if met.values.len() != kind(VALUE).0 {
+        if self.values.len() != kind(VALUE).0 {
             return Err(format!(
                 "{} values in the tree, {} in the arena",
-                met.values.len(),
+                self.values.len(),
                 kind(VALUE).0
             ));
-        }
-        if !writer.unknown.is_held() && writer.unknown.held() != 0 {
-            return Err("blocks are held for no store".into());
-        }
-        if kind(RESERVED).0 < writer.unknown.held() {
-            return Err("fewer blocks are reserved than held".into());
         }
         Ok(())
     }
 
     /// Walks a node with these bounds; returns the code of its largest gap.
-    fn walk(
-        &self,
-        writer: &Writer<V>,
+    ///
+    /// # Safety
+    /// As for [`tree`](Self::tree); the node is one of the tree's, at this level.
+    unsafe fn walk(
+        &mut self,
         (node, level): (u32, usize),
         (lower, upper): (u64, u64),
         is_root: bool,
-        met: &mut Met,
     ) -> Result<u16, String> {
-        let p = writer.mem().at(node);
+        let p = self.mem.at(node);
         if level == 0 {
-            // SAFETY: the tree is the writer's; nodes at level 0 are leaves.
+            // SAFETY: the caller's promise; nodes at level 0 are leaves.
             let leaf = unsafe { Leaf::at(p) };
-            return self.leaf(writer, node, leaf, (lower, upper), is_root, met);
+            return self.leaf(node, leaf, (lower, upper), is_root);
         }
         // SAFETY: as above; nodes above are inner ones.
         let inner = unsafe { Inner::at(p) };
         let n = inner.len();
-        let least = if is_root { 2 } else { writer.limits.fanout / 2 };
-        if n < least || n > writer.limits.fanout {
+        let least = if is_root { 2 } else { self.limits.fanout / 2 };
+        if n < least || n > self.limits.fanout {
             return Err(format!("node {node} at level {level} has {n} children"));
         }
         if inner.is_replaced() {
             return Err(format!("node {node} is marked as replaced"));
         }
-        met.inner.0 += 1;
-        met.inner.1 += inner.bytes();
+        self.inner.0 += 1;
+        self.inner.1 += inner.bytes();
         let mut largest = 0;
         let mut from = lower;
         for i in 0..n {
@@ -107,12 +139,23 @@ impl<V> MapleShared<V> {
                     "bound {to} of child {i} of node {node} is not in {from}..={upper}"
                 ));
             }
-            let gap = self.walk(writer, (inner.child(i), level - 1), (from, to), false, met)?;
-            if gap != inner.gap(i) {
+            // SAFETY: as above.
+            let gap = unsafe { self.walk((inner.child(i), level - 1), (from, to), false)? };
+            // A map that is changed in place lowers words when a search has looked in vain.
+            if gap != inner.gap(i) && (!self.limits.roomy || gap > inner.gap(i)) {
                 return Err(format!(
                     "gap word {} of child {i} of node {node} at level {level} should be {gap}",
                     inner.gap(i)
                 ));
+            }
+            if level > 1 {
+                // SAFETY: as above; the child is an inner node.
+                let below = unsafe { Inner::at(self.mem.at(inner.child(i))) };
+                if below.largest_gap() > inner.gap(i) {
+                    return Err(format!(
+                        "a gap word below child {i} of node {node} is greater"
+                    ));
+                }
             }
             largest = largest.max(gap);
             from = to.wrapping_add(1);
@@ -121,23 +164,34 @@ impl<V> MapleShared<V> {
     }
 
     fn leaf(
-        &self,
-        writer: &Writer<V>,
+        &mut self,
         node: u32,
         leaf: Leaf,
         (lower, upper): (u64, u64),
         is_root: bool,
-        met: &mut Met,
     ) -> Result<u16, String> {
-        let n = leaf.len();
-        let least = if is_root { 1 } else { writer.limits.least };
-        if n < least {
+        let Limits {
+            slot, roomy, least, ..
+        } = *self.limits;
+        let (n, room) = (leaf.len(), leaf.room());
+        if n < if is_root { 1 } else { least } {
             return Err(format!("leaf {node} has {n} entries"));
         }
-        let size = leaf.encoding().size(n, self.published.slot);
-        if leaf.bytes() != size || size > writer.limits.largest() {
+        if room < n || (room > n && !roomy) {
+            return Err(format!("leaf {node} of {n} entries has room for {room}"));
+        }
+        let (size, end) = (
+            leaf.encoding().size(room, slot),
+            leaf.encoding().places(room, slot).2,
+        );
+        let fits = match roomy {
+            // A block may be longer than its room needs, by less than an entry.
+            true => end <= leaf.bytes(),
+            false => leaf.bytes() == size,
+        };
+        if !fits || leaf.bytes() > self.limits.largest() {
             return Err(format!(
-                "leaf {node} of {n} entries has {} bytes, not {size}",
+                "leaf {node} with room for {room} entries has {} bytes, not {size}",
                 leaf.bytes()
             ));
         }
@@ -153,10 +207,10 @@ impl<V> MapleShared<V> {
                 return Err(format!("entry {start}..={end} of leaf {node} is not found"));
             }
             next = end.checked_add(1);
-            if self.published.values == Values::Apart {
+            if self.apart {
                 // SAFETY: an entry's slot holds the reference of its value.
-                met.values
-                    .push(unsafe { leaf.slot(k, self.published.slot).cast::<u32>().read() });
+                self.values
+                    .push(unsafe { leaf.slot(k, slot).cast::<u32>().read() });
             }
         }
         if upper != u64::MAX && leaf.last() != upper {
@@ -165,9 +219,9 @@ impl<V> MapleShared<V> {
                 leaf.last()
             ));
         }
-        met.entries += n;
-        met.leaves.0 += 1;
-        met.leaves.1 += leaf.bytes();
+        self.entries += n;
+        self.leaves.0 += 1;
+        self.leaves.1 += leaf.bytes();
         Ok(leaf_gap(leaf, lower, upper))
     }
 }

@@ -61,6 +61,7 @@ impl<'g, V> View<'g, V> {
             native: self.tree.native,
             slot: self.tree.slot,
             frozen: self.tree.frozen,
+            settles: self.tree.settles,
         }
     }
 
@@ -73,6 +74,29 @@ impl<'g, V> View<'g, V> {
     pub(crate) fn finger(self) -> Finger<'g> {
         // SAFETY: the promise of `new`.
         unsafe { Finger::new(self.source()) }
+    }
+
+    /// Folds over the entries from the first one that ends at or after `x` to the last one that
+    /// starts at or before `to`, as [`Finger::fold`] does.
+    #[inline]
+    pub(crate) fn fold<B>(
+        self,
+        finger: &mut Finger<'g>,
+        (x, to): (u64, u64),
+        result: B,
+        mut each: impl FnMut(B, u64, u64, &'g V) -> B,
+    ) -> B {
+        match self.tree.values {
+            // The loop asks no more where the values lie.
+            Values::InSlots => finger.fold(x, to, result, |result, entry| {
+                // SAFETY: as in `value`.
+                let value = unsafe { &*entry.slot.cast::<V>() };
+                each(result, entry.start, entry.end, value)
+            }),
+            _ => finger.fold(x, to, result, |result, entry| {
+                each(result, entry.start, entry.end, self.value(entry.slot))
+            }),
+        }
     }
 
     /// The leaf whose bounds hold `x`.
@@ -100,8 +124,8 @@ impl<'g, V> View<'g, V> {
     /// The value of an entry, by its slot, which is one of the map's.
     #[inline(always)]
     pub(crate) fn value(self, slot: *const u8) -> &'g V {
-        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or
-        // changed for `'g`.
+        // SAFETY: an entry's slot holds a value, or the reference of its block, or its address; none
+        // is freed or changed for `'g`.
         unsafe {
             match self.tree.values {
                 Values::InSlots => &*slot.cast::<V>(),
@@ -110,6 +134,7 @@ impl<'g, V> View<'g, V> {
                     let r = slot.cast::<u32>().read();
                     &*Apart::<V>::place(base.at(r))
                 }
+                Values::Boxed => &**slot.cast::<*const V>(),
             }
         }
     }

@@ -5,7 +5,7 @@ use core::mem::ManuallyDrop;
 
 use sapwood_arena::ArenaFull;
 
-use super::draft::{Child, Outcome};
+use super::draft::Outcome;
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
 use super::path::Root;
 use super::space::{Held, no_heap};
@@ -329,7 +329,13 @@ impl<V: Clone> MapleShared<V> {
         // SAFETY: the blocks are of the draft's sizes; the slots' bytes are there until this
         // returns.
         unsafe {
-            writer.write_nodes(new_at, clone_at);
+            let Writer {
+                draft,
+                nodes,
+                limits,
+                ..
+            } = &*writer;
+            writer.len += draft.write(mem, limits, nodes, (new_at, clone_at));
             self.publish(writer);
         }
         Ok(())
@@ -345,7 +351,7 @@ impl<V: Clone> MapleShared<V> {
     ) -> Result<(), ArenaFull> {
         let values = match self.published.values {
             Values::Apart => usize::from(put) + usize::from(copied),
-            Values::InSlots => 0,
+            _ => 0,
         };
         let Writer {
             space,
@@ -409,94 +415,6 @@ impl<V: Clone> MapleShared<V> {
     }
 }
 
-impl<V> Writer<V> {
-    /// Writes the draft's nodes into their blocks.
-    ///
-    /// # Safety
-    /// `nodes` are blocks of the draft's sizes that nobody else uses; `new` and `clone` point at
-    /// slots' bytes where the draft has such.
-    unsafe fn write_nodes(&mut self, new: *const u8, clone: *const u8) {
-        let mem = self.space.mem();
-        let Writer {
-            draft,
-            nodes,
-            limits,
-            ..
-        } = self;
-        let entries = &draft.entries;
-        let mut added = 0;
-        if let (Some(splice), &[r, ..]) = (&draft.spliced, &nodes[..]) {
-            let between = splice.between().iter();
-            let between = between.map(|&(start, end, slot)| (start, end, slot.bytes(new, clone)));
-            // SAFETY: the caller's promise; the borders can be written in the leaf's encoding.
-            unsafe {
-                let rest = (splice.from, splice.rest);
-                splice
-                    .leaf
-                    .write_spliced(mem.at(r), limits.slot, rest, between);
-            }
-            added = draft.leaves[0].to;
-            if draft.used == 0 {
-                self.len += added;
-                return;
-            }
-        }
-        let made = match draft.spliced {
-            Some(_) => &[],
-            None => &draft.leaves[..],
-        };
-        for (part, &r) in made.iter().zip(nodes.iter()) {
-            let (from, to) = (part.from, part.to);
-            added += to - from;
-            let slots = entries.slots[from..to].iter();
-            // SAFETY: the caller's promise; the part's encoding is that of these entries, whose
-            // slots are there.
-            unsafe {
-                Leaf::write(
-                    mem.at(r),
-                    part.encoding,
-                    limits.slot,
-                    &entries.starts[from..to],
-                    &entries.ends[from..to],
-                    slots.map(|slot| slot.bytes(new, clone)),
-                );
-            }
-        }
-        // Where the nodes of the level below begin.
-        let mut below = 0;
-        let mut next = draft.leaves.len();
-        for level in draft.levels() {
-            for (i, &(from, to)) in level.parts.iter().enumerate() {
-                let children = level.children[from..to].iter().map(|child| {
-                    let node = if child.new {
-                        nodes[below + child.node as usize]
-                    } else {
-                        child.node
-                    };
-                    (node, child.upper, child.gap)
-                });
-                // SAFETY: the caller's promise.
-                unsafe { Inner::write(mem.at(nodes[next + i]), limits.fanout, children) };
-            }
-            below = next;
-            next += level.parts.len();
-        }
-        self.len += added;
-    }
-
-    /// The reference of a child that the highest new level or the leaves have.
-    fn top(&self, child: Child) -> u32 {
-        if !child.new {
-            return child.node;
-        }
-        let highest = match self.draft.levels().last() {
-            Some(level) => level.parts.len(),
-            None => self.draft.leaves.len(),
-        };
-        self.nodes[self.nodes.len() - highest + child.node as usize]
-    }
-}
-
 impl<V> MapleShared<V> {
     /// Makes the draft's nodes visible and retires the nodes that they replace.
     ///
@@ -511,35 +429,19 @@ impl<V> MapleShared<V> {
             }
             Outcome::Root { node, height } => {
                 writer.root = Root {
-                    node: writer.top(node),
+                    node: writer.draft.top(&writer.nodes, node),
                     height,
                 };
                 self.publish_root(writer);
             }
             Outcome::Cell { level, node } => {
-                let new = writer.top(node);
+                let new = writer.draft.top(&writer.nodes, node);
                 let path = &writer.draft.path;
                 // Gap words never understate a gap: they grow before the store, and shrink
                 // afterwards.
-                for above in level..=path.height {
-                    let (inner, i) = (path.inner(above), path.index(above));
-                    if inner.gap(i) >= node.gap {
-                        break;
-                    }
-                    inner.set_gap(i, node.gap);
-                }
+                path.raise_gaps(level, node.gap);
                 path.inner(level).set_child(path.index(level), new);
-                let mut gap = node.gap;
-                for above in level..=path.height {
-                    let (inner, i) = (path.inner(above), path.index(above));
-                    if inner.gap(i) == gap {
-                        break;
-                    }
-                    inner.set_gap(i, gap);
-                    if above < path.height {
-                        gap = inner.largest_gap();
-                    }
-                }
+                path.settle_gaps(level, node.gap);
             }
         }
         if writer.kept {
@@ -569,7 +471,7 @@ impl<V> MapleShared<V> {
 /// As for `Draft::make`; the processor has what `has_native` asks for.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-unsafe fn make_native(
+pub(super) unsafe fn make_native(
     draft: &mut super::draft::Draft,
     mem: super::node::Mem,
     root: Root,
@@ -598,7 +500,7 @@ unsafe fn block(mem: super::node::Mem, node: u32, level: usize) -> Block {
 ///
 /// # Safety
 /// The node is live, and of this level.
-unsafe fn subtree(
+pub(super) unsafe fn subtree(
     mem: super::node::Mem,
     node: u32,
     level: usize,

@@ -4,6 +4,7 @@
 
 mod maple;
 mod maple_behaviours;
+mod owned;
 
 #[allow(dead_code, unused_imports)] // Each program uses only a part of it.
 #[path = "../../../sapwood/tests/support"]

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::maple::{ErasePlan, MapleMap, UnknownReservation, Window};
+use sapwood::maple::{ErasePlan, MapleMap, MapleView, UnknownReservation, Window};
 use sapwood::maple::{Error, Rejected};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{RangeOp, RangeOutcome};
@@ -36,6 +36,11 @@ impl Number for (Box<u64>, u64) {
 /// Options that detect misuse: freed memory is poisoned.
 pub fn loud() -> ArenaOptions {
     small().debug(DebugMode::Poison)
+}
+
+/// The same for memory that moves when it grows.
+pub fn loud_heap() -> ArenaOptions {
+    ArenaOptions::default().debug(DebugMode::Poison)
 }
 
 /// Options with address space for a test.
@@ -295,48 +300,54 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     }
 }
 
+/// The answer of a view to a query.
+pub fn ask<V: Number>(view: MapleView<'_, V>, op: &RangeOp) -> RangeOutcome {
+    use RangeOutcome as Out;
+    match op {
+        RangeOp::Locate(index) => {
+            let (range, value) = view.locate(*index);
+            assert_eq!(view.get(*index).map(V::number), value.map(V::number));
+            assert_eq!(view.contains(*index), value.is_some());
+            let there = value.map(|value| (range.clone(), value.number()));
+            assert_eq!(view.get_entry(*index).map(owned), there);
+            Out::Place(range, value.map(V::number))
+        }
+        RangeOp::NextAfter(index) => Out::Entry(view.next_after(*index).map(owned)),
+        RangeOp::PrevBefore(index) => Out::Entry(view.prev_before(*index).map(owned)),
+        RangeOp::End { last: false } => Out::Entry(view.first().map(owned)),
+        RangeOp::End { last: true } => Out::Entry(view.last().map(owned)),
+        RangeOp::Range(range) => {
+            let forward: Vec<_> = view.range(range.clone()).map(owned).collect();
+            let mut back: Vec<_> = view.range(range.clone()).rev().map(owned).collect();
+            back.reverse();
+            assert_eq!(forward, back, "{range:?}");
+            Out::Entries(forward)
+        }
+        RangeOp::Gaps(range) => Out::Gaps(view.gaps(range.clone()).collect()),
+        RangeOp::FindGap {
+            size,
+            align,
+            within,
+            highest,
+        } => Out::At(match (highest, align) {
+            (false, 1) => view.find_gap(*size, within.clone()),
+            (true, 1) => view.find_gap(*size, Window::new(within.clone()).from_end()),
+            (false, _) => view.find_gap(*size, Window::new(within.clone()).aligned(*align)),
+            (true, _) => view.find_gap(
+                *size,
+                Window::new(within.clone()).aligned(*align).from_end(),
+            ),
+        }),
+        _ => unreachable!("a query"),
+    }
+}
+
 /// Makes a query by the view and by the map.
 impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     fn ask(&self, op: &RangeOp) -> RangeOutcome {
         use RangeOutcome as Out;
         let map = &self.map;
-        let seen = map.read(|view| match op {
-            RangeOp::Locate(index) => {
-                let (range, value) = view.locate(*index);
-                assert_eq!(view.get(*index).map(V::number), value.map(V::number));
-                assert_eq!(view.contains(*index), value.is_some());
-                let there = value.map(|value| (range.clone(), value.number()));
-                assert_eq!(view.get_entry(*index).map(owned), there);
-                Out::Place(range, value.map(V::number))
-            }
-            RangeOp::NextAfter(index) => Out::Entry(view.next_after(*index).map(owned)),
-            RangeOp::PrevBefore(index) => Out::Entry(view.prev_before(*index).map(owned)),
-            RangeOp::End { last: false } => Out::Entry(view.first().map(owned)),
-            RangeOp::End { last: true } => Out::Entry(view.last().map(owned)),
-            RangeOp::Range(range) => {
-                let forward: Vec<_> = view.range(range.clone()).map(owned).collect();
-                let mut back: Vec<_> = view.range(range.clone()).rev().map(owned).collect();
-                back.reverse();
-                assert_eq!(forward, back, "{range:?}");
-                Out::Entries(forward)
-            }
-            RangeOp::Gaps(range) => Out::Gaps(view.gaps(range.clone()).collect()),
-            RangeOp::FindGap {
-                size,
-                align,
-                within,
-                highest,
-            } => Out::At(match (highest, align) {
-                (false, 1) => view.find_gap(*size, within.clone()),
-                (true, 1) => view.find_gap(*size, Window::new(within.clone()).from_end()),
-                (false, _) => view.find_gap(*size, Window::new(within.clone()).aligned(*align)),
-                (true, _) => view.find_gap(
-                    *size,
-                    Window::new(within.clone()).aligned(*align).from_end(),
-                ),
-            }),
-            _ => unreachable!("a query"),
-        });
+        let seen = map.read(|view| ask(view, op));
         let direct = match op {
             RangeOp::Locate(index) => {
                 let there = map.get_entry(*index);

@@ -9,7 +9,7 @@
 //! use one map are two engines: write a second type around the first.
 
 mod native;
-mod sapwood;
+pub mod sapwood;
 mod shared;
 mod store;
 pub mod texts;

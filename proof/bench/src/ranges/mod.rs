@@ -263,6 +263,7 @@ fn lane<E: Engine>() -> Lane {
 pub fn lanes() -> Vec<Lane> {
     vec![
         lane::<sapwood::Sapwood>(),
+        lane::<sapwood::Owned>(),
         lane::<Reference>(),
         lane::<peers::nodit::Nodit>(),
         lane::<peers::rangemap::RangeMap>(),

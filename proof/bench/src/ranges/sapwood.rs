@@ -1,9 +1,10 @@
-//! Sapwood's `MapleMap`, read through one view and changed by single calls.
+//! Sapwood's `MapleMap`, read through one view and changed by single calls, and `RangeMap`.
 
-use ::sapwood::maple::MapleMap;
+use ::sapwood::maple::{MapleMap, RangeMap};
 
 use super::requests::{Change, Shape};
 use super::{Engine, EntrySum, Op, Query, Requests, Tally};
+use crate::engines::sapwood::mapped;
 
 /// `MapleMap`.
 pub struct Sapwood(MapleMap<u64>);
@@ -96,6 +97,54 @@ impl Engine for Sapwood {
             (before, made) = (after, now);
         }
         Some(requests)
+    }
+}
+
+/// `RangeMap`.
+pub struct Owned(RangeMap<u64>);
+
+impl Engine for Owned {
+    const NAME: &'static str = "sapwood-owned";
+
+    fn empty() -> Result<Self, String> {
+        Ok(Self(RangeMap::new()))
+    }
+
+    fn store(&mut self, start: u64, end: u64, value: u64) {
+        self.0.store(start..=end, value).expect("there is memory");
+    }
+
+    fn erase(&mut self, index: u64) -> Option<u64> {
+        let erased = self.0.remove(index).expect("there is memory");
+        erased.map(|(_, value)| value)
+    }
+
+    fn clear(&mut self, start: u64, end: u64) {
+        self.0.clear_range(start..=end).expect("there is memory");
+    }
+
+    #[inline]
+    fn get(&self, index: u64) -> Option<u64> {
+        self.0.get(index).copied()
+    }
+
+    fn entries(&self) -> EntrySum {
+        let entries = self.0.iter();
+        EntrySum::of(entries.map(|(range, value)| (*range.start(), *range.end(), *value)))
+    }
+
+    fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
+        let found = self.0.find_gap(size, from..=to);
+        found.map(|range| *range.start())
+    }
+
+    fn alloc(&mut self, Query { size, from, to }: Query, value: u64) -> Option<u64> {
+        let place = self.0.alloc_range(size, from..=to, value);
+        place.ok().map(|range| *range.start())
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        mapped(&self.0.memory().arena)
     }
 }
 

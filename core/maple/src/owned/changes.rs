@@ -1,0 +1,274 @@
+//! Changes of an owned map.
+
+use super::{RangeMap, rejected};
+use crate::window::Window;
+use crate::{Error, Range, Rejected, bounds};
+
+/// What a change took out of a map: the parts of entries that were in its range, in order.
+pub type Removed<V> = Vec<(Range, V)>;
+
+impl<V> RangeMap<V> {
+    fn put(&mut self, range: (u64, u64), value: V) -> Result<(), Rejected<V>> {
+        self.owned.store(range, Some(value)).map_err(rejected)
+    }
+
+    /// Makes a range one entry with this value. Entries that it overlaps keep the indices outside
+    /// the range; an entry that reaches out on both sides becomes two, and its value is split.
+    ///
+    /// O(log entries + entries that it overlaps).
+    ///
+    /// ```
+    /// use sapwood::maple::RangeMap;
+    /// let mut map = RangeMap::new();
+    /// map.store(0..=99, 'a')?;
+    /// map.store(40..=59, 'b')?;
+    /// assert_eq!(format!("{map:?}"), "{0..=39: 'a', 40..=59: 'b', 60..=99: 'a'}");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::Split`], with the value given back.
+    pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
+        match bounds(&range) {
+            Ok(range) => self.put(range, value),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// As [`store`](Self::store), and returns what was there before.
+    ///
+    /// # Errors
+    /// As [`store`](Self::store). What is there is split in two more places: with
+    /// [`Split::never`](crate::Split::never), no entry may reach out of the range.
+    pub fn replace(&mut self, range: Range, value: V) -> Result<Removed<V>, Rejected<V>> {
+        match bounds(&range) {
+            Ok(range) => {
+                let removed = self.owned.exchange(range, Some(value));
+                removed.map(ranges).map_err(rejected)
+            }
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an
+    /// equal value. Returns the range of the entry.
+    ///
+    /// ```
+    /// use sapwood::maple::RangeMap;
+    /// let mut map = RangeMap::from_iter([(0..=9, 'a'), (20..=29, 'a'), (30..=39, 'b')]);
+    /// assert_eq!(map.store_coalescing(10..=19, 'a')?, 0..=29);
+    /// assert_eq!(map.len(), 2);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub fn store_coalescing(&mut self, range: Range, value: V) -> Result<Range, Rejected<V>>
+    where
+        V: PartialEq,
+    {
+        let whole = match bounds(&range) {
+            Ok(range) => self.view().joined(range, &value),
+            Err(error) => return Err(Rejected { value, error }),
+        };
+        self.put(whole, value)?;
+        Ok(whole.0..=whole.1)
+    }
+
+    /// As [`store`](Self::store), if no entry has an index of the range.
+    ///
+    /// The cost of [`store`](Self::store).
+    ///
+    /// # Errors
+    /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
+    /// with the value given back.
+    pub fn insert_new(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
+        let free = bounds(&range).and_then(|range| self.view().free(range).map(|()| range));
+        match free {
+            Ok(range) => self.put(range, value),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// Stores at the lowest `size` indices of a window that no entry has, or at the place that the
+    /// [`Window`] chooses. Returns the range.
+    ///
+    /// The search of [`find_gap`](Self::find_gap), and a store.
+    ///
+    /// # Errors
+    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`],
+    /// [`Error::Alignment`]; those of [`store`](Self::store); with the value given back.
+    pub fn alloc_range(
+        &mut self,
+        size: u64,
+        within: impl Into<Window>,
+        value: V,
+    ) -> Result<Range, Rejected<V>> {
+        match self.view().room(size, &within.into()) {
+            Ok(range) => {
+                self.put((*range.start(), *range.end()), value)?;
+                Ok(range)
+            }
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// Removes and returns the whole entry that holds an index.
+    ///
+    /// O(log entries).
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`]: neighbours of an entry may move into a new node.
+    pub fn remove(&mut self, index: u64) -> Result<Option<(Range, V)>, Error> {
+        let removed = self.owned.remove(index)?;
+        Ok(removed.map(|(start, end, value)| (start..=end, value)))
+    }
+
+    /// Makes a range a gap. Entries that it overlaps keep the indices outside the range.
+    ///
+    /// O(log entries + entries that it overlaps).
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::Split`].
+    pub fn clear_range(&mut self, range: Range) -> Result<(), Error> {
+        let cleared = self.owned.store(bounds(&range)?, None);
+        cleared.map_err(|(_, refused)| refused.into())
+    }
+
+    /// As [`clear_range`](Self::clear_range), and returns what was there: the entries, and the
+    /// parts of those that the range cuts.
+    ///
+    /// ```
+    /// use sapwood::maple::RangeMap;
+    /// let mut map = RangeMap::from_iter([(0..=9, 'a'), (20..=29, 'b')]);
+    /// assert_eq!(map.take_range(5..=24)?, [(5..=9, 'a'), (20..=24, 'b')]);
+    /// assert_eq!(format!("{map:?}"), "{0..=4: 'a', 25..=29: 'b'}");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub fn take_range(&mut self, range: Range) -> Result<Removed<V>, Error> {
+        let removed = self.owned.exchange(bounds(&range)?, None);
+        removed.map(ranges).map_err(|(_, refused)| refused.into())
+    }
+
+    /// Removes all entries.
+    ///
+    /// O(entries).
+    pub fn clear(&mut self) {
+        drop(self.owned.drain());
+    }
+
+    /// Changes the values in a range, in place, and joins neighbours that touch and are then equal.
+    /// Entries that the range cuts are cut first, so that only the range is changed. The function
+    /// gets each entry in the range, in order.
+    ///
+    /// This is what `mprotect` does to an address space.
+    ///
+    /// O(log entries + entries in the range).
+    ///
+    /// ```
+    /// use sapwood::maple::RangeMap;
+    /// let mut map = RangeMap::from_iter([(0..=99, 1), (100..=199, 3)]);
+    /// map.modify_range(50..=149, |_, value| *value = 2)?;
+    /// assert_eq!(format!("{map:?}"), "{0..=49: 1, 50..=149: 2, 150..=199: 3}");
+    /// map.modify_range(50..=149, |_, value| *value = 1)?;
+    /// assert_eq!(format!("{map:?}"), "{0..=149: 1, 150..=199: 3}");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::Split`]. If there is no memory for a
+    /// cut, no value has changed. If there is none for a join, all values have, and some equal
+    /// neighbours are not joined.
+    pub fn modify_range(
+        &mut self,
+        range: Range,
+        change: impl FnMut(Range, &mut V),
+    ) -> Result<(), Error>
+    where
+        V: PartialEq,
+    {
+        self.modify_range_by(range, change, |left, _, right| left == right)
+    }
+
+    /// As [`modify_range`](Self::modify_range), but joins neighbours that touch where the function
+    /// says so: it gets the left value, the number of indices of its entry less one, and the right
+    /// value. The joined entry has the left one's value.
+    ///
+    /// ```
+    /// use sapwood::maple::{RangeMap, Split};
+    /// // Values are offsets, which grow with the index.
+    /// let mut map = RangeMap::with_split(Split::at(|offset: &u64, by| offset + by));
+    /// map.store(100..=149, 0)?;
+    /// map.store(150..=199, 50)?;
+    /// map.modify_range_by(120..=129, |_, _| {}, |left, len, right| left + len + 1 == *right)?;
+    /// assert_eq!(format!("{map:?}"), "{100..=149: 0, 150..=199: 50}");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`modify_range`](Self::modify_range).
+    pub fn modify_range_by(
+        &mut self,
+        range: Range,
+        mut change: impl FnMut(Range, &mut V),
+        mut join: impl FnMut(&V, u64, &V) -> bool,
+    ) -> Result<(), Error> {
+        let (start, end) = bounds(&range)?;
+        self.cut_at(start)?;
+        if let Some(behind) = end.checked_add(1) {
+            self.cut_at(behind)?;
+        }
+        self.range_mut(range)
+            .for_each(|(entry, value)| change(entry, value));
+        // From the entry before the range to the one behind it.
+        let mut at = start.saturating_sub(1);
+        loop {
+            let entries = self.owned.view();
+            let mut walk = entries.finger();
+            let Some(left) = walk.forward(at) else {
+                return Ok(());
+            };
+            let Some(right) = left.end.checked_add(1).and_then(|next| walk.forward(next)) else {
+                return Ok(());
+            };
+            if left.end > end {
+                return Ok(());
+            }
+            let touch = left.end + 1 == right.start;
+            let (value, other) = (entries.value(left.slot), entries.value(right.slot));
+            if touch && join(value, left.end - left.start, other) {
+                // The joined entry may be joined with the next one.
+                at = left.start;
+                self.owned.join(left, right)?;
+            } else {
+                at = right.start;
+            }
+        }
+    }
+
+    /// Makes an index the first of its entry, if it is in one.
+    fn cut_at(&mut self, index: u64) -> Result<(), Error> {
+        let Some((entry, value)) = self.get_entry(index) else {
+            return Ok(());
+        };
+        if *entry.start() == index {
+            return Ok(());
+        }
+        let (start, end) = (*entry.start(), *entry.end());
+        let right = self.owned.split().at_offset(value, index - start);
+        let right = right.ok_or(Error::Split { start, end })?;
+        let cut = self.owned.store((index, end), Some(right));
+        cut.map_err(|(_, refused)| refused.into())
+    }
+}
+
+/// Entries with their ranges.
+fn ranges<V>(entries: Vec<(u64, u64, V)>) -> Removed<V> {
+    let entries = entries.into_iter();
+    entries
+        .map(|(start, end, value)| (start..=end, value))
+        .collect()
+}

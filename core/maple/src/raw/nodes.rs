@@ -1,0 +1,94 @@
+//! The nodes of a draft, written into their blocks.
+
+use super::draft::{Child, Draft};
+use super::entries::Limits;
+use super::node::{Inner, Leaf, Mem};
+
+impl Draft {
+    /// Writes the new nodes into their blocks. Returns the number of entries in new leaves.
+    ///
+    /// # Safety
+    /// `nodes` are blocks of the draft's sizes that nobody else uses; `new` and `clone` point at
+    /// slots' bytes where the draft has such.
+    pub(crate) unsafe fn write(
+        &self,
+        mem: Mem,
+        limits: &Limits,
+        nodes: &[u32],
+        (new, clone): (*const u8, *const u8),
+    ) -> usize {
+        let entries = &self.entries;
+        let mut added = 0;
+        if let (Some(splice), &[r, ..]) = (&self.spliced, nodes) {
+            let between = splice.between().iter();
+            let between = between.map(|&(start, end, slot)| (start, end, slot.bytes(new, clone)));
+            // SAFETY: the caller's promise; the borders can be written in the leaf's encoding.
+            unsafe {
+                let rest = (splice.from, splice.rest);
+                splice
+                    .leaf
+                    .write_spliced(mem.at(r), limits.slot, rest, between);
+            }
+            added = self.leaves[0].to;
+            if self.used == 0 {
+                return added;
+            }
+        }
+        let made = match self.spliced {
+            Some(_) => &[],
+            None => &self.leaves[..],
+        };
+        for (part, &r) in made.iter().zip(nodes.iter()) {
+            let (from, to) = (part.from, part.to);
+            added += to - from;
+            let slots = entries.slots[from..to].iter();
+            // SAFETY: the caller's promise; the part's encoding is that of these entries, whose
+            // slots are there.
+            unsafe {
+                Leaf::write(
+                    mem.at(r),
+                    part.encoding,
+                    (part.room, limits.slot),
+                    &entries.starts[from..to],
+                    &entries.ends[from..to],
+                    slots.map(|slot| slot.bytes(new, clone)),
+                );
+            }
+        }
+        // Where the nodes of the level below begin.
+        let mut below = 0;
+        let mut next = self.leaves.len();
+        for level in self.levels() {
+            for (i, &(from, to)) in level.parts.iter().enumerate() {
+                let children = level.children[from..to].iter().map(|child| {
+                    let node = if child.new {
+                        nodes[below + child.node as usize]
+                    } else {
+                        child.node
+                    };
+                    (node, child.upper, child.gap)
+                });
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let filled = limits.filled(to - from);
+                    Inner::write(mem.at(nodes[next + i]), filled, children);
+                }
+            }
+            below = next;
+            next += level.parts.len();
+        }
+        added
+    }
+
+    /// The reference of a child that the highest new level or the leaves have.
+    pub(crate) fn top(&self, nodes: &[u32], child: Child) -> u32 {
+        if !child.new {
+            return child.node;
+        }
+        let highest = match self.levels().last() {
+            Some(level) => level.parts.len(),
+            None => self.leaves.len(),
+        };
+        nodes[nodes.len() - highest + child.node as usize]
+    }
+}

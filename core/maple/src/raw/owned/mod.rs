@@ -1,0 +1,415 @@
+//! A map with one owner, who changes it in place: nobody else reads it meanwhile.
+//!
+//! The nodes are those of a map with readers, but for one thing: a leaf has room for more entries
+//! than it has. A change of one leaf that has room moves entries in the leaf's own block. Every
+//! other change makes a draft, carries it out, and frees at once what it replaces.
+
+mod change;
+mod slots;
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, forget, needs_drop};
+use core::sync::atomic::Ordering;
+
+use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions, Kind, PAGE, Ref};
+use sapwood_format::maple::LINE;
+
+use self::slots::{Filling, is_boxed, place, slot_bytes};
+use super::entries::Limits;
+use super::finger::{Entry, Finger};
+use super::leaf::by_width;
+use super::node::{Leaf, Mem, POOLED, leaf_holds};
+use super::path::{Path, Root};
+use super::published::Published;
+use super::read::has_native;
+use super::table::{Values, leaves_below};
+use super::verify::Check;
+use super::view::View;
+use crate::builder::FANOUT;
+use crate::split::Split;
+
+/// The most free blocks that a map keeps beside the arena's.
+const SPARE: usize = 4;
+
+/// The most memory in bytes that a map keeps when its last entry is removed.
+const KEPT_MOST: usize = 4 * PAGE;
+
+/// Entries that a leaf has room for, whatever their borders.
+const LEAF_ENTRIES: usize = 32;
+
+/// A map that is changed in place.
+pub(crate) struct Owned<V> {
+    published: Published,
+    arena: Arena,
+    /// Free blocks of [`whole`](Self::whole) bytes, for the next leaves: 0, or a reference.
+    spare: [u32; SPARE],
+    limits: Limits,
+    split: Split<V>,
+    values: PhantomData<V>,
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Full(ArenaFull),
+    /// The value of this entry cannot be split.
+    Split(u64, u64),
+}
+
+/// An entry that was taken out: its first index, its last one, and the value.
+pub(crate) type Ranged<V> = (u64, u64, V);
+
+impl<V> Owned<V> {
+    pub(crate) fn new(options: ArenaOptions, split: Split<V>) -> Self {
+        let leaf = 16 + LEAF_ENTRIES * (16 + slot_bytes::<V>());
+        Owned::with_nodes(options, split, (leaf.next_multiple_of(64), FANOUT))
+    }
+
+    /// A map whose nodes have these most bytes and children.
+    pub(crate) fn with_nodes(
+        options: ArenaOptions,
+        split: Split<V>,
+        (leaf, fanout): (usize, usize),
+    ) -> Self {
+        let slot = slot_bytes::<V>();
+        let limits = Limits {
+            leaf,
+            least: leaf_holds(leaf, slot, 3).div_ceil(2),
+            fanout,
+            slot,
+            roomy: true,
+        };
+        limits.check();
+        let values = match is_boxed::<V>() {
+            true => Values::Boxed,
+            false => Values::InSlots,
+        };
+        Owned {
+            published: Published::owned(values, slot, has_native()),
+            arena: Arena::new(options),
+            spare: [0; SPARE],
+            limits,
+            split,
+            values: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn mem(&self) -> Mem {
+        Mem(self.arena.base())
+    }
+
+    #[inline(always)]
+    fn root(&self) -> Root {
+        Root::from_word(self.published.root.load(Ordering::Relaxed))
+    }
+
+    /// Notes where the memory is.
+    fn follow(&mut self) {
+        *self.published.base.get_mut() = self.arena.base();
+    }
+
+    pub(crate) fn height(&self) -> usize {
+        self.root().height
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.published.len.load(Ordering::Relaxed)
+    }
+
+    fn add_len(&mut self, more: usize, less: usize) {
+        let len = self.published.len.get_mut();
+        *len = *len + more - less;
+    }
+
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    pub(crate) fn split(&self) -> &Split<V> {
+        &self.split
+    }
+
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_, V> {
+        // SAFETY: only changes, which need the map whole, free or write nodes.
+        unsafe { View::new(&self.published) }
+    }
+
+    /// Bytes of a leaf of the usual size.
+    fn whole(&self) -> usize {
+        self.limits.leaf.next_multiple_of(LINE)
+    }
+
+    /// A new block.
+    fn take(&mut self, bytes: usize, kind: Kind) -> Result<u32, ArenaFull> {
+        if bytes == self.whole() {
+            if let Some(spare) = self.spare.iter_mut().find(|spare| **spare != 0) {
+                self.arena.use_lent(bytes, POOLED, kind);
+                return Ok(core::mem::take(spare));
+            }
+        }
+        let block = self.arena.alloc(bytes, kind, Area::Nodes)?;
+        self.follow();
+        Ok(block.get())
+    }
+
+    /// Frees a block.
+    ///
+    /// # Safety
+    /// It is one of the map's, of so many bytes and this kind, and is not used any more.
+    unsafe fn give(&mut self, node: u32, bytes: usize, kind: Kind) {
+        if bytes == self.whole() && self.arena.splits_runs() {
+            if let Some(spare) = self.spare.iter_mut().find(|spare| **spare == 0) {
+                self.arena.lend_live(bytes, kind, POOLED);
+                *spare = node;
+                return;
+            }
+        }
+        if let Some(r) = Ref::new(node) {
+            // SAFETY: the caller's promise.
+            unsafe { self.arena.free(r, bytes, kind) };
+        }
+    }
+
+    /// Gives memory back that an empty map does not use.
+    fn emptied(&mut self) {
+        if self.arena.committed() > KEPT_MOST {
+            self.spare = [0; SPARE];
+            self.arena.clear();
+            self.follow();
+        }
+    }
+
+    /// The value at an index, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u64) -> Option<&mut V> {
+        let entry = self.view().entry(index)?;
+        // SAFETY: the slot of a live entry; the map is borrowed for as long as the value.
+        Some(unsafe { &mut *place::<V>(entry.slot) })
+    }
+
+    /// Steps through the entries that have an index in a range, with values that may be changed.
+    pub(crate) fn walk_mut(&mut self, range: Option<(u64, u64)>) -> WalkMut<'_, V> {
+        WalkMut {
+            finger: self.view().finger(),
+            left: range,
+            values: PhantomData,
+        }
+    }
+
+    /// Makes `a..=b` one entry with the value, or a gap without one. On an error nothing has
+    /// changed, and the value is given back.
+    #[inline]
+    pub(crate) fn store(
+        &mut self,
+        range: (u64, u64),
+        value: Option<V>,
+    ) -> Result<(), (Option<V>, Refused)> {
+        // These are dropped at the end, when the map is whole again.
+        let mut covered = Vec::new();
+        let _late = self
+            .change(range, value.map(Filling::new), &mut |slot| {
+                if needs_drop::<V>() {
+                    // SAFETY: the slot of an entry that is no longer there.
+                    covered.push(unsafe { Filling::<V>::of(slot) });
+                }
+            })
+            .map_err(given_back)?;
+        Ok(())
+    }
+
+    /// As [`store`](Self::store), and returns what was there: the entries, and the parts of those
+    /// that the range cuts.
+    pub(crate) fn exchange(
+        &mut self,
+        (a, b): (u64, u64),
+        value: Option<V>,
+    ) -> Result<Vec<Ranged<V>>, (Option<V>, Refused)> {
+        // Only the first entry and the last one can be cut.
+        let mut cut = [None, None];
+        let mut met = Vec::new();
+        let mut walk = self.view().finger();
+        let mut next = Some(a);
+        while let Some(entry) = next.and_then(|from| walk.forward(from)) {
+            if entry.start > b {
+                break;
+            }
+            next = (entry.end < b).then(|| entry.end + 1);
+            let (from, to) = (entry.start.max(a), entry.end.min(b));
+            let whole = (from, to) == (entry.start, entry.end);
+            if !whole {
+                // SAFETY: a live entry's slot.
+                let there = unsafe { &*place::<V>(entry.slot) };
+                match self.split.at_offset(there, from - entry.start) {
+                    Some(part) => cut[usize::from(!met.is_empty())] = Some(part),
+                    None => return Err((value, Refused::Split(entry.start, entry.end))),
+                }
+            }
+            // SAFETY: the slot's value is used from here once the entry is no longer there, and
+            // not at all if the change is refused.
+            let there = whole.then(|| unsafe { ManuallyDrop::new(Filling::<V>::of(entry.slot)) });
+            met.push((from, to, there));
+        }
+        let _late = self
+            .change((a, b), value.map(Filling::new), &mut |_| {})
+            .map_err(given_back)?;
+        let mut cut = cut.into_iter().flatten();
+        let removed = met.into_iter().filter_map(|(from, to, whole)| {
+            let value = match whole {
+                Some(value) => Some(ManuallyDrop::into_inner(value).into_value()),
+                None => cut.next(),
+            };
+            value.map(|value| (from, to, value))
+        });
+        Ok(removed.collect())
+    }
+
+    /// Makes two entries that touch one, with the value of the left one.
+    pub(crate) fn join(&mut self, left: Entry, right: Entry) -> Result<(), Refused> {
+        // SAFETY: a live entry's slot. Its value moves to the new entry; if the change is refused,
+        // it stays where it is.
+        let value = unsafe { Filling::<V>::of(left.slot) };
+        let mut covered = None;
+        let range = (left.start, right.end);
+        let joined = self.change(range, Some(value), &mut |slot| {
+            if slot != left.slot {
+                // SAFETY: the slot of an entry that is no longer there.
+                covered = Some(unsafe { Filling::<V>::of(slot) });
+            }
+        });
+        joined.map(drop).map_err(|(value, refused)| {
+            forget(value);
+            refused
+        })
+    }
+
+    /// Removes the whole entry that holds an index.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u64) -> Result<Option<(u64, u64, V)>, Refused> {
+        let root = self.root();
+        if root.node == 0 {
+            return Ok(None);
+        }
+        // SAFETY: the tree is live, and borrowed; the path ends at a leaf.
+        let (path, leaf) = unsafe {
+            let path = path(self.mem(), root, index, self.published.native);
+            (path, Leaf::at(self.mem().at(path.node[0])))
+        };
+        let k = leaf.rank::<false>(index);
+        if k == leaf.len() || leaf.start(k) > index {
+            return Ok(None);
+        }
+        let range = (leaf.start(k), leaf.end(k));
+        let mut removed = None;
+        // SAFETY: the slot of the entry, which is no longer there.
+        let mut out = |slot| removed = Some(unsafe { Filling::<V>::of(slot) });
+        // SAFETY: as in `change`.
+        let changed = unsafe {
+            by_width!(leaf, B => self.change_leaf::<B>(&path, (leaf, k), range, None, &mut out))
+        };
+        let result = match changed {
+            Ok(result) => result,
+            Err(_) => self.restructure(range, None, &mut out),
+        };
+        result.map_err(|(_, refused)| refused)?;
+        Ok(removed.map(|value| (range.0, range.1, value.into_value())))
+    }
+
+    /// Takes all entries out.
+    pub(crate) fn drain(&mut self) -> Vec<Ranged<V>> {
+        let root = self.root();
+        let mut entries = Vec::with_capacity(self.len());
+        if root.node != 0 {
+            // SAFETY: the tree is live until it is cleared below; each value is taken once.
+            unsafe {
+                leaves_below(self.mem(), root.node, root.height, &mut |_, leaf| {
+                    leaf.decode(0, leaf.len(), self.limits.slot, |start, end, slot| {
+                        entries.push((start, end, Filling::<V>::of(slot).into_value()));
+                    });
+                });
+            }
+            self.published.publish_root(Root::EMPTY);
+            self.published.publish_len(0);
+        }
+        self.spare = [0; SPARE];
+        self.arena.clear();
+        self.follow();
+        entries
+    }
+
+    /// Checks every invariant.
+    pub(crate) fn verify(&self) -> Result<(), String> {
+        let mut check = Check::new(self.mem(), &self.limits, false);
+        // SAFETY: the tree is borrowed.
+        unsafe { check.tree(self.root())? };
+        let (met, counted) = (check.entries, self.len());
+        if met != counted {
+            return Err(format!("{met} entries, but {counted} are counted"));
+        }
+        check.accounts(&self.arena)
+    }
+}
+
+/// The error with the value that was to be stored.
+fn given_back<V>((value, refused): (Option<Filling<V>>, Refused)) -> (Option<V>, Refused) {
+    (value.map(Filling::into_value), refused)
+}
+
+/// The path to the leaf whose bounds hold `x`.
+///
+/// # Safety
+/// The tree is live, not empty, and not changed while the path is used; `native` is what
+/// [`has_native`] says.
+#[inline(always)]
+unsafe fn path(mem: Mem, root: Root, x: u64, native: bool) -> Path {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        /// # Safety
+        /// As for `path`; the processor has what `has_native` asks for.
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+        unsafe fn by_vectors(mem: Mem, root: Root, x: u64) -> Path {
+            // SAFETY: the caller's promise.
+            unsafe { Path::to::<true>(mem, root, x) }
+        }
+        if native {
+            // SAFETY: the caller's promise.
+            return unsafe { by_vectors(mem, root, x) };
+        }
+    }
+    let _ = native;
+    // SAFETY: the caller's promise.
+    unsafe { Path::to::<false>(mem, root, x) }
+}
+
+/// Steps through entries with values that may be changed.
+pub(crate) struct WalkMut<'m, V> {
+    finger: Finger<'m>,
+    /// The indices that have not been passed.
+    left: Option<(u64, u64)>,
+    values: PhantomData<&'m mut V>,
+}
+
+impl<'m, V> WalkMut<'m, V> {
+    /// The next entry.
+    pub(crate) fn next(&mut self) -> Option<(u64, u64, &'m mut V)> {
+        let (from, to) = self.left.take()?;
+        let Entry { start, end, slot } = self.finger.forward(from)?;
+        if start > to {
+            return None;
+        }
+        self.left = (end < to).then(|| (end + 1, to));
+        // SAFETY: the slot of a live entry, which is met once; the map is borrowed for 'm.
+        Some((start, end, unsafe { &mut *place::<V>(slot) }))
+    }
+}
+
+impl<V> Drop for Owned<V> {
+    fn drop(&mut self) {
+        if needs_drop::<V>() {
+            drop(self.drain());
+        }
+    }
+}
