@@ -60,6 +60,7 @@ mod published;
 mod raw;
 mod snapshot;
 mod split;
+mod txn;
 mod unknown;
 mod view;
 mod window;
@@ -76,8 +77,9 @@ pub use published::PlainValue;
 pub use raw::published::MaplePublished;
 pub use snapshot::MapleSnapshot;
 pub use split::Split;
+pub use txn::MapleTxn;
 pub use unknown::UnknownReservation;
-pub use view::MapleView;
+pub use view::{MapleFrozen, MapleView};
 pub use window::Window;
 pub use writer::MapleWriter;
 

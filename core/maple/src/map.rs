@@ -12,6 +12,7 @@ use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
 use super::raw::table::{Config, MapleShared};
 use super::snapshot::MapleSnapshot;
+use super::txn::MapleTxn;
 use super::unknown::UnknownReservation;
 use super::view::MapleView;
 use super::window::Window;
@@ -224,6 +225,18 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         MapleWriter::new(self, self.shared.write())
     }
 
+    /// Takes the map's lock and begins a transaction, whose changes become visible together. If
+    /// another thread's writer has the lock, this waits for its end.
+    ///
+    /// O(1).
+    ///
+    /// # Panics
+    /// As [`write`](Self::write).
+    #[track_caller]
+    pub fn begin(&self) -> MapleTxn<'_, V> {
+        MapleTxn::new(self.write())
+    }
+
     /// As [`write`](Self::write), but returns `None` when somebody has the lock.
     pub fn try_write(&self) -> Option<MapleWriter<'_, V>> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
@@ -338,6 +351,65 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`].
     pub fn clear_range(&self, range: Range) -> Result<(), Error> {
         self.write().clear_range(range)
+    }
+
+    /// Gives the entries in a range the values that the function makes of theirs, and joins
+    /// neighbours that touch and are then equal. An entry that the range cuts is changed only
+    /// inside of it. The function gets the part of each entry that lies in the range, in order.
+    /// Readers see all changes, or none.
+    ///
+    /// This is what `mprotect` does to an address space.
+    ///
+    /// A change for each entry: O(log entries).
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=99, 1), (100..=199, 3)]);
+    /// map.modify_range(50..=149, |_, _| 2)?;
+    /// assert_eq!(format!("{map:?}"), "{0..=49: 1, 50..=149: 2, 150..=199: 3}");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`]: nothing has changed.
+    pub fn modify_range(
+        &self,
+        range: Range,
+        change: impl FnMut(Range, &V) -> V,
+    ) -> Result<(), Error>
+    where
+        V: PartialEq,
+    {
+        let mut txn = self.begin();
+        txn.modify_range(range, change)?;
+        txn.commit();
+        Ok(())
+    }
+
+    /// Moves what is in a range, entries and gaps, to another one of the same length, which begins
+    /// at `to`. What was there is cleared. The ranges may overlap. Entries that the range cuts
+    /// stay outside of it. Readers see all of it, or nothing.
+    ///
+    /// This is what `mremap` does to an address space.
+    ///
+    /// A change for each entry: O(log entries).
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=9, 'a'), (20..=29, 'b')]);
+    /// map.move_range(5..=24, 100)?;
+    /// assert_eq!(format!("{map:?}"), "{0..=4: 'a', 25..=29: 'b', 100..=104: 'a', 115..=119: 'b'}");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`]; [`Error::WindowTooSmall`] when the range would end beyond the highest
+    /// index; [`Error::ArenaFull`], [`Error::GarbageLimit`]: nothing has changed.
+    pub fn move_range(&self, range: Range, to: u64) -> Result<(), Error> {
+        let mut txn = self.begin();
+        txn.move_range(range, to)?;
+        txn.commit();
+        Ok(())
     }
 
     /// Removes all entries.

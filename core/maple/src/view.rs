@@ -8,7 +8,7 @@ use super::Range;
 use super::gap::Fit;
 use super::iter::{Gaps, Iter};
 use super::raw::finger::Entry;
-use super::raw::view::View;
+use super::raw::view::{Frozen, View};
 use super::window::Window;
 use crate::Error;
 
@@ -34,6 +34,34 @@ impl<'g, V> MapleView<'g, V> {
     pub(super) fn new(view: View<'g, V>) -> Self {
         MapleView {
             view,
+            _local: StaysOnItsThread::default(),
+        }
+    }
+
+    /// The map as it is now, for many questions: transactions ([`MapleMap::begin`]) that end
+    /// meanwhile do not show. So it is one version of a map that is changed by transactions only.
+    /// Other changes may show, each whole.
+    ///
+    /// It takes no lock, and holds nothing back but what the view's guard does; a
+    /// [snapshot](super::MapleSnapshot) can outlive the guard.
+    ///
+    /// O(1).
+    ///
+    /// [`MapleMap::begin`]: super::MapleMap::begin
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=9, 'a')]);
+    /// map.read(|view| {
+    ///     let now = view.freeze();
+    ///     map.move_range(0..=9, 100).unwrap();
+    ///     assert_eq!((now.view().get(5), now.view().get(105)), (Some(&'a'), None));
+    ///     assert_eq!((view.get(5), view.get(105)), (None, Some(&'a')));
+    /// });
+    /// ```
+    pub fn freeze(&self) -> MapleFrozen<'g, V> {
+        MapleFrozen {
+            tree: self.view.freeze(),
             _local: StaysOnItsThread::default(),
         }
     }
@@ -263,6 +291,29 @@ impl<'g, V> MapleView<'g, V> {
     pub(super) fn place(&self, fit: &Fit) -> Option<Range> {
         let start = self.view.place(fit)?;
         Some(start..=start + (fit.size - 1))
+    }
+}
+
+/// A [`MapleMap`](super::MapleMap) as it was when [`MapleView::freeze`] was called.
+pub struct MapleFrozen<'g, V> {
+    tree: Frozen<'g, V>,
+    _local: StaysOnItsThread,
+}
+
+impl<V> MapleFrozen<'_, V> {
+    /// The map, for reading. Its [`len`](MapleView::len) may be that of the version before or
+    /// behind.
+    ///
+    /// O(1).
+    #[inline]
+    pub fn view(&self) -> MapleView<'_, V> {
+        MapleView::new(self.tree.view())
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for MapleFrozen<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().fmt(f)
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Garbage {
     /// Blocks that are not in the queue yet, with their bytes. The queue takes many at once.
     left: Vec<(Block, usize)>,
     left_bytes: usize,
+    /// Bytes of blocks that a transaction will retire when it ends.
+    pledged: usize,
 }
 
 impl Garbage {
@@ -53,6 +55,7 @@ impl Garbage {
             queue: RetireQueue::new(domain),
             left: Vec::new(),
             left_bytes: 0,
+            pledged: 0,
         }
     }
 
@@ -116,9 +119,19 @@ impl Garbage {
         (self.queue.len() + len, self.queue.bytes() + bytes)
     }
 
-    /// Bytes of the blocks that are not in the queue yet.
+    /// Bytes of the blocks that are not in the queue yet, with those that are pledged.
     pub fn unqueued(&self) -> usize {
-        self.left_bytes
+        self.left_bytes + self.pledged
+    }
+
+    /// Counts a block that a transaction has unlinked, and will retire when it ends.
+    pub fn pledge(&mut self, bytes: usize) {
+        self.pledged += bytes;
+    }
+
+    /// A transaction ends: what it pledged is retired next, or not at all.
+    pub fn redeem(&mut self) {
+        self.pledged = 0;
     }
 
     /// Gives back the memory of the lists, if nothing waits.
@@ -137,7 +150,7 @@ impl Garbage {
     /// Gives back the reserved room, except that of the blocks that are not in the queue yet.
     #[inline]
     pub fn release(&mut self) {
-        self.queue.release(self.left_bytes);
+        self.queue.release(self.left_bytes + self.pledged);
     }
 }
 

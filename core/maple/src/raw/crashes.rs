@@ -103,11 +103,12 @@ fn count(cell: &Cell<usize>, yes: bool) {
     cell.set(cell.get() + usize::from(yes));
 }
 
+/// In transactions of so many changes each, or without any.
 fn every_store<V: PlainValue + PartialEq>(
     builder: &Builder<MapleMap<V>>,
     make: fn(u64) -> V,
     number: fn(V) -> u64,
-    ops: usize,
+    (ops, together): (usize, usize),
 ) {
     let counts = Rc::new(Counts::default());
     for (seed, domain) in Domain::ALL.into_iter().enumerate() {
@@ -124,16 +125,39 @@ fn every_store<V: PlainValue + PartialEq>(
         let ops = RangeOps::new(domain, seed as u64)
             .filter(|op| op.writes() && !op.is_bad())
             .take(ops);
-        for (turn, op) in ops.enumerate() {
+        let ops: Vec<_> = ops.collect();
+        for (turn, group) in ops.chunks(together.max(1)).enumerate() {
             match turn % 32 {
                 4 => snapshot = Some(map.snapshot()),
                 12 => drop(snapshot.take()),
                 _ => (),
             }
             let before = model.clone();
-            change(&map, &mut model, &op, make, |after| {
-                *states.borrow_mut() = (before, after.clone());
-            });
+            if together == 0 {
+                change(&map, &mut model, &group[0], make, |after| {
+                    *states.borrow_mut() = (before, after.clone());
+                });
+                continue;
+            }
+            // Until the end, only what was there before is seen.
+            *states.borrow_mut() = (before.clone(), before.clone());
+            let mut txn = map.begin();
+            for op in group {
+                match op {
+                    RangeOp::Store(range, value) | RangeOp::StoreCoalescing(range, value) => {
+                        txn.store(range.clone(), make(*value)).unwrap();
+                    }
+                    RangeOp::Erase(index) => drop(txn.remove(*index)),
+                    RangeOp::ClearRange(range) => txn.clear_range(range.clone()).unwrap(),
+                    _ => (),
+                }
+            }
+            model = RangeMap::new();
+            for (range, value) in txn.view() {
+                model.store(range, number(value.clone()));
+            }
+            *states.borrow_mut() = (before, model.clone());
+            txn.commit();
         }
         stores::set(None);
         map.verify().unwrap();
@@ -189,13 +213,24 @@ fn look<V: PlainValue>(
 #[test]
 fn a_map_is_whole_before_every_store() {
     let builder = MapleMap::<u64>::builder().nodes(128, 4);
-    every_store(&builder, |n| n, |n| n, 400);
+    every_store(&builder, |n| n, |n| n, (400, 0));
 }
 
 #[test]
 fn a_map_with_values_apart_is_whole_before_every_store() {
     let builder = MapleMap::<[u64; 3]>::builder().nodes(192, 5);
-    every_store(&builder, |n| [n; 3], |[a, b, c]| (a + b + c) / 3, 200);
+    every_store(&builder, |n| [n; 3], |[a, b, c]| (a + b + c) / 3, (200, 0));
+}
+
+/// A reader, and whoever takes over after a writer was killed, sees a transaction whole or not at
+/// all.
+#[test]
+fn transactions_are_whole_before_every_store() {
+    let builder = MapleMap::<u64>::builder().nodes(128, 4);
+    every_store(&builder, |n| n, |n| n, (600, 5));
+    let builder = MapleMap::<[u64; 3]>::builder().nodes(192, 5);
+    let number = |[a, b, c]: [u64; 3]| (a + b + c) / 3;
+    every_store(&builder, |n| [n; 3], number, (300, 7));
 }
 
 /// A published map without a file: the attached view, the checked reader and the new owner.

@@ -480,14 +480,19 @@ impl Draft {
     }
 
     /// Continues a draft up to the root where it would change a cell: an inner node that a snapshot
-    /// sees is copied, not changed.
-    pub(crate) fn copy_up(&mut self, limits: &Limits) {
+    /// sees, or that is not a transaction's own, is copied, not changed. In a transaction (`txn`),
+    /// it goes up to the first node that is fresh.
+    pub(crate) fn copy_up(&mut self, limits: &Limits, txn: bool) {
         let Outcome::Cell { level, mut node } = self.outcome else {
             return;
         };
         let height = self.path.height;
         for above in level..=height {
             let (inner, at) = (self.path.inner(above), self.path.index(above));
+            if txn && inner.is_fresh() {
+                self.outcome = Outcome::Cell { level: above, node };
+                return;
+            }
             let upper = self.path.upper(above);
             let copy = self.next_level();
             copy.take(inner, 0, inner.len(), upper);

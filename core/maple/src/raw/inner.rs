@@ -2,7 +2,7 @@
 //! gap below each.
 //!
 //! ```text
-//! 0  n | pivots | 0 | lines | replaced (atomic) | 0 | 0 | 0
+//! 0  n | pivots | 0 | lines | replaced (atomic) | fresh | 0 | 0
 //! 8  pivots (64 bits each), filled up with ones to as many as the map's nodes may have
 //!    cells (32 bits each, atomic), gap words (16 bits each, atomic)
 //! ```
@@ -135,6 +135,21 @@ impl Inner {
     pub(crate) fn set_replaced(self) {
         sync::store_point();
         self.replaced().store(1, Ordering::Release);
+    }
+
+    /// Whether the node is of a transaction that has not ended. In published nodes this is 0.
+    pub(crate) fn is_fresh(self) -> bool {
+        // SAFETY: the promise of `at`; the byte changes only before publication.
+        unsafe { self.p.add(5).read() != 0 }
+    }
+
+    /// Marks a node, or takes its mark.
+    ///
+    /// # Safety
+    /// `p` points at an inner node that nobody else uses.
+    pub(crate) unsafe fn set_fresh(p: *mut u8, fresh: bool) {
+        // SAFETY: the caller's promise.
+        unsafe { p.add(5).write(fresh.into()) };
     }
 
     /// The child whose bounds hold `x`: the number of pivots below it.

@@ -61,6 +61,9 @@ impl Encoding {
     }
 }
 
+/// The mark of a leaf of a transaction that has not ended, beside its width.
+const FRESH: u8 = 0x80;
+
 /// The least bytes of a leaf, however few entries it has.
 pub(crate) const LEAF_LEAST: usize = 192;
 
@@ -153,6 +156,27 @@ impl Leaf {
             lines: head.lines,
             starts: head.starts,
             values: head.values,
+        }
+    }
+
+    /// Whether a leaf is of a transaction that has not ended.
+    ///
+    /// # Safety
+    /// As for [`at`](Self::at).
+    pub(crate) unsafe fn is_fresh(p: *const u8) -> bool {
+        // SAFETY: the caller's promise; the second byte has the width, and this mark.
+        unsafe { p.add(1).read() & FRESH != 0 }
+    }
+
+    /// Marks a leaf, or takes its mark.
+    ///
+    /// # Safety
+    /// `p` points at a leaf that nobody else uses.
+    pub(crate) unsafe fn set_fresh(p: *mut u8, fresh: bool) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let width = p.add(1).read() & !FRESH;
+            p.add(1).write(width | if fresh { FRESH } else { 0 });
         }
     }
 

@@ -35,6 +35,7 @@ mod search;
 pub(crate) mod space;
 pub(crate) mod splice;
 pub(crate) mod table;
+pub(crate) mod txn;
 pub(crate) mod unknown;
 pub(crate) mod verify;
 pub(crate) mod view;

@@ -89,10 +89,15 @@ impl Published {
     /// The tree as it is now, for a snapshot. The writer publishes nothing meanwhile.
     pub(super) fn freeze(&self) -> Published {
         let root = self.root.load(Ordering::Relaxed);
+        self.freeze_at(root, self.len.load(Ordering::Relaxed))
+    }
+
+    /// The tree with this root word, and so many entries.
+    pub(super) fn freeze_at(&self, root: u64, len: usize) -> Published {
         Published {
             root: AtomicU64::new(root).into(),
             base: AtomicPtr::new(self.base.load(Ordering::Relaxed)),
-            len: AtomicUsize::new(self.len.load(Ordering::Relaxed)),
+            len: AtomicUsize::new(len),
             frozen: true,
             header: None,
             ..*self

@@ -16,6 +16,7 @@ use super::path::Root;
 use super::published::Published;
 use super::read::has_native;
 use super::space::Space;
+use super::txn::Txn;
 use super::unknown::Unknown;
 use super::view::View;
 use crate::garbage::{self, Block, SEAL};
@@ -102,6 +103,8 @@ pub(crate) struct Writer<V> {
     /// The newest draft, until it is carried out, with its number: a plan of that draft is not
     /// stale.
     pub(super) newest: Option<Drafted>,
+    /// The transaction under way: then the root and the number of entries are its own.
+    pub(super) txn: Option<Txn>,
     pub(super) drafts: u64,
     /// Snapshots may see the newest tree, so that its inner nodes must stay as they are.
     pub(super) kept: bool,
@@ -183,6 +186,7 @@ impl<V> MapleShared<V> {
                 limits,
                 draft: Draft::new(),
                 newest: None,
+                txn: None,
                 drafts: 0,
                 kept: false,
                 nodes: Vec::new(),
@@ -253,10 +257,14 @@ impl<V> MapleShared<V> {
         unsafe { View::new(&self.published) }
     }
 
-    /// The map while its writer makes no change.
-    pub(crate) fn still<'w>(&'w self, _: &'w Writer<V>) -> View<'w, V> {
+    /// The map while its writer makes no change; in a transaction, as that has made it.
+    pub(crate) fn still<'w>(&'w self, writer: &'w Writer<V>) -> View<'w, V> {
+        let tree = match &writer.txn {
+            Some(txn) => &txn.published,
+            None => &self.published,
+        };
         // SAFETY: only changes through the writer free anything.
-        unsafe { View::new(&self.published) }
+        unsafe { View::new(tree) }
     }
 
     /// The snapshots.

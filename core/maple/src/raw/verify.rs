@@ -14,6 +14,8 @@ pub(super) struct Check<'a> {
     limits: &'a Limits,
     /// Whether slots hold references of values' blocks.
     apart: bool,
+    /// Whether nodes may be a transaction's.
+    in_txn: bool,
     pub(super) entries: usize,
     leaves: (usize, usize),
     inner: (usize, usize),
@@ -25,8 +27,17 @@ impl<V> MapleShared<V> {
     pub(crate) fn verify(&self, writer: &Writer<V>) -> Result<(), String> {
         let apart = self.published.values == Values::Apart;
         let mut check = Check::new(writer.mem(), &writer.limits, apart);
+        check.in_txn = writer.txn.is_some();
         // SAFETY: the tree is the writer's.
         unsafe { check.tree(writer.root)? };
+        if writer.txn.is_some() {
+            // Two trees share nodes, of which the accounts count each once.
+            let (met, counted) = (check.entries, writer.len);
+            return match met == counted {
+                true => Ok(()),
+                false => Err(format!("{met} entries, but {counted} are counted")),
+            };
+        }
         if check.entries != writer.len || check.entries != self.len() {
             return Err(format!(
                 "{} entries, but {} are counted and {} published",
@@ -53,6 +64,7 @@ impl<'a> Check<'a> {
             mem,
             limits,
             apart,
+            in_txn: false,
             entries: 0,
             leaves: (0, 0),
             inner: (0, 0),
@@ -115,7 +127,10 @@ impl<'a> Check<'a> {
         let p = self.mem.at(node);
         if level == 0 {
             // SAFETY: the caller's promise; nodes at level 0 are leaves.
-            let leaf = unsafe { Leaf::at(p) };
+            let (leaf, fresh) = unsafe { (Leaf::at(p), Leaf::is_fresh(p)) };
+            if fresh && !self.in_txn {
+                return Err(format!("leaf {node} is marked as one of a transaction"));
+            }
             return self.leaf(node, leaf, (lower, upper), is_root);
         }
         // SAFETY: as above; nodes above are inner ones.
@@ -124,6 +139,9 @@ impl<'a> Check<'a> {
         let least = if is_root { 2 } else { self.limits.fanout / 2 };
         if n < least || n > self.limits.fanout {
             return Err(format!("node {node} at level {level} has {n} children"));
+        }
+        if !self.in_txn && inner.is_fresh() {
+            return Err(format!("node {node} is marked as one of a transaction"));
         }
         if inner.is_replaced() {
             return Err(format!("node {node} is marked as replaced"));

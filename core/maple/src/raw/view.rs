@@ -12,6 +12,20 @@ use super::read::{Found, Tree};
 use super::table::{Apart, Values};
 use crate::gap::Fit;
 
+/// The tree that a root word named, for as long as nothing is freed that it reaches.
+pub(crate) struct Frozen<'g, V> {
+    tree: Published,
+    values: PhantomData<&'g V>,
+}
+
+impl<V> Frozen<'_, V> {
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_, V> {
+        // SAFETY: the view that this was made of has promised it for its lifetime.
+        unsafe { View::new(&self.tree) }
+    }
+}
+
 /// A map, for reading.
 pub(crate) struct View<'g, V> {
     tree: &'g Published,
@@ -70,6 +84,16 @@ impl<'g, V> View<'g, V> {
         self.source().tree()
     }
 
+    /// The tree that the root word names now.
+    pub(crate) fn freeze(self) -> Frozen<'g, V> {
+        Frozen {
+            tree: self
+                .tree
+                .freeze_at(self.root.load(Ordering::Acquire), self.len()),
+            values: PhantomData,
+        }
+    }
+
     /// Steps through entries.
     pub(crate) fn finger(self) -> Finger<'g> {
         // SAFETY: the promise of `new`.
@@ -124,8 +148,8 @@ impl<'g, V> View<'g, V> {
     /// The value of an entry, by its slot, which is one of the map's.
     #[inline(always)]
     pub(crate) fn value(self, slot: *const u8) -> &'g V {
-        // SAFETY: an entry's slot holds a value, or the reference of its block, or its address; none
-        // is freed or changed for `'g`.
+        // SAFETY: an entry's slot holds a value, or the reference of its block, or its address;
+        // none is freed or changed for `'g`.
         unsafe {
             match self.tree.values {
                 Values::InSlots => &*slot.cast::<V>(),

@@ -60,10 +60,12 @@ impl<V> MapleShared<V> {
             #[cfg(not(all(target_arch = "x86_64", not(miri))))]
             draft.make::<false>(mem, *root, limits, range, put);
         }
-        if writer.kept {
+        if writer.txn.is_some() {
+            writer.draft.copy_up(&writer.limits, true);
+        } else if writer.kept {
             writer.kept = self.versions().snapshots() > 0;
             if writer.kept {
-                writer.draft.copy_up(&writer.limits);
+                writer.draft.copy_up(&writer.limits, false);
             }
         }
     }
@@ -122,6 +124,7 @@ impl<V> MapleShared<V> {
         let bytes = self.gone_bytes(writer);
         self.admit(writer, bytes, dropped)?;
         self.hold_more(writer)?;
+        self.room_in_txn(writer)?;
         let (made, left) = (cost.values + cost.nodes, writer.gone.len());
         writer.space.room_for_garbage(left)?;
         let mut held = Vec::new();
@@ -230,7 +233,8 @@ impl<V: Clone> MapleShared<V> {
                 return Err((value, limit.into()));
             }
         }
-        let done = match self.hold_more(writer) {
+        let room = self.hold_more(writer);
+        let done = match room.and_then(|()| self.room_in_txn(writer)) {
             Ok(()) => self.carry_out(writer, value, Supply::Arena),
             Err(full) => Err((value, full)),
         };
@@ -325,7 +329,11 @@ impl<V: Clone> MapleShared<V> {
             unsafe { Apart::<V>::place(mem.at(clone)).write(copy) };
         }
         let made = writer.nodes.len() - values.len();
-        writer.nodes.drain(..made);
+        for value in writer.nodes.drain(..made) {
+            if let Some(txn) = &mut writer.txn {
+                txn.made(value);
+            }
+        }
         // SAFETY: the blocks are of the draft's sizes; the slots' bytes are there until this
         // returns.
         unsafe {
@@ -421,6 +429,10 @@ impl<V> MapleShared<V> {
     /// # Safety
     /// They are written.
     unsafe fn publish(&self, writer: &mut Writer<V>) {
+        if writer.txn.is_some() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.link(writer) };
+        }
         match writer.draft.outcome {
             Outcome::Same => return,
             Outcome::Empty => {

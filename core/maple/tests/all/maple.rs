@@ -11,6 +11,7 @@ mod lists;
 mod published;
 mod reservations;
 mod snapshots;
+mod txns;
 
 use crate::support::ledger::{Counted, Ledger};
 use crate::support::maple::{Number, Pair, loud, run, small, tiny_nodes, usual_nodes};

@@ -272,3 +272,49 @@ fn a_step_to_the_next_entry_beside_a_store() {
         10 * runs(100),
     );
 }
+
+/// A reader sees a transaction whole or not at all, and a dropped one not at all.
+#[test]
+fn transactions() {
+    for before in [2, 9, 30] {
+        check_random(
+            move || {
+                let map: MapleMap<u64> = tiny().build();
+                for (i, range) in (0..).zip(comb(before)) {
+                    map.store(range, i).unwrap();
+                }
+                let map = Arc::new(map);
+                let readers: Vec<_> = (0..2)
+                    .map(|_| {
+                        let map = Arc::clone(&map);
+                        shuttle::thread::spawn(move || {
+                            let mut handle = map.reader("test").unwrap();
+                            for _ in 0..3 {
+                                let now = handle.view().freeze();
+                                let view = now.view();
+                                let at = [3, 10 * before + 3].map(|i| view.get(i) == Some(&0));
+                                assert!(at[0] != at[1], "{at:?}");
+                                let whole: Vec<u64> = view.iter().map(|(_, v)| *v).collect();
+                                let mut sorted = whole.clone();
+                                sorted.sort_unstable();
+                                assert!(sorted.into_iter().eq(0..before), "{whole:?}");
+                                handle.quiescent();
+                            }
+                        })
+                    })
+                    .collect();
+                let there = 10 * before..=10 * before + 6;
+                map.move_range(0..=6, *there.start()).unwrap();
+                let mut txn = map.begin();
+                txn.clear_range(0..=MAX).unwrap();
+                drop(txn);
+                map.move_range(there, 0).unwrap();
+                for reader in readers {
+                    reader.join().unwrap();
+                }
+                map.verify().unwrap();
+            },
+            runs(100),
+        );
+    }
+}

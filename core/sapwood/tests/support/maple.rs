@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::maple::{ErasePlan, MapleMap, MapleView, UnknownReservation, Window};
+use sapwood::maple::{ErasePlan, MapleMap, MapleTxn, MapleView, UnknownReservation, Window};
 use sapwood::maple::{Error, Rejected};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{RangeOp, RangeOutcome};
@@ -397,79 +397,83 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     }
 }
 
-/// The writing operations by the methods of the map and of its writer, which have the same names.
-macro_rules! changes {
-    ($name:ident, $target:ident, $map:ident => $to:expr) => {
-        impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
-            fn $name(&self, op: &RangeOp) -> Result<RangeOutcome, Error> {
-                use RangeOutcome as Out;
-                let $map = &self.map;
-                #[allow(unused_mut)]
-                let mut $target = $to;
-                match op {
-                    RangeOp::Store(range, value) => {
-                        let stored = $target.store(range.clone(), self.value(*value));
-                        answer(back(stored, *value), |()| Out::Done)
-                    }
-                    RangeOp::StoreCoalescing(range, value) => {
-                        let stored = $target.store_coalescing(range.clone(), self.value(*value));
-                        answer(back(stored, *value), |place| Out::At(Some(place)))
-                    }
-                    RangeOp::Insert(range, value) => {
-                        let stored = $target.insert_new(range.clone(), self.value(*value));
-                        answer(back(stored, *value), |()| Out::Done)
-                    }
-                    RangeOp::Erase(index) => answer($target.remove(*index), entry),
-                    RangeOp::ClearRange(range) => {
-                        answer($target.clear_range(range.clone()), |()| Out::Done)
-                    }
-                    RangeOp::Clear => answer($target.clear_range(0..=u64::MAX), |()| Out::Done),
-                    RangeOp::Alloc {
-                        size,
-                        align,
-                        within,
-                        highest,
-                        value,
-                    } => {
-                        let (within, new) = (within.clone(), self.value(*value));
-                        let stored = match (highest, align) {
-                            (false, 1) => $target.alloc_range(*size, within, new),
-                            (true, 1) => {
-                                $target.alloc_range(*size, Window::new(within).from_end(), new)
-                            }
-                            (false, _) => {
-                                $target.alloc_range(*size, Window::new(within).aligned(*align), new)
-                            }
-                            (true, _) => $target.alloc_range(
-                                *size,
-                                Window::new(within).aligned(*align).from_end(),
-                                new,
-                            ),
-                        };
-                        answer(back(stored, *value), |place| Out::At(Some(place)))
-                    }
-                    RangeOp::AllocCyclic {
-                        size,
-                        within,
-                        next,
-                        value,
-                    } => {
-                        let window = Window::new(within.clone()).starting_at(*next);
-                        let stored = $target.alloc_range(*size, window, self.value(*value));
-                        answer(back(stored, *value), |place| {
-                            let next = place.end().checked_add(1).unwrap_or(*within.start());
-                            Out::Cyclic(place, next)
-                        })
-                    }
-                    _ => unreachable!("a change"),
-                }
+/// A writing operation by the methods of the map, of its writer or of a transaction, which have the
+/// same names.
+macro_rules! change_by {
+    ($pair:expr, $to:expr, $op:expr) => {
+        match $op {
+            RangeOp::Store(range, value) => {
+                let stored = $to.store(range.clone(), $pair.value(*value));
+                answer(back(stored, *value), |()| RangeOutcome::Done)
             }
+            RangeOp::StoreCoalescing(range, value) => {
+                let stored = $to.store_coalescing(range.clone(), $pair.value(*value));
+                answer(back(stored, *value), |place| RangeOutcome::At(Some(place)))
+            }
+            RangeOp::Insert(range, value) => {
+                let stored = $to.insert_new(range.clone(), $pair.value(*value));
+                answer(back(stored, *value), |()| RangeOutcome::Done)
+            }
+            RangeOp::Erase(index) => answer($to.remove(*index), entry),
+            RangeOp::ClearRange(range) => {
+                answer($to.clear_range(range.clone()), |()| RangeOutcome::Done)
+            }
+            RangeOp::Clear => answer($to.clear_range(0..=u64::MAX), |()| RangeOutcome::Done),
+            RangeOp::Alloc {
+                size,
+                align,
+                within,
+                highest,
+                value,
+            } => {
+                let (within, new) = (within.clone(), $pair.value(*value));
+                let stored = match (highest, align) {
+                    (false, 1) => $to.alloc_range(*size, within, new),
+                    (true, 1) => $to.alloc_range(*size, Window::new(within).from_end(), new),
+                    (false, _) => $to.alloc_range(*size, Window::new(within).aligned(*align), new),
+                    (true, _) => {
+                        $to.alloc_range(*size, Window::new(within).aligned(*align).from_end(), new)
+                    }
+                };
+                answer(back(stored, *value), |place| RangeOutcome::At(Some(place)))
+            }
+            RangeOp::AllocCyclic {
+                size,
+                within,
+                next,
+                value,
+            } => {
+                let window = Window::new(within.clone()).starting_at(*next);
+                let stored = $to.alloc_range(*size, window, $pair.value(*value));
+                answer(back(stored, *value), |place| {
+                    let next = place.end().checked_add(1).unwrap_or(*within.start());
+                    RangeOutcome::Cyclic(place, next)
+                })
+            }
+            _ => unreachable!("a change"),
         }
     };
 }
 
-changes!(change, target, map => map);
-changes!(write, target, map => map.write());
+impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
+    fn change(&self, op: &RangeOp) -> Result<RangeOutcome, Error> {
+        change_by!(self, self.map, op)
+    }
+
+    fn write(&self, op: &RangeOp) -> Result<RangeOutcome, Error> {
+        let mut writer = self.map.write();
+        change_by!(self, writer, op)
+    }
+
+    /// Makes a change in a transaction.
+    pub fn change_in(
+        &self,
+        txn: &mut MapleTxn<'_, V>,
+        op: &RangeOp,
+    ) -> Result<RangeOutcome, Error> {
+        change_by!(self, txn, op)
+    }
+}
 
 /// Checks that a rejected value is the given one; returns the error.
 fn back<T, V: Number>(stored: Result<T, Rejected<V>>, value: u64) -> Result<T, Error> {

@@ -9,6 +9,7 @@ mod histories;
 mod lpm_threads;
 mod maple_published;
 mod maple_threads;
+mod maple_txns;
 mod route_table;
 mod route_threads;
 mod shared_threads;

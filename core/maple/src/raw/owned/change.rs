@@ -259,8 +259,8 @@ impl<V> Owned<V> {
                 part.slot = entry.slot;
             }
         }
-        // SAFETY: the blocks are there and does not move; the parts are those of the draft's change.
-        // A value is in one place, as in `change_leaf`.
+        // SAFETY: the blocks are there and do not move; the parts are those of the draft's
+        // change. A value is in one place, as in `change_leaf`.
         let late = unsafe {
             let (late, clone) = put_right(right);
             let slots = (Filling::bytes(&value), Filling::bytes(&clone));

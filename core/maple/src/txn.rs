@@ -1,0 +1,188 @@
+//! Transactions: many changes that readers see together, or not at all.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+use super::writer::MapleWriter;
+use super::{Range, bounds};
+use crate::Error;
+
+/// Changes of a [`MapleMap`](super::MapleMap) that become visible by one store, when
+/// [`commit`](Self::commit) is called. A transaction that is dropped has changed nothing.
+///
+/// It holds the map's lock, and has all methods of a [`MapleWriter`], which see what it has changed.
+/// (A [`snapshot`](MapleWriter::snapshot) is of the map as readers see it.) A change of a
+/// transaction can fail, and then the transaction is as before the change; a commit cannot fail. So
+/// a transaction is a reservation of many changes: when the last one is made, all memory is there.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// let map = MapleMap::from_iter([(0..=9, 'a'), (20..=29, 'b')]);
+/// let mut txn = map.begin();
+/// txn.clear_range(20..=29)?;
+/// txn.store(40..=49, 'b')?;
+/// assert_eq!(map.get(25), Some('b')); // as readers see it
+/// assert_eq!(txn.view().get(45), Some(&'b'));
+/// txn.commit();
+/// assert_eq!((map.get(25), map.get(45)), (None, Some('b')));
+///
+/// let mut txn = map.begin();
+/// txn.clear_range(0..=u64::MAX)?;
+/// drop(txn);
+/// assert_eq!(map.len(), 2);
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+///
+/// # Cost
+///
+/// A change copies the leaf that it changes, as always. The first change below an inner node also
+/// copies that node; later ones change the copy. Nodes that a transaction makes and replaces itself
+/// are freed at once. A commit takes time in proportion to the nodes that the transaction made and
+/// replaced.
+pub struct MapleTxn<'m, V: Clone + Send + Sync + 'static> {
+    writer: MapleWriter<'m, V>,
+}
+
+impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
+    pub(super) fn new(mut writer: MapleWriter<'m, V>) -> Self {
+        writer.shared().begin(&mut writer.writer);
+        MapleTxn { writer }
+    }
+
+    /// Makes all changes visible, by one store.
+    ///
+    /// O(nodes made and replaced), and takes no memory.
+    pub fn commit(mut self) {
+        let shared = self.writer.shared();
+        let MapleWriter {
+            writer, dropped, ..
+        } = &mut self.writer;
+        shared.commit(writer, dropped);
+    }
+
+    /// Number of entries, as the transaction has made them.
+    ///
+    /// O(1).
+    pub fn len(&self) -> usize {
+        self.view().len()
+    }
+
+    /// Whether the transaction leaves no entries.
+    ///
+    /// O(1).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks every invariant of what the transaction has made. Linear time.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn verify(&self) -> Result<(), String> {
+        self.writer.shared().verify(&self.writer.writer)
+    }
+
+    /// As [`MapleMap::modify_range`](super::MapleMap::modify_range).
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`]. Then some entries of
+    /// the range may be changed in the transaction.
+    pub fn modify_range(
+        &mut self,
+        range: Range,
+        mut change: impl FnMut(Range, &V) -> V,
+    ) -> Result<(), Error>
+    where
+        V: PartialEq,
+    {
+        let (start, end) = bounds(&range)?;
+        let mut next = Some(start);
+        while let Some(from) = next {
+            let Some((entry, value)) = self.view().at_or_after(from) else {
+                return Ok(());
+            };
+            if *entry.start() > end {
+                return Ok(());
+            }
+            let part = from.max(*entry.start())..=end.min(*entry.end());
+            next = (*entry.end() < end).then(|| entry.end() + 1);
+            let new = change(part.clone(), value);
+            let touches = part == entry && *value == new;
+            match touches {
+                // Only a join may be left to do.
+                true if !self.can_join(&part, &new) => {}
+                _ => drop(self.store_coalescing(part, new)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a neighbour that touches a range has this value.
+    fn can_join(&self, range: &Range, value: &V) -> bool
+    where
+        V: PartialEq,
+    {
+        let bounds = (*range.start(), *range.end());
+        self.view().joined(bounds, value) != bounds
+    }
+
+    /// As [`MapleMap::move_range`](super::MapleMap::move_range).
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`]; [`Error::WindowTooSmall`] when the range would end beyond the highest
+    /// index; [`Error::ArenaFull`], [`Error::GarbageLimit`]. Then a part of the move may be made in
+    /// the transaction.
+    pub fn move_range(&mut self, range: Range, to: u64) -> Result<(), Error> {
+        let (start, end) = bounds(&range)?;
+        let Some(last) = to.checked_add(end - start) else {
+            return Err(Error::WindowTooSmall {
+                size: (end - start).saturating_add(1),
+                start: to,
+                end: u64::MAX,
+            });
+        };
+        let parts = self.view().range(range.clone()).map(|(entry, value)| {
+            let from = start.max(*entry.start()) - start + to;
+            let until = end.min(*entry.end()) - start + to;
+            (from..=until, value.clone())
+        });
+        let parts: Vec<_> = parts.collect();
+        self.clear_range(range)?;
+        self.clear_range(to..=last)?;
+        for (part, value) in parts {
+            self.store(part, value)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'m, V: Clone + Send + Sync + 'static> Deref for MapleTxn<'m, V> {
+    type Target = MapleWriter<'m, V>;
+
+    fn deref(&self) -> &MapleWriter<'m, V> {
+        &self.writer
+    }
+}
+
+impl<'m, V: Clone + Send + Sync + 'static> DerefMut for MapleTxn<'m, V> {
+    fn deref_mut(&mut self) -> &mut MapleWriter<'m, V> {
+        &mut self.writer
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> Drop for MapleTxn<'_, V> {
+    fn drop(&mut self) {
+        let shared = self.writer.shared();
+        let MapleWriter {
+            writer, dropped, ..
+        } = &mut self.writer;
+        // After a commit there is nothing to roll back.
+        shared.roll_back(writer, dropped);
+    }
+}
+
+impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleTxn<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().fmt(f)
+    }
+}
