@@ -10,8 +10,8 @@ use crate::Error;
 /// Changes of a [`MapleMap`](super::MapleMap) that become visible by one store, when
 /// [`commit`](Self::commit) is called. A transaction that is dropped has changed nothing.
 ///
-/// It holds the map's lock, and has all methods of a [`MapleWriter`], which see what it has changed.
-/// (A [`snapshot`](MapleWriter::snapshot) is of the map as readers see it.) A change of a
+/// It holds the map's lock, and has all methods of a [`MapleWriter`], which see what it has
+/// changed. (A [`snapshot`](MapleWriter::snapshot) is of the map as readers see it.) A change of a
 /// transaction can fail, and then the transaction is as before the change; a commit cannot fail. So
 /// a transaction is a reservation of many changes: when the last one is made, all memory is there.
 ///
@@ -111,7 +111,9 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
             match touches {
                 // Only a join may be left to do.
                 true if !self.can_join(&part, &new) => {}
-                _ => drop(self.store_coalescing(part, new)?),
+                _ => {
+                    self.store_coalescing(part, new)?;
+                }
             }
         }
         Ok(())

@@ -12,7 +12,7 @@
 //! | prefixes of other strings of bits | [`lpm::BitFib`] |
 //! | several next hops for a prefix, by flow | [`route::RouteTable`] |
 //! | next hops that must be asked for | [`route::RouteCache`] |
-//! | ranges of numbers: memory, extents, identifiers, and the gaps between them | [`maple::MapleMap`] |
+//! | ranges of numbers: memory, extents, identifiers, and the gaps between them | [`maple::MapleMap`]; changed through `&mut`: [`maple::RangeMap`] |
 //!
 //! Keys are byte strings of 0 to 65,535 bytes, in lexicographic order; [`key`] makes such keys from
 //! domain names, numbers and tuples. Trade-offs first:

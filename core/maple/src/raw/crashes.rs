@@ -154,7 +154,7 @@ fn every_store<V: PlainValue + PartialEq>(
             }
             model = RangeMap::new();
             for (range, value) in txn.view() {
-                model.store(range, number(value.clone()));
+                model.store(range, number(*value));
             }
             *states.borrow_mut() = (before, model.clone());
             txn.commit();

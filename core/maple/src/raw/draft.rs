@@ -40,6 +40,9 @@ pub(crate) struct Level {
     pub(crate) children: Vec<Child>,
     /// The children of each new node: from and to.
     pub(crate) parts: Vec<(usize, usize)>,
+    /// The node that the only new one is a copy of, but for one child, which is the only one in
+    /// `children`, and its place.
+    pub(crate) copied: Option<(Inner, usize)>,
 }
 
 /// The store that makes the new nodes visible.
@@ -482,7 +485,7 @@ impl Draft {
     /// Continues a draft up to the root where it would change a cell: an inner node that a snapshot
     /// sees, or that is not a transaction's own, is copied, not changed. In a transaction (`txn`),
     /// it goes up to the first node that is fresh.
-    pub(crate) fn copy_up(&mut self, limits: &Limits, txn: bool) {
+    pub(crate) fn copy_up(&mut self, txn: bool) {
         let Outcome::Cell { level, mut node } = self.outcome else {
             return;
         };
@@ -493,19 +496,15 @@ impl Draft {
                 self.outcome = Outcome::Cell { level: above, node };
                 return;
             }
-            let upper = self.path.upper(above);
             let copy = self.next_level();
-            copy.take(inner, 0, inner.len(), upper);
-            let bound = copy.children[at].upper;
-            copy.children[at] = Child {
-                upper: bound,
-                ..node
-            };
-            // The node has as many children as before: one part, and one child of the level above.
-            self.part(limits, false);
-            node = match self.below.pop() {
-                Some(node) => node,
-                None => unreachable!("a level has a node"),
+            copy.copied = Some((inner, at));
+            copy.children.push(node);
+            copy.parts.push((0, inner.len()));
+            node = Child {
+                node: 0,
+                new: true,
+                upper: 0,
+                gap: inner.largest_gap_but(at).max(node.gap),
             };
             self.gone.push((self.path.node[above], above));
         }
@@ -520,6 +519,7 @@ impl Draft {
         let level = &mut self.levels[self.used - 1];
         level.children.clear();
         level.parts.clear();
+        level.copied = None;
         level
     }
 

@@ -119,6 +119,27 @@ impl Inner {
             .unwrap_or(0)
     }
 
+    /// As [`largest_gap`](Self::largest_gap), without one child's.
+    pub(crate) fn largest_gap_but(self, without: usize) -> u16 {
+        let gap = |i| self.word(i).load(Ordering::Relaxed);
+        let others = (0..self.n).filter(|i| *i != without);
+        others.map(gap).max().unwrap_or(0)
+    }
+
+    /// Copies a node to another block, which is not marked as replaced.
+    ///
+    /// # Safety
+    /// `p` points at as many bytes, aligned to 8, that nobody else uses. Nobody changes this node
+    /// meanwhile.
+    pub(crate) unsafe fn copy_to(self, p: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            p.copy_from_nonoverlapping(self.p, self.bytes());
+            p.add(4).write(0);
+            p.add(5).write(0);
+        }
+    }
+
     #[inline(always)]
     fn replaced(&self) -> &AtomicU8 {
         // SAFETY: as for `cell`.

@@ -59,15 +59,24 @@ impl Draft {
         let mut below = 0;
         let mut next = self.leaves.len();
         for level in self.levels() {
+            let node_of = |child: &Child| match child.new {
+                true => nodes[below + child.node as usize],
+                false => child.node,
+            };
+            if let (Some((inner, at)), [child]) = (level.copied, &level.children[..]) {
+                // SAFETY: the caller's promise; the node is live, and the copy as long.
+                unsafe {
+                    inner.copy_to(mem.at(nodes[next]));
+                    let copy = Inner::at(mem.at(nodes[next]));
+                    copy.set_child(at, node_of(child));
+                    copy.set_gap(at, child.gap);
+                }
+                (below, next) = (next, next + 1);
+                continue;
+            }
             for (i, &(from, to)) in level.parts.iter().enumerate() {
-                let children = level.children[from..to].iter().map(|child| {
-                    let node = if child.new {
-                        nodes[below + child.node as usize]
-                    } else {
-                        child.node
-                    };
-                    (node, child.upper, child.gap)
-                });
+                let children = level.children[from..to].iter();
+                let children = children.map(|child| (node_of(child), child.upper, child.gap));
                 // SAFETY: the caller's promise.
                 unsafe {
                     let filled = limits.filled(to - from);

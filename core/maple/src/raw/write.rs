@@ -61,11 +61,11 @@ impl<V> MapleShared<V> {
             draft.make::<false>(mem, *root, limits, range, put);
         }
         if writer.txn.is_some() {
-            writer.draft.copy_up(&writer.limits, true);
+            writer.draft.copy_up(true);
         } else if writer.kept {
             writer.kept = self.versions().snapshots() > 0;
             if writer.kept {
-                writer.draft.copy_up(&writer.limits, false);
+                writer.draft.copy_up(false);
             }
         }
     }
