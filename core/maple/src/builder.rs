@@ -2,7 +2,7 @@
 
 use super::map::MapleMap;
 use super::raw::table::{Config, Values, is_plain};
-use crate::{Buildable, Builder};
+use crate::{Buildable, Builder, Split};
 use sapwood_common::raw::memory::MemoryOptions;
 
 /// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
@@ -10,16 +10,31 @@ const LEAF: usize = 512;
 pub(super) const FANOUT: usize = 36;
 
 /// The choices that only range maps have.
-#[derive(Clone, Debug)]
 #[doc(hidden)]
-pub struct MapleChoices {
+pub struct MapleChoices<V> {
     pub(super) values: Values,
+    pub(super) split: Split<V>,
     pub(super) leaf: usize,
     pub(super) fanout: usize,
 }
 
+impl<V> Clone for MapleChoices<V> {
+    fn clone(&self) -> Self {
+        MapleChoices { ..*self }
+    }
+}
+
+impl<V> core::fmt::Debug for MapleChoices<V> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MapleChoices")
+            .field("values", &self.values)
+            .field("split", &self.split)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<V: Clone + Send + Sync + 'static> Buildable for MapleMap<V> {
-    type Choices = MapleChoices;
+    type Choices = MapleChoices<V>;
     type Builder = Builder<Self>;
 }
 
@@ -31,6 +46,7 @@ pub(super) fn begin<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> 
     };
     let choices = MapleChoices {
         values,
+        split: Split::by_clone(),
         leaf: LEAF,
         fanout: FANOUT,
     };
@@ -77,6 +93,29 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
         self
     }
 
+    /// How the value of an entry is split when a change cuts the entry. Without this call, each
+    /// part has the value, or a clone of it.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood::maple::{MapleMap, Split};
+    /// // Values are offsets in a file, which go on where an entry is cut.
+    /// let map = MapleMap::builder().split(Split::at(|offset: &u64, by| offset + by)).build();
+    /// map.store(0x1000..=0x4FFF, 0)?;
+    /// map.clear_range(0x2000..=0x2FFF)?;
+    /// assert_eq!((map.get(0x1000), map.get(0x3000)), (Some(0), Some(0x2000)));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// With [`Split::never`]: a map whose readers may hold a value clones it where it is needed.
+    pub fn split(mut self, split: Split<V>) -> Self {
+        assert!(!split.refuses(), "the values of a `MapleMap` are cloned");
+        self.choices.split = split;
+        self
+    }
+
     /// The most bytes of a leaf, and the most children of an inner node. Tests choose small ones.
     ///
     /// # Panics
@@ -100,6 +139,7 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
         let config = Config {
             options: self.memory.stable(),
             values: self.choices.values,
+            split: self.choices.split,
             leaf: self.choices.leaf,
             fanout: self.choices.fanout,
         };

@@ -64,7 +64,8 @@ pub enum Error {
     /// No indices were asked for.
     #[error("a size of 0 was asked for")]
     ZeroSize,
-    /// The alignment is not a power of two.
+    /// The alignment is not a power of two, or the modulus of
+    /// [`congruent_to`](crate::Window::congruent_to) is 0.
     #[error("the alignment {align} is not a power of two")]
     Alignment {
         /// The alignment that was asked for.

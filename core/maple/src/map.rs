@@ -9,6 +9,7 @@ use super::Range;
 use super::builder;
 use super::iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
+use super::owned::Removed;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
 use super::raw::table::{Config, MapleShared};
 use super::snapshot::MapleSnapshot;
@@ -71,7 +72,7 @@ impl<V: Clone + Send + Sync + 'static> Default for MapleMap<V> {
 }
 
 impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
-    pub(super) fn with(config: Config, domain: Domain) -> Self {
+    pub(super) fn with(config: Config<V>, domain: Domain) -> Self {
         MapleMap::from_shared(MapleShared::new(config, domain))
     }
 
@@ -341,6 +342,35 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: a removal replaces nodes, too.
     pub fn remove(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
         self.write().remove(index)
+    }
+
+    /// As [`store`](Self::store), and returns what was there before: entries, and the parts of those
+    /// that the range cuts, with clones of their values.
+    ///
+    /// The cost of [`store`](Self::store).
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub fn replace(&self, range: Range, value: V) -> Result<Removed<V>, Rejected<V>> {
+        self.write().replace(range, value)
+    }
+
+    /// As [`clear_range`](Self::clear_range), and returns what was there, as
+    /// [`replace`](Self::replace) does. This is what `munmap` needs.
+    ///
+    /// The cost of [`clear_range`](Self::clear_range).
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=9, 'a'), (20..=29, 'b')]);
+    /// assert_eq!(map.take_range(5..=24)?, [(5..=9, 'a'), (20..=24, 'b')]);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`clear_range`](Self::clear_range).
+    pub fn take_range(&self, range: Range) -> Result<Removed<V>, Error> {
+        self.write().take_range(range)
     }
 
     /// Makes a range a gap. Entries that it overlaps keep the indices outside the range.

@@ -82,6 +82,7 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
         let config = Config {
             options: arena.options().clone(),
             values: self.choices.values,
+            split: self.choices.split,
             leaf: self.choices.leaf,
             fanout: self.choices.fanout,
         };

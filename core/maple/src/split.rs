@@ -68,6 +68,11 @@ impl<V> Split<V> {
         matches!(self.0, How::At(_))
     }
 
+    /// Whether no value is split.
+    pub(crate) fn refuses(&self) -> bool {
+        matches!(self.0, How::Never)
+    }
+
     /// The value of the part that begins `by` indices behind the entry's first one.
     pub(crate) fn at_offset(&self, value: &V, by: u64) -> Option<V> {
         match self.0 {

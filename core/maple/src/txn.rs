@@ -143,16 +143,12 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
                 end: u64::MAX,
             });
         };
-        let parts = self.view().range(range.clone()).map(|(entry, value)| {
-            let from = start.max(*entry.start()) - start + to;
-            let until = end.min(*entry.end()) - start + to;
-            (from..=until, value.clone())
-        });
-        let parts: Vec<_> = parts.collect();
+        let parts = self.parts((start, end));
         self.clear_range(range)?;
         self.clear_range(to..=last)?;
         for (part, value) in parts {
-            self.store(part, value)?;
+            let moved = part.start() - start + to..=part.end() - start + to;
+            self.store(moved, value)?;
         }
         Ok(())
     }

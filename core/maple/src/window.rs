@@ -2,7 +2,7 @@
 
 use sapwood_checked::maple::Within;
 
-use super::gap::Fit;
+use super::gap::{Fit, Near};
 use super::{Range, bounds};
 use crate::Error;
 
@@ -24,8 +24,13 @@ use crate::Error;
 pub struct Window {
     range: Range,
     align: u64,
+    /// Whether the alignment has to be a power of two.
+    power: bool,
+    offset: u64,
+    guard: u64,
     from_end: bool,
-    near: Option<u64>,
+    tightest: bool,
+    near: Option<Near>,
 }
 
 impl Window {
@@ -37,7 +42,11 @@ impl Window {
         Window {
             range,
             align: 1,
+            power: true,
+            offset: 0,
+            guard: 0,
             from_end: false,
+            tightest: false,
             near: None,
         }
     }
@@ -47,7 +56,82 @@ impl Window {
     /// O(1).
     #[inline]
     pub fn aligned(self, align: u64) -> Self {
-        Window { align, ..self }
+        Window {
+            align,
+            power: true,
+            offset: 0,
+            ..self
+        }
+    }
+
+    /// Places whose first index leaves the rest `rest` when it is divided by `modulus`, which is
+    /// any number but 0: with a modulus of 2 MiB and the rest of a physical address, a mapping can
+    /// have huge pages; with a rest of 0, the first index is a multiple of `modulus`. O(1).
+    ///
+    /// ```
+    /// use sapwood::maple::{RangeMap, Window};
+    /// let map = RangeMap::from_iter([(0..=9, 'a')]);
+    /// assert_eq!(map.find_gap(4, Window::new(0..=99).congruent_to(5, 16)), Some(21..=24));
+    /// assert_eq!(map.find_gap(4, Window::new(0..=99).congruent_to(0, 7)), Some(14..=17));
+    /// ```
+    #[inline]
+    pub fn congruent_to(self, rest: u64, modulus: u64) -> Self {
+        Window {
+            align: modulus,
+            power: false,
+            offset: rest.checked_rem(modulus).unwrap_or(0),
+            ..self
+        }
+    }
+
+    /// Places with at least so many free indices between them and the entries on both sides. Two
+    /// neighbours share what lies between them: for guards that are not shared, ask for the sum.
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood::maple::{RangeMap, Window};
+    /// let map = RangeMap::from_iter([(0..=9, 'a'), (20..=29, 'b')]);
+    /// assert_eq!(map.find_gap(6, Window::new(0..=99).guarded(2)), Some(12..=17));
+    /// assert_eq!(map.find_gap(7, Window::new(0..=99).guarded(2)), Some(32..=38));
+    /// ```
+    #[inline]
+    pub fn guarded(self, guard: u64) -> Self {
+        Window { guard, ..self }
+    }
+
+    /// Takes a place in the smallest gap that has one (best fit); of equally small gaps, the first
+    /// one in the direction of the search. It looks at all gaps in the window that are large
+    /// enough, unless one has exactly the size. O(1).
+    ///
+    /// ```
+    /// use sapwood::maple::{RangeMap, Window};
+    /// let map = RangeMap::from_iter([(0..=9, 'a'), (40..=49, 'b'), (56..=59, 'c')]);
+    /// assert_eq!(map.find_gap(4, Window::new(0..=99).tightest()), Some(50..=53));
+    /// ```
+    #[inline]
+    pub fn tightest(self) -> Self {
+        Window {
+            tightest: true,
+            ..self
+        }
+    }
+
+    /// Takes the place that begins nearest to an index, on either side; of two that are equally
+    /// near, the higher one. This replaces [`starting_at`](Self::starting_at) and
+    /// [`from_end`](Self::from_end). O(1).
+    ///
+    /// ```
+    /// use sapwood::maple::{RangeMap, Window};
+    /// let map = RangeMap::from_iter([(40..=59, 'a')]);
+    /// assert_eq!(map.find_gap(4, Window::new(0..=99).nearest_to(45)), Some(36..=39));
+    /// assert_eq!(map.find_gap(4, Window::new(0..=99).nearest_to(55)), Some(60..=63));
+    /// ```
+    #[inline]
+    pub fn nearest_to(self, index: u64) -> Self {
+        Window {
+            near: Some(Near::Around(index)),
+            ..self
+        }
     }
 
     /// Takes the highest place, not the lowest.
@@ -86,7 +170,7 @@ impl Window {
     #[inline]
     pub fn starting_at(self, index: u64) -> Self {
         Window {
-            near: Some(index),
+            near: Some(Near::From(index)),
             ..self
         }
     }
@@ -98,7 +182,7 @@ impl Window {
         if size == 0 {
             return Err(Error::ZeroSize);
         }
-        if !self.align.is_power_of_two() {
+        if self.align == 0 || (self.power && !self.align.is_power_of_two()) {
             return Err(Error::Alignment { align: self.align });
         }
         if to - from < size - 1 {
@@ -109,12 +193,13 @@ impl Window {
             });
         }
         Ok(Fit {
-            size,
             align: self.align,
-            from,
-            to,
+            offset: self.offset,
+            guard: self.guard,
             highest: self.from_end,
+            tightest: self.tightest,
             near: self.near,
+            ..Fit::lowest_in(size, (from, to))
         })
     }
 }

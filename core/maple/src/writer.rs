@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::cursor::{Cursor, PausedCursor};
 use super::map::MapleMap;
+use super::owned::Removed;
 use super::raw::table::{MapleShared, Writer};
 use super::snapshot::MapleSnapshot;
 use super::view::MapleView;
@@ -116,6 +117,46 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         let value = value.clone();
         self.clear_range(range.clone())?;
         Ok(Some((range, value)))
+    }
+
+    /// The parts of entries in a range, with clones of their values, split where the range cuts.
+    pub(super) fn parts(&self, (from, to): (u64, u64)) -> Removed<V> {
+        let split = &self.shared().split;
+        let part = |(range, value): (Range, &V)| {
+            let (start, end) = (*range.start(), *range.end());
+            let part = match start < from {
+                true => split.at_offset(value, from - start),
+                false => None,
+            };
+            let part = part.unwrap_or_else(|| value.clone());
+            (start.max(from)..=end.min(to), part)
+        };
+        self.view().range(from..=to).map(part).collect()
+    }
+
+    /// As [`MapleMap::replace`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::store`].
+    pub fn replace(&mut self, range: Range, value: V) -> Result<Removed<V>, Rejected<V>> {
+        match bounds(&range) {
+            Ok(bounds) => {
+                let removed = self.parts(bounds);
+                self.put(bounds, value)?;
+                Ok(removed)
+            }
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// As [`MapleMap::take_range`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::clear_range`].
+    pub fn take_range(&mut self, range: Range) -> Result<Removed<V>, Error> {
+        let removed = self.parts(bounds(&range)?);
+        self.clear_range(range)?;
+        Ok(removed)
     }
 
     /// As [`MapleMap::clear_range`].

@@ -131,15 +131,7 @@ impl<S: Source, V: CheckedValue> CheckedMaple<S, V> {
         let Some(fit) = within.fit(size) else {
             return Ok(None);
         };
-        let found = self.with(|tree| {
-            if let Some(nearest) = fit.nearest() {
-                let found = tree.place(&nearest)?;
-                if found.is_some() {
-                    return Ok(found);
-                }
-            }
-            tree.place(&fit)
-        })?;
+        let found = self.with(|tree| fit.search(|fit| tree.place(fit)))?;
         Ok(found.map(|start| start..=start + (fit.size - 1)))
     }
 
@@ -186,14 +178,7 @@ impl Within for RangeInclusive<u64> {
     fn fit(&self, size: u64) -> Option<Fit> {
         let (from, to) = (*self.start(), *self.end());
         let fits = from <= to && size > 0 && to - from >= size - 1;
-        fits.then_some(Fit {
-            size,
-            align: 1,
-            from,
-            to,
-            highest: false,
-            near: None,
-        })
+        fits.then_some(Fit::lowest_in(size, (from, to)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Private copies of nodes that others write. Each is checked before it is used.
 
 use sapwood_format::Window;
-use sapwood_format::maple::gap::{Fit, code};
+use sapwood_format::maple::gap::{Search, code};
 use sapwood_format::maple::{
     InnerHead, LEAF_HEAD, LINE, LeafHead, inner_bytes, leaf_bytes, leaf_places,
 };
@@ -185,10 +185,11 @@ impl Leaf {
         })
     }
 
-    /// The first index of the place that a search finds.
-    pub(super) fn place(&self, fit: &Fit) -> Option<u64> {
-        let place = |(from, to)| fit.place(from, to);
-        match fit.highest {
+    /// The first index of the place with which a search ends.
+    pub(super) fn place(&self, search: &mut Search<'_>) -> Option<u64> {
+        let highest = search.fit().highest;
+        let place = |(from, to)| search.look(from, to);
+        match highest {
             false => self.gaps().find_map(place),
             true => self.gaps().rev().find_map(place),
         }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use sapwood_format::maple::gap::{Fit, code};
+use sapwood_format::maple::gap::{Fit, Search, code};
 use sapwood_format::maple::{LEVELS, header, root_of};
 use sapwood_format::{UNIT, Window, header as page};
 
@@ -182,17 +182,25 @@ impl<W: Window> Tree<W> {
 
     /// The first index of the place that a search finds.
     pub(super) fn place(&self, fit: &Fit) -> Result<Option<u64>, Trouble> {
-        match self.root()? {
-            Some((path, root)) => self.place_below(&path, root, fit),
-            None => Ok(fit.place(ALL.0, ALL.1)),
-        }
+        let mut search = Search::new(fit);
+        let found = match self.root()? {
+            Some((path, root)) => self.place_below(&path, root, &mut search)?,
+            None => search.look(ALL.0, ALL.1),
+        };
+        Ok(search.end(found))
     }
 
-    /// The place that a search finds below a node.
-    fn place_below(&self, path: &Path, node: Node, fit: &Fit) -> Result<Option<u64>, Trouble> {
+    /// The place with which a search ends below a node.
+    fn place_below(
+        &self,
+        path: &Path,
+        node: Node,
+        search: &mut Search<'_>,
+    ) -> Result<Option<u64>, Trouble> {
         if node.1 == 0 {
-            return Ok(self.leaf(path, node, Vec::new())?.place(fit));
+            return Ok(self.leaf(path, node, Vec::new())?.place(search));
         }
+        let fit = search.fit();
         let inner = self.inner(path, node, Vec::new())?;
         let mut i = inner.find(if fit.highest { fit.to } else { fit.from });
         loop {
@@ -200,7 +208,7 @@ impl<W: Window> Tree<W> {
             if inner.gap(i) >= code(fit.size) {
                 let mut path = path.clone();
                 let child = self.down(&mut path, node.1, &inner, i)?;
-                let found = self.place_below(&path, child, fit)?;
+                let found = self.place_below(&path, child, search)?;
                 if found.is_some() {
                     return Ok(found);
                 }

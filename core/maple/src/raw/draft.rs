@@ -45,6 +45,15 @@ pub(crate) struct Level {
     pub(crate) copied: Option<(Inner, usize)>,
 }
 
+/// An entry whose right part gets a value that is made of the entry's: because the left part stays,
+/// or because values depend on where their entries begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) slot: *const u8,
+    /// The first index of the entry.
+    pub(crate) start: u64,
+}
+
 /// The store that makes the new nodes visible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
@@ -83,8 +92,10 @@ pub(crate) struct Draft {
     pub(crate) spans: Vec<Span>,
     /// Slots of entries that are overwritten.
     pub(crate) dropped: Vec<*const u8>,
-    /// Slot of an entry that is cut in two.
-    pub(crate) cloned: Option<*const u8>,
+    /// The range of the change.
+    pub(crate) range: (u64, u64),
+    /// The entry whose right part gets a value of its own.
+    pub(crate) cut: Option<Cut>,
     /// How the only new leaf is spliced, if it is not made of the entries.
     pub(crate) spliced: Option<Splice>,
     below: Vec<Child>,
@@ -106,7 +117,8 @@ impl Draft {
             gone: Vec::new(),
             spans: Vec::new(),
             dropped: Vec::new(),
-            cloned: None,
+            range: (0, 0),
+            cut: None,
             spliced: None,
             below: Vec::new(),
         }
@@ -180,7 +192,8 @@ impl Draft {
         self.spans.clear();
         self.dropped.clear();
         self.below.clear();
-        self.cloned = None;
+        self.range = (a, b);
+        self.cut = None;
         self.spliced = None;
         self.used = 0;
         self.outcome = Outcome::Same;
@@ -271,9 +284,17 @@ impl Draft {
         let mut rest = behind;
         if cut_right {
             let end = right.end(behind);
-            if !spans && cut_left && behind == from {
-                self.cloned = Some(right.slot(behind, slot));
+            let both = !spans && cut_left && behind == from;
+            if both || limits.shifts {
+                let at = right.slot(behind, slot);
+                self.cut = Some(Cut {
+                    slot: at,
+                    start: right.start(behind),
+                });
                 self.entries.push(b + 1, end, Slot::CLONE);
+                if !both {
+                    self.dropped.push(at);
+                }
             } else {
                 self.entries.take_cut(right, behind, slot, b + 1, end);
             }

@@ -44,6 +44,8 @@ pub(crate) struct Limits {
     pub(crate) fanout: usize,
     /// Bytes of a slot.
     pub(crate) slot: usize,
+    /// Whether the right part of an entry always gets a value of its own.
+    pub(crate) shifts: bool,
     /// Whether leaves get room for more entries, which are put in place: only in maps without
     /// readers.
     pub(crate) roomy: bool,
@@ -257,6 +259,7 @@ mod tests {
                 least: leaf_holds(leaf, slot, 3).div_ceil(2),
                 fanout: 4,
                 slot,
+                shifts: false,
                 roomy: rng.bool(),
             };
             for _ in 0..400 {

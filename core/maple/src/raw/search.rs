@@ -4,7 +4,7 @@ use super::entries::leaf_gap;
 use super::node::{Inner, Leaf};
 use super::path::Root;
 use super::read::Tree;
-use crate::gap::{Fit, code};
+use crate::gap::{Fit, Search, code};
 
 impl Tree {
     /// The first index of the place.
@@ -13,17 +13,17 @@ impl Tree {
     /// What the root reaches is not freed meanwhile.
     pub(crate) unsafe fn place(self, fit: &Fit) -> Option<u64> {
         let Root { node, height } = self.root;
-        if node == 0 {
-            return fit.place(0, u64::MAX);
-        }
+        let mut search = Search::new(fit);
         let (top, bounds, wanted) = ((node, height), (0, u64::MAX), code(fit.size));
         // SAFETY: the caller's promise.
-        unsafe {
+        let found = unsafe {
             match fit.highest {
-                false => self.place_below::<false>(top, bounds, fit, wanted),
-                true => self.place_below::<true>(top, bounds, fit, wanted),
+                _ if node == 0 => search.look(0, u64::MAX),
+                false => self.place_below::<false>(top, bounds, &mut search, wanted),
+                true => self.place_below::<true>(top, bounds, &mut search, wanted),
             }
-        }
+        };
+        search.end(found)
     }
 
     /// Lowers the word of a child in which a search has looked in vain, if it says too much. The
@@ -55,16 +55,17 @@ impl Tree {
         self,
         (node, level): (u32, usize),
         (lower, upper): (u64, u64),
-        fit: &Fit,
+        search: &mut Search<'_>,
         wanted: u16,
     ) -> Option<u64> {
+        let fit = search.fit();
         // SAFETY: the caller's promise.
         unsafe {
             if level == 0 {
                 let leaf = Leaf::at(self.mem.at(node));
                 return match REV {
-                    false => lowest_in(leaf, lower, upper, fit),
-                    true => highest_in(leaf, lower, upper, fit),
+                    false => lowest_in(leaf, lower, upper, search),
+                    true => highest_in(leaf, lower, upper, search),
                 };
             }
             let inner = Inner::at(self.mem.at(node));
@@ -83,7 +84,7 @@ impl Tree {
                     let child = inner.child(i);
                     super::read::prefetch_node(self.mem.at(child));
                     let child = (child, level - 1);
-                    let found = self.place_below::<REV>(child, (from, to), fit, wanted);
+                    let found = self.place_below::<REV>(child, (from, to), search, wanted);
                     if found.is_some() {
                         return found;
                     }
@@ -101,9 +102,10 @@ impl Tree {
     }
 }
 
-/// The lowest place in a leaf with these bounds.
+/// The place with which a search for the lowest one ends in a leaf with these bounds.
 #[inline(always)]
-pub(crate) fn lowest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
+fn lowest_in(leaf: Leaf, lower: u64, upper: u64, search: &mut Search<'_>) -> Option<u64> {
+    let fit = search.fit();
     let first = leaf.rank::<false>(fit.from);
     let mut next = match first {
         0 => lower,
@@ -115,7 +117,7 @@ pub(crate) fn lowest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option
         }
         let start = leaf.start(k);
         if start > next {
-            let found = fit.lowest(next, start - 1);
+            let found = search.look(next, start - 1);
             if found.is_some() {
                 return found;
             }
@@ -124,17 +126,18 @@ pub(crate) fn lowest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option
     }
     // Only the last leaf of all has a gap behind its last entry.
     if next <= upper {
-        fit.lowest(next, upper)
+        search.look(next, upper)
     } else {
         None
     }
 }
 
-/// The highest place in a leaf with these bounds.
+/// As [`lowest_in`], for the highest one.
 #[inline(always)]
-pub(crate) fn highest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
+fn highest_in(leaf: Leaf, lower: u64, upper: u64, search: &mut Search<'_>) -> Option<u64> {
+    let fit = search.fit();
     if leaf.last() < upper {
-        let found = fit.highest(leaf.last() + 1, upper);
+        let found = search.look(leaf.last() + 1, upper);
         if found.is_some() {
             return found;
         }
@@ -147,7 +150,7 @@ pub(crate) fn highest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Optio
             k => leaf.end(k - 1).wrapping_add(1),
         };
         if start > from {
-            let found = fit.highest(from, start - 1);
+            let found = search.look(from, start - 1);
             if found.is_some() {
                 return found;
             }

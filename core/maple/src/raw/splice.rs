@@ -5,7 +5,7 @@
 //! bound and has neither too many entries nor too few. All other changes go through a list of
 //! entries.
 
-use super::draft::{Child, Draft, Outcome};
+use super::draft::{Child, Cut, Draft, Outcome};
 use super::entries::{Limits, Part, Slot};
 use super::node::{Leaf, Mem};
 use super::path::Path;
@@ -33,10 +33,11 @@ pub(crate) struct Splice {
 unsafe impl Send for Splice {}
 
 impl Splice {
-    /// Drafts the change of `a..=b` in a leaf whose slots have `slot` bytes. Returns also the slot
-    /// whose value must be cloned, if any.
+    /// Drafts the change of `a..=b` in a leaf. Returns also the entry whose right part gets a value
+    /// of its own, if any.
     #[inline(always)]
-    fn new(leaf: Leaf, slot: usize, (a, b): (u64, u64), put: bool) -> (Splice, Option<*const u8>) {
+    fn new(leaf: Leaf, limits: &Limits, (a, b): (u64, u64), put: bool) -> (Splice, Option<Cut>) {
+        let slot = limits.slot;
         let n = leaf.len();
         let from = leaf.rank::<false>(a);
         let behind = if b == u64::MAX {
@@ -64,17 +65,18 @@ impl Splice {
         if put {
             splice.push(a, b, Slot::NEW);
         }
-        let mut cloned = None;
+        let mut cut = None;
         if cut_right {
             let old = leaf.slot(behind, slot);
             let mut at = Slot::from_ptr(old);
-            if cut_left && behind == from {
-                cloned = Some(old);
+            if (cut_left && behind == from) || limits.shifts {
+                let start = leaf.start(behind);
+                cut = Some(Cut { slot: old, start });
                 at = Slot::CLONE;
             }
             splice.push(b + 1, leaf.end(behind), at);
         }
-        (splice, cloned)
+        (splice, cut)
     }
 
     /// Whether the new leaf would be the old one.
@@ -191,7 +193,7 @@ impl Draft {
         // SAFETY: the path's node at level 0 is a live leaf.
         let leaf = unsafe { Leaf::at(mem.at(path.node[0])) };
         let slot = limits.slot;
-        let (splice, cloned) = Splice::new(leaf, slot, range, put);
+        let (splice, cut) = Splice::new(leaf, limits, range, put);
         if splice.is_same() {
             return true;
         }
@@ -222,7 +224,11 @@ impl Draft {
         for k in splice.dropped() {
             self.dropped.push(leaf.slot(k, slot));
         }
-        self.cloned = cloned;
+        if let Some(cut) = cut.filter(|cut| cut.start >= range.0) {
+            // Its value is replaced.
+            self.dropped.push(cut.slot);
+        }
+        self.cut = cut;
         let mut node = Child {
             node: 0,
             new: true,

@@ -21,6 +21,7 @@ use super::unknown::Unknown;
 use super::view::View;
 use crate::garbage::{self, Block, SEAL};
 use crate::kept::{KeptVersion, Versions};
+use crate::split::Split;
 use crate::sync::{WriterGuard, WriterLock};
 
 /// Where values lie: in the leaves' slots, or in blocks of their own that slots refer to.
@@ -84,6 +85,8 @@ impl<V> Apart<V> {
 /// The state that all handles of a map share.
 pub(crate) struct MapleShared<V> {
     pub(super) published: Published,
+    /// How values are split.
+    pub(crate) split: Split<V>,
     domain: Domain,
     versions: Arc<Versions>,
     writer: WriterLock<Writer<V>>,
@@ -129,16 +132,16 @@ pub(crate) struct Drafted {
 }
 
 /// The configuration of a map.
-#[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub(crate) struct Config<V> {
     pub(crate) options: ArenaOptions,
     pub(crate) values: Values,
+    pub(crate) split: Split<V>,
     pub(crate) leaf: usize,
     pub(crate) fanout: usize,
 }
 
 impl<V> MapleShared<V> {
-    pub(crate) fn new(config: Config, domain: Domain) -> Self {
+    pub(crate) fn new(config: Config<V>, domain: Domain) -> Self {
         let arena = Arena::new(config.options.clone());
         MapleShared::new_in(arena, config, domain, None)
     }
@@ -147,7 +150,7 @@ impl<V> MapleShared<V> {
     /// header page, which is there.
     pub(crate) fn new_in(
         arena: Arena,
-        config: Config,
+        config: Config<V>,
         domain: Domain,
         header: Option<usize>,
     ) -> Self {
@@ -160,6 +163,7 @@ impl<V> MapleShared<V> {
             least: leaf_holds(config.leaf, slot, 3).div_ceil(2),
             fanout: config.fanout,
             slot,
+            shifts: config.split.shifts(),
             roomy: false,
         };
         limits.check();
@@ -179,6 +183,7 @@ impl<V> MapleShared<V> {
                 settles: false,
                 header,
             },
+            split: config.split,
             versions: Versions::new(&domain),
             writer: WriterLock::new(Writer {
                 space: Space::new(arena, &domain, largest, Apart::<V>::BYTES),
@@ -202,7 +207,7 @@ impl<V> MapleShared<V> {
     /// The configuration of another map like this one.
     ///
     /// A copy of a published map is not published: two maps cannot be in one file.
-    pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
+    pub(crate) fn config(&self, writer: &Writer<V>) -> Config<V> {
         let options = match self.published.header {
             Some(_) => {
                 let mut memory = crate::builder::memory();
@@ -214,6 +219,7 @@ impl<V> MapleShared<V> {
         Config {
             options,
             values: self.published.values,
+            split: self.split,
             leaf: writer.limits.leaf,
             fanout: writer.limits.fanout,
         }

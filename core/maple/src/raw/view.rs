@@ -1,5 +1,6 @@
 //! Views of a tree: what readers ask.
 
+use core::convert::Infallible;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -131,11 +132,11 @@ impl<'g, V> View<'g, V> {
 
     /// The first index of the place that a search finds.
     pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
-        let nearest = fit.nearest();
         // SAFETY: the promise of `new`.
-        let found = nearest.and_then(|fit| unsafe { self.tree().place(&fit) });
-        // SAFETY: as above.
-        found.or_else(|| unsafe { self.tree().place(fit) })
+        let found = fit.search(|fit| Ok::<_, Infallible>(unsafe { self.tree().place(fit) }));
+        match found {
+            Ok(found) => found,
+        }
     }
 
     pub(crate) fn len(self) -> usize {

@@ -5,7 +5,7 @@ use core::mem::ManuallyDrop;
 
 use sapwood_arena::ArenaFull;
 
-use super::draft::Outcome;
+use super::draft::{Cut, Outcome};
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
 use super::path::Root;
 use super::space::{Held, no_heap};
@@ -74,7 +74,7 @@ impl<V> MapleShared<V> {
     pub(crate) fn cost(&self, writer: &Writer<V>, put: bool) -> Cost {
         let values = match (self.published.values, writer.draft.outcome) {
             (Values::InSlots, _) | (_, Outcome::Same) => 0,
-            _ => usize::from(put) + usize::from(writer.draft.cloned.is_some()),
+            _ => usize::from(put) + usize::from(writer.draft.cut.is_some()),
         };
         let mut cost = Cost {
             nodes: 0,
@@ -286,15 +286,23 @@ impl<V: Clone> MapleShared<V> {
         mut supply: Supply<'_>,
     ) -> Result<(), (Option<V>, ArenaFull)> {
         writer.newest = None;
-        // A panic of `clone` comes before anything is done.
-        let copy = match (self.published.values, writer.draft.cloned) {
-            (Values::Apart, Some(slot)) => {
-                // SAFETY: the slot of a live entry, which refers to a live value.
+        // A panic of the map's user comes before anything is done. In slots, a clone is the same
+        // bytes.
+        let apart = self.published.values == Values::Apart;
+        let copy = match writer.draft.cut {
+            Some(Cut { slot, start }) if apart || self.split.shifts() => {
+                // SAFETY: the slot of a live entry, which has a live value, or refers to one.
                 let value = unsafe {
-                    let r = slot.cast::<u32>().read();
-                    &*Apart::<V>::place(writer.mem().at(r))
+                    match apart {
+                        true => {
+                            let r = slot.cast::<u32>().read();
+                            &*Apart::<V>::place(writer.mem().at(r))
+                        }
+                        false => &*slot.cast::<V>(),
+                    }
                 };
-                Some(value.clone())
+                let (_, end) = writer.draft.range;
+                self.split.at_offset(value, end + 1 - start)
             }
             _ => None,
         };
@@ -304,8 +312,8 @@ impl<V: Clone> MapleShared<V> {
         };
         let mem = writer.mem();
         let mut values = writer.nodes.iter().copied();
-        let (mut new, mut clone) = (0_u32, 0_u32);
-        let apart = self.published.values == Values::Apart;
+        let mut new = 0_u32;
+        let clone: u32;
         let mut new_at = (&raw const new).cast::<u8>();
         if let Some(value) = &value {
             if apart {
@@ -320,13 +328,20 @@ impl<V: Clone> MapleShared<V> {
                 new_at = (&raw const **value).cast();
             }
         }
-        // In slots, a copy is the same bytes.
-        let mut clone_at = writer.draft.cloned.unwrap_or((&raw const clone).cast());
-        if let Some(copy) = copy {
+        let copy = copy.map(ManuallyDrop::new);
+        let mut clone_at = match (&copy, writer.draft.cut) {
+            (Some(copy), _) => (&raw const **copy).cast(),
+            (None, Some(cut)) => cut.slot,
+            (None, None) => core::ptr::null(),
+        };
+        if let (Some(copy), true) = (&copy, apart) {
             clone = values.next().unwrap_or(0);
             clone_at = (&raw const clone).cast();
-            // SAFETY: a new block for a value.
-            unsafe { Apart::<V>::place(mem.at(clone)).write(copy) };
+            // SAFETY: a new block for a value, which takes the value over.
+            unsafe {
+                let copy: *const V = &raw const **copy;
+                Apart::<V>::place(mem.at(clone)).copy_from_nonoverlapping(copy, 1);
+            }
         }
         let made = writer.nodes.len() - values.len();
         for value in writer.nodes.drain(..made) {

@@ -5,6 +5,7 @@
 mod maple;
 mod maple_behaviours;
 mod owned;
+mod placements;
 
 #[allow(dead_code, unused_imports)] // Each program uses only a part of it.
 #[path = "../../../sapwood/tests/support"]

@@ -11,6 +11,7 @@ mod lists;
 mod published;
 mod reservations;
 mod snapshots;
+mod splits;
 mod txns;
 
 use crate::support::ledger::{Counted, Ledger};

@@ -78,6 +78,8 @@ impl<V> Owned<V> {
             least: leaf_holds(leaf, slot, 3).div_ceil(2),
             fanout,
             slot,
+            // The owned map sees to it.
+            shifts: false,
             roomy: true,
         };
         limits.check();

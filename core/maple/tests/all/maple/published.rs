@@ -12,6 +12,7 @@ use sapwood_checked::{Fixed, Trouble, Values};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{Domain, RangeOps};
 
+use crate::placements::Wish;
 use crate::support::attached::{Attached, options};
 use crate::support::folder::Folder;
 use crate::support::maple::{Number, Pair, Range};
@@ -76,6 +77,13 @@ fn checked_agrees<V: Number + PlainValue, W: sapwood_format::Window + Clone>(
     assert_eq!(seen.verify(), Ok(model.len()));
     let entries: Result<Vec<_>, Trouble> = seen.iter().map(|entry| entry.map(owned)).collect();
     assert_eq!(entries.unwrap(), model.to_vec());
+    let mut rng = fastrand::Rng::with_seed(model.len() as u64);
+    for _ in 0..3 {
+        let wish = Wish::random(&mut rng);
+        let found = seen.find_gap(wish.size, wish.window()).unwrap();
+        let found = found.map(|range| *range.start());
+        assert_eq!(found, wish.place(model), "{wish:?} in {model:?}");
+    }
     for at in places(model).into_iter().step_by(5) {
         let there = model.get_entry(at).map(|(range, &value)| (range, value));
         assert_eq!(seen.get(at).unwrap().map(owned), there);
