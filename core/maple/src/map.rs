@@ -304,7 +304,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an
-    /// equal value. Returns the range of the entry.
+    /// equal value; with [`Split::at`](crate::Split::at), with those that it continues, and that
+    /// continue it. Returns the range of the entry.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -344,8 +345,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().remove(index)
     }
 
-    /// As [`store`](Self::store), and returns what was there before: entries, and the parts of those
-    /// that the range cuts, with clones of their values.
+    /// As [`store`](Self::store), and returns what was there before: entries, and the parts of
+    /// those that the range cuts, with clones of their values.
     ///
     /// The cost of [`store`](Self::store).
     ///
@@ -384,9 +385,10 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// Gives the entries in a range the values that the function makes of theirs, and joins
-    /// neighbours that touch and are then equal. An entry that the range cuts is changed only
-    /// inside of it. The function gets the part of each entry that lies in the range, in order.
-    /// Readers see all changes, or none.
+    /// neighbours that touch and are then equal, as [`store_coalescing`](Self::store_coalescing)
+    /// does. An entry that the range cuts is changed only inside of it. The function gets the part
+    /// of each entry that lies in the range, with its value, in order. Readers see all changes, or
+    /// none.
     ///
     /// This is what `mprotect` does to an address space.
     ///

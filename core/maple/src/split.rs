@@ -45,8 +45,9 @@ impl<V> Split<V> {
     }
 
     /// The right part has the value that the function makes of the entry's value and the distance
-    /// from the entry's first index to the part's, also where no left part stays. The function must
-    /// not change what it is given. If it panics, the map is as it was.
+    /// from the entry's first index to the part's, also where no left part stays. For a distance of
+    /// 0 that is the value itself. Where a map joins neighbours, it joins those whose right value is
+    /// what the function makes of the left one. If the function panics, the map is as it was.
     ///
     /// O(1).
     pub fn at(value: fn(&V, u64) -> V) -> Self {
@@ -66,6 +67,18 @@ impl<V> Split<V> {
     #[inline]
     pub(crate) fn shifts(&self) -> bool {
         matches!(self.0, How::At(_))
+    }
+
+    /// Whether an entry with the left value goes on, `by` indices behind its first one, as an entry
+    /// with the right value: then both can be one entry.
+    pub(crate) fn continues(&self, left: &V, by: u64, right: &V) -> bool
+    where
+        V: PartialEq,
+    {
+        match self.0 {
+            How::At(at) => at(left, by) == *right,
+            How::Clone(_) | How::Never => left == right,
+        }
     }
 
     /// Whether no value is split.

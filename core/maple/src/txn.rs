@@ -106,9 +106,13 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
             }
             let part = from.max(*entry.start())..=end.min(*entry.end());
             next = (*entry.end() < end).then(|| entry.end() + 1);
-            let new = change(part.clone(), value);
-            let touches = part == entry && *value == new;
-            match touches {
+            // A part that begins inside of its entry may have another value.
+            let by = part.start() - entry.start();
+            let split = || self.shared().split.at_offset(value, by);
+            let inner = (by > 0).then(split).flatten();
+            let old = inner.as_ref().unwrap_or(value);
+            let new = change(part.clone(), old);
+            match part == entry && *old == new {
                 // Only a join may be left to do.
                 true if !self.can_join(&part, &new) => {}
                 _ => {
@@ -125,7 +129,8 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
         V: PartialEq,
     {
         let bounds = (*range.start(), *range.end());
-        self.view().joined(bounds, value) != bounds
+        let split = &self.shared().split;
+        self.view().joined(bounds, value, split).0 != bounds
     }
 
     /// As [`MapleMap::move_range`](super::MapleMap::move_range).

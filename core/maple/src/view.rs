@@ -10,7 +10,7 @@ use super::iter::{Gaps, Iter};
 use super::raw::finger::Entry;
 use super::raw::view::{Frozen, View};
 use super::window::Window;
-use crate::Error;
+use crate::{Error, Split};
 
 /// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer makes no change. It
 /// stays on its thread.
@@ -271,21 +271,34 @@ impl<'g, V> MapleView<'g, V> {
         }
     }
 
-    /// The range with those of the neighbours that touch it and have this value.
-    pub(super) fn joined(&self, (mut start, mut end): (u64, u64), value: &V) -> (u64, u64)
+    /// The range with those of the neighbours that touch it and go on in it, if it has this value;
+    /// and the value of the left one, if that is one of them.
+    pub(super) fn joined(
+        &self,
+        (start, end): (u64, u64),
+        value: &V,
+        split: &Split<V>,
+    ) -> ((u64, u64), Option<&'g V>)
     where
         V: PartialEq,
     {
         // The rest of an entry that the range cuts is a neighbour, too.
         let before = start.checked_sub(1).and_then(|at| self.get_entry(at));
-        if let Some((entry, _)) = before.filter(|(_, other)| *other == value) {
-            start = *entry.start();
-        }
+        let before = before.filter(|(entry, left)| {
+            let by = start - entry.start();
+            split.continues(left, by, value)
+        });
         let behind = end.checked_add(1).and_then(|at| self.get_entry(at));
-        if let Some((entry, _)) = behind.filter(|(_, other)| *other == value) {
-            end = *entry.end();
-        }
-        (start, end)
+        let behind = behind.filter(|(entry, right)| {
+            // What lies behind the range of an entry that begins before it.
+            let inside = (end + 1).checked_sub(*entry.start()).filter(|by| *by > 0);
+            let rest = inside.and_then(|by| split.at_offset(right, by));
+            let right = rest.as_ref().unwrap_or(right);
+            split.continues(value, end - start + 1, right)
+        });
+        let first = before.as_ref().map_or(start, |(entry, _)| *entry.start());
+        let last = behind.map_or(end, |(entry, _)| *entry.end());
+        ((first, last), before.map(|(_, left)| left))
     }
 
     pub(super) fn place(&self, fit: &Fit) -> Option<Range> {

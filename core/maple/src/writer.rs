@@ -86,12 +86,27 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     where
         V: PartialEq,
     {
-        let (start, end) = match bounds(&range) {
-            Ok(range) => self.view().joined(range, &value),
+        let (whole, left) = match bounds(&range) {
+            Ok(range) => {
+                let (whole, left) = self.view().joined(range, &value, &self.shared().split);
+                (whole, left.cloned())
+            }
             Err(error) => return Err(Rejected { value, error }),
         };
-        self.put((start, end), value)?;
-        Ok(start..=end)
+        match left {
+            // A value that was refused is given back, not the neighbour's.
+            Some(left) => match self.put(whole, left) {
+                Ok(()) => Ok(whole.0..=whole.1),
+                Err(refused) => Err(Rejected {
+                    value,
+                    error: refused.error,
+                }),
+            },
+            None => {
+                self.put(whole, value)?;
+                Ok(whole.0..=whole.1)
+            }
+        }
     }
 
     /// As [`MapleMap::insert_new`].

@@ -51,7 +51,8 @@ impl<V> RangeMap<V> {
     }
 
     /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an
-    /// equal value. Returns the range of the entry.
+    /// equal value; with [`Split::at`](crate::Split::at), with those that it continues, and that
+    /// continue it. Returns the range of the entry.
     ///
     /// ```
     /// use sapwood::maple::RangeMap;
@@ -67,12 +68,30 @@ impl<V> RangeMap<V> {
     where
         V: PartialEq,
     {
-        let whole = match bounds(&range) {
-            Ok(range) => self.view().joined(range, &value),
+        let split = self.owned.split();
+        let (whole, left) = match bounds(&range) {
+            Ok(range) => {
+                let (whole, left) = self.view().joined(range, &value, split);
+                // With values that shift, the left neighbour's is another one.
+                let left = left.filter(|_| split.shifts());
+                (whole, left.and_then(|left| split.at_offset(left, 0)))
+            }
             Err(error) => return Err(Rejected { value, error }),
         };
-        self.put(whole, value)?;
-        Ok(whole.0..=whole.1)
+        match left {
+            // A value that was refused is given back, not the neighbour's.
+            Some(left) => match self.put(whole, left) {
+                Ok(()) => Ok(whole.0..=whole.1),
+                Err(refused) => Err(Rejected {
+                    value,
+                    error: refused.error,
+                }),
+            },
+            None => {
+                self.put(whole, value)?;
+                Ok(whole.0..=whole.1)
+            }
+        }
     }
 
     /// As [`store`](Self::store), if no entry has an index of the range.
@@ -160,8 +179,9 @@ impl<V> RangeMap<V> {
         drop(self.owned.drain());
     }
 
-    /// Changes the values in a range, in place, and joins neighbours that touch and are then equal.
-    /// Entries that the range cuts are cut first, so that only the range is changed. The function
+    /// Changes the values in a range, in place, and joins neighbours that touch and are then equal;
+    /// with [`Split::at`](crate::Split::at), those of which one continues the other. Entries that
+    /// the range cuts are cut first, so that only the range is changed. The function
     /// gets each entry in the range, in order.
     ///
     /// This is what `mprotect` does to an address space.
@@ -190,7 +210,10 @@ impl<V> RangeMap<V> {
     where
         V: PartialEq,
     {
-        self.modify_range_by(range, change, |left, _, right| left == right)
+        let split = *self.owned.split();
+        self.modify_range_by(range, change, |left, len, right| {
+            len < u64::MAX && split.continues(left, len + 1, right)
+        })
     }
 
     /// As [`modify_range`](Self::modify_range), but joins neighbours that touch where the function

@@ -10,6 +10,8 @@ mod dns;
 mod mappings;
 #[path = "../../examples/misuse.rs"]
 mod misuse;
+#[path = "../../examples/mmap.rs"]
+mod mmap;
 #[path = "../../examples/routes.rs"]
 mod routes;
 #[path = "../../examples/tracker.rs"]
@@ -33,6 +35,11 @@ fn example_mappings() {
 #[test]
 fn example_misuse() {
     misuse::main().unwrap();
+}
+
+#[test]
+fn example_mmap() {
+    mmap::main().unwrap();
 }
 
 #[test]

@@ -176,8 +176,8 @@ impl<V> Owned<V> {
                 let (new, clone_at) = (Filling::bytes(&value), Filling::bytes(&clone));
                 let right = (b + 1, last, clone_at);
                 match put {
-                    true => leaf.replace::<B, _>(slot, (from, to), [(a, b, new), right]),
-                    false => leaf.replace::<B, _>(slot, (from, to), [right]),
+                    true => leaf.replace::<B, 2>(slot, (from, to), [(a, b, new), right]),
+                    false => leaf.replace::<B, 1>(slot, (from, to), [right]),
                 }
                 leaf.set_end::<B>(from - 1, a - 1);
                 forget((value, clone));
@@ -193,9 +193,9 @@ impl<V> Owned<V> {
                 match put {
                     true => {
                         let new = Filling::bytes(&value);
-                        leaf.replace::<B, _>(slot, (from, to), [(a, b, new)]);
+                        leaf.replace::<B, 1>(slot, (from, to), [(a, b, new)]);
                     }
-                    false if from < to => leaf.replace::<B, _>(slot, (from, to), []),
+                    false if from < to => leaf.replace::<B, 0>(slot, (from, to), []),
                     false => {}
                 }
                 forget(value);

@@ -8,7 +8,7 @@ use sapwood_model::range_ops::{Domain, RangeOps};
 const PAGES: u64 = 300;
 
 /// A value that is an offset in what it maps.
-trait Offset: Clone + Send + Sync + 'static {
+trait Offset: Clone + PartialEq + Send + Sync + 'static {
     fn new(at: u64) -> Self;
     fn at(&self) -> u64;
 }
@@ -53,7 +53,7 @@ fn offsets<V: Offset>(seed: u64) {
             });
             parts.collect::<Vec<u64>>()
         };
-        match rng.u8(..8) {
+        match rng.u8(..9) {
             0 => {
                 let there = pages[inside].iter_mut().filter_map(Option::take);
                 assert_eq!(
@@ -84,6 +84,20 @@ fn offsets<V: Offset>(seed: u64) {
                 map.reserve_erase(plan).unwrap().erase();
                 assert_eq!(map.memory().nodes_made - before, nodes);
                 pages[inside].fill(None);
+            }
+            5 => {
+                // Half of what is in the range moves on by a thousand pages in its file.
+                let mut flags = Vec::new();
+                let changed = |range: std::ops::RangeInclusive<u64>, value: &V| {
+                    let on = value.at() % 2 * 1_000;
+                    flags.push((range, on));
+                    V::new(value.at() + on)
+                };
+                map.modify_range(from..=to, changed).unwrap();
+                for (range, on) in flags {
+                    let there = &mut pages[*range.start() as usize..=*range.end() as usize];
+                    there.iter_mut().flatten().for_each(|page| *page += on);
+                }
             }
             4 => {
                 let mut unknown = map.reserve_unknown(1).unwrap();
