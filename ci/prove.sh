@@ -6,7 +6,7 @@
 # stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential writers capi soak histories versions heirs program-heirs live full sync python windows shuttle loom tsan fuzz"
+all="differential writers mmap moves capi soak histories versions heirs program-heirs live full sync python windows shuttle loom tsan fuzz"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -18,6 +18,8 @@ shows() {
     case $1 in
     differential) echo "all kinds of maps and stores answer as the naive oracles do" ;;
     writers) echo "the maps for many writers, trie and index, answer as the naive oracles do" ;;
+    mmap) echo "an address space on a range map is what an array of pages says, after every operation and beside two readers" ;;
+    moves) echo "readers see a moved mapping in one place, never in both and never in none" ;;
     capi) echo "the maps answer as the naive oracles do through the C functions, and retire each pointer once" ;;
     soak) echo "random operations of four threads on a shared map leave what they must" ;;
     histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
@@ -41,6 +43,8 @@ command_of() {
     case $1 in
     differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
     writers) echo "SAPWOOD_OPS=${WRITERS_OPS:-34000000} ci/diff.sh all differential::shared_map differential::point_map" ;;
+    mmap) echo "cargo run --locked --release -p sapwood --example mmap -- ${MMAP_OPS:-10000000}" ;;
+    moves) echo "SAPWOOD_MOVES=${MOVES:-5000000} ci/diff.sh threads maple_txns" ;;
     capi) echo "SAPWOOD_OPS=${CAPI_OPS:-100000} SAPWOOD_ROUNDS=${CAPI_ROUNDS:-6} cargo test --locked --release -p sapwood-capi --test capi oracle:: -- --show-output" ;;
     soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
     histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
@@ -62,7 +66,8 @@ command_of() {
 # The amount of work, read from the output of the proof.
 counts() { # name, output
     case $1 in
-    differential | writers | capi | soak | python) sum "$2" '[0-9]+ operations' operations ;;
+    differential | writers | mmap | capi | soak | python) sum "$2" '[0-9]+ operations' operations ;;
+    moves) sum "$2" '[0-9]+ moves' moves ;;
     histories) sum "$2" '[0-9]+ histories' histories ;;
     versions) sum "$2" '[0-9]+ commits' commits && sum "$2" '[0-9]+ runs of programs' 'runs of programs' ;;
     heirs) sum "$2" '[0-9]+ owners killed' 'owners killed' && sum "$2" '[0-9]+ lookups by programs' lookups ;;

@@ -46,7 +46,7 @@ impl<V> Split<V> {
 
     /// The right part has the value that the function makes of the entry's value and the distance
     /// from the entry's first index to the part's, also where no left part stays. For a distance of
-    /// 0 that is the value itself. Where a map joins neighbours, it joins those whose right value is
+    /// 0 that is the value itself. A map that joins neighbours joins those whose right value is
     /// what the function makes of the left one. If the function panics, the map is as it was.
     ///
     /// O(1).

@@ -88,6 +88,7 @@ fn moves(map: &MapleMap<u64>, count: u64) {
             assert!(seen.count_ones() > 1 || count < 1_000, "{seen:#b}");
         }
     });
+    println!("{count} moves");
     map.reclaim(usize::MAX);
     map.verify().unwrap();
     assert_eq!(map.memory().waiting, (0, 0));
