@@ -83,8 +83,8 @@ impl Space {
         self.change(|txn| Ok(txn.alloc_range(pages, window, mapping)?))
     }
 
-    /// Maps pages over what is there (`MAP_FIXED`). What continues its neighbour becomes one mapping
-    /// with it.
+    /// Maps pages over what is there (`MAP_FIXED`). What continues its neighbour becomes one
+    /// mapping with it.
     fn map_fixed(&self, range: Range, mapping: Mapping) -> Result<Range, Error> {
         self.change(|txn| Ok(txn.store_coalescing(range, mapping)?))
     }
