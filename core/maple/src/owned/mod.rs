@@ -322,7 +322,7 @@ impl<V: fmt::Debug> fmt::Debug for RangeMap<V> {
 /// Equal entries in order, whatever the nodes.
 impl<V: PartialEq> PartialEq for RangeMap<V> {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.iter().eq(other.iter())
+        self.len() == other.len() && self.view() == other.view()
     }
 }
 

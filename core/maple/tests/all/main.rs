@@ -6,6 +6,7 @@ mod maple;
 mod maple_behaviours;
 mod owned;
 mod placements;
+mod sets;
 
 #[allow(dead_code, unused_imports)] // Each program uses only a part of it.
 #[path = "../../../sapwood/tests/support"]
