@@ -495,6 +495,16 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_store(range, value)
     }
 
+    /// As [`plan_store`](Self::plan_store), for [`insert_new`](Self::insert_new): if somebody has
+    /// stored an entry in the range when the plan is reserved, the reservation fails with
+    /// [`Error::Occupied`].
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`]; [`Error::Occupied`], if there is an entry now.
+    pub fn plan_insert_new(&self, range: Range, value: &V) -> Result<StorePlan, Error> {
+        self.write().plan_insert_new(range, value)
+    }
+
     /// As [`plan_store`](Self::plan_store), at the place that [`alloc_range`](Self::alloc_range)
     /// would choose.
     ///

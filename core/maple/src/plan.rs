@@ -6,6 +6,7 @@ use super::gap::Fit;
 use super::raw::space::Held;
 use super::raw::table::{MapleShared, Writer};
 use super::raw::write::Cost;
+use super::view::MapleView;
 use super::window::Window;
 use super::writer::MapleWriter;
 use super::{Range, bounds};
@@ -21,6 +22,8 @@ pub struct StorePlan {
     pub(super) range: (u64, u64),
     /// The search that found the range, if the caller did not give it.
     fit: Option<Fit>,
+    /// Whether the range has to be free when the plan is reserved.
+    free: bool,
     pub(super) cost: Cost,
 }
 
@@ -56,6 +59,30 @@ macro_rules! costs {
 
 impl StorePlan {
     costs!(cost);
+
+    /// The plan for the case that the range is still free when the plan is reserved; otherwise
+    /// [`reserve`](super::MapleMap::reserve) fails with [`Error::Occupied`]. A plan of
+    /// [`plan_alloc`](super::MapleMap::plan_alloc) keeps its place then, where it would search
+    /// another one.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood::maple::{Error, MapleMap};
+    /// let map = MapleMap::new();
+    /// let plan = map.plan_alloc(10, 0..=99, &'a')?.if_free();
+    /// map.store(5..=5, 'b')?; // somebody else
+    /// let refused = map.reserve(plan).err();
+    /// assert_eq!(refused, Some(Error::Occupied { start: 5, end: 5 }));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn if_free(self) -> Self {
+        StorePlan {
+            fit: None,
+            free: true,
+            ..self
+        }
+    }
 
     /// The range where the value is to be stored.
     ///
@@ -256,6 +283,9 @@ fn hold_store<'a, V: Clone>(
         let start = start.ok_or(Error::NoGap { size: fit.size })?;
         range = (start, start + (fit.size - 1));
     }
+    if plan.free && !MapleShared::is_newest(writer, plan.cost.draft) {
+        MapleView::new(shared.still(writer)).free(range)?;
+    }
     let holding = hold(shared, side, Some(range), true, plan.cost)?;
     Ok(Reservation { holding, range })
 }
@@ -284,8 +314,21 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     pub fn plan_store(&mut self, range: Range, _: &V) -> Result<StorePlan, Error> {
         let range = bounds(&range)?;
         let cost = plan(self.shared(), &mut self.writer, range, true);
-        let fit = None;
-        Ok(StorePlan { range, fit, cost })
+        Ok(StorePlan {
+            range,
+            fit: None,
+            free: false,
+            cost,
+        })
+    }
+
+    /// As [`MapleMap::plan_insert_new`](super::MapleMap::plan_insert_new).
+    ///
+    /// # Errors
+    /// As [`MapleMap::plan_insert_new`](super::MapleMap::plan_insert_new).
+    pub fn plan_insert_new(&mut self, range: Range, value: &V) -> Result<StorePlan, Error> {
+        self.view().free(bounds(&range)?)?;
+        Ok(self.plan_store(range, value)?.if_free())
     }
 
     /// As [`MapleMap::plan_alloc`](super::MapleMap::plan_alloc).

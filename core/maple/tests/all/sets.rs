@@ -33,7 +33,7 @@ fn parts_are_what_both_maps_have() {
         let arrays = [array(&left), array(&right)];
         let (left, right) = (left.view(), right.view());
         let mut next = 0;
-        let mut free = |from: u64, to: u64| {
+        let free = |from: u64, to: u64| {
             for i in from..to {
                 assert_eq!((arrays[0][i as usize], arrays[1][i as usize]), (None, None));
             }

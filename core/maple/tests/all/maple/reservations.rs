@@ -347,3 +347,49 @@ fn plans_of_bad_arguments_are_refused() {
     assert_eq!(map.plan_alloc(10, 5..=9, &0).err(), Some(window));
     assert_eq!(map.plan_remove(1 << 50).nodes(), 0, "the index is free");
 }
+
+/// A plan for a free range is refused when an entry has come between, and only then.
+#[test]
+fn plans_for_free_ranges() {
+    let map = tiny_nodes::<u64>(small());
+    let mut rng = fastrand::Rng::with_seed(2);
+    for turn in 0..steps(1_000) as u64 {
+        let start = rng.u64(..400);
+        let range = start..=start + rng.u64(..9);
+        let there = map.range(range.clone()).next().map(|(entry, _)| entry);
+        let occupied = |entry: std::ops::RangeInclusive<u64>| Error::Occupied {
+            start: *entry.start(),
+            end: *entry.end(),
+        };
+        let plan = match (map.plan_insert_new(range.clone(), &turn), there) {
+            (Ok(plan), None) => plan,
+            (planned, Some(entry)) => {
+                assert_eq!(planned.err(), Some(occupied(entry)));
+                let _ = map.remove(rng.u64(..400));
+                continue;
+            }
+            (planned, None) => panic!("{planned:?}"),
+        };
+        if turn % 2 == 0 {
+            let other = rng.u64(..400);
+            map.store(other..=other, turn).unwrap();
+        }
+        let between = map.range(range.clone()).next().map(|(entry, _)| entry);
+        match (map.reserve(plan), between) {
+            (Ok(reserved), None) => reserved.store(turn),
+            (Err(error), Some(entry)) => assert_eq!(error, occupied(entry)),
+            (reserved, between) => panic!("{reserved:?}, {between:?}"),
+        }
+        map.verify().unwrap();
+    }
+    // An allocation keeps its place, or says that somebody has taken it.
+    let map = tiny_nodes::<u64>(small());
+    let plan = map.plan_alloc(10, 0..=99, &1).unwrap().if_free();
+    map.store(50..=50, 2).unwrap();
+    let reserved = map.reserve(plan).unwrap();
+    assert_eq!(reserved.range(), 0..=9);
+    reserved.store(1);
+    let plan = map.plan_alloc(10, 0..=99, &3).unwrap();
+    map.store(10..=10, 4).unwrap();
+    assert_eq!(map.reserve(plan).unwrap().range(), 11..=20);
+}
