@@ -8,7 +8,8 @@
 has pkg-config || skip "pkg-config is not installed (ci/packages.sh says how)"
 # The build of readme.sh, so that the libraries of others are compiled once.
 TARGET=$TARGET/readme-build
-export CARGO_TARGET_DIR=$TARGET CARGO_PROFILE_RELEASE_DEBUG=0
+# Nothing is measured here, and to compile well takes twice the time.
+export CARGO_TARGET_DIR=$TARGET CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_OPT_LEVEL=1
 run cargo build --locked --release -p sapwood-capi -p sapwood-cli
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::live::{KeepArgs, LiveArgs};
 use super::{Listing, MapArgs};
@@ -20,6 +20,10 @@ the range; they are decimal, or hexadecimal after 0x, and have up to 64 bits. Th
 rest of the line after white space; it may be empty. Empty lines are skipped. A comment begins \
 with a # at the beginning of a line or after white space.
 
+With --form, the text has another form: spans of numbers or IPv4 addresses and prefixes, \
+/proc/PID/maps, /proc/iomem and /proc/ioports, a table of blocks as Unicode's, or CSV. With \
+--half-open, the second number of a line is the first one behind the range.
+
 A line that is no range is an error, and so is a range that overlaps an earlier one; then nothing \
 is written. With --skip-bad such lines are left out. With --overwrite a later range replaces what \
 it overlaps of earlier ones. The map is written to a new file, which is then renamed to OUT: OUT \
@@ -27,7 +31,9 @@ is the old file or the whole new one at any time.",
         after_help = "Examples:
   sapwood ranges build ports.txt -o ports.ranges
   sapwood ranges build --overwrite general.txt -o all.ranges
-  printf '0x1000 0x1fff boot\\n' | sapwood ranges build - -o memory.ranges"
+  printf '0x1000 0x1fff boot\\n' | sapwood ranges build - -o memory.ranges
+  sapwood ranges build --form maps /proc/self/maps -o self.ranges
+  sapwood ranges build --form csv --skip-bad countries.csv -o countries.ranges"
     )]
     Build(BuildArgs),
     /// Keeps a live map of a list, which other processes read in place
@@ -96,9 +102,39 @@ numbers.",
         after_help = "Examples:
   sapwood ranges alloc ports.ranges 1 'my service' --from 1024 --to 65535
   sapwood ranges alloc memory.ranges 64K ring --align 4K --hex
-  sapwood ranges alloc memory.ranges 2M huge --align 2M --highest --dry-run"
+  sapwood ranges alloc memory.ranges 2M huge --align 2M --highest --dry-run
+  sapwood ranges alloc memory.ranges 16K stack --near 0x7f000000 --guard 4K"
     )]
     Alloc(AllocArgs),
+    /// Stores a range in a file
+    #[command(
+        long_about = "Stores a range with a value, writes a new file, and renames it to MAP. If \
+the range overlaps one that is there, the file stays as it was, and the exit code is 1; with \
+--overwrite, the new range replaces what it overlaps.",
+        after_help = "Examples:
+  sapwood ranges store ports.ranges 8000 8099 test
+  sapwood ranges store --overwrite memory.ranges 0x1000 0x1fff guard"
+    )]
+    Store(StoreArgs),
+    /// Removes numbers from the ranges of a file
+    #[command(
+        long_about = "Removes the numbers from START to END, or START alone, from all ranges; \
+ranges that reach out of them are cut. Prints what was removed, as \"list\" does, writes a new \
+file, and renames it to MAP. When no range has one of the numbers, the exit code is 1.",
+        after_help = "Examples:
+  sapwood ranges remove ports.ranges 8000 8099
+  sapwood ranges remove --whole memory.ranges 0x1800"
+    )]
+    Remove(RemoveArgs),
+    /// Prints what is different in a second file
+    #[command(
+        long_about = "Prints the numbers whose values differ in two files, in order: in lines with \
+-, start, end and value of the first file; in lines with +, those of the second one. The exit code \
+is 0 when nothing differs, and 1 otherwise.",
+        after_help = "Example:
+  sapwood ranges diff yesterday.ranges today.ranges --hex"
+    )]
+    Diff(DiffArgs),
     /// Shows how many ranges a map has, how many numbers they cover, its gaps, and its parts in
     /// bytes
     #[command(after_help = "Example:
@@ -119,12 +155,37 @@ Example:
     Export(ExportArgs),
 }
 
+/// The form of the lines of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListForm {
+    /// START END VALUE.
+    List,
+    /// START-END VALUE, START..END VALUE, N VALUE, of numbers or IPv4 addresses, and
+    /// PREFIX/LENGTH VALUE.
+    Spans,
+    /// A process's mappings, as in /proc/PID/maps.
+    Maps,
+    /// A machine's memory or ports, as in /proc/iomem and /proc/ioports; a line replaces what it
+    /// overlaps.
+    Iomem,
+    /// START..END; VALUE, hexadecimal, as Unicode's tables.
+    Blocks,
+    /// CSV with start, end and value, or with a first line that names these columns.
+    Csv,
+}
+
 /// A list of ranges, and how it is read.
 #[derive(Debug, Args)]
 pub struct TextArgs {
     /// The text to read; "-" for stdin.
     #[arg(value_name = "LIST")]
     pub input: PathBuf,
+    /// The form of its lines.
+    #[arg(long, value_enum, default_value = "list")]
+    pub form: ListForm,
+    /// Take the second number of a line for the first one behind the range.
+    #[arg(long)]
+    pub half_open: bool,
     /// Let a later range replace what it overlaps of earlier ones.
     #[arg(long)]
     pub overwrite: bool,
@@ -254,15 +315,77 @@ pub struct AllocArgs {
     /// The numbers that the new range may have.
     #[command(flatten)]
     pub window: Window,
-    /// Let the range start at a multiple of this power of two.
+    /// Let the range start at a multiple of this power of two; with --rest, of any number.
     #[arg(long, value_name = "N", value_parser = size, default_value = "1")]
     pub align: u64,
+    /// Let the range start so many numbers behind a multiple of --align.
+    #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
+    pub rest: u64,
+    /// Leave at least so many numbers free between the range and others.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
+    pub guard: u64,
     /// Take the highest place instead of the lowest one.
     #[arg(long)]
     pub highest: bool,
+    /// Take a place in the smallest gap that has room.
+    #[arg(long)]
+    pub tightest: bool,
+    /// Take the place that starts nearest to this number.
+    #[arg(long, value_name = "N", value_parser = number, conflicts_with = "highest")]
+    pub near: Option<u64>,
     /// Print where the range would be, and leave the file as it is.
     #[arg(long)]
     pub dry_run: bool,
+    /// The form of the answers.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// The arguments of `ranges store`.
+#[derive(Debug, Args)]
+pub struct StoreArgs {
+    /// The map.
+    pub map: PathBuf,
+    /// The first number of the range.
+    #[arg(value_parser = number)]
+    pub start: u64,
+    /// Its last number.
+    #[arg(value_parser = number)]
+    pub end: u64,
+    /// Its value.
+    #[arg(default_value = "")]
+    pub value: String,
+    /// Let the range replace what it overlaps.
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// The arguments of `ranges remove`.
+#[derive(Debug, Args)]
+pub struct RemoveArgs {
+    /// The map.
+    pub map: PathBuf,
+    /// The first number.
+    #[arg(value_parser = number)]
+    pub start: u64,
+    /// The last number; without it, the first one.
+    #[arg(value_parser = number)]
+    pub end: Option<u64>,
+    /// Remove the ranges that have one of the numbers, each whole.
+    #[arg(long)]
+    pub whole: bool,
+    /// The form of the answers.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// The arguments of `ranges diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The first map.
+    pub old: PathBuf,
+    /// The second map.
+    pub new: PathBuf,
     /// The form of the answers.
     #[command(flatten)]
     pub form: Form,

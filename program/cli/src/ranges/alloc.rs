@@ -1,10 +1,11 @@
-//! `ranges alloc`: finds room for a new range and stores it there.
+//! `ranges alloc`: finds room for a new range and stores it there. And what all commands need that
+//! change a file.
 
 use std::fs::File;
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
@@ -24,37 +25,27 @@ use crate::target::target;
 /// Finds room, stores the range and writes the file.
 pub fn run(args: &AllocArgs) -> Outcome {
     let window = args.window.range()?;
-    if show_line(&(0..=0), &args.value, Base::Ten).is_none() {
-        let value = args.value.escape_debug();
-        let what = format!(
-            "a text cannot have the value \"{value}\": it begins or ends with white space, \
-             has a # after white space or a control character, or is too long"
-        );
-        return Err(Error::Usage(what));
-    }
-    if args.map == Path::new("-") {
-        let what = "standard input cannot be a map of ranges that is changed: it must be a file";
-        return Err(Error::Usage(what.into()));
-    }
-    // A link stays a link, and the file that it links to is replaced.
-    let target = target(&args.map, None)?;
-    let _locked = locked(&target).map_err(Error::read(&args.map))?;
+    usable_value(&args.value)?;
+    let edited = editable(&args.map)?;
     let (mut ranges, _) = Ranges::open(&args.map)?;
     let number = ranges.push(&args.value)?;
     let map = ranges.map();
     let base = Base::new(args.form.hex);
-    let found = match args.highest {
-        false => map.alloc_range(
-            args.size,
-            Window::new(window.clone()).aligned(args.align),
-            number,
-        ),
-        true => map.alloc_range(
-            args.size,
-            Window::new(window.clone()).aligned(args.align).from_end(),
-            number,
-        ),
+    let mut place = Window::new(window.clone()).guarded(args.guard);
+    place = match args.rest {
+        0 => place.aligned(args.align),
+        rest => place.congruent_to(rest, args.align),
     };
+    if args.highest {
+        place = place.from_end();
+    }
+    if args.tightest {
+        place = place.tightest();
+    }
+    if let Some(index) = args.near {
+        place = place.nearest_to(index);
+    }
+    let found = map.alloc_range(args.size, place, number);
     let found = match found.map_err(MapError::from) {
         Ok(range) => Some(range),
         Err(MapError::NoGap { .. }) => None,
@@ -63,7 +54,7 @@ pub fn run(args: &AllocArgs) -> Outcome {
     };
     let write = found.is_some() && !args.dry_run;
     if write {
-        ranges.save(&target, &args.map)?;
+        ranges.save(&edited.target, &args.map)?;
     }
     let printed = print(args, &window, &found, write);
     match (printed, &found) {
@@ -74,6 +65,41 @@ pub fn run(args: &AllocArgs) -> Outcome {
         ))),
         (printed, _) => printed.map(|()| Answer::from_bool(found.is_some())),
     }
+}
+
+/// A map that is about to be changed: the file to replace, which is locked against others who
+/// change it.
+pub struct Edited {
+    /// The file, or what the link of that name links to.
+    pub target: PathBuf,
+    _locked: File,
+}
+
+/// Locks a map that is about to be changed.
+pub fn editable(map: &Path) -> Result<Edited, Error> {
+    if map == Path::new("-") {
+        let what = "standard input cannot be a map of ranges that is changed: it must be a file";
+        return Err(Error::Usage(what.into()));
+    }
+    // A link stays a link, and the file that it links to is replaced.
+    let target = target(map, None)?;
+    let locked = locked(&target).map_err(Error::read(map))?;
+    Ok(Edited {
+        target,
+        _locked: locked,
+    })
+}
+
+/// Refuses a value that no text can have.
+pub fn usable_value(value: &str) -> Result<(), Error> {
+    if show_line(&(0..=0), value, Base::Ten).is_some() {
+        return Ok(());
+    }
+    let value = value.escape_debug();
+    Err(Error::Usage(format!(
+        "a text cannot have the value \"{value}\": it begins or ends with white space, \
+         has a # after white space or a control character, or is too long"
+    )))
 }
 
 /// Prints what was found.
@@ -96,8 +122,15 @@ fn print(
         }
         None => {
             let mut what = format!("no gap of {} in {}", args.size, base.span(window));
-            if args.align > 1 {
-                what += &format!(" that begins at a multiple of {}", args.align);
+            match args.rest {
+                0 if args.align > 1 => {
+                    what += &format!(" that begins at a multiple of {}", args.align);
+                }
+                0 => {}
+                rest => what += &format!(" that begins {rest} behind a multiple of {}", args.align),
+            }
+            if args.guard > 0 {
+                what += &format!(" with {} free on both sides", args.guard);
             }
             complain(&what);
         }

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use sapwood::maple::Error as MapError;
 use tracing::field::Empty;
 
+use super::forms::Lines;
 use super::table::Ranges;
-use super::text::parse_line;
 use crate::cli::ranges::{BuildArgs, TextArgs};
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::numbers::Base;
@@ -47,6 +47,8 @@ pub fn list(args: &TextArgs) -> Result<Ranges, Error> {
 fn read(args: &TextArgs) -> Result<(Ranges, Counts), Error> {
     let load = span!(INFO, "load", list = %shown(&args.input), entries = Empty);
     let mut builder = Builder::default();
+    let mut lines = Lines::new(args);
+    let overwrite = args.overwrite || lines.overwrites();
     let mut counts = Counts::default();
     counts.bad = each_record(&args.input, false, !args.skip_bad, |number, record| {
         Ok(match record {
@@ -56,10 +58,10 @@ fn read(args: &TextArgs) -> Result<(Ranges, Counts), Error> {
                     .strip_prefix(MARK)
                     .filter(|_| number == 1)
                     .unwrap_or(line);
-                match parse_line(line) {
+                match lines.parse(line) {
                     Ok(None) => Ok(()),
                     Ok(Some((range, text))) => {
-                        builder.take(args, &mut counts, number, range, text)?
+                        builder.take(overwrite, &mut counts, number, range, &text)?
                     }
                     Err(what) => Err(what),
                 }
@@ -75,7 +77,7 @@ impl Builder {
     /// Stores the range of a line. The inner result has the fault of a bad line.
     fn take(
         &mut self,
-        args: &TextArgs,
+        overwrite: bool,
         counts: &mut Counts,
         line: u64,
         range: RangeInclusive<u64>,
@@ -92,7 +94,7 @@ impl Builder {
             Err(MapError::Occupied { start, end }) => (start, end),
             Err(error) => return Err(error.into()),
         };
-        if args.overwrite {
+        if overwrite {
             counts.overlapping += 1;
             map.store(range, number).map_err(MapError::from)?;
             return Ok(Ok(()));

@@ -2,6 +2,8 @@
 
 mod alloc;
 pub mod build;
+mod change;
+mod forms;
 pub mod query;
 mod stats;
 pub mod table;
@@ -22,6 +24,9 @@ pub fn run(command: &RangesCommand) -> Outcome {
         RangesCommand::List(args) => query::list(args),
         RangesCommand::Gaps(args) => query::gaps(args),
         RangesCommand::Alloc(args) => alloc::run(args),
+        RangesCommand::Store(args) => change::store(args),
+        RangesCommand::Remove(args) => change::remove(args),
+        RangesCommand::Diff(args) => change::diff(args),
         RangesCommand::Stats(args) => stats::stats(args),
         RangesCommand::Verify(args) => stats::verify(args),
         RangesCommand::Export(args) => query::export(args),

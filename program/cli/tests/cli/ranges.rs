@@ -588,3 +588,116 @@ fn kinds_are_told_apart() {
         .code(1)
         .says("not a sound map: it is a table of routes");
 }
+
+#[test]
+fn lists_of_other_forms() {
+    let s = Scratch::new();
+    let build = |form: &str, text: &str| {
+        let args = ["ranges", "build", "--form", form, "-", "-q", "-o", "m"];
+        s.run_with(&args, text.as_bytes()).code(0).quiet();
+        s.run(&["ranges", "list", "m"])
+    };
+    build("spans", "10.0.0.0/30 lan\n443 https\n0x50-0x51 web\n")
+        .out("80\t81\tweb\n443\t443\thttps\n167772160\t167772163\tlan\n");
+    build(
+        "maps",
+        "00001000-00002000 r-xp 00000000 fd:01 12   /bin/cat\n",
+    )
+    .out("4096\t8191\tr-xp /bin/cat\n");
+    // What is inside of another range is what its numbers are.
+    build(
+        "iomem",
+        "1000-4fff : System RAM\n  2000-2fff : Kernel code\n",
+    )
+    .out("4096\t8191\tSystem RAM\n8192\t12287\tKernel code\n12288\t20479\tSystem RAM\n");
+    build("blocks", "# Blocks\n0000..007F; Basic Latin\n").out("0\t127\tBasic Latin\n");
+    build("csv", "first,last,name\n1,2,\"a, b\"\n").out("1\t2\ta, b\n");
+    let half = ["ranges", "build", "--half-open", "-", "-q", "-o", "m"];
+    s.run_with(&half, b"1 3 a\n3 5 b\n").code(0).quiet();
+    s.run(&["ranges", "list", "m"]).out("1\t2\ta\n3\t4\tb\n");
+    s.run_with(&half, b"3 3 a\n")
+        .code(2)
+        .complains("line 1: the range ends at 3, not behind its start 3");
+    // This process has mappings.
+    if cfg!(target_os = "linux") {
+        let args = [
+            "ranges",
+            "build",
+            "--form",
+            "maps",
+            "/proc/self/maps",
+            "-q",
+            "-o",
+            "m",
+        ];
+        s.run(&args).code(0).quiet();
+        s.run(&["ranges", "list", "m"]).code(0).says("r-xp");
+    }
+}
+
+#[test]
+fn ranges_are_stored_and_removed() {
+    let s = map();
+    s.run(&["ranges", "store", "m", "30", "39", "new"])
+        .code(0)
+        .quiet();
+    s.run(&["ranges", "store", "m", "35", "45", "other"])
+        .code(1)
+        .complains("35..=45 overlaps 30..=39; --overwrite allows it");
+    s.run(&["ranges", "store", "--overwrite", "m", "35", "45", "other"])
+        .code(0)
+        .quiet();
+    s.run(&["ranges", "list", "m", "--from", "30", "--to", "50"])
+        .out("30\t34\tnew\n35\t45\tother\n");
+    s.run(&["ranges", "store", "m", "9", "3"])
+        .code(2)
+        .complains("the range ends at 3, before its start 9");
+    s.run(&["ranges", "remove", "m", "33", "36"])
+        .code(0)
+        .out("33\t34\tnew\n35\t36\tother\n");
+    s.run(&["ranges", "remove", "m", "34"]).code(1).out("");
+    s.run(&["ranges", "remove", "--whole", "--json", "m", "40"])
+        .code(0)
+        .out("{\"end\":45,\"size\":9,\"start\":37,\"value\":\"other\"}\n");
+    s.run(&["ranges", "list", "m", "--from", "30", "--to", "50"])
+        .out("30\t32\tnew\n");
+    let missing = s.run(&["ranges", "remove", "none", "1"]);
+    missing.code(2).complains("none");
+}
+
+#[test]
+fn what_is_different() {
+    let s = map();
+    build(&s, "other", TEXT.replace("22 22    ssh", "22 24 SSH"));
+    s.run(&["ranges", "diff", "m", "other"])
+        .code(1)
+        .out("-\t22\t22\tssh\n+\t22\t22\tSSH\n+\t23\t24\tSSH\n");
+    s.run(&["ranges", "diff", "m", "m"]).code(0).out("");
+    s.run(&["ranges", "diff", "--json", "other", "m"])
+        .code(1)
+        .out(
+            "{\"end\":22,\"new\":\"ssh\",\"old\":\"SSH\",\"size\":1,\"start\":22}\n\
+         {\"end\":24,\"new\":null,\"old\":\"SSH\",\"size\":2,\"start\":23}\n",
+        );
+}
+
+#[test]
+fn places_with_conditions() {
+    let s = map();
+    let place = |more: &[&str]| {
+        let mut args = vec!["ranges", "alloc", "m", "4", "x", "--dry-run"];
+        args.extend(more);
+        s.run(&args)
+    };
+    place(&["--align", "10", "--rest", "3"])
+        .code(0)
+        .out("3\t6\n");
+    place(&["--guard", "9", "--from", "15"])
+        .code(0)
+        .out("32\t35\n");
+    place(&["--near", "78"]).code(0).out("76\t79\n");
+    place(&["--tightest", "--to", "500"]).code(0).out("0\t3\n");
+    place(&["--to", "90", "--guard", "60"])
+        .code(1)
+        .complains("no gap of 4 in 0..=90 with 60 free on both sides");
+}
