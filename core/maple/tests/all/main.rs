@@ -17,6 +17,7 @@ mod support {
     pub mod folder;
     pub mod ledger;
     pub mod maple;
+    pub mod owned;
     pub mod ranges;
     pub mod steps;
     pub mod words;

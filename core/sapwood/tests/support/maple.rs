@@ -535,3 +535,45 @@ pub fn is_memory<E: Into<Error> + Debug>(error: E) {
     let error = error.into();
     assert!(matches!(error, Error::ArenaFull(_)), "{error:?}");
 }
+
+fn numbers<V: Number>(entries: impl Iterator<Item = (Range, V)>) -> Vec<(Range, u64)> {
+    entries
+        .map(|(range, value)| (range, value.number()))
+        .collect()
+}
+
+/// Applies operations to both as one transaction, which is committed or dropped.
+pub fn transaction<V: Number, M: Fn(u64) -> V>(
+    pair: &mut Pair<V, M>,
+    group: &[RangeOp],
+    commit: bool,
+) {
+    let before = pair.model.to_vec();
+    let mut model = pair.model.clone();
+    let mut txn = pair.map.begin();
+    for op in group {
+        let expected = op.apply(&mut model);
+        let outcome = match op.writes() {
+            true => pair.change_in(&mut txn, op).unwrap(),
+            false => ask(txn.view(), op),
+        };
+        assert_eq!(outcome, expected, "{op:?}");
+        txn.verify().unwrap();
+        assert_eq!(txn.len(), model.len());
+        // Readers see what was there before.
+        assert_eq!(pair.map.len(), before.len());
+    }
+    let entries = numbers(
+        txn.view()
+            .iter()
+            .map(|(range, value)| (range, value.clone())),
+    );
+    assert_eq!(entries, model.to_vec());
+    assert_eq!(numbers(pair.map.iter()), before);
+    if commit {
+        txn.commit();
+        pair.model = model;
+    } else {
+        drop(txn);
+    }
+}

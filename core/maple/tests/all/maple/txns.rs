@@ -3,7 +3,7 @@
 
 use crate::support::ledger::Ledger;
 use crate::support::maple::{
-    Number, Pair, Range, ask, is_memory, loud, small, tiny_nodes, usual_nodes,
+    Number, Pair, Range, is_memory, loud, small, tiny_nodes, transaction, usual_nodes,
 };
 use crate::support::steps::steps;
 use sapwood::maple::{Error, MapleMap};
@@ -11,12 +11,6 @@ use sapwood_model::oracle;
 use sapwood_model::range_ops::{Domain, RangeOp, RangeOps};
 
 type Model = oracle::RangeMap<u64>;
-
-fn numbers<V: Number>(entries: impl Iterator<Item = (Range, V)>) -> Vec<(Range, u64)> {
-    entries
-        .map(|(range, value)| (range, value.number()))
-        .collect()
-}
 
 /// Runs groups of operations in transactions, of which two of three are committed.
 fn transactions<V: Number>(
@@ -35,7 +29,7 @@ fn transactions<V: Number>(
             if rng.u8(..8) == 0 {
                 snapshots.push((pair.map.snapshot(), pair.model.to_vec()));
             }
-            one(&mut pair, &group, rng.u8(..3) > 0);
+            transaction(&mut pair, &group, rng.u8(..3) > 0);
             pair.agree();
             if rng.u8(..8) == 0 {
                 if let Some((snapshot, entries)) = snapshots.pop() {
@@ -48,37 +42,6 @@ fn transactions<V: Number>(
         pair.map.reclaim(usize::MAX);
         pair.agree();
         assert_eq!(pair.map.memory().waiting, (0, 0));
-    }
-}
-
-fn one<V: Number, M: Fn(u64) -> V>(pair: &mut Pair<V, M>, group: &[RangeOp], commit: bool) {
-    let before = pair.model.to_vec();
-    let mut model = pair.model.clone();
-    let mut txn = pair.map.begin();
-    for op in group {
-        let expected = op.apply(&mut model);
-        let outcome = match op.writes() {
-            true => pair.change_in(&mut txn, op).unwrap(),
-            false => ask(txn.view(), op),
-        };
-        assert_eq!(outcome, expected, "{op:?}");
-        txn.verify().unwrap();
-        assert_eq!(txn.len(), model.len());
-        // Readers see what was there before.
-        assert_eq!(pair.map.len(), before.len());
-    }
-    let entries = numbers(
-        txn.view()
-            .iter()
-            .map(|(range, value)| (range, value.clone())),
-    );
-    assert_eq!(entries, model.to_vec());
-    assert_eq!(numbers(pair.map.iter()), before);
-    if commit {
-        txn.commit();
-        pair.model = model;
-    } else {
-        drop(txn);
     }
 }
 
