@@ -118,6 +118,7 @@ the range overlaps one that is there, the file stays as it was, and the exit cod
     Store(StoreArgs),
     /// Removes numbers from the ranges of a file
     #[command(
+        visible_alias = "free",
         long_about = "Removes the numbers from START to END, or START alone, from all ranges; \
 ranges that reach out of them are cut. Prints what was removed, as \"list\" does, writes a new \
 file, and renames it to MAP. When no range has one of the numbers, the exit code is 1.",
@@ -135,6 +136,16 @@ is 0 when nothing differs, and 1 otherwise.",
   sapwood ranges diff yesterday.ranges today.ranges --hex"
     )]
     Diff(DiffArgs),
+    /// Makes one file of several
+    #[command(
+        long_about = "Stores the ranges of all files in a new one. If a range overlaps one of an \
+earlier file, nothing is written, and the exit code is 1; with --overwrite, it replaces what it \
+overlaps. Neighbours with equal values become one range with --join.",
+        after_help = "Examples:
+  sapwood ranges merge general.ranges local.ranges --overwrite -o all.ranges
+  sapwood ranges merge --join first.ranges second.ranges -o both.ranges"
+    )]
+    Merge(MergeArgs),
     /// Shows how many ranges a map has, how many numbers they cover, its gaps, and its parts in
     /// bytes
     #[command(after_help = "Example:
@@ -377,6 +388,23 @@ pub struct RemoveArgs {
     /// The form of the answers.
     #[command(flatten)]
     pub form: Form,
+}
+
+/// The arguments of `ranges merge`.
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// The maps, in the order in which they are stored.
+    #[arg(required = true, value_name = "MAP")]
+    pub maps: Vec<PathBuf>,
+    /// The file to write.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// Let a later range replace what it overlaps of earlier ones.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Make neighbours that touch and have equal values one range.
+    #[arg(long)]
+    pub join: bool,
 }
 
 /// The arguments of `ranges diff`.

@@ -1,5 +1,6 @@
-//! `ranges store`, `ranges remove` and `ranges diff`.
+//! `ranges store`, `ranges remove`, `ranges merge` and `ranges diff`.
 
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use sapwood::maple::Error as MapError;
@@ -9,10 +10,11 @@ use super::alloc::{editable, usable_value};
 use super::query::gap_json;
 use super::table::Ranges;
 use super::text::overlap;
-use crate::cli::ranges::{DiffArgs, RemoveArgs, StoreArgs};
+use crate::cli::ranges::{DiffArgs, MergeArgs, RemoveArgs, StoreArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::numbers::Base;
 use crate::output::Output;
+use crate::target::target;
 
 /// Stores a range and writes the file.
 pub fn store(args: &StoreArgs) -> Outcome {
@@ -90,6 +92,46 @@ pub fn remove(args: &RemoveArgs) -> Outcome {
     }
     out.flush()?;
     Ok(Answer::from_bool(!removed.is_empty()))
+}
+
+/// Makes one map of several, and writes it.
+pub fn merge(args: &MergeArgs) -> Outcome {
+    let target = target(&args.output, None)?;
+    let mut all = Ranges::default();
+    // Values are compared by their texts: equal ones have one number.
+    let mut numbers = HashMap::new();
+    for path in &args.maps {
+        let (ranges, _) = Ranges::open(path)?;
+        let mut occupied = None;
+        ranges.each(0..=u64::MAX, |range, text| {
+            let number = match numbers.get(text) {
+                Some(number) => *number,
+                None => {
+                    let number = all.push(text)?;
+                    numbers.insert(text.to_owned(), number);
+                    number
+                }
+            };
+            let map = all.map();
+            let there = map.range(range.clone()).next().map(|(there, _)| there);
+            if let Some(there) = there.filter(|_| !args.overwrite) {
+                occupied.get_or_insert((range, there));
+                return Ok(());
+            }
+            let stored = match args.join {
+                true => map.store_coalescing(range, number).map(|_| ()),
+                false => map.store(range, number),
+            };
+            stored.map_err(MapError::from)?;
+            Ok(())
+        })?;
+        if let Some((new, old)) = occupied {
+            complain(&format!("{}: {}", path.display(), overlap(&new, &old)));
+            return Ok(Answer::No);
+        }
+    }
+    all.save(&target, &args.output)?;
+    Ok(Answer::Yes)
 }
 
 /// Prints what is different in the second map.

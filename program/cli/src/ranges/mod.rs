@@ -27,6 +27,7 @@ pub fn run(command: &RangesCommand) -> Outcome {
         RangesCommand::Store(args) => change::store(args),
         RangesCommand::Remove(args) => change::remove(args),
         RangesCommand::Diff(args) => change::diff(args),
+        RangesCommand::Merge(args) => change::merge(args),
         RangesCommand::Stats(args) => stats::stats(args),
         RangesCommand::Verify(args) => stats::verify(args),
         RangesCommand::Export(args) => query::export(args),

@@ -701,3 +701,35 @@ fn places_with_conditions() {
         .code(1)
         .complains("no gap of 4 in 0..=90 with 60 free on both sides");
 }
+
+#[test]
+fn several_files_become_one() {
+    let s = Scratch::new();
+    build(&s, "a", "0 9 x\n20 29 y\n");
+    build(&s, "b", "10 19 x\n25 40 z\n");
+    s.run(&["ranges", "merge", "a", "b", "-o", "all"])
+        .code(1)
+        .complains("b: 25..=40 overlaps 20..=29; --overwrite allows it");
+    assert!(!s.path("all").exists());
+    s.run(&["ranges", "merge", "--overwrite", "a", "b", "-o", "all"])
+        .code(0)
+        .quiet();
+    s.run(&["ranges", "list", "all"])
+        .out("0\t9\tx\n10\t19\tx\n20\t24\ty\n25\t40\tz\n");
+    s.run(&[
+        "ranges",
+        "merge",
+        "--overwrite",
+        "--join",
+        "a",
+        "b",
+        "-o",
+        "a",
+    ])
+    .code(0)
+    .quiet();
+    s.run(&["ranges", "list", "a"])
+        .out("0\t19\tx\n20\t24\ty\n25\t40\tz\n");
+    s.run(&["ranges", "free", "a", "0", "100"]).code(0);
+    s.run(&["ranges", "list", "a"]).code(0).out("");
+}
