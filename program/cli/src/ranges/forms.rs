@@ -13,6 +13,9 @@ use crate::numbers::number;
 /// A range and its value.
 type Entry = (RangeInclusive<u64>, String);
 
+/// The two numbers of a line, and its value.
+type Fields = ((u64, u64), String);
+
 /// Reads the lines of a list.
 pub struct Lines {
     form: ListForm,
@@ -93,7 +96,7 @@ impl Lines {
     }
 
     /// A line of CSV. The first one may name the columns.
-    fn fields(&mut self, text: &str) -> Result<Option<((u64, u64), String)>, String> {
+    fn fields(&mut self, text: &str) -> Result<Option<Fields>, String> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -156,7 +159,7 @@ fn address(text: &str) -> Result<u64, String> {
 }
 
 /// A line of `/proc/PID/maps`; the value is what is allowed and what is mapped.
-fn maps(text: &str) -> Result<((u64, u64), String), String> {
+fn maps(text: &str) -> Result<Fields, String> {
     let (span, rest) = word(text);
     let (start, end) = span.split_once('-').ok_or("no span START-END")?;
     let (allowed, rest) = word(rest);
@@ -167,7 +170,7 @@ fn maps(text: &str) -> Result<((u64, u64), String), String> {
 }
 
 /// A line of `/proc/iomem` or `/proc/ioports`.
-fn iomem(text: &str) -> Result<((u64, u64), String), String> {
+fn iomem(text: &str) -> Result<Fields, String> {
     let (span, name) = text.split_once(" : ").ok_or("no \" : \" behind the span")?;
     let (start, end) = span.split_once('-').ok_or("no span START-END")?;
     Ok(((hex(start)?, hex(end)?), name.trim_ascii().to_owned()))
@@ -175,7 +178,7 @@ fn iomem(text: &str) -> Result<((u64, u64), String), String> {
 
 /// A line of a table of blocks, as Unicode's: `0000..007F; Basic Latin`. One number is a range,
 /// too.
-fn blocks(text: &str) -> Result<((u64, u64), String), String> {
+fn blocks(text: &str) -> Result<Fields, String> {
     let (span, name) = text.split_once(';').ok_or("no \";\" behind the span")?;
     let span = span.trim_ascii();
     let (start, end) = span.split_once("..").unwrap_or((span, span));
@@ -184,7 +187,7 @@ fn blocks(text: &str) -> Result<((u64, u64), String), String> {
 
 /// `START-END VALUE`, `START..END VALUE`, `PREFIX/LENGTH VALUE` or `N VALUE`, of numbers or IPv4
 /// addresses.
-fn spans(text: &str) -> Result<((u64, u64), String), String> {
+fn spans(text: &str) -> Result<Fields, String> {
     let (span, value) = word(text);
     let bounds = if let Some((start, length)) = span.split_once('/') {
         let start = address(start)?;
