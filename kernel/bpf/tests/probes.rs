@@ -84,7 +84,8 @@ fn probes_fire_as_the_counters_count() {
             _ => (),
         }
     }
-    assert!(cache.sweep(second * 100, 8) > 0);
+    // All slots: a few might be empty.
+    assert!(cache.sweep(second * 100, 64) > 0);
     let stats = cache.stats();
     drop(link);
     // Nobody traces these any more.
