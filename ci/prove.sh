@@ -41,7 +41,7 @@ shows() {
 # The command of a proof, with its length.
 command_of() {
     case $1 in
-    differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
+    differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-3500000} ci/diff.sh" ;;
     writers) echo "SAPWOOD_OPS=${WRITERS_OPS:-34000000} ci/diff.sh all differential::shared_map differential::point_map" ;;
     mmap) echo "cargo run --locked --release -p sapwood --example mmap -- ${MMAP_OPS:-10000000}" ;;
     moves) echo "SAPWOOD_MOVES=${MOVES:-5000000} ci/diff.sh threads maple_txns" ;;
