@@ -28,7 +28,8 @@ for fence in "$copy"/fences/*.sh; do
     [ -e "$fence" ] || fail "README.md has no commands marked sh"
     say "--- $(head -n 1 "$fence" | cut -c3-)"
     # One of the commands is `make test`, which would run this script again: see run.sh.
-    (cd "$copy/clone" && env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 SAPWOOD_INSIDE=1 bash -euxo pipefail "$fence" </dev/null)
+    (cd "$copy/clone" && env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_DEBUG=0 \
+        CARGO_PROFILE_RELEASE_OPT_LEVEL=1 SAPWOOD_INSIDE=1 bash -euxo pipefail "$fence" </dev/null)
     count=$((count + 1))
 done
 rm -rf "$copy"

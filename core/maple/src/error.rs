@@ -79,6 +79,19 @@ pub enum Error {
 /// An insertion that did not happen, with the value that was to be inserted.
 pub type Rejected<V> = sapwood_common::Rejected<V, Error>;
 
+/// Puts an entry that was joined with its neighbours: with the left neighbour's value, if there is
+/// one. A refusal gives back `value`, not the neighbour's.
+pub(crate) fn put_joined<V>(
+    left: Option<V>,
+    value: V,
+    put: impl FnOnce(V) -> Result<(), Rejected<V>>,
+) -> Result<(), Rejected<V>> {
+    match left {
+        Some(left) => put(left).map_err(|Rejected { error, .. }| Rejected { value, error }),
+        None => put(value),
+    }
+}
+
 impl<V> From<Rejected<V>> for Error {
     fn from(rejected: Rejected<V>) -> Self {
         rejected.error

@@ -84,7 +84,7 @@ impl Window {
         }
     }
 
-    /// Places with at least so many free indices between them and the entries on both sides. Two
+    /// A place has at least `guard` free indices between it and the entries on both sides. Two
     /// neighbours share what lies between them: for guards that are not shared, ask for the sum.
     /// O(1).
     ///

@@ -10,6 +10,7 @@ use super::snapshot::MapleSnapshot;
 use super::view::MapleView;
 use super::window::Window;
 use super::{Range, bounds};
+use crate::error::put_joined;
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
@@ -93,20 +94,8 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
             }
             Err(error) => return Err(Rejected { value, error }),
         };
-        match left {
-            // A value that was refused is given back, not the neighbour's.
-            Some(left) => match self.put(whole, left) {
-                Ok(()) => Ok(whole.0..=whole.1),
-                Err(refused) => Err(Rejected {
-                    value,
-                    error: refused.error,
-                }),
-            },
-            None => {
-                self.put(whole, value)?;
-                Ok(whole.0..=whole.1)
-            }
-        }
+        put_joined(left, value, |value| self.put(whole, value))?;
+        Ok(whole.0..=whole.1)
     }
 
     /// As [`MapleMap::insert_new`].

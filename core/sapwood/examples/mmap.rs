@@ -11,8 +11,9 @@ use sapwood::maple::{Error, MapleMap, MapleTxn, MapleView, Removed, Split, Windo
 
 type Range = RangeInclusive<u64>;
 
-/// The pages of the address space. A huge page has so many.
+/// The number of pages in the address space.
 const PAGES: u64 = 600;
+/// The number of pages in a huge page.
 const HUGE: u64 = 64;
 /// Free pages between a stack and what lies below it.
 const GUARD: u64 = 2;

@@ -32,8 +32,9 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// A builder that has written nothing yet. Of ten nodes, so many become clusters, of those so
-    /// many inline ones, and so many of the slots of others are dead.
+    /// A builder that has written nothing yet. `of_ten` has three shares, each of ten: the nodes
+    /// that become clusters, the clusters that are inline, and the slots of the others that are
+    /// dead.
     pub(super) fn new(words: &'a Words, rng: &'a mut Rng, of_ten: [u32; 3]) -> Self {
         let [clusters, inline, dying] = of_ten;
         Builder {

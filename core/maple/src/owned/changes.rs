@@ -1,6 +1,7 @@
 //! Changes of an owned map.
 
 use super::{RangeMap, rejected};
+use crate::error::put_joined;
 use crate::window::Window;
 use crate::{Error, Range, Rejected, bounds};
 
@@ -78,20 +79,8 @@ impl<V> RangeMap<V> {
             }
             Err(error) => return Err(Rejected { value, error }),
         };
-        match left {
-            // A value that was refused is given back, not the neighbour's.
-            Some(left) => match self.put(whole, left) {
-                Ok(()) => Ok(whole.0..=whole.1),
-                Err(refused) => Err(Rejected {
-                    value,
-                    error: refused.error,
-                }),
-            },
-            None => {
-                self.put(whole, value)?;
-                Ok(whole.0..=whole.1)
-            }
-        }
+        put_joined(left, value, |value| self.put(whole, value))?;
+        Ok(whole.0..=whole.1)
     }
 
     /// As [`store`](Self::store), if no entry has an index of the range.

@@ -103,7 +103,8 @@ fn count(cell: &Cell<usize>, yes: bool) {
     cell.set(cell.get() + usize::from(yes));
 }
 
-/// In transactions of so many changes each, or without any.
+/// Looks at the map before every store of `ops` changes. With `together`, a transaction has that
+/// many changes; with 0, each change is made alone.
 fn every_store<V: PlainValue + PartialEq>(
     builder: &Builder<MapleMap<V>>,
     make: fn(u64) -> V,

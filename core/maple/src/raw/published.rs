@@ -92,7 +92,7 @@ impl Published {
         self.freeze_at(root, self.len.load(Ordering::Relaxed))
     }
 
-    /// The tree with this root word, and so many entries.
+    /// The tree with the root word `root`, which has `len` entries.
     pub(super) fn freeze_at(&self, root: u64, len: usize) -> Published {
         Published {
             root: AtomicU64::new(root).into(),

@@ -161,7 +161,8 @@ impl<V> Owned<V> {
     /// Frees a block.
     ///
     /// # Safety
-    /// It is one of the map's, of so many bytes and this kind, and is not used any more.
+    /// The block belongs to the map, and nothing uses it any more. It has `bytes` bytes and the
+    /// kind `kind`.
     unsafe fn give(&mut self, node: u32, bytes: usize, kind: Kind) {
         if bytes == self.whole() && self.arena.splits_runs() {
             if let Some(spare) = self.spare.iter_mut().find(|spare| **spare == 0) {
