@@ -4,13 +4,14 @@
 //! A reference counts units of 8 bytes. Nodes take whole lines of 64 bytes.
 
 pub mod gap;
+pub mod word;
 
 /// Bytes of a line. A node's head counts its lines.
 pub const LINE: usize = 64;
 /// The most levels of inner nodes.
 pub const LEVELS: usize = 20;
-/// Bytes of a leaf before its ends.
-pub const LEAF_HEAD: usize = 16;
+/// Bytes of a leaf before its ends, where indices have 64 bits.
+pub const LEAF_HEAD: usize = leaf_head(8);
 /// Bytes of an inner node before its pivots.
 pub const INNER_HEAD: usize = 8;
 
@@ -58,7 +59,7 @@ pub const fn root_of(word: u64) -> (u32, usize) {
 pub struct LeafHead {
     /// Number of entries, at least 1.
     pub n: usize,
-    /// The width of borders: 1, 2 or 3 for 2, 4 or 8 bytes.
+    /// The width of borders: 1, 2, 3 or 4 for 2, 4, 8 or 16 bytes.
     pub width: u32,
     /// Borders are in units of `1 << shift` indices.
     pub shift: u32,
@@ -96,24 +97,30 @@ impl LeafHead {
     }
 }
 
-/// The offsets of starts and of slots in a leaf of `n` entries with borders of this width and slots
-/// of `slot` bytes, and the leaf's end.
+/// Bytes of a leaf before its ends, where indices have `word` bytes.
 #[inline(always)]
-pub const fn leaf_places(n: usize, width: u32, slot: usize) -> (usize, usize, usize) {
+pub const fn leaf_head(word: usize) -> usize {
+    8 + word
+}
+
+/// The offsets of starts and of slots in a leaf of `n` entries with borders of this width and slots
+/// of `slot` bytes, and the leaf's end. Before its ends, it has `head` bytes.
+#[inline(always)]
+pub const fn leaf_places(head: usize, n: usize, width: u32, slot: usize) -> (usize, usize, usize) {
     let bytes = n << width;
-    let starts = LEAF_HEAD + bytes;
+    let starts = head + bytes;
     let values = (starts + bytes).next_multiple_of(8);
     (starts, values, values + n * slot)
 }
 
 /// Bytes behind a leaf's head that a reader may load however few entries there are, by width.
-pub const LEAF_READ: [usize; 4] = [0, 96, 128, 160];
+pub const LEAF_READ: [usize; 5] = [0, 96, 128, 160, 0];
 
 /// Bytes of a leaf.
 #[inline(always)]
-pub const fn leaf_bytes(n: usize, width: u32, slot: usize) -> usize {
-    let end = leaf_places(n, width, slot).2;
-    let least = LEAF_HEAD + LEAF_READ[width as usize];
+pub const fn leaf_bytes(head: usize, n: usize, width: u32, slot: usize) -> usize {
+    let end = leaf_places(head, n, width, slot).2;
+    let least = head + LEAF_READ[width as usize];
     (if end > least { end } else { least }).next_multiple_of(LINE)
 }
 
@@ -146,7 +153,7 @@ impl InnerHead {
         self.n as u64 | (self.filled as u64) << 8 | (self.lines as u64) << 24
     }
 
-    /// The offset of the children, 32 bits each.
+    /// The offset of the children, 32 bits each, where indices have 64 bits.
     #[inline(always)]
     pub const fn cells_at(self) -> usize {
         INNER_HEAD + self.filled * 8
@@ -159,8 +166,8 @@ impl InnerHead {
     }
 }
 
-/// Bytes of an inner node with `n` children and `filled` pivots.
+/// Bytes of an inner node with `n` children and `filled` pivots of `word` bytes.
 #[inline(always)]
-pub const fn inner_bytes(n: usize, filled: usize) -> usize {
-    (INNER_HEAD + filled * 8 + n * 6).next_multiple_of(LINE)
+pub const fn inner_bytes(word: usize, n: usize, filled: usize) -> usize {
+    (INNER_HEAD + filled * word + n * 6).next_multiple_of(LINE)
 }

@@ -2,7 +2,7 @@
 
 use super::map::MapleMap;
 use super::raw::table::{Config, Values, is_plain};
-use crate::{Buildable, Builder, Split};
+use crate::{Buildable, Builder, Index, Split};
 use sapwood_common::raw::memory::MemoryOptions;
 
 /// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
@@ -11,20 +11,20 @@ pub(super) const FANOUT: usize = 36;
 
 /// The choices that only range maps have.
 #[doc(hidden)]
-pub struct MapleChoices<V> {
+pub struct MapleChoices<V, W = u64> {
     pub(super) values: Values,
-    pub(super) split: Split<V>,
+    pub(super) split: Split<V, W>,
     pub(super) leaf: usize,
     pub(super) fanout: usize,
 }
 
-impl<V> Clone for MapleChoices<V> {
+impl<V, W: Copy> Clone for MapleChoices<V, W> {
     fn clone(&self) -> Self {
         MapleChoices { ..*self }
     }
 }
 
-impl<V> core::fmt::Debug for MapleChoices<V> {
+impl<V, W> core::fmt::Debug for MapleChoices<V, W> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("MapleChoices")
             .field("values", &self.values)
@@ -33,12 +33,12 @@ impl<V> core::fmt::Debug for MapleChoices<V> {
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Buildable for MapleMap<V> {
-    type Choices = MapleChoices<V>;
+impl<V: Clone + Send + Sync + 'static, K: Index> Buildable for MapleMap<V, K> {
+    type Choices = MapleChoices<V, K::Word>;
     type Builder = Builder<Self>;
 }
 
-pub(super) fn begin<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> {
+pub(super) fn begin<V: Clone + Send + Sync + 'static, K: Index>() -> Builder<MapleMap<V, K>> {
     let values = if is_plain::<V>() {
         Values::InSlots
     } else {
@@ -58,7 +58,7 @@ pub(super) fn memory() -> MemoryOptions {
     MemoryOptions::default()
 }
 
-impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
+impl<V: Clone + Send + Sync + 'static, K: Index> Builder<MapleMap<V, K>> {
     /// Puts values of `Copy` types of up to eight bytes into the leaves. Integers are there without
     /// this call.
     ///
@@ -110,7 +110,7 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
     ///
     /// # Panics
     /// With [`Split::never`]: a map whose readers may hold a value clones it where it is needed.
-    pub fn split(mut self, split: Split<V>) -> Self {
+    pub fn split(mut self, split: Split<V, K::Word>) -> Self {
         assert!(!split.refuses(), "the values of a `MapleMap` are cloned");
         self.choices.split = split;
         self
@@ -134,7 +134,7 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
     /// # Panics
     /// When the backing moves as it grows: [`Backing::Auto`](sapwood_arena::Backing), the default
     /// of [`ArenaOptions`](sapwood_arena::ArenaOptions), and `Backing::Heap` do.
-    pub fn build(self) -> MapleMap<V> {
+    pub fn build(self) -> MapleMap<V, K> {
         let domain = self.domain_or_new();
         let config = Config {
             options: self.memory.stable(),

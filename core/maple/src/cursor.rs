@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::writer::MapleWriter;
-use super::{Range, bounds};
-use crate::{Error, Rejected};
+use crate::index::{bounds, span};
+use crate::{Error, Index, IndexRange, Range, Rejected, Word, Words};
 
 /// The kind of place that a [`Cursor`] is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,37 +23,37 @@ pub enum Position {
 
 /// The place of a paused [`Cursor`]: plain data that holds no lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PausedCursor {
-    place: Place,
+pub struct PausedCursor<K: Index = u64> {
+    place: Place<K::Word>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Place<W> {
     position: Position,
     /// The entry or gap that it is on, or the range that was given to it.
-    range: Option<(u64, u64)>,
+    range: Option<(W, W)>,
     /// The lowest index that is ahead.
-    ahead: Option<u64>,
+    ahead: Option<W>,
     /// The highest index that is behind.
-    behind: Option<u64>,
+    behind: Option<W>,
 }
 
-impl Place {
-    fn before(index: u64) -> Place {
+impl<W: Word> Place<W> {
+    fn before(index: W) -> Self {
         Place {
             position: Position::Start,
             range: None,
             ahead: Some(index),
-            behind: index.checked_sub(1),
+            behind: index.checked_sub(W::ONE),
         }
     }
 
-    fn on(position: Position, (start, end): (u64, u64)) -> Place {
+    fn on(position: Position, (start, end): (W, W)) -> Self {
         Place {
             position,
             range: Some((start, end)),
-            ahead: end.checked_add(1),
-            behind: start.checked_sub(1),
+            ahead: end.checked_add(W::ONE),
+            behind: start.checked_sub(W::ONE),
         }
     }
 }
@@ -88,20 +88,20 @@ impl Place {
 /// assert_eq!(cursor.position(), Position::AfterLast);
 /// # Ok::<(), sapwood::Error>(())
 /// ```
-pub struct Cursor<'w, 'm, V: Clone + Send + Sync + 'static> {
-    writer: &'w mut MapleWriter<'m, V>,
-    place: Place,
+pub struct Cursor<'w, 'm, V: Clone + Send + Sync + 'static, K: Index = u64> {
+    writer: &'w mut MapleWriter<'m, V, K>,
+    place: Place<K::Word>,
 }
 
-impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
-    pub(super) fn new(writer: &'w mut MapleWriter<'m, V>) -> Self {
+impl<'w, 'm, V: Clone + Send + Sync + 'static, K: Index> Cursor<'w, 'm, V, K> {
+    pub(super) fn new(writer: &'w mut MapleWriter<'m, V, K>) -> Self {
         Cursor {
             writer,
-            place: Place::before(0),
+            place: Place::before(K::Word::ZERO),
         }
     }
 
-    pub(super) fn resumed(writer: &'w mut MapleWriter<'m, V>, paused: PausedCursor) -> Self {
+    pub(super) fn resumed(writer: &'w mut MapleWriter<'m, V, K>, paused: PausedCursor<K>) -> Self {
         Cursor {
             writer,
             place: paused.place,
@@ -118,8 +118,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// The entry or gap that it is on, or the range that was given to it.
     ///
     /// O(1).
-    pub fn range(&self) -> Option<Range> {
-        self.place.range.map(|(start, end)| start..=end)
+    pub fn range(&self) -> Option<Range<K>> {
+        self.place.range.map(span::<K>)
     }
 
     /// The value of the entry that it is on.
@@ -127,7 +127,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// O(log entries).
     pub fn value(&self) -> Option<&V> {
         match (self.place.position, self.place.range) {
-            (Position::OnEntry, Some((start, _))) => self.writer.view().get(start),
+            (Position::OnEntry, Some((start, _))) => self.writer.view().view.get(start),
             _ => None,
         }
     }
@@ -135,8 +135,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// Goes just before an index.
     ///
     /// O(1).
-    pub fn set(&mut self, index: u64) {
-        self.place = Place::before(index);
+    pub fn set(&mut self, index: K) {
+        self.place = Place::before(index.to_word());
     }
 
     /// Goes just before the first index of a range, over which [`store`](Self::store) then stores.
@@ -145,8 +145,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn set_range(&mut self, range: Range) -> Result<(), Error> {
-        let (start, end) = bounds(&range)?;
+    pub fn set_range(&mut self, range: impl IndexRange<K>) -> Result<(), Error<K>> {
+        let (start, end) = bounds(range)?;
         self.place = Place {
             range: Some((start, end)),
             ..Place::before(start)
@@ -157,47 +157,47 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// Goes to the entry or the gap that holds an index; returns the entry's value.
     ///
     /// O(log entries).
-    pub fn seek(&mut self, index: u64) -> Option<&V> {
-        self.stand(index);
+    pub fn seek(&mut self, index: K) -> Option<&V> {
+        self.stand(index.to_word());
         self.value()
     }
 
-    fn stand(&mut self, index: u64) {
-        let (range, value) = self.writer.view().locate(index);
+    fn stand(&mut self, index: K::Word) {
+        let (range, value) = self.writer.view().locate_words(index);
         let position = match value {
             Some(_) => Position::OnEntry,
             None => Position::OnGap,
         };
-        self.place = Place::on(position, range.into_inner());
+        self.place = Place::on(position, range);
     }
 
     /// Goes behind a limit, but never back over what it has passed.
-    fn end(&mut self, limit: u64) {
+    fn end(&mut self, limit: K::Word) {
         let passed = match self.place.ahead {
-            Some(ahead) => ahead.checked_sub(1),
-            None => Some(u64::MAX),
+            Some(ahead) => ahead.checked_sub(K::Word::ONE),
+            None => Some(K::Word::MAX),
         };
         let last = passed.map_or(limit, |passed| passed.max(limit));
         self.place = Place {
             position: Position::AfterLast,
             range: None,
-            ahead: last.checked_add(1),
+            ahead: last.checked_add(K::Word::ONE),
             behind: Some(last),
         };
     }
 
     /// Goes before a limit, but never on over what it has passed.
-    fn start(&mut self, limit: u64) {
+    fn start(&mut self, limit: K::Word) {
         let passed = match self.place.behind {
-            Some(behind) => behind.checked_add(1),
-            None => Some(0),
+            Some(behind) => behind.checked_add(K::Word::ONE),
+            None => Some(K::Word::ZERO),
         };
         let first = passed.map_or(limit, |passed| passed.min(limit));
         self.place = Place {
             position: Position::BeforeFirst,
             range: None,
             ahead: Some(first),
-            behind: first.checked_sub(1),
+            behind: first.checked_sub(K::Word::ONE),
         };
     }
 
@@ -206,10 +206,12 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     ///
     /// O(log entries).
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self, limit: u64) -> Option<(Range, &V)> {
+    pub fn next(&mut self, limit: K) -> Option<(Range<K>, &V)> {
+        let limit = limit.to_word();
         let from = self.place.ahead.filter(|&from| from <= limit);
-        let found = from.and_then(|from| self.writer.view().at_or_after(from));
-        let range = found.map(|(range, _)| range.into_inner());
+        let view = self.writer.view().view;
+        let found = from.and_then(|from| view.finger().forward(from));
+        let range = found.map(|entry| (entry.start, entry.end));
         self.arrive(range.filter(|&(start, _)| start <= limit), limit, Self::end)
     }
 
@@ -217,31 +219,34 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// ahead of the cursor, which then goes before what it has passed.
     ///
     /// O(log entries).
-    pub fn prev(&mut self, limit: u64) -> Option<(Range, &V)> {
+    pub fn prev(&mut self, limit: K) -> Option<(Range<K>, &V)> {
+        let limit = limit.to_word();
         let from = self.place.behind.filter(|&from| from >= limit);
-        let found = from.and_then(|from| self.writer.view().at_or_before(from));
-        let range = found.map(|(range, _)| range.into_inner());
+        let view = self.writer.view().view;
+        let found = from.and_then(|from| view.finger().backward(from));
+        let range = found.map(|entry| (entry.start, entry.end));
         self.arrive(range.filter(|&(_, end)| end >= limit), limit, Self::start)
     }
 
     fn arrive(
         &mut self,
-        range: Option<(u64, u64)>,
-        limit: u64,
-        beyond: impl FnOnce(&mut Self, u64),
-    ) -> Option<(Range, &V)> {
+        range: Option<Words<K>>,
+        limit: K::Word,
+        beyond: impl FnOnce(&mut Self, K::Word),
+    ) -> Option<(Range<K>, &V)> {
         let Some(range) = range else {
             beyond(self, limit);
             return None;
         };
         self.place = Place::on(Position::OnEntry, range);
-        self.writer.view().get_entry(range.0)
+        self.writer.view().get_entry(K::from_word(range.0))
     }
 
     /// Goes to the next entry or gap, if it starts at or before `limit`.
     ///
     /// O(log entries).
-    pub fn next_range(&mut self, limit: u64) -> Option<(Range, Option<&V>)> {
+    pub fn next_range(&mut self, limit: K) -> Option<(Range<K>, Option<&V>)> {
+        let limit = limit.to_word();
         match self.place.ahead.filter(|&from| from <= limit) {
             Some(from) => self.stand_on(from),
             None => {
@@ -254,7 +259,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// Goes to the entry or gap before, if it ends at or after `limit`.
     ///
     /// O(log entries).
-    pub fn prev_range(&mut self, limit: u64) -> Option<(Range, Option<&V>)> {
+    pub fn prev_range(&mut self, limit: K) -> Option<(Range<K>, Option<&V>)> {
+        let limit = limit.to_word();
         match self.place.behind.filter(|&from| from >= limit) {
             Some(from) => self.stand_on(from),
             None => {
@@ -264,9 +270,10 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         }
     }
 
-    fn stand_on(&mut self, index: u64) -> Option<(Range, Option<&V>)> {
+    fn stand_on(&mut self, index: K::Word) -> Option<(Range<K>, Option<&V>)> {
         self.stand(index);
-        Some(self.writer.view().locate(index))
+        let (range, value) = self.writer.view().locate_words(index);
+        Some((span::<K>(range), value))
     }
 
     /// Stores over the entry or gap that the cursor is on, or over the range that was given to it.
@@ -277,12 +284,12 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// # Errors
     /// As [`MapleMap::store`](super::MapleMap::store); [`Error::Absent`] when the cursor is on no
     /// entry and no gap.
-    pub fn store(&mut self, value: V) -> Result<(), Rejected<V>> {
+    pub fn store(&mut self, value: V) -> Result<(), Rejected<V, K>> {
         let Some(range) = self.place.range else {
             let error = Error::Absent;
             return Err(Rejected { value, error });
         };
-        self.writer.store(range.0..=range.1, value)?;
+        self.writer.put(range, value)?;
         self.place = Place::on(Position::OnEntry, range);
         Ok(())
     }
@@ -294,11 +301,11 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     ///
     /// # Errors
     /// As [`MapleMap::remove`](super::MapleMap::remove).
-    pub fn remove(&mut self) -> Result<Option<(Range, V)>, Error> {
+    pub fn remove(&mut self) -> Result<Option<(Range<K>, V)>, Error<K>> {
         let (Position::OnEntry, Some((start, _))) = (self.place.position, self.place.range) else {
             return Ok(None);
         };
-        let erased = self.writer.remove(start)?;
+        let erased = self.writer.remove(K::from_word(start))?;
         self.stand(start);
         Ok(erased)
     }
@@ -307,12 +314,12 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// the map. Then `next` finds the first entry behind the range, `prev` the last one before it.
     ///
     /// O(1).
-    pub fn pause(self) -> PausedCursor {
+    pub fn pause(self) -> PausedCursor<K> {
         PausedCursor { place: self.place }
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> fmt::Debug for Cursor<'_, '_, V> {
+impl<V: Clone + Send + Sync + 'static, K: Index> fmt::Debug for Cursor<'_, '_, V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursor")
             .field("position", &self.position())

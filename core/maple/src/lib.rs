@@ -53,6 +53,7 @@ mod cursor;
 mod error;
 mod file;
 mod header;
+mod index;
 mod iter;
 mod map;
 mod memory;
@@ -71,6 +72,7 @@ mod writer;
 
 pub use cursor::{Cursor, PausedCursor, Position};
 pub use file::{MapleFile, is_range_file, save_strings};
+pub use index::{Index, IndexRange, Word};
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;
@@ -90,16 +92,12 @@ pub use writer::MapleWriter;
 use core::ops::RangeInclusive;
 
 /// A range of indices.
-type Range = RangeInclusive<u64>;
+type Range<K = u64> = RangeInclusive<K>;
 
-/// The bounds of a range that has at least one index.
-fn bounds(range: &RangeInclusive<u64>) -> Result<(u64, u64), Error> {
-    let (start, end) = (*range.start(), *range.end());
-    if range.is_empty() {
-        return Err(Error::EmptyRange { start, end });
-    }
-    Ok((start, end))
-}
+/// The words of a first index and a last one.
+type Words<K> = (<K as Index>::Word, <K as Index>::Word);
+
+use index::bounds;
 
 pub use error::{Error, Rejected};
 pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use sapwood_qsbr::{Domain, Guard};
 
-use super::Range;
 use super::builder;
 use super::iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
@@ -18,13 +17,15 @@ use super::unknown::UnknownReservation;
 use super::view::MapleView;
 use super::window::Window;
 use super::writer::MapleWriter;
-use crate::{Builder, Error, OldestSnapshot, Readable, Rejected};
+use crate::index::open;
+use crate::{Builder, Error, Index, IndexRange, OldestSnapshot, Range, Readable, Rejected};
 use sapwood_common::reading_methods;
 
-/// A map from ranges of `u64` to values, with one writer at a time and readers that never wait.
+/// A map from ranges of indices to values, with one writer at a time and readers that never wait.
 ///
-/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. A gap is a maximal run
-/// of indices that no entry has. Neighbours with equal values stay two entries, unless
+/// Indices are `u64`, or another type of integers or addresses ([`Index`]). Entries do not overlap;
+/// each is an inclusive range, up to `0..=u64::MAX`. A gap is a maximal run of indices that no
+/// entry has. Neighbours with equal values stay two entries, unless
 /// [`store_coalescing`](Self::store_coalescing) joins them.
 ///
 /// A map is a handle, cheap to clone: all clones are handles of one map ([`dup`](Self::dup) makes
@@ -53,11 +54,11 @@ use sapwood_common::reading_methods;
 /// [`MapleView::find_gap`] names. A store copies one leaf, of 512 bytes at most, and a few nodes
 /// more when the leaf is split or merged. A store over many leaves also copies their parents, and
 /// frees the nodes between.
-pub struct MapleMap<V> {
-    shared: Arc<MapleShared<V>>,
+pub struct MapleMap<V, K: Index = u64> {
+    shared: Arc<MapleShared<V, K::Word>>,
 }
 
-impl<V> Clone for MapleMap<V> {
+impl<V, K: Index> Clone for MapleMap<V, K> {
     fn clone(&self) -> Self {
         MapleMap {
             shared: Arc::clone(&self.shared),
@@ -65,23 +66,13 @@ impl<V> Clone for MapleMap<V> {
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Default for MapleMap<V> {
+impl<V: Clone + Send + Sync + 'static, K: Index> Default for MapleMap<V, K> {
     fn default() -> Self {
-        Self::new()
+        Self::keyed().build()
     }
 }
 
 impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
-    pub(super) fn with(config: Config<V>, domain: Domain) -> Self {
-        MapleMap::from_shared(MapleShared::new(config, domain))
-    }
-
-    pub(super) fn from_shared(shared: MapleShared<V>) -> Self {
-        MapleMap {
-            shared: Arc::new(shared),
-        }
-    }
-
     /// An empty map, which takes no memory but the handle's.
     ///
     /// O(1).
@@ -95,59 +86,87 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     pub fn builder() -> Builder<Self> {
         builder::begin()
     }
+}
 
-    pub(super) fn shared(&self) -> &Arc<MapleShared<V>> {
+impl<V: Clone + Send + Sync + 'static, K: Index> MapleMap<V, K> {
+    pub(super) fn with(config: Config<V, K::Word>, domain: Domain) -> Self {
+        MapleMap::from_shared(MapleShared::new(config, domain))
+    }
+
+    pub(super) fn from_shared(shared: MapleShared<V, K::Word>) -> Self {
+        MapleMap {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// A builder of a map with these indices: [`builder`](MapleMap::builder) is the one for `u64`.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// use std::net::Ipv4Addr;
+    /// let map = MapleMap::<&str, Ipv4Addr>::keyed().build();
+    /// map.store(Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 0, 255), "lab")?;
+    /// assert_eq!(map.get(Ipv4Addr::new(10, 0, 0, 7)), Some("lab"));
+    /// # Ok::<(), sapwood::maple::Error<Ipv4Addr>>(())
+    /// ```
+    pub fn keyed() -> Builder<Self> {
+        builder::begin()
+    }
+
+    pub(super) fn shared(&self) -> &Arc<MapleShared<V, K::Word>> {
         &self.shared
     }
 
-    reading_methods!(MapleView<'g, V>);
+    reading_methods!(MapleView<'g, V, K>);
 
     /// A copy of the value at an index.
     ///
     /// A pin, and O(log entries).
-    pub fn get(&self, index: u64) -> Option<V> {
+    pub fn get(&self, index: K) -> Option<V> {
         self.read(|view| view.get(index).cloned())
     }
 
     /// The entry that holds an index, with a copy of its value.
     ///
     /// A pin, and O(log entries).
-    pub fn get_entry(&self, index: u64) -> Option<(Range, V)> {
+    pub fn get_entry(&self, index: K) -> Option<(Range<K>, V)> {
         self.read(|view| cloned(view.get_entry(index)))
     }
 
     /// Whether an entry holds an index.
     ///
     /// A pin, and O(log entries).
-    pub fn contains(&self, index: u64) -> bool {
+    pub fn contains(&self, index: K) -> bool {
         self.read(|view| view.contains(index))
     }
 
     /// The first entry, with a copy of its value.
     ///
     /// A pin, and O(log entries).
-    pub fn first(&self) -> Option<(Range, V)> {
+    pub fn first(&self) -> Option<(Range<K>, V)> {
         self.read(|view| cloned(view.first()))
     }
 
     /// The last entry, with a copy of its value.
     ///
     /// A pin, and O(log entries).
-    pub fn last(&self) -> Option<(Range, V)> {
+    pub fn last(&self) -> Option<(Range<K>, V)> {
         self.read(|view| cloned(view.last()))
     }
 
     /// The first entry that starts after an index, with a copy of its value.
     ///
     /// A pin, and O(log entries).
-    pub fn next_after(&self, index: u64) -> Option<(Range, V)> {
+    pub fn next_after(&self, index: K) -> Option<(Range<K>, V)> {
         self.read(|view| cloned(view.next_after(index)))
     }
 
     /// The last entry that ends before an index, with a copy of its value.
     ///
     /// A pin, and O(log entries).
-    pub fn prev_before(&self, index: u64) -> Option<(Range, V)> {
+    pub fn prev_before(&self, index: K) -> Option<(Range<K>, V)> {
         self.read(|view| cloned(view.prev_before(index)))
     }
 
@@ -168,14 +187,14 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// assert!(map.is_empty());
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn iter(&self) -> MapIter<'_, V> {
-        self.range(0..=u64::MAX)
+    pub fn iter(&self) -> MapIter<'_, V, K> {
+        self.range(..)
     }
 
     /// As [`iter`](Self::iter), but only the entries that have an index in a range, each whole. An
     /// empty range has none.
-    pub fn range(&self, range: Range) -> MapIter<'_, V> {
-        MapIter::new(self, &range)
+    pub fn range(&self, range: impl IndexRange<K>) -> MapIter<'_, V, K> {
+        MapIter::new(self, open(range))
     }
 
     /// The gaps in a range, in order, from both ends, clipped to the range. An empty range has
@@ -188,8 +207,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
     /// assert!(map.gaps(0..=24).eq([0..=4, 10..=19]));
     /// ```
-    pub fn gaps(&self, within: Range) -> MapGaps<'_, V> {
-        MapGaps::new(self, &within)
+    pub fn gaps(&self, within: impl IndexRange<K>) -> MapGaps<'_, V, K> {
+        MapGaps::new(self, open(within))
     }
 
     /// Number of entries.
@@ -208,7 +227,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// As [`MapleView::find_gap`].
     #[inline]
-    pub fn find_gap(&self, size: u64, within: impl Into<Window>) -> Option<Range> {
+    pub fn find_gap(&self, size: K::Word, within: impl Into<Window<K>>) -> Option<Range<K>> {
         self.read(|view| view.find_gap(size, within))
     }
 
@@ -222,7 +241,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`reclaim`](Self::reclaim), and the end of an [`UnknownReservation`]. A writer has methods
     /// of its own for changes and plans.
     #[track_caller]
-    pub fn write(&self) -> MapleWriter<'_, V> {
+    pub fn write(&self) -> MapleWriter<'_, V, K> {
         MapleWriter::new(self, self.shared.write())
     }
 
@@ -234,12 +253,12 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Panics
     /// As [`write`](Self::write).
     #[track_caller]
-    pub fn begin(&self) -> MapleTxn<'_, V> {
+    pub fn begin(&self) -> MapleTxn<'_, V, K> {
         MapleTxn::new(self.write())
     }
 
     /// As [`write`](Self::write), but returns `None` when somebody has the lock.
-    pub fn try_write(&self) -> Option<MapleWriter<'_, V>> {
+    pub fn try_write(&self) -> Option<MapleWriter<'_, V, K>> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
     }
 
@@ -251,7 +270,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Panics
     /// When this thread has the lock ([`write`](Self::write)); use [`MapleWriter::snapshot`] there.
     #[track_caller]
-    pub fn snapshot(&self) -> MapleSnapshot<V> {
+    pub fn snapshot(&self) -> MapleSnapshot<V, K> {
         self.write().snapshot()
     }
 
@@ -299,7 +318,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
     /// back.
-    pub fn store(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
+    pub fn store(&self, range: impl IndexRange<K>, value: V) -> Result<(), Rejected<V, K>> {
         self.write().store(range, value)
     }
 
@@ -317,7 +336,11 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// As [`store`](Self::store).
-    pub fn store_coalescing(&self, range: Range, value: V) -> Result<Range, Rejected<V>>
+    pub fn store_coalescing(
+        &self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<Range<K>, Rejected<V, K>>
     where
         V: PartialEq,
     {
@@ -331,7 +354,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Errors
     /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
     /// with the value given back.
-    pub fn insert_new(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
+    pub fn insert_new(&self, range: impl IndexRange<K>, value: V) -> Result<(), Rejected<V, K>> {
         self.write().insert_new(range, value)
     }
 
@@ -341,7 +364,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: a removal replaces nodes, too.
-    pub fn remove(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
+    pub fn remove(&self, index: K) -> Result<Option<(Range<K>, V)>, Error<K>> {
         self.write().remove(index)
     }
 
@@ -352,7 +375,11 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// As [`store`](Self::store).
-    pub fn replace(&self, range: Range, value: V) -> Result<Removed<V>, Rejected<V>> {
+    pub fn replace(
+        &self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<Removed<V, K>, Rejected<V, K>> {
         self.write().replace(range, value)
     }
 
@@ -370,7 +397,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// As [`clear_range`](Self::clear_range).
-    pub fn take_range(&self, range: Range) -> Result<Removed<V>, Error> {
+    pub fn take_range(&self, range: impl IndexRange<K>) -> Result<Removed<V, K>, Error<K>> {
         self.write().take_range(range)
     }
 
@@ -380,7 +407,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`].
-    pub fn clear_range(&self, range: Range) -> Result<(), Error> {
+    pub fn clear_range(&self, range: impl IndexRange<K>) -> Result<(), Error<K>> {
         self.write().clear_range(range)
     }
 
@@ -406,9 +433,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`]: nothing has changed.
     pub fn modify_range(
         &self,
-        range: Range,
-        change: impl FnMut(Range, &V) -> V,
-    ) -> Result<(), Error>
+        range: impl IndexRange<K>,
+        change: impl FnMut(Range<K>, &V) -> V,
+    ) -> Result<(), Error<K>>
     where
         V: PartialEq,
     {
@@ -437,7 +464,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Errors
     /// [`Error::EmptyRange`]; [`Error::WindowTooSmall`] when the range would end beyond the highest
     /// index; [`Error::ArenaFull`], [`Error::GarbageLimit`]: nothing has changed.
-    pub fn move_range(&self, range: Range, to: u64) -> Result<(), Error> {
+    pub fn move_range(&self, range: impl IndexRange<K>, to: K) -> Result<(), Error<K>> {
         let mut txn = self.begin();
         txn.move_range(range, to)?;
         txn.commit();
@@ -450,8 +477,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::GarbageLimit`].
-    pub fn clear(&self) -> Result<(), Error> {
-        self.clear_range(0..=u64::MAX)
+    pub fn clear(&self) -> Result<(), Error<K>> {
+        self.clear_range(..)
     }
 
     /// Stores at the lowest `size` indices of a window that no entry has, or at the place that the
@@ -474,10 +501,10 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`Error::Alignment`]; those of [`store`](Self::store); with the value given back.
     pub fn alloc_range(
         &self,
-        size: u64,
-        within: impl Into<Window>,
+        size: K::Word,
+        within: impl Into<Window<K>>,
         value: V,
-    ) -> Result<Range, Rejected<V>> {
+    ) -> Result<Range<K>, Rejected<V, K>> {
         self.write().alloc_range(size, within, value)
     }
 
@@ -491,7 +518,11 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_store(&self, range: Range, value: &V) -> Result<StorePlan, Error> {
+    pub fn plan_store(
+        &self,
+        range: impl IndexRange<K>,
+        value: &V,
+    ) -> Result<StorePlan<K>, Error<K>> {
         self.write().plan_store(range, value)
     }
 
@@ -501,7 +532,11 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`]; [`Error::Occupied`], if there is an entry now.
-    pub fn plan_insert_new(&self, range: Range, value: &V) -> Result<StorePlan, Error> {
+    pub fn plan_insert_new(
+        &self,
+        range: impl IndexRange<K>,
+        value: &V,
+    ) -> Result<StorePlan<K>, Error<K>> {
         self.write().plan_insert_new(range, value)
     }
 
@@ -512,10 +547,10 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// As [`alloc_range`](Self::alloc_range).
     pub fn plan_alloc(
         &self,
-        size: u64,
-        within: impl Into<Window>,
+        size: K::Word,
+        within: impl Into<Window<K>>,
         value: &V,
-    ) -> Result<StorePlan, Error> {
+    ) -> Result<StorePlan<K>, Error<K>> {
         self.write().plan_alloc(size, within, value)
     }
 
@@ -523,12 +558,12 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_clear(&self, range: Range) -> Result<ErasePlan, Error> {
+    pub fn plan_clear(&self, range: impl IndexRange<K>) -> Result<ErasePlan<K>, Error<K>> {
         self.write().plan_clear(range)
     }
 
     /// As [`plan_store`](Self::plan_store), for [`remove`](Self::remove).
-    pub fn plan_remove(&self, index: u64) -> ErasePlan {
+    pub fn plan_remove(&self, index: K) -> ErasePlan<K> {
         self.write().plan_remove(index)
     }
 
@@ -541,7 +576,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Errors
     /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists that the
     /// change needs; [`Error::GarbageLimit`]; [`Error::NoGap`] when the gap has gone.
-    pub fn reserve(&self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
+    pub fn reserve(&self, plan: StorePlan<K>) -> Result<Reservation<'_, V, K>, Error<K>> {
         plan::reserve(&self.shared, &plan)
     }
 
@@ -550,7 +585,10 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
-    pub fn reserve_erase(&self, plan: ErasePlan) -> Result<EraseReservation<'_, V>, Error> {
+    pub fn reserve_erase(
+        &self,
+        plan: ErasePlan<K>,
+    ) -> Result<EraseReservation<'_, V, K>, Error<K>> {
         plan::reserve_erase(&self.shared, &plan)
     }
 
@@ -559,7 +597,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists.
-    pub fn reserve_unknown(&self, changes: usize) -> Result<UnknownReservation<V>, Error> {
+    pub fn reserve_unknown(&self, changes: usize) -> Result<UnknownReservation<V, K>, Error<K>> {
         UnknownReservation::new(self, changes)
     }
 
@@ -570,7 +608,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; this map is as it was.
-    pub fn dup(&self) -> Result<MapleMap<V>, Error> {
+    pub fn dup(&self) -> Result<MapleMap<V, K>, Error<K>> {
         let from = self.write();
         let other = MapleMap::with(self.shared.config(&from.writer), self.domain().clone());
         let mut to = other.write();
@@ -611,34 +649,34 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 }
 
-pub(super) fn cloned<V: Clone>(entry: Option<(Range, &V)>) -> Option<(Range, V)> {
+pub(super) fn cloned<V: Clone, K>(entry: Option<(Range<K>, &V)>) -> Option<(Range<K>, V)> {
     entry.map(|(range, value)| (range, value.clone()))
 }
 
-impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleMap<V> {
+impl<V: Clone + Send + Sync + fmt::Debug + 'static, K: Index> fmt::Debug for MapleMap<V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.read(|view| view.fmt(f))
     }
 }
 
-impl<'m, V: Clone + Send + Sync + 'static> IntoIterator for &'m MapleMap<V> {
-    type Item = (Range, V);
-    type IntoIter = MapIter<'m, V>;
+impl<'m, V: Clone + Send + Sync + 'static, K: Index> IntoIterator for &'m MapleMap<V, K> {
+    type Item = (Range<K>, V);
+    type IntoIter = MapIter<'m, V, K>;
 
-    fn into_iter(self) -> MapIter<'m, V> {
+    fn into_iter(self) -> MapIter<'m, V, K> {
         self.iter()
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Readable for MapleMap<V> {
-    type View<'g> = MapleView<'g, V>;
+impl<V: Clone + Send + Sync + 'static, K: Index> Readable for MapleMap<V, K> {
+    type View<'g> = MapleView<'g, V, K>;
 
     fn domain(&self) -> &Domain {
         self.shared.domain()
     }
 
     #[inline]
-    fn view<'g>(&'g self, guard: Guard<'g>) -> MapleView<'g, V> {
+    fn view<'g>(&'g self, guard: Guard<'g>) -> MapleView<'g, V, K> {
         MapleView::new(self.shared.view(guard))
     }
 }
@@ -647,8 +685,8 @@ impl<V: Clone + Send + Sync + 'static> Readable for MapleMap<V> {
 ///
 /// # Panics
 /// For an empty range, and when the arena is full.
-impl<V: Clone + Send + Sync + 'static> Extend<(Range, V)> for MapleMap<V> {
-    fn extend<I: IntoIterator<Item = (Range, V)>>(&mut self, entries: I) {
+impl<V: Clone + Send + Sync + 'static, K: Index> Extend<(Range<K>, V)> for MapleMap<V, K> {
+    fn extend<I: IntoIterator<Item = (Range<K>, V)>>(&mut self, entries: I) {
         for (range, value) in entries {
             if let Err(refused) = self.store(range, value) {
                 panic!("{refused}");

@@ -7,6 +7,7 @@ use sapwood_arena::{Arena, Memory};
 use super::raw::node::{INNER, LEAF, POOLED, RESERVED, VALUE};
 use super::raw::owned::Owned;
 use super::raw::table::{MapleShared, Writer};
+use crate::Word;
 use crate::figures::{self, ENTRIES, table};
 
 /// A report of a map's memory. Pairs are a number of blocks and their bytes; other sums are bytes.
@@ -38,7 +39,7 @@ pub struct MapleMemory {
 }
 
 impl MapleMemory {
-    pub(super) fn new<V>(writer: &Writer<V>) -> Self {
+    pub(super) fn new<V, W: Word>(writer: &Writer<V, W>) -> Self {
         let arena = writer.space.arena.memory();
         let kind = |kind| figures::kind(&arena, kind);
         MapleMemory {
@@ -51,12 +52,12 @@ impl MapleMemory {
             waiting: writer.space.garbage.waiting(),
             pooled: kind(POOLED).1,
             nodes_made: writer.space.made,
-            outside: size_of::<MapleShared<V>>() + writer.space.pool.bytes() + writer.room(),
+            outside: size_of::<MapleShared<V, W>>() + writer.space.pool.bytes() + writer.room(),
             arena,
         }
     }
 
-    pub(super) fn owned<V>(owned: &Owned<V>) -> Self {
+    pub(super) fn owned<V, W: Word>(owned: &Owned<V, W>) -> Self {
         let arena = owned.arena().memory();
         let kind = |kind| figures::kind(&arena, kind);
         MapleMemory {
@@ -65,7 +66,7 @@ impl MapleMemory {
             leaves: kind(LEAF),
             inner: kind(INNER),
             // The arena's own part is in its accounts.
-            outside: size_of::<Owned<V>>() - size_of::<Arena>(),
+            outside: size_of::<Owned<V, W>>() - size_of::<Arena>(),
             arena,
             ..MapleMemory::default()
         }

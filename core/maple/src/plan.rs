@@ -9,33 +9,33 @@ use super::raw::write::Cost;
 use super::view::MapleView;
 use super::window::Window;
 use super::writer::MapleWriter;
-use super::{Range, bounds};
-use crate::Error;
+use crate::index::{bounds, span};
 use crate::sync::WriterGuard;
+use crate::{Error, Index, IndexRange, Range, Word, Words};
 
 /// The plan of a store, from [`MapleMap::plan_store`](super::MapleMap::plan_store) and others.
 ///
 /// A plan holds nothing. If the map is changed before the plan is reserved, `reserve` makes it
 /// anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StorePlan {
-    pub(super) range: (u64, u64),
+pub struct StorePlan<K: Index = u64> {
+    pub(super) range: Words<K>,
     /// The search that found the range, if the caller did not give it.
-    fit: Option<Fit>,
+    fit: Option<Fit<K::Word>>,
     /// Whether the range has to be free when the plan is reserved.
     free: bool,
-    pub(super) cost: Cost,
+    pub(super) cost: Cost<K::Word>,
 }
 
 /// The plan of an erasure, from [`MapleMap::plan_clear`](super::MapleMap::plan_clear) and
 /// [`plan_remove`](super::MapleMap::plan_remove).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErasePlan {
+pub struct ErasePlan<K: Index = u64> {
     /// The range to clear; `None` when there is nothing to erase.
-    range: Option<(u64, u64)>,
+    range: Option<Words<K>>,
     /// The index whose entry is to be erased, if the caller gave an index and not a range.
-    index: Option<u64>,
-    pub(super) cost: Cost,
+    index: Option<K>,
+    pub(super) cost: Cost<K::Word>,
 }
 
 /// The methods of a plan or a reservation that return its [`Cost`]; the argument is the field.
@@ -57,7 +57,7 @@ macro_rules! costs {
     };
 }
 
-impl StorePlan {
+impl<K: Index> StorePlan<K> {
     costs!(cost);
 
     /// The plan for the case that the range is still free when the plan is reserved; otherwise
@@ -87,30 +87,30 @@ impl StorePlan {
     /// The range where the value is to be stored.
     ///
     /// O(1).
-    pub fn range(&self) -> Range {
-        self.range.0..=self.range.1
+    pub fn range(&self) -> Range<K> {
+        span::<K>(self.range)
     }
 }
 
-impl ErasePlan {
+impl<K: Index> ErasePlan<K> {
     costs!(cost);
 
     /// The range that is to be cleared, if any.
     ///
     /// O(1).
-    pub fn range(&self) -> Option<Range> {
-        self.range.map(|(start, end)| start..=end)
+    pub fn range(&self) -> Option<Range<K>> {
+        self.range.map(span::<K>)
     }
 }
 
 /// The writing side, for a reservation: its own, or borrowed from a [`MapleWriter`].
-enum Side<'a, V> {
-    Own(WriterGuard<'a, Writer<V>>, Vec<V>),
-    Lent(&'a mut Writer<V>, &'a mut Vec<V>),
+enum Side<'a, V, W> {
+    Own(WriterGuard<'a, Writer<V, W>>, Vec<V>),
+    Lent(&'a mut Writer<V, W>, &'a mut Vec<V>),
 }
 
-impl<V> Side<'_, V> {
-    fn parts(&mut self) -> (&mut Writer<V>, &mut Vec<V>) {
+impl<V, W: Word> Side<'_, V, W> {
+    fn parts(&mut self) -> (&mut Writer<V, W>, &mut Vec<V>) {
         match self {
             Side::Own(writer, dropped) => (writer, dropped),
             Side::Lent(writer, dropped) => (writer, dropped),
@@ -119,17 +119,17 @@ impl<V> Side<'_, V> {
 }
 
 /// Blocks that are held for one change, and the map's lock.
-struct Holding<'a, V> {
-    shared: &'a MapleShared<V>,
+struct Holding<'a, V, W: Word> {
+    shared: &'a MapleShared<V, W>,
     // The lock is released before values are dropped: their `drop` may use the map.
-    side: Side<'a, V>,
+    side: Side<'a, V, W>,
     held: Vec<Held>,
     /// The range to change; `None` when there is nothing to change.
-    range: Option<(u64, u64)>,
-    cost: Cost,
+    range: Option<(W, W)>,
+    cost: Cost<W>,
 }
 
-impl<V: Clone> Holding<'_, V> {
+impl<V: Clone, W: Word> Holding<'_, V, W> {
     fn change(mut self, value: Option<V>) {
         if self.range.is_none() {
             return;
@@ -140,7 +140,7 @@ impl<V: Clone> Holding<'_, V> {
     }
 }
 
-impl<V> Drop for Holding<'_, V> {
+impl<V, W: Word> Drop for Holding<'_, V, W> {
     fn drop(&mut self) {
         let mut held = core::mem::take(&mut self.held);
         let shared = self.shared;
@@ -167,24 +167,24 @@ impl<V> Drop for Holding<'_, V> {
 /// assert_eq!(map.get_entry(20), Some((5..=24, 'c')));
 /// # Ok::<(), sapwood::Error>(())
 /// ```
-pub struct Reservation<'a, V: Clone> {
-    holding: Holding<'a, V>,
-    range: (u64, u64),
+pub struct Reservation<'a, V: Clone, K: Index = u64> {
+    holding: Holding<'a, V, K::Word>,
+    range: Words<K>,
 }
 
 /// The memory of a planned erasure, reserved as in a [`Reservation`].
-pub struct EraseReservation<'a, V: Clone> {
-    holding: Holding<'a, V>,
+pub struct EraseReservation<'a, V: Clone, K: Index = u64> {
+    holding: Holding<'a, V, K::Word>,
 }
 
-impl<V: Clone> Reservation<'_, V> {
+impl<V: Clone, K: Index> Reservation<'_, V, K> {
     costs!(holding.cost);
 
     /// The range where the value will be stored.
     ///
     /// O(1).
-    pub fn range(&self) -> Range {
-        self.range.0..=self.range.1
+    pub fn range(&self) -> Range<K> {
+        span::<K>(self.range)
     }
 
     /// Stores the value.
@@ -198,7 +198,7 @@ impl<V: Clone> Reservation<'_, V> {
     }
 }
 
-impl<V: Clone> EraseReservation<'_, V> {
+impl<V: Clone, K: Index> EraseReservation<'_, V, K> {
     costs!(holding.cost);
 
     /// Clears the planned range.
@@ -212,7 +212,7 @@ impl<V: Clone> EraseReservation<'_, V> {
     }
 }
 
-impl<V: Clone> fmt::Debug for Reservation<'_, V> {
+impl<V: Clone, K: Index> fmt::Debug for Reservation<'_, V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
             .field("range", &self.range())
@@ -221,7 +221,7 @@ impl<V: Clone> fmt::Debug for Reservation<'_, V> {
     }
 }
 
-impl<V: Clone> fmt::Debug for EraseReservation<'_, V> {
+impl<V: Clone, K: Index> fmt::Debug for EraseReservation<'_, V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EraseReservation")
             .field("nodes", &self.nodes())
@@ -230,35 +230,35 @@ impl<V: Clone> fmt::Debug for EraseReservation<'_, V> {
 }
 
 /// Drafts a change; returns what it takes.
-fn plan<V: Clone>(
-    shared: &MapleShared<V>,
-    writer: &mut Writer<V>,
-    range: (u64, u64),
+fn plan<V: Clone, W: Word>(
+    shared: &MapleShared<V, W>,
+    writer: &mut Writer<V, W>,
+    range: (W, W),
     put: bool,
-) -> Cost {
+) -> Cost<W> {
     shared.draft(writer, range, put);
     shared.cost(writer, put)
 }
 
 /// Holds the blocks of a change. Drafts the change anew if the map has been changed since.
-fn hold<'a, V: Clone>(
-    shared: &'a MapleShared<V>,
-    mut side: Side<'a, V>,
-    range: Option<(u64, u64)>,
+fn hold<'a, V: Clone, K: Index>(
+    shared: &'a MapleShared<V, K::Word>,
+    mut side: Side<'a, V, K::Word>,
+    range: Option<Words<K>>,
     put: bool,
-    mut cost: Cost,
-) -> Result<Holding<'a, V>, Error> {
+    mut cost: Cost<K::Word>,
+) -> Result<Holding<'a, V, K::Word>, Error<K>> {
     let (writer, dropped) = side.parts();
     let held = match range {
         None => Vec::new(),
         Some(range) => {
-            if !MapleShared::is_newest(writer, cost.draft) {
+            if !MapleShared::<V, _>::is_newest(writer, cost.draft) {
                 shared.draft(writer, range, put);
             }
             // Also when the draft is the newest: the plan may be that of the same change of another
             // map.
             cost = shared.cost(writer, put);
-            shared.hold(writer, put, dropped)?
+            shared.hold::<Error<K>>(writer, put, dropped)?
         }
     };
     Ok(Holding {
@@ -271,48 +271,58 @@ fn hold<'a, V: Clone>(
 }
 
 /// As [`hold`], for a store. Searches its range anew, too, if the caller did not give it.
-fn hold_store<'a, V: Clone>(
-    shared: &'a MapleShared<V>,
-    mut side: Side<'a, V>,
-    plan: &StorePlan,
-) -> Result<Reservation<'a, V>, Error> {
+fn hold_store<'a, V: Clone, K: Index>(
+    shared: &'a MapleShared<V, K::Word>,
+    mut side: Side<'a, V, K::Word>,
+    plan: &StorePlan<K>,
+) -> Result<Reservation<'a, V, K>, Error<K>> {
     let mut range = plan.range;
     let writer = &*side.parts().0;
-    if let (Some(fit), false) = (&plan.fit, MapleShared::is_newest(writer, plan.cost.draft)) {
+    if let (Some(fit), false) = (
+        &plan.fit,
+        MapleShared::<V, _>::is_newest(writer, plan.cost.draft),
+    ) {
         let start = shared.still(writer).place(fit);
         let start = start.ok_or(Error::NoGap { size: fit.size })?;
-        range = (start, start + (fit.size - 1));
+        range = (start, start + (fit.size - K::Word::ONE));
     }
-    if plan.free && !MapleShared::is_newest(writer, plan.cost.draft) {
-        MapleView::new(shared.still(writer)).free(range)?;
+    if plan.free && !MapleShared::<V, _>::is_newest(writer, plan.cost.draft) {
+        MapleView::<V, K>::new(shared.still(writer)).free(range)?;
     }
     let holding = hold(shared, side, Some(range), true, plan.cost)?;
     Ok(Reservation { holding, range })
 }
 
 /// As [`hold`], for an erasure. Searches the entry anew, too, if the caller gave an index.
-fn hold_erase<'a, V: Clone>(
-    shared: &'a MapleShared<V>,
-    mut side: Side<'a, V>,
-    plan: &ErasePlan,
-) -> Result<EraseReservation<'a, V>, Error> {
+fn hold_erase<'a, V: Clone, K: Index>(
+    shared: &'a MapleShared<V, K::Word>,
+    mut side: Side<'a, V, K::Word>,
+    plan: &ErasePlan<K>,
+) -> Result<EraseReservation<'a, V, K>, Error<K>> {
     let mut range = plan.range;
     let writer = &*side.parts().0;
-    if let (Some(index), false) = (plan.index, MapleShared::is_newest(writer, plan.cost.draft)) {
-        let entry = shared.still(writer).entry(index);
+    if let (Some(index), false) = (
+        plan.index,
+        MapleShared::<V, _>::is_newest(writer, plan.cost.draft),
+    ) {
+        let entry = shared.still(writer).entry(index.to_word());
         range = entry.map(|entry| (entry.start, entry.end));
     }
     let holding = hold(shared, side, range, false, plan.cost)?;
     Ok(EraseReservation { holding })
 }
 
-impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
+impl<V: Clone + Send + Sync + 'static, K: Index> MapleWriter<'_, V, K> {
     /// As [`MapleMap::plan_store`](super::MapleMap::plan_store).
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_store(&mut self, range: Range, _: &V) -> Result<StorePlan, Error> {
-        let range = bounds(&range)?;
+    pub fn plan_store(
+        &mut self,
+        range: impl IndexRange<K>,
+        _: &V,
+    ) -> Result<StorePlan<K>, Error<K>> {
+        let range = bounds(range)?;
         let cost = plan(self.shared(), &mut self.writer, range, true);
         Ok(StorePlan {
             range,
@@ -326,9 +336,14 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// As [`MapleMap::plan_insert_new`](super::MapleMap::plan_insert_new).
-    pub fn plan_insert_new(&mut self, range: Range, value: &V) -> Result<StorePlan, Error> {
-        self.view().free(bounds(&range)?)?;
-        Ok(self.plan_store(range, value)?.if_free())
+    pub fn plan_insert_new(
+        &mut self,
+        range: impl IndexRange<K>,
+        value: &V,
+    ) -> Result<StorePlan<K>, Error<K>> {
+        let words = bounds(range)?;
+        self.view().free(words)?;
+        Ok(self.plan_store(span::<K>(words), value)?.if_free())
     }
 
     /// As [`MapleMap::plan_alloc`](super::MapleMap::plan_alloc).
@@ -337,10 +352,10 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     /// As [`MapleMap::alloc_range`](super::MapleMap::alloc_range).
     pub fn plan_alloc(
         &mut self,
-        size: u64,
-        within: impl Into<Window>,
+        size: K::Word,
+        within: impl Into<Window<K>>,
         value: &V,
-    ) -> Result<StorePlan, Error> {
+    ) -> Result<StorePlan<K>, Error<K>> {
         let fit = within.into().fit(size)?;
         let found = self.view().place(&fit);
         let plan = self.plan_store(found.ok_or(Error::NoGap { size })?, value)?;
@@ -354,8 +369,8 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_clear(&mut self, range: Range) -> Result<ErasePlan, Error> {
-        let range = bounds(&range)?;
+    pub fn plan_clear(&mut self, range: impl IndexRange<K>) -> Result<ErasePlan<K>, Error<K>> {
+        let range = bounds(range)?;
         let cost = plan(self.shared(), &mut self.writer, range, false);
         Ok(ErasePlan {
             range: Some(range),
@@ -365,11 +380,11 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     }
 
     /// As [`MapleMap::plan_remove`](super::MapleMap::plan_remove).
-    pub fn plan_remove(&mut self, index: u64) -> ErasePlan {
+    pub fn plan_remove(&mut self, index: K) -> ErasePlan<K> {
         let entry = self.view().get_entry(index).map(|(range, _)| range);
         match entry {
             Some(entry) => {
-                let range = (*entry.start(), *entry.end());
+                let range = (entry.start().to_word(), entry.end().to_word());
                 let cost = plan(self.shared(), &mut self.writer, range, false);
                 ErasePlan {
                     range: Some(range),
@@ -389,7 +404,7 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// As [`MapleMap::reserve`](super::MapleMap::reserve).
-    pub fn reserve(&mut self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
+    pub fn reserve(&mut self, plan: StorePlan<K>) -> Result<Reservation<'_, V, K>, Error<K>> {
         let shared = self.shared();
         hold_store(
             shared,
@@ -402,7 +417,10 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// As [`MapleMap::reserve`](super::MapleMap::reserve).
-    pub fn reserve_erase(&mut self, plan: ErasePlan) -> Result<EraseReservation<'_, V>, Error> {
+    pub fn reserve_erase(
+        &mut self,
+        plan: ErasePlan<K>,
+    ) -> Result<EraseReservation<'_, V, K>, Error<K>> {
         let shared = self.shared();
         let side = Side::Lent(&mut self.writer, &mut self.dropped);
         hold_erase(shared, side, &plan)
@@ -410,17 +428,17 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
 }
 
 /// A reservation that keeps the map's lock by itself.
-pub(super) fn reserve<'m, V: Clone>(
-    shared: &'m MapleShared<V>,
-    plan: &StorePlan,
-) -> Result<Reservation<'m, V>, Error> {
+pub(super) fn reserve<'m, V: Clone, K: Index>(
+    shared: &'m MapleShared<V, K::Word>,
+    plan: &StorePlan<K>,
+) -> Result<Reservation<'m, V, K>, Error<K>> {
     hold_store(shared, Side::Own(shared.write(), Vec::new()), plan)
 }
 
 /// As [`reserve`], for an erasure.
-pub(super) fn reserve_erase<'m, V: Clone>(
-    shared: &'m MapleShared<V>,
-    plan: &ErasePlan,
-) -> Result<EraseReservation<'m, V>, Error> {
+pub(super) fn reserve_erase<'m, V: Clone, K: Index>(
+    shared: &'m MapleShared<V, K::Word>,
+    plan: &ErasePlan<K>,
+) -> Result<EraseReservation<'m, V, K>, Error<K>> {
     hold_erase(shared, Side::Own(shared.write(), Vec::new()), plan)
 }

@@ -1,6 +1,6 @@
 //! Range maps in arenas that other processes read, and what the next writer makes of them.
 
-use sapwood_arena::{Arena, HEADER_LEN, HeaderError, HeaderMode, OpenError};
+use sapwood_arena::{Arena, ArenaFull, HEADER_LEN, HeaderError, HeaderMode, OpenError};
 use sapwood_checked::maple::CheckedMaple;
 use sapwood_checked::{Fixed, Trouble};
 use sapwood_format::Window as Memory;
@@ -142,7 +142,7 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
     }
 
     /// A map of these entries. The error of an entry is the error of the whole.
-    fn fill_in<E: From<Error>>(
+    fn fill_in<E: From<Error> + From<ArenaFull>>(
         self,
         arena: Arena,
         entries: impl Iterator<Item = Result<(Range, V), E>>,
@@ -151,7 +151,7 @@ impl<V: PlainValue> Builder<MapleMap<V>> {
         let mut before: Option<(u64, u64)> = None;
         let entries = entries.map(|entry| {
             let (range, value) = entry?;
-            let (start, end) = bounds(&range)?;
+            let (start, end) = bounds::<u64>(range)?;
             if let Some(before) = before.filter(|before| start <= before.1) {
                 let (start, end) = before;
                 return Err(Error::Occupied { start, end }.into());
@@ -175,8 +175,8 @@ enum Refused {
     New(Error),
 }
 
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Refused::New(error)
+impl<E: Into<Error>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Refused::New(error.into())
     }
 }

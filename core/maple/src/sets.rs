@@ -3,15 +3,17 @@
 use core::fmt;
 use core::iter::{FusedIterator, Peekable};
 
-use super::Range;
 use super::iter::Iter;
 use super::view::MapleView;
+use crate::index::span;
+use crate::{Index, Range, Word};
 
 /// A part of two maps: its indices, and the values there.
-pub type Piece<'a, A, B> = (Range, Option<&'a A>, Option<&'a B>);
+pub type Piece<'a, A, B, K = u64> = (Range<K>, Option<&'a A>, Option<&'a B>);
 
-impl<'g, V> MapleView<'g, V> {
-    /// The number of indices that entries have. It may be as much as 2^64.
+impl<'g, V, K: Index> MapleView<'g, V, K> {
+    /// The number of indices that entries have. It may be as much as 2^64; where indices have 128
+    /// bits, 2^128 is told as one less.
     ///
     /// O(entries).
     ///
@@ -21,8 +23,11 @@ impl<'g, V> MapleView<'g, V> {
     /// assert_eq!(map.view().covered(), 20);
     /// ```
     pub fn covered(&self) -> u128 {
-        let length = |range: Range| u128::from(range.end() - range.start()) + 1;
-        self.iter().map(|(range, _)| length(range)).sum()
+        let length = |(range, _): (Range<K>, _)| {
+            let below = range.end().to_word() - range.start().to_word();
+            below.to_u128().saturating_add(1)
+        };
+        self.iter().map(length).fold(0, u128::saturating_add)
     }
 
     /// This map and another one side by side: the parts of the indices where one or both have an
@@ -45,11 +50,11 @@ impl<'g, V> MapleView<'g, V> {
     ///     .collect();
     /// assert_eq!(left, [(&"lan", 0..=49), (&"vpn", 220..=299)]);
     /// ```
-    pub fn overlay<'a, W>(&self, other: &MapleView<'a, W>) -> Overlay<'g, 'a, V, W> {
+    pub fn overlay<'a, W>(&self, other: &MapleView<'a, W, K>) -> Overlay<'g, 'a, V, W, K> {
         Overlay {
             left: self.iter().peekable(),
             right: other.iter().peekable(),
-            from: Some(0),
+            from: Some(K::Word::ZERO),
         }
     }
 
@@ -75,31 +80,35 @@ impl<'g, V> MapleView<'g, V> {
     /// ```
     pub fn diff<'a>(
         &self,
-        newer: &MapleView<'a, V>,
-    ) -> impl Iterator<Item = Piece<'a, V, V>> + use<'a, V>
+        newer: &MapleView<'a, V, K>,
+    ) -> impl Iterator<Item = Piece<'a, V, V, K>> + use<'a, V, K>
     where
         V: PartialEq,
         'g: 'a,
     {
-        let parts: Overlay<'a, 'a, V, V> = self.overlay(newer);
+        let parts: Overlay<'a, 'a, V, V, K> = self.overlay(newer);
         parts.filter(|(_, old, new)| old != new)
     }
 }
 
 /// Two maps side by side, from [`MapleView::overlay`].
-pub struct Overlay<'a, 'b, A, B> {
-    left: Peekable<Iter<'a, A>>,
-    right: Peekable<Iter<'b, B>>,
+pub struct Overlay<'a, 'b, A, B, K: Index = u64> {
+    left: Peekable<Iter<'a, A, K>>,
+    right: Peekable<Iter<'b, B, K>>,
     /// The first index that has not been passed.
-    from: Option<u64>,
+    from: Option<K::Word>,
 }
 
 /// The entry that ends at or after an index: where it begins from there on, where it ends, and its
 /// value.
-fn ahead<'a, V>(entries: &mut Peekable<Iter<'a, V>>, from: u64) -> Option<(u64, u64, &'a V)> {
+fn ahead<'a, V, K: Index>(
+    entries: &mut Peekable<Iter<'a, V, K>>,
+    from: K::Word,
+) -> Option<(K::Word, K::Word, &'a V)> {
     while let Some((range, value)) = entries.peek() {
-        if *range.end() >= from {
-            return Some((from.max(*range.start()), *range.end(), value));
+        let (start, end) = (range.start().to_word(), range.end().to_word());
+        if end >= from {
+            return Some((from.max(start), end, value));
         }
         entries.next();
     }
@@ -107,16 +116,16 @@ fn ahead<'a, V>(entries: &mut Peekable<Iter<'a, V>>, from: u64) -> Option<(u64, 
 }
 
 /// The value of an entry that has an index, and where what is there ends.
-fn at<V>(entry: Option<(u64, u64, &V)>, start: u64) -> (u64, Option<&V>) {
+fn at<V, W: Word>(entry: Option<(W, W, &V)>, start: W) -> (W, Option<&V>) {
     match entry {
         Some((from, end, value)) if from <= start => (end, Some(value)),
-        Some((from, ..)) => (from - 1, None),
-        None => (u64::MAX, None),
+        Some((from, ..)) => (from.below(), None),
+        None => (W::MAX, None),
     }
 }
 
-impl<'a, 'b, A, B> Iterator for Overlay<'a, 'b, A, B> {
-    type Item = (Range, Option<&'a A>, Option<&'b B>);
+impl<'a, 'b, A, B, K: Index> Iterator for Overlay<'a, 'b, A, B, K> {
+    type Item = (Range<K>, Option<&'a A>, Option<&'b B>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let from = self.from?;
@@ -129,14 +138,14 @@ impl<'a, 'b, A, B> Iterator for Overlay<'a, 'b, A, B> {
         };
         let ((left_end, left), (right_end, right)) = (at(left, start), at(right, start));
         let end = left_end.min(right_end);
-        self.from = end.checked_add(1);
-        Some((start..=end, left, right))
+        self.from = end.checked_add(K::Word::ONE);
+        Some((span::<K>((start, end)), left, right))
     }
 }
 
-impl<A, B> FusedIterator for Overlay<'_, '_, A, B> {}
+impl<A, B, K: Index> FusedIterator for Overlay<'_, '_, A, B, K> {}
 
-impl<A, B> fmt::Debug for Overlay<'_, '_, A, B> {
+impl<A, B, K: Index> fmt::Debug for Overlay<'_, '_, A, B, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Overlay")
             .field("from", &self.from)
@@ -145,10 +154,10 @@ impl<A, B> fmt::Debug for Overlay<'_, '_, A, B> {
 }
 
 /// Equal entries in order.
-impl<V: PartialEq> PartialEq<MapleView<'_, V>> for MapleView<'_, V> {
-    fn eq(&self, other: &MapleView<'_, V>) -> bool {
+impl<V: PartialEq, K: Index> PartialEq<MapleView<'_, V, K>> for MapleView<'_, V, K> {
+    fn eq(&self, other: &MapleView<'_, V, K>) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl<V: Eq> Eq for MapleView<'_, V> {}
+impl<V: Eq, K: Index> Eq for MapleView<'_, V, K> {}

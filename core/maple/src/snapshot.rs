@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use super::Range;
 use super::iter::Iter;
 use super::raw::table::Snapshot;
 use super::view::MapleView;
+use crate::{Index, Range};
 
 /// A version of a [`MapleMap`](super::MapleMap) that stays alive until this is dropped. Any thread
 /// may read it, and it may be sent to any thread.
@@ -25,12 +25,12 @@ use super::view::MapleView;
 /// assert_eq!((map.snapshots(), map.get(25)), (0, None));
 /// # Ok::<(), sapwood::Error>(())
 /// ```
-pub struct MapleSnapshot<V: Send + Sync + 'static> {
-    kept: Snapshot<V>,
+pub struct MapleSnapshot<V: Send + Sync + 'static, K: Index = u64> {
+    kept: Snapshot<V, K::Word>,
 }
 
-impl<V: Send + Sync + 'static> MapleSnapshot<V> {
-    pub(super) fn new(kept: Snapshot<V>) -> Self {
+impl<V: Send + Sync + 'static, K: Index> MapleSnapshot<V, K> {
+    pub(super) fn new(kept: Snapshot<V, K::Word>) -> Self {
         MapleSnapshot { kept }
     }
 
@@ -38,28 +38,28 @@ impl<V: Send + Sync + 'static> MapleSnapshot<V> {
     ///
     /// O(1).
     #[inline]
-    pub fn view(&self) -> MapleView<'_, V> {
+    pub fn view(&self) -> MapleView<'_, V, K> {
         MapleView::new(self.kept.view())
     }
 }
 
-impl<V: Send + Sync + 'static> Clone for MapleSnapshot<V> {
+impl<V: Send + Sync + 'static, K: Index> Clone for MapleSnapshot<V, K> {
     fn clone(&self) -> Self {
         MapleSnapshot::new(self.kept.clone())
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleSnapshot<V> {
+impl<V: Send + Sync + fmt::Debug + 'static, K: Index> fmt::Debug for MapleSnapshot<V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view().fmt(f)
     }
 }
 
-impl<'s, V: Send + Sync + 'static> IntoIterator for &'s MapleSnapshot<V> {
-    type Item = (Range, &'s V);
-    type IntoIter = Iter<'s, V>;
+impl<'s, V: Send + Sync + 'static, K: Index> IntoIterator for &'s MapleSnapshot<V, K> {
+    type Item = (Range<K>, &'s V);
+    type IntoIter = Iter<'s, V, K>;
 
-    fn into_iter(self) -> Iter<'s, V> {
+    fn into_iter(self) -> Iter<'s, V, K> {
         self.view().iter()
     }
 }

@@ -1,5 +1,7 @@
 //! How the value of an entry is split when a change cuts the entry.
 
+use crate::Word;
+
 /// How a value is split when a change cuts its entry.
 ///
 /// A store over a part of an entry leaves what lies before the range, behind it, or both. What lies
@@ -24,15 +26,15 @@
 /// assert_eq!(map.get(0x3000), Some(&Mapping { file: 3, offset: 0x2000 }));
 /// # Ok::<(), sapwood::maple::Error>(())
 /// ```
-pub struct Split<V>(How<V>);
+pub struct Split<V, W = u64>(How<V, W>);
 
-enum How<V> {
+enum How<V, W> {
     Clone(fn(&V) -> V),
-    At(fn(&V, u64) -> V),
+    At(fn(&V, W) -> V),
     Never,
 }
 
-impl<V> Split<V> {
+impl<V, W: Word> Split<V, W> {
     /// Each part has the value; where both stay, the right one has a clone. The default of maps
     /// whose values are `Clone`.
     ///
@@ -50,7 +52,7 @@ impl<V> Split<V> {
     /// what the function makes of the left one. If the function panics, the map is as it was.
     ///
     /// O(1).
-    pub fn at(value: fn(&V, u64) -> V) -> Self {
+    pub fn at(value: fn(&V, W) -> V) -> Self {
         Split(How::At(value))
     }
 
@@ -71,7 +73,7 @@ impl<V> Split<V> {
 
     /// Whether an entry with the left value goes on, `by` indices behind its first one, as an entry
     /// with the right value: then both can be one entry.
-    pub(crate) fn continues(&self, left: &V, by: u64, right: &V) -> bool
+    pub(crate) fn continues(&self, left: &V, by: W, right: &V) -> bool
     where
         V: PartialEq,
     {
@@ -87,7 +89,7 @@ impl<V> Split<V> {
     }
 
     /// The value of the part that begins `by` indices behind the entry's first one.
-    pub(crate) fn at_offset(&self, value: &V, by: u64) -> Option<V> {
+    pub(crate) fn at_offset(&self, value: &V, by: W) -> Option<V> {
         match self.0 {
             How::Clone(clone) => Some(clone(value)),
             How::At(at) => Some(at(value, by)),
@@ -96,23 +98,23 @@ impl<V> Split<V> {
     }
 }
 
-impl<V> Clone for Split<V> {
+impl<V, W: Copy> Clone for Split<V, W> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for Split<V> {}
+impl<V, W: Copy> Copy for Split<V, W> {}
 
-impl<V> Clone for How<V> {
+impl<V, W: Copy> Clone for How<V, W> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for How<V> {}
+impl<V, W: Copy> Copy for How<V, W> {}
 
-impl<V> core::fmt::Debug for Split<V> {
+impl<V, W> core::fmt::Debug for Split<V, W> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self.0 {
             How::Clone(_) => "Split::by_clone()",

@@ -4,8 +4,8 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use super::writer::MapleWriter;
-use super::{Range, bounds};
-use crate::Error;
+use crate::index::{bounds, span};
+use crate::{Error, Index, IndexRange, Range, Word, Words};
 
 /// Changes of a [`MapleMap`](super::MapleMap) that become visible by one store, when
 /// [`commit`](Self::commit) is called. A transaction that is dropped has changed nothing.
@@ -39,12 +39,12 @@ use crate::Error;
 /// copies that node; later ones change the copy. Nodes that a transaction makes and replaces itself
 /// are freed at once. A commit takes time in proportion to the nodes that the transaction made and
 /// replaced.
-pub struct MapleTxn<'m, V: Clone + Send + Sync + 'static> {
-    writer: MapleWriter<'m, V>,
+pub struct MapleTxn<'m, V: Clone + Send + Sync + 'static, K: Index = u64> {
+    writer: MapleWriter<'m, V, K>,
 }
 
-impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
-    pub(super) fn new(mut writer: MapleWriter<'m, V>) -> Self {
+impl<'m, V: Clone + Send + Sync + 'static, K: Index> MapleTxn<'m, V, K> {
+    pub(super) fn new(mut writer: MapleWriter<'m, V, K>) -> Self {
         writer.shared().begin(&mut writer.writer);
         MapleTxn { writer }
     }
@@ -89,34 +89,36 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
     /// the range may be changed in the transaction.
     pub fn modify_range(
         &mut self,
-        range: Range,
-        mut change: impl FnMut(Range, &V) -> V,
-    ) -> Result<(), Error>
+        range: impl IndexRange<K>,
+        mut change: impl FnMut(Range<K>, &V) -> V,
+    ) -> Result<(), Error<K>>
     where
         V: PartialEq,
     {
-        let (start, end) = bounds(&range)?;
+        let (start, end) = bounds(range)?;
         let mut next = Some(start);
         while let Some(from) = next {
-            let Some((entry, value)) = self.view().at_or_after(from) else {
+            let view = self.view().view;
+            let Some(entry) = view.finger().forward(from) else {
                 return Ok(());
             };
-            if *entry.start() > end {
+            if entry.start > end {
                 return Ok(());
             }
-            let part = from.max(*entry.start())..=end.min(*entry.end());
-            next = (*entry.end() < end).then(|| entry.end() + 1);
+            let value = view.value(entry.slot);
+            let part = (from.max(entry.start), end.min(entry.end));
+            next = (entry.end < end).then(|| entry.end.above());
             // A part that begins inside of its entry may have another value.
-            let by = part.start() - entry.start();
+            let by = part.0 - entry.start;
             let split = || self.shared().split.at_offset(value, by);
-            let inner = (by > 0).then(split).flatten();
+            let inner = (by > K::Word::ZERO).then(split).flatten();
             let old = inner.as_ref().unwrap_or(value);
-            let new = change(part.clone(), old);
-            match part == entry && *old == new {
+            let new = change(span::<K>(part), old);
+            match part == (entry.start, entry.end) && *old == new {
                 // Only a join may be left to do.
-                true if !self.can_join(&part, &new) => {}
+                true if !self.can_join(part, &new) => {}
                 _ => {
-                    self.store_coalescing(part, new)?;
+                    self.store_coalescing(span::<K>(part), new)?;
                 }
             }
         }
@@ -124,13 +126,12 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
     }
 
     /// Whether a neighbour that touches a range has this value.
-    fn can_join(&self, range: &Range, value: &V) -> bool
+    fn can_join(&self, range: Words<K>, value: &V) -> bool
     where
         V: PartialEq,
     {
-        let bounds = (*range.start(), *range.end());
         let split = &self.shared().split;
-        self.view().joined(bounds, value, split).0 != bounds
+        self.view().joined(range, value, split).0 != range
     }
 
     /// As [`MapleMap::move_range`](super::MapleMap::move_range).
@@ -139,41 +140,43 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleTxn<'m, V> {
     /// [`Error::EmptyRange`]; [`Error::WindowTooSmall`] when the range would end beyond the highest
     /// index; [`Error::ArenaFull`], [`Error::GarbageLimit`]. Then a part of the move may be made in
     /// the transaction.
-    pub fn move_range(&mut self, range: Range, to: u64) -> Result<(), Error> {
-        let (start, end) = bounds(&range)?;
-        let Some(last) = to.checked_add(end - start) else {
+    pub fn move_range(&mut self, range: impl IndexRange<K>, to: K) -> Result<(), Error<K>> {
+        let (start, end) = bounds(range)?;
+        let first = to.to_word();
+        let last = first.checked_add(end - start);
+        let Some(last) = last.filter(|last| *last <= K::MAX.to_word()) else {
             return Err(Error::WindowTooSmall {
-                size: (end - start).saturating_add(1),
+                size: (end - start).saturating_add(K::Word::ONE),
                 start: to,
-                end: u64::MAX,
+                end: K::MAX,
             });
         };
         let parts = self.parts((start, end));
-        self.clear_range(range)?;
-        self.clear_range(to..=last)?;
+        self.clear_words((start, end))?;
+        self.clear_words((first, last))?;
+        let moved = |index: K| index.to_word() - start + first;
         for (part, value) in parts {
-            let moved = part.start() - start + to..=part.end() - start + to;
-            self.store(moved, value)?;
+            self.put((moved(*part.start()), moved(*part.end())), value)?;
         }
         Ok(())
     }
 }
 
-impl<'m, V: Clone + Send + Sync + 'static> Deref for MapleTxn<'m, V> {
-    type Target = MapleWriter<'m, V>;
+impl<'m, V: Clone + Send + Sync + 'static, K: Index> Deref for MapleTxn<'m, V, K> {
+    type Target = MapleWriter<'m, V, K>;
 
-    fn deref(&self) -> &MapleWriter<'m, V> {
+    fn deref(&self) -> &MapleWriter<'m, V, K> {
         &self.writer
     }
 }
 
-impl<'m, V: Clone + Send + Sync + 'static> DerefMut for MapleTxn<'m, V> {
-    fn deref_mut(&mut self) -> &mut MapleWriter<'m, V> {
+impl<'m, V: Clone + Send + Sync + 'static, K: Index> DerefMut for MapleTxn<'m, V, K> {
+    fn deref_mut(&mut self) -> &mut MapleWriter<'m, V, K> {
         &mut self.writer
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Drop for MapleTxn<'_, V> {
+impl<V: Clone + Send + Sync + 'static, K: Index> Drop for MapleTxn<'_, V, K> {
     fn drop(&mut self) {
         let shared = self.writer.shared();
         let MapleWriter {
@@ -184,7 +187,7 @@ impl<V: Clone + Send + Sync + 'static> Drop for MapleTxn<'_, V> {
     }
 }
 
-impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleTxn<'_, V> {
+impl<V: Clone + Send + Sync + fmt::Debug + 'static, K: Index> fmt::Debug for MapleTxn<'_, V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view().fmt(f)
     }

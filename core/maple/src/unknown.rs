@@ -6,8 +6,8 @@ use super::map::MapleMap;
 use super::raw::table::Writer;
 use super::window::Window;
 use super::writer::{MapleWriter, rejected};
-use super::{Range, bounds};
-use crate::{Error, Rejected};
+use crate::index::{bounds, span};
+use crate::{Error, Index, IndexRange, Range, Rejected, Words};
 
 /// The most memory that `k` changes may need, reserved before their ranges are known. An
 /// address-space manager makes such a reservation before it takes locks under which it must not
@@ -35,13 +35,13 @@ use crate::{Error, Rejected};
 /// assert_eq!(map.len(), 4);
 /// # Ok::<(), sapwood::Error>(())
 /// ```
-pub struct UnknownReservation<V: Clone + Send + Sync + 'static> {
-    map: MapleMap<V>,
+pub struct UnknownReservation<V: Clone + Send + Sync + 'static, K: Index = u64> {
+    map: MapleMap<V, K>,
     remaining: usize,
 }
 
-impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
-    pub(super) fn new(map: &MapleMap<V>, changes: usize) -> Result<Self, Error> {
+impl<V: Clone + Send + Sync + 'static, K: Index> UnknownReservation<V, K> {
+    pub(super) fn new(map: &MapleMap<V, K>, changes: usize) -> Result<Self, Error<K>> {
         let mut writer = map.write();
         let shared = writer.shared();
         let MapleWriter {
@@ -67,8 +67,8 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     fn change(
         &mut self,
         value: Option<V>,
-        find: impl FnOnce(&MapleWriter<'_, V>) -> Result<(u64, u64), Error>,
-    ) -> Result<(u64, u64), (Option<V>, Error)> {
+        find: impl FnOnce(&MapleWriter<'_, V, K>) -> Result<Words<K>, Error<K>>,
+    ) -> Result<Words<K>, (Option<V>, Error<K>)> {
         let mut writer = self.map.write();
         let range = match find(&writer) {
             Ok(range) if self.remaining > 0 => range,
@@ -87,8 +87,8 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     /// # Errors
     /// [`Error::ReservationUsedUp`] after as many changes as were reserved; [`Error::EmptyRange`].
     /// There are no others.
-    pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        self.change(Some(value), |_| bounds(&range))
+    pub fn store(&mut self, range: impl IndexRange<K>, value: V) -> Result<(), Rejected<V, K>> {
+        self.change(Some(value), |_| bounds(range))
             .map(drop)
             .map_err(rejected)
     }
@@ -109,29 +109,30 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     /// [`Error::Alignment`]; those of [`store`](Self::store). There are no others.
     pub fn alloc_range(
         &mut self,
-        size: u64,
-        within: impl Into<Window>,
+        size: K::Word,
+        within: impl Into<Window<K>>,
         value: V,
-    ) -> Result<Range, Rejected<V>> {
+    ) -> Result<Range<K>, Rejected<V, K>> {
         let found = self.change(Some(value), |writer| {
             let place = writer.view().place(&within.into().fit(size)?);
-            place.map(Range::into_inner).ok_or(Error::NoGap { size })
+            let words = |place: Range<K>| (place.start().to_word(), place.end().to_word());
+            place.map(words).ok_or(Error::NoGap { size })
         });
-        found.map(|(start, end)| start..=end).map_err(rejected)
+        found.map(span::<K>).map_err(rejected)
     }
 
     /// As [`MapleMap::clear_range`], with reserved memory.
     ///
     /// # Errors
     /// As [`store`](Self::store).
-    pub fn clear_range(&mut self, range: Range) -> Result<(), Error> {
-        self.change(None, |_| bounds(&range))
+    pub fn clear_range(&mut self, range: impl IndexRange<K>) -> Result<(), Error<K>> {
+        self.change(None, |_| bounds(range))
             .map(drop)
             .map_err(|(_, error)| error)
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Drop for UnknownReservation<V> {
+impl<V: Clone + Send + Sync + 'static, K: Index> Drop for UnknownReservation<V, K> {
     fn drop(&mut self) {
         // A second panic would end the process: the blocks stay reserved instead.
         if std::thread::panicking() && self.map.shared().is_written_here() {
@@ -143,7 +144,7 @@ impl<V: Clone + Send + Sync + 'static> Drop for UnknownReservation<V> {
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> fmt::Debug for UnknownReservation<V> {
+impl<V: Clone + Send + Sync + 'static, K: Index> fmt::Debug for UnknownReservation<V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UnknownReservation")
             .field("remaining", &self.remaining)

@@ -1,10 +1,13 @@
 //! Windows: where a search looks for a gap, and which gap it takes.
 
+use core::ops;
+
 use sapwood_checked::maple::Within;
 
 use super::gap::{Fit, Near};
-use super::{Range, bounds};
+use super::{Index, IndexRange, Range, Word};
 use crate::Error;
+use crate::index::{bounds, given};
 
 /// The range in which a search looks for a gap, and which gap it takes: by default the lowest that
 /// fits.
@@ -21,30 +24,30 @@ use crate::Error;
 /// assert_eq!(map.find_gap(4, window.aligned(64).from_end()), Some(192..=195));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Window {
-    range: Range,
-    align: u64,
+pub struct Window<K: Index = u64> {
+    range: Range<K>,
+    align: K::Word,
     /// Whether the alignment has to be a power of two.
     power: bool,
-    offset: u64,
-    guard: u64,
+    offset: K::Word,
+    guard: K::Word,
     from_end: bool,
     tightest: bool,
-    near: Option<Near>,
+    near: Option<Near<K::Word>>,
 }
 
-impl Window {
+impl<K: Index> Window<K> {
     /// All places within a range.
     ///
     /// O(1).
     #[inline]
-    pub fn new(range: Range) -> Self {
+    pub fn new(range: impl IndexRange<K>) -> Self {
         Window {
-            range,
-            align: 1,
+            range: given(range),
+            align: K::Word::ONE,
             power: true,
-            offset: 0,
-            guard: 0,
+            offset: K::Word::ZERO,
+            guard: K::Word::ZERO,
             from_end: false,
             tightest: false,
             near: None,
@@ -55,18 +58,20 @@ impl Window {
     ///
     /// O(1).
     #[inline]
-    pub fn aligned(self, align: u64) -> Self {
+    pub fn aligned(self, align: K::Word) -> Self {
         Window {
             align,
             power: true,
-            offset: 0,
+            offset: K::Word::ZERO,
             ..self
         }
     }
 
     /// Places whose first index leaves the rest `rest` when it is divided by `modulus`, which is
     /// any number but 0: with a modulus of 2 MiB and the rest of a physical address, a mapping can
-    /// have huge pages; with a rest of 0, the first index is a multiple of `modulus`. O(1).
+    /// have huge pages; with a rest of 0, the first index is a multiple of `modulus`. What is
+    /// divided is the index's [word](Index::to_word), which for types with a sign is the distance
+    /// from the lowest index. O(1).
     ///
     /// ```
     /// use sapwood::maple::{RangeMap, Window};
@@ -75,11 +80,12 @@ impl Window {
     /// assert_eq!(map.find_gap(4, Window::new(0..=99).congruent_to(0, 7)), Some(14..=17));
     /// ```
     #[inline]
-    pub fn congruent_to(self, rest: u64, modulus: u64) -> Self {
+    pub fn congruent_to(self, rest: K::Word, modulus: K::Word) -> Self {
+        let whole = modulus == K::Word::ZERO;
         Window {
             align: modulus,
             power: false,
-            offset: rest.checked_rem(modulus).unwrap_or(0),
+            offset: if whole { modulus } else { rest % modulus },
             ..self
         }
     }
@@ -95,7 +101,7 @@ impl Window {
     /// assert_eq!(map.find_gap(7, Window::new(0..=99).guarded(2)), Some(32..=38));
     /// ```
     #[inline]
-    pub fn guarded(self, guard: u64) -> Self {
+    pub fn guarded(self, guard: K::Word) -> Self {
         Window { guard, ..self }
     }
 
@@ -127,9 +133,9 @@ impl Window {
     /// assert_eq!(map.find_gap(4, Window::new(0..=99).nearest_to(55)), Some(60..=63));
     /// ```
     #[inline]
-    pub fn nearest_to(self, index: u64) -> Self {
+    pub fn nearest_to(self, index: K) -> Self {
         Window {
-            near: Some(Near::Around(index)),
+            near: Some(Near::Around(index.to_word())),
             ..self
         }
     }
@@ -168,32 +174,33 @@ impl Window {
     /// # Ok::<(), sapwood::Error>(())
     /// ```
     #[inline]
-    pub fn starting_at(self, index: u64) -> Self {
+    pub fn starting_at(self, index: K) -> Self {
         Window {
-            near: Some(Near::From(index)),
+            near: Some(Near::From(index.to_word())),
             ..self
         }
     }
 
     /// The search for `size` indices in this window.
     #[inline]
-    pub(super) fn fit(&self, size: u64) -> Result<Fit, Error> {
-        let (from, to) = bounds(&self.range)?;
-        if size == 0 {
+    pub(super) fn fit(&self, size: K::Word) -> Result<Fit<K::Word>, Error<K>> {
+        let (from, to) = bounds(self.range.clone())?;
+        if size == K::Word::ZERO {
             return Err(Error::ZeroSize);
         }
-        if self.align == 0 || (self.power && !self.align.is_power_of_two()) {
-            return Err(Error::Alignment { align: self.align });
+        let align = self.align;
+        if align == K::Word::ZERO || (self.power && !align.is_power_of_two()) {
+            return Err(Error::Alignment { align });
         }
-        if to - from < size - 1 {
+        if to - from < size - K::Word::ONE {
             return Err(Error::WindowTooSmall {
                 size,
-                start: from,
-                end: to,
+                start: K::from_word(from),
+                end: K::from_word(to),
             });
         }
         Ok(Fit {
-            align: self.align,
+            align,
             offset: self.offset,
             guard: self.guard,
             highest: self.from_end,
@@ -210,9 +217,22 @@ impl Within for Window {
     }
 }
 
-impl From<Range> for Window {
-    #[inline]
-    fn from(range: Range) -> Self {
-        Window::new(range)
-    }
+macro_rules! windows {
+    ($($range:ty),*) => {$(
+        impl<K: Index> From<$range> for Window<K> {
+            #[inline]
+            fn from(range: $range) -> Self {
+                Window::new(range)
+            }
+        }
+    )*};
 }
+
+windows!(
+    ops::RangeInclusive<K>,
+    ops::Range<K>,
+    ops::RangeFrom<K>,
+    ops::RangeTo<K>,
+    ops::RangeToInclusive<K>,
+    ops::RangeFull
+);

@@ -9,10 +9,10 @@ use super::raw::table::{MapleShared, Writer};
 use super::snapshot::MapleSnapshot;
 use super::view::MapleView;
 use super::window::Window;
-use super::{Range, bounds};
 use crate::error::put_joined;
+use crate::index::{bounds, span};
 use crate::sync::WriterGuard;
-use crate::{Error, Rejected};
+use crate::{Error, Index, IndexRange, Range, Rejected, Words};
 
 /// The writing side of a [`MapleMap`]. It holds the map's lock, so nobody else can change the map
 /// meanwhile. Readers do not wait.
@@ -30,15 +30,18 @@ use crate::{Error, Rejected};
 /// assert_eq!(writer.view().len(), 100);
 /// # Ok::<(), sapwood::Error>(())
 /// ```
-pub struct MapleWriter<'m, V: Clone + Send + Sync + 'static> {
-    pub(super) map: &'m MapleMap<V>,
+pub struct MapleWriter<'m, V: Clone + Send + Sync + 'static, K: Index = u64> {
+    pub(super) map: &'m MapleMap<V, K>,
     // The guard is dropped before the values: their `drop` may use the map.
-    pub(super) writer: WriterGuard<'m, Writer<V>>,
+    pub(super) writer: WriterGuard<'m, Writer<V, K::Word>>,
     pub(super) dropped: Vec<V>,
 }
 
-impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
-    pub(super) fn new(map: &'m MapleMap<V>, writer: WriterGuard<'m, Writer<V>>) -> Self {
+impl<'m, V: Clone + Send + Sync + 'static, K: Index> MapleWriter<'m, V, K> {
+    pub(super) fn new(
+        map: &'m MapleMap<V, K>,
+        writer: WriterGuard<'m, Writer<V, K::Word>>,
+    ) -> Self {
         MapleWriter {
             map,
             writer,
@@ -46,7 +49,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         }
     }
 
-    pub(super) fn shared(&self) -> &'m MapleShared<V> {
+    pub(super) fn shared(&self) -> &'m MapleShared<V, K::Word> {
         self.map.shared()
     }
 
@@ -54,17 +57,17 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// O(1).
     #[inline]
-    pub fn view(&self) -> MapleView<'_, V> {
+    pub fn view(&self) -> MapleView<'_, V, K> {
         MapleView::new(self.shared().still(&self.writer))
     }
 
     /// Makes a range one entry, or a gap.
-    fn change(&mut self, range: (u64, u64), value: Option<V>) -> Result<(), (Option<V>, Error)> {
+    fn change(&mut self, range: Words<K>, value: Option<V>) -> Result<(), (Option<V>, Error<K>)> {
         self.shared()
             .change(&mut self.writer, range, value, &mut self.dropped)
     }
 
-    fn put(&mut self, range: (u64, u64), value: V) -> Result<(), Rejected<V>> {
+    pub(super) fn put(&mut self, range: Words<K>, value: V) -> Result<(), Rejected<V, K>> {
         self.change(range, Some(value)).map_err(rejected)
     }
 
@@ -72,8 +75,8 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::store`].
-    pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        match bounds(&range) {
+    pub fn store(&mut self, range: impl IndexRange<K>, value: V) -> Result<(), Rejected<V, K>> {
+        match bounds(range) {
             Ok(range) => self.put(range, value),
             Err(error) => Err(Rejected { value, error }),
         }
@@ -83,11 +86,15 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::store`].
-    pub fn store_coalescing(&mut self, range: Range, value: V) -> Result<Range, Rejected<V>>
+    pub fn store_coalescing(
+        &mut self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<Range<K>, Rejected<V, K>>
     where
         V: PartialEq,
     {
-        let (whole, left) = match bounds(&range) {
+        let (whole, left) = match bounds(range) {
             Ok(range) => {
                 let (whole, left) = self.view().joined(range, &value, &self.shared().split);
                 (whole, left.cloned())
@@ -95,15 +102,19 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
             Err(error) => return Err(Rejected { value, error }),
         };
         put_joined(left, value, |value| self.put(whole, value))?;
-        Ok(whole.0..=whole.1)
+        Ok(span::<K>(whole))
     }
 
     /// As [`MapleMap::insert_new`].
     ///
     /// # Errors
     /// As [`MapleMap::insert_new`].
-    pub fn insert_new(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        let free = bounds(&range).and_then(|range| self.view().free(range).map(|()| range));
+    pub fn insert_new(
+        &mut self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<(), Rejected<V, K>> {
+        let free = bounds(range).and_then(|range| self.view().free(range).map(|()| range));
         match free {
             Ok(range) => self.put(range, value),
             Err(error) => Err(Rejected { value, error }),
@@ -114,7 +125,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::remove`].
-    pub fn remove(&mut self, index: u64) -> Result<Option<(Range, V)>, Error> {
+    pub fn remove(&mut self, index: K) -> Result<Option<(Range<K>, V)>, Error<K>> {
         let Some((range, value)) = self.view().get_entry(index) else {
             return Ok(None);
         };
@@ -124,26 +135,30 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     }
 
     /// The parts of entries in a range, with clones of their values, split where the range cuts.
-    pub(super) fn parts(&self, (from, to): (u64, u64)) -> Removed<V> {
+    pub(super) fn parts(&self, (from, to): Words<K>) -> Removed<V, K> {
         let split = &self.shared().split;
-        let part = |(range, value): (Range, &V)| {
-            let (start, end) = (*range.start(), *range.end());
+        let part = |(range, value): (Range<K>, &V)| {
+            let (start, end) = (range.start().to_word(), range.end().to_word());
             let part = match start < from {
                 true => split.at_offset(value, from - start),
                 false => None,
             };
             let part = part.unwrap_or_else(|| value.clone());
-            (start.max(from)..=end.min(to), part)
+            (span::<K>((start.max(from), end.min(to))), part)
         };
-        self.view().range(from..=to).map(part).collect()
+        self.view().range(span::<K>((from, to))).map(part).collect()
     }
 
     /// As [`MapleMap::replace`].
     ///
     /// # Errors
     /// As [`MapleMap::store`].
-    pub fn replace(&mut self, range: Range, value: V) -> Result<Removed<V>, Rejected<V>> {
-        match bounds(&range) {
+    pub fn replace(
+        &mut self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<Removed<V, K>, Rejected<V, K>> {
+        match bounds(range) {
             Ok(bounds) => {
                 let removed = self.parts(bounds);
                 self.put(bounds, value)?;
@@ -157,9 +172,10 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::clear_range`].
-    pub fn take_range(&mut self, range: Range) -> Result<Removed<V>, Error> {
-        let removed = self.parts(bounds(&range)?);
-        self.clear_range(range)?;
+    pub fn take_range(&mut self, range: impl IndexRange<K>) -> Result<Removed<V, K>, Error<K>> {
+        let range = bounds(range)?;
+        let removed = self.parts(range);
+        self.clear_words(range)?;
         Ok(removed)
     }
 
@@ -167,8 +183,11 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::clear_range`].
-    pub fn clear_range(&mut self, range: Range) -> Result<(), Error> {
-        let range = bounds(&range)?;
+    pub fn clear_range(&mut self, range: impl IndexRange<K>) -> Result<(), Error<K>> {
+        self.clear_words(bounds(range)?)
+    }
+
+    pub(super) fn clear_words(&mut self, range: Words<K>) -> Result<(), Error<K>> {
         self.change(range, None).map_err(|(_, error)| error)
     }
 
@@ -178,13 +197,13 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     /// As [`MapleMap::alloc_range`].
     pub fn alloc_range(
         &mut self,
-        size: u64,
-        within: impl Into<Window>,
+        size: K::Word,
+        within: impl Into<Window<K>>,
         value: V,
-    ) -> Result<Range, Rejected<V>> {
+    ) -> Result<Range<K>, Rejected<V, K>> {
         match self.view().room(size, &within.into()) {
             Ok(range) => {
-                self.put((*range.start(), *range.end()), value)?;
+                self.put((range.start().to_word(), range.end().to_word()), value)?;
                 Ok(range)
             }
             Err(error) => Err(Rejected { value, error }),
@@ -192,7 +211,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     }
 
     /// A snapshot of the map, as [`MapleMap::snapshot`] makes.
-    pub fn snapshot(&mut self) -> MapleSnapshot<V> {
+    pub fn snapshot(&mut self) -> MapleSnapshot<V, K> {
         let shared = self.map.shared();
         MapleSnapshot::new(shared.keep(&mut self.writer, &mut self.dropped))
     }
@@ -200,27 +219,27 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     /// A cursor, before the first entry.
     ///
     /// O(1).
-    pub fn cursor(&mut self) -> Cursor<'_, 'm, V> {
+    pub fn cursor(&mut self) -> Cursor<'_, 'm, V, K> {
         Cursor::new(self)
     }
 
     /// A cursor at the place where another one was paused.
     ///
     /// O(1).
-    pub fn resume(&mut self, paused: PausedCursor) -> Cursor<'_, 'm, V> {
+    pub fn resume(&mut self, paused: PausedCursor<K>) -> Cursor<'_, 'm, V, K> {
         Cursor::resumed(self, paused)
     }
 }
 
 /// The error of a store.
-pub(super) fn rejected<V>((value, error): (Option<V>, Error)) -> Rejected<V> {
+pub(super) fn rejected<V, K: Index>((value, error): (Option<V>, Error<K>)) -> Rejected<V, K> {
     match value {
         Some(value) => Rejected { value, error },
         None => unreachable!("a store that fails gives the value back"),
     }
 }
 
-impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleWriter<'_, V> {
+impl<V: Clone + Send + Sync + fmt::Debug + 'static, K: Index> fmt::Debug for MapleWriter<'_, V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view().fmt(f)
     }

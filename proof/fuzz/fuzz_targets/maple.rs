@@ -8,6 +8,7 @@
 mod support {
     pub mod maple;
     pub mod owned;
+    pub mod spaces;
 }
 
 use libfuzzer_sys::fuzz_target;

@@ -81,11 +81,11 @@ impl Leaf {
         if !(1..=3).contains(&width) || head.shift > 63 {
             return Err(damaged(at, "a leaf has an encoding that there is not"));
         }
-        let (starts, values, _) = leaf_places(n, width, slot);
+        let (starts, values, _) = leaf_places(LEAF_HEAD, n, width, slot);
         if (head.starts, head.values) != (starts, values) {
             return Err(damaged(at, "a leaf's arrays are not where they should be"));
         }
-        let bytes = leaf_bytes(n, width, slot);
+        let bytes = leaf_bytes(LEAF_HEAD, n, width, slot);
         if head.lines * LINE != bytes {
             return Err(damaged(at, "a leaf does not have the bytes of its entries"));
         }
@@ -235,7 +235,7 @@ impl Inner {
         if n < 2 || filled < n - 1 || filled > PIVOTS || filled % 4 != 0 {
             return Err(damaged(at, "an inner node has a wrong number of children"));
         }
-        let bytes = inner_bytes(n, filled);
+        let bytes = inner_bytes(8, n, filled);
         if lines * LINE != bytes {
             let what = "an inner node does not have the bytes of its children";
             return Err(damaged(at, what));

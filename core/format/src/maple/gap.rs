@@ -3,62 +3,61 @@
 //! The code of a size is a float that grows with the size, rounded up.
 //! Sizes below 2048 are their own codes. The code of a larger size is an exponent and the ten bits
 //! behind the leading one, rounded up. So codes never understate a size, and a larger size never
-//! has a smaller code.
+//! has a smaller code. Where sizes have 128 bits, the precision is one bit less.
 
-/// Bits of precision, the leading one included.
-const BITS: u32 = 11;
+use super::word::Word;
 
 /// The code of a size. A larger size has the same code or a larger one.
 #[inline(always)]
-pub const fn code(size: u64) -> u16 {
-    let exponent = (u64::BITS - size.leading_zeros()).saturating_sub(BITS);
+pub fn code<W: Word>(size: W) -> u16 {
+    let exponent = (W::BITS - size.leading_zeros()).saturating_sub(W::PRECISION);
     // At most 2^11, when rounding carries: the exponent's bits then grow by one, as they should.
-    let mantissa = (size >> exponent) + (size & ((1 << exponent) - 1) != 0) as u64;
-    (((exponent as u64) << (BITS - 1)) + mantissa) as u16
+    let mantissa = (size >> exponent).low() + u64::from(size & W::ones(exponent) != W::ZERO);
+    ((u64::from(exponent) << (W::PRECISION - 1)) + mantissa) as u16
 }
 
 /// The conditions of a search for a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fit {
+pub struct Fit<W = u64> {
     /// Number of indices, at least 1.
-    pub size: u64,
+    pub size: W,
     /// The first index leaves the rest `offset` when it is divided by this, which is at least 1.
-    pub align: u64,
+    pub align: W,
     /// Less than `align`.
-    pub offset: u64,
+    pub offset: W,
     /// The first index that may be used.
-    pub from: u64,
+    pub from: W,
     /// The last index that may be used.
-    pub to: u64,
+    pub to: W,
     /// Indices that stay free between the place and the entries on both sides of it.
-    pub guard: u64,
+    pub guard: W,
     /// Whether the search is for the highest place, not the lowest.
     pub highest: bool,
     /// Whether the search is for a place in the smallest gap that has one.
     pub tightest: bool,
     /// Which places come first.
-    pub near: Option<Near>,
+    pub near: Option<Near<W>>,
 }
 
 /// The places that come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Near {
+pub enum Near<W = u64> {
     /// Those from this index on, in the direction of the search.
-    From(u64),
+    From(W),
     /// Those that begin nearest to this index; of two that are equally near, the higher one.
-    Around(u64),
+    Around(W),
 }
 
-impl Fit {
+impl<W: Word> Fit<W> {
     /// The search for the lowest `size` indices, at least 1, in a window.
-    pub const fn lowest_in(size: u64, (from, to): (u64, u64)) -> Fit {
+    pub fn lowest_in(size: W, (from, to): (W, W)) -> Fit<W> {
         Fit {
             size,
-            align: 1,
-            offset: 0,
+            align: W::ONE,
+            offset: W::ZERO,
             from,
             to,
-            guard: 0,
+            guard: W::ZERO,
             highest: false,
             tightest: false,
             near: None,
@@ -66,8 +65,8 @@ impl Fit {
     }
 
     /// This search in another window, if that has room.
-    fn within(self, from: u64, to: u64) -> Option<Fit> {
-        let fits = from <= to && to - from >= self.size - 1;
+    fn within(self, from: W, to: W) -> Option<Fit<W>> {
+        let fits = from <= to && to - from >= self.size - W::ONE;
         fits.then_some(Fit {
             from,
             to,
@@ -83,10 +82,10 @@ impl Fit {
     /// Those of `place`.
     pub fn search<E>(
         &self,
-        mut place: impl FnMut(&Fit) -> Result<Option<u64>, E>,
-    ) -> Result<Option<u64>, E> {
+        mut place: impl FnMut(&Fit<W>) -> Result<Option<W>, E>,
+    ) -> Result<Option<W>, E> {
         let Fit { size, from, to, .. } = *self;
-        let mut try_in = |fit: Option<Fit>| match fit {
+        let mut try_in = |fit: Option<Fit<W>>| match fit {
             Some(fit) => place(&fit),
             None => Ok(None),
         };
@@ -105,7 +104,7 @@ impl Fit {
             Some(Near::Around(near)) => {
                 let side = |highest| Fit { highest, ..*self };
                 let above = try_in(side(false).within(from.max(near), to))?;
-                let last = near.saturating_add(size - 1);
+                let last = near.saturating_add(size - W::ONE);
                 let below = try_in(side(true).within(from, to.min(last)))?;
                 Ok(match (above, below) {
                     (Some(above), Some(below)) if above.abs_diff(near) > near.abs_diff(below) => {
@@ -119,7 +118,7 @@ impl Fit {
 
     /// The lowest first index in a gap, or the highest one, as the search is.
     #[inline(always)]
-    pub fn place(&self, start: u64, end: u64) -> Option<u64> {
+    pub fn place(&self, start: W, end: W) -> Option<W> {
         match self.highest {
             false => self.lowest(start, end),
             true => self.highest(start, end),
@@ -128,13 +127,13 @@ impl Fit {
 
     /// The part of a gap that may be used. A guard is kept towards entries only.
     #[inline(always)]
-    fn usable(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+    fn usable(&self, start: W, end: W) -> Option<(W, W)> {
         let (mut start, mut end) = (start, end);
-        if self.guard > 0 {
-            if start > 0 {
+        if self.guard > W::ZERO {
+            if start > W::ZERO {
                 start = start.checked_add(self.guard)?;
             }
-            if end < u64::MAX {
+            if end < W::MAX {
                 end = end.checked_sub(self.guard)?;
             }
         }
@@ -143,10 +142,10 @@ impl Fit {
 
     /// By how much an index lies above one that a place may begin with.
     #[inline(always)]
-    fn excess(&self, index: u64) -> u64 {
+    fn excess(&self, index: W) -> W {
         let align = self.align;
         if align.is_power_of_two() {
-            return index.wrapping_sub(self.offset) & (align - 1);
+            return index.wrapping_sub(self.offset) & (align - W::ONE);
         }
         let rest = index % align;
         match rest >= self.offset {
@@ -157,20 +156,20 @@ impl Fit {
 
     /// The lowest first index in a gap.
     #[inline(always)]
-    pub fn lowest(&self, start: u64, end: u64) -> Option<u64> {
+    pub fn lowest(&self, start: W, end: W) -> Option<W> {
         let (start, end) = self.usable(start, end)?;
         let start = match self.excess(start) {
-            0 => start,
+            excess if excess == W::ZERO => start,
             excess => start.checked_add(self.align - excess)?,
         };
-        (start <= end && end - start >= self.size - 1).then_some(start)
+        (start <= end && end - start >= self.size - W::ONE).then_some(start)
     }
 
     /// The highest first index in a gap.
     #[inline(always)]
-    pub fn highest(&self, start: u64, end: u64) -> Option<u64> {
+    pub fn highest(&self, start: W, end: W) -> Option<W> {
         let (start, end) = self.usable(start, end)?;
-        let last = end.checked_sub(self.size - 1)?;
+        let last = end.checked_sub(self.size - W::ONE)?;
         let last = last.checked_sub(self.excess(last))?;
         (start <= end && last >= start).then_some(last)
     }
@@ -178,15 +177,15 @@ impl Fit {
 
 /// A search that looks at gaps one after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Search<'f> {
-    fit: &'f Fit,
+pub struct Search<'f, W = u64> {
+    fit: &'f Fit<W>,
     /// The smallest gap so far that has a place: its number of indices less one, and the place.
-    tightest: Option<(u64, u64)>,
+    tightest: Option<(W, W)>,
 }
 
-impl<'f> Search<'f> {
+impl<'f, W: Word> Search<'f, W> {
     /// A search that has looked at no gap.
-    pub const fn new(fit: &'f Fit) -> Self {
+    pub const fn new(fit: &'f Fit<W>) -> Self {
         Search {
             fit,
             tightest: None,
@@ -194,14 +193,14 @@ impl<'f> Search<'f> {
     }
 
     /// What is searched for.
-    pub const fn fit(&self) -> &'f Fit {
+    pub const fn fit(&self) -> &'f Fit<W> {
         self.fit
     }
 
     /// Looks at a gap. Returns the place if no later gap can have a better one. Gaps come in the
     /// order of the search.
     #[inline(always)]
-    pub fn look(&mut self, start: u64, end: u64) -> Option<u64> {
+    pub fn look(&mut self, start: W, end: W) -> Option<W> {
         let place = match self.fit.highest {
             false => self.fit.lowest(start, end)?,
             true => self.fit.highest(start, end)?,
@@ -210,7 +209,7 @@ impl<'f> Search<'f> {
             return Some(place);
         }
         let length = end - start;
-        if length == self.fit.size - 1 {
+        if length == self.fit.size - W::ONE {
             return Some(place);
         }
         if self.tightest.is_none_or(|(least, _)| length < least) {
@@ -220,7 +219,7 @@ impl<'f> Search<'f> {
     }
 
     /// The place, when `found` is what the last look returned.
-    pub fn end(self, found: Option<u64>) -> Option<u64> {
+    pub fn end(self, found: Option<W>) -> Option<W> {
         found.or(self.tightest.map(|(_, place)| place))
     }
 }
@@ -235,11 +234,13 @@ mod tests {
 
     #[test]
     fn small_sizes_are_exact_and_the_largest_fits() {
-        for size in 0..2048 {
+        for size in 0..2048_u64 {
             assert_eq!(u64::from(code(size)), size);
         }
-        assert_eq!(code(2049), code(2050));
+        assert_eq!(code(2049_u64), code(2050_u64));
         assert_eq!(u32::from(code(u64::MAX)), (53 << 10) + 2048);
+        assert_eq!(u32::from(code(u128::MAX)), (118 << 9) + 1024);
+        assert_eq!(code(1023_u128), 1023);
     }
 
     #[test]
@@ -261,6 +262,10 @@ mod tests {
             assert!(code(pair[0]) <= code(pair[1]), "{pair:?}");
             // The error of rounding stays within one part in 1024.
             assert!(pair[1] / 1000 * 999 <= pair[0] || code(pair[0]) < code(pair[1]));
+            for shift in [0, 3, 64] {
+                let [low, high] = [pair[0], pair[1]].map(|size| u128::from(size) << shift);
+                assert!(code(low) <= code(high), "{pair:?} << {shift}");
+            }
         }
     }
 }

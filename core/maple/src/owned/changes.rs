@@ -2,14 +2,17 @@
 
 use super::{RangeMap, rejected};
 use crate::error::put_joined;
+use crate::index::{bounds, span};
+use crate::raw::finger::Entry;
+use crate::raw::owned::{Ranged, Refused};
 use crate::window::Window;
-use crate::{Error, Range, Rejected, bounds};
+use crate::{Error, Index, IndexRange, Range, Rejected, Word, Words};
 
 /// What a change took out of a map: the parts of entries that were in its range, in order.
-pub type Removed<V> = Vec<(Range, V)>;
+pub type Removed<V, K = u64> = Vec<(Range<K>, V)>;
 
-impl<V> RangeMap<V> {
-    fn put(&mut self, range: (u64, u64), value: V) -> Result<(), Rejected<V>> {
+impl<V, K: Index> RangeMap<V, K> {
+    fn put(&mut self, range: Words<K>, value: V) -> Result<(), Rejected<V, K>> {
         self.owned.store(range, Some(value)).map_err(rejected)
     }
 
@@ -29,8 +32,8 @@ impl<V> RangeMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::Split`], with the value given back.
-    pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        match bounds(&range) {
+    pub fn store(&mut self, range: impl IndexRange<K>, value: V) -> Result<(), Rejected<V, K>> {
+        match bounds(range) {
             Ok(range) => self.put(range, value),
             Err(error) => Err(Rejected { value, error }),
         }
@@ -41,8 +44,12 @@ impl<V> RangeMap<V> {
     /// # Errors
     /// As [`store`](Self::store). What is there is split in two more places: with
     /// [`Split::never`](crate::Split::never), no entry may reach out of the range.
-    pub fn replace(&mut self, range: Range, value: V) -> Result<Removed<V>, Rejected<V>> {
-        match bounds(&range) {
+    pub fn replace(
+        &mut self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<Removed<V, K>, Rejected<V, K>> {
+        match bounds(range) {
             Ok(range) => {
                 let removed = self.owned.exchange(range, Some(value));
                 removed.map(ranges).map_err(rejected)
@@ -65,22 +72,29 @@ impl<V> RangeMap<V> {
     ///
     /// # Errors
     /// As [`store`](Self::store).
-    pub fn store_coalescing(&mut self, range: Range, value: V) -> Result<Range, Rejected<V>>
+    pub fn store_coalescing(
+        &mut self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<Range<K>, Rejected<V, K>>
     where
         V: PartialEq,
     {
         let split = self.owned.split();
-        let (whole, left) = match bounds(&range) {
+        let (whole, left) = match bounds(range) {
             Ok(range) => {
                 let (whole, left) = self.view().joined(range, &value, split);
                 // With values that shift, the left neighbour's is another one.
                 let left = left.filter(|_| split.shifts());
-                (whole, left.and_then(|left| split.at_offset(left, 0)))
+                (
+                    whole,
+                    left.and_then(|left| split.at_offset(left, K::Word::ZERO)),
+                )
             }
             Err(error) => return Err(Rejected { value, error }),
         };
         put_joined(left, value, |value| self.put(whole, value))?;
-        Ok(whole.0..=whole.1)
+        Ok(span::<K>(whole))
     }
 
     /// As [`store`](Self::store), if no entry has an index of the range.
@@ -90,8 +104,12 @@ impl<V> RangeMap<V> {
     /// # Errors
     /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
     /// with the value given back.
-    pub fn insert_new(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        let free = bounds(&range).and_then(|range| self.view().free(range).map(|()| range));
+    pub fn insert_new(
+        &mut self,
+        range: impl IndexRange<K>,
+        value: V,
+    ) -> Result<(), Rejected<V, K>> {
+        let free = bounds(range).and_then(|range| self.view().free(range).map(|()| range));
         match free {
             Ok(range) => self.put(range, value),
             Err(error) => Err(Rejected { value, error }),
@@ -108,13 +126,13 @@ impl<V> RangeMap<V> {
     /// [`Error::Alignment`]; those of [`store`](Self::store); with the value given back.
     pub fn alloc_range(
         &mut self,
-        size: u64,
-        within: impl Into<Window>,
+        size: K::Word,
+        within: impl Into<Window<K>>,
         value: V,
-    ) -> Result<Range, Rejected<V>> {
+    ) -> Result<Range<K>, Rejected<V, K>> {
         match self.view().room(size, &within.into()) {
             Ok(range) => {
-                self.put((*range.start(), *range.end()), value)?;
+                self.put((range.start().to_word(), range.end().to_word()), value)?;
                 Ok(range)
             }
             Err(error) => Err(Rejected { value, error }),
@@ -127,9 +145,9 @@ impl<V> RangeMap<V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`]: neighbours of an entry may move into a new node.
-    pub fn remove(&mut self, index: u64) -> Result<Option<(Range, V)>, Error> {
-        let removed = self.owned.remove(index)?;
-        Ok(removed.map(|(start, end, value)| (start..=end, value)))
+    pub fn remove(&mut self, index: K) -> Result<Option<(Range<K>, V)>, Error<K>> {
+        let removed = self.owned.remove(index.to_word())?;
+        Ok(removed.map(|(start, end, value)| (span::<K>((start, end)), value)))
     }
 
     /// Makes a range a gap. Entries that it overlaps keep the indices outside the range.
@@ -138,8 +156,8 @@ impl<V> RangeMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::Split`].
-    pub fn clear_range(&mut self, range: Range) -> Result<(), Error> {
-        let cleared = self.owned.store(bounds(&range)?, None);
+    pub fn clear_range(&mut self, range: impl IndexRange<K>) -> Result<(), Error<K>> {
+        let cleared = self.owned.store(bounds(range)?, None);
         cleared.map_err(|(_, refused)| refused.into())
     }
 
@@ -156,8 +174,8 @@ impl<V> RangeMap<V> {
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
-    pub fn take_range(&mut self, range: Range) -> Result<Removed<V>, Error> {
-        let removed = self.owned.exchange(bounds(&range)?, None);
+    pub fn take_range(&mut self, range: impl IndexRange<K>) -> Result<Removed<V, K>, Error<K>> {
+        let removed = self.owned.exchange(bounds(range)?, None);
         removed.map(ranges).map_err(|(_, refused)| refused.into())
     }
 
@@ -193,15 +211,16 @@ impl<V> RangeMap<V> {
     /// neighbours are not joined.
     pub fn modify_range(
         &mut self,
-        range: Range,
-        change: impl FnMut(Range, &mut V),
-    ) -> Result<(), Error>
+        range: impl IndexRange<K>,
+        change: impl FnMut(Range<K>, &mut V),
+    ) -> Result<(), Error<K>>
     where
         V: PartialEq,
     {
         let split = *self.owned.split();
         self.modify_range_by(range, change, |left, len, right| {
-            len < u64::MAX && split.continues(left, len + 1, right)
+            let whole = len.checked_add(K::Word::ONE);
+            whole.is_some_and(|len| split.continues(left, len, right))
         })
     }
 
@@ -224,32 +243,36 @@ impl<V> RangeMap<V> {
     /// As [`modify_range`](Self::modify_range).
     pub fn modify_range_by(
         &mut self,
-        range: Range,
-        mut change: impl FnMut(Range, &mut V),
-        mut join: impl FnMut(&V, u64, &V) -> bool,
-    ) -> Result<(), Error> {
-        let (start, end) = bounds(&range)?;
+        range: impl IndexRange<K>,
+        mut change: impl FnMut(Range<K>, &mut V),
+        mut join: impl FnMut(&V, K::Word, &V) -> bool,
+    ) -> Result<(), Error<K>> {
+        let (start, end) = bounds(range)?;
         self.cut_at(start)?;
-        if let Some(behind) = end.checked_add(1) {
+        if let Some(behind) = end.checked_add(K::Word::ONE) {
             self.cut_at(behind)?;
         }
-        self.range_mut(range)
+        self.range_mut(span::<K>((start, end)))
             .for_each(|(entry, value)| change(entry, value));
         // From the entry before the range to the one behind it.
-        let mut at = start.saturating_sub(1);
+        let mut at = start.checked_sub(K::Word::ONE).unwrap_or(start);
         loop {
             let entries = self.owned.view();
             let mut walk = entries.finger();
             let Some(left) = walk.forward(at) else {
                 return Ok(());
             };
-            let Some(right) = left.end.checked_add(1).and_then(|next| walk.forward(next)) else {
+            let Some(right) = left
+                .end
+                .checked_add(K::Word::ONE)
+                .and_then(|next| walk.forward(next))
+            else {
                 return Ok(());
             };
             if left.end > end {
                 return Ok(());
             }
-            let touch = left.end + 1 == right.start;
+            let touch = left.end.above() == right.start;
             let (value, other) = (entries.value(left.slot), entries.value(right.slot));
             if touch && join(value, left.end - left.start, other) {
                 // The joined entry may be joined with the next one.
@@ -262,25 +285,25 @@ impl<V> RangeMap<V> {
     }
 
     /// Makes an index the first of its entry, if it is in one.
-    fn cut_at(&mut self, index: u64) -> Result<(), Error> {
-        let Some((entry, value)) = self.get_entry(index) else {
+    fn cut_at(&mut self, index: K::Word) -> Result<(), Error<K>> {
+        let Some(Entry { start, end, slot }) = self.owned.view().entry(index) else {
             return Ok(());
         };
-        if *entry.start() == index {
+        if start == index {
             return Ok(());
         }
-        let (start, end) = (*entry.start(), *entry.end());
+        let value = self.owned.view().value(slot);
         let right = self.owned.split().at_offset(value, index - start);
-        let right = right.ok_or(Error::Split { start, end })?;
+        let right = right.ok_or_else(|| Error::from(Refused::Split(start, end)))?;
         let cut = self.owned.store((index, end), Some(right));
         cut.map_err(|(_, refused)| refused.into())
     }
 }
 
 /// Entries with their ranges.
-fn ranges<V>(entries: Vec<(u64, u64, V)>) -> Removed<V> {
+fn ranges<V, K: Index>(entries: Vec<Ranged<V, K::Word>>) -> Removed<V, K> {
     let entries = entries.into_iter();
     entries
-        .map(|(start, end, value)| (start..=end, value))
+        .map(|(start, end, value)| (span::<K>((start, end)), value))
         .collect()
 }

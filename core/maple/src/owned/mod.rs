@@ -7,21 +7,22 @@ use core::fmt;
 
 use sapwood_arena::ArenaOptions;
 
-use super::Range;
 use super::iter::{Gaps, Iter};
 use super::memory::MapleMemory;
 use super::raw::owned::{Owned, Refused};
 use super::view::MapleView;
 use super::window::Window;
-use crate::{Error, Rejected, Split};
+use crate::index::open;
+use crate::{Error, Index, IndexRange, Range, Rejected, Split};
 
 pub use self::changes::Removed;
 pub use self::iter::{IntoIter, IterMut};
 
-/// A map from ranges of `u64` to values, changed through `&mut`.
+/// A map from ranges of indices to values, changed through `&mut`.
 ///
-/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. A gap is a maximal run
-/// of indices that no entry has. Neighbours with equal values stay two entries, unless
+/// Indices are `u64`, or another type of integers or addresses ([`Index`]). Entries do not overlap;
+/// each is an inclusive range, up to `0..=u64::MAX`. A gap is a maximal run of indices that no
+/// entry has. Neighbours with equal values stay two entries, unless
 /// [`store_coalescing`](Self::store_coalescing) or [`modify_range`](Self::modify_range) joins them.
 ///
 /// It has the nodes of a [`MapleMap`](super::MapleMap), but no readers on other threads, no plans
@@ -48,13 +49,13 @@ pub use self::iter::{IntoIter, IterMut};
 /// leaf, 512 bytes at most with integers as values. A leaf that is full, or has too few entries, is
 /// written anew with its neighbours. Values of up to 64 bytes lie in the leaves, larger ones in
 /// boxes. An empty map takes no memory but its own.
-pub struct RangeMap<V> {
-    owned: Owned<V>,
+pub struct RangeMap<V, K: Index = u64> {
+    owned: Owned<V, K::Word>,
 }
 
-impl<V: Clone> Default for RangeMap<V> {
+impl<V: Clone, K: Index> Default for RangeMap<V, K> {
     fn default() -> Self {
-        Self::new()
+        Self::keyed(ArenaOptions::default(), Split::by_clone())
     }
 }
 
@@ -119,12 +120,34 @@ impl<V> RangeMap<V> {
             owned: Owned::with_nodes(options, split, nodes),
         }
     }
+}
+
+impl<V, K: Index> RangeMap<V, K> {
+    /// An empty map with these indices, in an arena with these options: what
+    /// [`with_options`](RangeMap::with_options) is for `u64`. `RangeMap::default()` is one that
+    /// clones its values.
+    ///
+    /// O(1), and takes no memory.
+    ///
+    /// ```
+    /// use sapwood::arena::ArenaOptions;
+    /// use sapwood::maple::{RangeMap, Split};
+    /// let mut map = RangeMap::<_, i32>::keyed(ArenaOptions::default(), Split::never());
+    /// map.store(-40..-10, Box::new("cold"))?;
+    /// assert_eq!(map.locate(-5), (-10..=i32::MAX, None));
+    /// # Ok::<(), sapwood::maple::Error<i32>>(())
+    /// ```
+    pub fn keyed(options: ArenaOptions, split: Split<V, K::Word>) -> Self {
+        RangeMap {
+            owned: Owned::new(options, split),
+        }
+    }
 
     /// The map, for reading: all reading methods, as of a [`MapleMap`](super::MapleMap).
     ///
     /// O(1).
     #[inline]
-    pub fn view(&self) -> MapleView<'_, V> {
+    pub fn view(&self) -> MapleView<'_, V, K> {
         MapleView::new(self.owned.view())
     }
 
@@ -132,7 +155,7 @@ impl<V> RangeMap<V> {
     ///
     /// O(log entries).
     #[inline]
-    pub fn get(&self, index: u64) -> Option<&V> {
+    pub fn get(&self, index: K) -> Option<&V> {
         self.view().get(index)
     }
 
@@ -147,15 +170,15 @@ impl<V> RangeMap<V> {
     /// assert_eq!(map.get(0), Some(&2));
     /// ```
     #[inline]
-    pub fn get_mut(&mut self, index: u64) -> Option<&mut V> {
-        self.owned.get_mut(index)
+    pub fn get_mut(&mut self, index: K) -> Option<&mut V> {
+        self.owned.get_mut(index.to_word())
     }
 
     /// The entry that holds an index.
     ///
     /// O(log entries).
     #[inline]
-    pub fn get_entry(&self, index: u64) -> Option<(Range, &V)> {
+    pub fn get_entry(&self, index: K) -> Option<(Range<K>, &V)> {
         self.view().get_entry(index)
     }
 
@@ -163,42 +186,42 @@ impl<V> RangeMap<V> {
     ///
     /// O(log entries).
     #[inline]
-    pub fn contains(&self, index: u64) -> bool {
+    pub fn contains(&self, index: K) -> bool {
         self.view().contains(index)
     }
 
     /// The entry that holds an index, or the whole gap that does.
     ///
     /// O(log entries).
-    pub fn locate(&self, index: u64) -> (Range, Option<&V>) {
+    pub fn locate(&self, index: K) -> (Range<K>, Option<&V>) {
         self.view().locate(index)
     }
 
     /// The first entry.
     ///
     /// O(log entries).
-    pub fn first(&self) -> Option<(Range, &V)> {
+    pub fn first(&self) -> Option<(Range<K>, &V)> {
         self.view().first()
     }
 
     /// The last entry.
     ///
     /// O(log entries).
-    pub fn last(&self) -> Option<(Range, &V)> {
+    pub fn last(&self) -> Option<(Range<K>, &V)> {
         self.view().last()
     }
 
     /// The first entry that starts after an index.
     ///
     /// O(log entries).
-    pub fn next_after(&self, index: u64) -> Option<(Range, &V)> {
+    pub fn next_after(&self, index: K) -> Option<(Range<K>, &V)> {
         self.view().next_after(index)
     }
 
     /// The last entry that ends before an index.
     ///
     /// O(log entries).
-    pub fn prev_before(&self, index: u64) -> Option<(Range, &V)> {
+    pub fn prev_before(&self, index: K) -> Option<(Range<K>, &V)> {
         self.view().prev_before(index)
     }
 
@@ -213,7 +236,7 @@ impl<V> RangeMap<V> {
     /// assert!(map.iter().eq([(5..=9, &'a'), (20..=29, &'b')]));
     /// ```
     #[inline]
-    pub fn iter(&self) -> Iter<'_, V> {
+    pub fn iter(&self) -> Iter<'_, V, K> {
         self.view().iter()
     }
 
@@ -221,7 +244,7 @@ impl<V> RangeMap<V> {
     /// where the range cuts it. An empty range has none.
     ///
     /// As [`iter`](Self::iter).
-    pub fn range(&self, range: Range) -> Iter<'_, V> {
+    pub fn range(&self, range: impl IndexRange<K>) -> Iter<'_, V, K> {
         self.view().range(range)
     }
 
@@ -235,29 +258,29 @@ impl<V> RangeMap<V> {
     /// map.iter_mut().for_each(|(range, value)| *value += range.start());
     /// assert!(map.iter().eq([(5..=9, &6), (20..=29, &22)]));
     /// ```
-    pub fn iter_mut(&mut self) -> IterMut<'_, V> {
-        self.range_mut(0..=u64::MAX)
+    pub fn iter_mut(&mut self) -> IterMut<'_, V, K> {
+        self.range_mut(..)
     }
 
     /// As [`range`](Self::range), with values that may be changed. An entry that the range cuts is
     /// whole: see [`modify_range`](Self::modify_range) for one that changes only the range.
     ///
     /// As [`iter`](Self::iter).
-    pub fn range_mut(&mut self, range: Range) -> IterMut<'_, V> {
-        IterMut::new(&mut self.owned, &range)
+    pub fn range_mut(&mut self, range: impl IndexRange<K>) -> IterMut<'_, V, K> {
+        IterMut::new(&mut self.owned, open(range))
     }
 
     /// The gaps in a range, in order, from both ends, clipped to the range. An empty range has
     /// none.
     ///
     /// As [`iter`](Self::iter).
-    pub fn gaps(&self, within: Range) -> Gaps<'_, V> {
+    pub fn gaps(&self, within: impl IndexRange<K>) -> Gaps<'_, V, K> {
         self.view().gaps(within)
     }
 
     /// As [`MapleView::find_gap`].
     #[inline]
-    pub fn find_gap(&self, size: u64, within: impl Into<Window>) -> Option<Range> {
+    pub fn find_gap(&self, size: K::Word, within: impl Into<Window<K>>) -> Option<Range<K>> {
         self.view().find_gap(size, within)
     }
 
@@ -293,17 +316,20 @@ impl<V> RangeMap<V> {
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl<K: Index> From<Refused<K::Word>> for Error<K> {
+    fn from(refused: Refused<K::Word>) -> Self {
         match refused {
             Refused::Full(full) => full.into(),
-            Refused::Split(start, end) => Error::Split { start, end },
+            Refused::Split(start, end) => Error::Split {
+                start: K::from_word(start),
+                end: K::from_word(end),
+            },
         }
     }
 }
 
 /// The error of a store.
-fn rejected<V>((value, refused): (Option<V>, Refused)) -> Rejected<V> {
+fn rejected<V, K: Index>((value, refused): (Option<V>, Refused<K::Word>)) -> Rejected<V, K> {
     match value {
         Some(value) => Rejected {
             value,
@@ -313,27 +339,27 @@ fn rejected<V>((value, refused): (Option<V>, Refused)) -> Rejected<V> {
     }
 }
 
-impl<V: fmt::Debug> fmt::Debug for RangeMap<V> {
+impl<V: fmt::Debug, K: Index> fmt::Debug for RangeMap<V, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view().fmt(f)
     }
 }
 
 /// Equal entries in order, whatever the nodes.
-impl<V: PartialEq> PartialEq for RangeMap<V> {
+impl<V: PartialEq, K: Index> PartialEq for RangeMap<V, K> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.view() == other.view()
     }
 }
 
-impl<V: Eq> Eq for RangeMap<V> {}
+impl<V: Eq, K: Index> Eq for RangeMap<V, K> {}
 
 /// # Panics
 /// When the copy's memory cannot be had.
-impl<V: Clone> Clone for RangeMap<V> {
+impl<V: Clone, K: Index> Clone for RangeMap<V, K> {
     fn clone(&self) -> Self {
         let options = self.owned.arena().options().clone();
-        let mut copy = RangeMap::with_options(options, *self.owned.split());
+        let mut copy = RangeMap::keyed(options, *self.owned.split());
         copy.extend(self.iter().map(|(range, value)| (range, value.clone())));
         copy
     }
@@ -343,8 +369,8 @@ impl<V: Clone> Clone for RangeMap<V> {
 ///
 /// # Panics
 /// For an empty range, and when the arena is full.
-impl<V> Extend<(Range, V)> for RangeMap<V> {
-    fn extend<I: IntoIterator<Item = (Range, V)>>(&mut self, entries: I) {
+impl<V, K: Index> Extend<(Range<K>, V)> for RangeMap<V, K> {
+    fn extend<I: IntoIterator<Item = (Range<K>, V)>>(&mut self, entries: I) {
         for (range, value) in entries {
             if let Err(refused) = self.store(range, value) {
                 panic!("{}", refused.error);
@@ -365,29 +391,29 @@ impl<V: Clone> FromIterator<(Range, V)> for RangeMap<V> {
     }
 }
 
-impl<'m, V> IntoIterator for &'m RangeMap<V> {
-    type Item = (Range, &'m V);
-    type IntoIter = Iter<'m, V>;
+impl<'m, V, K: Index> IntoIterator for &'m RangeMap<V, K> {
+    type Item = (Range<K>, &'m V);
+    type IntoIter = Iter<'m, V, K>;
 
-    fn into_iter(self) -> Iter<'m, V> {
+    fn into_iter(self) -> Iter<'m, V, K> {
         self.iter()
     }
 }
 
-impl<'m, V> IntoIterator for &'m mut RangeMap<V> {
-    type Item = (Range, &'m mut V);
-    type IntoIter = IterMut<'m, V>;
+impl<'m, V, K: Index> IntoIterator for &'m mut RangeMap<V, K> {
+    type Item = (Range<K>, &'m mut V);
+    type IntoIter = IterMut<'m, V, K>;
 
-    fn into_iter(self) -> IterMut<'m, V> {
+    fn into_iter(self) -> IterMut<'m, V, K> {
         self.iter_mut()
     }
 }
 
-impl<V> IntoIterator for RangeMap<V> {
-    type Item = (Range, V);
-    type IntoIter = IntoIter<V>;
+impl<V, K: Index> IntoIterator for RangeMap<V, K> {
+    type Item = (Range<K>, V);
+    type IntoIter = IntoIter<V, K>;
 
-    fn into_iter(mut self) -> IntoIter<V> {
+    fn into_iter(mut self) -> IntoIter<V, K> {
         IntoIter::new(self.owned.drain())
     }
 }

@@ -8,58 +8,56 @@ use super::entries::{Entries, Part};
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE, inner_size, leaf_holds};
 use super::path::Root;
 use super::table::{Apart, MapleShared, Values, Writer};
-use crate::Error;
 use crate::gap::code;
+use sapwood_format::maple::word::Word;
 
 /// A node of the level under way: its reference, upper bound, and the code of its largest gap.
-type Made = (u32, u64, u16);
+type Made<W> = (u32, W, u16);
 
 /// Entries that have no leaf yet, and the leaves made so far.
-struct Leaves<'w, V> {
-    writer: &'w mut Writer<V>,
-    entries: Entries,
+struct Leaves<'w, V, W: Word> {
+    writer: &'w mut Writer<V, W>,
+    entries: Entries<W>,
     /// The slots of the entries.
     slots: Vec<[u8; 8]>,
-    made: Vec<Made>,
+    made: Vec<Made<W>>,
     /// The first index behind the leaves.
-    lower: u64,
+    lower: W,
 }
 
-impl<V: Copy> MapleShared<V> {
+impl<V: Copy, W: Word> MapleShared<V, W> {
     /// Fills an empty map with entries, which come in order and do not overlap. On an error, the
     /// map has no entries, but blocks that nothing refers to: it is of no use any more.
-    pub(crate) fn fill<E: From<Error>>(
+    pub(crate) fn fill<E: From<ArenaFull>>(
         &self,
-        writer: &mut Writer<V>,
-        entries: impl Iterator<Item = Result<(u64, u64, V), E>>,
+        writer: &mut Writer<V, W>,
+        entries: impl Iterator<Item = Result<(W, W, V), E>>,
     ) -> Result<(), E> {
         assert!(writer.root == Root::EMPTY, "the map is empty");
-        let most = leaf_holds(writer.limits.leaf, writer.limits.slot, 1);
+        let most = leaf_holds::<W>(writer.limits.leaf, writer.limits.slot, 1);
         let mut leaves = Leaves {
             writer,
-            entries: Entries::default(),
+            entries: Entries::<W>::default(),
             slots: Vec::new(),
             made: Vec::new(),
-            lower: 0,
+            lower: W::ZERO,
         };
         let mut count = 0;
         for entry in entries {
             let (start, end, value) = entry?;
-            leaves
-                .push(start, end, value, self.published.values)
-                .map_err(Error::from)?;
+            leaves.push(start, end, value, self.published.values)?;
             count += 1;
             if leaves.slots.len() == 2 * most {
-                leaves.full_leaf(most).map_err(Error::from)?;
+                leaves.full_leaf(most)?;
             }
         }
         if count == 0 {
             return Ok(());
         }
-        let mut made = leaves.last_leaves().map_err(Error::from)?;
+        let mut made = leaves.last_leaves()?;
         let mut height = 0;
         while made.len() > 1 {
-            made = writer.level_above(&made).map_err(Error::from)?;
+            made = writer.level_above(&made)?;
             height += 1;
         }
         writer.root = Root {
@@ -73,8 +71,8 @@ impl<V: Copy> MapleShared<V> {
     }
 }
 
-impl<V: Copy> Leaves<'_, V> {
-    fn push(&mut self, start: u64, end: u64, value: V, values: Values) -> Result<(), ArenaFull> {
+impl<V: Copy, W: Word> Leaves<'_, V, W> {
+    fn push(&mut self, start: W, end: W, value: V, values: Values) -> Result<(), ArenaFull> {
         let mut slot = [0; 8];
         match values {
             Values::InSlots => {
@@ -123,7 +121,7 @@ impl<V: Copy> Leaves<'_, V> {
     }
 
     /// Makes leaves of all entries that are left.
-    fn last_leaves(mut self) -> Result<Vec<Made>, ArenaFull> {
+    fn last_leaves(mut self) -> Result<Vec<Made<W>>, ArenaFull> {
         let mut parts = Vec::new();
         self.entries.cut(&self.writer.limits, false, &mut parts);
         for (i, part) in parts.iter().enumerate() {
@@ -132,14 +130,14 @@ impl<V: Copy> Leaves<'_, V> {
         Ok(self.made)
     }
 
-    fn leaf(&mut self, part: &Part, is_last: bool) -> Result<(), ArenaFull> {
+    fn leaf(&mut self, part: &Part<W>, is_last: bool) -> Result<(), ArenaFull> {
         let Writer { space, limits, .. } = &mut *self.writer;
         let (from, to) = (part.from, part.to);
         let r = space.alloc(part.bytes, LEAF)?;
         space.made += 1;
         // SAFETY: a new block of the part's bytes; the part's encoding is that of these entries.
         unsafe {
-            Leaf::write(
+            Leaf::<W>::write(
                 space.mem().at(r),
                 part.encoding,
                 (part.room, limits.slot),
@@ -151,27 +149,27 @@ impl<V: Copy> Leaves<'_, V> {
         let upper = self.entries.ends[to - 1];
         let mut gap = self.entries.gap(from, to, self.lower);
         if is_last {
-            gap = gap.max(code(u64::MAX - upper));
+            gap = gap.max(code(W::MAX - upper));
         }
         self.made.push((r, upper, gap));
-        self.lower = upper.wrapping_add(1);
+        self.lower = upper.above();
         Ok(())
     }
 }
 
-impl<V> Writer<V> {
+impl<V, W: Word> Writer<V, W> {
     /// Makes the nodes above those of a level, of which there are at least two.
-    fn level_above(&mut self, children: &[Made]) -> Result<Vec<Made>, ArenaFull> {
+    fn level_above(&mut self, children: &[Made<W>]) -> Result<Vec<Made<W>>, ArenaFull> {
         let Writer { space, limits, .. } = self;
         let n = children.len();
         let count = n.div_ceil(limits.fanout);
         let mut made = Vec::with_capacity(count);
         for i in 0..count {
             let part = &children[n * i / count..n * (i + 1) / count];
-            let r = space.alloc(inner_size(part.len(), limits.fanout), INNER)?;
+            let r = space.alloc(inner_size::<W>(part.len(), limits.fanout), INNER)?;
             space.made += 1;
             // SAFETY: a new block of that size.
-            unsafe { Inner::write(space.mem().at(r), limits.fanout, part.iter().copied()) };
+            unsafe { Inner::<W>::write(space.mem().at(r), limits.fanout, part.iter().copied()) };
             let gap = part.iter().map(|child| child.2).max().unwrap_or(0);
             made.push((r, part[part.len() - 1].1, gap));
         }

@@ -7,15 +7,16 @@ use sapwood_arena::ArenaFull;
 use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE, copy_slot};
 use super::path::Root;
 use super::table::{Apart, MapleShared, Values, Writer};
+use sapwood_format::maple::word::Word;
 
-impl<V: Clone> MapleShared<V> {
+impl<V: Clone, W: Word> MapleShared<V, W> {
     /// Copies a map into an empty one of the same kind. On an error the caller drops the copy; the
     /// entries that it has by then are whole.
     pub(crate) fn copy_to(
         &self,
-        from: &Writer<V>,
-        other: &MapleShared<V>,
-        to: &mut Writer<V>,
+        from: &Writer<V, W>,
+        other: &MapleShared<V, W>,
+        to: &mut Writer<V, W>,
     ) -> Result<(), ArenaFull> {
         let Root { node, height } = from.root;
         if node == 0 {
@@ -58,13 +59,13 @@ impl<V> Drop for Copied<V> {
     }
 }
 
-struct Copy<'a, V> {
-    shared: &'a MapleShared<V>,
+struct Copy<'a, V, W: Word> {
+    shared: &'a MapleShared<V, W>,
     from: Mem,
     fanout: usize,
 }
 
-impl<V: Clone> Copy<'_, V> {
+impl<V: Clone, W: Word> Copy<'_, V, W> {
     /// Copies a node and the nodes below it; `copied` gets the values.
     ///
     /// # Safety
@@ -80,7 +81,7 @@ impl<V: Clone> Copy<'_, V> {
         // SAFETY: the caller's promise; new blocks have the sizes of the old nodes.
         unsafe {
             if level == 0 {
-                let leaf = Leaf::at(p);
+                let leaf = Leaf::<W>::at(p);
                 let slot = self.shared.published.slot;
                 let r = space.alloc(leaf.bytes(), LEAF)?;
                 let mut slots = Vec::with_capacity(leaf.len());
@@ -98,7 +99,7 @@ impl<V: Clone> Copy<'_, V> {
                 }
                 let to = space.mem().at(r);
                 core::ptr::copy_nonoverlapping(p, to, leaf.bytes());
-                let copy = Leaf::at(to);
+                let copy = Leaf::<W>::at(to);
                 for (k, new) in slots.iter().enumerate() {
                     let at = copy.slot(k, slot).cast_mut();
                     copy_slot((&raw const *new).cast(), at, slot);
@@ -106,16 +107,16 @@ impl<V: Clone> Copy<'_, V> {
                 space.made += 1;
                 return Ok(r);
             }
-            let inner = Inner::at(p);
+            let inner = Inner::<W>::at(p);
             let n = inner.len();
             let r = space.alloc(inner.bytes(), INNER)?;
             let mut children = Vec::with_capacity(n);
             for i in 0..n {
                 let child = self.node(space, inner.child(i), level - 1, copied)?;
-                let upper = if i + 1 < n { inner.pivot(i) } else { u64::MAX };
+                let upper = if i + 1 < n { inner.pivot(i) } else { W::MAX };
                 children.push((child, upper, inner.gap(i)));
             }
-            Inner::write(space.mem().at(r), self.fanout, children.into_iter());
+            Inner::<W>::write(space.mem().at(r), self.fanout, children.into_iter());
             space.made += 1;
             Ok(r)
         }

@@ -15,6 +15,8 @@
 
 use alloc::collections::TryReserveError;
 
+use sapwood_format::maple::word::Word;
+
 use super::entries::{Entries, Limits, Part, Slot, leaf_gap};
 use super::node::{Inner, Leaf, Mem, inner_size, leaf_holds};
 use super::path::{Path, Root};
@@ -23,49 +25,49 @@ use crate::gap::code;
 
 /// A child of a new inner node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Child {
+pub(crate) struct Child<W> {
     /// A live node, or with `new` the number of a new node of the level below.
     pub(crate) node: u32,
     pub(crate) new: bool,
     /// Its upper bound.
-    pub(crate) upper: u64,
+    pub(crate) upper: W,
     /// The code of its largest gap.
     pub(crate) gap: u16,
 }
 
 /// New nodes of one level above the leaves.
 #[derive(Default)]
-pub(crate) struct Level {
+pub(crate) struct Level<W> {
     /// The children of all new nodes.
-    pub(crate) children: Vec<Child>,
+    pub(crate) children: Vec<Child<W>>,
     /// The children of each new node: from and to.
     pub(crate) parts: Vec<(usize, usize)>,
     /// The node that the only new one is a copy of, but for one child, which is the only one in
     /// `children`, and its place.
-    pub(crate) copied: Option<(Inner, usize)>,
+    pub(crate) copied: Option<(Inner<W>, usize)>,
 }
 
 /// An entry whose right part gets a value that is made of the entry's: because the left part stays,
 /// or because values depend on where their entries begin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct Cut<W> {
     pub(crate) slot: *const u8,
     /// The first index of the entry.
-    pub(crate) start: u64,
+    pub(crate) start: W,
 }
 
 /// The store that makes the new nodes visible.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Outcome<W> {
     /// The map needs no change.
     Same,
     /// The map has no entries any more.
     Empty,
     /// The map has a new root, with `height` levels of inner nodes: the only new node of the
     /// highest level with new nodes, or a node that stays.
-    Root { node: Child, height: usize },
+    Root { node: Child<W>, height: usize },
     /// One child of the node at this level of the path is replaced.
-    Cell { level: usize, node: Child },
+    Cell { level: usize, node: Child<W> },
 }
 
 /// Whole subtrees that are unlinked: children of an inner node at a level.
@@ -78,46 +80,46 @@ pub(crate) struct Span {
 }
 
 /// A draft. Its vectors keep their memory from one draft to the next.
-pub(crate) struct Draft {
-    pub(crate) entries: Entries,
-    pub(crate) leaves: Vec<Part>,
+pub(crate) struct Draft<W> {
+    pub(crate) entries: Entries<W>,
+    pub(crate) leaves: Vec<Part<W>>,
     /// Levels from 1 up. There may be more than are used.
-    levels: Vec<Level>,
+    levels: Vec<Level<W>>,
     /// Levels above 0 that have new nodes.
     pub(crate) used: usize,
-    pub(crate) outcome: Outcome,
-    pub(crate) path: Path,
+    pub(crate) outcome: Outcome<W>,
+    pub(crate) path: Path<W>,
     /// Nodes that are replaced, with their levels.
     pub(crate) gone: Vec<(u32, usize)>,
     pub(crate) spans: Vec<Span>,
     /// Slots of entries that are overwritten.
     pub(crate) dropped: Vec<*const u8>,
     /// The range of the change.
-    pub(crate) range: (u64, u64),
+    pub(crate) range: (W, W),
     /// The entry whose right part gets a value of its own.
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<Cut<W>>,
     /// How the only new leaf is spliced, if it is not made of the entries.
-    pub(crate) spliced: Option<Splice>,
-    below: Vec<Child>,
+    pub(crate) spliced: Option<Splice<W>>,
+    below: Vec<Child<W>>,
 }
 
 // SAFETY: the addresses are of leaves of the map that owns the draft, and are used only while its
 // lock is held.
-unsafe impl Send for Draft {}
+unsafe impl<W: Word> Send for Draft<W> {}
 
-impl Draft {
+impl<W: Word> Draft<W> {
     pub(crate) fn new() -> Self {
         Draft {
-            entries: Entries::default(),
+            entries: Entries::<W>::default(),
             leaves: Vec::new(),
             levels: Vec::new(),
             used: 0,
             outcome: Outcome::Same,
-            path: Path::nowhere(),
+            path: Path::<W>::nowhere(),
             gone: Vec::new(),
             spans: Vec::new(),
             dropped: Vec::new(),
-            range: (0, 0),
+            range: (W::ZERO, W::ZERO),
             cut: None,
             spliced: None,
             below: Vec::new(),
@@ -135,7 +137,7 @@ impl Draft {
         fn room<T>(list: &mut Vec<T>, count: usize) -> Result<(), TryReserveError> {
             list.try_reserve(count.saturating_sub(list.len()))
         }
-        let most = leaf_holds(limits.leaf, limits.slot, 1);
+        let most = leaf_holds::<W>(limits.leaf, limits.slot, 1);
         // The entries of two leaves, one of them cut in two, and the new one.
         self.entries.reserve(2 * most + 3)?;
         room(&mut self.dropped, 2 * most)?;
@@ -148,7 +150,7 @@ impl Draft {
         let levels = height + leaves.ilog2() as usize + 2;
         room(&mut self.levels, levels)?;
         if self.levels.len() < levels {
-            self.levels.resize_with(levels, Level::default);
+            self.levels.resize_with(levels, Level::<W>::default);
         }
         let children = 2 * limits.fanout + leaves + 2;
         for level in &mut self.levels {
@@ -159,18 +161,18 @@ impl Draft {
     }
 
     /// New nodes of levels above 0, from level 1 up.
-    pub(crate) fn levels(&self) -> &[Level] {
+    pub(crate) fn levels(&self) -> &[Level<W>] {
         &self.levels[..self.used]
     }
 
     /// Bytes of each new node, in the order in which they are made.
-    pub(crate) fn sizes<'a>(&'a self, limits: &Limits) -> impl Iterator<Item = usize> + use<'a> {
+    pub(crate) fn sizes<'a>(&'a self, limits: &Limits) -> impl Iterator<Item = usize> + use<'a, W> {
         let leaves = self.leaves.iter().map(|part| part.bytes);
         let parts = self.levels().iter().flat_map(|level| &level.parts);
         let limits = *limits;
         leaves.chain(parts.map(move |&(from, to)| {
             let n = to - from;
-            inner_size(n, limits.filled(n))
+            inner_size::<W>(n, limits.filled(n))
         }))
     }
 
@@ -183,7 +185,7 @@ impl Draft {
         mem: Mem,
         root: Root,
         limits: &Limits,
-        (a, b): (u64, u64),
+        (a, b): (W, W),
         put: bool,
     ) {
         self.entries.clear();
@@ -200,13 +202,13 @@ impl Draft {
         if root.node == 0 {
             if put {
                 self.entries.push(a, b, Slot::NEW);
-                self.cut(limits, 0, true, false);
+                self.cut(limits, W::ZERO, true, false);
                 self.finish(limits, 0);
             }
             return;
         }
         // SAFETY: the caller's promise.
-        let first = unsafe { Path::to::<NATIVE>(mem, root, a) };
+        let first = unsafe { Path::<W>::to::<NATIVE>(mem, root, a) };
         let upper = first.upper(0);
         // A leaf with room is changed in place, before a draft is made.
         if b <= upper && !limits.roomy && self.splice(mem, &first, limits, (a, b), put) {
@@ -217,7 +219,7 @@ impl Draft {
             first
         } else {
             // SAFETY: the caller's promise.
-            unsafe { Path::to::<NATIVE>(mem, root, b) }
+            unsafe { Path::<W>::to::<NATIVE>(mem, root, b) }
         };
         let mut window = Window {
             mem,
@@ -240,9 +242,9 @@ impl Draft {
     /// Collects the window's entries as they will be. Returns whether anything changes.
     fn collect(
         &mut self,
-        window: &mut Window,
+        window: &mut Window<W>,
         limits: &Limits,
-        (a, b): (u64, u64),
+        (a, b): (W, W),
         put: bool,
     ) -> bool {
         let slot = limits.slot;
@@ -259,16 +261,16 @@ impl Draft {
         let cut_left = from < left.len() && left.start(from) < a;
         if cut_left {
             self.entries
-                .take_cut(left, from, slot, left.start(from), a - 1);
+                .take_cut(left, from, slot, left.start(from), a - W::ONE);
             over += 1;
         }
         if put {
             self.entries.push(a, b, Slot::NEW);
         }
-        let behind = if b == u64::MAX {
+        let behind = if b == W::MAX {
             right.len()
         } else {
-            right.rank::<false>(b + 1)
+            right.rank::<false>(b + W::ONE)
         };
         let cut_right = behind < right.len() && right.start(behind) <= b;
         if spans {
@@ -291,12 +293,12 @@ impl Draft {
                     slot: at,
                     start: right.start(behind),
                 });
-                self.entries.push(b + 1, end, Slot::CLONE);
+                self.entries.push(b + W::ONE, end, Slot::CLONE);
                 if !both {
                     self.dropped.push(at);
                 }
             } else {
-                self.entries.take_cut(right, behind, slot, b + 1, end);
+                self.entries.take_cut(right, behind, slot, b + W::ONE, end);
             }
             rest += 1;
         }
@@ -304,14 +306,14 @@ impl Draft {
         true
     }
 
-    fn drop_slots(&mut self, leaf: Leaf, from: usize, to: usize, slot: usize) {
+    fn drop_slots(&mut self, leaf: Leaf<W>, from: usize, to: usize, slot: usize) {
         for k in from..to {
             self.dropped.push(leaf.slot(k, slot));
         }
     }
 
     /// Notes the subtrees between the first leaf of the window and the last.
-    fn subtrees(&mut self, window: &Window) {
+    fn subtrees(&mut self, window: &Window<W>) {
         let Window { first, last, .. } = window;
         for level in 1..=first.height {
             let (from, to) = (first.index(level) + 1, last.index(level));
@@ -340,7 +342,7 @@ impl Draft {
     }
 
     /// Decides which leaves there will be. Returns whether levels above have to change.
-    fn leaf_level(&mut self, window: &mut Window, limits: &Limits, b: u64, put: bool) -> bool {
+    fn leaf_level(&mut self, window: &mut Window<W>, limits: &Limits, b: W, put: bool) -> bool {
         let slot = limits.slot;
         if !window.kept && !window.last.is_last(0) {
             let upper = window.last.upper(0);
@@ -387,9 +389,9 @@ impl Draft {
         if window.kept {
             let leaf = window.last_leaf();
             let upper = window.last.upper(0);
-            let from = self.entries.ends.last().map_or(lower, |end| end + 1);
+            let from = self.entries.ends.last().map_or(lower, |&end| end + W::ONE);
             let end = if window.last.is_last(0) {
-                u64::MAX
+                W::MAX
             } else {
                 leaf.last()
             };
@@ -412,7 +414,7 @@ impl Draft {
 
     /// Cuts the entries into leaves and notes these for the level above. `rightmost` says that they
     /// are the last leaves of the tree.
-    fn cut(&mut self, limits: &Limits, mut lower: u64, rightmost: bool, append: bool) {
+    fn cut(&mut self, limits: &Limits, mut lower: W, rightmost: bool, append: bool) {
         if self.entries.len() == 0 {
             return;
         }
@@ -421,7 +423,7 @@ impl Draft {
             let upper = self.entries.ends[part.to - 1];
             let mut gap = self.entries.gap(part.from, part.to, lower);
             if rightmost && part.to == self.entries.len() {
-                gap = gap.max(code(u64::MAX - upper));
+                gap = gap.max(code(W::MAX - upper));
             }
             self.below.push(Child {
                 node: i as u32,
@@ -429,7 +431,7 @@ impl Draft {
                 upper,
                 gap,
             });
-            lower = upper.wrapping_add(1);
+            lower = upper.above();
         }
     }
 
@@ -449,7 +451,7 @@ impl Draft {
         };
     }
 
-    fn upper_levels(&mut self, window: &mut Window, limits: &Limits) {
+    fn upper_levels(&mut self, window: &mut Window<W>, limits: &Limits) {
         for height in 1..=window.first.height {
             let (left, right) = (window.first.inner(height), window.last.inner(height));
             let (from, to) = (window.first.index(height), window.last.index(height));
@@ -463,7 +465,7 @@ impl Draft {
             }
             let upper = window.last.upper(height);
             let level = self.next_level();
-            level.take(left, 0, from, u64::MAX);
+            level.take(left, 0, from, W::MAX);
             self.levels[self.used - 1].children.append(&mut self.below);
             let level = &mut self.levels[self.used - 1];
             level.take(right, to + 1, right.len(), upper);
@@ -524,7 +526,7 @@ impl Draft {
             node = Child {
                 node: 0,
                 new: true,
-                upper: 0,
+                upper: W::ZERO,
                 gap: inner.largest_gap_but(at).max(node.gap),
             };
             self.gone.push((self.path.node[above], above));
@@ -532,9 +534,9 @@ impl Draft {
         self.outcome = Outcome::Root { node, height };
     }
 
-    fn next_level(&mut self) -> &mut Level {
+    fn next_level(&mut self) -> &mut Level<W> {
         if self.levels.len() == self.used {
-            self.levels.push(Level::default());
+            self.levels.push(Level::<W>::default());
         }
         self.used += 1;
         let level = &mut self.levels[self.used - 1];
@@ -571,10 +573,10 @@ impl Draft {
     }
 }
 
-impl Level {
+impl<W: Word> Level<W> {
     /// Appends children of a node that stay; `upper` is the node's upper bound, which its last
     /// child has.
-    fn take(&mut self, inner: Inner, from: usize, to: usize, upper: u64) {
+    fn take(&mut self, inner: Inner<W>, from: usize, to: usize, upper: W) {
         self.children.extend((from..to).map(|i| Child {
             node: inner.child(i),
             new: false,
@@ -589,25 +591,25 @@ impl Level {
 }
 
 /// The first and the last node of the window at each level.
-struct Window {
+struct Window<W> {
     mem: Mem,
-    first: Path,
-    last: Path,
+    first: Path<W>,
+    last: Path<W>,
     /// The last leaf stays as it is.
     kept: bool,
 }
 
-impl Window {
-    fn leaf(&self, node: u32) -> Leaf {
+impl<W: Word> Window<W> {
+    fn leaf(&self, node: u32) -> Leaf<W> {
         // SAFETY: the paths' nodes at level 0 are live leaves, as the caller of `make` promised.
-        unsafe { Leaf::at(self.mem.at(node)) }
+        unsafe { Leaf::<W>::at(self.mem.at(node)) }
     }
 
-    fn first_leaf(&self) -> Leaf {
+    fn first_leaf(&self) -> Leaf<W> {
         self.leaf(self.first.node[0])
     }
 
-    fn last_leaf(&self) -> Leaf {
+    fn last_leaf(&self) -> Leaf<W> {
         self.leaf(self.last.node[0])
     }
 

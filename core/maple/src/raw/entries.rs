@@ -2,7 +2,8 @@
 
 use alloc::collections::TryReserveError;
 
-use sapwood_format::maple::{LEAF_HEAD, LINE};
+use sapwood_format::maple::LINE;
+use sapwood_format::maple::word::Word;
 
 use super::node::{Encoding, Leaf};
 use crate::gap::code;
@@ -54,9 +55,9 @@ pub(crate) struct Limits {
 impl Limits {
     /// The encoding of a leaf of `n` entries, up to `last`, which can write others, too. A leaf of
     /// few entries has wide borders, as nobody knows yet where the others will be.
-    fn spread(&self, mut encoding: Encoding, n: usize, last: u64) -> Encoding {
+    fn spread<W: Word>(&self, mut encoding: Encoding<W>, n: usize, last: W) -> Encoding<W> {
         if n < self.least {
-            (encoding.width, encoding.shift) = (3, 0);
+            (encoding.width, encoding.shift) = (W::WIDEST, 0);
         }
         encoding.centered(last)
     }
@@ -69,8 +70,8 @@ impl Limits {
     }
 
     /// The leaf of one entry.
-    pub(crate) fn first(&self, start: u64, end: u64) -> Part {
-        let encoding = self.spread(Encoding::new(&[start], &[end]), 1, end);
+    pub(crate) fn first<W: Word>(&self, start: W, end: W) -> Part<W> {
+        let encoding = self.spread(Encoding::<W>::new(&[start], &[end]), 1, end);
         let (room, bytes) = self.room(1, encoding);
         Part {
             from: 0,
@@ -82,13 +83,13 @@ impl Limits {
     }
 
     /// The number of entries that a new leaf of `n` gets room for, and its bytes.
-    fn room(&self, n: usize, encoding: Encoding) -> (usize, usize) {
+    fn room<W: Word>(&self, n: usize, encoding: Encoding<W>) -> (usize, usize) {
         let least = encoding.size(n, self.slot);
         if !self.roomy {
             return (n, least);
         }
         let bytes = self.leaf.next_multiple_of(LINE).max(least);
-        let mut room = (bytes - LEAF_HEAD) / ((2 << encoding.width) + self.slot);
+        let mut room = (bytes - Leaf::<W>::HEAD) / ((2 << encoding.width) + self.slot);
         while encoding.places(room, self.slot).2 > bytes {
             room -= 1;
         }
@@ -98,29 +99,29 @@ impl Limits {
 
 /// Sorted entries.
 #[derive(Default)]
-pub(crate) struct Entries {
-    pub(crate) starts: Vec<u64>,
-    pub(crate) ends: Vec<u64>,
+pub(crate) struct Entries<W> {
+    pub(crate) starts: Vec<W>,
+    pub(crate) ends: Vec<W>,
     pub(crate) slots: Vec<Slot>,
 }
 
 // SAFETY: the slots' addresses are of leaves of the map that owns the list, and are used only while
 // its lock is held.
-unsafe impl Send for Entries {}
+unsafe impl<W: Word> Send for Entries<W> {}
 
 /// A run of entries that becomes a leaf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct Part<W> {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) encoding: Encoding,
+    pub(crate) encoding: Encoding<W>,
     /// The number of entries that the leaf has room for.
     pub(crate) room: usize,
     /// Bytes of the leaf.
     pub(crate) bytes: usize,
 }
 
-impl Entries {
+impl<W: Word> Entries<W> {
     pub(crate) fn clear(&mut self) {
         self.starts.clear();
         self.ends.clear();
@@ -141,7 +142,7 @@ impl Entries {
     }
 
     #[inline(always)]
-    pub(crate) fn push(&mut self, start: u64, end: u64, slot: Slot) {
+    pub(crate) fn push(&mut self, start: W, end: W, slot: Slot) {
         self.starts.push(start);
         self.ends.push(end);
         self.slots.push(slot);
@@ -149,7 +150,7 @@ impl Entries {
 
     /// Appends entries of a leaf.
     #[inline]
-    pub(crate) fn take(&mut self, leaf: Leaf, from: usize, to: usize, slot: usize) {
+    pub(crate) fn take(&mut self, leaf: Leaf<W>, from: usize, to: usize, slot: usize) {
         let count = to - from;
         self.starts.reserve(count);
         self.ends.reserve(count);
@@ -162,12 +163,12 @@ impl Entries {
     }
 
     /// Appends one entry of a leaf with other borders.
-    pub(crate) fn take_cut(&mut self, leaf: Leaf, k: usize, slot: usize, start: u64, end: u64) {
+    pub(crate) fn take_cut(&mut self, leaf: Leaf<W>, k: usize, slot: usize, start: W, end: W) {
         self.push(start, end, Slot(leaf.slot(k, slot)));
     }
 
     /// Puts a leaf's entries before all others.
-    pub(crate) fn take_before(&mut self, leaf: Leaf, slot: usize) {
+    pub(crate) fn take_before(&mut self, leaf: Leaf<W>, slot: usize) {
         let count = self.len();
         self.take(leaf, 0, leaf.len(), slot);
         self.starts.rotate_left(count);
@@ -176,8 +177,8 @@ impl Entries {
     }
 
     /// The leaf that these entries make, if one has room for them.
-    pub(crate) fn part(&self, from: usize, to: usize, limits: &Limits) -> Option<Part> {
-        let mut encoding = Encoding::new(&self.starts[from..to], &self.ends[from..to]);
+    pub(crate) fn part(&self, from: usize, to: usize, limits: &Limits) -> Option<Part<W>> {
+        let mut encoding = Encoding::<W>::new(&self.starts[from..to], &self.ends[from..to]);
         if limits.roomy {
             encoding = limits.spread(encoding, to - from, self.ends[to - 1]);
         }
@@ -196,7 +197,7 @@ impl Entries {
 
     /// Cuts the entries, at least one, into as few leaves of about equal lengths as they need. With
     /// `append`, for entries that come in order, the first leaf stays as full as it can be.
-    pub(crate) fn cut(&self, limits: &Limits, append: bool, parts: &mut Vec<Part>) {
+    pub(crate) fn cut(&self, limits: &Limits, append: bool, parts: &mut Vec<Part<W>>) {
         parts.clear();
         let n = self.len();
         if let Some(all) = self.part(0, n, limits) {
@@ -224,10 +225,10 @@ impl Entries {
 
     /// The code of the largest gap before an entry of a run. The gap before the first entry begins
     /// at `lower`.
-    pub(crate) fn gap(&self, from: usize, to: usize, lower: u64) -> u16 {
+    pub(crate) fn gap(&self, from: usize, to: usize, lower: W) -> u16 {
         let mut largest = self.starts[from] - lower;
         for k in from + 1..to {
-            largest = largest.max(self.starts[k] - self.ends[k - 1] - 1);
+            largest = largest.max(self.starts[k] - self.ends[k - 1] - W::ONE);
         }
         code(largest)
     }
@@ -235,12 +236,12 @@ impl Entries {
 
 /// The code of the largest gap of a leaf with these bounds. `upper` is the upper bound for the
 /// tree's last leaf, and the last entry's end for all others.
-pub(crate) fn leaf_gap(leaf: Leaf, lower: u64, upper: u64) -> u16 {
+pub(crate) fn leaf_gap<W: Word>(leaf: Leaf<W>, lower: W, upper: W) -> u16 {
     let mut next = lower;
     let mut largest = upper - leaf.last();
     leaf.decode(0, leaf.len(), 0, |start, end, _| {
         largest = largest.max(start - next);
-        next = end.wrapping_add(1);
+        next = end.above();
     });
     code(largest)
 }
@@ -256,17 +257,18 @@ mod tests {
         for (leaf, slot) in [(128, 8), (512, 8), (512, 0), (512, 4), (1024, 8), (192, 1)] {
             let limits = Limits {
                 leaf,
-                least: leaf_holds(leaf, slot, 3).div_ceil(2),
+                least: leaf_holds::<u64>(leaf, slot, 3).div_ceil(2),
                 fanout: 4,
                 slot,
                 shifts: false,
                 roomy: rng.bool(),
             };
             for _ in 0..400 {
-                let mut entries = Entries::default();
+                let mut entries = Entries::<u64>::default();
                 let (shift, most) = (rng.u32(0..3) * 4, 1 << rng.u32(1..40));
                 let mut at = rng.u64(0..1 << 20) << shift;
-                for _ in 0..rng.usize(limits.least..=2 * leaf_holds(leaf, slot, 1).min(255)) {
+                for _ in 0..rng.usize(limits.least..=2 * leaf_holds::<u64>(leaf, slot, 1).min(255))
+                {
                     let end = at + (rng.u64(1..most) << shift) - 1;
                     entries.push(at, end, Slot::NEW);
                     at = end + 1 + (rng.u64(0..most) << shift);

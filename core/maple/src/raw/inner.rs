@@ -3,20 +3,22 @@
 //!
 //! ```text
 //! 0  n | pivots | 0 | lines | replaced (atomic) | fresh | 0 | 0
-//! 8  pivots (64 bits each), filled up with ones to as many as the map's nodes may have
+//! 8  pivots (words of 8 or 16 bytes), filled up with ones to as many as the map's nodes may have
 //!    cells (32 bits each, atomic), gap words (16 bits each, atomic)
 //! ```
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
+use sapwood_format::maple::word::Word;
 use sapwood_format::maple::{INNER_HEAD, InnerHead, LINE, inner_bytes};
 
 use super::rank;
 use crate::sync;
 
 /// Bytes of an inner node with `n` children, in a map whose nodes have up to `fanout`.
-pub(crate) fn inner_size(n: usize, fanout: usize) -> usize {
-    inner_bytes(n, filled(fanout))
+pub(crate) fn inner_size<W: Word>(n: usize, fanout: usize) -> usize {
+    inner_bytes(W::BYTES, n, filled(fanout))
 }
 
 /// The number of pivots of `fanout` children, filled up to whole vectors.
@@ -26,24 +28,26 @@ fn filled(fanout: usize) -> usize {
 
 /// An inner node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inner {
+pub(crate) struct Inner<W> {
     p: *const u8,
     n: usize,
     /// The number of pivots, including those that fill up vectors.
     filled: usize,
+    words: PhantomData<W>,
 }
 
-impl Inner {
+impl<W: Word> Inner<W> {
     /// # Safety
     /// `p` points at an inner node, which is not freed while this is used.
     #[inline(always)]
-    pub(crate) unsafe fn at(p: *const u8) -> Inner {
+    pub(crate) unsafe fn at(p: *const u8) -> Self {
         // SAFETY: the caller's promise; the first two bytes never change.
         let [n, filled] = unsafe { p.cast::<[u8; 2]>().read() };
         Inner {
             p,
             n: n.into(),
             filled: filled.into(),
+            words: PhantomData,
         }
     }
 
@@ -60,20 +64,29 @@ impl Inner {
 
     /// The upper bound of a child that is not the last.
     #[inline(always)]
-    pub(crate) fn pivot(self, i: usize) -> u64 {
+    pub(crate) fn pivot(self, i: usize) -> W {
         assert!(i + 1 < self.n, "the last child has its parent's bound");
         // SAFETY: the promise of `at`; there is a pivot for all children but the last.
-        unsafe { self.p.add(INNER_HEAD).cast::<u64>().add(i).read() }
+        unsafe { self.pivots().add(i).read_unaligned() }
+    }
+
+    #[inline(always)]
+    fn pivots(&self) -> *const W {
+        self.p.wrapping_add(INNER_HEAD).cast()
+    }
+
+    /// The address of the cells.
+    #[inline(always)]
+    fn cells(&self) -> *const u32 {
+        let pivots = self.filled * W::BYTES;
+        self.p.wrapping_add(INNER_HEAD + pivots).cast()
     }
 
     #[inline(always)]
     fn cell(&self, i: usize) -> &AtomicU32 {
         assert!(i < self.n, "a child of the node");
         // SAFETY: the promise of `at`; cells are only used as atomics.
-        unsafe {
-            let cells = self.p.add(INNER_HEAD + self.filled * 8).cast::<u32>();
-            AtomicU32::from_ptr(cells.add(i).cast_mut())
-        }
+        unsafe { AtomicU32::from_ptr(self.cells().add(i).cast_mut()) }
     }
 
     #[inline(always)]
@@ -81,8 +94,8 @@ impl Inner {
         assert!(i < self.n, "a child of the node");
         // SAFETY: as for `cell`.
         unsafe {
-            let cells = self.p.add(INNER_HEAD + self.filled * 8).cast::<u32>();
-            AtomicU16::from_ptr(cells.add(self.n).cast::<u16>().add(i).cast_mut())
+            let words = self.cells().add(self.n).cast::<u16>();
+            AtomicU16::from_ptr(words.add(i).cast_mut())
         }
     }
 
@@ -175,12 +188,15 @@ impl Inner {
 
     /// The child whose bounds hold `x`: the number of pivots below it.
     #[inline(always)]
-    pub(crate) fn find<const NATIVE: bool>(self, x: u64) -> usize {
+    pub(crate) fn find<const NATIVE: bool>(self, x: W) -> usize {
         // SAFETY: the promise of `at`; pivots are filled up with the highest number; a caller that
         // asks for NATIVE has it.
         unsafe {
-            let pivots = self.p.add(INNER_HEAD).cast::<u64>();
-            rank::below_filled::<NATIVE>(pivots, self.n - 1, self.filled, x)
+            if W::BITS > 64 {
+                let pivots = self.pivots().cast();
+                return rank::below_wide::<NATIVE, W>(pivots, self.n - 1, self.filled, x);
+            }
+            rank::below_filled::<NATIVE>(self.pivots().cast(), self.n - 1, self.filled, x.low())
         }
     }
 
@@ -192,7 +208,7 @@ impl Inner {
     pub(crate) unsafe fn write(
         p: *mut u8,
         fanout: usize,
-        children: impl ExactSizeIterator<Item = (u32, u64, u16)>,
+        children: impl ExactSizeIterator<Item = (u32, W, u16)>,
     ) {
         let n = children.len();
         // SAFETY: the caller's promise.
@@ -201,21 +217,21 @@ impl Inner {
             let head = InnerHead {
                 n,
                 filled,
-                lines: inner_size(n, fanout) / LINE,
+                lines: inner_size::<W>(n, fanout) / LINE,
             };
             p.cast::<u64>().write(head.word().to_le());
-            let pivots = p.add(INNER_HEAD).cast::<u64>();
+            let pivots = p.add(INNER_HEAD).cast::<W>();
             let cells = pivots.add(filled).cast::<u32>();
             let gaps = cells.add(n).cast::<u16>();
             for (i, (cell, pivot, gap)) in children.enumerate() {
                 if i + 1 < n {
-                    pivots.add(i).write(pivot);
+                    pivots.add(i).write_unaligned(pivot);
                 }
                 cells.add(i).write(cell);
                 gaps.add(i).write(gap);
             }
             for i in n - 1..filled {
-                pivots.add(i).write(u64::MAX);
+                pivots.add(i).write_unaligned(W::MAX);
             }
         }
     }

@@ -1,10 +1,12 @@
 //! The nodes of a draft, written into their blocks.
 
+use sapwood_format::maple::word::Word;
+
 use super::draft::{Child, Draft};
 use super::entries::Limits;
 use super::node::{Inner, Leaf, Mem};
 
-impl Draft {
+impl<W: Word> Draft<W> {
     /// Writes the new nodes into their blocks. Returns the number of entries in new leaves.
     ///
     /// # Safety
@@ -45,7 +47,7 @@ impl Draft {
             // SAFETY: the caller's promise; the part's encoding is that of these entries, whose
             // slots are there.
             unsafe {
-                Leaf::write(
+                Leaf::<W>::write(
                     mem.at(r),
                     part.encoding,
                     (part.room, limits.slot),
@@ -59,7 +61,7 @@ impl Draft {
         let mut below = 0;
         let mut next = self.leaves.len();
         for level in self.levels() {
-            let node_of = |child: &Child| match child.new {
+            let node_of = |child: &Child<W>| match child.new {
                 true => nodes[below + child.node as usize],
                 false => child.node,
             };
@@ -67,7 +69,7 @@ impl Draft {
                 // SAFETY: the caller's promise; the node is live, and the copy as long.
                 unsafe {
                     inner.copy_to(mem.at(nodes[next]));
-                    let copy = Inner::at(mem.at(nodes[next]));
+                    let copy = Inner::<W>::at(mem.at(nodes[next]));
                     copy.set_child(at, node_of(child));
                     copy.set_gap(at, child.gap);
                 }
@@ -80,7 +82,7 @@ impl Draft {
                 // SAFETY: the caller's promise.
                 unsafe {
                     let filled = limits.filled(to - from);
-                    Inner::write(mem.at(nodes[next + i]), filled, children);
+                    Inner::<W>::write(mem.at(nodes[next + i]), filled, children);
                 }
             }
             below = next;
@@ -90,7 +92,7 @@ impl Draft {
     }
 
     /// The reference of a child that the highest new level or the leaves have.
-    pub(crate) fn top(&self, nodes: &[u32], child: Child) -> u32 {
+    pub(crate) fn top(&self, nodes: &[u32], child: Child<W>) -> u32 {
         if !child.new {
             return child.node;
         }

@@ -1,5 +1,8 @@
 //! The path from the root to a leaf, as the writer walks it.
 
+use core::marker::PhantomData;
+
+use sapwood_format::maple::word::Word;
 use sapwood_format::maple::{root_of, root_word};
 
 use super::node::{Inner, LEVELS, Mem};
@@ -27,18 +30,20 @@ impl Root {
 
 /// A node at each level, and at each level above 0 the child that the path takes.
 #[derive(Clone, Copy)]
-pub(crate) struct Path {
+pub(crate) struct Path<W> {
     mem: Mem,
+    words: PhantomData<W>,
     pub(crate) height: usize,
     pub(crate) node: [u32; LEVELS],
     pub(crate) at: [u8; LEVELS],
 }
 
-impl Path {
+impl<W: Word> Path<W> {
     /// An empty path, for drafts that need none.
-    pub(crate) fn nowhere() -> Path {
+    pub(crate) fn nowhere() -> Path<W> {
         Path {
             mem: Mem(core::ptr::null_mut()),
+            words: PhantomData,
             height: 0,
             node: [0; LEVELS],
             at: [0; LEVELS],
@@ -50,9 +55,10 @@ impl Path {
     /// # Safety
     /// The tree is live, not empty, and not changed while the path is used.
     #[inline]
-    pub(crate) unsafe fn to<const NATIVE: bool>(mem: Mem, root: Root, x: u64) -> Path {
+    pub(crate) unsafe fn to<const NATIVE: bool>(mem: Mem, root: Root, x: W) -> Path<W> {
         let mut path = Path {
             mem,
+            words: PhantomData,
             height: root.height,
             node: [0; LEVELS],
             at: [0; LEVELS],
@@ -72,9 +78,9 @@ impl Path {
 
     /// The inner node at a level.
     #[inline(always)]
-    pub(crate) fn inner(&self, level: usize) -> Inner {
+    pub(crate) fn inner(&self, level: usize) -> Inner<W> {
         // SAFETY: the promise of `to`: nodes above level 0 are inner ones.
-        unsafe { Inner::at(self.mem.at(self.node[level])) }
+        unsafe { Inner::<W>::at(self.mem.at(self.node[level])) }
     }
 
     #[inline(always)]
@@ -87,21 +93,19 @@ impl Path {
     }
 
     /// The lowest index that belongs to the node at a level.
-    pub(crate) fn lower(&self, level: usize) -> u64 {
+    pub(crate) fn lower(&self, level: usize) -> W {
         (level + 1..=self.height)
             .find(|&above| self.at[above] > 0)
-            .map_or(0, |above| {
-                self.inner(above)
-                    .pivot(self.index(above) - 1)
-                    .wrapping_add(1)
+            .map_or(W::ZERO, |above| {
+                self.inner(above).pivot(self.index(above) - 1).above()
             })
     }
 
     /// The highest index that belongs to the node at a level.
-    pub(crate) fn upper(&self, level: usize) -> u64 {
+    pub(crate) fn upper(&self, level: usize) -> W {
         (level + 1..=self.height)
             .find(|&above| self.has_right(above))
-            .map_or(u64::MAX, |above| self.inner(above).pivot(self.index(above)))
+            .map_or(W::MAX, |above| self.inner(above).pivot(self.index(above)))
     }
 
     /// Writes the code of the largest gap below the path's node at a level, and what that changes

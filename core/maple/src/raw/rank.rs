@@ -5,6 +5,8 @@
 //! Pivots are filled up with the highest number, which is below none. Bytes behind a leaf's ends
 //! are compared as well, and then not counted.
 
+use sapwood_format::maple::word::Word;
+
 /// # Safety
 /// `p` points at `n` sorted numbers, at least one; `LEAF_READ` bytes can be read for each 48 of
 /// them or less, and `bytes` bytes. What `NATIVE` says is true.
@@ -208,6 +210,47 @@ pub(super) unsafe fn below_filled<const NATIVE: bool>(
     }
 }
 
+/// As [`below_filled`], of the words of a map that are wider.
+///
+/// # Safety
+/// `p` points at as many sorted words; what `NATIVE` says is true.
+#[inline(always)]
+pub(super) unsafe fn below_wide<const NATIVE: bool, W: Word>(
+    p: *const u8,
+    n: usize,
+    filled: usize,
+    x: W,
+) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if NATIVE {
+            return wide_fours(p, filled, x.to_u128());
+        }
+        let _ = filled;
+        below_words(p, n, x)
+    }
+}
+
+/// As [`below64`], of the words of a map.
+///
+/// # Safety
+/// At `p` are `n` sorted words.
+#[inline]
+pub(super) unsafe fn below_words<W: Word>(p: *const u8, mut n: usize, x: W) -> usize {
+    let at = |k: usize| {
+        // SAFETY: the caller's promise; all places stay within the words.
+        unsafe { p.cast::<W>().add(k).read_unaligned() }
+    };
+    let mut from = 0;
+    while n > 1 {
+        let half = n / 2;
+        from += if at(from + half - 1) < x { half } else { 0 };
+        n -= half;
+    }
+    from + usize::from(n == 1 && at(from) < x)
+}
+
 /// Searches by halves; the only branch is that of the loop.
 ///
 /// # Safety
@@ -294,6 +337,38 @@ unsafe fn fours(p: *const u64, n: usize, x: u64) -> usize {
     }
 }
 
+/// # Safety
+/// At `p` are `n` sorted numbers of 128 bits, a multiple of four.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn wide_fours(p: *const u8, n: usize, x: u128) -> usize {
+    use core::arch::x86_64::*;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let sign = _mm256_set1_epi64x(i64::MIN);
+        let flipped = |half: u64| _mm256_set1_epi64x(half as i64 ^ i64::MIN);
+        let (low, high) = (flipped(x as u64), flipped((x >> 64) as u64));
+        let mut count = _mm256_setzero_si256();
+        for four in 0..n / 4 {
+            let at = p.add(four * 64).cast::<__m256i>();
+            let (a, b) = (_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1)));
+            // The order within the four does not matter, as they are only counted.
+            let lows = _mm256_xor_si256(_mm256_unpacklo_epi64(a, b), sign);
+            let highs = _mm256_xor_si256(_mm256_unpackhi_epi64(a, b), sign);
+            let equal = _mm256_cmpeq_epi64(high, highs);
+            let by_low = _mm256_and_si256(equal, _mm256_cmpgt_epi64(low, lows));
+            let below = _mm256_or_si256(_mm256_cmpgt_epi64(high, highs), by_low);
+            count = _mm256_sub_epi64(count, below);
+        }
+        let count = _mm_add_epi64(
+            _mm256_castsi256_si128(count),
+            _mm256_extracti128_si256::<1>(count),
+        );
+        (_mm_cvtsi128_si64(count) + _mm_extract_epi64::<1>(count)) as usize
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,6 +401,18 @@ mod tests {
                     if native {
                         assert_eq!(below64::<true>(wide.as_ptr(), n, x), count);
                         assert_eq!(below_filled::<true>(wide.as_ptr(), n, filled, x), count);
+                    }
+                    // Words of which the high halves decide, the low ones, or both.
+                    for spread in [1 << 64, 1, (1 << 40) + 7] {
+                        let word = |number: u64| u128::from(number) * spread;
+                        let mut words: Vec<u128> = numbers.iter().copied().map(word).collect();
+                        words.resize(filled, u128::MAX);
+                        let x = word(x).saturating_add(u128::from(rng.bool()));
+                        let count = words[..n].iter().filter(|&&number| number < x).count();
+                        let p = words.as_ptr().cast();
+                        assert_eq!(below_wide::<false, u128>(p, n, filled, x), count);
+                        let far = native.then(|| below_wide::<true, u128>(p, n, filled, x));
+                        assert_eq!(far.unwrap_or(count), count);
                     }
                     let x = (x >> 32) as u32;
                     let count = narrow[..n].iter().filter(|&&number| number < x).count();

@@ -1,6 +1,9 @@
 //! Reading: the path down to a leaf, and the entry in it that holds an index.
 
+use core::marker::PhantomData;
+
 use sapwood_arena::prefetch;
+use sapwood_format::maple::word::Word;
 
 use super::node::{Inner, Leaf, Mem};
 use super::path::Root;
@@ -23,45 +26,46 @@ pub(crate) fn prefetch_node(p: *const u8) {
 
 /// A tree, for reading.
 #[derive(Clone, Copy)]
-pub(crate) struct Tree {
+pub(crate) struct Tree<W> {
     pub(crate) mem: Mem,
     pub(crate) root: Root,
     /// What [`has_native`] said.
     pub(crate) native: bool,
     /// Whether searches lower gap words that say too much: those of a map that is changed in place.
     pub(crate) settles: bool,
+    pub(crate) words: PhantomData<W>,
 }
 
 /// A leaf that a reader reached, with the bounds that the inner nodes gave it.
 #[derive(Clone, Copy)]
-pub(crate) struct Found {
-    pub(crate) leaf: Leaf,
+pub(crate) struct Found<W> {
+    pub(crate) leaf: Leaf<W>,
     pub(crate) node: u32,
-    pub(crate) lower: u64,
+    pub(crate) lower: W,
     /// The upper bound. That of the last leaf is the highest index.
-    pub(crate) upper: u64,
+    pub(crate) upper: W,
     /// The leaf's parent, if it is not the root, and the bounds of that.
-    pub(crate) parent: Option<(Inner, usize)>,
-    pub(crate) parent_lower: u64,
-    pub(crate) parent_upper: u64,
+    pub(crate) parent: Option<(Inner<W>, usize)>,
+    pub(crate) parent_lower: W,
+    pub(crate) parent_upper: W,
 }
 
-impl Tree {
+impl<W: Word> Tree<W> {
     /// The leaf whose bounds hold `x`.
     ///
     /// # Safety
     /// What the root reaches is not freed while this is used; the tree is not empty.
     #[inline(always)]
-    unsafe fn leaf<const NATIVE: bool>(self, x: u64) -> Leaf {
+    unsafe fn leaf<const NATIVE: bool>(self, x: W) -> Leaf<W> {
         let mut node = self.root.node;
         // SAFETY: the caller's promise, and what levels say of nodes.
         unsafe {
             for _ in 0..self.root.height {
-                let inner = Inner::at(self.mem.at(node));
+                let inner = Inner::<W>::at(self.mem.at(node));
                 node = inner.child(inner.find::<NATIVE>(x));
                 prefetch_node(self.mem.at(node));
             }
-            Leaf::at(self.mem.at(node))
+            Leaf::<W>::at(self.mem.at(node))
         }
     }
 
@@ -70,7 +74,7 @@ impl Tree {
     /// # Safety
     /// As for [`leaf`](Self::leaf).
     #[inline(always)]
-    unsafe fn entry_by<const NATIVE: bool>(self, x: u64) -> Option<(Leaf, usize)> {
+    unsafe fn entry_by<const NATIVE: bool>(self, x: W) -> Option<(Leaf<W>, usize)> {
         // SAFETY: the caller's promise.
         let leaf = unsafe { self.leaf::<NATIVE>(x) };
         let k = leaf.rank::<NATIVE>(x);
@@ -81,7 +85,7 @@ impl Tree {
     /// As for [`leaf`](Self::leaf); the processor has what [`has_native`] asks for.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    unsafe fn entry_native(self, x: u64) -> Option<(Leaf, usize)> {
+    unsafe fn entry_native(self, x: W) -> Option<(Leaf<W>, usize)> {
         // SAFETY: the caller's promise.
         unsafe { self.entry_by::<true>(x) }
     }
@@ -91,7 +95,7 @@ impl Tree {
     /// # Safety
     /// What the root reaches is not freed while this is used.
     #[inline(always)]
-    pub(crate) unsafe fn entry(self, x: u64) -> Option<(Leaf, usize)> {
+    pub(crate) unsafe fn entry(self, x: W) -> Option<(Leaf<W>, usize)> {
         if self.root.node == 0 {
             return None;
         }
@@ -111,20 +115,21 @@ impl Tree {
     ///
     /// # Safety
     /// As for [`entry`](Self::entry).
-    pub(crate) unsafe fn find(self, x: u64) -> Option<Found> {
+    #[inline(never)]
+    pub(crate) unsafe fn find(self, x: W) -> Option<Found<W>> {
         let Root { mut node, height } = self.root;
         if node == 0 {
             return None;
         }
-        let (mut lower, mut upper) = (0, u64::MAX);
-        let (mut parent, mut parent_lower, mut parent_upper) = (None, 0, u64::MAX);
+        let (mut lower, mut upper) = (W::ZERO, W::MAX);
+        let (mut parent, mut parent_lower, mut parent_upper) = (None, W::ZERO, W::MAX);
         for _ in 0..height {
             // SAFETY: the caller's promise, and what levels say of nodes.
-            let inner = unsafe { Inner::at(self.mem.at(node)) };
+            let inner = unsafe { Inner::<W>::at(self.mem.at(node)) };
             let i = inner.find::<false>(x);
             (parent, parent_lower, parent_upper) = (Some((inner, i)), lower, upper);
             if i > 0 {
-                lower = inner.pivot(i - 1).wrapping_add(1);
+                lower = inner.pivot(i - 1).above();
             }
             if i + 1 < inner.len() {
                 upper = inner.pivot(i);
@@ -134,7 +139,7 @@ impl Tree {
         }
         Some(Found {
             // SAFETY: as above; level 0.
-            leaf: unsafe { Leaf::at(self.mem.at(node)) },
+            leaf: unsafe { Leaf::<W>::at(self.mem.at(node)) },
             node,
             lower,
             upper,

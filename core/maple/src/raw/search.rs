@@ -1,24 +1,26 @@
 //! Searches for the lowest and the highest gap that has room.
 
+use sapwood_format::maple::word::Word;
+
 use super::entries::leaf_gap;
 use super::node::{Inner, Leaf};
 use super::path::Root;
 use super::read::Tree;
 use crate::gap::{Fit, Search, code};
 
-impl Tree {
+impl<W: Word> Tree<W> {
     /// The first index of the place.
     ///
     /// # Safety
     /// What the root reaches is not freed meanwhile.
-    pub(crate) unsafe fn place(self, fit: &Fit) -> Option<u64> {
+    pub(crate) unsafe fn place(self, fit: &Fit<W>) -> Option<W> {
         let Root { node, height } = self.root;
         let mut search = Search::new(fit);
-        let (top, bounds, wanted) = ((node, height), (0, u64::MAX), code(fit.size));
+        let (top, bounds, wanted) = ((node, height), (W::ZERO, W::MAX), code(fit.size));
         // SAFETY: the caller's promise.
         let found = unsafe {
             match fit.highest {
-                _ if node == 0 => search.look(0, u64::MAX),
+                _ if node == 0 => search.look(W::ZERO, W::MAX),
                 false => self.place_below::<false>(top, bounds, &mut search, wanted),
                 true => self.place_below::<true>(top, bounds, &mut search, wanted),
             }
@@ -32,13 +34,13 @@ impl Tree {
     /// # Safety
     /// As for [`place_below`](Self::place_below); the parent is at this level.
     #[cold]
-    unsafe fn settle(self, parent: Inner, i: usize, level: usize, (lower, upper): (u64, u64)) {
+    unsafe fn settle(self, parent: Inner<W>, i: usize, level: usize, (lower, upper): (W, W)) {
         let child = self.mem.at(parent.child(i));
         // SAFETY: the caller's promise.
         let gap = unsafe {
             match level {
-                1 => leaf_gap(Leaf::at(child), lower, upper),
-                _ => Inner::at(child).largest_gap(),
+                1 => leaf_gap(Leaf::<W>::at(child), lower, upper),
+                _ => Inner::<W>::at(child).largest_gap(),
             }
         };
         if gap < parent.gap(i) {
@@ -51,29 +53,30 @@ impl Tree {
     ///
     /// # Safety
     /// The node is of this level, and is not freed meanwhile.
+    #[inline(never)]
     unsafe fn place_below<const REV: bool>(
         self,
         (node, level): (u32, usize),
-        (lower, upper): (u64, u64),
-        search: &mut Search<'_>,
+        (lower, upper): (W, W),
+        search: &mut Search<'_, W>,
         wanted: u16,
-    ) -> Option<u64> {
+    ) -> Option<W> {
         let fit = search.fit();
         // SAFETY: the caller's promise.
         unsafe {
             if level == 0 {
-                let leaf = Leaf::at(self.mem.at(node));
+                let leaf = Leaf::<W>::at(self.mem.at(node));
                 return match REV {
                     false => lowest_in(leaf, lower, upper, search),
                     true => highest_in(leaf, lower, upper, search),
                 };
             }
-            let inner = Inner::at(self.mem.at(node));
+            let inner = Inner::<W>::at(self.mem.at(node));
             let mut i = inner.find::<false>(if REV { fit.to } else { fit.from });
             loop {
                 let from = match i {
                     0 => lower,
-                    i => inner.pivot(i - 1).wrapping_add(1),
+                    i => inner.pivot(i - 1).above(),
                 };
                 let to = if i + 1 < inner.len() {
                     inner.pivot(i)
@@ -104,12 +107,12 @@ impl Tree {
 
 /// The place with which a search for the lowest one ends in a leaf with these bounds.
 #[inline(always)]
-fn lowest_in(leaf: Leaf, lower: u64, upper: u64, search: &mut Search<'_>) -> Option<u64> {
+fn lowest_in<W: Word>(leaf: Leaf<W>, lower: W, upper: W, search: &mut Search<'_, W>) -> Option<W> {
     let fit = search.fit();
     let first = leaf.rank::<false>(fit.from);
     let mut next = match first {
         0 => lower,
-        k => leaf.end(k - 1).wrapping_add(1),
+        k => leaf.end(k - 1).above(),
     };
     for k in first..leaf.len() {
         if next > fit.to {
@@ -117,12 +120,12 @@ fn lowest_in(leaf: Leaf, lower: u64, upper: u64, search: &mut Search<'_>) -> Opt
         }
         let start = leaf.start(k);
         if start > next {
-            let found = search.look(next, start - 1);
+            let found = search.look(next, start - W::ONE);
             if found.is_some() {
                 return found;
             }
         }
-        next = leaf.end(k).checked_add(1)?;
+        next = leaf.end(k).checked_add(W::ONE)?;
     }
     // Only the last leaf of all has a gap behind its last entry.
     if next <= upper {
@@ -134,10 +137,10 @@ fn lowest_in(leaf: Leaf, lower: u64, upper: u64, search: &mut Search<'_>) -> Opt
 
 /// As [`lowest_in`], for the highest one.
 #[inline(always)]
-fn highest_in(leaf: Leaf, lower: u64, upper: u64, search: &mut Search<'_>) -> Option<u64> {
+fn highest_in<W: Word>(leaf: Leaf<W>, lower: W, upper: W, search: &mut Search<'_, W>) -> Option<W> {
     let fit = search.fit();
     if leaf.last() < upper {
-        let found = search.look(leaf.last() + 1, upper);
+        let found = search.look(leaf.last().above(), upper);
         if found.is_some() {
             return found;
         }
@@ -147,10 +150,10 @@ fn highest_in(leaf: Leaf, lower: u64, upper: u64, search: &mut Search<'_>) -> Op
         let start = leaf.start(k);
         let from = match k {
             0 => lower,
-            k => leaf.end(k - 1).wrapping_add(1),
+            k => leaf.end(k - 1).above(),
         };
         if start > from {
-            let found = search.look(from, start - 1);
+            let found = search.look(from, start - W::ONE);
             if found.is_some() {
                 return found;
             }

@@ -5,6 +5,8 @@
 //! bound and has neither too many entries nor too few. All other changes go through a list of
 //! entries.
 
+use sapwood_format::maple::word::Word;
+
 use super::draft::{Child, Cut, Draft, Outcome};
 use super::entries::{Limits, Part, Slot};
 use super::node::{Leaf, Mem};
@@ -12,16 +14,16 @@ use super::path::Path;
 use crate::gap::code;
 
 /// An entry of the new leaf that is not one of the old leaf.
-pub(crate) type Between = (u64, u64, Slot);
+pub(crate) type Between<W> = (W, W, Slot);
 
 /// A leaf in which other entries replace some.
 #[derive(Clone, Copy)]
-pub(crate) struct Splice {
-    pub(crate) leaf: Leaf,
+pub(crate) struct Splice<W> {
+    pub(crate) leaf: Leaf<W>,
     /// Entries that stay: those before `from`, and from `rest` on.
     pub(crate) from: usize,
     pub(crate) rest: usize,
-    between: [Between; 3],
+    between: [Between<W>; 3],
     count: usize,
     /// Entries of the old leaf that reach beyond the change: at its start, and at its end.
     cut_left: bool,
@@ -30,20 +32,25 @@ pub(crate) struct Splice {
 
 // SAFETY: the addresses are of a leaf of the map that owns the splice, and are used only while its
 // lock is held.
-unsafe impl Send for Splice {}
+unsafe impl<W: Word> Send for Splice<W> {}
 
-impl Splice {
+impl<W: Word> Splice<W> {
     /// Drafts the change of `a..=b` in a leaf. Returns also the entry whose right part gets a value
     /// of its own, if any.
     #[inline(always)]
-    fn new(leaf: Leaf, limits: &Limits, (a, b): (u64, u64), put: bool) -> (Splice, Option<Cut>) {
+    fn new(
+        leaf: Leaf<W>,
+        limits: &Limits,
+        (a, b): (W, W),
+        put: bool,
+    ) -> (Splice<W>, Option<Cut<W>>) {
         let slot = limits.slot;
         let n = leaf.len();
         let from = leaf.rank::<false>(a);
-        let behind = if b == u64::MAX {
+        let behind = if b == W::MAX {
             n
         } else {
-            leaf.rank::<false>(b + 1)
+            leaf.rank::<false>(b + W::ONE)
         };
         let (cut_left, cut_right) = (
             from < n && leaf.start(from) < a,
@@ -53,14 +60,14 @@ impl Splice {
             leaf,
             from,
             rest: behind + usize::from(cut_right),
-            between: [(0, 0, Slot::NEW); 3],
+            between: [(W::ZERO, W::ZERO, Slot::NEW); 3],
             count: 0,
             cut_left,
             cut_right,
         };
         if cut_left {
             let at = Slot::from_ptr(leaf.slot(from, slot));
-            splice.push(leaf.start(from), a - 1, at);
+            splice.push(leaf.start(from), a - W::ONE, at);
         }
         if put {
             splice.push(a, b, Slot::NEW);
@@ -74,7 +81,7 @@ impl Splice {
                 cut = Some(Cut { slot: old, start });
                 at = Slot::CLONE;
             }
-            splice.push(b + 1, leaf.end(behind), at);
+            splice.push(b + W::ONE, leaf.end(behind), at);
         }
         (splice, cut)
     }
@@ -92,7 +99,7 @@ impl Splice {
 
     /// The last index of the new leaf's last entry.
     #[inline(always)]
-    fn last(&self) -> u64 {
+    fn last(&self) -> W {
         match (self.rest < self.leaf.len(), self.between().last()) {
             (false, Some(&(_, end, _))) => end,
             (false, None) => self.leaf.end(self.from - 1),
@@ -103,7 +110,7 @@ impl Splice {
     /// The code of the new leaf's largest gap, up to `end`. That of the old leaf, up to `old_end`,
     /// is `was`.
     #[inline(always)]
-    fn gap(&self, lower: u64, end: u64, old_end: u64, was: u16) -> u16 {
+    fn gap(&self, lower: W, end: W, old_end: W, was: u16) -> u16 {
         let new = code(self.new_gap(lower, end));
         if code(self.old_gap(lower, old_end, true)) < was {
             // The largest gap is elsewhere in the leaf.
@@ -113,11 +120,11 @@ impl Splice {
         }
     }
 
-    pub(crate) fn between(&self) -> &[Between] {
+    pub(crate) fn between(&self) -> &[Between<W>] {
         &self.between[..self.count]
     }
 
-    fn push(&mut self, start: u64, end: u64, slot: Slot) {
+    fn push(&mut self, start: W, end: W, slot: Slot) {
         self.between[self.count] = (start, end, slot);
         self.count += 1;
     }
@@ -128,43 +135,43 @@ impl Splice {
     }
 
     /// The largest gap that the new leaf has and the old one has not.
-    fn new_gap(&self, lower: u64, end: u64) -> u64 {
+    fn new_gap(&self, lower: W, end: W) -> W {
         let mut next = match self.from {
             0 => lower,
-            from => self.leaf.end(from - 1) + 1,
+            from => self.leaf.end(from - 1) + W::ONE,
         };
-        let mut largest = 0;
+        let mut largest = W::ZERO;
         for &(start, end, _) in self.between() {
             largest = largest.max(start - next);
             // Nothing lies behind the highest index, so nothing asks for the wrapped number.
-            next = end.wrapping_add(1);
+            next = end.above();
         }
         if self.rest < self.leaf.len() {
             largest.max(self.leaf.start(self.rest) - next)
-        } else if next == 0 {
+        } else if next == W::ZERO {
             largest
         } else {
-            largest.max(end - (next - 1))
+            largest.max(end - (next - W::ONE))
         }
     }
 
     /// The largest gap of the old leaf among those that the new leaf lacks (`true`), or among the
     /// others.
-    fn old_gap(&self, lower: u64, end: u64, gone: bool) -> u64 {
+    fn old_gap(&self, lower: W, end: W, gone: bool) -> W {
         let leaf = self.leaf;
         let (n, from, rest) = (leaf.len(), self.from, self.rest);
-        let mut largest = 0;
+        let mut largest = W::ZERO;
         let mut look = |first: usize, behind: usize| {
             let mut next = match first {
                 0 => lower,
-                first => leaf.end(first - 1).wrapping_add(1),
+                first => leaf.end(first - 1).above(),
             };
             leaf.decode(first, behind.min(n), 0, |start, end, _| {
                 largest = largest.max(start - next);
-                next = end.wrapping_add(1);
+                next = end.above();
             });
-            if behind > n && next != 0 {
-                largest = largest.max(end - (next - 1));
+            if behind > n && next != W::ZERO {
+                largest = largest.max(end - (next - W::ONE));
             }
         };
         if gone {
@@ -179,21 +186,21 @@ impl Splice {
     }
 }
 
-impl Draft {
+impl<W: Word> Draft<W> {
     /// Drafts the change of a range in the leaf of a path as a splice. Returns whether that was
     /// possible.
     pub(crate) fn splice(
         &mut self,
         mem: Mem,
-        path: &Path,
+        path: &Path<W>,
         limits: &Limits,
-        range: (u64, u64),
+        range: (W, W),
         put: bool,
     ) -> bool {
         // SAFETY: the path's node at level 0 is a live leaf.
-        let leaf = unsafe { Leaf::at(mem.at(path.node[0])) };
+        let leaf = unsafe { Leaf::<W>::at(mem.at(path.node[0])) };
         let slot = limits.slot;
-        let (splice, cut) = Splice::new(leaf, limits, range, put);
+        let (splice, cut) = Splice::<W>::new(leaf, limits, range, put);
         if splice.is_same() {
             return true;
         }
@@ -239,8 +246,8 @@ impl Draft {
             Outcome::Root { node, height: 0 }
         } else {
             let lower = path.lower(0);
-            let end = if rightmost { u64::MAX } else { last };
-            let old_end = if rightmost { u64::MAX } else { leaf.last() };
+            let end = if rightmost { W::MAX } else { last };
+            let old_end = if rightmost { W::MAX } else { leaf.last() };
             let was = path.inner(1).gap(path.index(1));
             node.gap = splice.gap(lower, end, old_end, was);
             Outcome::Cell { level: 1, node }

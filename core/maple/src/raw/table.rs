@@ -23,6 +23,7 @@ use crate::garbage::{self, Block, SEAL};
 use crate::kept::{KeptVersion, Versions};
 use crate::split::Split;
 use crate::sync::{WriterGuard, WriterLock};
+use sapwood_format::maple::word::Word;
 
 /// Where values lie: in the leaves' slots, or in blocks of their own that slots refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,29 +84,29 @@ impl<V> Apart<V> {
 }
 
 /// The state that all handles of a map share.
-pub(crate) struct MapleShared<V> {
+pub(crate) struct MapleShared<V, W: Word> {
     pub(super) published: Published,
     /// How values are split.
-    pub(crate) split: Split<V>,
+    pub(crate) split: Split<V, W>,
     domain: Domain,
     versions: Arc<Versions>,
-    writer: WriterLock<Writer<V>>,
+    writer: WriterLock<Writer<V, W>>,
 }
 
 // SAFETY: the base points into the arena, which the writer owns; readers use it only to read
 // published nodes.
-unsafe impl<V: Send + Sync> Send for MapleShared<V> {}
+unsafe impl<V: Send + Sync, W: Word> Send for MapleShared<V, W> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
-unsafe impl<V: Send + Sync> Sync for MapleShared<V> {}
+unsafe impl<V: Send + Sync, W: Word> Sync for MapleShared<V, W> {}
 
 /// The writing side, behind its lock.
-pub(crate) struct Writer<V> {
+pub(crate) struct Writer<V, W> {
     pub(crate) space: Space,
     pub(crate) limits: Limits,
-    pub(super) draft: Draft,
+    pub(super) draft: Draft<W>,
     /// The newest draft, until it is carried out, with its number: a plan of that draft is not
     /// stale.
-    pub(super) newest: Option<Drafted>,
+    pub(super) newest: Option<Drafted<W>>,
     /// The transaction under way: then the root and the number of entries are its own.
     pub(super) txn: Option<Txn>,
     pub(super) drafts: u64,
@@ -121,27 +122,27 @@ pub(crate) struct Writer<V> {
 }
 
 // SAFETY: the blocks' addresses are in the arena, which the writer owns.
-unsafe impl<V: Send> Send for Writer<V> {}
+unsafe impl<V: Send, W: Word> Send for Writer<V, W> {}
 
 /// A draft: its number, and what it makes an entry (`put`) or a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Drafted {
+pub(crate) struct Drafted<W> {
     pub(crate) number: u64,
-    pub(crate) range: (u64, u64),
+    pub(crate) range: (W, W),
     pub(crate) put: bool,
 }
 
 /// The configuration of a map.
-pub(crate) struct Config<V> {
+pub(crate) struct Config<V, W> {
     pub(crate) options: ArenaOptions,
     pub(crate) values: Values,
-    pub(crate) split: Split<V>,
+    pub(crate) split: Split<V, W>,
     pub(crate) leaf: usize,
     pub(crate) fanout: usize,
 }
 
-impl<V> MapleShared<V> {
-    pub(crate) fn new(config: Config<V>, domain: Domain) -> Self {
+impl<V, W: Word> MapleShared<V, W> {
+    pub(crate) fn new(config: Config<V, W>, domain: Domain) -> Self {
         let arena = Arena::new(config.options.clone());
         MapleShared::new_in(arena, config, domain, None)
     }
@@ -150,7 +151,7 @@ impl<V> MapleShared<V> {
     /// header page, which is there.
     pub(crate) fn new_in(
         arena: Arena,
-        config: Config<V>,
+        config: Config<V, W>,
         domain: Domain,
         header: Option<usize>,
     ) -> Self {
@@ -160,14 +161,14 @@ impl<V> MapleShared<V> {
         };
         let limits = Limits {
             leaf: config.leaf,
-            least: leaf_holds(config.leaf, slot, 3).div_ceil(2),
+            least: leaf_holds::<W>(config.leaf, slot, W::WIDEST).div_ceil(2),
             fanout: config.fanout,
             slot,
             shifts: config.split.shifts(),
             roomy: false,
         };
         limits.check();
-        let largest = limits.largest();
+        let largest = limits.largest::<W>();
         MapleShared {
             published: Published {
                 root: CachePadded::default(),
@@ -187,9 +188,9 @@ impl<V> MapleShared<V> {
             versions: Versions::new(&domain),
             writer: WriterLock::new(Writer {
                 space: Space::new(arena, &domain, largest, Apart::<V>::BYTES),
-                unknown: Unknown::new(&limits, values == Values::Apart),
+                unknown: Unknown::new::<W>(&limits, values == Values::Apart),
                 limits,
-                draft: Draft::new(),
+                draft: Draft::<W>::new(),
                 newest: None,
                 txn: None,
                 drafts: 0,
@@ -207,7 +208,7 @@ impl<V> MapleShared<V> {
     /// The configuration of another map like this one.
     ///
     /// A copy of a published map is not published: two maps cannot be in one file.
-    pub(crate) fn config(&self, writer: &Writer<V>) -> Config<V> {
+    pub(crate) fn config(&self, writer: &Writer<V, W>) -> Config<V, W> {
         let options = match self.published.header {
             Some(_) => {
                 let mut memory = crate::builder::memory();
@@ -234,7 +235,7 @@ impl<V> MapleShared<V> {
     }
 
     #[track_caller]
-    pub(crate) fn write(&self) -> WriterGuard<'_, Writer<V>> {
+    pub(crate) fn write(&self) -> WriterGuard<'_, Writer<V, W>> {
         self.writer.lock()
     }
 
@@ -243,7 +244,7 @@ impl<V> MapleShared<V> {
         self.writer.is_held_here()
     }
 
-    pub(crate) fn try_write(&self) -> Option<WriterGuard<'_, Writer<V>>> {
+    pub(crate) fn try_write(&self) -> Option<WriterGuard<'_, Writer<V, W>>> {
         self.writer.try_lock()
     }
 
@@ -252,7 +253,7 @@ impl<V> MapleShared<V> {
     /// # Panics
     /// When the guard is of another domain.
     #[inline]
-    pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V> {
+    pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V, W> {
         assert!(
             guard.belongs_to(&self.domain),
             "{}",
@@ -264,7 +265,7 @@ impl<V> MapleShared<V> {
     }
 
     /// The map while its writer makes no change; in a transaction, as that has made it.
-    pub(crate) fn still<'w>(&'w self, writer: &'w Writer<V>) -> View<'w, V> {
+    pub(crate) fn still<'w>(&'w self, writer: &'w Writer<V, W>) -> View<'w, V, W> {
         let tree = match &writer.txn {
             Some(txn) => &txn.published,
             None => &self.published,
@@ -282,9 +283,9 @@ impl<V> MapleShared<V> {
     /// they would change in place.
     pub(crate) fn keep(
         self: &Arc<Self>,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         dropped: &mut Vec<V>,
-    ) -> Snapshot<V> {
+    ) -> Snapshot<V, W> {
         // Blocks that were retired before are tagged with this version, which does not reach them.
         self.reclaim(writer, 0, dropped);
         let (version, published) = self.versions.keep(|| self.published.freeze());
@@ -299,20 +300,20 @@ impl<V> MapleShared<V> {
     }
 
     /// Makes the tree of the writer the one that readers see.
-    pub(super) fn publish_root(&self, writer: &Writer<V>) {
+    pub(super) fn publish_root(&self, writer: &Writer<V, W>) {
         let base = writer.space.mem().0;
         self.published.base.store(base, Ordering::Relaxed);
         self.published.publish_root(writer.root);
     }
 
-    pub(super) fn publish_len(&self, writer: &Writer<V>) {
+    pub(super) fn publish_len(&self, writer: &Writer<V, W>) {
         self.published.publish_len(writer.len);
     }
 
     /// Reserves room for `bytes` more garbage, by the domain's policy.
     pub(super) fn admit(
         &self,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         bytes: usize,
         dropped: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
@@ -331,7 +332,7 @@ impl<V> MapleShared<V> {
     /// Frees up to `budget` blocks that nobody can reach any more; hands out their values.
     pub(crate) fn reclaim(
         &self,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         budget: usize,
         dropped: &mut Vec<V>,
     ) -> usize {
@@ -356,7 +357,7 @@ impl<V> MapleShared<V> {
 
     /// Frees some garbage of earlier changes, at the end of every change and at the start of every
     /// reservation.
-    pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
+    pub(crate) fn tidy(&self, writer: &mut Writer<V, W>, dropped: &mut Vec<V>) {
         if writer.len == 0 {
             self.reclaim(writer, usize::MAX, dropped);
         } else if writer.space.garbage.is_due(writer.space.arena.live()) {
@@ -382,13 +383,13 @@ impl Limits {
     }
 
     /// Bytes of the largest node.
-    pub(crate) fn largest(&self) -> usize {
+    pub(crate) fn largest<W: Word>(&self) -> usize {
         let leaf = self.leaf.next_multiple_of(64).max(LEAF_LEAST);
-        leaf.max(inner_size(self.fanout, self.fanout))
+        leaf.max(inner_size::<W>(self.fanout, self.fanout))
     }
 }
 
-impl<V> Writer<V> {
+impl<V, W: Word> Writer<V, W> {
     pub(crate) fn mem(&self) -> Mem {
         self.space.mem()
     }
@@ -405,22 +406,22 @@ impl<V> Writer<V> {
 }
 
 /// A version of a map that is kept, with all nodes that it reaches.
-pub(crate) struct Snapshot<V> {
+pub(crate) struct Snapshot<V, W: Word> {
     published: Published,
     version: KeptVersion,
-    shared: Arc<MapleShared<V>>,
+    shared: Arc<MapleShared<V, W>>,
 }
 
-impl<V> Snapshot<V> {
+impl<V, W: Word> Snapshot<V, W> {
     #[inline]
-    pub(crate) fn view(&self) -> View<'_, V> {
+    pub(crate) fn view(&self) -> View<'_, V, W> {
         // SAFETY: while the version is in the list of snapshots, nothing that it reaches is freed;
         // the arena lives as long as what all handles share.
         unsafe { View::new(&self.published) }
     }
 }
 
-impl<V> Clone for Snapshot<V> {
+impl<V, W: Word> Clone for Snapshot<V, W> {
     fn clone(&self) -> Self {
         Snapshot {
             published: self.published.freeze(),
@@ -434,26 +435,26 @@ impl<V> Clone for Snapshot<V> {
 ///
 /// # Safety
 /// The node is live, of this level, and not changed meanwhile.
-pub(super) unsafe fn leaves_below(
+pub(super) unsafe fn leaves_below<W: Word>(
     mem: Mem,
     node: u32,
     level: usize,
-    each: &mut impl FnMut(u32, Leaf),
+    each: &mut impl FnMut(u32, Leaf<W>),
 ) {
     // SAFETY: the caller's promise.
     unsafe {
         if level == 0 {
-            each(node, Leaf::at(mem.at(node)));
+            each(node, Leaf::<W>::at(mem.at(node)));
             return;
         }
-        let inner = Inner::at(mem.at(node));
+        let inner = Inner::<W>::at(mem.at(node));
         for i in 0..inner.len() {
             leaves_below(mem, inner.child(i), level - 1, each);
         }
     }
 }
 
-impl<V> Drop for MapleShared<V> {
+impl<V, W: Word> Drop for MapleShared<V, W> {
     fn drop(&mut self) {
         if self.published.values == Values::InSlots || !core::mem::needs_drop::<V>() {
             return;
@@ -474,11 +475,16 @@ impl<V> Drop for MapleShared<V> {
         if writer.root.node != 0 {
             // SAFETY: the tree is live.
             unsafe {
-                leaves_below(mem, writer.root.node, writer.root.height, &mut |_, leaf| {
-                    for k in 0..leaf.len() {
-                        take(leaf.slot(k, slot).cast::<u32>().read());
-                    }
-                });
+                leaves_below(
+                    mem,
+                    writer.root.node,
+                    writer.root.height,
+                    &mut |_, leaf: Leaf<W>| {
+                        for k in 0..leaf.len() {
+                            take(leaf.slot(k, slot).cast::<u32>().read());
+                        }
+                    },
+                );
             }
         }
     }

@@ -16,6 +16,7 @@ use super::published::Published;
 use super::space::no_heap;
 use super::table::{Apart, MapleShared, Writer};
 use crate::garbage::Block;
+use sapwood_format::maple::word::Word;
 
 /// A transaction under way.
 pub(crate) struct Txn {
@@ -38,9 +39,9 @@ impl Txn {
     }
 }
 
-impl<V> MapleShared<V> {
+impl<V, W: Word> MapleShared<V, W> {
     /// Begins a transaction. There is none under way.
-    pub(crate) fn begin(&self, writer: &mut Writer<V>) {
+    pub(crate) fn begin(&self, writer: &mut Writer<V, W>) {
         debug_assert!(writer.txn.is_none(), "one transaction at a time");
         writer.newest = None;
         writer.txn = Some(Txn {
@@ -55,7 +56,7 @@ impl<V> MapleShared<V> {
 
     /// Makes room in the lists for the draft, so that the end of the transaction takes nothing from
     /// the process's heap.
-    pub(super) fn room_in_txn(&self, writer: &mut Writer<V>) -> Result<(), ArenaFull> {
+    pub(super) fn room_in_txn(&self, writer: &mut Writer<V, W>) -> Result<(), ArenaFull> {
         let gone = writer.gone.len();
         let Some(txn) = &mut writer.txn else {
             return Ok(());
@@ -71,7 +72,7 @@ impl<V> MapleShared<V> {
     ///
     /// # Safety
     /// They are written.
-    pub(super) unsafe fn link(&self, writer: &mut Writer<V>) {
+    pub(super) unsafe fn link(&self, writer: &mut Writer<V, W>) {
         let mem = writer.mem();
         let Writer {
             space,
@@ -91,7 +92,7 @@ impl<V> MapleShared<V> {
         // them. Unlinked blocks are live until they are freed or retired.
         unsafe {
             for (i, &node) in nodes.iter().enumerate() {
-                set_fresh(mem, node, usize::from(i >= leaves), true);
+                set_fresh::<W>(mem, node, usize::from(i >= leaves), true);
             }
             match draft.outcome {
                 Outcome::Same => {}
@@ -110,9 +111,9 @@ impl<V> MapleShared<V> {
             for block in gone.drain(..) {
                 let (at, kind) = (block.at(), block.kind());
                 if kind == LEAF {
-                    *len -= Leaf::at(mem.at(at)).len();
+                    *len -= Leaf::<W>::at(mem.at(at)).len();
                 }
-                if kind != VALUE && is_fresh(mem, at, usize::from(kind == INNER)) {
+                if kind != VALUE && is_fresh::<W>(mem, at, usize::from(kind == INNER)) {
                     space.free(at, block.bytes(), kind);
                 } else {
                     let bytes = space.bytes(block);
@@ -129,7 +130,7 @@ impl<V> MapleShared<V> {
     }
 
     /// Ends a transaction: its tree becomes the published one.
-    pub(crate) fn commit(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
+    pub(crate) fn commit(&self, writer: &mut Writer<V, W>, dropped: &mut Vec<V>) {
         let Some(txn) = writer.txn.take() else {
             return;
         };
@@ -138,7 +139,7 @@ impl<V> MapleShared<V> {
         writer.space.garbage.redeem();
         if root.node != 0 {
             // SAFETY: the tree is the writer's.
-            unsafe { fresh_below(mem, root.node, root.height, &mut |_, _| {}) };
+            unsafe { fresh_below::<W>(mem, root.node, root.height, &mut |_, _| {}) };
         }
         if root == txn.root && txn.unlinked.is_empty() {
             return;
@@ -153,7 +154,7 @@ impl<V> MapleShared<V> {
         for block in txn.unlinked {
             if block.kind() == INNER {
                 // SAFETY: live until now; retired only below.
-                unsafe { Inner::at(mem.at(block.at())) }.set_replaced();
+                unsafe { Inner::<W>::at(mem.at(block.at())) }.set_replaced();
             }
             writer.space.leave(block);
         }
@@ -163,7 +164,7 @@ impl<V> MapleShared<V> {
     }
 
     /// Ends a transaction as if it had not begun. Hands out the values that it made.
-    pub(crate) fn roll_back(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
+    pub(crate) fn roll_back(&self, writer: &mut Writer<V, W>, dropped: &mut Vec<V>) {
         let Some(txn) = writer.txn.take() else {
             return;
         };
@@ -176,10 +177,10 @@ impl<V> MapleShared<V> {
         // each is freed once.
         unsafe {
             if root.node != 0 {
-                fresh_below(mem, root.node, root.height, &mut |node, level| {
+                fresh_below::<W>(mem, root.node, root.height, &mut |node, level| {
                     gone.push(match level {
-                        0 => Block::new(node, LEAF, Leaf::at(mem.at(node)).bytes()),
-                        _ => Block::new(node, INNER, Inner::at(mem.at(node)).bytes()),
+                        0 => Block::new(node, LEAF, Leaf::<W>::at(mem.at(node)).bytes()),
+                        _ => Block::new(node, INNER, Inner::<W>::at(mem.at(node)).bytes()),
                     });
                 });
             }
@@ -198,24 +199,24 @@ impl<V> MapleShared<V> {
 
 /// # Safety
 /// The node is live, and of this level.
-unsafe fn is_fresh(mem: Mem, node: u32, level: usize) -> bool {
+unsafe fn is_fresh<W: Word>(mem: Mem, node: u32, level: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         match level {
-            0 => Leaf::is_fresh(mem.at(node)),
-            _ => Inner::at(mem.at(node)).is_fresh(),
+            0 => Leaf::<W>::is_fresh(mem.at(node)),
+            _ => Inner::<W>::at(mem.at(node)).is_fresh(),
         }
     }
 }
 
 /// # Safety
 /// As for [`is_fresh`]; nobody else knows the node.
-unsafe fn set_fresh(mem: Mem, node: u32, level: usize, fresh: bool) {
+unsafe fn set_fresh<W: Word>(mem: Mem, node: u32, level: usize, fresh: bool) {
     // SAFETY: the caller's promise.
     unsafe {
         match level {
-            0 => Leaf::set_fresh(mem.at(node), fresh),
-            _ => Inner::set_fresh(mem.at(node), fresh),
+            0 => Leaf::<W>::set_fresh(mem.at(node), fresh),
+            _ => Inner::<W>::set_fresh(mem.at(node), fresh),
         }
     }
 }
@@ -225,17 +226,22 @@ unsafe fn set_fresh(mem: Mem, node: u32, level: usize, fresh: bool) {
 ///
 /// # Safety
 /// The node is live, of this level, and only its writer changes what is below it.
-unsafe fn fresh_below(mem: Mem, node: u32, level: usize, each: &mut impl FnMut(u32, usize)) {
+unsafe fn fresh_below<W: Word>(
+    mem: Mem,
+    node: u32,
+    level: usize,
+    each: &mut impl FnMut(u32, usize),
+) {
     // SAFETY: the caller's promise. Below a node that is not fresh, no node is.
     unsafe {
-        if !is_fresh(mem, node, level) {
+        if !is_fresh::<W>(mem, node, level) {
             return;
         }
         if level > 0 {
-            let inner = Inner::at(mem.at(node));
-            (0..inner.len()).for_each(|i| fresh_below(mem, inner.child(i), level - 1, each));
+            let inner = Inner::<W>::at(mem.at(node));
+            (0..inner.len()).for_each(|i| fresh_below::<W>(mem, inner.child(i), level - 1, each));
         }
-        set_fresh(mem, node, level, false);
+        set_fresh::<W>(mem, node, level, false);
         each(node, level);
     }
 }

@@ -12,8 +12,9 @@ use super::node::leaf_holds;
 use super::space::{Held, Space, no_heap};
 use super::table::Writer;
 use crate::garbage::Block;
+use sapwood_format::maple::word::Word;
 
-impl<V> Writer<V> {
+impl<V, W: Word> Writer<V, W> {
     /// As [`Unknown::ensure`], and makes room in every list that these stores use: they then take
     /// nothing from the process's heap.
     pub(crate) fn hold_unknown(&mut self, more: usize) -> Result<(), ArenaFull> {
@@ -69,18 +70,18 @@ pub(crate) struct Unknown {
 }
 
 impl Unknown {
-    pub(crate) fn new(limits: &Limits, apart: bool) -> Self {
+    pub(crate) fn new<W: Word>(limits: &Limits, apart: bool) -> Self {
         // The entries of two leaves, and the new one. One of the leaves may be the neighbour of a
         // leaf with too few.
-        let entries = 2 * leaf_holds(limits.leaf, limits.slot, 1) + 2;
+        let entries = 2 * leaf_holds::<W>(limits.leaf, limits.slot, 1) + 2;
         Unknown {
             stores: 0,
             height: 0,
             nodes: Vec::new(),
             values: Vec::new(),
-            leaves: entries.div_ceil(leaf_holds(limits.leaf, limits.slot, 3)) + 1,
+            leaves: entries.div_ceil(leaf_holds::<W>(limits.leaf, limits.slot, W::WIDEST)) + 1,
             fanout: limits.fanout,
-            bytes: limits.largest(),
+            bytes: limits.largest::<W>(),
             apart,
         }
     }

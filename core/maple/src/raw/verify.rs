@@ -1,5 +1,7 @@
 //! The check of every invariant of a tree.
 
+use core::marker::PhantomData;
+
 use sapwood_arena::Arena;
 
 use super::entries::{Limits, leaf_gap};
@@ -7,9 +9,10 @@ use super::node::{INNER, Inner, LEAF, Leaf, Mem, RESERVED, VALUE};
 use super::path::Root;
 use super::table::{MapleShared, Values, Writer};
 use crate::figures;
+use sapwood_format::maple::word::Word;
 
 /// A walk over a tree that checks order, bounds, gap words, fill and encodings, and its findings.
-pub(super) struct Check<'a> {
+pub(super) struct Check<'a, W> {
     mem: Mem,
     limits: &'a Limits,
     /// Whether slots hold references of values' blocks.
@@ -20,13 +23,14 @@ pub(super) struct Check<'a> {
     leaves: (usize, usize),
     inner: (usize, usize),
     values: Vec<u32>,
+    words: PhantomData<W>,
 }
 
-impl<V> MapleShared<V> {
+impl<V, W: Word> MapleShared<V, W> {
     /// Walks the tree and compares the sums with the arena's accounts.
-    pub(crate) fn verify(&self, writer: &Writer<V>) -> Result<(), String> {
+    pub(crate) fn verify(&self, writer: &Writer<V, W>) -> Result<(), String> {
         let apart = self.published.values == Values::Apart;
-        let mut check = Check::new(writer.mem(), &writer.limits, apart);
+        let mut check = Check::<W>::new(writer.mem(), &writer.limits, apart);
         check.in_txn = writer.txn.is_some();
         // SAFETY: the tree is the writer's.
         unsafe { check.tree(writer.root)? };
@@ -58,7 +62,7 @@ impl<V> MapleShared<V> {
     }
 }
 
-impl<'a> Check<'a> {
+impl<'a, W: Word> Check<'a, W> {
     pub(super) fn new(mem: Mem, limits: &'a Limits, apart: bool) -> Self {
         Check {
             mem,
@@ -69,6 +73,7 @@ impl<'a> Check<'a> {
             leaves: (0, 0),
             inner: (0, 0),
             values: Vec::new(),
+            words: PhantomData,
         }
     }
 
@@ -79,7 +84,7 @@ impl<'a> Check<'a> {
     pub(super) unsafe fn tree(&mut self, root: Root) -> Result<(), String> {
         if root.node != 0 {
             // SAFETY: the caller's promise.
-            unsafe { self.walk((root.node, root.height), (0, u64::MAX), true)? };
+            unsafe { self.walk((root.node, root.height), (W::ZERO, W::MAX), true)? };
         }
         Ok(())
     }
@@ -121,20 +126,20 @@ impl<'a> Check<'a> {
     unsafe fn walk(
         &mut self,
         (node, level): (u32, usize),
-        (lower, upper): (u64, u64),
+        (lower, upper): (W, W),
         is_root: bool,
     ) -> Result<u16, String> {
         let p = self.mem.at(node);
         if level == 0 {
             // SAFETY: the caller's promise; nodes at level 0 are leaves.
-            let (leaf, fresh) = unsafe { (Leaf::at(p), Leaf::is_fresh(p)) };
+            let (leaf, fresh) = unsafe { (Leaf::<W>::at(p), Leaf::<W>::is_fresh(p)) };
             if fresh && !self.in_txn {
                 return Err(format!("leaf {node} is marked as one of a transaction"));
             }
             return self.leaf(node, leaf, (lower, upper), is_root);
         }
         // SAFETY: as above; nodes above are inner ones.
-        let inner = unsafe { Inner::at(p) };
+        let inner = unsafe { Inner::<W>::at(p) };
         let n = inner.len();
         let least = if is_root { 2 } else { self.limits.fanout / 2 };
         if n < least || n > self.limits.fanout {
@@ -168,7 +173,7 @@ impl<'a> Check<'a> {
             }
             if level > 1 {
                 // SAFETY: as above; the child is an inner node.
-                let below = unsafe { Inner::at(self.mem.at(inner.child(i))) };
+                let below = unsafe { Inner::<W>::at(self.mem.at(inner.child(i))) };
                 if below.largest_gap() > inner.gap(i) {
                     return Err(format!(
                         "a gap word below child {i} of node {node} is greater"
@@ -176,7 +181,7 @@ impl<'a> Check<'a> {
                 }
             }
             largest = largest.max(gap);
-            from = to.wrapping_add(1);
+            from = to.above();
         }
         Ok(largest)
     }
@@ -184,8 +189,8 @@ impl<'a> Check<'a> {
     fn leaf(
         &mut self,
         node: u32,
-        leaf: Leaf,
-        (lower, upper): (u64, u64),
+        leaf: Leaf<W>,
+        (lower, upper): (W, W),
         is_root: bool,
     ) -> Result<u16, String> {
         let Limits {
@@ -207,7 +212,7 @@ impl<'a> Check<'a> {
             true => end <= leaf.bytes(),
             false => leaf.bytes() == size,
         };
-        if !fits || leaf.bytes() > self.limits.largest() {
+        if !fits || leaf.bytes() > self.limits.largest::<W>() {
             return Err(format!(
                 "leaf {node} with room for {room} entries has {} bytes, not {size}",
                 leaf.bytes()
@@ -224,14 +229,14 @@ impl<'a> Check<'a> {
             if leaf.rank::<false>(start) != k || leaf.rank::<false>(end) != k {
                 return Err(format!("entry {start}..={end} of leaf {node} is not found"));
             }
-            next = end.checked_add(1);
+            next = end.checked_add(W::ONE);
             if self.apart {
                 // SAFETY: an entry's slot holds the reference of its value.
                 self.values
                     .push(unsafe { leaf.slot(k, slot).cast::<u32>().read() });
             }
         }
-        if upper != u64::MAX && leaf.last() != upper {
+        if upper != W::MAX && leaf.last() != upper {
             return Err(format!(
                 "leaf {node} ends at {}, its bound is {upper}",
                 leaf.last()

@@ -12,38 +12,39 @@ use super::published::Published;
 use super::read::{Found, Tree};
 use super::table::{Apart, Values};
 use crate::gap::Fit;
+use sapwood_format::maple::word::Word;
 
 /// The tree that a root word named, for as long as nothing is freed that it reaches.
-pub(crate) struct Frozen<'g, V> {
+pub(crate) struct Frozen<'g, V, W> {
     tree: Published,
-    values: PhantomData<&'g V>,
+    values: PhantomData<(&'g V, W)>,
 }
 
-impl<V> Frozen<'_, V> {
+impl<V, W: Word> Frozen<'_, V, W> {
     #[inline]
-    pub(crate) fn view(&self) -> View<'_, V> {
+    pub(crate) fn view(&self) -> View<'_, V, W> {
         // SAFETY: the view that this was made of has promised it for its lifetime.
         unsafe { View::new(&self.tree) }
     }
 }
 
 /// A map, for reading.
-pub(crate) struct View<'g, V> {
+pub(crate) struct View<'g, V, W> {
     tree: &'g Published,
     /// The word of the root, which is not `tree`'s in other processes.
     root: &'g AtomicU64,
-    values: PhantomData<&'g V>,
+    values: PhantomData<(&'g V, W)>,
 }
 
-impl<V> Clone for View<'_, V> {
+impl<V, W: Word> Clone for View<'_, V, W> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for View<'_, V> {}
+impl<V, W: Word> Copy for View<'_, V, W> {}
 
-impl<'g, V> View<'g, V> {
+impl<'g, V, W: Word> View<'g, V, W> {
     /// # Safety
     /// For `'g`, no node is freed that the root reaches, or has reached since this was made. Slots
     /// hold values of this type, or references of their blocks.
@@ -69,7 +70,7 @@ impl<'g, V> View<'g, V> {
     }
 
     #[inline(always)]
-    pub(crate) fn source(self) -> Source<'g> {
+    pub(crate) fn source(self) -> Source<'g, W> {
         Source {
             base: &self.tree.base,
             root: self.root,
@@ -77,16 +78,17 @@ impl<'g, V> View<'g, V> {
             slot: self.tree.slot,
             frozen: self.tree.frozen,
             settles: self.tree.settles,
+            words: PhantomData,
         }
     }
 
     #[inline(always)]
-    pub(crate) fn tree(self) -> Tree {
+    pub(crate) fn tree(self) -> Tree<W> {
         self.source().tree()
     }
 
     /// The tree that the root word names now.
-    pub(crate) fn freeze(self) -> Frozen<'g, V> {
+    pub(crate) fn freeze(self) -> Frozen<'g, V, W> {
         Frozen {
             tree: self
                 .tree
@@ -96,7 +98,7 @@ impl<'g, V> View<'g, V> {
     }
 
     /// Steps through entries.
-    pub(crate) fn finger(self) -> Finger<'g> {
+    pub(crate) fn finger(self) -> Finger<'g, W> {
         // SAFETY: the promise of `new`.
         unsafe { Finger::new(self.source()) }
     }
@@ -106,10 +108,10 @@ impl<'g, V> View<'g, V> {
     #[inline]
     pub(crate) fn fold<B>(
         self,
-        finger: &mut Finger<'g>,
-        (x, to): (u64, u64),
+        finger: &mut Finger<'g, W>,
+        (x, to): (W, W),
         result: B,
-        mut each: impl FnMut(B, u64, u64, &'g V) -> B,
+        mut each: impl FnMut(B, W, W, &'g V) -> B,
     ) -> B {
         match self.tree.values {
             // The loop asks no more where the values lie.
@@ -125,13 +127,13 @@ impl<'g, V> View<'g, V> {
     }
 
     /// The leaf whose bounds hold `x`.
-    pub(crate) fn find(self, x: u64) -> Option<Found> {
+    pub(crate) fn find(self, x: W) -> Option<Found<W>> {
         // SAFETY: the promise of `new`.
         unsafe { self.tree().find(x) }
     }
 
     /// The first index of the place that a search finds.
-    pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
+    pub(crate) fn place(self, fit: &Fit<W>) -> Option<W> {
         // SAFETY: the promise of `new`.
         let found = fit.search(|fit| Ok::<_, Infallible>(unsafe { self.tree().place(fit) }));
         match found {
@@ -166,20 +168,20 @@ impl<'g, V> View<'g, V> {
 
     /// The entry that holds `x`.
     #[inline(always)]
-    pub(crate) fn entry(self, x: u64) -> Option<Entry> {
+    pub(crate) fn entry(self, x: W) -> Option<Entry<W>> {
         // SAFETY: the promise of `new`.
         let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(Entry::new(&leaf, k, self.tree.slot))
+        Some(Entry::<W>::new(&leaf, k, self.tree.slot))
     }
 
     /// An entry of a leaf that was found here.
-    pub(crate) fn entry_of(self, leaf: &Leaf, k: usize) -> Entry {
-        Entry::new(leaf, k, self.tree.slot)
+    pub(crate) fn entry_of(self, leaf: &Leaf<W>, k: usize) -> Entry<W> {
+        Entry::<W>::new(leaf, k, self.tree.slot)
     }
 
     /// The value of the entry that holds `x`.
     #[inline(always)]
-    pub(crate) fn get(self, x: u64) -> Option<&'g V> {
+    pub(crate) fn get(self, x: W) -> Option<&'g V> {
         // SAFETY: the promise of `new`.
         let (leaf, k) = unsafe { self.tree().entry(x) }?;
         Some(self.value(leaf.slot(k, self.tree.slot)))

@@ -10,8 +10,14 @@ use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
 use super::path::Root;
 use super::space::{Held, no_heap};
 use super::table::{Apart, Drafted, MapleShared, Values, Writer};
-use crate::Error;
 use crate::garbage::Block;
+use sapwood_format::maple::word::Word;
+use sapwood_qsbr::GarbageLimit;
+
+/// An error that says what was refused.
+pub(crate) trait Refusal: From<ArenaFull> + From<GarbageLimit> {}
+
+impl<E: From<ArenaFull> + From<GarbageLimit>> Refusal for E {}
 
 /// The source of a change's blocks.
 pub(crate) enum Supply<'a> {
@@ -25,17 +31,17 @@ pub(crate) enum Supply<'a> {
 
 /// The memory that a planned change takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub(crate) struct Cost<W> {
     pub(crate) nodes: usize,
     pub(crate) values: usize,
     pub(crate) bytes: usize,
     /// The draft of the change.
-    pub(crate) draft: Option<Drafted>,
+    pub(crate) draft: Option<Drafted<W>>,
 }
 
-impl<V> MapleShared<V> {
+impl<V, W: Word> MapleShared<V, W> {
     /// Drafts the change that makes `a..=b` one entry (`put`), or a gap.
-    pub(crate) fn draft(&self, writer: &mut Writer<V>, range: (u64, u64), put: bool) {
+    pub(crate) fn draft(&self, writer: &mut Writer<V, W>, range: (W, W), put: bool) {
         writer.drafts += 1;
         writer.newest = Some(Drafted {
             number: writer.drafts,
@@ -71,7 +77,7 @@ impl<V> MapleShared<V> {
     }
 
     /// The memory that the draft takes.
-    pub(crate) fn cost(&self, writer: &Writer<V>, put: bool) -> Cost {
+    pub(crate) fn cost(&self, writer: &Writer<V, W>, put: bool) -> Cost<W> {
         let values = match (self.published.values, writer.draft.outcome) {
             (Values::InSlots, _) | (_, Outcome::Same) => 0,
             _ => usize::from(put) + usize::from(writer.draft.cut.is_some()),
@@ -92,19 +98,19 @@ impl<V> MapleShared<V> {
     /// Whether this is the newest draft and was not carried out yet: then nothing has changed
     /// since. A draft of another map with the same number is of the same change, so it does no
     /// harm.
-    pub(crate) fn is_newest(writer: &Writer<V>, draft: Option<Drafted>) -> bool {
+    pub(crate) fn is_newest(writer: &Writer<V, W>, draft: Option<Drafted<W>>) -> bool {
         draft.is_some() && writer.newest == draft
     }
 
     /// Holds the blocks that the draft takes, room for its garbage below the limit, and room in the
     /// lists, so that carrying the draft out takes nothing from the process's heap.
     /// [`drop_held`](Self::drop_held) gives back what the change did not use.
-    pub(crate) fn hold(
+    pub(crate) fn hold<E: Refusal>(
         &self,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         put: bool,
         dropped: &mut Vec<V>,
-    ) -> Result<Vec<Held>, Error> {
+    ) -> Result<Vec<Held>, E> {
         let held = self.hold_all(writer, put, dropped);
         if held.is_err() {
             writer.space.garbage.release();
@@ -112,12 +118,12 @@ impl<V> MapleShared<V> {
         held
     }
 
-    fn hold_all(
+    fn hold_all<E: Refusal>(
         &self,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         put: bool,
         dropped: &mut Vec<V>,
-    ) -> Result<Vec<Held>, Error> {
+    ) -> Result<Vec<Held>, E> {
         let cost = self.cost(writer, put);
         self.tidy(writer, dropped);
         self.list_gone(writer);
@@ -155,7 +161,7 @@ impl<V> MapleShared<V> {
     }
 
     /// Gives back what is left of blocks that were held, and of room for garbage.
-    pub(crate) fn drop_held(&self, writer: &mut Writer<V>, held: &mut Vec<Held>) {
+    pub(crate) fn drop_held(&self, writer: &mut Writer<V, W>, held: &mut Vec<Held>) {
         for block in held.drain(..) {
             // SAFETY: held, and not used.
             unsafe { writer.space.drop_held(block) };
@@ -165,7 +171,7 @@ impl<V> MapleShared<V> {
 
     /// Holds more blocks, so that those for later stores suffice after a store that takes none of
     /// them.
-    fn hold_more(&self, writer: &mut Writer<V>) -> Result<(), ArenaFull> {
+    fn hold_more(&self, writer: &mut Writer<V, W>) -> Result<(), ArenaFull> {
         // A map without leaves needs no more than it did before.
         if !writer.unknown.is_held() || matches!(writer.draft.outcome, Outcome::Empty) {
             return Ok(());
@@ -174,7 +180,7 @@ impl<V> MapleShared<V> {
     }
 
     /// Lists the blocks that the draft unlinks.
-    fn list_gone(&self, writer: &mut Writer<V>) {
+    fn list_gone(&self, writer: &mut Writer<V, W>) {
         let mem = writer.mem();
         let Writer { draft, gone, .. } = writer;
         let apart = self.published.values == Values::Apart;
@@ -183,20 +189,20 @@ impl<V> MapleShared<V> {
         // SAFETY: the nodes that the draft names are live and of these levels.
         unsafe {
             for &(node, level) in &draft.gone {
-                gone.push(block(mem, node, level));
+                gone.push(block::<W>(mem, node, level));
             }
             if apart {
                 let values = draft.dropped.iter();
                 gone.extend(values.map(|at| Block::new(at.cast::<u32>().read(), VALUE, 0)));
             }
             for span in &draft.spans {
-                let parent = Inner::at(mem.at(span.parent));
+                let parent = Inner::<W>::at(mem.at(span.parent));
                 for i in span.from..span.to {
                     let child = parent.child(i);
-                    subtree(mem, child, span.level - 1, &mut |node, level| {
-                        gone.push(block(mem, node, level));
+                    subtree::<W>(mem, child, span.level - 1, &mut |node, level| {
+                        gone.push(block::<W>(mem, node, level));
                         if level == 0 && apart {
-                            let leaf = Leaf::at(mem.at(node));
+                            let leaf = Leaf::<W>::at(mem.at(node));
                             let values = (0..leaf.len()).map(|k| leaf.slot(k, slot).cast::<u32>());
                             gone.extend(values.map(|at| Block::new(at.read(), VALUE, 0)));
                         }
@@ -206,22 +212,22 @@ impl<V> MapleShared<V> {
         }
     }
 
-    fn gone_bytes(&self, writer: &Writer<V>) -> usize {
+    fn gone_bytes(&self, writer: &Writer<V, W>) -> usize {
         let Writer { gone, space, .. } = writer;
         gone.iter().map(|&block| space.bytes(block)).sum()
     }
 }
 
-impl<V: Clone> MapleShared<V> {
+impl<V: Clone, W: Word> MapleShared<V, W> {
     /// Makes `a..=b` one entry with the value, or a gap without one. On an error nothing has
     /// changed, and the value is given back.
-    pub(crate) fn change(
+    pub(crate) fn change<E: Refusal>(
         &self,
-        writer: &mut Writer<V>,
-        range: (u64, u64),
+        writer: &mut Writer<V, W>,
+        range: (W, W),
         value: Option<V>,
         dropped: &mut Vec<V>,
-    ) -> Result<(), (Option<V>, Error)> {
+    ) -> Result<(), (Option<V>, E)> {
         self.draft(writer, range, value.is_some());
         if let Outcome::Same = writer.draft.outcome {
             return Ok(());
@@ -248,7 +254,7 @@ impl<V: Clone> MapleShared<V> {
     /// and takes nothing from the process's heap.
     pub(crate) fn change_held(
         &self,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         value: Option<V>,
         held: &mut Vec<Held>,
     ) {
@@ -264,8 +270,8 @@ impl<V: Clone> MapleShared<V> {
     /// cannot fail, and takes nothing from the process's heap.
     pub(crate) fn change_unknown(
         &self,
-        writer: &mut Writer<V>,
-        range: (u64, u64),
+        writer: &mut Writer<V, W>,
+        range: (W, W),
         value: Option<V>,
     ) {
         self.draft(writer, range, value.is_some());
@@ -281,7 +287,7 @@ impl<V: Clone> MapleShared<V> {
     /// Carries out the newest draft.
     fn carry_out(
         &self,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         value: Option<V>,
         mut supply: Supply<'_>,
     ) -> Result<(), (Option<V>, ArenaFull)> {
@@ -302,7 +308,7 @@ impl<V: Clone> MapleShared<V> {
                     }
                 };
                 let (_, end) = writer.draft.range;
-                self.split.at_offset(value, end + 1 - start)
+                self.split.at_offset(value, end + W::ONE - start)
             }
             _ => None,
         };
@@ -367,7 +373,7 @@ impl<V: Clone> MapleShared<V> {
     /// Takes the blocks of the draft, those of values first, and puts them into `nodes`.
     fn find_blocks(
         &self,
-        writer: &mut Writer<V>,
+        writer: &mut Writer<V, W>,
         supply: &mut Supply<'_>,
         put: bool,
         copied: bool,
@@ -438,12 +444,12 @@ impl<V: Clone> MapleShared<V> {
     }
 }
 
-impl<V> MapleShared<V> {
+impl<V, W: Word> MapleShared<V, W> {
     /// Makes the draft's nodes visible and retires the nodes that they replace.
     ///
     /// # Safety
     /// They are written.
-    unsafe fn publish(&self, writer: &mut Writer<V>) {
+    unsafe fn publish(&self, writer: &mut Writer<V, W>) {
         if writer.txn.is_some() {
             // SAFETY: the caller's promise.
             return unsafe { self.link(writer) };
@@ -482,9 +488,9 @@ impl<V> MapleShared<V> {
         for block in gone.drain(..) {
             match block.kind() {
                 // SAFETY: live until now; retired only below.
-                LEAF => writer.len -= unsafe { Leaf::at(mem.at(block.at())) }.len(),
+                LEAF => writer.len -= unsafe { Leaf::<W>::at(mem.at(block.at())) }.len(),
                 // SAFETY: as above.
-                INNER => unsafe { Inner::at(mem.at(block.at())) }.set_replaced(),
+                INNER => unsafe { Inner::<W>::at(mem.at(block.at())) }.set_replaced(),
                 _ => {}
             }
             writer.space.leave(block);
@@ -498,12 +504,12 @@ impl<V> MapleShared<V> {
 /// As for `Draft::make`; the processor has what `has_native` asks for.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-pub(super) unsafe fn make_native(
-    draft: &mut super::draft::Draft,
+pub(super) unsafe fn make_native<W: Word>(
+    draft: &mut super::draft::Draft<W>,
     mem: super::node::Mem,
     root: Root,
     limits: &super::entries::Limits,
-    range: (u64, u64),
+    range: (W, W),
     put: bool,
 ) {
     // SAFETY: the caller's promise.
@@ -512,13 +518,13 @@ pub(super) unsafe fn make_native(
 
 /// # Safety
 /// The node is live, and of this level.
-unsafe fn block(mem: super::node::Mem, node: u32, level: usize) -> Block {
+unsafe fn block<W: Word>(mem: super::node::Mem, node: u32, level: usize) -> Block {
     // SAFETY: the caller's promise.
     unsafe {
         if level == 0 {
-            Block::new(node, LEAF, Leaf::at(mem.at(node)).bytes())
+            Block::new(node, LEAF, Leaf::<W>::at(mem.at(node)).bytes())
         } else {
-            Block::new(node, INNER, Inner::at(mem.at(node)).bytes())
+            Block::new(node, INNER, Inner::<W>::at(mem.at(node)).bytes())
         }
     }
 }
@@ -527,7 +533,7 @@ unsafe fn block(mem: super::node::Mem, node: u32, level: usize) -> Block {
 ///
 /// # Safety
 /// The node is live, and of this level.
-pub(super) unsafe fn subtree(
+pub(super) unsafe fn subtree<W: Word>(
     mem: super::node::Mem,
     node: u32,
     level: usize,
@@ -537,9 +543,9 @@ pub(super) unsafe fn subtree(
     if level > 0 {
         // SAFETY: the caller's promise, and what levels say of nodes.
         unsafe {
-            let inner = Inner::at(mem.at(node));
+            let inner = Inner::<W>::at(mem.at(node));
             for i in 0..inner.len() {
-                subtree(mem, inner.child(i), level - 1, each);
+                subtree::<W>(mem, inner.child(i), level - 1, each);
             }
         }
     }

@@ -7,6 +7,7 @@ mod maple_behaviours;
 mod owned;
 mod placements;
 mod sets;
+mod spaces;
 
 #[allow(dead_code, unused_imports)] // Each program uses only a part of it.
 #[path = "../../../sapwood/tests/support"]
@@ -19,6 +20,7 @@ mod support {
     pub mod maple;
     pub mod owned;
     pub mod ranges;
+    pub mod spaces;
     pub mod steps;
     pub mod words;
 }

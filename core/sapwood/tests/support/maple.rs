@@ -11,6 +11,8 @@ use sapwood::maple::{Error, Rejected};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{RangeOp, RangeOutcome};
 
+use super::spaces::{Plain, Space};
+
 pub type Range = RangeInclusive<u64>;
 
 /// A value that shows the number of the model from which it was made.
@@ -72,8 +74,8 @@ pub enum Way {
 }
 
 /// A map and its model with the same contents.
-pub struct Pair<V, M> {
-    pub map: MapleMap<V>,
+pub struct Pair<V, M, S: Space = Plain> {
+    pub map: MapleMap<V, S::Key>,
     pub model: RangeMap<u64>,
     make: M,
     turn: u64,
@@ -82,6 +84,13 @@ pub struct Pair<V, M> {
 impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     /// Makes a pair of an empty map and model; `make` makes the map's values from the model's.
     pub fn new(map: MapleMap<V>, make: M) -> Self {
+        Pair::in_space(map, make)
+    }
+}
+
+impl<V: Number, M: Fn(u64) -> V, S: Space> Pair<V, M, S> {
+    /// As [`new`](Pair::new), with a map of other indices than the model's.
+    pub fn in_space(map: MapleMap<V, S::Key>, make: M) -> Self {
         assert!(map.is_empty());
         Pair {
             map,
@@ -107,7 +116,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     }
 
     /// Does the same as [`step`](Self::step) where memory may run out; the model is then unchanged.
-    pub fn try_step(&mut self, op: &RangeOp) -> Result<(), Error> {
+    pub fn try_step(&mut self, op: &RangeOp) -> Result<(), Error<S::Key>> {
         self.turn += 1;
         let way = match self.turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 {
             0..4 => Way::Plain,
@@ -120,7 +129,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
 
     /// Applies an operation to both by this means: the answers are equal, and the plan states the
     /// nodes made.
-    pub fn try_step_by(&mut self, way: Way, op: &RangeOp) -> Result<(), Error> {
+    pub fn try_step_by(&mut self, way: Way, op: &RangeOp) -> Result<(), Error<S::Key>> {
         let mut model = self.model.clone();
         let expected = op.apply(&mut model);
         let planned = self.planned(op, &expected);
@@ -137,7 +146,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
 
     /// Makes the change of this number on the map alone, by alternating means; its outcome is not
     /// compared.
-    pub fn change_alone(&self, number: u64, op: &RangeOp) -> Result<(), Error> {
+    pub fn change_alone(&self, number: u64, op: &RangeOp) -> Result<(), Error<S::Key>> {
         let way = match number % 5 {
             0 => Way::Writer,
             1 => Way::Reserved,
@@ -152,8 +161,8 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         use RangeOutcome as Out;
         let store = |range: &Range, value: u64| {
             let value = self.value(value);
-            let plan = self.map.plan_store(range.clone(), &value).unwrap();
-            assert_eq!(plan.range(), *range);
+            let plan = self.map.plan_store(S::range(range), &value).unwrap();
+            assert_eq!(S::back(plan.range()), *range);
             Some(plan.nodes())
         };
         match (op, expected) {
@@ -173,44 +182,47 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                 Out::At(Some(place)),
             ) => {
                 let value = self.value(*value);
-                let plan = self.map.plan_alloc(*size, within.clone(), &value).unwrap();
-                assert_eq!(plan.range(), *place);
+                let plan = self
+                    .map
+                    .plan_alloc(S::size(*size), S::range(within), &value)
+                    .unwrap();
+                assert_eq!(S::back(plan.range()), *place);
                 Some(plan.nodes())
             }
             (RangeOp::Alloc { value, .. }, Out::At(Some(place)))
             | (RangeOp::AllocCyclic { value, .. }, Out::Cyclic(place, _)) => store(place, *value),
-            (RangeOp::Erase(index), _) => Some(self.map.plan_remove(*index).nodes()),
+            (RangeOp::Erase(index), _) => Some(self.map.plan_remove(S::index(*index)).nodes()),
             (RangeOp::ClearRange(range), _) => {
-                Some(self.map.plan_clear(range.clone()).unwrap().nodes())
+                Some(self.map.plan_clear(S::range(range)).unwrap().nodes())
             }
             (RangeOp::Clear, _) => None,
             _ => Some(0),
         }
     }
 
-    fn apply(&self, way: Way, op: &RangeOp) -> Result<RangeOutcome, Error> {
+    fn apply(&self, way: Way, op: &RangeOp) -> Result<RangeOutcome, Error<S::Key>> {
         match (way, op) {
             (Way::Writer, _) if op.writes() => self.write(op),
             (Way::Reserved, RangeOp::Store(range, value)) => {
-                answer(self.store_reserved(range, *value), |()| RangeOutcome::Done)
+                answer::<_, S>(self.store_reserved(range, *value), |()| RangeOutcome::Done)
             }
             (Way::Reserved, RangeOp::ClearRange(range)) => {
-                let plan = self.map.plan_clear(range.clone());
-                answer(plan.and_then(|plan| self.erase_reserved(plan)), |()| {
+                let plan = self.map.plan_clear(S::range(range));
+                answer::<_, S>(plan.and_then(|plan| self.erase_reserved(plan)), |()| {
                     RangeOutcome::Done
                 })
             }
             (Way::Reserved, RangeOp::Erase(index)) => {
-                let there = self.map.get_entry(*index);
-                let plan = self.map.plan_remove(*index);
-                answer(self.erase_reserved(plan), |()| entry(there))
+                let there = self.map.get_entry(S::index(*index));
+                let plan = self.map.plan_remove(S::index(*index));
+                answer::<_, S>(self.erase_reserved(plan), |()| entry::<V, S>(there))
             }
             (Way::Unknown, RangeOp::Store(range, value)) => self.unknown(|reservation| {
-                let stored = reservation.store(range.clone(), self.value(*value));
-                back(stored, *value).map(|()| RangeOutcome::Done)
+                let stored = reservation.store(S::range(range), self.value(*value));
+                back::<_, _, S>(stored, *value).map(|()| RangeOutcome::Done)
             }),
             (Way::Unknown, RangeOp::ClearRange(range)) => self.unknown(|reservation| {
-                let cleared = reservation.clear_range(range.clone());
+                let cleared = reservation.clear_range(S::range(range));
                 cleared.map(|()| RangeOutcome::Done)
             }),
             (
@@ -223,8 +235,9 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                     value,
                 },
             ) => self.unknown(|reservation| {
-                let stored = reservation.alloc_range(*size, within.clone(), self.value(*value));
-                back(stored, *value).map(|place| RangeOutcome::At(Some(place)))
+                let stored =
+                    reservation.alloc_range(S::size(*size), S::range(within), self.value(*value));
+                back::<_, _, S>(stored, *value).map(|place| RangeOutcome::At(Some(S::back(place))))
             }),
             _ if op.writes() => self.change(op),
             _ => Ok(self.ask(op)),
@@ -233,14 +246,14 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
 
     /// Stores by an exact reservation. The memory held by the arena grows by at most the reserved
     /// bytes.
-    fn store_reserved(&self, range: &Range, value: u64) -> Result<(), Error> {
+    fn store_reserved(&self, range: &Range, value: u64) -> Result<(), Error<S::Key>> {
         let value = self.value(value);
-        let plan = self.map.plan_store(range.clone(), &value)?;
+        let plan = self.map.plan_store(S::range(range), &value)?;
         let (nodes, bytes) = (plan.nodes(), plan.bytes());
         let before = self.map.memory();
         let reservation = self.map.reserve(plan)?;
         assert_eq!((reservation.nodes(), reservation.bytes()), (nodes, bytes));
-        assert_eq!(reservation.range(), *range);
+        assert_eq!(S::back(reservation.range()), *range);
         reservation.store(value);
         let after = self.map.memory();
         assert_eq!(after.reserved, before.reserved);
@@ -252,7 +265,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         Ok(())
     }
 
-    fn erase_reserved(&self, plan: ErasePlan) -> Result<(), Error> {
+    fn erase_reserved(&self, plan: ErasePlan<S::Key>) -> Result<(), Error<S::Key>> {
         let (nodes, bytes) = (plan.nodes(), plan.bytes());
         let before = self.map.memory();
         self.map.reserve_erase(plan)?.erase();
@@ -269,8 +282,8 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     /// Makes a change by a reservation for an unknown range. The change takes only reserved memory.
     fn unknown(
         &self,
-        change: impl FnOnce(&mut UnknownReservation<V>) -> Result<RangeOutcome, Error>,
-    ) -> Result<RangeOutcome, Error> {
+        change: impl FnOnce(&mut UnknownReservation<V, S::Key>) -> Result<RangeOutcome, Error<S::Key>>,
+    ) -> Result<RangeOutcome, Error<S::Key>> {
         let mut reservation = self.map.reserve_unknown(1)?;
         let before = self.map.memory().arena;
         let result = change(&mut reservation);
@@ -281,7 +294,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                 && after.frontier <= before.frontier,
             "{before:?}; {after:?}"
         );
-        answer(result, |outcome| outcome)
+        answer::<_, S>(result, |outcome| outcome)
     }
 
     /// Compares the contents of both, and verifies the map's invariants.
@@ -293,87 +306,109 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         assert_eq!(self.map.is_empty(), self.model.is_empty());
         let expected = self.model.to_vec();
         self.map.read(|view| {
-            assert!(view.iter().map(owned).eq(expected.iter().cloned()));
-            let back = view.iter().rev().map(owned);
+            assert!(view.iter().map(owned::<V, S>).eq(expected.iter().cloned()));
+            let back = view.iter().rev().map(owned::<V, S>);
             assert!(back.eq(expected.iter().rev().cloned()));
         });
     }
 }
 
+/// The window of a search.
+pub fn window<S: Space>(within: &Range, align: u64, highest: bool) -> Window<S::Key> {
+    let window = Window::new(S::range(within));
+    let window = match align {
+        1 => window,
+        align => window.aligned(S::size(align)),
+    };
+    match highest {
+        true => window.from_end(),
+        false => window,
+    }
+}
+
 /// The answer of a view to a query.
-pub fn ask<V: Number>(view: MapleView<'_, V>, op: &RangeOp) -> RangeOutcome {
+pub fn ask<V: Number, S: Space>(view: MapleView<'_, V, S::Key>, op: &RangeOp) -> RangeOutcome {
     use RangeOutcome as Out;
     match op {
         RangeOp::Locate(index) => {
-            let (range, value) = view.locate(*index);
-            assert_eq!(view.get(*index).map(V::number), value.map(V::number));
-            assert_eq!(view.contains(*index), value.is_some());
+            let index = S::index(*index);
+            let (range, value) = view.locate(index);
+            let range = S::back(range);
+            assert_eq!(view.get(index).map(V::number), value.map(V::number));
+            assert_eq!(view.contains(index), value.is_some());
             let there = value.map(|value| (range.clone(), value.number()));
-            assert_eq!(view.get_entry(*index).map(owned), there);
+            assert_eq!(view.get_entry(index).map(owned::<V, S>), there);
             Out::Place(range, value.map(V::number))
         }
-        RangeOp::NextAfter(index) => Out::Entry(view.next_after(*index).map(owned)),
-        RangeOp::PrevBefore(index) => Out::Entry(view.prev_before(*index).map(owned)),
-        RangeOp::End { last: false } => Out::Entry(view.first().map(owned)),
-        RangeOp::End { last: true } => Out::Entry(view.last().map(owned)),
+        RangeOp::NextAfter(index) => {
+            Out::Entry(view.next_after(S::index(*index)).map(owned::<V, S>))
+        }
+        RangeOp::PrevBefore(index) => {
+            Out::Entry(view.prev_before(S::index(*index)).map(owned::<V, S>))
+        }
+        RangeOp::End { last: false } => Out::Entry(view.first().map(owned::<V, S>)),
+        RangeOp::End { last: true } => Out::Entry(view.last().map(owned::<V, S>)),
         RangeOp::Range(range) => {
-            let forward: Vec<_> = view.range(range.clone()).map(owned).collect();
-            let mut back: Vec<_> = view.range(range.clone()).rev().map(owned).collect();
+            let forward: Vec<_> = view.range(S::range(range)).map(owned::<V, S>).collect();
+            let mut back: Vec<_> = view
+                .range(S::range(range))
+                .rev()
+                .map(owned::<V, S>)
+                .collect();
             back.reverse();
             assert_eq!(forward, back, "{range:?}");
             Out::Entries(forward)
         }
-        RangeOp::Gaps(range) => Out::Gaps(view.gaps(range.clone()).collect()),
+        RangeOp::Gaps(range) => Out::Gaps(view.gaps(S::range(range)).map(S::back).collect()),
         RangeOp::FindGap {
             size,
             align,
             within,
             highest,
-        } => Out::At(match (highest, align) {
-            (false, 1) => view.find_gap(*size, within.clone()),
-            (true, 1) => view.find_gap(*size, Window::new(within.clone()).from_end()),
-            (false, _) => view.find_gap(*size, Window::new(within.clone()).aligned(*align)),
-            (true, _) => view.find_gap(
-                *size,
-                Window::new(within.clone()).aligned(*align).from_end(),
-            ),
-        }),
+        } => {
+            let place = view.find_gap(S::size(*size), window::<S>(within, *align, *highest));
+            if (*align, *highest) == (1, false) {
+                assert_eq!(view.find_gap(S::size(*size), S::range(within)), place);
+            }
+            Out::At(place.map(S::back))
+        }
         _ => unreachable!("a query"),
     }
 }
 
 /// Makes a query by the view and by the map.
-impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
+impl<V: Number, M: Fn(u64) -> V, S: Space> Pair<V, M, S> {
     fn ask(&self, op: &RangeOp) -> RangeOutcome {
         use RangeOutcome as Out;
         let map = &self.map;
-        let seen = map.read(|view| ask(view, op));
+        let seen = map.read(|view| ask::<V, S>(view, op));
         let direct = match op {
             RangeOp::Locate(index) => {
-                let there = map.get_entry(*index);
-                assert_eq!(map.contains(*index), there.is_some());
+                let index = S::index(*index);
+                let there = map.get_entry(index);
+                assert_eq!(map.contains(index), there.is_some());
                 let value = there.map(|(_, value)| value.number());
-                assert_eq!(map.get(*index).map(|value| value.number()), value);
+                assert_eq!(map.get(index).map(|value| value.number()), value);
                 let Out::Place(range, _) = &seen else {
                     unreachable!("a place")
                 };
                 Out::Place(range.clone(), value)
             }
-            RangeOp::NextAfter(index) => entry(map.next_after(*index)),
-            RangeOp::PrevBefore(index) => entry(map.prev_before(*index)),
-            RangeOp::End { last: false } => entry(map.first()),
-            RangeOp::End { last: true } => entry(map.last()),
+            RangeOp::NextAfter(index) => entry::<V, S>(map.next_after(S::index(*index))),
+            RangeOp::PrevBefore(index) => entry::<V, S>(map.prev_before(S::index(*index))),
+            RangeOp::End { last: false } => entry::<V, S>(map.first()),
+            RangeOp::End { last: true } => entry::<V, S>(map.last()),
             RangeOp::Range(range) => {
-                let copied = |(range, value): (Range, V)| (range, value.number());
-                let forward: Vec<_> = map.range(range.clone()).map(copied).collect();
-                let mut back: Vec<_> = map.range(range.clone()).rev().map(copied).collect();
+                let copied = |(range, value): (_, V)| (S::back(range), value.number());
+                let forward: Vec<_> = map.range(S::range(range)).map(copied).collect();
+                let mut back: Vec<_> = map.range(S::range(range)).rev().map(copied).collect();
                 back.reverse();
                 assert_eq!(forward, back, "{range:?}");
                 Out::Entries(forward)
             }
             RangeOp::Gaps(range) => {
-                let forward: Vec<_> = map.gaps(range.clone()).collect();
-                let mut back: Vec<_> = map.gaps(range.clone()).rev().collect();
+                let forward: Vec<_> = map.gaps(S::range(range)).map(S::back).collect();
+                let mut back: Vec<_> = map.gaps(S::range(range)).rev().map(S::back).collect();
                 back.reverse();
                 assert_eq!(forward, back, "{range:?}");
                 Out::Gaps(forward)
@@ -383,13 +418,10 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                 align,
                 within,
                 highest,
-            } => Out::At(match highest {
-                false => map.find_gap(*size, Window::new(within.clone()).aligned(*align)),
-                true => map.find_gap(
-                    *size,
-                    Window::new(within.clone()).aligned(*align).from_end(),
-                ),
-            }),
+            } => {
+                let window = window::<S>(within, *align, *highest);
+                Out::At(map.find_gap(S::size(*size), window).map(S::back))
+            }
             _ => seen.clone(),
         };
         assert_eq!(seen, direct, "{op:?}");
@@ -403,22 +435,24 @@ macro_rules! change_by {
     ($pair:expr, $to:expr, $op:expr) => {
         match $op {
             RangeOp::Store(range, value) => {
-                let stored = $to.store(range.clone(), $pair.value(*value));
-                answer(back(stored, *value), |()| RangeOutcome::Done)
+                let stored = $to.store(S::range(range), $pair.value(*value));
+                answer::<_, S>(back::<_, _, S>(stored, *value), |()| RangeOutcome::Done)
             }
             RangeOp::StoreCoalescing(range, value) => {
-                let stored = $to.store_coalescing(range.clone(), $pair.value(*value));
-                answer(back(stored, *value), |place| RangeOutcome::At(Some(place)))
+                let stored = $to.store_coalescing(S::range(range), $pair.value(*value));
+                answer::<_, S>(back::<_, _, S>(stored, *value), |place| {
+                    RangeOutcome::At(Some(S::back(place)))
+                })
             }
             RangeOp::Insert(range, value) => {
-                let stored = $to.insert_new(range.clone(), $pair.value(*value));
-                answer(back(stored, *value), |()| RangeOutcome::Done)
+                let stored = $to.insert_new(S::range(range), $pair.value(*value));
+                answer::<_, S>(back::<_, _, S>(stored, *value), |()| RangeOutcome::Done)
             }
-            RangeOp::Erase(index) => answer($to.remove(*index), entry),
+            RangeOp::Erase(index) => answer::<_, S>($to.remove(S::index(*index)), entry::<V, S>),
             RangeOp::ClearRange(range) => {
-                answer($to.clear_range(range.clone()), |()| RangeOutcome::Done)
+                answer::<_, S>($to.clear_range(S::range(range)), |()| RangeOutcome::Done)
             }
-            RangeOp::Clear => answer($to.clear_range(0..=u64::MAX), |()| RangeOutcome::Done),
+            RangeOp::Clear => answer::<_, S>($to.clear_range(..), |()| RangeOutcome::Done),
             RangeOp::Alloc {
                 size,
                 align,
@@ -426,16 +460,14 @@ macro_rules! change_by {
                 highest,
                 value,
             } => {
-                let (within, new) = (within.clone(), $pair.value(*value));
+                let (size, new) = (S::size(*size), $pair.value(*value));
                 let stored = match (highest, align) {
-                    (false, 1) => $to.alloc_range(*size, within, new),
-                    (true, 1) => $to.alloc_range(*size, Window::new(within).from_end(), new),
-                    (false, _) => $to.alloc_range(*size, Window::new(within).aligned(*align), new),
-                    (true, _) => {
-                        $to.alloc_range(*size, Window::new(within).aligned(*align).from_end(), new)
-                    }
+                    (false, 1) => $to.alloc_range(size, S::range(within), new),
+                    _ => $to.alloc_range(size, window::<S>(within, *align, *highest), new),
                 };
-                answer(back(stored, *value), |place| RangeOutcome::At(Some(place)))
+                answer::<_, S>(back::<_, _, S>(stored, *value), |place| {
+                    RangeOutcome::At(Some(S::back(place)))
+                })
             }
             RangeOp::AllocCyclic {
                 size,
@@ -443,9 +475,10 @@ macro_rules! change_by {
                 next,
                 value,
             } => {
-                let window = Window::new(within.clone()).starting_at(*next);
-                let stored = $to.alloc_range(*size, window, $pair.value(*value));
-                answer(back(stored, *value), |place| {
+                let window = Window::new(S::range(within)).starting_at(S::first(*next));
+                let stored = $to.alloc_range(S::size(*size), window, $pair.value(*value));
+                answer::<_, S>(back::<_, _, S>(stored, *value), |place| {
+                    let place = S::back(place);
                     let next = place.end().checked_add(1).unwrap_or(*within.start());
                     RangeOutcome::Cyclic(place, next)
                 })
@@ -455,12 +488,12 @@ macro_rules! change_by {
     };
 }
 
-impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
-    fn change(&self, op: &RangeOp) -> Result<RangeOutcome, Error> {
+impl<V: Number, M: Fn(u64) -> V, S: Space> Pair<V, M, S> {
+    fn change(&self, op: &RangeOp) -> Result<RangeOutcome, Error<S::Key>> {
         change_by!(self, self.map, op)
     }
 
-    fn write(&self, op: &RangeOp) -> Result<RangeOutcome, Error> {
+    fn write(&self, op: &RangeOp) -> Result<RangeOutcome, Error<S::Key>> {
         let mut writer = self.map.write();
         change_by!(self, writer, op)
     }
@@ -468,15 +501,18 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     /// Makes a change in a transaction.
     pub fn change_in(
         &self,
-        txn: &mut MapleTxn<'_, V>,
+        txn: &mut MapleTxn<'_, V, S::Key>,
         op: &RangeOp,
-    ) -> Result<RangeOutcome, Error> {
+    ) -> Result<RangeOutcome, Error<S::Key>> {
         change_by!(self, txn, op)
     }
 }
 
 /// Checks that a rejected value is the given one; returns the error.
-fn back<T, V: Number>(stored: Result<T, Rejected<V>>, value: u64) -> Result<T, Error> {
+fn back<T, V: Number, S: Space>(
+    stored: Result<T, Rejected<V, S::Key>>,
+    value: u64,
+) -> Result<T, Error<S::Key>> {
     stored.map_err(|rejected| {
         assert_eq!(rejected.value.number(), value);
         rejected.error
@@ -484,10 +520,10 @@ fn back<T, V: Number>(stored: Result<T, Rejected<V>>, value: u64) -> Result<T, E
 }
 
 /// The outcome of a change, or an error if memory ran out.
-fn answer<T>(
-    result: Result<T, Error>,
+fn answer<T, S: Space>(
+    result: Result<T, Error<S::Key>>,
     done: impl FnOnce(T) -> RangeOutcome,
-) -> Result<RangeOutcome, Error> {
+) -> Result<RangeOutcome, Error<S::Key>> {
     match result {
         Ok(value) => Ok(done(value)),
         Err(
@@ -496,24 +532,24 @@ fn answer<T>(
             | Error::ZeroSize
             | Error::Alignment { .. },
         ) => Ok(RangeOutcome::BadArgument),
-        Err(Error::Occupied { start, end }) => Ok(RangeOutcome::Occupied(start..=end)),
+        Err(Error::Occupied { start, end }) => Ok(RangeOutcome::Occupied(S::back(start..=end))),
         Err(Error::NoGap { .. }) => Ok(RangeOutcome::NoGap),
         Err(error) => Err(error),
     }
 }
 
-fn owned<V: Number>((range, value): (Range, &V)) -> (Range, u64) {
-    (range, value.number())
+fn owned<V: Number, S: Space>((range, value): (RangeInclusive<S::Key>, &V)) -> (Range, u64) {
+    (S::back(range), value.number())
 }
 
-fn entry<V: Number>(entry: Option<(Range, V)>) -> RangeOutcome {
-    RangeOutcome::Entry(entry.map(|(range, value)| (range, value.number())))
+fn entry<V: Number, S: Space>(entry: Option<(RangeInclusive<S::Key>, V)>) -> RangeOutcome {
+    RangeOutcome::Entry(entry.map(|(range, value)| (S::back(range), value.number())))
 }
 
 /// Runs the operations, and compares everything after each `every`th. Returns the number of
 /// operations and the greatest height.
-pub fn run<V: Number, M: Fn(u64) -> V>(
-    pair: &mut Pair<V, M>,
+pub fn run<V: Number, M: Fn(u64) -> V, S: Space>(
+    pair: &mut Pair<V, M, S>,
     ops: impl IntoIterator<Item = RangeOp>,
     every: usize,
 ) -> (usize, usize) {
@@ -536,15 +572,17 @@ pub fn is_memory<E: Into<Error> + Debug>(error: E) {
     assert!(matches!(error, Error::ArenaFull(_)), "{error:?}");
 }
 
-fn numbers<V: Number>(entries: impl Iterator<Item = (Range, V)>) -> Vec<(Range, u64)> {
+fn numbers<V: Number, S: Space>(
+    entries: impl Iterator<Item = (RangeInclusive<S::Key>, V)>,
+) -> Vec<(Range, u64)> {
     entries
-        .map(|(range, value)| (range, value.number()))
+        .map(|(range, value)| (S::back(range), value.number()))
         .collect()
 }
 
 /// Applies operations to both as one transaction, which is committed or dropped.
-pub fn transaction<V: Number, M: Fn(u64) -> V>(
-    pair: &mut Pair<V, M>,
+pub fn transaction<V: Number, M: Fn(u64) -> V, S: Space>(
+    pair: &mut Pair<V, M, S>,
     group: &[RangeOp],
     commit: bool,
 ) {
@@ -555,7 +593,7 @@ pub fn transaction<V: Number, M: Fn(u64) -> V>(
         let expected = op.apply(&mut model);
         let outcome = match op.writes() {
             true => pair.change_in(&mut txn, op).unwrap(),
-            false => ask(txn.view(), op),
+            false => ask::<V, S>(txn.view(), op),
         };
         assert_eq!(outcome, expected, "{op:?}");
         txn.verify().unwrap();
@@ -563,13 +601,13 @@ pub fn transaction<V: Number, M: Fn(u64) -> V>(
         // Readers see what was there before.
         assert_eq!(pair.map.len(), before.len());
     }
-    let entries = numbers(
+    let entries = numbers::<V, S>(
         txn.view()
             .iter()
             .map(|(range, value)| (range, value.clone())),
     );
     assert_eq!(entries, model.to_vec());
-    assert_eq!(numbers(pair.map.iter()), before);
+    assert_eq!(numbers::<V, S>(pair.map.iter()), before);
     if commit {
         txn.commit();
         pair.model = model;

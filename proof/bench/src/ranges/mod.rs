@@ -262,8 +262,10 @@ fn lane<E: Engine>() -> Lane {
 /// All engines, in the order in which tables list them, including those that may not be installed.
 pub fn lanes() -> Vec<Lane> {
     vec![
-        lane::<sapwood::Sapwood>(),
-        lane::<sapwood::Owned>(),
+        lane::<sapwood::Sapwood<u64>>(),
+        lane::<sapwood::Owned<u64>>(),
+        lane::<sapwood::Sapwood<u128>>(),
+        lane::<sapwood::Owned<u128>>(),
         lane::<Reference>(),
         lane::<peers::nodit::Nodit>(),
         lane::<peers::rangemap::RangeMap>(),

@@ -1,74 +1,152 @@
-//! Sapwood's `MapleMap`, read through one view and changed by single calls, and `RangeMap`.
+//! Sapwood's `MapleMap`, read through one view and changed by single calls, and `RangeMap`; both
+//! with indices of 64 bits and of 128.
 
-use ::sapwood::maple::{MapleMap, RangeMap};
+use std::ops::RangeInclusive;
+
+use ::sapwood::maple::{Index, MapleMap, RangeMap};
 
 use super::requests::{Change, Shape};
 use super::{Engine, EntrySum, Op, Query, Requests, Tally};
 use crate::engines::sapwood::mapped;
 
-/// `MapleMap`.
-pub struct Sapwood(MapleMap<u64>);
+/// Indices of an engine, which stand for those of the benchmark.
+pub trait Key: Index {
+    /// The engine's name in tables and records, and that of the owned map.
+    const NAMES: [&'static str; 2];
 
-impl Engine for Sapwood {
-    const NAME: &'static str = "sapwood";
+    fn of(index: u64) -> Self;
+
+    fn index(self) -> u64;
+
+    fn size(size: u64) -> Self::Word;
+}
+
+impl Key for u64 {
+    const NAMES: [&'static str; 2] = ["sapwood", "sapwood-owned"];
+
+    #[inline(always)]
+    fn of(index: u64) -> u64 {
+        index
+    }
+
+    #[inline(always)]
+    fn index(self) -> u64 {
+        self
+    }
+
+    #[inline(always)]
+    fn size(size: u64) -> u64 {
+        size
+    }
+}
+
+/// Where the indices of 128 bits begin.
+const BASE: u128 = 0x2001_0db8 << 96;
+
+impl Key for u128 {
+    const NAMES: [&'static str; 2] = ["sapwood-u128", "sapwood-owned-u128"];
+
+    #[inline(always)]
+    fn of(index: u64) -> u128 {
+        BASE | u128::from(index)
+    }
+
+    #[inline(always)]
+    fn index(self) -> u64 {
+        self as u64
+    }
+
+    #[inline(always)]
+    fn size(size: u64) -> u128 {
+        size.into()
+    }
+}
+
+#[inline(always)]
+fn range<K: Key>(start: u64, end: u64) -> RangeInclusive<K> {
+    K::of(start)..=K::of(end)
+}
+
+#[inline(always)]
+fn first<K: Key>(range: RangeInclusive<K>) -> u64 {
+    range.start().index()
+}
+
+#[inline(always)]
+fn entry<K: Key>((range, value): (RangeInclusive<K>, &u64)) -> (u64, u64, u64) {
+    (range.start().index(), range.end().index(), *value)
+}
+
+/// The methods that are the same for both maps.
+macro_rules! same {
+    () => {
+        fn store(&mut self, start: u64, end: u64, value: u64) {
+            let stored = self.0.store(range::<K>(start, end), value);
+            stored.expect("there is memory");
+        }
+
+        fn erase(&mut self, index: u64) -> Option<u64> {
+            let erased = self.0.remove(K::of(index)).expect("there is memory");
+            erased.map(|(_, value)| value)
+        }
+
+        fn clear(&mut self, start: u64, end: u64) {
+            let cleared = self.0.clear_range(range::<K>(start, end));
+            cleared.expect("there is memory");
+        }
+
+        fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
+            let found = self.0.find_gap(K::size(size), range::<K>(from, to));
+            found.map(first)
+        }
+
+        fn alloc(&mut self, Query { size, from, to }: Query, value: u64) -> Option<u64> {
+            let within = range::<K>(from, to);
+            let place = self.0.alloc_range(K::size(size), within, value);
+            place.ok().map(first)
+        }
+    };
+}
+
+/// `MapleMap`.
+pub struct Sapwood<K: Key>(MapleMap<u64, K>);
+
+impl<K: Key> Engine for Sapwood<K> {
+    const NAME: &'static str = K::NAMES[0];
 
     fn empty() -> Result<Self, String> {
-        Ok(Self(MapleMap::new()))
+        Ok(Self(MapleMap::default()))
     }
 
-    fn store(&mut self, start: u64, end: u64, value: u64) {
-        self.0.store(start..=end, value).expect("there is memory");
-    }
-
-    fn erase(&mut self, index: u64) -> Option<u64> {
-        let erased = self.0.remove(index).expect("there is memory");
-        erased.map(|(_, value)| value)
-    }
-
-    fn clear(&mut self, start: u64, end: u64) {
-        self.0.clear_range(start..=end).expect("there is memory");
-    }
+    same!();
 
     fn get(&self, index: u64) -> Option<u64> {
-        self.0.get(index)
+        self.0.get(K::of(index))
     }
 
     fn loads(&self, indices: &[u64]) -> Tally {
         self.0
-            .read(|view| Tally::of(indices, |index| view.get(index).copied()))
+            .read(|view| Tally::of(indices, |index| view.get(K::of(index)).copied()))
     }
 
     fn loads_dependent(&self, indices: &[u64]) -> Tally {
         self.0
-            .read(|view| Tally::dependent(indices, |index| view.get(index).copied()))
+            .read(|view| Tally::dependent(indices, |index| view.get(K::of(index)).copied()))
     }
 
     fn entries(&self) -> EntrySum {
-        self.0.read(|view| {
-            let entries = view.iter();
-            EntrySum::of(entries.map(|(range, value)| (*range.start(), *range.end(), *value)))
-        })
-    }
-
-    fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
-        let found = self.0.find_gap(size, from..=to);
-        found.map(|range| *range.start())
+        self.0.read(|view| EntrySum::of(view.iter().map(entry)))
     }
 
     fn gaps(&self, queries: &[Query]) -> Tally {
         let mut tally = Tally::default();
         self.0.read(|view| {
             for Query { size, from, to } in queries.iter().copied() {
-                let found = view.find_gap(size, from..=to);
-                tally.add(found.map(|range| *range.start()));
+                let found = view.find_gap(K::size(size), range::<K>(from, to));
+                tally.add(found.map(first));
             }
         });
         tally
-    }
-
-    fn alloc(&mut self, Query { size, from, to }: Query, value: u64) -> Option<u64> {
-        let place = self.0.alloc_range(size, from..=to, value);
-        place.ok().map(|range| *range.start())
     }
 
     fn mapped_bytes(&self) -> usize {
@@ -76,7 +154,7 @@ impl Engine for Sapwood {
     }
 
     fn requests(base: &[Op], changes: &[Op]) -> Option<Requests> {
-        let map = MapleMap::new();
+        let map = MapleMap::<u64, K>::default();
         for op in base {
             planned(&map, op);
         }
@@ -101,46 +179,24 @@ impl Engine for Sapwood {
 }
 
 /// `RangeMap`.
-pub struct Owned(RangeMap<u64>);
+pub struct Owned<K: Key>(RangeMap<u64, K>);
 
-impl Engine for Owned {
-    const NAME: &'static str = "sapwood-owned";
+impl<K: Key> Engine for Owned<K> {
+    const NAME: &'static str = K::NAMES[1];
 
     fn empty() -> Result<Self, String> {
-        Ok(Self(RangeMap::new()))
+        Ok(Self(RangeMap::default()))
     }
 
-    fn store(&mut self, start: u64, end: u64, value: u64) {
-        self.0.store(start..=end, value).expect("there is memory");
-    }
-
-    fn erase(&mut self, index: u64) -> Option<u64> {
-        let erased = self.0.remove(index).expect("there is memory");
-        erased.map(|(_, value)| value)
-    }
-
-    fn clear(&mut self, start: u64, end: u64) {
-        self.0.clear_range(start..=end).expect("there is memory");
-    }
+    same!();
 
     #[inline]
     fn get(&self, index: u64) -> Option<u64> {
-        self.0.get(index).copied()
+        self.0.get(K::of(index)).copied()
     }
 
     fn entries(&self) -> EntrySum {
-        let entries = self.0.iter();
-        EntrySum::of(entries.map(|(range, value)| (*range.start(), *range.end(), *value)))
-    }
-
-    fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
-        let found = self.0.find_gap(size, from..=to);
-        found.map(|range| *range.start())
-    }
-
-    fn alloc(&mut self, Query { size, from, to }: Query, value: u64) -> Option<u64> {
-        let place = self.0.alloc_range(size, from..=to, value);
-        place.ok().map(|range| *range.start())
+        EntrySum::of(self.0.iter().map(entry))
     }
 
     fn mapped_bytes(&self) -> usize {
@@ -149,7 +205,7 @@ impl Engine for Owned {
 }
 
 /// Plans a change, reserves its nodes and carries it out; returns the number of nodes requested.
-fn planned(map: &MapleMap<u64>, op: &Op) -> usize {
+fn planned<K: Key>(map: &MapleMap<u64, K>, op: &Op) -> usize {
     let store = |plan, value| {
         let reserved = map.reserve(plan).expect("there is memory");
         let nodes = reserved.nodes();
@@ -164,23 +220,27 @@ fn planned(map: &MapleMap<u64>, op: &Op) -> usize {
     };
     match *op {
         Op::Store { start, end, value } => {
-            let plan = map.plan_store(start..=end, &value).expect("a good range");
+            let plan = map.plan_store(range::<K>(start, end), &value);
+            let plan = plan.expect("a good range");
             store(plan, value)
         }
         Op::Alloc {
             within: Query { size, from, to },
             value,
-        } => match map.plan_alloc(size, from..=to, &value) {
+        } => match map.plan_alloc(K::size(size), range::<K>(from, to), &value) {
             Ok(plan) => store(plan, value),
             Err(_) => 0,
         },
-        Op::Clear { start, end } => erase(map.plan_clear(start..=end).expect("a good range")),
-        Op::Erase { index } => erase(map.plan_remove(index)),
+        Op::Clear { start, end } => erase(
+            map.plan_clear(range::<K>(start, end))
+                .expect("a good range"),
+        ),
+        Op::Erase { index } => erase(map.plan_remove(K::of(index))),
     }
 }
 
 /// The size of the map's tree, and the number of nodes that the map has made so far.
-fn shape(map: &MapleMap<u64>) -> (Shape, u64) {
+fn shape<K: Key>(map: &MapleMap<u64, K>) -> (Shape, u64) {
     let memory = map.memory();
     let shape = Shape {
         levels: match memory.entries {

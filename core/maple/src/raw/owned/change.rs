@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::cell::Cell;
 use core::mem::{forget, needs_drop};
 
@@ -16,10 +17,11 @@ use crate::raw::leaf::{Border, by_width};
 use crate::raw::node::{INNER, Inner, LEAF, Leaf};
 use crate::raw::path::{Path, Root};
 use crate::raw::write::subtree;
+use sapwood_format::maple::word::Word;
 
 /// What a change returns: a value that another one has replaced in its place. An error gives the
 /// value back that was to be stored.
-pub(super) type Changed<V> = Result<Option<V>, (Option<Filling<V>>, Refused)>;
+pub(super) type Changed<V, W> = Result<Option<V>, (Option<Filling<V>>, Refused<W>)>;
 
 /// The right part of an entry that a change cuts, where its value is not the entry's.
 struct RightPart<V> {
@@ -30,16 +32,16 @@ struct RightPart<V> {
     both: bool,
 }
 
-impl<V> Owned<V> {
+impl<V, W: Word> Owned<V, W> {
     /// Makes a change. `out` gets the slots of entries that the range covers, those of one leaf in
     /// order; from then on their values are the caller's.
     #[inline]
     pub(super) fn change(
         &mut self,
-        range: (u64, u64),
+        range: (W, W),
         mut value: Option<Filling<V>>,
         out: &mut impl FnMut(*const u8),
-    ) -> Changed<V> {
+    ) -> Changed<V, W> {
         let root = self.root();
         if root.node == 0 {
             return self.first(range, value);
@@ -47,12 +49,12 @@ impl<V> Owned<V> {
             // SAFETY: the tree is live, and borrowed; the path ends at a leaf.
             let (path, leaf) = unsafe {
                 let path = path(self.mem(), root, range.0, self.published.native);
-                (path, Leaf::at(self.mem().at(path.node[0])))
+                (path, Leaf::<W>::at(self.mem().at(path.node[0])))
             };
             let from = leaf.rank::<false>(range.0);
             // SAFETY: the leaf's borders have the type that its width says.
             let changed = unsafe {
-                by_width!(leaf, B => self.change_leaf::<B>(&path, (leaf, from), range, value, out))
+                by_width!(W, leaf.encoding().width, B => self.change_leaf::<B>(&path, (leaf, from), range, value, out))
             };
             match changed {
                 Ok(result) => return result,
@@ -63,7 +65,7 @@ impl<V> Owned<V> {
     }
 
     /// Makes a change of an empty map.
-    fn first(&mut self, (a, b): (u64, u64), value: Option<Filling<V>>) -> Changed<V> {
+    fn first(&mut self, (a, b): (W, W), value: Option<Filling<V>>) -> Changed<V, W> {
         if value.is_none() {
             return Ok(None);
         }
@@ -74,7 +76,7 @@ impl<V> Owned<V> {
                 let slot = core::iter::once(Filling::bytes(&value));
                 // SAFETY: a new block of the part's size.
                 unsafe {
-                    Leaf::write(self.mem().at(node), part.encoding, slots, &[a], &[b], slot);
+                    Leaf::<W>::write(self.mem().at(node), part.encoding, slots, &[a], &[b], slot);
                 }
                 forget(value);
                 self.published.publish_root(Root { node, height: 0 });
@@ -93,12 +95,12 @@ impl<V> Owned<V> {
     #[inline]
     pub(super) unsafe fn change_leaf<B: Border>(
         &mut self,
-        path: &Path,
-        (leaf, from): (Leaf, usize),
-        (a, b): (u64, u64),
+        path: &Path<W>,
+        (leaf, from): (Leaf<W>, usize),
+        (a, b): (W, W),
         value: Option<Filling<V>>,
         out: &mut impl FnMut(*const u8),
-    ) -> Result<Changed<V>, Option<Filling<V>>> {
+    ) -> Result<Changed<V, W>, Option<Filling<V>>> {
         let (n, slot, put) = (leaf.len(), self.limits.slot, value.is_some());
         let rightmost = path.is_last(0);
         // Only the last leaf of all has indices behind its last entry, and may end elsewhere then.
@@ -145,7 +147,7 @@ impl<V> Owned<V> {
             return Err(value);
         }
         let right = match cut_right {
-            true => match self.right_part(Entry::new(&leaf, behind, slot), (a, b)) {
+            true => match self.right_part(Entry::<W>::new(&leaf, behind, slot), (a, b)) {
                 Ok(right) => right,
                 Err(refused) => return Ok(Err((value, refused))),
             },
@@ -156,14 +158,14 @@ impl<V> Owned<V> {
             let first = match from {
                 _ if cut_left => a,
                 0 => path.lower(0),
-                from => end(from - 1) + 1,
+                from => end(from - 1) + W::ONE,
             };
             let last = match behind {
                 _ if cut_right => b,
-                behind if behind < n => start(behind) - 1,
-                _ => u64::MAX,
+                behind if behind < n => start(behind) - W::ONE,
+                _ => W::MAX,
             };
-            path.raise_gaps(1, code(last - first + 1));
+            path.raise_gaps(1, code((last - first).saturating_add(W::ONE)));
         }
         (from..to).for_each(|k| out(leaf.slot(k, slot)));
         // SAFETY: the leaf is this map's and has room, and its encoding can write the new borders.
@@ -174,21 +176,21 @@ impl<V> Owned<V> {
                 let last = end(from - 1);
                 let (_, clone) = put_right(right);
                 let (new, clone_at) = (Filling::bytes(&value), Filling::bytes(&clone));
-                let right = (b + 1, last, clone_at);
+                let right = (b + W::ONE, last, clone_at);
                 match put {
                     true => leaf.replace::<B, 2>(slot, (from, to), [(a, b, new), right]),
                     false => leaf.replace::<B, 1>(slot, (from, to), [right]),
                 }
-                leaf.set_end::<B>(from - 1, a - 1);
+                leaf.set_end::<B>(from - 1, a - W::ONE);
                 forget((value, clone));
                 None
             } else {
                 let (late, _) = put_right(right);
                 if cut_right {
-                    leaf.set_start::<B>(behind, b + 1);
+                    leaf.set_start::<B>(behind, b + W::ONE);
                 }
                 if cut_left {
-                    leaf.set_end::<B>(from - 1, a - 1);
+                    leaf.set_end::<B>(from - 1, a - W::ONE);
                 }
                 match put {
                     true => {
@@ -209,9 +211,9 @@ impl<V> Owned<V> {
     /// The right part of an entry that reaches beyond `b`, if its value is not the entry's.
     fn right_part(
         &self,
-        entry: Entry,
-        (a, b): (u64, u64),
-    ) -> Result<Option<RightPart<V>>, Refused> {
+        entry: Entry<W>,
+        (a, b): (W, W),
+    ) -> Result<Option<RightPart<V>>, Refused<W>> {
         let both = entry.start < a;
         if !both && !self.split.shifts() {
             return Ok(None);
@@ -219,7 +221,7 @@ impl<V> Owned<V> {
         let slot = entry.slot;
         // SAFETY: a live entry's slot.
         let value = unsafe { &*place::<V>(slot) };
-        match self.split.at_offset(value, b + 1 - entry.start) {
+        match self.split.at_offset(value, b + W::ONE - entry.start) {
             Some(value) => Ok(Some(RightPart { slot, value, both })),
             None => Err(Refused::Split(entry.start, entry.end)),
         }
@@ -229,11 +231,11 @@ impl<V> Owned<V> {
     #[inline(never)]
     pub(super) fn restructure(
         &mut self,
-        range: (u64, u64),
+        range: (W, W),
         value: Option<Filling<V>>,
         out: &mut impl FnMut(*const u8),
-    ) -> Changed<V> {
-        let mut scratch = Scratch::borrow();
+    ) -> Changed<V, W> {
+        let mut scratch = Scratch::<W>::borrow();
         let put = value.is_some();
         scratch.make(self, range, put);
         if let Outcome::Same = scratch.draft.outcome {
@@ -276,13 +278,13 @@ impl<V> Owned<V> {
     }
 
     /// The entry that holds an index and the one behind it.
-    fn across(&self, index: u64) -> Option<Entry> {
+    fn across(&self, index: W) -> Option<Entry<W>> {
         let entry = self.view().entry(index)?;
         (entry.end > index).then_some(entry)
     }
 
     /// Takes the blocks of a draft.
-    fn take_all(&mut self, scratch: &mut Scratch) -> Result<(), ArenaFull> {
+    fn take_all(&mut self, scratch: &mut Scratch<W>) -> Result<(), ArenaFull> {
         scratch.nodes.clear();
         let leaves = scratch.draft.leaves.len();
         let mut refused = Ok(());
@@ -303,7 +305,7 @@ impl<V> Owned<V> {
     }
 
     /// Gives back blocks that were taken for a draft.
-    fn give_all(&mut self, scratch: &mut Scratch) {
+    fn give_all(&mut self, scratch: &mut Scratch<W>) {
         let Scratch { draft, nodes, .. } = scratch;
         let leaves = draft.leaves.len();
         for (i, (bytes, node)) in draft.sizes(&self.limits).zip(nodes.drain(..)).enumerate() {
@@ -320,7 +322,7 @@ impl<V> Owned<V> {
     /// new value, and a right part's.
     unsafe fn carry_out(
         &mut self,
-        scratch: &mut Scratch,
+        scratch: &mut Scratch<W>,
         slots: (*const u8, *const u8),
         out: &mut impl FnMut(*const u8),
     ) {
@@ -333,12 +335,12 @@ impl<V> Owned<V> {
             gone.clear();
             gone.extend_from_slice(&draft.gone);
             for span in &draft.spans {
-                let parent = Inner::at(mem.at(span.parent));
+                let parent = Inner::<W>::at(mem.at(span.parent));
                 for i in span.from..span.to {
-                    subtree(mem, parent.child(i), span.level - 1, &mut |node, level| {
+                    subtree::<W>(mem, parent.child(i), span.level - 1, &mut |node, level| {
                         gone.push((node, level));
                         if level == 0 && needs_drop::<V>() {
-                            let leaf = Leaf::at(mem.at(node));
+                            let leaf = Leaf::<W>::at(mem.at(node));
                             (0..leaf.len()).for_each(|k| out(leaf.slot(k, slot)));
                         }
                     });
@@ -363,11 +365,11 @@ impl<V> Owned<V> {
                 let p = mem.at(node);
                 let (bytes, kind) = match level {
                     0 => {
-                        let leaf = Leaf::at(p);
+                        let leaf = Leaf::<W>::at(p);
                         less += leaf.len();
                         (leaf.bytes(), LEAF)
                     }
-                    _ => (Inner::at(p).bytes(), INNER),
+                    _ => (Inner::<W>::at(p).bytes(), INNER),
                 };
                 self.give(node, bytes, kind);
             }
@@ -394,8 +396,8 @@ unsafe fn put_right<V>(right: Option<RightPart<V>>) -> (Option<V>, Option<Fillin
 }
 
 /// The lists of a change that is not made in place.
-struct Scratch {
-    draft: Draft,
+struct Scratch<W> {
+    draft: Draft<W>,
     nodes: Vec<u32>,
     gone: Vec<(u32, usize)>,
 }
@@ -405,12 +407,14 @@ const GONE_MOST: usize = 1 << 10;
 
 std::thread_local! {
     /// The lists that this thread has used last: they have nothing of a map.
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<Box<dyn Any>>> = const { Cell::new(None) };
 }
 
-impl Scratch {
-    fn borrow() -> Box<Scratch> {
+impl<W: Word> Scratch<W> {
+    fn borrow() -> Box<Scratch<W>> {
         let kept = SCRATCH.try_with(Cell::take).ok().flatten();
+        // Those of a map with other indices are dropped.
+        let kept = kept.and_then(|kept| kept.downcast().ok());
         kept.unwrap_or_else(|| {
             Box::new(Scratch {
                 draft: Draft::new(),
@@ -421,7 +425,7 @@ impl Scratch {
     }
 
     /// Drafts a change.
-    fn make<V>(&mut self, owned: &Owned<V>, range: (u64, u64), put: bool) {
+    fn make<V>(&mut self, owned: &Owned<V, W>, range: (W, W), put: bool) {
         let Owned { limits, .. } = owned;
         // SAFETY: the tree is live, and borrowed until the draft is carried out or made anew.
         unsafe {

@@ -28,6 +28,7 @@ use super::verify::Check;
 use super::view::View;
 use crate::builder::FANOUT;
 use crate::split::Split;
+use sapwood_format::maple::word::Word;
 
 /// The most free blocks that a map keeps beside the arena's.
 const SPARE: usize = 4;
@@ -35,33 +36,36 @@ const SPARE: usize = 4;
 /// The most memory in bytes that a map keeps when its last entry is removed.
 const KEPT_MOST: usize = 4 * PAGE;
 
-/// Entries that a leaf has room for, whatever their borders.
+/// Entries that a leaf has room for, whatever their borders, where indices have 64 bits.
 const LEAF_ENTRIES: usize = 32;
 
 /// A map that is changed in place.
-pub(crate) struct Owned<V> {
+pub(crate) struct Owned<V, W: Word> {
     published: Published,
     arena: Arena,
     /// Free blocks of [`whole`](Self::whole) bytes, for the next leaves: 0, or a reference.
     spare: [u32; SPARE],
     limits: Limits,
-    split: Split<V>,
+    split: Split<V, W>,
     values: PhantomData<V>,
 }
 
 /// Why a change was not made.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum Refused<W> {
     Full(ArenaFull),
     /// The value of this entry cannot be split.
-    Split(u64, u64),
+    Split(W, W),
 }
 
 /// An entry that was taken out: its first index, its last one, and the value.
-pub(crate) type Ranged<V> = (u64, u64, V);
+pub(crate) type Ranged<V, W> = (W, W, V);
 
-impl<V> Owned<V> {
-    pub(crate) fn new(options: ArenaOptions, split: Split<V>) -> Self {
+/// What a change took out; an error gives the value back that was to be stored.
+type Exchanged<V, W> = Result<Vec<Ranged<V, W>>, (Option<V>, Refused<W>)>;
+
+impl<V, W: Word> Owned<V, W> {
+    pub(crate) fn new(options: ArenaOptions, split: Split<V, W>) -> Self {
         let leaf = 16 + LEAF_ENTRIES * (16 + slot_bytes::<V>());
         Owned::with_nodes(options, split, (leaf.next_multiple_of(64), FANOUT))
     }
@@ -69,13 +73,13 @@ impl<V> Owned<V> {
     /// A map whose nodes have these most bytes and children.
     pub(crate) fn with_nodes(
         options: ArenaOptions,
-        split: Split<V>,
+        split: Split<V, W>,
         (leaf, fanout): (usize, usize),
     ) -> Self {
         let slot = slot_bytes::<V>();
         let limits = Limits {
             leaf,
-            least: leaf_holds(leaf, slot, 3).div_ceil(2),
+            least: leaf_holds::<W>(leaf, slot, W::WIDEST).div_ceil(2),
             fanout,
             slot,
             // The owned map sees to it.
@@ -130,12 +134,12 @@ impl<V> Owned<V> {
         &self.arena
     }
 
-    pub(crate) fn split(&self) -> &Split<V> {
+    pub(crate) fn split(&self) -> &Split<V, W> {
         &self.split
     }
 
     #[inline(always)]
-    pub(crate) fn view(&self) -> View<'_, V> {
+    pub(crate) fn view(&self) -> View<'_, V, W> {
         // SAFETY: only changes, which need the map whole, free or write nodes.
         unsafe { View::new(&self.published) }
     }
@@ -188,14 +192,14 @@ impl<V> Owned<V> {
 
     /// The value at an index, to be changed.
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: u64) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, index: W) -> Option<&mut V> {
         let entry = self.view().entry(index)?;
         // SAFETY: the slot of a live entry; the map is borrowed for as long as the value.
         Some(unsafe { &mut *place::<V>(entry.slot) })
     }
 
     /// Steps through the entries that have an index in a range, with values that may be changed.
-    pub(crate) fn walk_mut(&mut self, range: Option<(u64, u64)>) -> WalkMut<'_, V> {
+    pub(crate) fn walk_mut(&mut self, range: Option<(W, W)>) -> WalkMut<'_, V, W> {
         WalkMut {
             finger: self.view().finger(),
             left: range,
@@ -208,9 +212,9 @@ impl<V> Owned<V> {
     #[inline]
     pub(crate) fn store(
         &mut self,
-        range: (u64, u64),
+        range: (W, W),
         value: Option<V>,
-    ) -> Result<(), (Option<V>, Refused)> {
+    ) -> Result<(), (Option<V>, Refused<W>)> {
         // These are dropped at the end, when the map is whole again.
         let mut covered = Vec::new();
         let _late = self
@@ -226,11 +230,7 @@ impl<V> Owned<V> {
 
     /// As [`store`](Self::store), and returns what was there: the entries, and the parts of those
     /// that the range cuts.
-    pub(crate) fn exchange(
-        &mut self,
-        (a, b): (u64, u64),
-        value: Option<V>,
-    ) -> Result<Vec<Ranged<V>>, (Option<V>, Refused)> {
+    pub(crate) fn exchange(&mut self, (a, b): (W, W), value: Option<V>) -> Exchanged<V, W> {
         // Only the first entry and the last one can be cut.
         let mut cut = [None, None];
         let mut met = Vec::new();
@@ -240,7 +240,7 @@ impl<V> Owned<V> {
             if entry.start > b {
                 break;
             }
-            next = (entry.end < b).then(|| entry.end + 1);
+            next = (entry.end < b).then(|| entry.end + W::ONE);
             let (from, to) = (entry.start.max(a), entry.end.min(b));
             let whole = (from, to) == (entry.start, entry.end);
             if !whole {
@@ -271,7 +271,7 @@ impl<V> Owned<V> {
     }
 
     /// Makes two entries that touch one, with the value of the left one.
-    pub(crate) fn join(&mut self, left: Entry, right: Entry) -> Result<(), Refused> {
+    pub(crate) fn join(&mut self, left: Entry<W>, right: Entry<W>) -> Result<(), Refused<W>> {
         // SAFETY: a live entry's slot. Its value moves to the new entry; if the change is refused,
         // it stays where it is.
         let value = unsafe { Filling::<V>::of(left.slot) };
@@ -291,7 +291,7 @@ impl<V> Owned<V> {
 
     /// Removes the whole entry that holds an index.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u64) -> Result<Option<(u64, u64, V)>, Refused> {
+    pub(crate) fn remove(&mut self, index: W) -> Result<Option<(W, W, V)>, Refused<W>> {
         let root = self.root();
         if root.node == 0 {
             return Ok(None);
@@ -299,7 +299,7 @@ impl<V> Owned<V> {
         // SAFETY: the tree is live, and borrowed; the path ends at a leaf.
         let (path, leaf) = unsafe {
             let path = path(self.mem(), root, index, self.published.native);
-            (path, Leaf::at(self.mem().at(path.node[0])))
+            (path, Leaf::<W>::at(self.mem().at(path.node[0])))
         };
         let k = leaf.rank::<false>(index);
         if k == leaf.len() || leaf.start(k) > index {
@@ -311,7 +311,7 @@ impl<V> Owned<V> {
         let mut out = |slot| removed = Some(unsafe { Filling::<V>::of(slot) });
         // SAFETY: as in `change`.
         let changed = unsafe {
-            by_width!(leaf, B => self.change_leaf::<B>(&path, (leaf, k), range, None, &mut out))
+            by_width!(W, leaf.encoding().width, B => self.change_leaf::<B>(&path, (leaf, k), range, None, &mut out))
         };
         let result = match changed {
             Ok(result) => result,
@@ -322,7 +322,7 @@ impl<V> Owned<V> {
     }
 
     /// Takes all entries out.
-    pub(crate) fn drain(&mut self) -> Vec<Ranged<V>> {
+    pub(crate) fn drain(&mut self) -> Vec<Ranged<V, W>> {
         let root = self.root();
         let mut entries = Vec::with_capacity(self.len());
         if root.node != 0 {
@@ -345,7 +345,7 @@ impl<V> Owned<V> {
 
     /// Checks every invariant.
     pub(crate) fn verify(&self) -> Result<(), String> {
-        let mut check = Check::new(self.mem(), &self.limits, false);
+        let mut check = Check::<W>::new(self.mem(), &self.limits, false);
         // SAFETY: the tree is borrowed.
         unsafe { check.tree(self.root())? };
         let (met, counted) = (check.entries, self.len());
@@ -357,7 +357,7 @@ impl<V> Owned<V> {
 }
 
 /// The error with the value that was to be stored.
-fn given_back<V>((value, refused): (Option<Filling<V>>, Refused)) -> (Option<V>, Refused) {
+fn given_back<V, W>((value, refused): (Option<Filling<V>>, Refused<W>)) -> (Option<V>, Refused<W>) {
     (value.map(Filling::into_value), refused)
 }
 
@@ -367,15 +367,15 @@ fn given_back<V>((value, refused): (Option<Filling<V>>, Refused)) -> (Option<V>,
 /// The tree is live, not empty, and not changed while the path is used; `native` is what
 /// [`has_native`] says.
 #[inline(always)]
-unsafe fn path(mem: Mem, root: Root, x: u64, native: bool) -> Path {
+unsafe fn path<W: Word>(mem: Mem, root: Root, x: W, native: bool) -> Path<W> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         /// # Safety
         /// As for `path`; the processor has what `has_native` asks for.
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-        unsafe fn by_vectors(mem: Mem, root: Root, x: u64) -> Path {
+        unsafe fn by_vectors<W: Word>(mem: Mem, root: Root, x: W) -> Path<W> {
             // SAFETY: the caller's promise.
-            unsafe { Path::to::<true>(mem, root, x) }
+            unsafe { Path::<W>::to::<true>(mem, root, x) }
         }
         if native {
             // SAFETY: the caller's promise.
@@ -384,32 +384,32 @@ unsafe fn path(mem: Mem, root: Root, x: u64, native: bool) -> Path {
     }
     let _ = native;
     // SAFETY: the caller's promise.
-    unsafe { Path::to::<false>(mem, root, x) }
+    unsafe { Path::<W>::to::<false>(mem, root, x) }
 }
 
 /// Steps through entries with values that may be changed.
-pub(crate) struct WalkMut<'m, V> {
-    finger: Finger<'m>,
+pub(crate) struct WalkMut<'m, V, W> {
+    finger: Finger<'m, W>,
     /// The indices that have not been passed.
-    left: Option<(u64, u64)>,
+    left: Option<(W, W)>,
     values: PhantomData<&'m mut V>,
 }
 
-impl<'m, V> WalkMut<'m, V> {
+impl<'m, V, W: Word> WalkMut<'m, V, W> {
     /// The next entry.
-    pub(crate) fn next(&mut self) -> Option<(u64, u64, &'m mut V)> {
+    pub(crate) fn next(&mut self) -> Option<(W, W, &'m mut V)> {
         let (from, to) = self.left.take()?;
         let Entry { start, end, slot } = self.finger.forward(from)?;
         if start > to {
             return None;
         }
-        self.left = (end < to).then(|| (end + 1, to));
+        self.left = (end < to).then(|| (end + W::ONE, to));
         // SAFETY: the slot of a live entry, which is met once; the map is borrowed for 'm.
         Some((start, end, unsafe { &mut *place::<V>(slot) }))
     }
 }
 
-impl<V> Drop for Owned<V> {
+impl<V, W: Word> Drop for Owned<V, W> {
     fn drop(&mut self) {
         if needs_drop::<V>() {
             drop(self.drain());
