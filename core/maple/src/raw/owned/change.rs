@@ -406,15 +406,17 @@ struct Scratch<W> {
 const GONE_MOST: usize = 1 << 10;
 
 std::thread_local! {
-    /// The lists that this thread has used last: they have nothing of a map.
-    static SCRATCH: Cell<Option<Box<dyn Any>>> = const { Cell::new(None) };
+    /// The lists that this thread has used last, for each width of words: they have nothing of a
+    /// map.
+    static SCRATCH: [Cell<Option<Box<dyn Any>>>; 2] = const { [const { Cell::new(None) }; 2] };
 }
 
 impl<W: Word> Scratch<W> {
+    const PLACE: usize = (W::BITS > 64) as usize;
+
     fn borrow() -> Box<Scratch<W>> {
-        let kept = SCRATCH.try_with(Cell::take).ok().flatten();
-        // Those of a map with other indices are dropped.
-        let kept = kept.and_then(|kept| kept.downcast().ok());
+        let kept = SCRATCH.try_with(|kept| kept[Self::PLACE].take());
+        let kept = kept.ok().flatten().and_then(|kept| kept.downcast().ok());
         kept.unwrap_or_else(|| {
             Box::new(Scratch {
                 draft: Draft::new(),
@@ -437,7 +439,7 @@ impl<W: Word> Scratch<W> {
     fn give_back(self: Box<Self>) {
         if self.gone.capacity() <= GONE_MOST {
             // Where the thread ends, they are dropped.
-            let _ = SCRATCH.try_with(|kept| kept.set(Some(self)));
+            let _ = SCRATCH.try_with(|kept| kept[Self::PLACE].set(Some(self)));
         }
     }
 }
