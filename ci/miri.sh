@@ -30,7 +30,7 @@ one() {
     structures --test all -- differential::map_small_and_dense differential::store_with_poisoned \
         lpm::values_are_dropped_once maple::drops::every maple::drops::values_stay \
         maple::snapshots::a_small_map owned::each_value owned::values_in owned::offsets \
-        owned::a_split ${SHOW:-}
+        owned::a_split spaces::owned spaces::windows ${SHOW:-}
     # The test of every branch size with every label takes an hour under Miri.
     [ -z "${MIRI_MORE:-}" ] || miri -p sapwood-qp --lib -- --skip every_size_finds
 }

@@ -1,13 +1,14 @@
 //! The builder's methods for range maps.
 
 use super::map::MapleMap;
-use super::raw::table::{Config, Values, is_plain};
+use super::raw::owned::FANOUT;
+use super::raw::table::Config;
+use super::raw::values::{Values, is_plain};
 use crate::{Buildable, Builder, Index, Split};
 use sapwood_common::raw::memory::MemoryOptions;
 
-/// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
+/// Bytes of a leaf, at most. Measured: see `docs/maple.md`.
 const LEAF: usize = 512;
-pub(super) const FANOUT: usize = 36;
 
 /// The choices that only range maps have.
 #[doc(hidden)]

@@ -1,8 +1,10 @@
 //! The errors of operations.
 
+#[cfg(feature = "std")]
 use alloc::string::ToString;
 
 use sapwood_arena::ArenaFull;
+#[cfg(feature = "std")]
 use sapwood_common::TableError;
 use sapwood_qsbr::GarbageLimit;
 
@@ -100,6 +102,7 @@ impl<V, K: Index> From<Rejected<V, K>> for Error<K> {
     }
 }
 
+#[cfg(feature = "std")]
 impl<K: Index> From<Error<K>> for TableError {
     fn from(error: Error<K>) -> Self {
         match error {

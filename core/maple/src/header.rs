@@ -4,7 +4,7 @@ use sapwood_arena::{HEADER_LEN, Header, HeaderError, OpenError};
 use sapwood_common::raw::asked::Asked;
 use sapwood_format::maple::header;
 
-use super::raw::table::Values;
+use super::raw::values::Values;
 use crate::OpenCause;
 
 /// The values that a program asks for.

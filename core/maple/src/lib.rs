@@ -4,7 +4,8 @@
 //! gaps between them. It has one writer at a time and readers that never wait. Trade-offs first:
 //!
 //! - [`RangeMap`] is the same for one owner: changed in place, through `&mut`, for values of any
-//!   type. Its changes take a third of the time.
+//!   type. Its changes take a third of the time. Without the feature `std` (default), it is the only
+//!   map here, and needs `alloc`.
 //! - A load takes a third to three fifths of the time that a `BTreeMap` of starts takes. An entry
 //!   of a large map takes 0.4 to 0.5 of the bytes, an entry of a small map more (`docs/maple.md`).
 //!   A store copies the leaf that it changes, because readers may look at it.
@@ -42,51 +43,75 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
-#![cfg(feature = "std")]
 
 extern crate alloc;
 
 #[cfg(test)]
 mod allocations;
+#[cfg(feature = "std")]
 mod builder;
+#[cfg(feature = "std")]
 mod cursor;
 mod error;
+#[cfg(feature = "std")]
 mod file;
+#[cfg(feature = "std")]
 mod header;
 mod index;
 mod iter;
+#[cfg(feature = "std")]
 mod map;
+#[cfg(feature = "std")]
+mod map_iter;
 mod memory;
 mod owned;
+#[cfg(feature = "std")]
 mod plan;
+#[cfg(feature = "std")]
 mod published;
 mod raw;
 mod sets;
+#[cfg(feature = "std")]
 mod snapshot;
 mod split;
+#[cfg(feature = "std")]
 mod txn;
+#[cfg(feature = "std")]
 mod unknown;
 mod view;
 mod window;
+#[cfg(feature = "std")]
 mod writer;
 
+#[cfg(feature = "std")]
 pub use cursor::{Cursor, PausedCursor, Position};
+#[cfg(feature = "std")]
 pub use file::{MapleFile, is_range_file, save_strings};
 pub use index::{Index, IndexRange, Word};
-pub use iter::{Gaps, Iter, MapGaps, MapIter};
+pub use iter::{Gaps, Iter};
+#[cfg(feature = "std")]
 pub use map::MapleMap;
+#[cfg(feature = "std")]
+pub use map_iter::{MapGaps, MapIter};
 pub use memory::MapleMemory;
 pub use owned::{IntoIter, IterMut, RangeMap, Removed};
+#[cfg(feature = "std")]
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
+#[cfg(feature = "std")]
 pub use published::PlainValue;
+#[cfg(feature = "std")]
 pub use raw::published::MaplePublished;
 pub use sets::{Overlay, Piece};
+#[cfg(feature = "std")]
 pub use snapshot::MapleSnapshot;
 pub use split::Split;
+#[cfg(feature = "std")]
 pub use txn::MapleTxn;
+#[cfg(feature = "std")]
 pub use unknown::UnknownReservation;
 pub use view::{MapleFrozen, MapleView};
 pub use window::Window;
+#[cfg(feature = "std")]
 pub use writer::MapleWriter;
 
 use core::ops::RangeInclusive;
@@ -97,14 +122,19 @@ type Range<K = u64> = RangeInclusive<K>;
 /// The words of a first index and a last one.
 type Words<K> = (<K as Index>::Word, <K as Index>::Word);
 
-use index::bounds;
-
 pub use error::{Error, Rejected};
+#[cfg(feature = "std")]
 pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.
-use sapwood_common::raw::{figures, garbage, kept, sync};
+use sapwood_common::raw::figures;
+#[cfg(not(feature = "std"))]
+use sapwood_common::raw::points as sync;
+#[cfg(feature = "std")]
+use sapwood_common::raw::{garbage, kept, sync};
+#[cfg(feature = "std")]
 use sapwood_common::{Buildable, OldestSnapshot, Readable};
 use sapwood_format::maple::gap;
 
+#[cfg(feature = "std")]
 sapwood_common::builder!();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::builder;
-use super::iter::{MapGaps, MapIter};
+use super::map_iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
 use super::owned::Removed;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};

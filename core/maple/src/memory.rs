@@ -4,8 +4,12 @@ use core::fmt;
 
 use sapwood_arena::{Arena, Memory};
 
+#[cfg(not(feature = "std"))]
+use super::raw::node::{INNER, LEAF};
+#[cfg(feature = "std")]
 use super::raw::node::{INNER, LEAF, POOLED, RESERVED, VALUE};
 use super::raw::owned::Owned;
+#[cfg(feature = "std")]
 use super::raw::table::{MapleShared, Writer};
 use crate::Word;
 use crate::figures::{self, ENTRIES, table};
@@ -39,6 +43,7 @@ pub struct MapleMemory {
 }
 
 impl MapleMemory {
+    #[cfg(feature = "std")]
     pub(super) fn new<V, W: Word>(writer: &Writer<V, W>) -> Self {
         let arena = writer.space.arena.memory();
         let kind = |kind| figures::kind(&arena, kind);

@@ -7,12 +7,14 @@ use sapwood_format::Window as Memory;
 use sapwood_format::maple::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::Range;
 use super::header::read_header;
 use super::map::MapleMap;
 use super::raw::published::ALIGNED;
-use super::raw::table::{Config, MapleShared, Values};
-use super::{Range, bounds};
+use super::raw::table::{Config, MapleShared};
+use super::raw::values::Values;
 use crate::OpenCause;
+use crate::index::bounds;
 use crate::{Builder, Error};
 use sapwood_common::raw::memory::NEEDS_STABLE;
 

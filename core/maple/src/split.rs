@@ -84,6 +84,7 @@ impl<V, W: Word> Split<V, W> {
     }
 
     /// Whether no value is split.
+    #[cfg(feature = "std")]
     pub(crate) fn refuses(&self) -> bool {
         matches!(self.0, How::Never)
     }

@@ -2,6 +2,7 @@
 
 use core::ops;
 
+#[cfg(feature = "std")]
 use sapwood_checked::maple::Within;
 
 use super::gap::{Fit, Near};
@@ -211,6 +212,7 @@ impl<K: Index> Window<K> {
     }
 }
 
+#[cfg(feature = "std")]
 impl Within for Window {
     fn fit(&self, size: u64) -> Option<Fit> {
         self.fit(size).ok()

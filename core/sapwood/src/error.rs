@@ -29,7 +29,6 @@ pub enum Error {
     #[error(transparent)]
     Qp(#[from] crate::qp::Error),
     /// Of a range map.
-    #[cfg(feature = "std")]
     #[error(transparent)]
     Maple(#[from] crate::maple::Error),
     /// Of a table of prefixes or routes.
@@ -57,7 +56,6 @@ impl Error {
     pub fn arena_full(&self) -> Option<&ArenaFull> {
         match self {
             Error::Qp(crate::qp::Error::ArenaFull(full)) => Some(full),
-            #[cfg(feature = "std")]
             Error::Maple(crate::maple::Error::ArenaFull(full)) => Some(full),
             #[cfg(feature = "std")]
             Error::Lpm(crate::lpm::Error::ArenaFull(full)) => Some(full),
@@ -72,7 +70,6 @@ impl Error {
     pub fn garbage_limit(&self) -> Option<&GarbageLimit> {
         match self {
             Error::Qp(crate::qp::Error::GarbageLimit(limit)) => Some(limit),
-            #[cfg(feature = "std")]
             Error::Maple(crate::maple::Error::GarbageLimit(limit)) => Some(limit),
             #[cfg(feature = "std")]
             Error::Lpm(crate::lpm::Error::GarbageLimit(limit)) => Some(limit),

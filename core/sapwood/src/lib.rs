@@ -56,7 +56,6 @@ pub use sapwood_common::{
 pub use sapwood_common::{Rejected, key};
 #[cfg(feature = "std")]
 pub use sapwood_lpm as lpm;
-#[cfg(feature = "std")]
 pub use sapwood_maple as maple;
 pub use sapwood_qp as qp;
 pub use sapwood_qsbr as qsbr;

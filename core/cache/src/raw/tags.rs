@@ -28,7 +28,7 @@ impl Tags {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 #[inline(always)]
 fn equal([low, high]: [u64; 2], tag: u8) -> u32 {
     use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
@@ -39,13 +39,13 @@ fn equal([low, high]: [u64; 2], tag: u8) -> u32 {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
 #[inline(always)]
 fn equal(tags: [u64; 2], tag: u8) -> u32 {
     portable(tags, tag)
 }
 
-#[cfg(any(test, not(target_arch = "x86_64")))]
+#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 #[inline(always)]
 fn portable(tags: [u64; 2], tag: u8) -> u32 {
     const LOW: u64 = 0x0101_0101_0101_0101;

@@ -22,7 +22,6 @@ pub fn total(arena: &Memory, outside: usize) -> usize {
 }
 
 /// The sums of a structure with a pool of free blocks.
-#[cfg(feature = "std")]
 pub fn sums(arena: &Memory, pooled: usize, outside: usize) -> [(&'static str, usize); 4] {
     [
         ("pooled", pooled),

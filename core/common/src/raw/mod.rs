@@ -13,6 +13,7 @@ pub mod kept;
 #[cfg(feature = "std")]
 pub mod memory;
 pub mod pair;
+pub mod points;
 pub mod seed;
 #[cfg(feature = "std")]
 pub mod sync;

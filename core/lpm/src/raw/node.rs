@@ -278,7 +278,7 @@ pub(crate) fn runs_of(slots: &[u32; SLOTS]) -> u64 {
 }
 
 /// Bit i says that the two differ at i.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 fn differences(a: &[u32; SLOTS], b: &[u32; SLOTS]) -> u64 {
     use core::arch::x86_64::{_mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps};
     let mut equal = 0;
@@ -296,7 +296,7 @@ fn differences(a: &[u32; SLOTS], b: &[u32; SLOTS]) -> u64 {
     !equal
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
 fn differences(a: &[u32; SLOTS], b: &[u32; SLOTS]) -> u64 {
     let pairs = a.iter().zip(b).enumerate();
     pairs.fold(0, |all, (i, (a, b))| all | u64::from(a != b) << i)

@@ -106,10 +106,20 @@ impl Count for Portable {
 
 /// Counts with the processor's own instruction.
 #[derive(Clone, Copy)]
-#[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_feature = "sse2",
+    not(miri),
+    not(target_feature = "popcnt")
+))]
 pub(crate) struct Native(());
 
-#[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_feature = "sse2",
+    not(miri),
+    not(target_feature = "popcnt")
+))]
 impl Count for Native {
     #[inline(always)]
     fn ones(self, word: u64) -> u32 {
@@ -130,22 +140,42 @@ impl Count for Native {
 
 /// Whether the processor counts bits in one instruction that the compiler's target lacks.
 pub(crate) fn has_native() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+    #[cfg(all(
+        target_arch = "x86_64",
+        target_feature = "sse2",
+        not(miri),
+        not(target_feature = "popcnt")
+    ))]
     return std::arch::is_x86_feature_detected!("popcnt");
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt"))))]
+    #[cfg(not(all(
+        target_arch = "x86_64",
+        target_feature = "sse2",
+        not(miri),
+        not(target_feature = "popcnt")
+    )))]
     false
 }
 
 /// Calls `$f` with the quickest method to count.
 macro_rules! counting {
     ($native:expr, $count:ident => $f:expr) => {{
-        #[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+        #[cfg(all(
+            target_arch = "x86_64",
+            target_feature = "sse2",
+            not(miri),
+            not(target_feature = "popcnt")
+        ))]
         if $native {
             // `has_native` found the instruction.
             let $count = Native(());
             return $f;
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt"))))]
+        #[cfg(not(all(
+            target_arch = "x86_64",
+            target_feature = "sse2",
+            not(miri),
+            not(target_feature = "popcnt")
+        )))]
         let _ = $native;
         let $count = Portable;
         $f

@@ -7,6 +7,7 @@ use crate::raw::finger::Entry;
 use crate::raw::owned::{Ranged, Refused};
 use crate::window::Window;
 use crate::{Error, Index, IndexRange, Range, Rejected, Word, Words};
+use alloc::vec::Vec;
 
 /// What a change took out of a map: the parts of entries that were in its range, in order.
 pub type Removed<V, K = u64> = Vec<(Range<K>, V)>;

@@ -1,5 +1,6 @@
 //! Walks over an owned map that need it whole.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
 

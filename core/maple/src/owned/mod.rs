@@ -3,6 +3,7 @@
 mod changes;
 mod iter;
 
+use alloc::string::String;
 use core::fmt;
 
 use sapwood_arena::ArenaOptions;

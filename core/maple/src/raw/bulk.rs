@@ -7,7 +7,8 @@ use sapwood_arena::ArenaFull;
 use super::entries::{Entries, Part};
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE, inner_size, leaf_holds};
 use super::path::Root;
-use super::table::{Apart, MapleShared, Values, Writer};
+use super::table::{MapleShared, Writer};
+use super::values::{Apart, Values};
 use crate::gap::code;
 use sapwood_format::maple::word::Word;
 

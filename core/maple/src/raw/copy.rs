@@ -4,9 +4,11 @@ use core::marker::PhantomData;
 
 use sapwood_arena::ArenaFull;
 
-use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE, copy_slot};
+use super::leaf::copy_slot;
+use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE};
 use super::path::Root;
-use super::table::{Apart, MapleShared, Values, Writer};
+use super::table::{MapleShared, Writer};
+use super::values::{Apart, Values};
 use sapwood_format::maple::word::Word;
 
 impl<V: Clone, W: Word> MapleShared<V, W> {

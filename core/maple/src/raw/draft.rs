@@ -14,6 +14,7 @@
 //! A node that is not full enough takes in one neighbour, under the same parent if there is one.
 
 use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
 
 use sapwood_format::maple::word::Word;
 

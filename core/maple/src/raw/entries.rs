@@ -1,11 +1,12 @@
 //! The entries that a draft collects from old leaves and cuts into new ones.
 
 use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
 
 use sapwood_format::maple::LINE;
 use sapwood_format::maple::word::Word;
 
-use super::node::{Encoding, Leaf};
+use super::node::{Encoding, LEAF_LEAST, Leaf, inner_size};
 use crate::gap::code;
 
 /// The source of an entry's slot.
@@ -94,6 +95,29 @@ impl Limits {
             room -= 1;
         }
         (room.min(u8::MAX.into()), bytes)
+    }
+}
+
+impl Limits {
+    /// # Panics
+    /// When nodes of these limits make no tree.
+    pub(crate) fn check(&self) {
+        assert!(
+            self.least >= 2 && self.leaf < 255 * 64,
+            "leaves of {} bytes",
+            self.leaf
+        );
+        assert!(
+            (4..=128).contains(&self.fanout),
+            "{} children of a node",
+            self.fanout
+        );
+    }
+
+    /// Bytes of the largest node.
+    pub(crate) fn largest<W: Word>(&self) -> usize {
+        let leaf = self.leaf.next_multiple_of(64).max(LEAF_LEAST);
+        leaf.max(inner_size::<W>(self.fanout, self.fanout))
     }
 }
 

@@ -14,8 +14,13 @@
 //! - The arena does not move.
 
 #![allow(unsafe_code)]
+// Without the standard library there is the owned map only.
+#![cfg_attr(not(feature = "std"), allow(dead_code))]
 
+mod below;
+#[cfg(feature = "std")]
 pub(crate) mod bulk;
+#[cfg(feature = "std")]
 pub(crate) mod copy;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod crashes;
@@ -28,15 +33,23 @@ pub(crate) mod node;
 mod nodes;
 pub(crate) mod owned;
 pub(crate) mod path;
+#[cfg(feature = "std")]
 pub(crate) mod published;
 mod rank;
 pub(crate) mod read;
 mod search;
+pub(crate) mod seen;
+#[cfg(feature = "std")]
 pub(crate) mod space;
 pub(crate) mod splice;
+#[cfg(feature = "std")]
 pub(crate) mod table;
+#[cfg(feature = "std")]
 pub(crate) mod txn;
+#[cfg(feature = "std")]
 pub(crate) mod unknown;
+pub(crate) mod values;
 pub(crate) mod verify;
 pub(crate) mod view;
+#[cfg(feature = "std")]
 pub(crate) mod write;

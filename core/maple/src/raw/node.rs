@@ -6,7 +6,7 @@ use sapwood_arena::Kind;
 pub(crate) use sapwood_format::maple::LEVELS;
 
 pub(crate) use super::inner::{Inner, inner_size};
-pub(crate) use super::leaf::{Encoding, LEAF_LEAST, Leaf, copy_slot, leaf_holds};
+pub(crate) use super::leaf::{Encoding, LEAF_LEAST, Leaf, leaf_holds};
 
 /// Leaves.
 pub(crate) const LEAF: Kind = Kind(0);

@@ -19,7 +19,7 @@ pub(super) unsafe fn below16<const NATIVE: bool>(
 ) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
         {
             use core::arch::x86_64::*;
             // Most leaves are so long; how many entries they have, a branch would not foresee.
@@ -46,7 +46,7 @@ pub(super) unsafe fn below16<const NATIVE: bool>(
                 from += 48;
             }
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
         {
             let _ = bytes;
             below(p, n, x)
@@ -58,7 +58,7 @@ pub(super) unsafe fn below16<const NATIVE: bool>(
 ///
 /// # Safety
 /// As for [`below16`]; 192 bytes can be read.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 #[target_feature(enable = "avx2,bmi1")]
 #[inline]
 unsafe fn far16(p: *const u16, n: usize, x: u16) -> usize {
@@ -102,7 +102,7 @@ pub(super) unsafe fn below32<const NATIVE: bool>(
 ) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
         {
             use core::arch::x86_64::*;
             if NATIVE && bytes >= 256 {
@@ -131,7 +131,7 @@ pub(super) unsafe fn below32<const NATIVE: bool>(
                 from += 32;
             }
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
         {
             let _ = bytes;
             below(p, n, x)
@@ -143,7 +143,7 @@ pub(super) unsafe fn below32<const NATIVE: bool>(
 ///
 /// # Safety
 /// As for [`below32`]; 256 bytes can be read.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 #[target_feature(enable = "avx2,bmi1")]
 #[inline]
 unsafe fn far32(p: *const u32, n: usize, x: u32) -> usize {
@@ -179,7 +179,7 @@ unsafe fn far32(p: *const u32, n: usize, x: u32) -> usize {
 pub(super) unsafe fn below64<const NATIVE: bool>(p: *const u64, n: usize, x: u64) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
         if NATIVE {
             return twenties(p, n, x);
         }
@@ -201,7 +201,7 @@ pub(super) unsafe fn below_filled<const NATIVE: bool>(
 ) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
         if NATIVE {
             return fours(p, filled, x);
         }
@@ -223,7 +223,7 @@ pub(super) unsafe fn below_wide<const NATIVE: bool, W: Word>(
 ) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
         if NATIVE {
             return wide_fours(p, filled, x.to_u128());
         }
@@ -275,7 +275,7 @@ unsafe fn below<T: Copy + Ord>(p: *const T, mut n: usize, x: T) -> usize {
 
 /// # Safety
 /// As for [`below64`].
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn twenties(p: *const u64, n: usize, x: u64) -> usize {
@@ -304,7 +304,7 @@ unsafe fn twenties(p: *const u64, n: usize, x: u64) -> usize {
 
 /// # Safety
 /// At `p` are `n` sorted numbers, a multiple of four.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn fours(p: *const u64, n: usize, x: u64) -> usize {
@@ -339,7 +339,7 @@ unsafe fn fours(p: *const u64, n: usize, x: u64) -> usize {
 
 /// # Safety
 /// At `p` are `n` sorted numbers of 128 bits, a multiple of four.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn wide_fours(p: *const u8, n: usize, x: u128) -> usize {

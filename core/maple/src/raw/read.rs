@@ -10,12 +10,28 @@ use super::path::Root;
 
 /// Whether the processor has the wide comparisons that [`native`] asks for.
 pub(crate) fn has_native() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(
+        target_arch = "x86_64",
+        target_feature = "sse2",
+        feature = "std",
+        not(miri)
+    ))]
     return std::arch::is_x86_feature_detected!("avx2")
         && std::arch::is_x86_feature_detected!("bmi2")
         && std::arch::is_x86_feature_detected!("popcnt");
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    false
+    // Without the standard library, it has what the program was compiled for.
+    #[cfg(not(all(
+        target_arch = "x86_64",
+        target_feature = "sse2",
+        feature = "std",
+        not(miri)
+    )))]
+    return cfg!(all(
+        target_feature = "avx2",
+        target_feature = "bmi2",
+        target_feature = "popcnt",
+        not(miri)
+    ));
 }
 
 /// Prefetches the cache lines of a node of usual size.
@@ -83,7 +99,7 @@ impl<W: Word> Tree<W> {
 
     /// # Safety
     /// As for [`leaf`](Self::leaf); the processor has what [`has_native`] asks for.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
     unsafe fn entry_native(self, x: W) -> Option<(Leaf<W>, usize)> {
         // SAFETY: the caller's promise.
@@ -101,11 +117,11 @@ impl<W: Word> Tree<W> {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
             if self.native {
                 return self.entry_native(x);
             }
-            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
             let _ = self.native;
             self.entry_by::<false>(x)
         }

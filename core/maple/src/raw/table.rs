@@ -1,6 +1,5 @@
 //! A map: the published tree, and the writer behind its lock.
 
-use core::any::TypeId;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -9,79 +8,25 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::{Arena, ArenaOptions, Ref};
 use sapwood_qsbr::{Domain, GarbageLimit, Guard};
 
+use super::below::leaves_below;
 use super::draft::Draft;
 use super::entries::Limits;
-use super::node::{Inner, LEAF, LEAF_LEAST, Leaf, Mem, VALUE, inner_size, leaf_holds};
+use super::node::{LEAF, Leaf, Mem, RESERVED, VALUE, leaf_holds};
 use super::path::Root;
-use super::published::Published;
 use super::read::has_native;
+use super::seen::Published;
 use super::space::Space;
 use super::txn::Txn;
 use super::unknown::Unknown;
+use super::values::{Apart, Values};
+use super::verify::Check;
 use super::view::View;
+use crate::figures;
 use crate::garbage::{self, Block, SEAL};
 use crate::kept::{KeptVersion, Versions};
 use crate::split::Split;
 use crate::sync::{WriterGuard, WriterLock};
 use sapwood_format::maple::word::Word;
-
-/// Where values lie: in the leaves' slots, or in blocks of their own that slots refer to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Values {
-    /// In slots, for `Copy` types only: slots are copied from leaf to leaf while readers may hold
-    /// references into old leaves.
-    InSlots,
-    Apart,
-    /// In boxes of their own, which slots point to: only in maps without readers.
-    Boxed,
-}
-
-/// Whether values of this type lie in slots by default.
-pub(crate) fn is_plain<V: 'static>() -> bool {
-    macro_rules! one_of {
-        ($($type:ty),*) => { [$(TypeId::of::<$type>()),*] };
-    }
-    let plain = one_of!(
-        (),
-        bool,
-        char,
-        u8,
-        u16,
-        u32,
-        u64,
-        usize,
-        i8,
-        i16,
-        i32,
-        i64,
-        isize,
-        f32,
-        f64
-    );
-    plain.contains(&TypeId::of::<V>())
-}
-
-/// The block of a value that lies apart.
-pub(crate) struct Apart<V>(PhantomData<V>);
-
-impl<V> Apart<V> {
-    /// Bytes of a block, which is aligned to 8: enough for a place in it with the type's alignment.
-    pub(crate) const BYTES: usize = {
-        let slack = if align_of::<V>() > 8 {
-            align_of::<V>() - 8
-        } else {
-            0
-        };
-        let bytes = size_of::<V>() + slack;
-        if bytes == 0 { 1 } else { bytes }
-    };
-
-    /// The value's place in the block. The arena does not move, so the place stays.
-    #[inline(always)]
-    pub(crate) fn place(p: *mut u8) -> *mut V {
-        p.wrapping_add(p.align_offset(align_of::<V>())).cast()
-    }
-}
 
 /// The state that all handles of a map share.
 pub(crate) struct MapleShared<V, W: Word> {
@@ -366,29 +311,6 @@ impl<V, W: Word> MapleShared<V, W> {
     }
 }
 
-impl Limits {
-    /// # Panics
-    /// When nodes of these limits make no tree.
-    pub(super) fn check(&self) {
-        assert!(
-            self.least >= 2 && self.leaf < 255 * 64,
-            "leaves of {} bytes",
-            self.leaf
-        );
-        assert!(
-            (4..=128).contains(&self.fanout),
-            "{} children of a node",
-            self.fanout
-        );
-    }
-
-    /// Bytes of the largest node.
-    pub(crate) fn largest<W: Word>(&self) -> usize {
-        let leaf = self.leaf.next_multiple_of(64).max(LEAF_LEAST);
-        leaf.max(inner_size::<W>(self.fanout, self.fanout))
-    }
-}
-
 impl<V, W: Word> Writer<V, W> {
     pub(crate) fn mem(&self) -> Mem {
         self.space.mem()
@@ -402,6 +324,42 @@ impl<V, W: Word> Writer<V, W> {
     /// The number of leaves.
     pub(crate) fn leaves(&self) -> usize {
         self.space.arena.memory().kinds[LEAF.0 as usize].count
+    }
+}
+
+impl<V, W: Word> MapleShared<V, W> {
+    /// Walks the tree and compares the sums with the arena's accounts.
+    pub(crate) fn verify(&self, writer: &Writer<V, W>) -> Result<(), String> {
+        let apart = self.published.values == Values::Apart;
+        let mut check = Check::<W>::new(writer.mem(), &writer.limits, apart);
+        check.in_txn = writer.txn.is_some();
+        // SAFETY: the tree is the writer's.
+        unsafe { check.tree(writer.root)? };
+        if writer.txn.is_some() {
+            // Two trees share nodes, of which the accounts count each once.
+            let (met, counted) = (check.entries, writer.len);
+            return match met == counted {
+                true => Ok(()),
+                false => Err(format!("{met} entries, but {counted} are counted")),
+            };
+        }
+        if check.entries != writer.len || check.entries != self.len() {
+            return Err(format!(
+                "{} entries, but {} are counted and {} published",
+                check.entries,
+                writer.len,
+                self.len()
+            ));
+        }
+        check.accounts(&writer.space.arena)?;
+        let reserved = figures::kind(&writer.space.arena.memory(), RESERVED).0;
+        if !writer.unknown.is_held() && writer.unknown.held() != 0 {
+            return Err("blocks are held for no store".into());
+        }
+        if reserved < writer.unknown.held() {
+            return Err("fewer blocks are reserved than held".into());
+        }
+        Ok(())
     }
 }
 
@@ -427,29 +385,6 @@ impl<V, W: Word> Clone for Snapshot<V, W> {
             published: self.published.freeze(),
             version: self.version.clone(),
             shared: Arc::clone(&self.shared),
-        }
-    }
-}
-
-/// All leaves below a node, in order, each with its reference.
-///
-/// # Safety
-/// The node is live, of this level, and not changed meanwhile.
-pub(super) unsafe fn leaves_below<W: Word>(
-    mem: Mem,
-    node: u32,
-    level: usize,
-    each: &mut impl FnMut(u32, Leaf<W>),
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if level == 0 {
-            each(node, Leaf::<W>::at(mem.at(node)));
-            return;
-        }
-        let inner = Inner::<W>::at(mem.at(node));
-        for i in 0..inner.len() {
-            leaves_below(mem, inner.child(i), level - 1, each);
         }
     }
 }

@@ -12,9 +12,10 @@ use sapwood_arena::ArenaFull;
 use super::draft::Outcome;
 use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE};
 use super::path::Root;
-use super::published::Published;
+use super::seen::Published;
 use super::space::no_heap;
-use super::table::{Apart, MapleShared, Writer};
+use super::table::{MapleShared, Writer};
+use super::values::Apart;
 use crate::garbage::Block;
 use sapwood_format::maple::word::Word;
 

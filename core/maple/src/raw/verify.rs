@@ -1,13 +1,15 @@
 //! The check of every invariant of a tree.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use sapwood_arena::Arena;
 
 use super::entries::{Limits, leaf_gap};
-use super::node::{INNER, Inner, LEAF, Leaf, Mem, RESERVED, VALUE};
+use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE};
 use super::path::Root;
-use super::table::{MapleShared, Values, Writer};
 use crate::figures;
 use sapwood_format::maple::word::Word;
 
@@ -18,48 +20,12 @@ pub(super) struct Check<'a, W> {
     /// Whether slots hold references of values' blocks.
     apart: bool,
     /// Whether nodes may be a transaction's.
-    in_txn: bool,
+    pub(super) in_txn: bool,
     pub(super) entries: usize,
     leaves: (usize, usize),
     inner: (usize, usize),
     values: Vec<u32>,
     words: PhantomData<W>,
-}
-
-impl<V, W: Word> MapleShared<V, W> {
-    /// Walks the tree and compares the sums with the arena's accounts.
-    pub(crate) fn verify(&self, writer: &Writer<V, W>) -> Result<(), String> {
-        let apart = self.published.values == Values::Apart;
-        let mut check = Check::<W>::new(writer.mem(), &writer.limits, apart);
-        check.in_txn = writer.txn.is_some();
-        // SAFETY: the tree is the writer's.
-        unsafe { check.tree(writer.root)? };
-        if writer.txn.is_some() {
-            // Two trees share nodes, of which the accounts count each once.
-            let (met, counted) = (check.entries, writer.len);
-            return match met == counted {
-                true => Ok(()),
-                false => Err(format!("{met} entries, but {counted} are counted")),
-            };
-        }
-        if check.entries != writer.len || check.entries != self.len() {
-            return Err(format!(
-                "{} entries, but {} are counted and {} published",
-                check.entries,
-                writer.len,
-                self.len()
-            ));
-        }
-        check.accounts(&writer.space.arena)?;
-        let reserved = figures::kind(&writer.space.arena.memory(), RESERVED).0;
-        if !writer.unknown.is_held() && writer.unknown.held() != 0 {
-            return Err("blocks are held for no store".into());
-        }
-        if reserved < writer.unknown.held() {
-            return Err("fewer blocks are reserved than held".into());
-        }
-        Ok(())
-    }
 }
 
 impl<'a, W: Word> Check<'a, W> {

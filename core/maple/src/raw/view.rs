@@ -8,9 +8,9 @@ use sapwood_format::maple::header;
 
 use super::finger::{Entry, Finger, Source};
 use super::node::{Leaf, Mem};
-use super::published::Published;
 use super::read::{Found, Tree};
-use super::table::{Apart, Values};
+use super::seen::Published;
+use super::values::{Apart, Values};
 use crate::gap::Fit;
 use sapwood_format::maple::word::Word;
 

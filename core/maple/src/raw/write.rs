@@ -5,11 +5,13 @@ use core::mem::ManuallyDrop;
 
 use sapwood_arena::ArenaFull;
 
+use super::below::subtree;
 use super::draft::{Cut, Outcome};
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
 use super::path::Root;
 use super::space::{Held, no_heap};
-use super::table::{Apart, Drafted, MapleShared, Values, Writer};
+use super::table::{Drafted, MapleShared, Writer};
+use super::values::{Apart, Values};
 use crate::garbage::Block;
 use sapwood_format::maple::word::Word;
 use sapwood_qsbr::GarbageLimit;
@@ -57,13 +59,13 @@ impl<V, W: Word> MapleShared<V, W> {
         } = writer;
         // SAFETY: the tree is the writer's, which is borrowed; what it reaches is live.
         unsafe {
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
             if self.published.native {
                 make_native(draft, mem, *root, limits, range, put);
             } else {
                 draft.make::<false>(mem, *root, limits, range, put);
             }
-            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
             draft.make::<false>(mem, *root, limits, range, put);
         }
         if writer.txn.is_some() {
@@ -502,7 +504,7 @@ impl<V, W: Word> MapleShared<V, W> {
 
 /// # Safety
 /// As for `Draft::make`; the processor has what `has_native` asks for.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 pub(super) unsafe fn make_native<W: Word>(
     draft: &mut super::draft::Draft<W>,
@@ -525,28 +527,6 @@ unsafe fn block<W: Word>(mem: super::node::Mem, node: u32, level: usize) -> Bloc
             Block::new(node, LEAF, Leaf::<W>::at(mem.at(node)).bytes())
         } else {
             Block::new(node, INNER, Inner::<W>::at(mem.at(node)).bytes())
-        }
-    }
-}
-
-/// All nodes from one downward, each with its level.
-///
-/// # Safety
-/// The node is live, and of this level.
-pub(super) unsafe fn subtree<W: Word>(
-    mem: super::node::Mem,
-    node: u32,
-    level: usize,
-    each: &mut impl FnMut(u32, usize),
-) {
-    each(node, level);
-    if level > 0 {
-        // SAFETY: the caller's promise, and what levels say of nodes.
-        unsafe {
-            let inner = Inner::<W>::at(mem.at(node));
-            for i in 0..inner.len() {
-                subtree::<W>(mem, inner.child(i), level - 1, each);
-            }
         }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) mod view;
 #[cfg_attr(
     not(all(
         any(
-            target_arch = "x86_64",
+            all(target_arch = "x86_64", target_feature = "sse2"),
             all(
                 target_arch = "aarch64",
                 target_endian = "little",

@@ -2,7 +2,9 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+#[cfg(feature = "std")]
 use core::any::Any;
+#[cfg(feature = "std")]
 use core::cell::Cell;
 use core::mem::{forget, needs_drop};
 
@@ -11,12 +13,12 @@ use sapwood_arena::ArenaFull;
 use super::slots::{Filling, place};
 use super::{Owned, Refused, path};
 use crate::gap::code;
+use crate::raw::below::subtree;
 use crate::raw::draft::{Draft, Outcome};
 use crate::raw::finger::Entry;
 use crate::raw::leaf::{Border, by_width};
 use crate::raw::node::{INNER, Inner, LEAF, Leaf};
 use crate::raw::path::{Path, Root};
-use crate::raw::write::subtree;
 use sapwood_format::maple::word::Word;
 
 /// What a change returns: a value that another one has replaced in its place. An error gives the
@@ -239,6 +241,7 @@ impl<V, W: Word> Owned<V, W> {
         let put = value.is_some();
         scratch.make(self, range, put);
         if let Outcome::Same = scratch.draft.outcome {
+            #[cfg(feature = "std")]
             scratch.give_back();
             return Ok(None);
         }
@@ -270,6 +273,7 @@ impl<V, W: Word> Owned<V, W> {
             forget((value, clone));
             late
         };
+        #[cfg(feature = "std")]
         scratch.give_back();
         if self.root().node == 0 {
             self.emptied();
@@ -403,8 +407,10 @@ struct Scratch<W> {
 }
 
 /// Lists of more nodes are not kept for the next change.
+#[cfg(feature = "std")]
 const GONE_MOST: usize = 1 << 10;
 
+#[cfg(feature = "std")]
 std::thread_local! {
     /// The lists that this thread has used last, for each width of words: they have nothing of a
     /// map.
@@ -412,17 +418,22 @@ std::thread_local! {
 }
 
 impl<W: Word> Scratch<W> {
+    #[cfg(feature = "std")]
     const PLACE: usize = (W::BITS > 64) as usize;
 
+    /// The lists of this thread, or new ones.
     fn borrow() -> Box<Scratch<W>> {
-        let kept = SCRATCH.try_with(|kept| kept[Self::PLACE].take());
-        let kept = kept.ok().flatten().and_then(|kept| kept.downcast().ok());
-        kept.unwrap_or_else(|| {
-            Box::new(Scratch {
-                draft: Draft::new(),
-                nodes: Vec::new(),
-                gone: Vec::new(),
-            })
+        #[cfg(feature = "std")]
+        {
+            let kept = SCRATCH.try_with(|kept| kept[Self::PLACE].take());
+            if let Some(kept) = kept.ok().flatten().and_then(|kept| kept.downcast().ok()) {
+                return kept;
+            }
+        }
+        Box::new(Scratch {
+            draft: Draft::new(),
+            nodes: Vec::new(),
+            gone: Vec::new(),
         })
     }
 
@@ -436,6 +447,8 @@ impl<W: Word> Scratch<W> {
         }
     }
 
+    /// Keeps the lists for the thread's next change.
+    #[cfg(feature = "std")]
     fn give_back(self: Box<Self>) {
         if self.gone.capacity() <= GONE_MOST {
             // Where the thread ends, they are dropped.

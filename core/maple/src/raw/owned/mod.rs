@@ -7,6 +7,8 @@
 mod change;
 mod slots;
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, forget, needs_drop};
@@ -16,19 +18,22 @@ use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions, Kind, PAGE, Ref};
 use sapwood_format::maple::LINE;
 
 use self::slots::{Filling, is_boxed, place, slot_bytes};
+use super::below::leaves_below;
 use super::entries::Limits;
 use super::finger::{Entry, Finger};
 use super::leaf::by_width;
 use super::node::{Leaf, Mem, POOLED, leaf_holds};
 use super::path::{Path, Root};
-use super::published::Published;
 use super::read::has_native;
-use super::table::{Values, leaves_below};
+use super::seen::Published;
+use super::values::Values;
 use super::verify::Check;
 use super::view::View;
-use crate::builder::FANOUT;
 use crate::split::Split;
 use sapwood_format::maple::word::Word;
+
+/// The most children of an inner node. Measured: see `docs/maple.md`.
+pub(crate) const FANOUT: usize = 36;
 
 /// The most free blocks that a map keeps beside the arena's.
 const SPARE: usize = 4;
@@ -368,7 +373,7 @@ fn given_back<V, W>((value, refused): (Option<Filling<V>>, Refused<W>)) -> (Opti
 /// [`has_native`] says.
 #[inline(always)]
 unsafe fn path<W: Word>(mem: Mem, root: Root, x: W, native: bool) -> Path<W> {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
     {
         /// # Safety
         /// As for `path`; the processor has what `has_native` asks for.

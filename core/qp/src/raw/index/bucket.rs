@@ -25,7 +25,7 @@ pub(super) trait Search: Copy {
 impl Search for Words {
     #[inline(always)]
     fn matches(self, tag: u8) -> u32 {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         {
             use core::arch::x86_64::{
                 _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8,
@@ -37,7 +37,7 @@ impl Search for Words {
             };
             hits as u32 & 0xfff
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
         self.slots_with(tag)
     }
 }
