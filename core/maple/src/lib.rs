@@ -4,7 +4,7 @@
 //! gaps between them. It has one writer at a time and readers that never wait. Trade-offs first:
 //!
 //! - [`RangeMap`] is the same for one owner: changed in place, through `&mut`, for values of any
-//!   type. Its changes take a third of the time. Without the feature `std` (default), it is the only
+//!   type. Its changes take a third of the time. Without the feature `std` (default) it is the only
 //!   map here, and needs `alloc`.
 //! - A load takes a third to three fifths of the time that a `BTreeMap` of starts takes. An entry
 //!   of a large map takes 0.4 to 0.5 of the bytes, an entry of a small map more (`docs/maple.md`).
@@ -70,6 +70,8 @@ mod plan;
 #[cfg(feature = "std")]
 mod published;
 mod raw;
+#[cfg(feature = "serde")]
+mod serial;
 mod sets;
 #[cfg(feature = "std")]
 mod snapshot;

@@ -249,3 +249,38 @@ fn borders_of_wide_indices_are_narrow_where_they_can_be() {
     let (wide, narrow) = (wide.memory().leaves.1, narrow.memory().leaves.1);
     assert!(wide * 10 <= narrow * 13, "{wide} bytes, {narrow} with u64");
 }
+
+/// What is written as data of `serde` is read as the same map, and what is no map is refused.
+#[cfg(feature = "serde")]
+#[test]
+fn data_of_serde() {
+    let mut map: RangeMap<String, Ipv6Addr> = RangeMap::default();
+    let mut rng = fastrand::Rng::with_seed(9);
+    for i in 0..500 {
+        let start = rng.u128(..);
+        let end = start.saturating_add(rng.u128(..1 << 119));
+        let range = Ipv6Addr::from_bits(start)..=Ipv6Addr::from_bits(end);
+        map.store(range, format!("owner {i}")).unwrap();
+    }
+    let text = serde_json::to_string(&map).unwrap();
+    let read: RangeMap<String, Ipv6Addr> = serde_json::from_str(&text).unwrap();
+    read.verify().unwrap();
+    assert_eq!(read, map);
+    let shared = MapleMap::from_iter([(0..=9, 1_u8), (30..=39, 2)]);
+    let kept = shared.snapshot();
+    shared.clear().unwrap();
+    assert_eq!(serde_json::to_string(&kept).unwrap(), "[[0,9,1],[30,39,2]]");
+    for (text, why) in [
+        ("[[9,0,1]]", "entry 0: the range 9..=0 is empty"),
+        (
+            "[[0,9,1],[20,29,1],[9,9,2]]",
+            "entry 2: the entry 0..=9 is in the way",
+        ),
+        ("[[0,9]]", "invalid length 2"),
+        ("[[0,9,300]]", "invalid value: integer `300`"),
+        ("{}", "invalid type: map, expected a sequence of entries"),
+    ] {
+        let refused = serde_json::from_str::<RangeMap<u8>>(text).unwrap_err();
+        assert!(refused.to_string().starts_with(why), "{refused}");
+    }
+}
