@@ -1,5 +1,5 @@
-//! Range maps as data of `serde`: a sequence of entries, each with its first index, its last one and
-//! its value.
+//! Range maps as data of `serde`: a sequence of entries, each with its first index, its last one
+//! and its value.
 
 use core::fmt;
 use core::marker::PhantomData;
