@@ -9,7 +9,7 @@ use crate::fib::sapwood_fib;
 use crate::handle::{Handle, free};
 use crate::output::{put_found, put_wanted};
 use crate::prefix::{self, sapwood_prefix};
-use crate::versions::{self, IterBody, SnapshotBody, TxnBody, Versioned};
+use crate::versions::{self, IterBody, SnapshotBody, Transacts, TxnBody, Versioned};
 
 c_api!(
     /// A transaction: nobody else sees its changes before they are committed. It stays on its
@@ -20,7 +20,7 @@ c_api!(
     /// that began it, which ends it by a commit or a rollback. sapwood_fib_try_begin does not wait:
     /// -EBUSY.
     fn sapwood_fib_begin(fib: *mut sapwood_fib, out: *mut *mut sapwood_fib_txn) -> c_int {
-        versions::begin(fib, out, Versioned::begin)
+        versions::begin(fib, out, Transacts::begin)
     }
 
     fn sapwood_fib_try_begin(fib: *mut sapwood_fib, out: *mut *mut sapwood_fib_txn) -> c_int {

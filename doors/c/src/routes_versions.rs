@@ -10,7 +10,7 @@ use crate::handle::{Handle, free};
 use crate::output::or_absent;
 use crate::prefix::{self, sapwood_prefix};
 use crate::routes::{group, put_group, sapwood_member, sapwood_routes};
-use crate::versions::{self, IterBody, SnapshotBody, TxnBody, Versioned};
+use crate::versions::{self, IterBody, SnapshotBody, Transacts, TxnBody, Versioned};
 
 c_api!(
     /// Transactions, as those of sapwood_fib.
@@ -20,7 +20,7 @@ c_api!(
         routes: *mut sapwood_routes,
         out: *mut *mut sapwood_routes_txn,
     ) -> c_int {
-        versions::begin(routes, out, Versioned::begin)
+        versions::begin(routes, out, Transacts::begin)
     }
 
     fn sapwood_routes_try_begin(

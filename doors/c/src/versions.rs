@@ -1,5 +1,6 @@
 //! What `sapwood_fib` and `sapwood_routes` have in common: their handles, and the transactions,
-//! snapshots and iterators of a table of prefixes.
+//! snapshots and iterators of a table of prefixes. Handles and transactions are those of
+//! `sapwood_ranges`, too.
 
 use std::ffi::c_char;
 use std::path::Path;
@@ -20,20 +21,34 @@ use crate::prefix::sapwood_prefix;
 use crate::turn::{Turn, Turns};
 
 /// A type's word and its name in C (see [`Body`]).
-type Mark = (u32, &'static str);
+pub type Mark = (u32, &'static str);
 
-const fn mark(word: [u8; 4], name: &'static str) -> Mark {
+/// The mark of four letters.
+pub const fn mark(word: [u8; 4], name: &'static str) -> Mark {
     (u32::from_be_bytes(word), name)
 }
 
-/// A table of prefixes, in whose place C has a handle. A clone is the same table.
-pub trait Versioned: Clone + 'static {
-    /// The marks of the table, its transactions, snapshots and iterators.
-    const MARKS: [Mark; 4];
-    /// A builder.
-    type Builder: Configure;
+/// A structure with transactions, in whose place C has a handle. A clone is the same structure.
+pub trait Transacts: Clone + 'static {
+    /// The marks of the structure and of its transactions.
+    const MARKS: [Mark; 2];
     /// A transaction.
     type Txn: 'static;
+
+    /// Begins a transaction; waits for others.
+    fn begin(&'static self) -> Option<Self::Txn>;
+    /// Publishes the changes.
+    fn commit(txn: Self::Txn);
+    /// Discards the changes.
+    fn rollback(txn: Self::Txn);
+}
+
+/// A table of prefixes.
+pub trait Versioned: Transacts {
+    /// The marks of its snapshots and iterators.
+    const KEPT: [Mark; 2];
+    /// A builder.
+    type Builder: Configure;
     /// A snapshot.
     type Snapshot: 'static;
     /// What a prefix has.
@@ -43,14 +58,8 @@ pub trait Versioned: Clone + 'static {
     fn builder() -> Self::Builder;
     /// Sets how many bits the root resolves.
     fn root_bits(builder: Self::Builder, bits: u8) -> Self::Builder;
-    /// Begins a transaction; waits for others.
-    fn begin(&'static self) -> Option<Self::Txn>;
     /// Begins a transaction, unless another one is open.
     fn try_begin(&'static self) -> Option<Self::Txn>;
-    /// Publishes the changes.
-    fn commit(txn: Self::Txn);
-    /// Discards the changes.
-    fn rollback(txn: Self::Txn);
     /// A snapshot of the newest version.
     fn snapshot(&self) -> Self::Snapshot;
     /// The prefixes of a snapshot.
@@ -65,11 +74,27 @@ pub trait Versioned: Clone + 'static {
 pub type Walk<T> = Box<dyn Iterator<Item = (IpNet, &'static <T as Versioned>::Item)>>;
 
 macro_rules! versioned {
-    ($table:ty, $txn:ty, $snapshot:ty, $item:ty, $marks:expr) => {
-        impl Versioned for $table {
-            const MARKS: [Mark; 4] = $marks;
-            type Builder = Builder<$table>;
+    ($table:ty, $txn:ty, $snapshot:ty, $item:ty, $marks:expr, $kept:expr) => {
+        impl Transacts for $table {
+            const MARKS: [Mark; 2] = $marks;
             type Txn = $txn;
+
+            fn begin(&'static self) -> Option<Self::Txn> {
+                Some(<$table>::begin(self))
+            }
+
+            fn commit(txn: Self::Txn) {
+                txn.commit();
+            }
+
+            fn rollback(txn: Self::Txn) {
+                txn.rollback();
+            }
+        }
+
+        impl Versioned for $table {
+            const KEPT: [Mark; 2] = $kept;
+            type Builder = Builder<$table>;
             type Snapshot = $snapshot;
             type Item = $item;
 
@@ -81,20 +106,8 @@ macro_rules! versioned {
                 builder.root_bits(bits)
             }
 
-            fn begin(&'static self) -> Option<Self::Txn> {
-                Some(<$table>::begin(self))
-            }
-
             fn try_begin(&'static self) -> Option<Self::Txn> {
                 <$table>::try_begin(self)
-            }
-
-            fn commit(txn: Self::Txn) {
-                txn.commit();
-            }
-
-            fn rollback(txn: Self::Txn) {
-                txn.rollback();
             }
 
             fn snapshot(&self) -> Self::Snapshot {
@@ -121,12 +134,8 @@ versioned!(
     IpTxn<'static, u64>,
     IpSnapshot<u64>,
     u64,
-    [
-        mark(*b"swFb", "fib"),
-        mark(*b"swFt", "fib_txn"),
-        mark(*b"swFs", "fib_snapshot"),
-        mark(*b"swFn", "fib_iter"),
-    ]
+    [mark(*b"swFb", "fib"), mark(*b"swFt", "fib_txn")],
+    [mark(*b"swFs", "fib_snapshot"), mark(*b"swFn", "fib_iter"),]
 );
 
 versioned!(
@@ -134,20 +143,19 @@ versioned!(
     RouteTxn<'static, u64>,
     RouteSnapshot<u64>,
     Group<u64>,
+    [mark(*b"swRo", "routes"), mark(*b"swRt", "routes_txn")],
     [
-        mark(*b"swRo", "routes"),
-        mark(*b"swRt", "routes_txn"),
         mark(*b"swRs", "routes_snapshot"),
         mark(*b"swRn", "routes_iter"),
     ]
 );
 
-/// The inside of a table's handle.
+/// The inside of the handle of a table, or of a range map.
 #[derive(Debug)]
 pub struct TableBody<T> {
     /// The table.
     pub table: T,
-    /// Which thread has a transaction open.
+    /// Which thread has a transaction or a reservation open.
     pub turns: Turns,
     /// Whether the handles are checked.
     pub checked: bool,
@@ -164,7 +172,7 @@ impl<T> TableBody<T> {
     }
 }
 
-impl<T: Versioned> Body for TableBody<T> {
+impl<T: Transacts> Body for TableBody<T> {
     const MAGIC: u32 = T::MARKS[0].0;
     const NAME: &'static str = T::MARKS[0].1;
 }
@@ -201,7 +209,7 @@ pub unsafe fn make<T: Versioned>(
 ///
 /// # Safety
 /// C.
-pub unsafe fn changed<'a, T: Versioned>(table: *const Handle<TableBody<T>>) -> Outcome<&'a T> {
+pub unsafe fn changed<'a, T: Transacts>(table: *const Handle<TableBody<T>>) -> Outcome<&'a T> {
     // SAFETY: C.
     let body = unsafe { Handle::shared(table) }?;
     body.turns.check()?;
@@ -212,14 +220,14 @@ pub unsafe fn changed<'a, T: Versioned>(table: *const Handle<TableBody<T>>) -> O
 ///
 /// The fields are dropped in this order: the turn ends, then the transaction with its lock, then
 /// the table that the transaction borrows.
-pub struct TxnBody<T: Versioned> {
+pub struct TxnBody<T: Transacts> {
     turn: Turn,
     /// The transaction.
     pub txn: T::Txn,
     _table: Arc<T>,
 }
 
-impl<T: Versioned> Body for TxnBody<T> {
+impl<T: Transacts> Body for TxnBody<T> {
     const MAGIC: u32 = T::MARKS[1].0;
     const NAME: &'static str = T::MARKS[1].1;
 }
@@ -228,7 +236,7 @@ impl<T: Versioned> Body for TxnBody<T> {
 ///
 /// # Safety
 /// C.
-pub unsafe fn begin<T: Versioned>(
+pub unsafe fn begin<T: Transacts>(
     table: *mut Handle<TableBody<T>>,
     out: *mut *mut Handle<TxnBody<T>>,
     begin: impl FnOnce(&'static T) -> Option<T::Txn>,
@@ -257,24 +265,36 @@ pub unsafe fn begin<T: Versioned>(
     unsafe { hand_out(out, open, rules) }
 }
 
+/// A transaction on its thread, for reading.
+///
+/// # Safety
+/// C.
+pub unsafe fn seen<'a, T: Transacts>(txn: *const Handle<TxnBody<T>>) -> Outcome<&'a TxnBody<T>> {
+    // SAFETY: C.
+    let open = unsafe { Handle::shared(txn) }?;
+    open.turn.check("transaction")?;
+    Ok(open)
+}
+
 /// A transaction on its thread.
 ///
 /// # Safety
 /// C.
-pub unsafe fn opened<'a, T: Versioned>(
+pub unsafe fn opened<'a, T: Transacts>(
     txn: *mut Handle<TxnBody<T>>,
 ) -> Outcome<&'a mut TxnBody<T>> {
-    // SAFETY: C.
-    let open = unsafe { Handle::exclusive(txn) }?;
-    open.turn.check("transaction")?;
-    Ok(open)
+    // SAFETY: C. The thread is looked at before the body is used.
+    unsafe {
+        seen(txn)?;
+        Handle::exclusive(txn)
+    }
 }
 
 /// Ends a transaction on its thread, and frees the handle.
 ///
 /// # Safety
 /// C.
-unsafe fn end<T: Versioned>(txn: *mut Handle<TxnBody<T>>, how: fn(T::Txn)) -> Outcome {
+unsafe fn end<T: Transacts>(txn: *mut Handle<TxnBody<T>>, how: fn(T::Txn)) -> Outcome {
     // SAFETY: C.
     unsafe { opened(txn) }?;
     // SAFETY: C.
@@ -289,7 +309,7 @@ unsafe fn end<T: Versioned>(txn: *mut Handle<TxnBody<T>>, how: fn(T::Txn)) -> Ou
 ///
 /// # Safety
 /// C.
-pub unsafe fn commit<T: Versioned>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
+pub unsafe fn commit<T: Transacts>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
     // SAFETY: C.
     unsafe { end(txn, T::commit) }
 }
@@ -298,7 +318,7 @@ pub unsafe fn commit<T: Versioned>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
 ///
 /// # Safety
 /// C.
-pub unsafe fn rollback<T: Versioned>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
+pub unsafe fn rollback<T: Transacts>(txn: *mut Handle<TxnBody<T>>) -> Outcome {
     // SAFETY: C.
     if txn.is_null() || unsafe { Handle::leave(txn) } {
         return Ok(0);
@@ -314,8 +334,8 @@ pub struct SnapshotBody<T: Versioned> {
 }
 
 impl<T: Versioned> Body for SnapshotBody<T> {
-    const MAGIC: u32 = T::MARKS[2].0;
-    const NAME: &'static str = T::MARKS[2].1;
+    const MAGIC: u32 = T::KEPT[0].0;
+    const NAME: &'static str = T::KEPT[0].1;
 }
 
 /// Makes a snapshot of the newest version.
@@ -371,8 +391,8 @@ pub struct IterBody<T: Versioned> {
 }
 
 impl<T: Versioned> Body for IterBody<T> {
-    const MAGIC: u32 = T::MARKS[3].0;
-    const NAME: &'static str = T::MARKS[3].1;
+    const MAGIC: u32 = T::KEPT[1].0;
+    const NAME: &'static str = T::KEPT[1].1;
 }
 
 /// Makes an iterator over a snapshot.
