@@ -1280,17 +1280,24 @@ typedef struct sapwood_range {
 
 #define SAPWOOD_FROM_END 1u /* windows: the highest place, not the lowest */
 #define SAPWOOD_NEAR 2u /* windows: first places from `near` on; with SAPWOOD_FROM_END, up to it */
+#define SAPWOOD_TIGHTEST 4u /* windows: a place in the smallest gap that has one (best fit) */
+/* windows: the place that begins nearest to `near`, on either side; without the first two */
+#define SAPWOOD_NEAREST 8u
 
 /*
  * Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say
  * else.
  */
 typedef struct sapwood_window {
+	size_t size;           /* sizeof(struct sapwood_window) */
 	uint64_t start;
 	uint64_t end;          /* the last index */
 	uint64_t align;        /* a power of two; places begin at multiples of it. 0: 1 */
+	uint64_t modulus;      /* places begin at indices that leave `rest`; 0: any. Without align */
+	uint64_t rest;
+	uint64_t guard;        /* so many indices on each side of a place are free, too */
 	uint64_t near;
-	unsigned int flags;
+	unsigned int flags;    /* SAPWOOD_FROM_END, SAPWOOD_NEAR, SAPWOOD_TIGHTEST, SAPWOOD_NEAREST */
 	unsigned int reserved; /* 0 */
 } sapwood_window;
 
@@ -1305,12 +1312,22 @@ int sapwood_ranges_new(const sapwood_domain *domain, const sapwood_ranges_option
 int sapwood_ranges_open(const sapwood_domain *domain, const sapwood_ranges_options *options,
 			const char *path, sapwood_ranges **out);
 
-/* Frees the handle. Reservations and snapshots may stay. One thread at a time. */
+/* Frees the handle. Transactions, reservations and snapshots may stay. One thread at a time. */
 void sapwood_ranges_free(sapwood_ranges *ranges);
 
+/* Is called with entries in order. It returns 0 to go on; another number ends the walk. */
+typedef int (*sapwood_range_fn)(const sapwood_range *entry, void *ctx);
+
 /*
- * Makes a range one entry. Entries that it overlaps keep the indices outside. -ERANGE: it is
- * empty. This and all changes: O(log n), and O(entries that are covered).
+ * Is called with the parts of entries that lie in a range, in order, and sets *value, which is
+ * the part's own, to the new one. It returns 0 to go on; after another number, nothing is
+ * changed.
+ */
+typedef int (*sapwood_range_modify_fn)(const sapwood_range *part, uint64_t *value, void *ctx);
+
+/*
+ * Makes a range one entry. Entries that it overlaps keep the indices outside. -ERANGE: it
+ * is empty. This and all changes: O(log n), and O(entries that are covered).
  */
 int sapwood_ranges_store(sapwood_ranges *ranges, uint64_t start, uint64_t end, uint64_t value);
 
@@ -1335,9 +1352,38 @@ int sapwood_ranges_remove(sapwood_ranges *ranges, uint64_t index, sapwood_range 
 int sapwood_ranges_clear(sapwood_ranges *ranges, uint64_t start, uint64_t end);
 
 /*
+ * As sapwood_ranges_clear and sapwood_ranges_store. When that is done, they call
+ * each(entry, ctx) with what was in the range: entries, and the parts of those that it
+ * cuts. They return 0, or what `each` returned, which then is told no more; the change
+ * stays. `each` may use the map. A failure changes nothing, and tells nothing.
+ */
+int sapwood_ranges_take(sapwood_ranges *ranges, uint64_t start, uint64_t end,
+			sapwood_range_fn each, void *ctx);
+int sapwood_ranges_replace(sapwood_ranges *ranges, uint64_t start, uint64_t end, uint64_t value,
+			   sapwood_range_fn each, void *ctx);
+
+/*
+ * Calls modify(part, value, ctx) with the parts of entries in a range, and then gives them
+ * the values that it chose. Neighbours that touch and are then equal are joined. Readers
+ * see all of it, or nothing. Returns 0, or what `modify` returned: then nothing has
+ * changed. `modify` may read the map; its changes are -EDEADLK. -ERANGE: the range is
+ * empty. O(parts * log n).
+ */
+int sapwood_ranges_modify(sapwood_ranges *ranges, uint64_t start, uint64_t end,
+			  sapwood_range_modify_fn modify, void *ctx);
+
+/*
+ * Moves what is in a range, entries and gaps, to the range of the same length that begins
+ * at `to`; what was there is cleared. They may overlap. Readers see all of it, or nothing.
+ * -ERANGE: the range is empty, or would end beyond the highest index. O(parts * log n).
+ */
+int sapwood_ranges_move(sapwood_ranges *ranges, uint64_t start, uint64_t end, uint64_t to);
+
+/*
  * Stores at the lowest `size` indices of a window that no entry has, or where the window
- * chooses, and stores their *start. window may be NULL for all indices. -ENOSPC: no gap has
- * room. -ERANGE: the window is too small. -EINVAL: size is 0, or align is no power of two.
+ * chooses, and stores their *start. window may be NULL for all indices. -ENOSPC: no gap
+ * has room. -ERANGE: the window is too small. -EINVAL: size is 0, align is no power of
+ * two, or the window asks for what excludes each other.
  */
 int sapwood_ranges_alloc(sapwood_ranges *ranges, uint64_t size, const sapwood_window *window,
 			 uint64_t value, uint64_t *start);
@@ -1365,9 +1411,6 @@ int sapwood_ranges_next(const sapwood_ranges *ranges, const sapwood_reader *read
 int sapwood_ranges_prev(const sapwood_ranges *ranges, const sapwood_reader *reader, uint64_t to,
 			sapwood_range *entry);
 
-/* Is called with entries in order. It returns 0 to go on; another number ends the walk. */
-typedef int (*sapwood_range_fn)(const sapwood_range *entry, void *ctx);
-
 /*
  * Calls each(entry, ctx) with the entries that have an index in a range, and returns 0 or what
  * `each` returned. The quickest walk. Garbage is held back meanwhile. O(log n + entries).
@@ -1386,12 +1429,116 @@ int sapwood_ranges_find_gap(const sapwood_ranges *ranges, const sapwood_reader *
 int sapwood_ranges_next_gap(const sapwood_ranges *ranges, const sapwood_reader *reader,
 			    uint64_t from, uint64_t to, uint64_t *start, uint64_t *end);
 
+/*
+ * How many (indices) entries have: the sum of their lengths; 2^64 is told as one less.
+ * O(entries).
+ */
+int sapwood_ranges_covered(const sapwood_ranges *ranges, const sapwood_reader *reader,
+			   uint64_t *indices);
+
+/*
+ * A transaction: nobody else sees its changes before they are committed. It stays on its
+ * thread. It is also a reservation of many changes: each can fail, and the commit cannot.
+ */
+typedef struct sapwood_ranges_txn sapwood_ranges_txn;
+
+/*
+ * Begins a transaction, after waiting for that of another thread, or its reservation. It
+ * belongs to the thread that began it, which ends it by a commit or a rollback. Until then
+ * that thread changes the map through the transaction: -EDEADLK.
+ */
+int sapwood_ranges_begin(sapwood_ranges *ranges, sapwood_ranges_txn **out);
+
+/*
+ * As the functions of the map. Its thread. A change that fails leaves the transaction as
+ * it was; of a _modify or a _move that fails for want of memory, a part may be made, so
+ * roll back. -EBUSY: the function given to an _each or a _modify runs, which may only read
+ * the transaction.
+ */
+int sapwood_ranges_txn_store(sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
+			     uint64_t value);
+int sapwood_ranges_txn_store_coalescing(sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
+					uint64_t value, sapwood_range *entry);
+int sapwood_ranges_txn_insert_new(sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
+				  uint64_t value);
+int sapwood_ranges_txn_remove(sapwood_ranges_txn *txn, uint64_t index, sapwood_range *old);
+int sapwood_ranges_txn_clear(sapwood_ranges_txn *txn, uint64_t start, uint64_t end);
+int sapwood_ranges_txn_take(sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
+			    sapwood_range_fn each, void *ctx);
+int sapwood_ranges_txn_replace(sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
+			       uint64_t value, sapwood_range_fn each, void *ctx);
+int sapwood_ranges_txn_modify(sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
+			      sapwood_range_modify_fn modify, void *ctx);
+int sapwood_ranges_txn_move(sapwood_ranges_txn *txn, uint64_t start, uint64_t end, uint64_t to);
+int sapwood_ranges_txn_alloc(sapwood_ranges_txn *txn, uint64_t size, const sapwood_window *window,
+			     uint64_t value, uint64_t *start);
+
+/* Read what the transaction has made of the map. Its thread. */
+int sapwood_ranges_txn_get(const sapwood_ranges_txn *txn, uint64_t index, uint64_t *value);
+int sapwood_ranges_txn_next(const sapwood_ranges_txn *txn, uint64_t from, sapwood_range *entry);
+int sapwood_ranges_txn_each(const sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
+			    sapwood_range_fn each, void *ctx);
+int sapwood_ranges_txn_find_gap(const sapwood_ranges_txn *txn, uint64_t size,
+				const sapwood_window *window, uint64_t *start);
+int sapwood_ranges_txn_len(const sapwood_ranges_txn *txn, size_t *len);
+int sapwood_ranges_txn_covered(const sapwood_ranges_txn *txn, uint64_t *indices);
+
+/*
+ * Publishes all changes with one store, and frees the handle. It takes no memory, and cannot
+ * fail on its thread. O(nodes that were made and replaced).
+ */
+int sapwood_ranges_txn_commit(sapwood_ranges_txn *txn);
+
+/* Discards all changes, and frees the handle. NULL does nothing. Its thread. */
+int sapwood_ranges_txn_rollback(sapwood_ranges_txn *txn);
+
+/* Snapshots, as those of sapwood_fib; their functions are as those of the map. */
+typedef struct sapwood_ranges_snapshot sapwood_ranges_snapshot;
+int sapwood_ranges_snapshot_new(const sapwood_ranges *ranges, sapwood_ranges_snapshot **out);
+void sapwood_ranges_snapshot_free(sapwood_ranges_snapshot *snapshot);
+int sapwood_ranges_snapshot_get(const sapwood_ranges_snapshot *snapshot, uint64_t index,
+				uint64_t *value);
+int sapwood_ranges_snapshot_next(const sapwood_ranges_snapshot *snapshot, uint64_t from,
+				 sapwood_range *entry);
+int sapwood_ranges_snapshot_each(const sapwood_ranges_snapshot *snapshot, uint64_t start,
+				 uint64_t end, sapwood_range_fn each, void *ctx);
+int sapwood_ranges_snapshot_find_gap(const sapwood_ranges_snapshot *snapshot, uint64_t size,
+				     const sapwood_window *window, uint64_t *start);
+int sapwood_ranges_snapshot_len(const sapwood_ranges_snapshot *snapshot, size_t *len);
+int sapwood_ranges_snapshot_covered(const sapwood_ranges_snapshot *snapshot, uint64_t *indices);
+int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const char *path);
+
+/* A part of the indices whose values differ in two snapshots. */
+typedef struct sapwood_range_change {
+	size_t size;
+	int kind;              /* enum sapwood_change_kind */
+	unsigned int reserved; /* 0 */
+	uint64_t start;
+	uint64_t end;          /* the last index */
+	uint64_t old_value;    /* 0 if added */
+	uint64_t new_value;    /* 0 if removed */
+} sapwood_range_change;
+
+/* Returns 0 to go on; anything else ends the walk. */
+typedef int (*sapwood_range_change_fn)(const sapwood_range_change *change, void *ctx);
+
+/*
+ * Calls each(change, ctx) with the parts whose values differ in two snapshots, in order. A
+ * part lies in one entry or one gap of each. Returns 0, or what ended the walk. The snapshots
+ * may be of two maps. O(entries of both).
+ */
+int sapwood_ranges_snapshot_diff(const sapwood_ranges_snapshot *before,
+				 const sapwood_ranges_snapshot *after,
+				 sapwood_range_change_fn each, void *ctx);
+
 /* A plan: what a change would need of memory. It holds nothing. */
 typedef struct sapwood_ranges_plan sapwood_ranges_plan;
 
 /* Plan what the functions of the map without plan_ do, with their failures. */
 int sapwood_ranges_plan_store(const sapwood_ranges *ranges, uint64_t start, uint64_t end,
 			      sapwood_ranges_plan **out);
+int sapwood_ranges_plan_insert_new(const sapwood_ranges *ranges, uint64_t start, uint64_t end,
+				   sapwood_ranges_plan **out);
 int sapwood_ranges_plan_alloc(const sapwood_ranges *ranges, uint64_t size,
 			      const sapwood_window *window, sapwood_ranges_plan **out);
 int sapwood_ranges_plan_clear(const sapwood_ranges *ranges, uint64_t start, uint64_t end,
@@ -1402,6 +1549,14 @@ int sapwood_ranges_plan_remove(const sapwood_ranges *ranges, uint64_t index,
 /* The (nodes) and (bytes) that the planned change makes, if the map stays as it is until then. */
 int sapwood_ranges_plan_cost(const sapwood_ranges_plan *plan, size_t *nodes, size_t *bytes);
 
+/*
+ * Lets a plan keep its range: if somebody has stored there when it is reserved, that fails
+ * with -EEXIST. A plan of sapwood_ranges_plan_alloc would search another place, one of
+ * sapwood_ranges_plan_store would store over it; sapwood_ranges_plan_insert_new plans so.
+ * -ENOTSUP: the plan is for a removal. One thread at a time. O(1).
+ */
+int sapwood_ranges_plan_if_free(sapwood_ranges_plan *plan);
+
 /* Frees a plan. */
 void sapwood_ranges_plan_free(sapwood_ranges_plan *plan);
 
@@ -1411,7 +1566,8 @@ typedef struct sapwood_ranges_reservation sapwood_ranges_reservation;
 /*
  * Takes the memory of a plan, and the map's lock: this is the only step that can fail. The
  * plan stays the caller's. If the map was changed since, it is planned anew. -ENOSPC: the gap
- * has gone. Other threads that change the map wait until the reservation ends.
+ * has gone. -EEXIST: the plan keeps its range, and an entry is in the way. Other threads that
+ * change the map wait until the reservation ends.
  */
 int sapwood_ranges_reserve(sapwood_ranges *ranges, const sapwood_ranges_plan *plan,
 			   sapwood_ranges_reservation **out);
@@ -1442,16 +1598,6 @@ int sapwood_ranges_later_alloc(sapwood_ranges_later *later, uint64_t size,
 int sapwood_ranges_later_clear(sapwood_ranges_later *later, uint64_t start, uint64_t end);
 int sapwood_ranges_later_left(const sapwood_ranges_later *later, size_t *changes);
 void sapwood_ranges_later_free(sapwood_ranges_later *later);
-
-/* Snapshots, as those of sapwood_fib; their functions are as those of the map. */
-typedef struct sapwood_ranges_snapshot sapwood_ranges_snapshot;
-int sapwood_ranges_snapshot_new(const sapwood_ranges *ranges, sapwood_ranges_snapshot **out);
-void sapwood_ranges_snapshot_free(sapwood_ranges_snapshot *snapshot);
-int sapwood_ranges_snapshot_next(const sapwood_ranges_snapshot *snapshot, uint64_t from,
-				 sapwood_range *entry);
-int sapwood_ranges_snapshot_each(const sapwood_ranges_snapshot *snapshot, uint64_t start,
-				 uint64_t end, sapwood_range_fn each, void *ctx);
-int sapwood_ranges_snapshot_save(const sapwood_ranges_snapshot *snapshot, const char *path);
 
 /* ---- Live maps ------------------------------------------------------------------------------- */
 

@@ -55,8 +55,10 @@ pub mod point_map;
 pub mod prefix;
 pub mod process;
 pub mod ranges;
+pub mod ranges_changes;
 pub mod ranges_plans;
 pub mod ranges_read;
+pub mod ranges_versions;
 pub mod reader;
 pub mod retire;
 pub mod routes;
@@ -100,6 +102,7 @@ pub const HEADER: &[&[c_api::Item]] = &[
     cache::API,
     ranges::API,
     ranges_read::API,
+    ranges_versions::API,
     ranges_plans::API,
     #[cfg(target_os = "linux")]
     live::API,

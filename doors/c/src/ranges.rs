@@ -1,46 +1,23 @@
 //! `sapwood_ranges`: maps from ranges of numbers to numbers, and the gaps between them.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ops::RangeInclusive;
 
-use sapwood::maple::{MapleFile, MapleMap, Window};
+use sapwood::maple::{MapleFile, MapleMap, MapleView, MapleWriter, Window};
 
 use crate::c_api::c_api;
 use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new, sapwood_domain};
-use crate::error::Outcome;
-use crate::handle::{Body, Handle, free};
+use crate::error::{Failure, Outcome};
+use crate::handle::{Handle, free};
 use crate::input::{self, extensible};
 use crate::output::{as_int, hand_out, put, verified};
-use crate::turn::Turns;
+use crate::ranges_changes::{Changed, changes, new_values, told};
+use crate::versions::{TableBody, changed};
 
 /// The inside of a range map's handle.
-#[derive(Debug)]
-pub struct RangesBody {
-    /// The map.
-    pub map: MapleMap<u64>,
-    /// Which thread has a reservation that holds the lock.
-    pub turns: Turns,
-    /// Whether the handles are checked.
-    pub checked: bool,
-}
+pub type RangesBody = TableBody<MapleMap<u64>>;
 
-impl RangesBody {
-    /// A map whose handles are checked or not.
-    pub fn new(map: MapleMap<u64>, checked: bool) -> Self {
-        RangesBody {
-            map,
-            turns: Turns::default(),
-            checked,
-        }
-    }
-}
-
-impl Body for RangesBody {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swRa");
-    const NAME: &'static str = "ranges";
-}
-
-extensible!(sapwood_ranges_options);
+extensible!(sapwood_ranges_options, sapwood_window);
 
 /// An entry that was found.
 pub type Found = (RangeInclusive<u64>, u64);
@@ -64,14 +41,39 @@ pub unsafe fn window_at(at: *const sapwood_window) -> Outcome<Window> {
         return Ok(Window::new(0..=u64::MAX));
     }
     // SAFETY: the caller's promise.
-    let given = unsafe { &*at };
-    known_flags(given.flags, SAPWOOD_FROM_END | SAPWOOD_NEAR)?;
-    let mut window = Window::new(given.start..=given.end).aligned(given.align.max(1));
-    if given.flags & SAPWOOD_FROM_END != 0 {
+    let given = unsafe { input::given(at) }?;
+    let has = |flag| given.flags & flag != 0;
+    let (highest, near) = (SAPWOOD_FROM_END, SAPWOOD_NEAR);
+    known_flags(
+        given.flags,
+        highest | near | SAPWOOD_TIGHTEST | SAPWOOD_NEAREST,
+    )?;
+    let mut window = Window::new(given.start..=given.end).guarded(given.guard);
+    window = match (given.align, given.modulus, given.rest) {
+        (align, 0, 0) => window.aligned(align.max(1)),
+        (_, 0, _) => return Err(Failure::invalid("a window with a rest has a modulus")),
+        (0 | 1, modulus, rest) => window.congruent_to(rest, modulus),
+        _ => {
+            return Err(Failure::invalid(
+                "a window has an alignment or a modulus, not both",
+            ));
+        }
+    };
+    if has(SAPWOOD_TIGHTEST) {
+        window = window.tightest();
+    }
+    if has(highest) {
         window = window.from_end();
     }
-    if given.flags & SAPWOOD_NEAR != 0 {
+    if has(near) {
         window = window.starting_at(given.near);
+    }
+    if has(SAPWOOD_NEAREST) {
+        if has(highest | near) {
+            let text = "SAPWOOD_NEAREST excludes SAPWOOD_FROM_END and SAPWOOD_NEAR";
+            return Err(Failure::invalid(text));
+        }
+        window = window.nearest_to(given.near);
     }
     Ok(window)
 }
@@ -132,17 +134,6 @@ unsafe fn make(
     unsafe { hand_out(out, RangesBody::new(map, rules.checked), rules) }
 }
 
-/// A map that this thread may change.
-///
-/// # Safety
-/// C.
-unsafe fn changed<'a>(ranges: *const sapwood_ranges) -> Outcome<&'a MapleMap<u64>> {
-    // SAFETY: C.
-    let body = unsafe { Handle::shared(ranges) }?;
-    body.turns.check()?;
-    Ok(&body.map)
-}
-
 c_api!(
     const SECTION: &str = "Ranges";
 
@@ -178,16 +169,30 @@ c_api!(
     /// windows: first places from `near` on; with SAPWOOD_FROM_END, up to it
     pub const SAPWOOD_NEAR: c_uint = 2;
 
+    /// windows: a place in the smallest gap that has one (best fit)
+    pub const SAPWOOD_TIGHTEST: c_uint = 4;
+
+    /// windows: the place that begins nearest to `near`, on either side; without the first two
+    pub const SAPWOOD_NEAREST: c_uint = 8;
+
     /// Where a search looks for a gap, and which it takes: the lowest that fits, unless flags say
     /// else.
     #[derive(Clone, Copy, Debug)]
     pub struct sapwood_window {
+        /// sizeof(struct sapwood_window)
+        pub size: usize,
         pub start: u64,
         /// the last index
         pub end: u64,
         /// a power of two; places begin at multiples of it. 0: 1
         pub align: u64,
+        /// places begin at indices that leave `rest`; 0: any. Without align
+        pub modulus: u64,
+        pub rest: u64,
+        /// so many indices on each side of a place are free, too
+        pub guard: u64,
         pub near: u64,
+        /// SAPWOOD_FROM_END, SAPWOOD_NEAR, SAPWOOD_TIGHTEST, SAPWOOD_NEAREST
         pub flags: c_uint,
         /// 0
         pub reserved: c_uint,
@@ -222,85 +227,64 @@ c_api!(
         make(domain, options, out, fill)
     }
 
-    /// Frees the handle. Reservations and snapshots may stay. One thread at a time.
+    /// Frees the handle. Transactions, reservations and snapshots may stay. One thread at a time.
     fn sapwood_ranges_free(ranges: *mut sapwood_ranges) {
         free(ranges)
     }
 
-    /// Makes a range one entry. Entries that it overlaps keep the indices outside. -ERANGE: it is
-    /// empty. This and all changes: O(log n), and O(entries that are covered).
-    fn sapwood_ranges_store(
-        ranges: *mut sapwood_ranges,
-        start: u64,
-        end: u64,
-        value: u64,
-    ) -> c_int {
-        changed(ranges)?.store(start..=end, value)?;
-        Ok(0)
-    }
+    /// Is called with entries in order. It returns 0 to go on; another number ends the walk.
+    pub type sapwood_range_fn =
+        Option<unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int>;
 
-    /// The same, and joins neighbours that touch and have the same value; (entry) is the whole
-    /// entry.
-    fn sapwood_ranges_store_coalescing(
-        ranges: *mut sapwood_ranges,
-        start: u64,
-        end: u64,
-        value: u64,
-        entry: *mut sapwood_range,
-    ) -> c_int {
-        let joined = changed(ranges)?.store_coalescing(start..=end, value)?;
-        Ok(put_entry(Some((joined, value)), entry))
-    }
+    /// Is called with the parts of entries that lie in a range, in order, and sets *value, which is
+    /// the part's own, to the new one. It returns 0 to go on; after another number, nothing is
+    /// changed.
+    pub type sapwood_range_modify_fn = Option<
+        unsafe extern "C" fn(part: *const sapwood_range, value: *mut u64, ctx: *mut c_void) -> c_int,
+    >;
 
-    /// The same as sapwood_ranges_store if no entry is in the way. -EEXIST: one is.
-    fn sapwood_ranges_insert_new(
+    changes!(
         ranges: *mut sapwood_ranges,
-        start: u64,
-        end: u64,
-        value: u64,
-    ) -> c_int {
-        changed(ranges)?.insert_new(start..=end, value)?;
-        Ok(0)
-    }
-
-    /// Removes the whole entry that holds an index: (old). -ENOENT: there is none.
-    fn sapwood_ranges_remove(
-        ranges: *mut sapwood_ranges,
-        index: u64,
-        old: *mut sapwood_range,
-    ) -> c_int {
-        let removed = changed(ranges)?.remove(index)?;
-        Ok(put_entry(removed, old))
-    }
-
-    /// Makes a range a gap. Entries that it overlaps keep the indices outside. -ERANGE: it is
-    /// empty.
-    fn sapwood_ranges_clear(ranges: *mut sapwood_ranges, start: u64, end: u64) -> c_int {
-        changed(ranges)?.clear_range(start..=end)?;
-        Ok(0)
-    }
-
-    /// Stores at the lowest `size` indices of a window that no entry has, or where the window
-    /// chooses, and stores their *start. window may be NULL for all indices. -ENOSPC: no gap has
-    /// room. -ERANGE: the window is too small. -EINVAL: size is 0, or align is no power of two.
-    fn sapwood_ranges_alloc(
-        ranges: *mut sapwood_ranges,
-        size: u64,
-        window: *const sapwood_window,
-        value: u64,
-        start: *mut u64,
-    ) -> c_int {
-        let map = changed(ranges)?;
-        let start = input::place(start, "the place for the start")?;
-        let place = map.alloc_range(size, window_at(window)?, value)?;
-        *start = *place.start();
-        Ok(0)
-    }
+        /// Makes a range one entry. Entries that it overlaps keep the indices outside. -ERANGE: it
+        /// is empty. This and all changes: O(log n), and O(entries that are covered).
+        sapwood_ranges_store,
+        /// The same, and joins neighbours that touch and have the same value; (entry) is the whole
+        /// entry.
+        sapwood_ranges_store_coalescing,
+        /// The same as sapwood_ranges_store if no entry is in the way. -EEXIST: one is.
+        sapwood_ranges_insert_new,
+        /// Removes the whole entry that holds an index: (old). -ENOENT: there is none.
+        sapwood_ranges_remove,
+        /// Makes a range a gap. Entries that it overlaps keep the indices outside. -ERANGE: it is
+        /// empty.
+        sapwood_ranges_clear,
+        /// As sapwood_ranges_clear and sapwood_ranges_store. When that is done, they call
+        /// each(entry, ctx) with what was in the range: entries, and the parts of those that it
+        /// cuts. They return 0, or what `each` returned, which then is told no more; the change
+        /// stays. `each` may use the map. A failure changes nothing, and tells nothing.
+        sapwood_ranges_take,
+        sapwood_ranges_replace,
+        /// Calls modify(part, value, ctx) with the parts of entries in a range, and then gives them
+        /// the values that it chose. Neighbours that touch and are then equal are joined. Readers
+        /// see all of it, or nothing. Returns 0, or what `modify` returned: then nothing has
+        /// changed. `modify` may read the map; its changes are -EDEADLK. -ERANGE: the range is
+        /// empty. O(parts * log n).
+        sapwood_ranges_modify,
+        /// Moves what is in a range, entries and gaps, to the range of the same length that begins
+        /// at `to`; what was there is cleared. They may overlap. Readers see all of it, or nothing.
+        /// -ERANGE: the range is empty, or would end beyond the highest index. O(parts * log n).
+        sapwood_ranges_move,
+        /// Stores at the lowest `size` indices of a window that no entry has, or where the window
+        /// chooses, and stores their *start. window may be NULL for all indices. -ENOSPC: no gap
+        /// has room. -ERANGE: the window is too small. -EINVAL: size is 0, align is no power of
+        /// two, or the window asks for what excludes each other.
+        sapwood_ranges_alloc
+    );
 
     /// As the functions of sapwood_fib.
     fn sapwood_ranges_len(ranges: *const sapwood_ranges, len: *mut usize) -> c_int {
         let body = Handle::shared(ranges)?;
-        put(len, "len", body.map.len())
+        put(len, "len", body.table.len())
     }
 
     fn sapwood_ranges_memory(ranges: *const sapwood_ranges, bytes: *mut usize) -> c_int {

@@ -1,11 +1,10 @@
-//! Plans, reservations and snapshots of `sapwood_ranges`.
+//! Plans and reservations of `sapwood_ranges`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use sapwood::maple::{
-    ErasePlan, EraseReservation, MapleMap, MapleSnapshot, Reservation, StorePlan,
-    UnknownReservation,
+    ErasePlan, EraseReservation, MapleMap, Reservation, StorePlan, UnknownReservation,
 };
 
 use crate::c_api::c_api;
@@ -13,10 +12,7 @@ use crate::error::{Failure, Outcome};
 use crate::handle::{Body, Handle, free};
 use crate::input;
 use crate::output::{hand_out, put, put_wanted};
-use crate::ranges::{
-    put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, window_at,
-};
-use crate::ranges_read::{sapwood_range_fn, walk};
+use crate::ranges::{put_range, sapwood_ranges, sapwood_window, window_at};
 use crate::turn::{Turn, Turns};
 
 /// A plan of either kind.
@@ -47,7 +43,7 @@ unsafe fn plan(
     let body = unsafe { Handle::shared(ranges) }?;
     body.turns.check()?;
     // SAFETY: C.
-    unsafe { hand_out(out, make(&body.map)?, Handle::rules(ranges)) }
+    unsafe { hand_out(out, make(&body.table)?, Handle::rules(ranges)) }
 }
 
 /// A reservation of either kind.
@@ -87,8 +83,8 @@ unsafe fn reserved<'a>(at: *const sapwood_ranges_reservation) -> Outcome<&'a Res
 }
 
 #[cold]
-fn other_kind(kind: &str) -> Failure {
-    Failure::new(libc::ENOTSUP, format!("the reservation is for {kind}"))
+fn other_kind(what: &str, kind: &str) -> Failure {
+    Failure::new(libc::ENOTSUP, format!("the {what} is for {kind}"))
 }
 
 /// The inside of the handle of memory for changes that are not known yet.
@@ -117,16 +113,6 @@ unsafe fn later_at<'a>(at: *mut sapwood_ranges_later) -> Outcome<&'a mut Unknown
     Ok(&mut body.later)
 }
 
-/// The inside of a snapshot's handle.
-pub struct SnapshotBody {
-    snapshot: MapleSnapshot<u64>,
-}
-
-impl Body for SnapshotBody {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swRv");
-    const NAME: &'static str = "ranges_snapshot";
-}
-
 c_api!(
     /// A plan: what a change would need of memory. It holds nothing.
     pub type sapwood_ranges_plan = Handle<PlanBody>;
@@ -139,6 +125,16 @@ c_api!(
         out: *mut *mut sapwood_ranges_plan,
     ) -> c_int {
         let make = |map: &MapleMap<u64>| Ok(PlanBody::Store(map.plan_store(start..=end, &0)?));
+        plan(ranges, out, make)
+    }
+
+    fn sapwood_ranges_plan_insert_new(
+        ranges: *const sapwood_ranges,
+        start: u64,
+        end: u64,
+        out: *mut *mut sapwood_ranges_plan,
+    ) -> c_int {
+        let make = |map: &MapleMap<u64>| Ok(PlanBody::Store(map.plan_insert_new(start..=end, &0)?));
         plan(ranges, out, make)
     }
 
@@ -187,6 +183,18 @@ c_api!(
         Ok(0)
     }
 
+    /// Lets a plan keep its range: if somebody has stored there when it is reserved, that fails
+    /// with -EEXIST. A plan of sapwood_ranges_plan_alloc would search another place, one of
+    /// sapwood_ranges_plan_store would store over it; sapwood_ranges_plan_insert_new plans so.
+    /// -ENOTSUP: the plan is for a removal. One thread at a time. O(1).
+    fn sapwood_ranges_plan_if_free(plan: *mut sapwood_ranges_plan) -> c_int {
+        match Handle::exclusive(plan)? {
+            PlanBody::Store(plan) => *plan = plan.clone().if_free(),
+            PlanBody::Erase(_) => return Err(other_kind("plan", "a removal")),
+        }
+        Ok(0)
+    }
+
     /// Frees a plan.
     fn sapwood_ranges_plan_free(plan: *mut sapwood_ranges_plan) {
         free(plan)
@@ -197,7 +205,8 @@ c_api!(
 
     /// Takes the memory of a plan, and the map's lock: this is the only step that can fail. The
     /// plan stays the caller's. If the map was changed since, it is planned anew. -ENOSPC: the gap
-    /// has gone. Other threads that change the map wait until the reservation ends.
+    /// has gone. -EEXIST: the plan keeps its range, and an entry is in the way. Other threads that
+    /// change the map wait until the reservation ends.
     fn sapwood_ranges_reserve(
         ranges: *mut sapwood_ranges,
         plan: *const sapwood_ranges_plan,
@@ -207,7 +216,7 @@ c_api!(
         let body = Handle::shared(ranges)?;
         let plan = Handle::shared(plan)?;
         body.turns.check()?;
-        let map = Arc::new(body.map.clone());
+        let map = Arc::new(body.table.clone());
         // SAFETY: it lies in the `Arc`, and `ReservationBody` drops that after the reservation.
         let lent: &'static MapleMap<u64> = unsafe { &*Arc::as_ptr(&map) };
         let held = match plan {
@@ -230,7 +239,7 @@ c_api!(
     ) -> c_int {
         match &reserved(reservation)?.held {
             Held::Store(held) => put_range(&held.range(), start, end),
-            Held::Erase(_) => return Err(other_kind("a removal")),
+            Held::Erase(_) => return Err(other_kind("reservation", "a removal")),
         }
         Ok(0)
     }
@@ -241,7 +250,7 @@ c_api!(
         value: u64,
     ) -> c_int {
         if let Held::Erase(_) = reserved(reservation)?.held {
-            return Err(other_kind("a removal"));
+            return Err(other_kind("reservation", "a removal"));
         }
         let ReservationBody { turn, held, _map } = Handle::take(reservation)?;
         // Ends before the lock is released: another thread's turn may begin right after that.
@@ -254,7 +263,7 @@ c_api!(
 
     fn sapwood_ranges_reservation_erase(reservation: *mut sapwood_ranges_reservation) -> c_int {
         if let Held::Store(_) = reserved(reservation)?.held {
-            return Err(other_kind("a store"));
+            return Err(other_kind("reservation", "a store"));
         }
         let ReservationBody { turn, held, _map } = Handle::take(reservation)?;
         // As for a store.
@@ -284,7 +293,7 @@ c_api!(
         let body = Handle::shared(ranges)?;
         body.turns.check()?;
         let later = LaterBody {
-            later: body.map.reserve_unknown(changes)?,
+            later: body.table.reserve_unknown(changes)?,
             turns: body.turns.clone(),
         };
         hand_out(out, later, Handle::rules(ranges))
@@ -325,57 +334,5 @@ c_api!(
 
     fn sapwood_ranges_later_free(later: *mut sapwood_ranges_later) {
         free(later)
-    }
-
-    /// Snapshots, as those of sapwood_fib; their functions are as those of the map.
-    pub type sapwood_ranges_snapshot = Handle<SnapshotBody>;
-
-    fn sapwood_ranges_snapshot_new(
-        ranges: *const sapwood_ranges,
-        out: *mut *mut sapwood_ranges_snapshot,
-    ) -> c_int {
-        let out = input::place(out, "out")?;
-        let body = Handle::shared(ranges)?;
-        body.turns.check()?;
-        let snapshot = body.map.snapshot();
-        hand_out(out, SnapshotBody { snapshot }, Handle::rules(ranges))
-    }
-
-    fn sapwood_ranges_snapshot_free(snapshot: *mut sapwood_ranges_snapshot) {
-        free(snapshot)
-    }
-
-    fn sapwood_ranges_snapshot_next(
-        snapshot: *const sapwood_ranges_snapshot,
-        from: u64,
-        entry: *mut sapwood_range,
-    ) -> c_int {
-        let view = Handle::shared(snapshot)?.snapshot.view();
-        let found = view.range(from..=u64::MAX).next();
-        Ok(put_entry(
-            found.map(|(range, value)| (range, *value)),
-            entry,
-        ))
-    }
-
-    fn sapwood_ranges_snapshot_each(
-        snapshot: *const sapwood_ranges_snapshot,
-        start: u64,
-        end: u64,
-        each: sapwood_range_fn,
-        ctx: *mut c_void,
-    ) -> c_int {
-        let each = each.ok_or_else(|| Failure::null("the function"))?;
-        let view = Handle::shared(snapshot)?.snapshot.view();
-        Ok(walk(view, start..=end, each, ctx))
-    }
-
-    fn sapwood_ranges_snapshot_save(
-        snapshot: *const sapwood_ranges_snapshot,
-        path: *const c_char,
-    ) -> c_int {
-        let body = Handle::shared(snapshot)?;
-        body.snapshot.save(input::path(path)?)?;
-        Ok(0)
     }
 );

@@ -8,11 +8,12 @@ use sapwood::qsbr::Guard;
 
 use crate::c_api::c_api;
 use crate::error::{Failure, Outcome};
-use crate::handle::Handle;
+use crate::handle::{Body, Handle};
 use crate::input;
-use crate::output::put_found;
+use crate::output::{put, put_found};
 use crate::ranges::{
-    Found, put_entry, put_range, sapwood_range, sapwood_ranges, sapwood_window, window_at,
+    Found, put_entry, put_range, sapwood_range, sapwood_range_fn, sapwood_ranges, sapwood_window,
+    window_at,
 };
 use crate::reader::{read, sapwood_reader};
 
@@ -27,13 +28,13 @@ unsafe fn view<R>(
     f: impl FnOnce(MapleView<'_, u64>) -> R,
 ) -> Outcome<R> {
     // SAFETY: C.
-    let map = &unsafe { Handle::shared(ranges) }?.map;
+    let map = &unsafe { Handle::shared(ranges) }?.table;
     // SAFETY: C.
     unsafe { read(reader, map.domain(), |guard: Guard<'_>| f(map.view(guard))) }
 }
 
 /// An entry with a copy of its value.
-fn copied((range, value): (RangeInclusive<u64>, &u64)) -> Found {
+pub fn copied((range, value): (RangeInclusive<u64>, &u64)) -> Found {
     (range, *value)
 }
 
@@ -56,18 +57,17 @@ unsafe fn look_up(
 /// C's function that is called with each entry.
 pub type EachFn = unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int;
 
-/// Calls C's function with the entries of a range, until it returns something else than 0.
+/// Calls C's function with entries, until it returns something else than 0.
 ///
 /// # Safety
 /// C.
 pub unsafe fn walk(
-    view: MapleView<'_, u64>,
-    range: RangeInclusive<u64>,
+    entries: impl IntoIterator<Item = Found>,
     each: EachFn,
     ctx: *mut c_void,
 ) -> c_int {
-    for (range, value) in view.range(range) {
-        let entry = sapwood_range::from((range, *value));
+    for found in entries {
+        let entry = sapwood_range::from(found);
         // SAFETY: C gave both for this.
         let answer = unsafe { each(&raw const entry, ctx) };
         if answer != 0 {
@@ -76,6 +76,93 @@ pub unsafe fn walk(
     }
     0
 }
+
+/// Writes where a place that was found begins; returns 0, or that there is none.
+///
+/// # Safety
+/// There is room for a number.
+pub unsafe fn put_place(found: Option<RangeInclusive<u64>>, start: *mut u64) -> c_int {
+    let Some(place) = found else {
+        return -libc::ENOSPC;
+    };
+    // SAFETY: the caller's promise.
+    unsafe { *start = *place.start() };
+    0
+}
+
+/// How many indices entries have; 2^64 is told as one less.
+pub fn count(view: MapleView<'_, u64>) -> u64 {
+    u64::try_from(view.covered()).unwrap_or(u64::MAX)
+}
+
+/// What is read without a reader: a transaction, or a snapshot.
+pub trait Seen: Body {
+    /// Reads it with a function of its view.
+    ///
+    /// # Safety
+    /// C.
+    unsafe fn view<R>(
+        at: *const Handle<Self>,
+        f: impl FnOnce(MapleView<'_, u64>) -> R,
+    ) -> Outcome<R>;
+}
+
+/// C's functions that read a transaction or a snapshot.
+macro_rules! reads {
+    (
+        [$($done:tt)*] [$($rest:tt)*] $at:ident: $pointer:ty,
+        $(#[doc = $doc:literal])*
+        $get:ident, $next:ident, $each:ident, $find_gap:ident, $len:ident, $covered:ident
+    ) => {
+        $crate::c_api::c_api!(@ [$($done)*]
+            $(#[doc = $doc])*
+            fn $get($at: $pointer, index: u64, value: *mut u64) -> c_int {
+                let value = input::place(value, "the place for the value")?;
+                let found = Seen::view($at, |view| view.get(index).copied())?;
+                Ok(put_found(value, found))
+            }
+
+            fn $next($at: $pointer, from: u64, entry: *mut sapwood_range) -> c_int {
+                let found = Seen::view($at, |view| view.range(from..=u64::MAX).next().map(copied))?;
+                Ok(put_entry(found, entry))
+            }
+
+            fn $each(
+                $at: $pointer,
+                start: u64,
+                end: u64,
+                each: sapwood_range_fn,
+                ctx: *mut c_void,
+            ) -> c_int {
+                let each = each.ok_or_else(|| Failure::null("the function"))?;
+                Seen::view($at, |view| walk(view.range(start..=end).map(copied), each, ctx))
+            }
+
+            fn $find_gap(
+                $at: $pointer,
+                size: u64,
+                window: *const sapwood_window,
+                start: *mut u64,
+            ) -> c_int {
+                let start = input::place(start, "the place for the start")?;
+                let window = window_at(window)?;
+                let found = Seen::view($at, |view| view.find_gap(size, window))?;
+                Ok(put_place(found, start))
+            }
+
+            fn $len($at: $pointer, len: *mut usize) -> c_int {
+                put(len, "len", Seen::view($at, |view| view.len())?)
+            }
+
+            fn $covered($at: $pointer, indices: *mut u64) -> c_int {
+                put(indices, "indices", Seen::view($at, count)?)
+            }
+
+            $($rest)*
+        );
+    };
+}
+pub(crate) use reads;
 
 c_api!(
     /// The value at an index. -ENOENT: it lies in a gap. With a reader: its thread. O(log n).
@@ -122,10 +209,6 @@ c_api!(
         look_up(ranges, reader, entry, search)
     }
 
-    /// Is called with entries in order. It returns 0 to go on; another number ends the walk.
-    pub type sapwood_range_fn =
-        Option<unsafe extern "C" fn(entry: *const sapwood_range, ctx: *mut c_void) -> c_int>;
-
     /// Calls each(entry, ctx) with the entries that have an index in a range, and returns 0 or what
     /// `each` returned. The quickest walk. Garbage is held back meanwhile. O(log n + entries).
     fn sapwood_ranges_each(
@@ -137,7 +220,7 @@ c_api!(
         ctx: *mut c_void,
     ) -> c_int {
         let each = each.ok_or_else(|| Failure::null("the function"))?;
-        let walk = |view: MapleView<'_, u64>| walk(view, start..=end, each, ctx);
+        let walk = |view: MapleView<'_, u64>| walk(view.range(start..=end).map(copied), each, ctx);
         view(ranges, reader, walk)
     }
 
@@ -153,11 +236,7 @@ c_api!(
         let start = input::place(start, "the place for the start")?;
         let window = window_at(window)?;
         let found = view(ranges, reader, |view| view.find_gap(size, window))?;
-        match found {
-            Some(place) => *start = *place.start(),
-            None => return Ok(-libc::ENOSPC),
-        }
-        Ok(0)
+        Ok(put_place(found, start))
     }
 
     /// The first gap within a range, cut to it: (start), (end). -ENOENT: there is none.
@@ -175,5 +254,15 @@ c_api!(
             None => return Ok(-libc::ENOENT),
         }
         Ok(0)
+    }
+
+    /// How many (indices) entries have: the sum of their lengths; 2^64 is told as one less.
+    /// O(entries).
+    fn sapwood_ranges_covered(
+        ranges: *const sapwood_ranges,
+        reader: *const sapwood_reader,
+        indices: *mut u64,
+    ) -> c_int {
+        put(indices, "indices", view(ranges, reader, count)?)
     }
 );

@@ -207,6 +207,7 @@ static void threads_that_are_left_behind(void)
 	sapwood_shared *shared = NULL;
 	sapwood_txn *txn = NULL;
 	sapwood_fib_txn *fib_txn = NULL;
+	sapwood_ranges_txn *ranges_txn = NULL;
 	sapwood_prefix prefix;
 	sapwood_value value = number(1);
 	pthread_t thread;
@@ -244,6 +245,7 @@ static void threads_that_are_left_behind(void)
 		CHECK(strstr(why, "child of fork") != NULL);
 		IS(sapwood_fib_begin(other.fib, &fib_txn), -EDEADLK);
 		IS(sapwood_ranges_store(other.ranges, 1, 2, 3), -EDEADLK);
+		IS(sapwood_ranges_begin(other.ranges, &ranges_txn), -EDEADLK);
 		/* Its reader holds the garbage of the child back, and is named. */
 		value = number(2);
 		IS(sapwood_shared_insert(shared, "elm", 3, &value), 0);

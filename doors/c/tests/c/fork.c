@@ -112,6 +112,42 @@ static void stores(void)
 	IS(sapwood_live_remove(live), 0);
 }
 
+/* A transaction of a range map: the child may free its copy, and the parent goes on. */
+static void range_transactions(void)
+{
+	sapwood_live *live = NULL;
+	sapwood_ranges *ranges = NULL;
+	sapwood_ranges_txn *txn = NULL, *second = NULL;
+	uint64_t value = 0;
+	pid_t pid;
+
+	IS(sapwood_ranges_live_create(folder("spaces"), NULL, NULL, &live, &ranges), 0);
+	IS(sapwood_ranges_store(ranges, 1, 9, 1), 0);
+	IS(sapwood_ranges_begin(ranges, &txn), 0);
+	IS(sapwood_ranges_txn_move(txn, 1, 9, 11), 0);
+	pid = begin();
+	if (pid == 0) {
+		REFUSED(sapwood_ranges_begin(ranges, &second));
+		REFUSED(sapwood_ranges_move(ranges, 1, 9, 2));
+		REFUSED(sapwood_ranges_txn_get(txn, 11, &value));
+		REFUSED(sapwood_ranges_txn_store(txn, 1, 9, 2));
+		REFUSED(sapwood_ranges_txn_commit(txn));
+		IS(sapwood_ranges_txn_rollback(txn), 0);
+		sapwood_ranges_free(ranges);
+		sapwood_live_free(live);
+	}
+	ended(pid);
+
+	IS(sapwood_ranges_get(ranges, NULL, 1, &value), 0);
+	IS(sapwood_ranges_txn_get(txn, 11, &value), 0);
+	IS(sapwood_ranges_txn_commit(txn), 0);
+	IS(sapwood_ranges_get(ranges, NULL, 11, &value), 0);
+	IS(sapwood_ranges_get(ranges, NULL, 1, &value), -ENOENT);
+	IS(sapwood_ranges_verify(ranges), 0);
+	sapwood_ranges_free(ranges);
+	IS(sapwood_live_remove(live), 0);
+}
+
 /* Shared maps, point maps, tables of prefixes and range maps. */
 static void other_kinds(void)
 {
@@ -438,6 +474,7 @@ int main(int argc, char **argv)
 	base = argv[1];
 	stores();
 	other_kinds();
+	range_transactions();
 	readers();
 	both_write();
 	an_heir_that_is_a_child();

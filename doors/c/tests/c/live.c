@@ -630,6 +630,7 @@ static void range_maps(void)
 {
 	sapwood_live *live = NULL;
 	sapwood_ranges *ranges = NULL;
+	sapwood_ranges_txn *txn = NULL;
 	sapwood_live_reader *reader;
 	sapwood_range range;
 	uint64_t start;
@@ -649,8 +650,22 @@ static void range_maps(void)
 		CHECK(range.start == 30 && range.end == 39);
 		IS(sapwood_live_range_next(reader, 40, NULL), -ENOENT);
 		IS(sapwood_live_lookup(reader, "abcd", 4, NULL, NULL), -ENOTSUP);
+		/* Other processes see a transaction when it is committed. */
+		IS(sapwood_ranges_begin(ranges, &txn), 0);
+		IS(sapwood_ranges_txn_move(txn, 30, 39, 60), 0);
+		IS(sapwood_live_range(reader, 35, &range), 0);
+		IS(sapwood_live_range(reader, 65, &range), -ENOENT);
+		IS(sapwood_ranges_txn_commit(txn), 0);
+		IS(sapwood_live_range(reader, 35, &range), -ENOENT);
+		IS(sapwood_live_range(reader, 65, &range), 0);
+		CHECK(range.start == 60 && range.end == 69 && range.value == 3);
+		IS(sapwood_ranges_move(ranges, 60, 69, 30), 0);
 		sapwood_live_reader_free(reader);
 		if (round == 1) {
+			/* One that is rolled back leaves nothing for the heir. */
+			IS(sapwood_ranges_begin(ranges, &txn), 0);
+			IS(sapwood_ranges_txn_clear(txn, 0, UINT64_MAX), 0);
+			IS(sapwood_ranges_txn_rollback(txn), 0);
 			sapwood_ranges_free(ranges);
 			sapwood_live_free(live);
 			IS(sapwood_ranges_live_open(folder, NULL, NULL, &live, &ranges), 0);

@@ -83,6 +83,7 @@ static void reservations(sapwood_ranges *ranges)
 	IS(sapwood_ranges_get(ranges, NULL, 5000, &value), 0);
 
 	memset(&window, 0, sizeof window);
+	window.size = sizeof window;
 	window.start = 6000;
 	window.end = 6999;
 	window.align = 64;
@@ -152,6 +153,7 @@ int main(int argc, char **argv)
 	IS(sapwood_ranges_find_gap(ranges, reader, 5, NULL, &start), 0);
 	CHECK(start == 121);
 	memset(&window, 0, sizeof window);
+	window.size = sizeof window;
 	window.end = 120;
 	IS(sapwood_ranges_find_gap(ranges, reader, 5, &window, &start), -ENOSPC);
 	IS(sapwood_ranges_alloc(ranges, 4, &window, 4, &start), 0);
@@ -167,7 +169,7 @@ int main(int argc, char **argv)
 	window.flags = SAPWOOD_NEAR;
 	IS(sapwood_ranges_alloc(ranges, 1, &window, 5, &start), 0);
 	CHECK(start == 500);
-	window.flags = 8;
+	window.flags = 16;
 	IS(sapwood_ranges_alloc(ranges, 1, &window, 5, &start), -EINVAL);
 	IS(sapwood_ranges_remove(ranges, 500, &entry), 0);
 	CHECK(entry.start == 500 && entry.end == 500 && entry.value == 5);

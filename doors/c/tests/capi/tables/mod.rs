@@ -4,6 +4,7 @@
 
 mod cache;
 mod fib;
+mod range_txns;
 mod ranges;
 mod routes;
 

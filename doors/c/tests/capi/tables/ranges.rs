@@ -1,5 +1,6 @@
 //! Range maps.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ops::RangeInclusive;
 use std::ptr::{null, null_mut};
@@ -7,6 +8,7 @@ use std::ptr::{null, null_mut};
 use sapwood_capi::ranges::*;
 use sapwood_capi::ranges_plans::*;
 use sapwood_capi::ranges_read::*;
+use sapwood_capi::ranges_versions::*;
 use sapwood_capi::reader::*;
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{Domain, RangeOp, RangeOps, RangeOutcome};
@@ -14,18 +16,60 @@ use sapwood_model::range_ops::{Domain, RangeOp, RangeOps, RangeOutcome};
 use super::{ABSENT, Readers, ops, rng};
 
 /// A range map of C, with the operations of the oracle.
-struct Ranges {
-    ranges: *mut sapwood_ranges,
-    readers: Readers,
+pub(super) struct Ranges {
+    pub(super) ranges: *mut sapwood_ranges,
+    pub(super) readers: Readers,
+    /// If it is open, changes, walks and searches for gaps are made in it.
+    pub(super) txn: Cell<*mut sapwood_ranges_txn>,
 }
 
-type Entry = (RangeInclusive<u64>, u64);
+pub(super) type Entry = (RangeInclusive<u64>, u64);
+
+/// Calls C's function of the map, or of the transaction that is open.
+macro_rules! here {
+    ($map:expr, $of_map:ident, $of_txn:ident, [$($reader:expr)?], $($arg:expr),*) => {
+        match $map.txn.get() {
+            txn if txn.is_null() => $of_map($map.ranges, $($reader,)? $($arg),*),
+            txn => $of_txn(txn, $($arg),*),
+        }
+    };
+}
+pub(super) use here;
+
+/// Puts entries that C's functions are called with into a list.
+pub(super) unsafe extern "C" fn push(entry: *const sapwood_range, ctx: *mut c_void) -> c_int {
+    // SAFETY: the caller of C's function gave both.
+    let (entry, all) = unsafe { (&*entry, &mut *ctx.cast::<Vec<Entry>>()) };
+    all.push((entry.start..=entry.end, entry.value));
+    0
+}
+
+/// A window of C with a range, and nothing else.
+pub(super) fn window_of(within: &RangeInclusive<u64>) -> sapwood_window {
+    sapwood_window {
+        start: *within.start(),
+        end: *within.end(),
+        ..sapwood_window::default()
+    }
+}
 
 #[expect(
     clippy::undocumented_unsafe_blocks,
     reason = "places, handles and lists are this test's"
 )]
 impl Ranges {
+    pub(super) fn new() -> Self {
+        let readers = Readers::new();
+        let mut ranges = null_mut();
+        let made = unsafe { sapwood_ranges_new(readers.domain, null(), &raw mut ranges) };
+        assert_eq!(made, 0);
+        Ranges {
+            ranges,
+            readers,
+            txn: Cell::new(null_mut()),
+        }
+    }
+
     fn entry(
         &self,
         f: impl FnOnce(*const sapwood_reader, *mut sapwood_range) -> c_int,
@@ -43,24 +87,32 @@ impl Ranges {
     }
 
     fn next(&self, from: u64) -> Option<Entry> {
-        self.entry(|reader, at| unsafe { sapwood_ranges_next(self.ranges, reader, from, at) })
+        self.entry(|reader, at| unsafe {
+            here!(
+                self,
+                sapwood_ranges_next,
+                sapwood_ranges_txn_next,
+                [reader],
+                from,
+                at
+            )
+        })
     }
 
-    fn all(&self, range: &RangeInclusive<u64>) -> Vec<Entry> {
-        unsafe extern "C" fn push(entry: *const sapwood_range, ctx: *mut c_void) -> c_int {
-            let (entry, all) = unsafe { (&*entry, &mut *ctx.cast::<Vec<Entry>>()) };
-            all.push((entry.start..=entry.end, entry.value));
-            0
-        }
+    pub(super) fn all(&self, range: &RangeInclusive<u64>) -> Vec<Entry> {
         let mut all = Vec::new();
+        let (start, end, list) = (*range.start(), *range.end(), (&raw mut all).cast());
+        let reader = self.readers.reader;
         let result = unsafe {
-            sapwood_ranges_each(
-                self.ranges,
-                self.readers.reader,
-                *range.start(),
-                *range.end(),
+            here!(
+                self,
+                sapwood_ranges_each,
+                sapwood_ranges_txn_each,
+                [reader],
+                start,
+                end,
                 Some(push),
-                (&raw mut all).cast(),
+                list
             )
         };
         assert_eq!(result, 0);
@@ -90,7 +142,7 @@ impl Ranges {
         all
     }
 
-    fn apply(&self, op: &RangeOp, how: u8) -> RangeOutcome {
+    pub(super) fn apply(&self, op: &RangeOp, how: u8) -> RangeOutcome {
         use RangeOutcome as Out;
         let (map, bounds) = (self.ranges, |r: &RangeInclusive<u64>| {
             (*r.start(), *r.end())
@@ -103,18 +155,18 @@ impl Ranges {
             other => panic!("{op:?}: {other}"),
         };
         let window = |within: &RangeInclusive<u64>, align, highest| sapwood_window {
-            start: *within.start(),
-            end: *within.end(),
             align,
-            near: 0,
             flags: u32::from(highest),
-            reserved: 0,
+            ..window_of(within)
         };
         match op {
             RangeOp::Store(range, value) => {
                 let (start, end) = bounds(range);
                 done(unsafe {
                     match how % 3 {
+                        _ if self.in_txn() => {
+                            sapwood_ranges_txn_store(self.txn.get(), start, end, *value)
+                        }
                         0 => sapwood_ranges_store(map, start, end, *value),
                         1 => {
                             let mut plan = null_mut();
@@ -141,7 +193,16 @@ impl Ranges {
                     value: 0,
                 };
                 match unsafe {
-                    sapwood_ranges_store_coalescing(map, start, end, *value, &raw mut at)
+                    here!(
+                        self,
+                        sapwood_ranges_store_coalescing,
+                        sapwood_ranges_txn_store_coalescing,
+                        [],
+                        start,
+                        end,
+                        *value,
+                        &raw mut at
+                    )
                 } {
                     0 => Out::At(Some(at.start..=at.end)),
                     refused => done(refused),
@@ -149,7 +210,26 @@ impl Ranges {
             }
             RangeOp::Insert(range, value) => {
                 let (start, end) = bounds(range);
-                match unsafe { sapwood_ranges_insert_new(map, start, end, *value) } {
+                match unsafe {
+                    match how % 2 {
+                        1 if !self.in_txn() => {
+                            let mut plan = null_mut();
+                            match sapwood_ranges_plan_insert_new(map, start, end, &raw mut plan) {
+                                0 => self.reserved(plan, Some(*value)),
+                                refused => refused,
+                            }
+                        }
+                        _ => here!(
+                            self,
+                            sapwood_ranges_insert_new,
+                            sapwood_ranges_txn_insert_new,
+                            [],
+                            start,
+                            end,
+                            *value
+                        ),
+                    }
+                } {
                     result if result == -libc::EEXIST => {
                         Out::Occupied(self.next(start).expect("an entry is in the way").0)
                     }
@@ -157,7 +237,7 @@ impl Ranges {
                 }
             }
             RangeOp::Erase(index) => {
-                if how % 2 == 1 {
+                if how % 2 == 1 && !self.in_txn() {
                     let found = self.entry(|reader, at| unsafe {
                         sapwood_ranges_get_entry(map, reader, *index, at)
                     });
@@ -168,12 +248,22 @@ impl Ranges {
                     }
                     return Out::Entry(found);
                 }
-                Out::Entry(self.entry(|_, at| unsafe { sapwood_ranges_remove(map, *index, at) }))
+                Out::Entry(self.entry(|_, at| unsafe {
+                    here!(
+                        self,
+                        sapwood_ranges_remove,
+                        sapwood_ranges_txn_remove,
+                        [],
+                        *index,
+                        at
+                    )
+                }))
             }
             RangeOp::ClearRange(range) => {
                 let (start, end) = bounds(range);
                 done(unsafe {
                     match how % 3 {
+                        _ if self.in_txn() => sapwood_ranges_txn_clear(self.txn.get(), start, end),
                         0 => sapwood_ranges_clear(map, start, end),
                         1 => {
                             let mut plan = null_mut();
@@ -192,7 +282,16 @@ impl Ranges {
                     }
                 })
             }
-            RangeOp::Clear => done(unsafe { sapwood_ranges_clear(map, 0, u64::MAX) }),
+            RangeOp::Clear => done(unsafe {
+                here!(
+                    self,
+                    sapwood_ranges_clear,
+                    sapwood_ranges_txn_clear,
+                    [],
+                    0,
+                    u64::MAX
+                )
+            }),
             // C takes an alignment of 0 for none; the oracle refuses it.
             RangeOp::Alloc { align: 0, .. } => Out::BadArgument,
             RangeOp::FindGap { align: 0, .. } => Out::At(None),
@@ -205,9 +304,7 @@ impl Ranges {
             } => {
                 let window = window(within, *align, *highest);
                 let mut start = 0;
-                match unsafe {
-                    sapwood_ranges_alloc(map, *size, &raw const window, *value, &raw mut start)
-                } {
+                match self.alloc(*size, &window, *value, &mut start) {
                     0 => Out::At(Some(start..=start + (size - 1))),
                     refused => done(refused),
                 }
@@ -219,11 +316,9 @@ impl Ranges {
                 value,
             } => {
                 let mut window = window(within, 1, false);
-                (window.near, window.flags) = (*next, 2);
+                (window.near, window.flags) = (*next, SAPWOOD_NEAR);
                 let mut start = 0;
-                match unsafe {
-                    sapwood_ranges_alloc(map, *size, &raw const window, *value, &raw mut start)
-                } {
+                match self.alloc(*size, &window, *value, &mut start) {
                     0 => {
                         let end = start + (size - 1);
                         let next = end.checked_add(1).unwrap_or(*within.start());
@@ -295,22 +390,52 @@ impl Ranges {
                 highest,
             } => {
                 let window = window(within, *align, *highest);
-                let mut start = 0;
-                match unsafe {
-                    sapwood_ranges_find_gap(
-                        map,
-                        self.readers.reader,
-                        *size,
-                        &raw const window,
-                        &raw mut start,
-                    )
-                } {
-                    0 => Out::At(Some(start..=start + (size - 1))),
-                    result => {
-                        assert_eq!(result, -libc::ENOSPC);
-                        Out::At(None)
-                    }
-                }
+                Out::At(self.find_gap(*size, &window))
+            }
+        }
+    }
+
+    fn in_txn(&self) -> bool {
+        !self.txn.get().is_null()
+    }
+
+    fn alloc(&self, size: u64, window: &sapwood_window, value: u64, start: &mut u64) -> c_int {
+        unsafe {
+            here!(
+                self,
+                sapwood_ranges_alloc,
+                sapwood_ranges_txn_alloc,
+                [],
+                size,
+                window,
+                value,
+                start
+            )
+        }
+    }
+
+    pub(super) fn find_gap(
+        &self,
+        size: u64,
+        window: &sapwood_window,
+    ) -> Option<RangeInclusive<u64>> {
+        let (mut start, reader) = (0, self.readers.reader);
+        let found = unsafe {
+            here!(
+                self,
+                sapwood_ranges_find_gap,
+                sapwood_ranges_txn_find_gap,
+                [reader],
+                size,
+                window,
+                &raw mut start
+            )
+        };
+        match found {
+            0 => Some(start..=start + (size - 1)),
+            result => {
+                assert_eq!(result, -libc::ENOSPC);
+                None
             }
         }
     }
@@ -340,13 +465,8 @@ impl Ranges {
 fn range_maps_answer_as_the_oracle() {
     let (mut rng, seed) = rng();
     for domain in Domain::ALL {
-        let readers = Readers::new();
-        let mut ranges = null_mut();
-        assert_eq!(
-            unsafe { sapwood_ranges_new(readers.domain, null(), &raw mut ranges) },
-            0
-        );
-        let map = Ranges { ranges, readers };
+        let map = Ranges::new();
+        let ranges = map.ranges;
         let mut oracle = RangeMap::new();
         let ops = ops(5_000) / Domain::ALL.len();
         for (step, op) in RangeOps::new(domain, seed).take(ops).enumerate() {
