@@ -1451,9 +1451,9 @@ int sapwood_ranges_begin(sapwood_ranges *ranges, sapwood_ranges_txn **out);
 
 /*
  * As the functions of the map. Its thread. A change that fails leaves the transaction as
- * it was; of a _modify or a _move that fails for want of memory, a part may be made, so
- * roll back. -EBUSY: the function given to an _each or a _modify runs, which may only read
- * the transaction.
+ * it was; of one that modifies or moves, a part may be made when memory fails, so roll
+ * back. -EBUSY: a function runs that the transaction was given to walk over it or to
+ * modify it; such a function may only read it.
  */
 int sapwood_ranges_txn_store(sapwood_ranges_txn *txn, uint64_t start, uint64_t end,
 			     uint64_t value);

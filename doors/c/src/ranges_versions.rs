@@ -28,10 +28,24 @@ pub struct RangesTxn {
 impl RangesTxn {
     /// Reads the transaction with a function that may call C's. Nothing changes it meanwhile.
     fn reading<R>(&self, f: impl FnOnce(MapleView<'_, u64>) -> R) -> R {
-        let before = self.read.replace(true);
-        let answer = f(self.txn.view());
-        self.read.set(before);
-        answer
+        let _reading = Reading {
+            read: &self.read,
+            before: self.read.replace(true),
+        };
+        f(self.txn.view())
+    }
+}
+
+/// Notes that the reading has ended, also by a panic.
+struct Reading<'a> {
+    read: &'a Cell<bool>,
+    /// Whether it lies inside of another one.
+    before: bool,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.read.set(self.before);
     }
 }
 
@@ -149,9 +163,9 @@ c_api!(
     changes!(
         txn: *mut sapwood_ranges_txn,
         /// As the functions of the map. Its thread. A change that fails leaves the transaction as
-        /// it was; of a _modify or a _move that fails for want of memory, a part may be made, so
-        /// roll back. -EBUSY: the function given to an _each or a _modify runs, which may only read
-        /// the transaction.
+        /// it was; of one that modifies or moves, a part may be made when memory fails, so roll
+        /// back. -EBUSY: a function runs that the transaction was given to walk over it or to
+        /// modify it; such a function may only read it.
         sapwood_ranges_txn_store,
         sapwood_ranges_txn_store_coalescing,
         sapwood_ranges_txn_insert_new,

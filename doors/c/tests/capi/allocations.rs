@@ -16,7 +16,9 @@ use sapwood_capi::maps::*;
 use sapwood_capi::point_map::*;
 use sapwood_capi::prefix::{sapwood_prefix, sapwood_prefix_parse};
 use sapwood_capi::ranges::*;
+use sapwood_capi::ranges_plans::*;
 use sapwood_capi::ranges_read::*;
+use sapwood_capi::ranges_versions::*;
 use sapwood_capi::reader::*;
 use sapwood_capi::routes::*;
 use sapwood_capi::shared_map::*;
@@ -232,6 +234,35 @@ fn lookups_and_steps_allocate_nothing() {
         quiet("gap", 0, || {
             sapwood_ranges_find_gap(ranges, reader, 5, null(), to)
         });
+        quiet("covered", 0, || sapwood_ranges_covered(ranges, reader, to));
+        let mut txn = null_mut();
+        assert_eq!(sapwood_ranges_begin(ranges, &raw mut txn), 0);
+        for n in 2..200 {
+            assert_eq!(sapwood_ranges_txn_store(txn, 10 * n, 10 * n + 5, n), 0);
+        }
+        assert_eq!(sapwood_ranges_txn_clear(txn, 1, 9), 0);
+        quiet("range in a transaction", 0, || {
+            sapwood_ranges_txn_get(txn, 25, to)
+        });
+        quiet("gap in a transaction", 0, || {
+            sapwood_ranges_txn_find_gap(txn, 5, null(), to)
+        });
+        quiet("commit", 0, || sapwood_ranges_txn_commit(txn));
+        let (mut plan, mut held) = (null_mut(), null_mut());
+        let planned = sapwood_ranges_plan_store(ranges, 27, 1_000, &raw mut plan);
+        assert_eq!(planned, 0);
+        assert_eq!(sapwood_ranges_reserve(ranges, plan, &raw mut held), 0);
+        quiet("reserved store", 0, || {
+            sapwood_ranges_reservation_store(held, 1)
+        });
+        sapwood_ranges_plan_free(plan);
+        let planned = sapwood_ranges_plan_clear(ranges, 100, 1_200, &raw mut plan);
+        assert_eq!(planned, 0);
+        assert_eq!(sapwood_ranges_reserve(ranges, plan, &raw mut held), 0);
+        quiet("reserved removal", 0, || {
+            sapwood_ranges_reservation_erase(held)
+        });
+        sapwood_ranges_plan_free(plan);
         quiet("cache", 0, || {
             sapwood_cache_get(cache, raw(b"key").0, 3, 1, to)
         });
