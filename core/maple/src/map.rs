@@ -262,6 +262,11 @@ impl<V: Clone + Send + Sync + 'static, K: Index> MapleMap<V, K> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
     }
 
+    /// As [`begin`](Self::begin), but returns `None` when somebody has the lock.
+    pub fn try_begin(&self) -> Option<MapleTxn<'_, V, K>> {
+        self.try_write().map(MapleTxn::new)
+    }
+
     /// A snapshot of the map. This waits for another thread's writer, and then takes constant time.
     ///
     /// Reading the snapshot takes no lock. While snapshots are alive, a change replaces the inner

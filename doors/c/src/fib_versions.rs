@@ -9,7 +9,7 @@ use crate::fib::sapwood_fib;
 use crate::handle::{Handle, free};
 use crate::output::{put_found, put_wanted};
 use crate::prefix::{self, sapwood_prefix};
-use crate::versions::{self, IterBody, SnapshotBody, Transacts, TxnBody, Versioned};
+use crate::versions::{self, IterBody, SnapshotBody, Transacts, TxnBody};
 
 c_api!(
     /// A transaction: nobody else sees its changes before they are committed. It stays on its
@@ -24,7 +24,7 @@ c_api!(
     }
 
     fn sapwood_fib_try_begin(fib: *mut sapwood_fib, out: *mut *mut sapwood_fib_txn) -> c_int {
-        versions::begin(fib, out, Versioned::try_begin)
+        versions::begin(fib, out, Transacts::try_begin)
     }
 
     /// As the functions of the table. Its thread.

@@ -25,6 +25,13 @@ pub struct RangesTxn {
     read: Cell<bool>,
 }
 
+impl From<MapleTxn<'static, u64>> for RangesTxn {
+    fn from(txn: MapleTxn<'static, u64>) -> Self {
+        let read = Cell::new(false);
+        RangesTxn { txn, read }
+    }
+}
+
 impl RangesTxn {
     /// Reads the transaction with a function that may call C's. Nothing changes it meanwhile.
     fn reading<R>(&self, f: impl FnOnce(MapleView<'_, u64>) -> R) -> R {
@@ -54,10 +61,11 @@ impl Transacts for MapleMap<u64> {
     type Txn = RangesTxn;
 
     fn begin(&'static self) -> Option<RangesTxn> {
-        Some(RangesTxn {
-            txn: MapleMap::begin(self),
-            read: Cell::new(false),
-        })
+        Some(MapleMap::begin(self).into())
+    }
+
+    fn try_begin(&'static self) -> Option<RangesTxn> {
+        MapleMap::try_begin(self).map(RangesTxn::from)
     }
 
     fn commit(txn: RangesTxn) {
@@ -152,12 +160,20 @@ c_api!(
 
     /// Begins a transaction, after waiting for that of another thread, or its reservation. It
     /// belongs to the thread that began it, which ends it by a commit or a rollback. Until then
-    /// that thread changes the map through the transaction: -EDEADLK.
+    /// that thread changes the map through the transaction: -EDEADLK. sapwood_ranges_try_begin does
+    /// not wait: -EBUSY.
     fn sapwood_ranges_begin(
         ranges: *mut sapwood_ranges,
         out: *mut *mut sapwood_ranges_txn,
     ) -> c_int {
         versions::begin(ranges, out, Transacts::begin)
+    }
+
+    fn sapwood_ranges_try_begin(
+        ranges: *mut sapwood_ranges,
+        out: *mut *mut sapwood_ranges_txn,
+    ) -> c_int {
+        versions::begin(ranges, out, Transacts::try_begin)
     }
 
     changes!(

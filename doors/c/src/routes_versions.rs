@@ -10,7 +10,7 @@ use crate::handle::{Handle, free};
 use crate::output::or_absent;
 use crate::prefix::{self, sapwood_prefix};
 use crate::routes::{group, put_group, sapwood_member, sapwood_routes};
-use crate::versions::{self, IterBody, SnapshotBody, Transacts, TxnBody, Versioned};
+use crate::versions::{self, IterBody, SnapshotBody, Transacts, TxnBody};
 
 c_api!(
     /// Transactions, as those of sapwood_fib.
@@ -27,7 +27,7 @@ c_api!(
         routes: *mut sapwood_routes,
         out: *mut *mut sapwood_routes_txn,
     ) -> c_int {
-        versions::begin(routes, out, Versioned::try_begin)
+        versions::begin(routes, out, Transacts::try_begin)
     }
 
     fn sapwood_routes_txn_insert(

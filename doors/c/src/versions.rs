@@ -37,6 +37,8 @@ pub trait Transacts: Clone + 'static {
 
     /// Begins a transaction; waits for others.
     fn begin(&'static self) -> Option<Self::Txn>;
+    /// Begins a transaction, unless another one is open.
+    fn try_begin(&'static self) -> Option<Self::Txn>;
     /// Publishes the changes.
     fn commit(txn: Self::Txn);
     /// Discards the changes.
@@ -58,8 +60,6 @@ pub trait Versioned: Transacts {
     fn builder() -> Self::Builder;
     /// Sets how many bits the root resolves.
     fn root_bits(builder: Self::Builder, bits: u8) -> Self::Builder;
-    /// Begins a transaction, unless another one is open.
-    fn try_begin(&'static self) -> Option<Self::Txn>;
     /// A snapshot of the newest version.
     fn snapshot(&self) -> Self::Snapshot;
     /// The prefixes of a snapshot.
@@ -83,6 +83,10 @@ macro_rules! versioned {
                 Some(<$table>::begin(self))
             }
 
+            fn try_begin(&'static self) -> Option<Self::Txn> {
+                <$table>::try_begin(self)
+            }
+
             fn commit(txn: Self::Txn) {
                 txn.commit();
             }
@@ -104,10 +108,6 @@ macro_rules! versioned {
 
             fn root_bits(builder: Self::Builder, bits: u8) -> Self::Builder {
                 builder.root_bits(bits)
-            }
-
-            fn try_begin(&'static self) -> Option<Self::Txn> {
-                <$table>::try_begin(self)
             }
 
             fn snapshot(&self) -> Self::Snapshot {

@@ -234,6 +234,7 @@ static void transactions(void)
 
 	/* The thread changes the map through the transaction only. */
 	IS(sapwood_ranges_begin(ranges, &second), -EDEADLK);
+	IS(sapwood_ranges_try_begin(ranges, &second), -EDEADLK);
 	CHECK(second == NULL);
 	IS(sapwood_ranges_store(ranges, 1, 1, 1), -EDEADLK);
 	IS(sapwood_ranges_move(ranges, 1, 1, 2), -EDEADLK);
