@@ -36,16 +36,22 @@ pub enum Part<'a> {
     Mixed(&'a [Option<IpAddr>]),
 }
 
+/// Refuses one text where many things are wanted, although it can be iterated over.
+fn refuse_one(object: &Bound<'_, PyAny>, many: &str) -> PyResult<()> {
+    if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err(format!(
+            "many {many} are an array or an iterable, not {}; [] looks up one",
+            kind(object)
+        )));
+    }
+    Ok(())
+}
+
 impl Addresses {
     /// The addresses of an array, of what has one, or of an iterable. With `mapped`, IPv4-mapped
     /// IPv6 addresses are the IPv4 addresses that they stand for.
     pub fn of(object: &Bound<'_, PyAny>, mapped: bool) -> PyResult<Self> {
-        if object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>() {
-            return Err(PyTypeError::new_err(format!(
-                "many addresses are an array or an iterable, not {}; [] looks up one",
-                kind(object)
-            )));
-        }
+        refuse_one(object, "addresses")?;
         let addresses = match Column::of(object, "addresses")? {
             Column::Array(array, buffer) => Self::of_buffer(&array, buffer)?,
             Column::Objects(objects) => Addresses::Mixed(objects.read(address_of, at)?),
@@ -327,6 +333,7 @@ pub enum Indices {
 impl Indices {
     /// The indices of an array of uint64, uint32 or int64, or of an iterable.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        refuse_one(object, "indices")?;
         let (array, buffer) = match Column::of(object, "indices")? {
             Column::Objects(objects) => {
                 let indices = objects.read(index, |_, _, error| error)?;

@@ -34,7 +34,9 @@ mod objects;
 mod pairs;
 mod range_keys;
 mod range_reader;
+mod range_snapshot;
 mod range_table;
+mod range_txn;
 mod ranges;
 mod snapshot_iter;
 
@@ -74,6 +76,10 @@ mod native {
     use super::range_keys::window_of;
     #[pymodule_export]
     use super::range_reader::RangeReader;
+    #[pymodule_export]
+    use super::range_snapshot::RangeSnapshot;
+    #[pymodule_export]
+    use super::range_txn::RangeTransaction;
     #[pymodule_export]
     use super::ranges::RangeMap;
     #[pymodule_export]

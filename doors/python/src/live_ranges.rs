@@ -16,7 +16,7 @@ use crate::fib_table::absent;
 use crate::live::{self, Pool, Standing, ToChange, Trusting, Writer, not_live, patiently};
 use crate::live_texts::{Texts, attempted, object};
 use crate::numbers::whole;
-use crate::range_keys::{Key, Range, place, range_if, range_or_index, window};
+use crate::range_keys::{Key, Range, Search, place, range_or_index};
 use crate::range_reader::{Entry, RangeReader, Ranges, View, find, wide};
 use crate::snapshot_iter::{Kind, listed};
 
@@ -91,6 +91,16 @@ impl Ranges for Table {
         attempted(|| match find()? {
             Some(entry) => Ok(self.object(py, entry)?.map(Some)),
             None => Ok(Some(None)),
+        })
+    }
+
+    fn all(&self, py: Python<'_>, within: &Range) -> PyResult<Vec<(Range, Py<PyAny>)>> {
+        attempted(|| {
+            let table: &dyn Ranges = self;
+            let entries: Vec<Entry> =
+                find!(table, view => view.range(within.clone()).map(wide).collect())?;
+            let entries = entries.into_iter();
+            entries.map(|entry| self.object(py, entry)).collect()
         })
     }
 }
@@ -211,18 +221,9 @@ impl LiveRanges {
         within: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let within = within.map_or(Ok(0..=u64::MAX), range_or_index)?;
-        let entries = attempted(|| {
-            let table: &dyn Ranges = &*self.table;
-            let entries: Vec<Entry> =
-                find!(table, view => view.range(within.clone()).map(wide).collect())?;
-            let pair = |entry| {
-                let found = self.table.object(py, entry)?;
-                let pair =
-                    |(range, value): (_, Py<_>)| Ok((place(py, &range)?, value.into_bound(py)));
-                found.map(pair).transpose()
-            };
-            entries.into_iter().map(pair).collect()
-        })?;
+        let entries = self.table.all(py, &within)?.into_iter();
+        let entries = entries.map(|(range, value)| Ok((place(py, &range)?, value.into_bound(py))));
+        let entries = entries.collect::<PyResult<_>>()?;
         listed(py, Kind::of(kind)?, back, entries)
     }
 
@@ -309,11 +310,12 @@ impl LiveRangesWriter {
     }
 
     fn __delitem__(slf: &Bound<'_, Self>, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        if range_if(key)?.is_none() && !slf.as_super().as_super().get().__contains__(key)? {
+        let at = Key::or_slice(key)?;
+        if matches!(at, Key::Index(_)) && !slf.as_super().as_super().get().__contains__(key)? {
             return Err(absent(key));
         }
-        let range = range_or_index(key)?;
-        slf.get().change(slf.py(), |map| map.clear_range(range))
+        slf.get()
+            .change(slf.py(), |map| map.clear_range(at.range()))
     }
 
     /// Makes a range one entry, as RangeMap.store() does, and returns the range of the entry.
@@ -387,7 +389,8 @@ impl LiveRangesWriter {
 
     /// Stores at the place that find_gap() finds, and returns its range; NoGapError when there is
     /// none.
-    #[pyo3(signature = (size, value, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
+    #[pyo3(signature = (size, value, /, *, start=None, stop=None, align=1, rest=None, guard=0,
+        tightest=false, highest=false, near=None, starting_at=None))]
     #[allow(clippy::too_many_arguments)]
     fn alloc<'py>(
         &self,
@@ -396,10 +399,25 @@ impl LiveRangesWriter {
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
         align: u64,
-        from_end: bool,
-        near: Option<u64>,
+        rest: Option<u64>,
+        guard: u64,
+        tightest: bool,
+        highest: bool,
+        near: Option<&Bound<'_, PyAny>>,
+        starting_at: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let window = window(start, stop, align, from_end, near)?;
+        let search = Search {
+            start,
+            stop,
+            align,
+            rest,
+            guard,
+            tightest,
+            highest,
+            near,
+            starting_at,
+        };
+        let window = search.window(size)?;
         let number = number_of(value)?;
         let alloc = |map: &MapleMap<u64>| Ok(map.alloc_range(size, window, number)?);
         place(value.py(), &self.change(value.py(), alloc)?)

@@ -174,9 +174,37 @@ impl Objects {
     }
 }
 
+impl Objects {
+    /// A table with the same numbers for the same objects, as often as they have entries here.
+    pub fn duplicate(&self, py: Python<'_>) -> Self {
+        let slots = self.slots.iter().map(|slot| Slot {
+            object: slot
+                .object
+                .as_ref()
+                .filter(|_| slot.uses > 0)
+                .map(|object| object.clone_ref(py)),
+            ..*slot
+        });
+        let resting = self.resting.iter().map(|(_, number)| *number);
+        Objects {
+            slots: slots.collect(),
+            free: self.free.iter().copied().chain(resting).collect(),
+            numbers: self.numbers.clone(),
+            hasher: self.hasher.clone(),
+            ..Objects::default()
+        }
+    }
+}
+
 /// A table of objects behind a lock that is held for moments only.
 #[derive(Default)]
 pub struct SharedObjects(Mutex<Objects>);
+
+impl From<Objects> for SharedObjects {
+    fn from(objects: Objects) -> Self {
+        SharedObjects(Mutex::new(objects))
+    }
+}
 
 impl SharedObjects {
     fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Objects> {

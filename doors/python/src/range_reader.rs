@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
-use sapwood::maple::{Error, MapleView};
+use pyo3::types::{PyList, PySlice};
+use sapwood::maple::MapleView;
 
-use crate::errors::refused;
 use crate::fib_table::absent;
-use crate::range_keys::{self, Key, Range, between, place, window};
+use crate::range_keys::{self, Key, Range, Search, between, place, range_or_index};
 
 /// A range and its value: a number, or what stands for an object.
 pub type Entry = (Range, u64);
@@ -42,6 +42,25 @@ pub fn wide<V: Copy + Into<u64>>((range, value): (Range, &V)) -> Entry {
     (range, (*value).into())
 }
 
+/// The part of an entry that lies within a range.
+pub fn clipped<V>((range, value): (Range, V), within: &Range) -> (Range, V) {
+    let (first, last) = (
+        *range.start().max(within.start()),
+        *range.end().min(within.end()),
+    );
+    (first..=last, value)
+}
+
+/// Parts of entries as a list of pairs.
+pub fn listed<'py>(
+    py: Python<'py>,
+    parts: Vec<(Range, Py<PyAny>)>,
+) -> PyResult<Bound<'py, PyList>> {
+    let pairs = parts.into_iter();
+    let pairs = pairs.map(|(range, value)| Ok((place(py, &range)?, value)));
+    PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
+}
+
 /// Ranges, wherever they lie.
 pub trait Ranges: Send + Sync {
     /// Calls `f` with the newest map.
@@ -56,6 +75,9 @@ pub trait Ranges: Send + Sync {
         py: Python<'_>,
         find: &dyn Fn() -> PyResult<Option<Entry>>,
     ) -> PyResult<Option<(Range, Py<PyAny>)>>;
+
+    /// The entries that have an index in a range, each whole, with the objects of their values.
+    fn all(&self, py: Python<'_>, within: &Range) -> PyResult<Vec<(Range, Py<PyAny>)>>;
 }
 
 impl dyn Ranges {
@@ -99,7 +121,13 @@ impl RangeReader {
     }
 
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        self.value(key)?.ok_or_else(|| absent(key))
+        if !key.is_instance_of::<PySlice>() {
+            return self.value(key)?.ok_or_else(|| absent(key));
+        }
+        let within = range_or_index(key)?;
+        let parts = self.0.all(key.py(), &within)?.into_iter();
+        let parts = parts.map(|entry| clipped(entry, &within)).collect();
+        listed(key.py(), parts)?.into_py_any(key.py())
     }
 
     pub(crate) fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -170,10 +198,27 @@ impl RangeReader {
         PyList::new(py, gaps.collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// The lowest `size` indices in a window that no entry has and that begin at a multiple of
-    /// `align`, a power of two; with from_end=True the highest. With `near`, places at or after
-    /// that index come first. None when there is no such place.
-    #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, from_end=false, near=None))]
+    /// `size` indices from `start` to before `stop` that no entry has; None when there is no such
+    /// place. Of several places it is
+    ///
+    /// the lowest one; with highest=True, the highest one;
+    /// with `near`, an index, the one that begins nearest to it;
+    /// with `starting_at`, an index, the lowest at or after it, or else the lowest; with
+    /// highest=True, the highest whose last index is not after it, or else the highest;
+    /// with tightest=True, one in the smallest gap that has a place, of equal ones the first.
+    ///
+    /// It begins at a multiple of `align`, a power of two. With `rest`, it begins at an index that
+    /// leaves this rest when it is divided by `align`, which may be any number then. At least
+    /// `guard` indices on both sides of it are free.
+    ///
+    /// >>> from sapwood import RangeMap
+    /// >>> map = RangeMap({range(0, 10): "a", range(15, 100): "b"})
+    /// >>> map.find_gap(4, stop=200), map.find_gap(4, stop=200, highest=True)
+    /// (range(10, 14), range(196, 200))
+    /// >>> map.find_gap(4, align=64), map.find_gap(4, align=100, rest=7), map.find_gap(4, guard=2)
+    /// (range(128, 132), range(107, 111), range(102, 106))
+    #[pyo3(signature = (size, /, *, start=None, stop=None, align=1, rest=None, guard=0,
+        tightest=false, highest=false, near=None, starting_at=None))]
     #[allow(clippy::too_many_arguments)]
     fn find_gap<'py>(
         &self,
@@ -182,16 +227,25 @@ impl RangeReader {
         start: Option<&Bound<'py, PyAny>>,
         stop: Option<&Bound<'py, PyAny>>,
         align: u64,
-        from_end: bool,
-        near: Option<u64>,
+        rest: Option<u64>,
+        guard: u64,
+        tightest: bool,
+        highest: bool,
+        near: Option<&Bound<'py, PyAny>>,
+        starting_at: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let window = window(start, stop, align, from_end, near)?;
-        if size == 0 || !align.is_power_of_two() {
-            return Err(refused(match size {
-                0 => Error::ZeroSize,
-                _ => Error::Alignment { align },
-            }));
-        }
+        let search = Search {
+            start,
+            stop,
+            align,
+            rest,
+            guard,
+            tightest,
+            highest,
+            near,
+            starting_at,
+        };
+        let window = search.window(size)?;
         let found = find!(self.0, view => view.find_gap(size, window.clone()))?;
         found.map(|range| place(py, &range)).transpose()
     }

@@ -678,6 +678,10 @@ def test_ranges_are_those_of_a_map(tmp_path):
         assert live.gaps(5, 200) == expected.gaps(5, 200)
         assert live.find_gap(16, align=16) == expected.find_gap(16, align=16)
         assert live.find_gap(81) is None
+        for window in ({"rest": 5, "align": 7}, {"guard": 3}, {"near": 70}, {"starting_at": 90}):
+            assert live.find_gap(2, **window) == expected.find_gap(2, **window)
+        assert live[5:120] == expected[5:120] and live[20:50] == []
+        assert live["0.0.0.15"] == 2**64 - 1 and live["0.0.0.0":"0.0.0.1"] == [(range(0, 1), 1)]
         for index in (0, 9, 10, 20, 99, 100, 149, 150, 151, 2**64 - 1):
             assert live.get(index, "none") == expected.get(index, "none")
             assert (index in live) == (index in expected)
@@ -689,8 +693,8 @@ def test_ranges_are_those_of_a_map(tmp_path):
         del writer[20]
     with pytest.raises(KeyError, match="20"):
         writer.remove(20)
-    with pytest.raises(TypeError, match=r"items\(start, stop\) has the entries of a slice"):
-        reader[1:2]
+    with pytest.raises(TypeError, match="a slice is no key"):
+        reader.get(slice(1, 2))
     with pytest.raises(OccupiedError):
         writer.insert(range(5, 30), 1)
     with pytest.raises(NoGapError):
@@ -702,8 +706,9 @@ def test_ranges_are_those_of_a_map(tmp_path):
         reader.find_gap(0)
     assert writer.store(range(20, 30), 2**64 - 1, coalesce=True) == range(10, 30)
     assert writer.remove(150) == (range(150, 151), 4) and reader.get(150) is None
-    writer.insert(40, 9)
-    del writer[0:10]
+    writer.insert("0.0.0.40", 9)
+    assert writer.alloc(5, 1, tightest=True, highest=True, stop=100) == range(35, 40)
+    del writer[0:10], writer["0.0.0.35":40]
     assert list(reader.items(0, 100)) == [(range(10, 30), 2**64 - 1), (range(40, 41), 9)]
     writer.clear()
     assert list(reader.items()) == []

@@ -213,7 +213,7 @@ def test_updates_take_named_arguments(tmp_path):
     fib = Fib()
     fib.update({"::/0": 0}, **{"10.0.0.0/8": 1, "10.1.0.0/16": 2})
     assert list(fib) == ["10.0.0.0/8", "10.1.0.0/16", "::/0"]
-    with pytest.raises(TypeError, match="an index is an int, not str"):
+    with pytest.raises(ValueError, match='"x" is not an IP address'):
         RangeMap().update(x=1)
     with pytest.raises(TypeError, match="a key of this map is bytes, not str"):
         NameMap(key=bytes).update(x=1)

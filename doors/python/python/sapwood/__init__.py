@@ -10,7 +10,7 @@ LiveFib, LiveNames, LiveRanges: maps that one process writes while others read t
 import sys
 
 from . import _native
-from ._mapping import InMemory, LiveReading, LiveWriting, Opened, Ranges, Routes, complete
+from ._mapping import InMemory, LiveReading, LiveWriting, Opened, Ranges, Reading, Routes, complete
 from ._native import *
 from ._native import __version__
 
@@ -18,6 +18,7 @@ complete(_native.Fib, InMemory, Routes)
 complete(_native.NameReader, Opened)
 complete(_native.NameMap, InMemory)
 complete(_native.RangeMap, InMemory, Ranges)
+complete(_native.RangeSnapshot, Reading, Ranges)
 complete(_native.FibFile, Opened, Routes)
 if sys.platform == "linux":
     complete(_native.LiveFib, LiveReading, Routes)
@@ -29,4 +30,4 @@ if sys.platform == "linux":
 
 __all__ = sorted(name for name in _native.__all__ if not name.startswith("_"))
 
-del sys, complete, InMemory, LiveReading, LiveWriting, Opened, Ranges, Routes
+del sys, complete, InMemory, LiveReading, LiveWriting, Opened, Ranges, Reading, Routes
