@@ -123,6 +123,16 @@ impl Objects {
         }
     }
 
+    /// No entries any more: all numbers rest.
+    pub fn give_all_back(&mut self) {
+        self.numbers.clear();
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            if std::mem::take(&mut slot.uses) > 0 {
+                self.resting.push_back((self.clock, number as u32));
+            }
+        }
+    }
+
     /// The object of a number that has an entry, or that somebody reads.
     pub fn get(&self, number: u32) -> Option<&Py<PyAny>> {
         self.slots.get(number as usize)?.object.as_ref()

@@ -111,14 +111,10 @@ impl RangeTable {
         }
     }
 
-    /// Lets go of the objects of a copy that is not used any more, except of those that iterators
+    /// Lets go of the objects of a copy that nobody asks any more, except of those that iterators
     /// and snapshots read.
     pub fn let_go(&self, py: Python<'_>) {
-        let all = [0..=u64::MAX];
-        // Without memory for it, they go with the copy.
-        let _ = self
-            .objects
-            .with(py, |objects| self.change(objects, &all, MapleMap::clear));
+        self.objects.with(py, Objects::give_all_back);
     }
 
     /// Another table with the same ranges and the same objects.
