@@ -91,6 +91,7 @@ FINISHED = [
     lambda txn: txn.snapshot(),
     lambda txn: txn.lookup_many([1]),
     lambda txn: pickle.dumps(txn),
+    lambda txn: txn.save("none"),
     lambda txn: txn.verify(),
     lambda txn: txn.transaction().__enter__(),
 ]
@@ -202,6 +203,32 @@ def test_threads_wait_for_a_transaction():
         thread.join()
     assert order == ["a", "b"] and written.is_set()
     assert list(map.items()) == [(range(0, 5), "c"), (range(5, 10), "b"), (range(20, 30), "b")]
+    map.verify()
+
+
+def test_threads_share_a_transaction():
+    map, errors = RangeMap(), []
+
+    def work(txn, number):
+        try:
+            for turn in range(200):
+                txn.alloc(3, number)
+                txn.modify(0, 50, lambda range, value: value)
+                assert len(map) == 0
+        except BaseException as error:
+            errors.append(error)
+
+    with map.transaction() as txn:
+        threads = [threading.Thread(target=work, args=(txn, number)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        txn.verify()
+    assert errors == []
+    found = [value for where, value in map.items() for _ in where]
+    assert [found.count(number) for number in range(3)] == [600] * 3
+    assert map.gaps() == [range(1800, 2**64)]
     map.verify()
 
 
