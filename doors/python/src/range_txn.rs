@@ -17,8 +17,8 @@ use crate::range_keys::Range;
 use crate::range_table::RangeTable;
 use crate::ranges::RangeMap;
 
-/// How often a thread that waits looks for signals.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often a thread that waits looks for signals, and for an end whose notice it has missed.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Locks what no panic leaves half changed.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -36,7 +36,9 @@ fn me() -> Owner {
 /// Whose turn it is to change a map: anybody's, or one thread's for some time.
 #[derive(Default)]
 pub struct Turn {
+    /// Locked with the interpreter's lock only, so that a child of a fork never finds it locked.
     owner: Mutex<Option<Owner>>,
+    waiting: Mutex<()>,
     over: Condvar,
 }
 
@@ -57,12 +59,10 @@ impl Turn {
 
     /// Waits a moment for the end of another thread's turn.
     pub fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| {
-            let owner = locked(&self.owner);
-            let wait = self
-                .over
-                .wait_timeout_while(owner, LOOK, |owner| owner.is_some());
-            drop(wait);
+        // A child of a fork may find the lock of those who waited in its parent.
+        py.detach(|| match self.waiting.try_lock() {
+            Ok(waiting) => drop(self.over.wait_timeout(waiting, LOOK)),
+            Err(_) => std::thread::sleep(LOOK),
         });
         py.check_signals()
     }
