@@ -1445,9 +1445,11 @@ typedef struct sapwood_ranges_txn sapwood_ranges_txn;
 /*
  * Begins a transaction, after waiting for that of another thread, or its reservation. It
  * belongs to the thread that began it, which ends it by a commit or a rollback. Until then
- * that thread changes the map through the transaction: -EDEADLK.
+ * that thread changes the map through the transaction: -EDEADLK. sapwood_ranges_try_begin does
+ * not wait: -EBUSY.
  */
 int sapwood_ranges_begin(sapwood_ranges *ranges, sapwood_ranges_txn **out);
+int sapwood_ranges_try_begin(sapwood_ranges *ranges, sapwood_ranges_txn **out);
 
 /*
  * As the functions of the map. Its thread. A change that fails leaves the transaction as
