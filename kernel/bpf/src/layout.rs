@@ -52,6 +52,7 @@ use sapwood::route::MirrorHop;
 use sapwood_format as format;
 use sapwood_format::header;
 
+pub mod ranges;
 pub mod route;
 
 /// The header page of the arena: the arena's identity and the entries of its windows.
@@ -325,6 +326,8 @@ named! {
         Words = 6: "words",
         /// Groups of next hops.
         Groups = 7: "groups",
+        /// A range map that user space writes.
+        Ranges = 8: "ranges",
     }
 }
 
@@ -426,6 +429,9 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     for (name, value) in groups::CONSTANTS {
         add(&format!("GROUPS_{name}"), *value);
+    }
+    for (name, value) in ranges::CONSTANTS {
+        add(&format!("RANGES_{name}"), *value);
     }
     add("LPM_VALUE_BYTES", root(format::lpm::header::VALUE_BYTES));
     add("LPM_WIDTH", root(format::lpm::header::WIDTH));

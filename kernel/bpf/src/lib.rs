@@ -35,6 +35,7 @@ cfg_if::cfg_if! {
         mod own_window;
         mod owner;
         mod pinned;
+        mod ranges;
         mod raw;
         mod route_cache;
         mod support;
@@ -58,6 +59,7 @@ cfg_if::cfg_if! {
         pub use names::{BitFibMap, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore};
         pub use sapwood::published::PublishedValue as WindowValue;
         pub use pinned::{PinKind, Pinned, PinnedProgram};
+        pub use ranges::{UserRanges, UserRangesBuilder};
         pub use route_cache::{
             ProgramRouteCache, ProgramRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
         };

@@ -16,8 +16,8 @@ use crate::layout::Kind;
 use crate::own_window::OwnWindow;
 
 /// A map in a window of an arena: this process writes it, and BPF programs read it. It has all
-/// methods of the map `M`. [`UserMap`](crate::UserMap), [`UserPointMap`](crate::UserPointMap) and
-/// [`FibMap`](crate::FibMap) are aliases for it.
+/// methods of the map `M`. [`UserMap`](crate::UserMap), [`UserPointMap`](crate::UserPointMap),
+/// [`UserRanges`](crate::UserRanges) and [`FibMap`](crate::FibMap) are aliases for it.
 ///
 /// Such a map belongs to the process that made it. When that process dies, programs go on reading
 /// what it left. Another process can take over a map over byte strings
@@ -38,7 +38,7 @@ pub struct WindowMapBuilder<M: MapInWindow> {
 }
 
 /// A map that can lie in a window. This crate implements it for `QpShared`, `PointMap`,
-/// `QpStore`, `BitFib` and `Fib`.
+/// `QpStore`, `MapleMap`, `BitFib` and `Fib`.
 pub trait MapInWindow: Published {
     /// The kind of a window that holds such a map.
     const KIND: Kind;

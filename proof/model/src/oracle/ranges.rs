@@ -33,6 +33,17 @@ impl<V> RangeMap<V> {
         }
     }
 
+    /// The map of these entries, which lie in order and do not overlap.
+    ///
+    /// # Panics
+    /// When they do not.
+    #[must_use]
+    pub fn from_sorted(entries: Vec<(u64, u64, V)>) -> Self {
+        assert!(entries.iter().all(|(start, end, _)| start <= end));
+        assert!(entries.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        Self { entries }
+    }
+
     /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -313,6 +324,18 @@ mod tests {
         entries
             .map(|(range, _)| (*range.start(), *range.end()))
             .collect()
+    }
+
+    #[test]
+    fn a_map_of_sorted_entries_is_that_of_stores() {
+        let sorted = RangeMap::from_sorted(vec![(0, 9, 0), (10, 29, 1), (40, MAX, 2)]);
+        assert_eq!(sorted, map(&[(0, 9), (10, 29), (40, MAX)]));
+    }
+
+    #[test]
+    #[should_panic]
+    fn entries_that_overlap_are_not_sorted() {
+        let _ = RangeMap::from_sorted(vec![(0, 9, 0), (9, 29, 1)]);
     }
 
     #[test]

@@ -171,6 +171,10 @@ SW_INLINE __u32 sw_u32_of(sw_at at, __u32 bytes)
 {
 	return SW_LOAD(SW_BEHIND(__u32, at, bytes));
 }
+SW_INLINE __u16 sw_u16_of(sw_at at, __u32 bytes)
+{
+	return SW_LOAD(SW_BEHIND(__u16, at, bytes));
+}
 SW_INLINE __u8 sw_u8_of(sw_at at, __u32 bytes)
 {
 	return SW_LOAD(SW_BEHIND(__u8, at, bytes));
