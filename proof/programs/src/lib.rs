@@ -37,6 +37,9 @@ pub const BENCH_QUEUE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-q
 /// The benchmark of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
 
+/// The benchmark of range maps.
+pub const BENCH_RANGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-ranges.bpf.o"));
+
 /// Both ends of the benchmark of `XdpRoute` of `sapwood-xdp`: a sender of frames, and a receiver
 /// that counts them.
 pub const BENCH_FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-forward.bpf.o"));
@@ -73,8 +76,8 @@ pub fn question(key: &[u8], expected: u64, image: usize) -> impl Iterator<Item =
     std::iter::once(expected).chain((0..image).map(word))
 }
 
-/// A run of a program of [`BENCH_NAMES`], [`BENCH_WRITES`] or [`BENCH_PREFIXES`] over questions in
-/// the arena: `struct run` of `bpf/bench/run.h`.
+/// A run of a program of [`BENCH_NAMES`], [`BENCH_WRITES`], [`BENCH_PREFIXES`] or [`BENCH_RANGES`]
+/// over questions in the arena: `struct run` of `bpf/bench/run.h`.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader, UserMap, Words};

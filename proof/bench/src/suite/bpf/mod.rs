@@ -79,6 +79,13 @@
 //! `ProgramMap` with a trie), and `update_bpf_ns` is a removal or an insertion by a program, in
 //! processor time, with this process's service of that table.
 //!
+//! Range maps, in the cases `ranges-1k`, `-100k` and `-1m`: this number of ranges of whole pages.
+//! The engines are `sapwood-bpf-ranges` (a `UserRanges`, asked for any index of an entry), and the
+//! kernel's hash tables, which have the first index of each range, and are asked for it. So they
+//! answer less. `lookup_ns`, `hot_ns`, `miss_ns` (an index between two ranges), `update_user_ns` (a
+//! removal or an insertion by this process) and `memory_mb` are as above. `gap_ns` is a search for
+//! the lowest gap of two pages from an index on, which hash tables cannot do.
+//!
 //! Packets that the program `xdp-route` forwards, on a router with 10,000 routes of each version,
 //! generated after the global table, to 64 neighbours on four veth cables. The engines are
 //! `sapwood-xdp-resolver` (queries the kernel's table for each packet, by `bpf_fib_lookup`),
@@ -134,6 +141,8 @@ mod prefixes;
 #[cfg(feature = "bpf")]
 mod queue;
 #[cfg(feature = "bpf")]
+mod ranges;
+#[cfg(feature = "bpf")]
 mod store;
 #[cfg(feature = "bpf")]
 mod writers;
@@ -170,7 +179,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
         let maps = names::CASES.into_iter().chain(closest::CASES);
         let maps = maps.chain(store::CASES).chain(long::CASES);
         let maps = maps.chain(writers::CASES).chain(queue::CASES);
-        let maps = maps.chain(prefixes::CASES);
+        let maps = maps.chain(prefixes::CASES).chain(ranges::CASES);
         maps.chain(forward::CASES).chain(closing::CASES)
     };
     if !all().any(|case| options.wants_case(case)) {
@@ -185,6 +194,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     writers::run(options, report)?;
     queue::run(options, report)?;
     prefixes::run(options, report)?;
+    ranges::run(options, report)?;
     forward::run(options, report)?;
     closing::run(options, report)
 }
