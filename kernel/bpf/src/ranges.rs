@@ -71,6 +71,16 @@ impl<V: PlainValue> UserRangesBuilder<V> {
         self
     }
 
+    /// The most bytes of a leaf, and the most children of an inner node. Tests choose some.
+    ///
+    /// # Panics
+    /// As that of `Builder<MapleMap>`.
+    #[doc(hidden)]
+    pub fn nodes(mut self, leaf: usize, fanout: usize) -> Self {
+        self.map = self.map.nodes(leaf, fanout);
+        self
+    }
+
     /// Builds a map of these entries, which come in order and do not overlap. It makes each node
     /// once. O(n).
     ///

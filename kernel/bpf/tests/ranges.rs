@@ -261,6 +261,35 @@ fn changes_of_all_kinds() {
     map.verify().unwrap();
 }
 
+/// Nodes that are smaller or larger than those of most maps: other numbers of pivots, and leaves of
+/// more entries than three rounds of comparisons tell apart.
+#[test]
+fn nodes_of_other_sizes() {
+    if skipped() {
+        return;
+    }
+    let mut rng = fastrand::Rng::with_seed(13);
+    let user = Compiled::new("ranges");
+    for (leaf, fanout) in [(128, 4), (256, 9), (1024, 66), (2048, 128)] {
+        let arena = BpfArena::create(32 << 20).unwrap();
+        let domain = sapwood_bpf::kernel_domain().unwrap();
+        let programs = load(&arena, RANGES);
+        let mut left = Vec::new();
+        let mut maps = Vec::new();
+        for shape in 0..4 {
+            let all = entries(&mut rng, shape, 20_000);
+            let oracle = RangeMap::from_sorted(all.clone());
+            let map = UserRanges::<u64>::builder(&arena, &format!("shape {shape}"));
+            let map = map.bytes(4 << 20).domain(&domain).nodes(leaf, fanout);
+            let map = map.build_sorted(all.into_iter().map(to_range)).unwrap();
+            let asks = questions(&mut rng, &oracle, 400);
+            compare(&programs, map.window().number, &oracle, &asks, &mut left);
+            maps.push(map);
+        }
+        user.same_answers(&arena.image(), &left);
+    }
+}
+
 /// Asks for all of a map of short ranges with values of one type.
 fn values_of<V: PlainValue>(
     arena: &BpfArena,
