@@ -28,7 +28,7 @@ FAULTS="faults:: lost_soak::"
 # The tests of the libraries, of C and of BPF that take long, or need more packages, and that few
 # changes break (heavy.sh).
 HEAVY_ANYWHERE="programs_under_valgrind programs_with_sanitizers twenty_thousand_maps_of_each_kind"
-HEAVY="$HEAVY_ANYWHERE corrupt:: four_threads_under_the_thread_sanitizer
+HEAVY="$HEAVY_ANYWHERE every_object_loads corrupt:: four_threads_under_the_thread_sanitizer
 names_and_damaged_copies periods_end_when_no_program_sleeps routes_that_change real_tools
 groups_change_beside_programs programs_choose_as_the_library"
 # Crates that are published.

@@ -29,7 +29,7 @@ SW_GLOBAL long sw_all_matches(__u32 map, struct sw_key *key SW_NONNULL, __u64 *m
 	long found;
 
 	sw_use_arena();
-	for (i = sw_zero(); i < SW_BITS_MAX + 1 && sw_can_loop; i++) {
+	sw_for (i, SW_BITS_MAX + 1) {
 		found = sw_bits_lookup(map, key, &bits);
 		if (found == -ENOENT)
 			break;

@@ -63,7 +63,7 @@ int sw_storm_bits(struct xdp_md *ctx)
 	if ((void *)(storm + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	sw_use_arena();
-	for (i = sw_zero(); i < COUNT && sw_can_loop; i++) {
+	sw_for (i, COUNT) {
 		random = mix(storm->seed += 0x9e3779b97f4a7c15ull);
 		/* Half of the addresses are one, the others have one bit that is another. */
 		address = 0xa5a5a5a5a5a5a5a5ull;

@@ -28,7 +28,7 @@ SW_GLOBAL long sw_dwell_on(sw_at leaf, __u32 rounds)
 	__u32 i;
 
 	sw_use_arena();
-	for (i = sw_zero(); i < rounds && sw_can_loop; i++)
+	sw_for (i, rounds)
 		changes += sw_u64(leaf) != first || sw_u64(leaf + 8) != second;
 	return i < rounds ? -ELOOP : (long)changes;
 }

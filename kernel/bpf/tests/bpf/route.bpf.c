@@ -26,7 +26,7 @@ int sw_storm(struct xdp_md *ctx)
 	if ((void *)(storm + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	rounds = storm->rounds;
-	for (i = sw_zero(); i < rounds && sw_can_loop; i++)
+	sw_for (i, rounds)
 		sw_storm_round(storm);
 	storm->rounds = i;
 	return XDP_PASS;

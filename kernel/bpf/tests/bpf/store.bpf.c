@@ -56,7 +56,7 @@ int sw_ask_version(struct xdp_md *ctx)
 	key.length = 4;
 	count = ask->count;
 	root = sw_qp_root(ask->window);
-	for (i = sw_zero(); i < count && sw_can_loop; i++) {
+	sw_for (i, count) {
 		key.words[0] = 4 | (__u64)__builtin_bswap32(i) << 8;
 		found = sw_qp_lookup_at(ask->window, root, &key);
 		if (found <= 0)

@@ -43,7 +43,7 @@ SW_GLOBAL long sw_walk_sum(__u32 map, sw_at cursor, __u64 *sum SW_NONNULL)
 	__u32 i;
 
 	sw_use_arena();
-	for (i = sw_zero(); i < STEPS && sw_can_loop; i++) {
+	sw_for (i, STEPS) {
 		found = sw_qp_walk_step(cursor);
 		if (found < 0)
 			return found;

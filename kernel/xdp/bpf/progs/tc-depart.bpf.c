@@ -97,7 +97,7 @@ SW_INLINE void sw_depart_take(struct sw_depart_room *room, sw_at waiting, __u64 
 	__u32 i;
 	long found;
 
-	for (i = sw_zero(); i < SW_DEPART_TAKES && sw_can_loop; i++) {
+	sw_for (i, SW_DEPART_TAKES) {
 		if (sw_qp_pop_due(sw_depart_settings.queue, now, key, &room->value))
 			break;
 		/* The hash of the flow, and the bytes of the packet. */
@@ -120,7 +120,7 @@ SW_INLINE __u64 sw_depart_when(const struct sw_key *key, __u64 now, __u64 cost, 
 	__u32 tries;
 	long found;
 
-	for (tries = sw_zero(); tries < 8 && sw_can_loop; tries++) {
+	sw_for (tries, 8) {
 		found = sw_qp_lookup(sw_depart_settings.flows, key);
 		if (found <= 0) {
 			if (!sw_qp_insert(sw_depart_settings.flows, key, now + cost, SW_NOEXIST))

@@ -47,7 +47,7 @@ SW_GLOBAL int sw_up(struct sw_key *name SW_NONNULL)
 		__u64 sw_found = 0, sw_there;                                  \
 		__u32 sw_i;                                                    \
                                                                                \
-		for (sw_i = sw_zero(); sw_i < 5 && sw_can_loop; sw_i++) {      \
+		sw_for (sw_i, 5) {                                             \
 			sw_there = (lookup);                                   \
 			if (!sw_found)                                         \
 				sw_found = sw_there;                           \

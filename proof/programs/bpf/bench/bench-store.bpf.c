@@ -25,7 +25,7 @@ struct look {
 	int name(struct xdp_md *ctx)                                           \
 	{                                                                      \
 		struct look *look = (void *)(long)ctx->data;                   \
-		__u64 value = 0, others = 0, missing = 0, there, first = 1;    \
+		__u64 value = 0, others = 0, missing = 0, there;               \
 		__u32 map, root, i, count, zero = 0;                           \
 		struct sw_key *key;                                            \
                                                                                \
@@ -39,14 +39,12 @@ struct look {
 		root = sw_qp_root(map);                                        \
 		(void)root;                                                    \
 		count = look->count;                                           \
-		for (i = sw_zero(); i < count && sw_can_loop; i++) {           \
+		sw_for (i, count) {                                            \
 			key->words[0] = 4 | (__u64)__builtin_bswap32(i) << 8;  \
 			there = place;                                         \
 			missing += !there;                                     \
-			/* The verifier would learn the number from `!i`. */   \
-			if (first)                                             \
+			if (!i)                                                \
 				value = there;                                 \
-			first = 0;                                             \
 			others += there != value;                              \
 		}                                                              \
 		look->value = value;                                           \

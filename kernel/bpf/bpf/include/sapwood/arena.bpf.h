@@ -98,6 +98,15 @@ SW_INLINE void sw_use_arena(void)
 /* Hides the value of x from the compiler, which then keeps each bounds check beside its access. */
 #define sw_hide(x) asm volatile("" : "+r"(x))
 
+/* Without it, loads and stores would be atomic operations that other processors do not need. */
+#if !defined(__TARGET_ARCH_x86) && !defined(__TARGET_ARCH_arm64) &&                                  \
+	!defined(__TARGET_ARCH_riscv) && !defined(__TARGET_ARCH_s390) &&                             \
+	!defined(__TARGET_ARCH_powerpc) && !defined(__TARGET_ARCH_loongarch) &&                      \
+	!defined(__TARGET_ARCH_arm) && !defined(__TARGET_ARCH_mips) &&                               \
+	!defined(__TARGET_ARCH_sparc) && !defined(__TARGET_ARCH_arc)
+#error "name the processor that the program runs on: -D__TARGET_ARCH_x86, -D__TARGET_ARCH_arm64, ..."
+#endif
+
 #else /* user space */
 
 #define SW_PTR(type, at) ((volatile type *)sw_inside(at, sizeof(type)))
@@ -271,6 +280,13 @@ SW_INLINE __u32 sw_zero(void)
 {
 	return sw_u32(SW_ZERO_AT);
 }
+
+/*
+ * A loop of n rounds, which count i from 0. It ends earlier if the kernel ends it: then i is less
+ * than n behind the loop. Neither the compiler nor the verifier knows i in any round, also behind a
+ * branch for `!i`. So the verifier looks at one round only.
+ */
+#define sw_for(i, n) for ((i) = sw_zero(); (i) < (n) && sw_can_loop; (i) += sw_zero() + 1)
 
 /* The place of a reference: it counts units of 8 bytes from the window's beginning. */
 SW_INLINE sw_at sw_ref(sw_at window, __u32 ref)

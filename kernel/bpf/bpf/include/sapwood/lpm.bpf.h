@@ -222,7 +222,7 @@ SW_INLINE long sw_lpm6_walk(sw_at window, __u64 hi, __u64 lo, struct sw_lpm_walk
 SW_INLINE long sw_lpm4_lookup(__u32 table, __u32 address)
 {
 	sw_at window = sw_window(table, SW_KIND_LPM4);
-	struct sw_lpm_walk walk;
+	struct sw_lpm_walk walk = {};
 
 	sw_use_arena();
 	return window ? sw_lpm4_walk(window, address, &walk) : -EINVAL;
@@ -248,7 +248,7 @@ SW_INLINE long sw_lpm4_lookup_be(__u32 table, __u32 address)
 SW_INLINE long sw_lpm4_match(__u32 table, __u32 address, __u32 *length)
 {
 	sw_at window = sw_window(table, SW_KIND_LPM4);
-	struct sw_lpm_walk walk;
+	struct sw_lpm_walk walk = {};
 	long found, bits;
 
 	sw_use_arena();
@@ -273,7 +273,7 @@ SW_INLINE long sw_lpm4_match(__u32 table, __u32 address, __u32 *length)
 SW_INLINE long sw_lpm6_lookup(__u32 table, __u64 hi, __u64 lo)
 {
 	sw_at window = sw_window(table, SW_KIND_LPM6);
-	struct sw_lpm_walk walk;
+	struct sw_lpm_walk walk = {};
 
 	sw_use_arena();
 	return window ? sw_lpm6_walk(window, hi, lo, &walk) : -EINVAL;
@@ -298,7 +298,7 @@ SW_INLINE long sw_lpm6_lookup_be(__u32 table, const __u32 *address)
 SW_INLINE long sw_lpm6_match(__u32 table, __u64 hi, __u64 lo, __u32 *length)
 {
 	sw_at window = sw_window(table, SW_KIND_LPM6);
-	struct sw_lpm_walk walk;
+	struct sw_lpm_walk walk = {};
 	long found, bits;
 
 	sw_use_arena();

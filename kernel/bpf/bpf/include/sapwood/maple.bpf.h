@@ -342,9 +342,9 @@ SW_INLINE int sw_ranges_value(const struct sw_ranges_map *map, sw_at at, struct 
  */
 SW_GLOBAL long sw_ranges_get(__u32 number, __u64 index, struct sw_range *range SW_NONNULL)
 {
-	struct sw_ranges_inner inner;
+	struct sw_ranges_inner inner = {};
 	struct sw_ranges_node node;
-	struct sw_ranges_leaf leaf;
+	struct sw_ranges_leaf leaf = {};
 	struct sw_ranges_map map;
 	__u32 level, i;
 	long there;
@@ -410,7 +410,7 @@ SW_GLOBAL long sw_ranges_gap_in(__u64 slot, const struct sw_ranges_node *node SW
 {
 	__u64 from = search->from, to = search->to, least = search->size - 1;
 	__u64 first, last, next = node->first;
-	struct sw_ranges_leaf leaf;
+	struct sw_ranges_leaf leaf = {};
 	__u32 i;
 
 	sw_use_arena();
@@ -452,7 +452,7 @@ found:
 SW_GLOBAL long sw_ranges_gap_down(const struct sw_ranges_map *map SW_NONNULL, struct sw_ranges_node *node SW_NONNULL,
 				  struct sw_ranges_search *search SW_NONNULL)
 {
-	struct sw_ranges_inner inner;
+	struct sw_ranges_inner inner = {};
 	__u32 i;
 
 	sw_use_arena();
