@@ -59,7 +59,7 @@ impl BpfArena {
     /// most 4 GiB.
     ///
     /// # Errors
-    /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::NoBtf`], [`Error::Size`],
+    /// [`Error::Capabilities`], [`Error::Kernel`], [`Error::NoBtf`], [`Error::Size`],
     /// [`Error::Address`], and the system's error.
     pub fn create(bytes: usize) -> Result<BpfArena, Error> {
         support::check()?;

@@ -8,9 +8,18 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The process may not make arenas and load programs.
-    #[error("needs root: arenas and programs are made by user 0 only")]
-    NotRoot,
+    /// The process lacks capabilities: those for arenas and programs, or those that the programs of
+    /// an object need.
+    #[error(
+        "this process lacks {}: run it as root, or give them to it (AmbientCapabilities= of a unit \
+         of systemd, setcap, setpriv --ambient-caps)",
+        missing.join(", ")
+    )]
+    Capabilities {
+        /// Their names, of `CAP_BPF` (arenas and programs), `CAP_PERFMON` (programs that trace) and
+        /// `CAP_NET_ADMIN` (programs for packets).
+        missing: Vec<&'static str>,
+    },
     /// The kernel has no arenas.
     #[error("Linux {found} has no BPF arenas; 6.9 and newer have")]
     Kernel {

@@ -133,7 +133,7 @@ impl KernelGrace {
     /// Makes a source of grace periods, by the first method that this kernel supports.
     ///
     /// # Errors
-    /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::NoGrace`].
+    /// [`Error::Capabilities`], [`Error::Kernel`], [`Error::NoGrace`].
     pub fn new() -> Result<Arc<KernelGrace>, Error> {
         match KernelGrace::by(Way::MapInMap) {
             Ok(grace) => Ok(grace),

@@ -11,7 +11,7 @@
 //! # Features
 //!
 //! `kernel`: everything but [`layout`]. The build needs clang 19, libelf and zlib; the process
-//! needs root. Without this feature, the crate has only [`layout`].
+//! needs capabilities ([`check`]). Without this feature, the crate has only [`layout`].
 
 #![deny(unsafe_code)]
 

@@ -195,8 +195,8 @@ impl Loader {
     /// `key.bpf.h`.
     ///
     /// # Errors
-    /// [`Error::Sleepable`]; [`Error::SleepableCalls`]; [`Error::Refused`], with the end of the
-    /// verifier's log.
+    /// [`Error::Sleepable`]; [`Error::SleepableCalls`]; [`Error::Capabilities`], when the process
+    /// lacks some that the programs may need; [`Error::Refused`], with the end of the verifier's log.
     pub fn load(self) -> Result<Programs, Error> {
         let allowed = self.arena.allows_sleepable();
         let allowed = |name: &String| allowed || self.sleepable.contains(name);
@@ -215,8 +215,17 @@ impl Loader {
         }
         let object = self.object;
         let (loaded, said) = collected(|| object.load());
-        let object =
-            loaded.map_err(|error| Error::Refused(format!("{error:#}\n{}", tail(&said))))?;
+        let object = loaded.map_err(|error| {
+            let missing = support::missing_capabilities();
+            // Without its capabilities, a program is refused before the verifier looks at it, or
+            // for what only such programs may do.
+            match error.kind() {
+                libbpf_rs::ErrorKind::PermissionDenied if !missing.is_empty() => {
+                    Error::Capabilities { missing }
+                }
+                _ => Error::Refused(format!("{error:#}\n{}", tail(&said))),
+            }
+        })?;
         for program in object.progs() {
             // The flag may be set even if the section's name does not show it.
             let name = program.name().to_string_lossy().into_owned();

@@ -10,8 +10,9 @@ use crate::error::Error;
 /// The file in which the kernel describes its types.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Checks that this process can make arenas and load programs: it needs root, Linux 6.9 or newer,
-/// and BTF.
+/// Checks that this process can make arenas and load programs: it needs `CAP_BPF`, Linux 6.9 or
+/// newer, and BTF. Programs for packets also need `CAP_NET_ADMIN`, those that trace `CAP_PERFMON`.
+/// Root has all of them.
 ///
 /// ```
 /// if let Err(why) = sapwood_bpf::check() {
@@ -20,7 +21,7 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// ```
 ///
 /// # Errors
-/// [`Error::Kernel`], [`Error::NotRoot`] or [`Error::NoBtf`]: the first requirement that is not
+/// [`Error::Kernel`], [`Error::Capabilities`] or [`Error::NoBtf`]: the first requirement that is not
 /// met, in this order.
 pub fn check() -> Result<(), Error> {
     // Fuzzers have no kernel: their arenas are plain memory, which no program reads.
@@ -34,13 +35,39 @@ pub fn check() -> Result<(), Error> {
     if !is_new_enough(&release) {
         return Err(Error::Kernel { found: release });
     }
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::NotRoot);
+    let missing = missing_capabilities();
+    if missing.contains(&BPF) {
+        return Err(Error::Capabilities { missing });
     }
     if !Path::new(BTF).exists() {
         return Err(Error::NoBtf(PathBuf::from(BTF)));
     }
     Ok(())
+}
+
+const BPF: &str = "CAP_BPF";
+
+/// The capabilities for arenas and programs that this thread has not.
+pub(crate) fn missing_capabilities() -> Vec<&'static str> {
+    use rustix::thread::{CapabilitySet as Set, capabilities};
+
+    let effective = match capabilities(None) {
+        Ok(sets) => sets.effective,
+        Err(_) => Set::empty(),
+    };
+    // The kernel takes it for each of them.
+    if effective.contains(Set::SYS_ADMIN) {
+        return Vec::new();
+    }
+    let wanted = [
+        (BPF, Set::BPF),
+        ("CAP_PERFMON", Set::PERFMON),
+        ("CAP_NET_ADMIN", Set::NET_ADMIN),
+    ];
+    let missing = wanted
+        .into_iter()
+        .filter(|(_, one)| !effective.contains(*one));
+    missing.map(|(name, _)| name).collect()
 }
 
 /// Whether a release such as "6.18.44-x" is 6.9 or newer.
