@@ -21,8 +21,8 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// ```
 ///
 /// # Errors
-/// [`Error::Kernel`], [`Error::Capabilities`] or [`Error::NoBtf`]: the first requirement that is not
-/// met, in this order.
+/// [`Error::Kernel`], [`Error::Capabilities`] or [`Error::NoBtf`]: the first requirement that is
+/// not met, in this order.
 pub fn check() -> Result<(), Error> {
     // Fuzzers have no kernel: their arenas are plain memory, which no program reads.
     if cfg!(fuzzing) {
