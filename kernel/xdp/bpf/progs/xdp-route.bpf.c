@@ -60,6 +60,7 @@ struct {
 
 enum {
 	SW_ETH_BYTES = 14,
+	SW_ETH_LEAST = 64, /* bytes of the shortest frame, with a tag */
 	SW_TAG_BYTES = 4,
 	SW_TYPE_VLAN = 0x8100,
 	SW_VLAN_MASK = 0xfff,
@@ -136,6 +137,27 @@ SW_INLINE void sw_ports(const __u8 *at, const __u8 *end, __u32 protocol, __u32 b
 	__builtin_memcpy(&ask->dport, at + 2, 2);
 }
 
+/* Whether the checksum of an IPv4 header without options is right. */
+SW_INLINE int sw_sum_is_right(const __u8 *ip)
+{
+	__u32 sum = 0, at;
+
+#pragma unroll
+	for (at = 0; at < SW_IPV4_BYTES; at += 2)
+		sum += sw_be16(ip + at);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff;
+}
+
+/*
+ * Whether bytes are behind a packet that the frame did not need to be long enough. The kernel cuts
+ * them off.
+ */
+SW_INLINE int sw_has_trailer(struct xdp_md *ctx, const __u8 *ip, const __u8 *end, __u32 bytes)
+{
+	return end - (const __u8 *)(long)ctx->data > SW_ETH_LEAST && bytes < (__u64)(end - ip);
+}
+
 /*
  * Reads an IPv4 packet. Returns SW_XDP_ROUTE_COUNTS, or the verdict when the packet passes to the
  * kernel. The answer depends on the destination and the flow. The flow is the source, the type of
@@ -153,8 +175,11 @@ SW_INLINE __u32 sw_read4(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 		return SW_XDP_ROUTE_MALFORMED;
 	if ((ip[0] & 15) > 5)
 		return SW_XDP_ROUTE_OPTIONS;
-	if (ip[16] >= 224 || ip[16] == 127 || !ip[16])
+	/* Neither address is one of a host. */
+	if (ip[16] >= 224 || ip[16] == 127 || !ip[16] || ip[12] >= 224 || ip[12] == 127 || !ip[12])
 		return SW_XDP_ROUTE_NOT_UNICAST;
+	if (!sw_sum_is_right(ip))
+		return SW_XDP_ROUTE_MALFORMED;
 	if (ip[8] <= 1)
 		return SW_XDP_ROUTE_EXPIRED;
 	ask->family = SW_FAMILY4;
@@ -187,11 +212,11 @@ SW_INLINE __u32 sw_read6(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 	if (ip[6] == SW_PROTO_HOPS)
 		return SW_XDP_ROUTE_OPTIONS;
 	/*
-	 * Multicast addresses, link-local addresses on either side, and ::/8, which includes the
+	 * On either side, multicast and link-local addresses, and ::/8, which includes the
 	 * unspecified address and the loopback.
 	 */
 	if (ip[24] == 0xff || (ip[24] == 0xfe && (ip[25] & 0xc0) == 0x80) || !ip[24] ||
-	    (ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80))
+	    ip[8] == 0xff || (ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80) || !ip[8])
 		return SW_XDP_ROUTE_NOT_UNICAST;
 	if (ip[7] <= 1)
 		return SW_XDP_ROUTE_EXPIRED;
@@ -216,7 +241,7 @@ SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 {
 	const __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u64 key, *vlan;
-	__u32 type;
+	__u32 type, verdict;
 
 	if (data + SW_ETH_BYTES > end)
 		return SW_XDP_ROUTE_MALFORMED;
@@ -244,13 +269,18 @@ SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 	packet->key.other = packet->ask.ifindex << 1;
 	switch (type) {
 	case SW_TYPE_IPV4:
-		return sw_read4(data, end, packet);
+		verdict = sw_read4(data, end, packet);
+		break;
 	case SW_TYPE_IPV6:
 		packet->key.other |= 1;
-		return sw_read6(data, end, packet);
+		verdict = sw_read6(data, end, packet);
+		break;
 	default:
 		return SW_XDP_ROUTE_OTHER;
 	}
+	if (verdict == SW_XDP_ROUTE_COUNTS && sw_has_trailer(ctx, data, end, packet->bytes))
+		return SW_XDP_ROUTE_OTHER;
+	return verdict;
 }
 
 /*
