@@ -140,7 +140,14 @@ fn every_branch_of_the_parser() {
     for tag in [0x8100, 0x88a8] {
         filter.expect(&tagged(tag, 0x0800, &ipv4(17, 0, &datagram)), Dropped);
         filter.expect(&tagged(tag, 0x86dd, &ipv6(17, &[], &datagram)), Dropped);
-        filter.expect(&tagged(tag, 0x8100, &ipv4(17, 0, &datagram)), Other);
+        let two = |inner: &[u8]| tagged(tag, 0x8100, &[&[0, 9], inner].concat());
+        filter.expect(&two(&in4(&ipv4(17, 0, &datagram))[12..]), Dropped);
+        filter.expect(&two(&in6(&ipv6(17, &[], &datagram))[12..]), Dropped);
+        filter.expect(
+            &two(&tagged(0x8100, 0x0800, &ipv4(17, 0, &datagram))[12..]),
+            Other,
+        );
+        filter.expect(&two(&[8]), Malformed);
         filter.expect(&ethernet(tag, &[0, 5, 8]), Malformed);
     }
     filter.expect(&ethernet(0x0806, &datagram), Other);
@@ -150,13 +157,24 @@ fn every_branch_of_the_parser() {
     for extensions in [
         &[(0, 8)][..],
         &[(0, 8), (43, 24), (60, 2048)],
-        &[(60, 8), (60, 8), (60, 8), (60, 8), (60, 8), (60, 8)],
+        &[(60, 8); 16],
+        // Authentication, and a fragment that is the whole packet.
+        &[(51, 24)],
+        &[(0, 8), (44, 8)],
+        &[(44, 8), (51, 16), (60, 16)],
     ] {
         filter.expect(&in6(&ipv6(17, extensions, &datagram)), Dropped);
     }
-    filter.expect(&in6(&ipv6(17, &[(60, 8); 7], &datagram)), Other);
-    filter.expect(&in6(&ipv6(17, &[(0, 8), (44, 8)], &datagram)), Fragment);
-    filter.expect(&in6(&ipv6(17, &[(51, 8)], &datagram)), Other);
+    filter.expect(&in6(&ipv6(17, &[(60, 8); 17], &datagram)), Other);
+    for (high, low) in [(0, 1), (0, 8), (1, 0), (0x20, 0xf8)] {
+        let mut packet = ipv6(17, &[(0, 8), (44, 8)], &datagram);
+        packet[50..52].copy_from_slice(&[high, low]);
+        filter.expect(&in6(&packet), Fragment);
+    }
+    // The lowest two bits but one are reserved.
+    let mut packet = ipv6(17, &[(44, 8)], &datagram);
+    packet[43] = 6;
+    filter.expect(&in6(&packet), Dropped);
     for flags in [0x20, 0x01, 0x1f] {
         let mut packet = ipv4(17, 0, &datagram);
         packet[6] = flags;

@@ -54,7 +54,9 @@ struct {
 #define SW_DNS_BYTES 12
 #define SW_PORT_DNS 53
 /* The maximum number of extension headers that the program skips. */
-#define SW_IPV6_EXTENSIONS 6
+#define SW_IPV6_EXTENSIONS 16
+/* The maximum number of VLAN tags. */
+#define SW_TAGS 2
 
 enum {
 	SW_PROTO_HOPS = 0,
@@ -62,6 +64,7 @@ enum {
 	SW_PROTO_UDP = 17,
 	SW_PROTO_ROUTING = 43,
 	SW_PROTO_FRAGMENT = 44,
+	SW_PROTO_AUTHENTICATION = 51,
 	SW_PROTO_OPTIONS = 60,
 };
 
@@ -105,7 +108,7 @@ SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end,
 {
 	const __u8 *ip = packet + at;
 	__u32 next, bytes, more, i;
-	__u8 extension[2];
+	__u8 extension[4];
 
 	if (ip + SW_IPV6_BYTES > end)
 		return SW_NAMES_MALFORMED;
@@ -115,14 +118,23 @@ SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end,
 	next = ip[6];
 	at += SW_IPV6_BYTES;
 	for (i = 0; i < SW_IPV6_EXTENSIONS; i++) {
-		if (next == SW_PROTO_FRAGMENT)
-			return SW_NAMES_FRAGMENT;
-		if (next != SW_PROTO_HOPS && next != SW_PROTO_ROUTING && next != SW_PROTO_OPTIONS)
+		if (next != SW_PROTO_HOPS && next != SW_PROTO_ROUTING && next != SW_PROTO_OPTIONS &&
+		    next != SW_PROTO_FRAGMENT && next != SW_PROTO_AUTHENTICATION)
 			break;
-		if (bpf_xdp_load_bytes(ctx, at, extension, sizeof(extension)))
+		/* Each has eight bytes at least. */
+		if (bytes < 8 || bpf_xdp_load_bytes(ctx, at, extension, sizeof(extension)))
 			return SW_NAMES_MALFORMED;
+		if (next == SW_PROTO_FRAGMENT) {
+			/* A fragment that is the whole packet (RFC 6946) counts as one. */
+			if (extension[2] || extension[3] & 0xf9)
+				return SW_NAMES_FRAGMENT;
+			more = 8;
+		} else if (next == SW_PROTO_AUTHENTICATION) {
+			more = extension[1] * 4u + 8;
+		} else {
+			more = extension[1] * 8u + 8;
+		}
 		next = extension[0];
-		more = extension[1] * 8u + 8;
 		if (more > bytes)
 			return SW_NAMES_MALFORMED;
 		at += more;
@@ -192,16 +204,19 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 {
 	const __u8 *packet = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *udp, *dns;
 	struct sw_carried carried = {};
-	__u32 type, at = SW_ETH_BYTES, why, bytes;
+	__u32 type, at = SW_ETH_BYTES, why, bytes, tag;
 
 	if (packet + SW_ETH_BYTES > end)
 		return SW_NAMES_MALFORMED;
 	type = sw_be16(packet + 12);
-	if (type == 0x8100 || type == 0x88a8) {
-		at += 4;
-		if (packet + SW_ETH_BYTES + 4 > end)
+#pragma unroll
+	for (tag = 0; tag < SW_TAGS; tag++) {
+		if (type != 0x8100 && type != 0x88a8)
+			break;
+		if (packet + at + 4 > end)
 			return SW_NAMES_MALFORMED;
-		type = sw_be16(packet + 16);
+		type = sw_be16(packet + at + 2);
+		at += 4;
 	}
 	if (type == 0x0800)
 		why = sw_ipv4(packet, end, at, &carried);

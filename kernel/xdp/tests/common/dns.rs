@@ -83,7 +83,10 @@ pub fn ipv6(protocol: u8, extensions: &[(u8, usize)], payload: &[u8]) -> Vec<u8>
     for (i, (_, bytes)) in extensions.iter().enumerate() {
         let mut extension = vec![0; *bytes];
         extension[0] = kinds[i + 1];
-        extension[1] = (bytes / 8 - 1) as u8;
+        extension[1] = match kinds[i] {
+            51 => bytes / 4 - 2,
+            _ => bytes / 8 - 1,
+        } as u8;
         out.extend(extension);
     }
     out.extend(payload);
@@ -140,9 +143,11 @@ fn carried(frame: &[u8]) -> Result<(u8, &[u8], usize), NamesVerdict> {
     let malformed = NamesVerdict::Malformed;
     let mut kind = be16(frame, 12).ok_or(malformed)?;
     let mut packet = &frame[14..];
-    if kind == 0x8100 || kind == 0x88a8 {
-        kind = be16(packet, 2).ok_or(malformed)?;
-        packet = &packet[4..];
+    for _ in 0..2 {
+        if kind == 0x8100 || kind == 0x88a8 {
+            kind = be16(packet, 2).ok_or(malformed)?;
+            packet = &packet[4..];
+        }
     }
     match kind {
         0x0800 => {
@@ -167,18 +172,23 @@ fn carried(frame: &[u8]) -> Result<(u8, &[u8], usize), NamesVerdict> {
             }
             let (mut next, mut left) = (header[6], be16(header, 4).unwrap());
             let mut packet = &packet[40..];
-            for _ in 0..6 {
-                if next == 44 {
-                    return Err(NamesVerdict::Fragment);
-                }
-                if ![0, 43, 60].contains(&next) {
+            for _ in 0..16 {
+                if ![0, 43, 44, 51, 60].contains(&next) {
                     break;
                 }
-                let &[then, eights] = packet
-                    .get(..2)
-                    .and_then(|two| two.first_chunk())
-                    .ok_or(malformed)?;
-                let bytes = usize::from(eights) * 8 + 8;
+                let &[then, length, high, low] = packet.first_chunk().ok_or(malformed)?;
+                if left < 8 {
+                    return Err(malformed);
+                }
+                // A fragment that is the whole packet has no offset, and none comes after it.
+                if next == 44 && (high != 0 || low & 0xf9 != 0) {
+                    return Err(NamesVerdict::Fragment);
+                }
+                let bytes = match next {
+                    44 => 8,
+                    51 => usize::from(length) * 4 + 8,
+                    _ => usize::from(length) * 8 + 8,
+                };
                 left = left.checked_sub(bytes).ok_or(malformed)?;
                 packet = packet.get(bytes..).unwrap_or_default();
                 next = then;
