@@ -196,7 +196,8 @@ impl Loader {
     ///
     /// # Errors
     /// [`Error::Sleepable`]; [`Error::SleepableCalls`]; [`Error::Capabilities`], when the process
-    /// lacks some that the programs may need; [`Error::Refused`], with the end of the verifier's log.
+    /// lacks some that the programs may need; [`Error::Refused`], with the end of the verifier's
+    /// log.
     pub fn load(self) -> Result<Programs, Error> {
         let allowed = self.arena.allows_sleepable();
         let allowed = |name: &String| allowed || self.sleepable.contains(name);
