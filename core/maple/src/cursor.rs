@@ -97,7 +97,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static, K: Index> Cursor<'w, 'm, V, K> {
     pub(super) fn new(writer: &'w mut MapleWriter<'m, V, K>) -> Self {
         Cursor {
             writer,
-            place: Place::before(K::Word::ZERO),
+            place: Place::before(K::MIN.to_word()),
         }
     }
 

@@ -183,10 +183,10 @@ fn some<K: Index>(start: K::Word, end: K::Word) -> Result<Words<K>, Words<K>> {
 /// The indices from a word to the one before another.
 #[inline(always)]
 fn before<K: Index>(start: K::Word, behind: K::Word) -> Result<Words<K>, Words<K>> {
-    match behind.checked_sub(K::Word::ONE) {
-        Some(end) => some::<K>(start, end),
-        // Nothing is before the lowest word.
-        None => Err((behind.above(), behind)),
+    match behind > K::MIN.to_word() {
+        true => some::<K>(start, behind.below()),
+        // Nothing is before the lowest index.
+        false => Err((behind.above(), behind)),
     }
 }
 

@@ -207,6 +207,7 @@ impl<K: Index> Window<K> {
             highest: self.from_end,
             tightest: self.tightest,
             near: self.near,
+            all: (K::MIN.to_word(), K::MAX.to_word()),
             ..Fit::lowest_in(size, (from, to))
         })
     }

@@ -37,6 +37,8 @@ pub struct Fit<W = u64> {
     pub tightest: bool,
     /// Which places come first.
     pub near: Option<Near<W>>,
+    /// The lowest index and the highest one. A gap has no indices beyond them.
+    pub all: (W, W),
 }
 
 /// The places that come first.
@@ -61,6 +63,7 @@ impl<W: Word> Fit<W> {
             highest: false,
             tightest: false,
             near: None,
+            all: (W::ZERO, W::MAX),
         }
     }
 
@@ -208,7 +211,8 @@ impl<'f, W: Word> Search<'f, W> {
         if !self.fit.tightest {
             return Some(place);
         }
-        let length = end - start;
+        let (first, last) = self.fit.all;
+        let length = end.min(last) - start.max(first);
         if length == self.fit.size - W::ONE {
             return Some(place);
         }

@@ -88,7 +88,7 @@ pub trait Word:
         self.wrapping_sub(Self::ONE)
     }
 
-    /// The highest number of so many bits, less than a word has.
+    /// The highest number that has this many bits, which are fewer than a word has.
     #[inline(always)]
     fn ones(bits: u32) -> Self {
         (Self::ONE << bits) - Self::ONE

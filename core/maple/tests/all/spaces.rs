@@ -129,8 +129,33 @@ fn edges<K: Index + Debug>() {
     let last = map.find_gap(K::Word::ONE, Window::new(all()).from_end());
     assert_eq!(last, Some(K::MAX..=K::MAX));
     map.verify().unwrap();
+    // The best fit counts the indices of the type, not those of its word.
+    map.clear();
+    let highest = |below: u64| K::from_word(K::MAX.to_word() - K::Word::from_u64(below));
+    map.store(K::MIN..=at(2), "low").unwrap();
+    map.store(at(20)..=highest(6), "high").unwrap();
+    let size = K::Word::from_u64(4);
+    let best = map.find_gap(size, Window::new(..).tightest());
+    assert_eq!(best, Some(highest(5)..=highest(2)));
+    map.take_range(K::MIN..=at(2)).unwrap();
+    map.store(at(4)..=at(19), "low").unwrap();
+    let best = map.find_gap(size, Window::new(..).tightest());
+    assert_eq!(best, Some(K::MIN..=at(3)));
+    // An empty range at the lowest index is told with indices of the type, in their order.
+    let empty = map.clear_range(..K::MIN).unwrap_err();
+    assert!(matches!(empty, Error::EmptyRange { start, end } if start > end));
 
     let map: MapleMap<u8, K> = MapleMap::default();
+    // A new cursor is before the lowest index, which may be an entry's.
+    map.store(K::MIN..=at(1), 1).unwrap();
+    let mut writer = map.write();
+    let mut cursor = writer.cursor();
+    assert_eq!(cursor.next_range(K::MAX), Some((K::MIN..=at(1), Some(&1))));
+    assert_eq!(cursor.next_range(K::MAX), Some((at(2)..=K::MAX, None)));
+    assert_eq!(cursor.next_range(K::MAX), None);
+    assert_eq!(cursor.prev_range(K::MIN), Some((at(2)..=K::MAX, None)));
+    drop(writer);
+    map.clear().unwrap();
     map.store(at(1)..=at(2), 7).unwrap();
     // A move beyond the highest index is refused.
     let refused = map.move_range(at(1)..=at(2), K::MAX).unwrap_err();

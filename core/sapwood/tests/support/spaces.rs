@@ -22,7 +22,7 @@ pub trait Space: Copy {
     /// All indices of a range of numbers.
     fn range(range: &Range) -> RangeInclusive<Self::Key>;
 
-    /// How many indices so many numbers have; also what alignments are.
+    /// The number of indices for a number of the model's. An alignment has as many, too.
     fn size(numbers: u64) -> <Self::Key as Index>::Word;
 
     /// The numbers whose indices these are.
