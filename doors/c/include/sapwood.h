@@ -1295,7 +1295,7 @@ typedef struct sapwood_window {
 	uint64_t align;        /* a power of two; places begin at multiples of it. 0: 1 */
 	uint64_t modulus;      /* places begin at indices that leave `rest`; 0: any. Without align */
 	uint64_t rest;
-	uint64_t guard;        /* so many indices on each side of a place are free, too */
+	uint64_t guard;        /* indices that are free on each side of a place */
 	uint64_t near;
 	unsigned int flags;    /* SAPWOOD_FROM_END, SAPWOOD_NEAR, SAPWOOD_TIGHTEST, SAPWOOD_NEAREST */
 	unsigned int reserved; /* 0 */

@@ -189,7 +189,7 @@ c_api!(
         /// places begin at indices that leave `rest`; 0: any. Without align
         pub modulus: u64,
         pub rest: u64,
-        /// so many indices on each side of a place are free, too
+        /// indices that are free on each side of a place
         pub guard: u64,
         pub near: u64,
         /// SAPWOOD_FROM_END, SAPWOOD_NEAR, SAPWOOD_TIGHTEST, SAPWOOD_NEAREST

@@ -4,7 +4,7 @@
 //!
 //! # Features
 //!
-//! `kernel`: everything. The build needs clang 19, libelf and zlib; the process needs root.
+//! `kernel`: everything. The build needs clang 19, libelf and zlib; the process needs capabilities.
 
 #![deny(unsafe_code)]
 
