@@ -9,6 +9,8 @@ export PATH
 
 NIGHTLY=${SAPWOOD_NIGHTLY:-nightly}
 MSRV=1.85.0
+# A target without an operating system.
+BARE=x86_64-unknown-none
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
 CARGO_SEMVER_CHECKS=0.51.0

@@ -36,6 +36,9 @@ if [ -z "$(parts "$MSRV")" ]; then
         say "Rust $MSRV cannot be installed here: msrv.sh uses Clippy instead."
 fi
 
+rustup target list --installed | grep -qx "$BARE" || run rustup target add "$BARE" ||
+    say "The target $BARE cannot be installed here: the core is not built for it."
+
 # The tools are compiled fast, without optimization.
 tool() {
     has "$1" && return
