@@ -221,7 +221,8 @@ impl<W: Window> Nodes<W> {
     }
 
     /// Checks the parts that only `verify` checks: the slots behind the last entry, the border
-    /// before the first, the lock if it must be free, and the block of an inline cluster.
+    /// before the first, the lock if it must be free, and the block of an inline cluster. Slots that
+    /// programs have cut off keep their bytes.
     pub(crate) fn check_cluster(&self, cluster: &Cluster, free: bool) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, cluster.at));
         let leaves = cluster.leaves();
@@ -232,6 +233,7 @@ impl<W: Window> Nodes<W> {
         let is_zero = |at, len| self.copy(at, len).iter().all(|byte| *byte == 0);
         let (slots, bytes) = cluster.slots_at();
         let borders = cluster.borders_at();
+        let spare = if self.cut_slots { 0 } else { spare };
         let zeros = is_zero(cluster.tags_at() + leaves, spare)
             && is_zero(slots + bytes * leaves, bytes * spare)
             && borders

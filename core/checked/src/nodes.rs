@@ -23,6 +23,8 @@ pub struct Nodes<W> {
     pub(crate) entries: Option<Entries>,
     /// Whether slots of clusters of cells may be dead.
     pub(crate) dead_slots: bool,
+    /// Whether slots at the end of a cluster may be cut off. They keep their bytes.
+    pub(crate) cut_slots: bool,
 }
 
 /// A branch whose header and labels were read and are consistent.
@@ -124,6 +126,17 @@ impl<W: Window> Nodes<W> {
             strings,
             entries: None,
             dead_slots: false,
+            cut_slots: false,
+        }
+    }
+
+    /// The same nodes, of a map that programs in the kernel write: leaves of clusters leave a dead
+    /// slot, or their slots are cut off.
+    pub fn of_programs(self) -> Nodes<W> {
+        Nodes {
+            dead_slots: true,
+            cut_slots: true,
+            ..self
         }
     }
 

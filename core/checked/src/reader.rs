@@ -302,7 +302,8 @@ fn nodes_of<W: Window, V: CheckedValue>(
     let hash = by_process.then(|| window.u64(header::LAYOUT_AT));
     let nodes = Nodes::new(window, bytes);
     let Some(hash) = hash else {
-        return Ok(nodes);
+        // The hash lies where programs write, too.
+        return Ok(nodes.of_programs());
     };
     match layout_of::<V>(nodes.value_bytes(), hash) {
         Some((align, format)) => Ok(nodes.of_format(align, format)),

@@ -73,7 +73,7 @@ pub mod page {
     /// The first eight bytes.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
     /// The version of the arena's layout, which each change of the layout raises by one.
-    pub const VERSION: u32 = 6;
+    pub const VERSION: u32 = 7;
     /// Where the version is.
     pub const VERSION_AT: usize = 8;
     /// Where the zero is that the verifier does not know.
@@ -127,7 +127,9 @@ pub mod page {
 ///             1344 | granted entries: u32                                             |   programs
 ///             1408 | most entries, parts: u32 each; frontier, first block: u64 each;  |
 ///                  | longest key, number of lanes: u32 each                           |
-/// next pages  4096 | heads of the rings, 128 bytes each: one a class of blocks, slabs |
+///             1440 | uses of the slots, most ticks without use: u32 each              |
+/// next pages  4096 | heads of the rings, 128 bytes each: one a class of blocks,   |
+///                  | slabs, chunks                                                |
 ///            20480 | lanes, 8 KiB each                                                |   programs
 ///                  | slots of the rings | table | buckets | blocks                    |
 ///
@@ -135,14 +137,13 @@ pub mod page {
 ///               16 | places of four locks: u64 each                                   |
 ///               48 | slab, units left in it: u32 each | 64 | counts: u32 each         |
 ///               96 | drops by reason                                                  |
-///              128 | head of the ring of retired blocks | 256 | scratch               |
+///              128 | tail of its retired blocks: u64 | 192 | their head: u64          |
+///              256 | scratch                                                      |
 ///             4096 | stock, 32 bytes a class: number of blocks, seven references      |
 ///
 /// head of a ring  0 | mask: u32 | slots: u32 | kept: u32 | user's count: u32 | ... | 64 | programs' count: u32 |
 /// ```
 pub mod program_map {
-    use sapwood_format::KIND;
-
     numbers! { CONSTANTS:
         /// Where the lock of the root's cell is.
         ROOT_LOCK: usize = 1280;
@@ -159,6 +160,16 @@ pub mod program_map {
         LONGEST: usize = 1432;
         /// Where the number of lanes is, a power of two.
         LANES: usize = 1436;
+        /// Where the reference is of the uses of the index's slots, in a map whose entries leave by
+        /// themselves; else 0. They have `USES_BYTES` for each bucket: a u32 for each
+        /// slot, the tick of the last use.
+        USES: usize = 1440;
+        /// Where the number of ticks is after which an unused entry is gone; 0: never.
+        IDLE: usize = 1444;
+        /// Bytes of the uses of a bucket.
+        USES_BYTES: usize = 64;
+        /// The base-2 logarithm of the nanoseconds of a tick.
+        TICK: usize = 20;
         /// Where the heads of the rings begin.
         RINGS: usize = 4096;
         /// Bytes of a head.
@@ -173,15 +184,16 @@ pub mod program_map {
         RING_USER: usize = 12;
         /// In a head: the number of references that programs have taken out or put in.
         RING_PROGRAMS: usize = 64;
-        /// The number of classes of blocks. Each class has a ring, and the ring after them has
-        /// slabs.
+        /// The number of classes of blocks. Each class has a ring. The next one has slabs, and the
+        /// last one chunks.
         CLASSES: usize = 100;
-        /// The number of the ring of slabs.
+        /// The number of the ring of slabs. A slab takes two slots: its reference, its units.
         SLABS: usize = CLASSES;
-        /// In a ring of retired blocks: the kind of a cell that reports a cut. No node has this
-        /// kind. In the place of a reference the cell has the units of a block that was cut off the
-        /// lane's slab; 0: the lane took a slab, whose reference the next cell has.
-        CUT: u32 = KIND;
+        /// The number of the ring of chunks for retired blocks.
+        CHUNKS: usize = SLABS + 1;
+        /// Units of a chunk. Each has a cell of a retired block: its reference in the lower half,
+        /// its units in the upper one; 0 units: the reference is that of the next chunk.
+        CHUNK_UNITS: usize = 128;
         /// Where the lanes begin.
         LANES_AT: usize = 20480;
         /// Bytes of a lane. Its first word has the processor of the writer that uses it plus one,
@@ -209,8 +221,12 @@ pub mod program_map {
         LANE_CLUSTER_UNITS: usize = 80;
         /// In a lane: operations of its processor that failed: the number for each reason.
         LANE_DROPS: usize = 96;
-        /// In a lane: the head of its ring of retired blocks.
-        LANE_RETIRED: usize = 128;
+        /// In a lane: where its next retired block is noted: the reference of the chunk in the
+        /// upper half, the number of the cell in the lower one. Programs write it.
+        LANE_TAIL: usize = 128;
+        /// In a lane: where the retired blocks begin that user space has not fetched yet, in the
+        /// same form. User space writes it.
+        LANE_HEAD: usize = 192;
         /// In a lane: the scratch of the writer that uses it.
         LANE_SCRATCH: usize = 256;
         /// In a lane: the stock of blocks of each class: their number, and their references.
@@ -219,7 +235,7 @@ pub mod program_map {
         STOCK_BYTES: usize = 32;
         /// The most blocks in a stock.
         STOCK_MAX: usize = 7;
-        /// Units of a slab.
+        /// The most units of a slab.
         SLAB_UNITS: usize = 1024;
         /// The largest block whose class has blocks of no other size, in units. Blocks of each
         /// class above it have 8 units more.
@@ -240,7 +256,7 @@ pub mod program_map {
     /// Where the word is that has the place of the first block, in bytes from the window's
     /// beginning.
     pub const NODES: usize = 1424;
-    const _: () = assert!(RINGS + (SLABS + 1) * RING_BYTES <= LANES_AT);
+    const _: () = assert!(RINGS + (CHUNKS + 1) * RING_BYTES <= LANES_AT);
 
     /// Where the lanes end.
     pub const fn lanes_end(lanes: usize) -> usize {

@@ -24,6 +24,7 @@ mod blocks;
 mod builder;
 mod owner;
 mod read;
+mod retired;
 mod rings;
 mod slabs;
 mod verify;

@@ -4,15 +4,18 @@
 mod kernel;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use kernel::maps::{Kind, LooseStores, Names, Stores, TextStores, Texts, Trie, WideStores};
 use kernel::{
     Answers, KEY_MAX, LOOKUP, NO_ENTRY, PREFIX, Room, SHORT_MAX, WALK, key, load, lookup_of,
     question_of, result, skipped, word,
 };
-use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
+use sapwood_bpf::{BpfArena, KernelGrace, ProgramMap, Programs, WindowMap, Words, Write, layout};
 use sapwood_format::cluster;
+use sapwood_qsbr::{Domain, LimitPolicy};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -34,7 +37,14 @@ enum What {
 /// A map, and the state for questions about it.
 fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = K::builder(&arena, "names").bytes(32 << 20);
+    // On a busy machine, grace periods of the kernel take longer than a writer needs to fill the
+    // window with what it replaces. So it waits.
+    let domain = Domain::builder().source(KernelGrace::new().unwrap());
+    let domain = domain
+        .hard_limit(8 << 20)
+        .policy(LimitPolicy::Block)
+        .build();
+    let names = K::builder(&arena, "names").bytes(32 << 20).domain(&domain);
     let names = names.build().unwrap();
     let asking = Asking::new(&arena, names.window().number);
     (names, asking)
@@ -482,4 +492,123 @@ fn walks_beside_a_writer<K: Kind>() {
         stop.store(true, Ordering::Relaxed);
         assert_eq!(wrong, None);
     });
+}
+
+/// A map that programs write, whose removals leave dead slots.
+fn of_programs(arena: &BpfArena) -> ProgramMap<u64> {
+    let map = ProgramMap::builder(arena, "written").with_trie();
+    let map = map.max_entries(3000).bytes(32 << 20).user_writes();
+    map.build().unwrap()
+}
+
+#[test]
+fn walks_in_a_map_of_programs() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let map = of_programs(&arena);
+    let asking = Asking::new(&arena, map.window().number);
+    let mut oracle = Oracle::new();
+    let mut rng = fastrand::Rng::with_seed(22);
+    for round in 1..400u64 {
+        // Times of growing and of shrinking.
+        let removals = [1, 5][round as usize / 40 % 2];
+        for value in 0..12 {
+            let mut name = key(&mut rng, 250, 240..250);
+            if rng.u8(..6) < removals {
+                let there = oracle.range(name.clone()..).next();
+                name = there.map_or(name, |(there, _)| there.clone());
+                let done = map.remove(&name).unwrap();
+                assert_eq!(done.is_ok(), oracle.remove(&name).is_some(), "{done:?}");
+            } else {
+                assert_eq!(map.insert(&name, value).unwrap(), Ok(()));
+                oracle.insert(name, value);
+            }
+        }
+        map.service().unwrap();
+        let mut asked = key(&mut rng, 250, 240..250);
+        if !oracle.is_empty() && rng.bool() {
+            let there = oracle.keys().nth(rng.usize(..oracle.len()));
+            asked = there.expect("one of them").clone();
+        }
+        let next = oracle.range((Bound::Excluded(asked.clone()), Bound::Unbounded));
+        let prev = oracle.range(..asked.clone()).next_back();
+        assert_eq!(
+            asking.entry(What::Next, &asked),
+            next.clone().next().map(known)
+        );
+        assert_eq!(asking.entry(What::Prev, &asked), prev.map(known));
+        assert_eq!(
+            asking.entry(What::First, b""),
+            oracle.iter().next().map(known)
+        );
+        assert_eq!(
+            asking.entry(What::Last, b""),
+            oracle.iter().next_back().map(known)
+        );
+        assert_eq!(asking.ask(What::From, &asked).0, 0);
+        let from = oracle.range(asked.clone()..).map(known);
+        assert!(asking.rest().into_iter().eq(from));
+        asked.truncate(rng.usize(..4));
+        assert_eq!(asking.ask(What::Prefix, &asked).0, 0);
+        let prefixed = oracle.iter().filter(|(key, _)| key.starts_with(&asked));
+        assert!(asking.rest().into_iter().eq(prefixed.map(known)));
+    }
+    assert_eq!(map.verify().unwrap().entries, oracle.len());
+}
+
+#[test]
+fn walks_beside_programs_that_write() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let map = of_programs(&arena);
+    let asking = Asking::new(&arena, map.window().number);
+    let name = |i: u32| format!("s/{i:04x}").into_bytes();
+    // Every eighth key stays. Clusters have some of these, and some that come and go.
+    for i in (0..4000).step_by(8) {
+        assert_eq!(map.insert(name(i), 0).unwrap(), Ok(()));
+    }
+    let service = map.spawn_service(Duration::from_millis(1)).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut rng = fastrand::Rng::with_seed(2);
+            while !stop.load(Ordering::Relaxed) {
+                let numbers = (0..200).map(|_| rng.u32(..4000)).filter(|i| i % 8 != 0);
+                let names: Vec<_> = numbers.map(name).collect();
+                let changes = names.iter().map(|name| match rng.u8(..3) {
+                    0 => Write::Insert(name, 1 << 32),
+                    _ => Write::Remove(name),
+                });
+                map.write_many(&changes.collect::<Vec<_>>()).unwrap();
+            }
+        });
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut wrong = None;
+        for _ in 0..2000 {
+            let (count, _, _) = asking.ask(What::Whole, b"");
+            let i = rng.u32(..3990);
+            let neighbours = [What::Prev, What::Next].map(|what| asking.ask(what, &name(i)));
+            let [before, behind] = neighbours
+                .clone()
+                .map(|(code, _, key)| (code > 0).then_some(key).flatten());
+            // What stays is not passed over.
+            let fits = count >= 0
+                && count & 0xffff_ffff == 500
+                && (i == 0
+                    || before.is_some_and(|key| key >= name((i - 1) / 8 * 8) && key < name(i)))
+                && behind.is_some_and(|key| key <= name(i / 8 * 8 + 8) && key > name(i));
+            if !fits {
+                wrong = Some((i, count, neighbours));
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None);
+    });
+    service.stop().unwrap();
+    map.verify().unwrap();
 }

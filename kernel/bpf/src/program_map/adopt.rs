@@ -8,8 +8,9 @@ use sapwood_checked::parts::{Index, Table};
 use sapwood_format::bucket::LINE;
 
 use super::Serviced;
-use super::blocks::Blocks;
+use super::blocks::{Bits, Blocks};
 use super::owner::{ENTRIES_MAX, Owner, Plan, SHIFT, Supply, lane_at};
+use super::retired::Retired;
 use super::rings::{Ring, head_of};
 use super::slabs::{self, Slabs};
 use super::verify::{Found, text};
@@ -57,6 +58,8 @@ impl Owner {
         plan.max_entries = u32(k::MAX) as usize;
         plan.parts = u32(k::PARTS);
         plan.longest = u32(k::LONGEST) as usize;
+        plan.lru = u32(k::USES) != 0;
+        plan.idle = u32(k::IDLE);
         if plan.longest > k::KEY_MAX {
             return Err(format!("keys of up to {} bytes", plan.longest));
         }
@@ -84,16 +87,32 @@ impl Owner {
         });
         let slabs = ring(head_of(k::SLABS))?;
         let usual = slabs::wanted(&plan, usize::MAX, window.len, lanes);
-        let retired = (0..lanes).map(|lane| ring(lane_at(lane) + k::LANE_RETIRED));
-        let target = slabs.capacity().min(usual as u32);
+        let target = (slabs.capacity() / 2).min(usual as u32);
+        let least = slabs::each(&plan) as u32;
+        let kept = |head| u32(head_of(head) + k::RING_KEPT);
+        let chunks = ring(head_of(k::CHUNKS))?;
+        let kept_chunks = kept(k::CHUNKS).min(chunks.capacity());
+        let most = (kept_chunks + 2 * lanes as u32).min(chunks.capacity());
+        let retired = (0..lanes).map(|lane| Retired::found(memory, window.at, lane));
         let mut owner = Owner {
             supplies: supplies.collect::<Result<_, String>>()?,
-            slabs: Slabs::new(slabs, target, lanes),
-            retired: retired.collect::<Result<_, String>>()?,
+            slabs: Slabs {
+                target,
+                units: (least, least.max(k::SLAB_UNITS as u32)),
+                kept: (kept(k::SLABS) / 2).min(slabs.capacity() / 4),
+                ring: slabs,
+            },
+            chunks: Supply {
+                ring: chunks,
+                target: most,
+                most,
+            },
+            kept_chunks,
+            retired: retired.collect(),
             memory: Arc::clone(memory),
             window: window.clone(),
             plan,
-            blocks: Blocks::rebuilt(first, limit, frontier, &Default::default())
+            blocks: Blocks::rebuilt(first, limit, frontier, Bits::default())
                 .ok_or("the frontier is none")?,
             table: None,
             secrets: std::array::from_fn(|i| u64(EXTRA_AT + 8 * i)),
@@ -101,6 +120,7 @@ impl Owner {
             closing: None,
             open: Vec::new(),
             populated: frontier as usize * 8,
+            scattered: true,
             refused: 0,
         };
         if owner.plan.parts & k::INDEX != 0 {
@@ -128,23 +148,32 @@ impl Owner {
             ..Found::default()
         };
         self.check_map(&mut found)?;
+        let mut add = |at: u32, units: u32| {
+            let inside = at >= first && at.checked_add(units).is_some_and(|end| end <= frontier);
+            match inside && found.held.add(at, units) {
+                true => Ok(()),
+                false => Err(format!(
+                    "block {at} of {units} units is nowhere, or elsewhere, too"
+                )),
+            }
+        };
         for (at, units) in self.offered()? {
-            if found.blocks.insert(at, units).is_some() {
-                return Err(format!("block {at} is in a ring and elsewhere"));
+            add(at, units)?;
+        }
+        for at in self.chunks.ring.all_offered()? {
+            add(at, k::CHUNK_UNITS as u32)?;
+        }
+        for lane in &self.retired {
+            let noted = lane.waiting_in(first, frontier)?;
+            for at in noted.done.into_iter().chain([noted.last]) {
+                add(at, k::CHUNK_UNITS as u32)?;
+            }
+            for (at, units) in noted.blocks {
+                add(at, units)?;
             }
         }
-        for at in self.slabs.ring.all_offered()? {
-            self.slabs.push(at);
-        }
-        for cell in self.waiting()? {
-            self.given_up(cell, &mut found)?;
-        }
-        for lane in 0..self.lanes() {
-            let cells = self.retired[lane].waiting()?.len();
-            self.slabs.skip(lane, cells);
-        }
-        let blocks = Blocks::rebuilt(first, limit, frontier, &found.blocks);
-        self.blocks = blocks.ok_or("blocks overlap")?;
+        let blocks = Blocks::rebuilt(first, limit, frontier, found.held);
+        self.blocks = blocks.ok_or("blocks lie outside")?;
         Ok(())
     }
 

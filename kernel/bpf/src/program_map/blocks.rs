@@ -1,78 +1,113 @@
-//! The blocks of a window and the state of each: given to programs, waiting or free. These accounts
+//! The units of a window and the state of each: given to programs, waiting or free. These accounts
 //! lie outside the window, where programs cannot write.
-
-use std::collections::{BTreeMap, BTreeSet};
+//!
+//! Only units have a state, blocks have none: programs cut blocks off slabs, and say how many units
+//! a retired block has. A unit that programs do not have cannot be retired, whatever they say. So no
+//! unit is given out twice.
 
 use crate::layout::program_map as k;
 
-/// The most free blocks of a size that are kept without being merged: about those that programs
-/// retire in two grace periods. Merging and cutting again costs a third of a queue's step.
+/// The most blocks of a size that are remembered when they are freed: about those that programs
+/// retire in two grace periods. Others are found again as parts of free runs.
 const KEPT: usize = 32_768;
 
 /// A set of units.
-#[derive(Default)]
-struct Bits(Vec<u64>);
+#[derive(Clone, Default)]
+pub(super) struct Bits(Vec<u64>);
+
+/// The words of a run of bits: the number of each word, and the bits in it.
+fn words(at: u32, units: u32) -> impl Iterator<Item = (usize, u64)> {
+    let (from, to) = (u64::from(at), u64::from(at) + u64::from(units));
+    (from / 64..to.div_ceil(64)).map(move |word| {
+        let (first, last) = (word * 64, word * 64 + 63);
+        let low = u64::MAX << (from.max(first) - first);
+        let high = u64::MAX >> (last - (to - 1).min(last));
+        (word as usize, low & high)
+    })
+}
 
 impl Bits {
-    fn get(&self, unit: u32) -> bool {
-        let word = self.0.get(unit as usize / 64);
-        word.is_some_and(|word| word >> (unit % 64) & 1 != 0)
+    fn word(&self, at: usize) -> u64 {
+        self.0.get(at).copied().unwrap_or(0)
     }
 
-    fn set(&mut self, unit: u32, on: bool) {
-        let at = unit as usize / 64;
-        if self.0.len() <= at {
-            self.0.resize(at + 1 + at / 8, 0);
-        }
-        let bit = 1 << (unit % 64);
-        if on {
-            self.0[at] |= bit;
-        } else {
-            self.0[at] &= !bit;
-        }
+    /// Whether all units of a run are members.
+    fn all(&self, at: u32, units: u32) -> bool {
+        words(at, units).all(|(word, bits)| self.word(word) & bits == bits)
     }
 
-    /// The first member that is at least `unit` and below `end`.
-    fn next(&self, unit: u32, end: u32) -> Option<u32> {
-        let mut at = unit as usize / 64;
-        let mut word = self.0.get(at)? & (u64::MAX << (unit % 64));
-        while word == 0 {
-            at += 1;
-            if at as u64 * 64 >= u64::from(end) {
-                return None;
+    /// Whether any unit of a run is a member.
+    fn any(&self, at: u32, units: u32) -> bool {
+        words(at, units).any(|(word, bits)| self.word(word) & bits != 0)
+    }
+
+    fn set(&mut self, at: u32, units: u32, on: bool) {
+        let end = (at as usize + units as usize).div_ceil(64);
+        if self.0.len() < end {
+            self.0.resize(end + end / 8, 0);
+        }
+        for (word, bits) in words(at, units) {
+            match on {
+                true => self.0[word] |= bits,
+                false => self.0[word] &= !bits,
             }
-            word = *self.0.get(at)?;
         }
-        let found = at as u32 * 64 + word.trailing_zeros();
-        (found < end).then_some(found)
+    }
+
+    /// Adds a run; `false` when a unit of it is a member already, and then nothing is added.
+    pub(super) fn add(&mut self, at: u32, units: u32) -> bool {
+        let new = units > 0 && !self.any(at, units);
+        if new {
+            self.set(at, units, true);
+        }
+        new
+    }
+
+    fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The first unit that is in one of the two sets alone.
+    pub(super) fn difference(&self, other: &Bits) -> Option<u32> {
+        let words = self.0.len().max(other.0.len());
+        let differ = |at| self.word(at) ^ other.word(at);
+        let at = (0..words).find(|at| differ(*at) != 0)?;
+        Some(at as u32 * 64 + differ(at).trailing_zeros())
     }
 }
 
-/// The blocks between the first unit and the frontier, in whole units. Each block is given to
-/// programs, waits for the end of a grace period, or is free.
-///
-/// The name of a block is its first unit. The size of a block follows from these accounts alone.
+/// The units between the first one and the frontier. Each is given to programs, waits for the end
+/// of a grace period, or is free.
 pub(super) struct Blocks {
     first: u32,
     frontier: u32,
     limit: u32,
-    /// The first units of all blocks: given, waiting and free.
-    begins: Bits,
     given: Bits,
     waiting: Bits,
-    free: BTreeMap<u32, u32>,
-    sizes: BTreeSet<(u32, u32)>,
-    /// Free blocks by their units, kept for the next request of that size: merging them with their
-    /// neighbours takes ten times as long.
+    /// Free blocks by their units, for the next request of that size. Some of their units may have
+    /// been given out again since, as parts of other blocks.
     kept: Vec<Vec<u32>>,
+    /// Where the search for free runs goes on.
+    cursor: u32,
+    /// The units that must be freed before another search makes sense, because the last one found
+    /// no run of the least size that was asked for since.
+    dry: Option<Dry>,
     given_units: u32,
     waiting_units: u32,
-    free_units: u32,
     fail_every: u64,
     requests: u64,
 }
 
-/// The accounts of the blocks, in units.
+/// A search in vain.
+#[derive(Clone, Copy)]
+struct Dry {
+    /// The least run that was looked for.
+    least: u32,
+    /// The units that were freed since.
+    freed: u32,
+}
+
+/// The accounts, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units {
     pub(super) first: u32,
@@ -90,48 +125,29 @@ impl Blocks {
             first,
             frontier: first,
             limit,
-            begins: Bits::default(),
             given: Bits::default(),
             waiting: Bits::default(),
-            free: BTreeMap::new(),
-            sizes: BTreeSet::new(),
             kept: vec![Vec::new(); k::units(k::CLASSES - 1) + 1],
+            cursor: first,
+            dry: None,
             given_units: 0,
             waiting_units: 0,
-            free_units: 0,
             fail_every,
             requests: 0,
         }
     }
 
-    /// Rebuilds the accounts of a dead owner. Programs have the blocks in `given`, and the rest
-    /// below the frontier is free. `None` when blocks overlap or lie outside.
-    pub(super) fn rebuilt(
-        first: u32,
-        limit: u32,
-        frontier: u32,
-        given: &BTreeMap<u32, u32>,
-    ) -> Option<Blocks> {
+    /// Rebuilds the accounts of a dead owner. Programs have the units in `given`, and the rest
+    /// below the frontier is free. `None` when a given unit lies outside.
+    pub(super) fn rebuilt(first: u32, limit: u32, frontier: u32, given: Bits) -> Option<Blocks> {
         let mut blocks = Blocks::new(first, limit, 0);
         blocks.frontier = frontier;
-        let mut at = first;
-        for (&begin, &units) in given {
-            let end = begin.checked_add(units)?;
-            if begin < at || end > frontier {
-                return None;
-            }
-            if begin > at {
-                blocks.put_free(at, begin - at);
-            }
-            blocks.begins.set(begin, true);
-            blocks.given.set(begin, true);
-            blocks.given_units += units;
-            at = end;
-        }
-        if frontier > at {
-            blocks.put_free(at, frontier - at);
-        }
-        Some(blocks)
+        blocks.given_units = given.len();
+        let before = first > 0 && given.any(0, first);
+        let end = given.0.len() as u32 * 64;
+        let behind = end > frontier && given.any(frontier, end - frontier);
+        blocks.given = given;
+        (!before && !behind).then_some(blocks)
     }
 
     pub(super) fn frontier(&self) -> u32 {
@@ -143,196 +159,199 @@ impl Blocks {
             first: self.first,
             given: self.given_units,
             waiting: self.waiting_units,
-            free: self.free_units,
+            free: self.frontier - self.first - self.given_units - self.waiting_units,
             frontier: self.frontier,
         }
     }
 
-    /// Gives a block to programs: from the free memory that fits best, or else from the frontier.
-    /// `grow` makes sure that there is memory up to the new frontier, and says whether there is.
-    pub(super) fn give(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
+    /// The units that programs have.
+    pub(super) fn given(&self) -> &Bits {
+        &self.given
+    }
+
+    /// Whether programs have all units of a block.
+    pub(super) fn is_given(&self, at: u32, units: u32) -> bool {
+        let inside = at >= self.first && u64::from(at) + u64::from(units) <= self.frontier.into();
+        units > 0 && inside && self.given.all(at, units)
+    }
+
+    fn is_free(&self, at: u32, units: u32) -> bool {
+        !self.given.any(at, units) && !self.waiting.any(at, units)
+    }
+
+    /// Counts a request; whether it must fail.
+    pub(super) fn fails(&mut self) -> bool {
         self.requests += 1;
-        if self.fail_every != 0 && self.requests % self.fail_every == 0 {
+        self.fail_every != 0 && self.requests % self.fail_every == 0
+    }
+
+    fn hand_out(&mut self, at: u32, units: u32) -> u32 {
+        self.given.set(at, units, true);
+        self.given_units += units;
+        at
+    }
+
+    /// Gives a block to programs that was one of this size before, if there is one.
+    pub(super) fn give_again(&mut self, units: u32) -> Option<u32> {
+        if self.fails() {
             return None;
         }
-        let kept = self.kept.get_mut(units as usize).and_then(Vec::pop);
-        let at = match kept {
-            Some(at) => {
-                self.free_units -= units;
-                at
+        self.again(units)
+    }
+
+    fn again(&mut self, units: u32) -> Option<u32> {
+        while let Some(at) = self.kept.get_mut(units as usize)?.pop() {
+            if self.is_free(at, units) {
+                return Some(self.hand_out(at, units));
             }
-            None => self
-                .cut(units)
-                .or_else(|| self.rise(units, grow))
-                .or_else(|| {
-                    self.merge_kept();
-                    self.cut(units)
-                })?,
-        };
-        self.begins.set(at, true);
-        self.given.set(at, true);
-        self.given_units += units;
-        Some(at)
-    }
-
-    /// Cuts a block off the free memory that fits best.
-    fn cut(&mut self, units: u32) -> Option<u32> {
-        let (len, at) = self.sizes.range((units, 0)..).next().copied()?;
-        self.take_free(at, len);
-        if len > units {
-            self.put_free(at + units, len - units);
         }
-        Some(at)
+        None
     }
 
-    /// Takes a block at the frontier, and raises the frontier.
-    fn rise(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
+    /// Gives a block to programs: one of this size that came back, or a part of a free run, or else
+    /// from the frontier. `grow` makes sure that there is memory up to the new frontier, and says
+    /// whether there is.
+    pub(super) fn give(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
+        if self.fails() {
+            return None;
+        }
+        if let Some(at) = self.again(units) {
+            return Some(at);
+        }
+        if let Some((at, _)) = self.run(units, units) {
+            return Some(self.hand_out(at, units));
+        }
+        self.rise(units, grow)
+    }
+
+    /// Gives a free run of `least` to `most` units to programs.
+    pub(super) fn give_run(&mut self, least: u32, most: u32) -> Option<(u32, u32)> {
+        if self.fails() {
+            return None;
+        }
+        let (at, units) = self.run(least, most)?;
+        Some((self.hand_out(at, units), units))
+    }
+
+    /// Gives a block at the frontier, and raises the frontier.
+    pub(super) fn rise(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
         let end = self.frontier.checked_add(units)?;
         if end > self.limit || !grow(end) {
             return None;
         }
-        Some(std::mem::replace(&mut self.frontier, end))
+        let at = std::mem::replace(&mut self.frontier, end);
+        Some(self.hand_out(at, units))
     }
 
-    /// Merges all kept blocks with their neighbours.
-    fn merge_kept(&mut self) {
-        for units in 0..self.kept.len() {
-            for at in std::mem::take(&mut self.kept[units]) {
-                self.free_units -= units as u32;
-                self.merge(at, units as u32);
+    /// The units that the frontier may still rise.
+    pub(super) fn above(&self) -> u32 {
+        self.limit - self.frontier
+    }
+
+    /// Finds the next free run of `least` units or more, and cuts it to `most`. The search goes
+    /// around once.
+    fn run(&mut self, least: u32, most: u32) -> Option<(u32, u32)> {
+        if let Some(dry) = self.dry {
+            let enough = dry.freed >= ((self.frontier - self.first) / 64).max(dry.least);
+            if least >= dry.least && !enough {
+                return None;
             }
         }
-    }
-
-    /// The units of a block that programs have; `None` when no such block begins at `at`.
-    pub(super) fn given(&self, at: u32) -> Option<u32> {
-        self.given.get(at).then(|| self.size(at))
-    }
-
-    /// All blocks that programs have, and their units.
-    pub(super) fn all_given(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let mut from = self.first;
-        std::iter::from_fn(move || {
-            let at = self.given.next(from, self.frontier)?;
-            from = at + 1;
-            Some((at, self.size(at)))
-        })
-    }
-
-    fn size(&self, at: u32) -> u32 {
-        let next = self.begins.next(at + 1, self.frontier);
-        next.unwrap_or(self.frontier) - at
-    }
-
-    /// Makes a retired block wait, because programs may still read it. Returns its units; `None`
-    /// when programs did not have the block.
-    pub(super) fn wait(&mut self, at: u32) -> Option<u32> {
-        let units = self.given(at)?;
-        self.given.set(at, false);
-        self.waiting.set(at, true);
-        self.given_units -= units;
-        self.waiting_units += units;
-        Some(units)
-    }
-
-    /// Splits a block that programs have in two: the first has this many units, and the second the
-    /// rest. `false` when programs have no such block, or when it has no more units than that.
-    pub(super) fn split(&mut self, at: u32, units: u32) -> bool {
-        let more = units > 0 && self.given(at).is_some_and(|all| all > units);
-        if more {
-            self.begins.set(at + units, true);
-            self.given.set(at + units, true);
+        let from = self.cursor.clamp(self.first, self.frontier);
+        let found = self.run_in(from, self.frontier, least, most);
+        let around = |blocks: &Blocks| blocks.run_in(blocks.first, from, least, most);
+        let found = found.or_else(|| around(self));
+        match found {
+            Some((at, units)) => self.cursor = at + units,
+            None => self.dry = Some(Dry { least, freed: 0 }),
         }
-        more
+        found
+    }
+
+    fn run_in(&self, from: u32, to: u32, least: u32, most: u32) -> Option<(u32, u32)> {
+        let mut at = from;
+        loop {
+            at = self.next(at, to, false)?;
+            let end = at.saturating_add(most).min(self.frontier);
+            let behind = self.next(at, end, true).unwrap_or(end);
+            if behind - at >= least {
+                return Some((at, behind - at));
+            }
+            at = behind.max(at + 1);
+        }
+    }
+
+    /// The first unit from `at` on, before `end`, that is in use, or free.
+    fn next(&self, at: u32, end: u32, in_use: bool) -> Option<u32> {
+        let mut word = at as usize / 64;
+        let mut mask = u64::MAX << (at % 64);
+        while (word as u64) * 64 < u64::from(end) {
+            let used = self.given.word(word) | self.waiting.word(word);
+            let found = if in_use { used } else { !used } & mask;
+            if found != 0 {
+                let unit = word as u32 * 64 + found.trailing_zeros();
+                return (unit < end).then_some(unit);
+            }
+            mask = u64::MAX;
+            word += 1;
+        }
+        None
+    }
+
+    /// Makes a retired block wait, because programs may still read it. `false` when programs did
+    /// not have all of it.
+    pub(super) fn wait(&mut self, at: u32, units: u32) -> bool {
+        let known = self.is_given(at, units);
+        if known {
+            self.given.set(at, units, false);
+            self.waiting.set(at, units, true);
+            self.given_units -= units;
+            self.waiting_units += units;
+        }
+        known
+    }
+
+    /// Takes a block back that programs had and never used; `false` when they did not have all of it.
+    pub(super) fn take_back(&mut self, at: u32, units: u32) -> bool {
+        let known = self.wait(at, units);
+        if known {
+            self.free(at, units);
+        }
+        known
     }
 
     /// Frees a waiting block after its grace period.
-    pub(super) fn free(&mut self, at: u32) {
-        if !self.waiting.get(at) {
-            return;
-        }
-        let units = self.size(at);
-        self.waiting.set(at, false);
+    pub(super) fn free(&mut self, at: u32, units: u32) {
+        debug_assert!(self.waiting.all(at, units));
+        self.waiting.set(at, units, false);
         self.waiting_units -= units;
-        match self.kept.get_mut(units as usize) {
-            Some(kept) if kept.len() < KEPT => {
+        if let Some(dry) = &mut self.dry {
+            dry.freed += units;
+        }
+        if let Some(kept) = self.kept.get_mut(units as usize) {
+            if kept.len() < KEPT {
                 kept.push(at);
-                self.free_units += units;
-            }
-            _ => self.merge(at, units),
-        }
-    }
-
-    /// Lists free memory, merged with the listed free memory on both sides.
-    fn merge(&mut self, mut at: u32, mut units: u32) {
-        if let Some(&behind) = self.free.get(&(at + units)) {
-            self.take_free(at + units, behind);
-            units += behind;
-        }
-        if let Some((&before, &len)) = self.free.range(..at).next_back() {
-            if before + len == at {
-                self.take_free(before, len);
-                self.begins.set(at, false);
-                at = before;
-                units += len;
             }
         }
-        self.put_free(at, units);
     }
 
-    fn put_free(&mut self, at: u32, units: u32) {
-        self.begins.set(at, true);
-        self.free.insert(at, units);
-        self.sizes.insert((units, at));
-        self.free_units += units;
-    }
-
-    fn take_free(&mut self, at: u32, units: u32) {
-        self.begins.set(at, false);
-        self.free.remove(&at);
-        self.sizes.remove(&(units, at));
-        self.free_units -= units;
-    }
-
-    /// Checks that blocks follow each other without a gap, that no two listed free blocks are
-    /// neighbours, and that the counts are right.
+    /// Checks that no unit has two states or lies outside, and that the counts are right.
     pub(super) fn verify(&self) -> Result<(), String> {
-        let mut at = self.first;
-        let mut found = Units {
-            first: self.first,
-            given: 0,
-            waiting: 0,
-            free: 0,
-            frontier: self.frontier,
+        let outside = |bits: &Bits| {
+            let end = bits.0.len() as u32 * 64;
+            bits.any(0, self.first)
+                || (end > self.frontier && bits.any(self.frontier, end - self.frontier))
         };
-        let kept: BTreeMap<u32, u32> = (0..)
-            .zip(&self.kept)
-            .flat_map(|(units, all)| all.iter().map(move |at| (*at, units)))
-            .collect();
-        let mut after_free = false;
-        while at < self.frontier {
-            if !self.begins.get(at) {
-                return Err(format!("no block begins at unit {at}"));
-            }
-            let units = self.size(at);
-            let free = self.free.get(&at).copied();
-            match (self.given.get(at), self.waiting.get(at), free) {
-                (true, false, None) => found.given += units,
-                (false, true, None) => found.waiting += units,
-                (false, false, None) if kept.get(&at) == Some(&units) => found.free += units,
-                (false, false, Some(len)) if len == units && !after_free => {
-                    if !self.sizes.contains(&(units, at)) {
-                        return Err(format!("free block {at} of {units} units is not listed"));
-                    }
-                    found.free += units;
-                }
-                states => return Err(format!("block {at} of {units} units: {states:?}")),
-            }
-            after_free = free.is_some();
-            at += units;
+        if outside(&self.given) || outside(&self.waiting) {
+            return Err("a unit outside of the blocks is in use".into());
         }
-        if found != self.units() || self.sizes.len() != self.free.len() {
-            return Err(format!("found {found:?}, counted {:?}", self.units()));
+        let both = |at: &usize| self.given.word(*at) & self.waiting.word(*at) != 0;
+        if let Some(word) = (0..self.given.0.len()).find(both) {
+            return Err(format!("units from {} on have two states", word * 64));
+        }
+        let found = (self.given.len(), self.waiting.len());
+        if found != (self.given_units, self.waiting_units) {
+            return Err(format!("found {found:?} units, counted {:?}", self.units()));
         }
         Ok(())
     }
@@ -340,7 +359,37 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use super::Blocks;
+    use super::{Bits, Blocks};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn runs_of_bits_are_those_of_a_set() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let (mut bits, mut set) = (Bits::default(), BTreeSet::new());
+        for _ in 0..5000 {
+            let (at, units) = (rng.u32(..1000), rng.u32(1..200));
+            let run = at..at + units;
+            assert_eq!(
+                bits.all(at, units),
+                run.clone().all(|unit| set.contains(&unit))
+            );
+            assert_eq!(bits.any(at, units), set.range(run.clone()).next().is_some());
+            match rng.u8(..3) {
+                0 => assert_eq!(bits.add(at, units), set.range(run.clone()).next().is_none()),
+                on => bits.set(at, units, on == 1),
+            }
+            if bits.all(at, units) {
+                set.extend(run);
+            } else if !bits.any(at, units) {
+                set.retain(|unit| !run.contains(unit));
+            }
+            assert_eq!(bits.len() as usize, set.len());
+        }
+        let mut other = bits.clone();
+        assert_eq!(bits.difference(&other), None);
+        other.set(5000, 1, true);
+        assert_eq!(bits.difference(&other), Some(5000));
+    }
 
     #[test]
     fn blocks_are_given_and_come_back() {
@@ -348,87 +397,89 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(3);
         let (mut given, mut waiting) = (Vec::new(), Vec::new());
         for step in 0..20_000 {
-            match rng.u8(0..5) {
+            match rng.u8(0..6) {
                 0..3 => {
                     let units = rng.u32(2..40);
                     if let Some(at) = blocks.give(units, |_| true) {
-                        assert_eq!(blocks.given(at), Some(units));
+                        assert!(blocks.is_given(at, units));
                         given.push((at, units));
                     }
                 }
-                3 if !given.is_empty() => {
+                3 => given.extend(blocks.give_run(8, 100)),
+                4 if !given.is_empty() => {
                     let (at, units) = given.swap_remove(rng.usize(..given.len()));
-                    assert_eq!(blocks.wait(at), Some(units));
-                    assert_eq!(blocks.wait(at), None, "once only");
-                    assert_eq!(blocks.wait(at + 1), None, "not inside");
-                    waiting.push(at);
+                    // Programs give a part of it back first.
+                    let part = rng.u32(1..=units);
+                    assert!(blocks.wait(at, part));
+                    assert!(!blocks.wait(at, 1), "once only");
+                    assert!(!blocks.wait(at, units), "not all of it is theirs any more");
+                    waiting.push((at, part));
+                    if part < units {
+                        given.push((at + part, units - part));
+                    }
                 }
                 _ => {
-                    for at in waiting.drain(..) {
-                        blocks.free(at);
+                    for (at, units) in waiting.drain(..) {
+                        blocks.free(at, units);
                     }
                 }
             }
             if step % 64 == 0 {
                 blocks.verify().unwrap();
-                let mut all = given.clone();
-                all.sort_unstable();
-                assert!(blocks.all_given().eq(all));
+                let mut all = Bits::default();
+                for &(at, units) in &given {
+                    assert!(all.add(at, units), "no unit is given twice");
+                }
+                assert_eq!(all.difference(blocks.given()), None);
+                let units = blocks.units();
+                let sum = units.first + units.given + units.waiting + units.free;
+                assert_eq!(sum, units.frontier);
             }
         }
+        assert!(!blocks.wait(99, 1) && !blocks.wait(3999, 2) && !blocks.wait(u32::MAX, 2));
     }
 
     #[test]
-    fn what_is_kept_is_merged_when_there_is_no_more() {
+    fn small_blocks_make_large_runs_again() {
         let mut blocks = Blocks::new(8, 1008, 0);
         let all: Vec<_> = std::iter::from_fn(|| blocks.give(5, |_| true)).collect();
-        assert_eq!(all.len(), 200);
+        assert_eq!((all.len(), blocks.above()), (200, 0));
+        assert_eq!(blocks.give_run(2, 100), None);
         for at in all {
-            blocks.wait(at).unwrap();
-            blocks.free(at);
+            assert!(blocks.wait(at, 5));
+            blocks.free(at, 5);
         }
-        blocks.verify().unwrap();
-        let large: Vec<_> = std::iter::from_fn(|| blocks.give(100, |_| true)).collect();
+        let large: Vec<_> = std::iter::from_fn(|| blocks.give_run(100, 100)).collect();
         assert_eq!(large.len(), 10);
+        assert_eq!(blocks.give_again(5), None, "all of them are parts of runs");
         blocks.verify().unwrap();
     }
 
     #[test]
     fn blocks_are_rebuilt() {
-        let given = [(10, 4), (14, 2), (20, 5)].into_iter().collect();
-        let mut blocks = Blocks::rebuilt(8, 100, 30, &given).unwrap();
+        let given = |blocks: &[(u32, u32)]| {
+            let mut bits = Bits::default();
+            for &(at, units) in blocks {
+                assert!(bits.add(at, units));
+            }
+            bits
+        };
+        let all = given(&[(10, 4), (14, 2), (20, 5)]);
+        let mut blocks = Blocks::rebuilt(8, 100, 30, all).unwrap();
         blocks.verify().unwrap();
         assert_eq!(blocks.units().free, 2 + 4 + 5);
         assert_eq!(blocks.give(4, |_| true), Some(16));
         assert_eq!(blocks.give(6, |_| true), Some(30));
         blocks.verify().unwrap();
-        let overlap = [(10, 4), (13, 2)].into_iter().collect();
-        assert!(Blocks::rebuilt(8, 100, 30, &overlap).is_none());
-        let outside = [(28, 4)].into_iter().collect();
-        assert!(Blocks::rebuilt(8, 100, 30, &outside).is_none());
-    }
-
-    #[test]
-    fn blocks_are_cut_off_others() {
-        let mut blocks = Blocks::new(8, 1008, 0);
-        let at = blocks.give(100, |_| true).unwrap();
-        assert!(blocks.split(at, 30) && blocks.split(at + 30, 69));
-        assert!(!blocks.split(at + 99, 1), "all of it");
-        assert!(!blocks.split(at + 1, 2), "not inside");
-        assert!(!blocks.split(at, 0));
-        assert_eq!(blocks.given(at), Some(30));
-        assert_eq!(blocks.given(at + 30), Some(69));
-        assert_eq!(blocks.given(at + 99), Some(1));
-        blocks.verify().unwrap();
-        assert_eq!(blocks.wait(at + 30), Some(69));
-        blocks.free(at + 30);
-        blocks.verify().unwrap();
-        assert_eq!(blocks.give(69, |_| false), Some(at + 30));
+        assert!(Blocks::rebuilt(8, 100, 30, given(&[(28, 4)])).is_none());
+        assert!(Blocks::rebuilt(8, 100, 30, given(&[(6, 4)])).is_none());
     }
 
     #[test]
     fn requests_fail_when_they_shall() {
         let mut blocks = Blocks::new(8, 100, 3);
+        let runs: Vec<_> = (0..6).map(|_| blocks.give_run(1, 2).is_some()).collect();
+        assert_eq!(runs, [false; 6], "nothing lies below the frontier");
         let given: Vec<_> = (0..6).map(|_| blocks.give(2, |_| true).is_some()).collect();
         assert_eq!(given, [true, true, false, true, true, false]);
         assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -70,10 +71,70 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
     /// `struct sw_key`. The bytes of longer keys lie in the arena (`key.bpf.h`). Programs that
     /// insert a longer key than this get `-EINVAL`.
     ///
-    /// The memory that lies ready for insertions is sized for the longest key: a map for 4,096
-    /// bytes takes some 3 MB at first, if its window has 50 MB or more.
+    /// Memory is sized by [`mean_key`](Self::mean_key), and slabs, from which programs cut blocks,
+    /// have room for the longest.
     pub fn longest_key(mut self, bytes: usize) -> Self {
         self.plan.longest = bytes;
+        self
+    }
+
+    /// Bytes of a key on average. Default: 24, or less if all keys are shorter. A new map has the
+    /// memory for [`max_entries`](Self::max_entries) keys of this mean at once, so that programs can
+    /// insert all of them, and remove all of them, without any service in between.
+    ///
+    /// With an index alone, an entry takes its leaf and 14 bytes. A trie takes some 180 bytes more,
+    /// because each insertion replaces a node, and a replaced node is used again only after a grace
+    /// period, which service observes. [`grow`](Self::grow) takes less.
+    pub fn mean_key(mut self, bytes: usize) -> Self {
+        self.plan.mean = Some(bytes);
+        self
+    }
+
+    /// Begins with little memory: enough for 128 insertions, and for as many entries of one size as
+    /// a [`ring`](Self::ring) has blocks. Service supplies more as it is used. Programs that insert
+    /// faster get `-ENOMEM`.
+    pub fn grow(mut self, grow: bool) -> Self {
+        self.plan.grow = grow;
+        self
+    }
+
+    /// Lets entries leave by themselves: an insertion into a full map removes an entry that was not
+    /// used for long, instead of `-E2BIG`. It is the one that was not used for the longest time among
+    /// those of four buckets of the index, some forty. `sw_qp_use` and insertions mark an entry as
+    /// used. The map must have an index alone ([`with_index`](Self::with_index)).
+    ///
+    /// The map has memory for twice as many entries, because what leaves is used again only after a
+    /// grace period. With service each millisecond, programs can replace all entries in some 30 ms.
+    /// If they are faster, or service is late, a new entry gets the memory of the one that left at
+    /// once, if its key is as long. Then a program that found the old entry in the same run, on
+    /// another processor, may read or change the value of the new one, as in the kernel's
+    /// `BPF_MAP_TYPE_LRU_HASH`.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// use sapwood_bpf::ProgramMap;
+    /// use std::time::Duration;
+    /// let sources = ProgramMap::<u64>::builder(&arena, "sources")
+    ///     .max_entries(100_000)
+    ///     .mean_key(4)
+    ///     .with_index()
+    ///     .lru(true)
+    ///     .max_idle(Duration::from_secs(60))
+    ///     .build()?;
+    /// # let _ = sources;
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    pub fn lru(mut self, lru: bool) -> Self {
+        self.plan.lru = lru;
+        self
+    }
+
+    /// The time without use after which an entry of a map with [`lru`](Self::lru) is gone: programs
+    /// find it no more by `sw_qp_use`, and an insertion takes its place. The entry counts in
+    /// [`len`](ProgramMap::len) until then. Times are counted in units of 1.05 ms.
+    pub fn max_idle(mut self, time: Duration) -> Self {
+        let ticks = (time.as_nanos() >> k::TICK).clamp(1, u128::from(u32::MAX / 2));
+        self.plan.idle = ticks as u32;
         self
     }
 
@@ -108,11 +169,10 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
-    /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what
-    /// programs can insert between two steps of service. Default: a 64th of the entries, 64 to
-    /// 4,096. Rings begin with a 32nd of that and grow as they are used. A block whose ring has
-    /// none is cut off a slab; there are slabs for as many insertions, 128 at most, of whatever
-    /// sizes (unless they were more than a 16th of the window).
+    /// The most blocks of one size that lie ready for programs in a ring, rounded up to a power of
+    /// two. Default: a 64th of the entries, 64 to 4,096. Rings take blocks that came back; in a map
+    /// that [grows](Self::grow), they begin with a 32nd of that and grow as they are used. A block
+    /// whose ring has none is cut off a slab.
     pub fn ring(mut self, blocks: usize) -> Self {
         self.plan.ring = Some(blocks);
         self
@@ -122,14 +182,6 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
     /// memory for blocks of all sizes: some 3 KiB for each block of a ring's size.
     pub fn full_rings(mut self) -> Self {
         self.plan.full = true;
-        self
-    }
-
-    /// The most blocks that programs retire between two steps of service, rounded up to a power of
-    /// two. Default: four times the size of rings, and enough for 128 insertions of any sort.
-    /// Blocks that programs cut off slabs count, too; with fewer than 8, programs cut none.
-    pub fn retire_ring(mut self, blocks: usize) -> Self {
-        self.plan.retired = Some(blocks);
         self
     }
 
@@ -164,7 +216,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
     ///
     /// # Errors
     /// [`Error::Setting`] when there are no entries or too many, or a key is too long;
-    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoMemory`], [`Error::NoGrace`].
+    /// [`Error::NoRoom`] when the window has no room for all entries (or, when it grows, for its
+    /// header); [`Error::Name`], [`Error::NoMemory`], [`Error::NoGrace`].
     pub fn build(self) -> Result<ProgramMap<V>, Error> {
         let plan = self.plan.checked()?;
         let grace = match self.grace {
@@ -176,7 +229,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
             false => None,
         };
         let bytes = plan.bytes.unwrap_or_else(|| self.arena.bytes_left());
-        let hash = header::layout_hash(size_of::<V>(), align_of::<V>(), header::FORMAT);
+        let hash = header::layout_hash(size_of::<V>(), align_of::<V>(), header::SHARED_FORMAT);
         let (header, mut window) = self.arena.make_window(&self.name, bytes, hash)?;
         // The header page is written; the rest of the window is this module's.
         drop(header);

@@ -5,7 +5,7 @@ use sapwood_arena::EXTRA_AT;
 use sapwood_checked::parts::{Secrets, Table};
 use sapwood_format::branch::LARGEST;
 use sapwood_format::bucket::{self, LINE, SLOTS};
-use sapwood_format::{header, leaf, reference_of};
+use sapwood_format::{header, leaf};
 use sapwood_qsbr::GraceSource;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::blocks::Blocks;
+use super::retired::Retired;
 use super::rings::{Damaged, Ring, head_of};
-use super::slabs::{self, INSERTIONS, RETIRED_MAX, Slabs, is_cut};
+use super::slabs::{self, Slabs};
 use super::{ProgramMapDrops, ProgramMapMemory, Serviced};
 use crate::arena::WindowInfo;
 use crate::error::Error;
@@ -31,6 +32,16 @@ pub(super) const SHIFT: u32 = 9;
 const SPARE: usize = 16;
 /// The most blocks of one size that are kept for removals.
 const KEPT_MAX: u32 = 64;
+/// The bytes of a key on average, unless the builder says another number or all keys are shorter.
+const MEAN_KEY: usize = 24;
+/// The units that a trie takes for each entry while all entries are inserted between two steps of
+/// service: the clusters and branches that insertions replace, and those that stay.
+const NODES_OF_ENTRY: usize = 18;
+/// The units for each two entries that removals may take for smaller branches between two steps.
+const KEPT_OF_TWO: usize = 4;
+/// The blocks that a chunk has room for: a change goes on with another chunk when it has less room
+/// than a change may need.
+const CHUNK_BLOCKS: usize = k::CHUNK_UNITS - 11;
 
 /// The settings of a map.
 #[derive(Clone)]
@@ -39,10 +50,16 @@ pub(super) struct Plan {
     pub(super) max_entries: usize,
     /// Bytes of the longest key.
     pub(super) longest: usize,
+    /// Bytes of a key on average.
+    pub(super) mean: Option<usize>,
     pub(super) parts: u32,
     pub(super) bytes: Option<usize>,
+    /// Whether the map begins with little memory.
+    pub(super) grow: bool,
+    /// Whether entries of a full map leave, and the ticks without use after which any does.
+    pub(super) lru: bool,
+    pub(super) idle: u32,
     pub(super) ring: Option<usize>,
-    pub(super) retired: Option<usize>,
     pub(super) prefill: Vec<(usize, usize)>,
     pub(super) buckets: Option<usize>,
     pub(super) full: bool,
@@ -55,10 +72,13 @@ impl Plan {
             value_bytes,
             max_entries: 65_536,
             longest: k::SHORT_KEY_MAX,
+            mean: None,
             parts: 0,
             bytes: None,
+            grow: false,
+            lru: false,
+            idle: 0,
             ring: None,
-            retired: None,
             prefill: Vec::new(),
             buckets: None,
             full: false,
@@ -76,23 +96,27 @@ impl Plan {
             let why = format!("{} bytes at most, not {}", k::KEY_MAX, self.longest);
             return refuse("longest_key", why);
         }
+        if self.mean.is_some_and(|mean| mean > self.longest) {
+            let why = format!("keys have up to {} bytes", self.longest);
+            return refuse("mean_key", why);
+        }
         for &(len, _) in &self.prefill {
             if len > self.longest {
                 let why = format!("keys have up to {} bytes, not {len}", self.longest);
                 return refuse("prefill", why);
             }
         }
-        for (what, size) in [
-            ("ring", self.ring),
-            ("retire_ring", self.retired),
-            ("index_buckets", self.buckets),
-        ] {
+        for (what, size) in [("ring", self.ring), ("index_buckets", self.buckets)] {
             if size.is_some_and(|size| size == 0 || size > ENTRIES_MAX) {
                 return refuse(what, format!("1 to {ENTRIES_MAX}"));
             }
         }
         if self.parts == 0 {
             self.parts = k::INDEX | k::TRIE;
+        }
+        if self.lru && self.parts != k::INDEX {
+            let why = "only for a map with an index alone".to_owned();
+            return refuse("lru", why);
         }
         Ok(self)
     }
@@ -102,10 +126,38 @@ impl Plan {
         self.ring.unwrap_or(usual).next_power_of_two()
     }
 
-    fn retire_size(&self) -> usize {
-        let ring = self.ring_size();
-        let usual = (ring * 4).max(ring.min(INSERTIONS) * RETIRED_MAX);
-        self.retired.unwrap_or(usual).next_power_of_two().max(2)
+    /// The units that slabs need for all entries and for what is kept for removals, besides the
+    /// blocks that lie ready in rings; 0 in a map that grows.
+    fn all_at_once(&self) -> usize {
+        if self.grow {
+            return 0;
+        }
+        let ready: usize = self.prefill.iter().map(|(_, entries)| entries).sum();
+        // A leaf has a byte for the length. Keys of different lengths lose half a word at the end on
+        // average, and those of one length as much as their leaf does.
+        let mean = self.mean.unwrap_or(self.longest.min(MEAN_KEY));
+        let leaf = (self.value_bytes + mean + 5).max(self.leaf_units(mean) * 8);
+        let leaves = self.max_entries.saturating_sub(ready) * leaf / 8;
+        // What leaves waits for a grace period, while others come.
+        let leaves = leaves * if self.lru { 2 } else { 1 };
+        let nodes = match self.parts & k::TRIE {
+            0 => 0,
+            // Each insertion retires a node, and most removals a leaf.
+            _ => 2 * NODES_OF_ENTRY + KEPT_OF_TWO + 4,
+        };
+        leaves + self.max_entries * nodes / 2
+    }
+
+    /// The chunks that are kept for removals: those of all entries, or as many as a ring has blocks.
+    fn kept_chunks(&self) -> usize {
+        let removals = match self.grow {
+            true => self.ring_size() * 2,
+            // Entries that leave are retired, too.
+            false if self.lru => self.max_entries * 2,
+            // A trie retires a node now and then.
+            false => self.max_entries * if self.parts & k::TRIE == 0 { 4 } else { 5 } / 4,
+        };
+        removals.div_ceil(CHUNK_BLOCKS)
     }
 
     /// The number of buckets of the index that are homes, and of all buckets.
@@ -145,7 +197,12 @@ impl Plan {
             25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
             _ => (all.min(8), all.min(2)),
         };
-        let first = if self.full { usual } else { first };
+        let first = match (self.full, self.grow) {
+            (true, _) => usual,
+            (false, true) => first,
+            // Slabs have it all.
+            (false, false) => 0,
+        };
         let wanted = self
             .prefill
             .iter()
@@ -177,18 +234,24 @@ pub(super) struct Owner {
     pub(super) blocks: Blocks,
     pub(super) supplies: Vec<Supply>,
     pub(super) slabs: Slabs,
-    /// The ring of retired blocks of each lane.
-    pub(super) retired: Vec<Ring>,
+    /// The ring of chunks for retired blocks, and the number of chunks in it.
+    pub(super) chunks: Supply,
+    /// The chunks that insertions leave to removals.
+    pub(super) kept_chunks: u32,
+    /// The retired blocks of each lane.
+    pub(super) retired: Vec<Retired>,
     /// The index's table, if there is one.
     pub(super) table: Option<Table>,
     pub(super) secrets: Secrets,
     pub(super) grace: Arc<KernelGrace>,
     /// The current grace period, and the blocks that were fetched before it began.
-    pub(super) closing: Option<(u64, Vec<u32>)>,
-    /// The blocks that wait for the next grace period.
-    pub(super) open: Vec<u32>,
+    pub(super) closing: Option<(u64, Vec<(u32, u32)>)>,
+    /// The blocks that wait for the next grace period: first unit, units.
+    pub(super) open: Vec<(u32, u32)>,
     /// The bytes of the window, from its beginning, that have memory.
     pub(super) populated: usize,
+    /// Blocks were freed since rings were last emptied for larger runs.
+    pub(super) scattered: bool,
     pub(super) refused: u64,
 }
 
@@ -205,15 +268,21 @@ fn secrets() -> Secrets {
 struct Places {
     /// The ring of each class.
     rings: Vec<RingPlace>,
-    /// The ring of retired blocks of each lane.
-    retired_at: Vec<usize>,
+    lanes: usize,
+    chunks_at: usize,
+    /// The number of chunks in their ring, and the number that is kept for removals.
+    chunks: (usize, usize),
     slabs_at: usize,
-    /// The number of slabs.
-    slabs: usize,
+    /// The number of slabs at first, and the number that is kept for removals.
+    slabs: (usize, usize),
+    /// Units of a slab: the least and the most.
+    slab: (usize, usize),
     /// The number of slots of their ring.
     slab_slots: usize,
     table: Option<Table>,
     buckets_at: usize,
+    /// Where the uses of the index's slots are, if entries leave by themselves.
+    uses_at: usize,
     /// The first unit of blocks.
     first: usize,
     /// The unit behind the last that a block may have.
@@ -253,9 +322,32 @@ impl Places {
                 }
             })
             .collect();
-        let retired_at = (0..lanes).map(|_| cut(plan.retire_size() * 4)).collect();
-        let slabs = slabs::wanted(plan, plan.ring_size(), window.len, lanes);
-        let slab_slots = slabs.max(1).next_power_of_two();
+        let kept = plan.kept_chunks() + lanes;
+        // Each lane begins with one.
+        let chunks = (kept + 2 * lanes, kept);
+        let chunks_at = cut(chunks.0.next_power_of_two() * 4);
+        let all = plan.all_at_once();
+        let least = slabs::each(plan);
+        let (slab, slabs) = match plan.grow {
+            true => {
+                let most = k::SLAB_UNITS.max(least);
+                let slabs = slabs::wanted(plan, plan.ring_size(), window.len, lanes);
+                let removals = plan.parts & k::TRIE != 0 && slabs > 1;
+                (most, (slabs, usize::from(removals)))
+            }
+            false => {
+                // Each lane leaves a part of its slab.
+                let most = (all / (8 * lanes)).clamp(least, k::SLAB_UNITS.max(least));
+                let kept = match plan.parts & k::TRIE {
+                    0 => 0,
+                    _ => (plan.max_entries * KEPT_OF_TWO / 2).div_ceil(most),
+                };
+                // The rest that is too small for the next insertion.
+                let used = most - (least / 8).min(most / 2);
+                (most, (all.div_ceil(used) + 2 * lanes + 2, kept))
+            }
+        };
+        let slab_slots = 2 * (slabs.0 * 2).max(all / least).next_power_of_two();
         let slabs_at = cut(slab_slots * 4);
         let (homes, buckets) = plan.homes_and_buckets();
         let table = (buckets > 0).then(|| {
@@ -268,14 +360,22 @@ impl Places {
             }
         });
         let buckets_at = cut(buckets * LINE);
+        let uses_at = match plan.lru {
+            true => cut(buckets * k::USES_BYTES),
+            false => 0,
+        };
         Places {
             rings,
-            retired_at,
+            lanes,
+            chunks_at,
+            chunks,
             slabs_at,
             slabs,
+            slab: (least, slab),
             slab_slots,
             table,
             buckets_at,
+            uses_at,
             first: at.next_multiple_of(LINE) / 8,
             limit: (window.len / 8).saturating_sub(k::MARGIN),
         }
@@ -283,11 +383,24 @@ impl Places {
 
     /// Makes sure that the window is large enough, and that all bytes before the blocks have
     /// memory.
-    fn populate(&self, memory: &Memory, window: &WindowInfo) -> Result<(), Error> {
-        if self.first >= self.limit || self.limit > u32::MAX as usize {
+    fn populate(&self, plan: &Plan, memory: &Memory, window: &WindowInfo) -> Result<(), Error> {
+        let slabs = if plan.grow {
+            0
+        } else {
+            self.slabs.0 * self.slab.1
+        };
+        let chunks = (self.chunks.0 + self.lanes) * k::CHUNK_UNITS;
+        let ready = self.rings.iter().enumerate();
+        let ready: usize = ready
+            .map(|(class, ring)| ring.first * k::units(class))
+            .sum();
+        // A map that grows may find no room for all that lies ready.
+        let ready = if plan.grow { 0 } else { ready };
+        let all = self.first + chunks + slabs + ready;
+        if all > self.limit || self.limit > u32::MAX as usize {
             return Err(Error::NoRoom {
                 name: window.name.clone(),
-                bytes: (self.first + k::MARGIN) * 8,
+                bytes: (all + k::MARGIN) * 8,
                 left: window.len,
             });
         }
@@ -308,7 +421,7 @@ impl Owner {
         grace: Arc<KernelGrace>,
     ) -> Result<Owner, Error> {
         let places = Places::new(plan, window);
-        places.populate(memory, window)?;
+        places.populate(plan, memory, window)?;
         let ring = |head, at, slots| Ring::new(memory, window.at, head, at, slots as u32);
         let supplies = places
             .rings
@@ -320,15 +433,24 @@ impl Owner {
                 most: place.most as u32,
             });
         let slabs = ring(head_of(k::SLABS), places.slabs_at, places.slab_slots);
-        let retired = places.retired_at.iter().enumerate();
-        let retired: Vec<_> = retired
-            .map(|(lane, at)| ring(lane_at(lane) + k::LANE_RETIRED, *at, plan.retire_size()))
-            .collect();
+        let chunk_slots = places.chunks.0.next_power_of_two();
+        let chunks = ring(head_of(k::CHUNKS), places.chunks_at, chunk_slots);
         let (first, limit) = (places.first as u32, places.limit as u32);
         let mut owner = Owner {
             supplies: supplies.collect(),
-            slabs: Slabs::new(slabs, places.slabs as u32, retired.len()),
-            retired,
+            slabs: Slabs {
+                ring: slabs,
+                target: places.slabs.0 as u32,
+                units: (places.slab.0 as u32, places.slab.1 as u32),
+                kept: places.slabs.1 as u32,
+            },
+            chunks: Supply {
+                ring: chunks,
+                target: places.chunks.0 as u32,
+                most: places.chunks.0 as u32,
+            },
+            kept_chunks: places.chunks.1 as u32,
+            retired: Vec::new(),
             memory: Arc::clone(memory),
             window: window.clone(),
             plan: plan.clone(),
@@ -339,10 +461,31 @@ impl Owner {
             closing: None,
             open: Vec::new(),
             populated: places.first * 8,
+            scattered: false,
             refused: 0,
         };
+        for lane in 0..places.lanes {
+            let Some(chunk) = owner.rise(k::CHUNK_UNITS as u32) else {
+                let bytes = k::CHUNK_UNITS * 8;
+                return Err(Error::NoMemory { bytes });
+            };
+            let retired = Retired::new(&owner.memory, window.at, lane, chunk);
+            owner.retired.push(retired);
+        }
         owner.write_header(places.buckets_at);
-        owner.fill(&mut Serviced::default());
+        owner.set_u32(k::USES, (places.uses_at / 8) as u32);
+        owner.set_u32(k::IDLE, plan.idle);
+        let mut done = Serviced::default();
+        owner.fill(&mut done);
+        if done.starved && !plan.grow && plan.fail_every == 0 {
+            let bytes = (places.slabs.0 * places.slab.1 + places.first) * 8;
+            return Err(Error::NoMemory { bytes });
+        }
+        // From now on, what comes back is enough.
+        if !plan.grow {
+            let usual = slabs::wanted(plan, plan.ring_size(), window.len, places.lanes);
+            owner.slabs.target = owner.slabs.target.min(usual as u32);
+        }
         for supply in &mut owner.supplies {
             supply.target = supply.target.min(supply.most);
         }
@@ -358,7 +501,7 @@ impl Owner {
         self.set_u32(k::PARTS, plan.parts);
         self.set_u32(k::LONGEST, plan.longest as u32);
         self.set_u32(k::LANES, self.lanes() as u32);
-        self.set_u64(k::NODES, u64::from(self.blocks.frontier()) * 8);
+        self.set_u64(k::NODES, u64::from(self.blocks.units().first) * 8);
         self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(root(header::VALUE_BYTES) as usize, plan.value_bytes as u64);
         if let Some(table) = &self.table {
@@ -461,24 +604,23 @@ impl Owner {
     /// One step of service.
     pub(super) fn step(&mut self) -> Result<Serviced, Error> {
         let mut done = Serviced::default();
-        for cell in self.fetch() {
-            let block = reference_of(cell);
-            match self.blocks.wait(block) {
-                Some(_) => self.open.push(block),
-                None => self.refused += 1,
-            }
-            done.fetched += 1;
+        for lane in 0..self.lanes() {
+            self.fetch(lane, &mut done);
         }
         if let Some((token, _)) = &self.closing {
             if self.grace.elapsed(*token) {
-                for block in self.closing.take().into_iter().flat_map(|(_, all)| all) {
-                    self.blocks.free(block);
+                for (at, units) in self.closing.take().into_iter().flat_map(|(_, all)| all) {
+                    self.blocks.free(at, units);
                     done.freed += 1;
                 }
             }
         }
         if self.closing.is_none() && !self.open.is_empty() {
             self.closing = Some((self.grace.start(), std::mem::take(&mut self.open)));
+        }
+        self.scattered |= done.freed > 0;
+        if self.scattered && done.fetched + done.freed == 0 && self.closing.is_none() {
+            self.gather();
         }
         self.fill(&mut done);
         match self.grace.failure() {
@@ -487,56 +629,101 @@ impl Owner {
         }
     }
 
-    /// Fetches the cells of blocks that programs have retired.
-    ///
-    /// One lane may retire a block that another has cut off its slab. So the cuts of all lanes are
-    /// recorded before a block is fetched, and only blocks are fetched that were there before that.
-    fn fetch(&mut self) -> Vec<u32> {
-        let there = |ring: &Ring| ring.waiting().map_or(0, |cells| cells.len());
-        let before: Vec<usize> = self.retired.iter().map(there).collect();
-        let mut fetched = Vec::new();
-        for (lane, before) in before.into_iter().enumerate() {
-            match self.retired[lane].waiting() {
-                Ok(cells) => {
-                    self.refused += self.slabs.look(lane, &cells, &mut self.blocks);
-                    let count = before.min(cells.len());
-                    // The reference of a slab follows the cell of kind CUT that announces it, and
-                    // has that kind, too.
-                    fetched.extend(cells[..count].iter().filter(|cell| !is_cut(**cell)));
-                    self.retired[lane].fetch(count);
-                    self.slabs.fetched(lane, count);
-                }
-                Err(Damaged) => {
-                    self.retired[lane].skip();
-                    self.slabs.fetched(lane, usize::MAX);
+    /// Fetches the blocks that programs have retired in a lane. The chunks that the lane has left
+    /// are free at once: no program reads them.
+    fn fetch(&mut self, lane: usize, done: &mut Serviced) {
+        let Ok(noted) = self.retired[lane].fetch(&self.blocks) else {
+            self.refused += 1;
+            return;
+        };
+        done.fetched += noted.blocks.len();
+        for (at, units) in noted.blocks {
+            match self.blocks.wait(at, units) {
+                true => self.open.push((at, units)),
+                false => self.refused += 1,
+            }
+        }
+        for chunk in noted.done {
+            match self.blocks.wait(chunk, k::CHUNK_UNITS as u32) {
+                true => self.blocks.free(chunk, k::CHUNK_UNITS as u32),
+                false => self.refused += 1,
+            }
+        }
+    }
+
+    /// Takes the blocks back that lie ready in rings, when no block waits for a grace period and much
+    /// of the free memory is scattered between them: then runs are free that are large enough for
+    /// slabs. Some of these blocks are given out again.
+    fn gather(&mut self) {
+        self.scattered = false;
+        let units = self.blocks.units();
+        if self.plan.grow || units.free < (units.frontier - units.first) / 32 {
+            return;
+        }
+        for class in 0..self.supplies.len() {
+            let Ok(all) = self.supplies[class].ring.take_back() else {
+                self.refused += 1;
+                continue;
+            };
+            for at in all {
+                if !self.blocks.take_back(at, k::units(class) as u32) {
                     self.refused += 1;
                 }
             }
         }
-        fetched
     }
 
-    /// Fills the rings. The target of a ring that is less than half full is doubled.
+    /// Fills the rings. In a map that grows, the target of a ring that is less than half full is
+    /// doubled.
     pub(super) fn fill(&mut self, done: &mut Serviced) {
+        let chunks = self.fill_chunks(done).is_err();
+        self.refused += u64::from(chunks);
+        // Blocks in a ring would lie between runs that could be slabs.
+        if !self.plan.grow && self.fill_slabs(done).is_err() {
+            self.refused += 1;
+        }
         for class in 0..self.supplies.len() {
             if self.fill_class(class, done).is_err() {
                 self.refused += 1;
             }
         }
-        if self.fill_slabs(done).is_err() {
+        if self.plan.grow && self.fill_slabs(done).is_err() {
             self.refused += 1;
         }
     }
 
+    fn fill_chunks(&mut self, done: &mut Serviced) -> Result<(), Damaged> {
+        let wanted = self
+            .chunks
+            .target
+            .saturating_sub(self.chunks.ring.offered()?);
+        let given = self.give_all(k::CHUNK_UNITS as u32, wanted, done);
+        self.chunks.ring.keep(self.kept_chunks);
+        if !given.is_empty() {
+            self.chunks.ring.put(&given);
+        }
+        Ok(())
+    }
+
+    /// Fills the ring of a class: with blocks of its size that came back, as many as it has room
+    /// for, and up to its target with others.
     fn fill_class(&mut self, class: usize, done: &mut Serviced) -> Result<(), Damaged> {
+        let units = k::units(class) as u32;
         let supply = &mut self.supplies[class];
         let there = supply.ring.offered()?;
-        if there < supply.target / 2 {
+        if self.plan.grow && there < supply.target / 2 {
             supply.target = (supply.target * 2).min(supply.most.max(supply.target));
         }
         let target = supply.target;
-        let units = k::units(class) as u32;
-        let given = self.give(units, target.saturating_sub(there), done);
+        let room = match self.plan.grow {
+            true => 0,
+            false => supply.most.saturating_sub(there),
+        };
+        let again = |blocks: &mut Blocks| blocks.give_again(units);
+        let mut given: Vec<u32> = (0..room).map_while(|_| again(&mut self.blocks)).collect();
+        done.given += given.len();
+        let wanted = target.saturating_sub(there + given.len() as u32);
+        given.extend(self.give_all(units, wanted, done));
         let there = there + given.len() as u32;
         let supply = &mut self.supplies[class];
         supply.ring.keep(match self.plan.parts & k::TRIE {
@@ -549,21 +736,55 @@ impl Owner {
         Ok(())
     }
 
+    /// Fills the ring of slabs: with free runs, and up to its target with new memory. A map that
+    /// grows keeps other free runs for blocks of all sizes.
     fn fill_slabs(&mut self, done: &mut Serviced) -> Result<(), Damaged> {
-        let there = self.slabs.ring.offered()?;
-        let wanted = self.slabs.target.saturating_sub(there);
-        for slab in self.give(k::SLAB_UNITS as u32, wanted, done) {
-            self.slabs.push(slab);
-            self.slabs.ring.put(&[slab]);
+        let (least, most) = self.slabs.units;
+        let mut there = self.slabs.there()?;
+        let mut room = self.slabs.room()?;
+        if self.plan.grow {
+            room = room.min(self.slabs.target.saturating_sub(there));
         }
-        let removals = self.plan.parts & k::TRIE != 0 && self.slabs.target > 1;
-        self.slabs.ring.keep(removals.into());
+        while room > 0 {
+            let Some(run) = self.blocks.give_run(least, most) else {
+                break;
+            };
+            self.slabs.put(run);
+            (there, room, done.given) = (there + 1, room - 1, done.given + 1);
+        }
+        // What waits for a grace period will do, in a map that has had all its memory.
+        let wanted = self.slabs.target.saturating_sub(there);
+        if !self.plan.grow && self.blocks.units().waiting / most >= wanted {
+            room = 0;
+        }
+        while room > 0 && there < self.slabs.target {
+            let units = most.min(self.blocks.above());
+            if units < least || self.blocks.fails() {
+                break;
+            }
+            let Some(at) = self.rise(units) else {
+                break;
+            };
+            self.slabs.put((at, units));
+            (there, room, done.given) = (there + 1, room - 1, done.given + 1);
+        }
+        done.starved |= room > 0 && there < self.slabs.target;
+        self.slabs.keep();
         Ok(())
+    }
+
+    /// Gives programs new memory behind the frontier.
+    fn rise(&mut self, units: u32) -> Option<u32> {
+        let (memory, window, populated) = (&self.memory, &self.window, &mut self.populated);
+        let grow = |end: u32| populate(memory, window, end as usize * 8, populated);
+        let at = self.blocks.rise(units, grow)?;
+        self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
+        Some(at)
     }
 
     /// Gives programs blocks of this size. It stores the new frontier before programs learn of the
     /// blocks: a process that adopts the map relies on this order.
-    fn give(&mut self, units: u32, wanted: u32, done: &mut Serviced) -> Vec<u32> {
+    fn give_all(&mut self, units: u32, wanted: u32, done: &mut Serviced) -> Vec<u32> {
         let (memory, window, populated) = (&self.memory, &self.window, &mut self.populated);
         let mut grow = |end: u32| populate(memory, window, end as usize * 8, populated);
         let given: Vec<u32> = (0..wanted)
@@ -577,38 +798,45 @@ impl Owner {
         given
     }
 
-    /// Records the blocks that programs cut off slabs.
-    pub(super) fn look(&mut self) -> Result<(), Damaged> {
-        for lane in 0..self.lanes() {
-            let cells = self.retired[lane].waiting()?;
-            self.refused += self.slabs.look(lane, &cells, &mut self.blocks);
-        }
-        Ok(())
+    /// What is left of the slab of a lane: first unit, units.
+    pub(super) fn rest(&self, lane: usize) -> (u32, u32) {
+        let at = lane_at(lane) + k::LANE_SLAB;
+        (self.u32(at), self.u32(at + 4))
     }
 
-    /// The cells of blocks that programs have retired, and that were not fetched yet.
-    pub(super) fn waiting(&self) -> Result<Vec<u32>, Damaged> {
-        let mut all = Vec::new();
-        for ring in &self.retired {
-            all.extend(ring.waiting()?.into_iter().filter(|cell| !is_cut(*cell)));
+    /// The chunks in their ring and those that lanes use, and the blocks noted in these.
+    pub(super) fn noted(&self) -> Result<(Vec<u32>, Vec<(u32, u32)>), Damaged> {
+        let mut chunks = self.chunks.ring.all_offered()?;
+        let mut blocks = Vec::new();
+        for lane in &self.retired {
+            let noted = lane.waiting(&self.blocks)?;
+            chunks.extend(noted.done);
+            chunks.push(noted.last);
+            blocks.extend(noted.blocks);
         }
-        Ok(all)
+        Ok((chunks, blocks))
     }
 
-    pub(super) fn memory(&mut self) -> Result<ProgramMapMemory, Error> {
+    pub(super) fn memory(&self) -> Result<ProgramMapMemory, Error> {
         let damaged = |Damaged| Error::Damaged("a ring's count is impossible".into());
-        self.look().map_err(damaged)?;
         let units = self.blocks.units();
-        let mut offered = self.slabs.units().map_err(damaged)? * 8;
+        let slabs = self.slabs.offered().map_err(damaged)?;
+        let rests = (0..self.lanes()).map(|lane| self.rest(lane));
+        let mut offered: usize = (slabs.into_iter().chain(rests))
+            .filter(|(at, units)| self.blocks.is_given(*at, *units))
+            .map(|(_, units)| units as usize * 8)
+            .sum();
         for (class, supply) in self.supplies.iter().enumerate() {
             offered += supply.ring.offered().map_err(damaged)? as usize * k::units(class) * 8;
         }
         for (_, units) in self.stocks().map_err(damaged)? {
             offered += units as usize * 8;
         }
-        let retired: usize = (self.waiting().map_err(damaged)?.iter())
-            .filter_map(|cell| self.blocks.given(reference_of(*cell)))
-            .map(|units| units as usize * 8)
+        let (chunks, retired) = self.noted().map_err(damaged)?;
+        offered += chunks.len() * k::CHUNK_UNITS * 8;
+        let retired: usize = (retired.into_iter())
+            .filter(|(at, units)| self.blocks.is_given(*at, *units))
+            .map(|(_, units)| units as usize * 8)
             .sum();
         let bytes = |units: u32| units as usize * 8;
         Ok(ProgramMapMemory {

@@ -27,7 +27,7 @@ impl Owner {
     pub(super) fn nodes(&self) -> Nodes<WindowMemory> {
         let len = self.blocks.frontier() as usize * 8;
         let place = WindowMemory::new(&self.memory, self.window.at, len);
-        Nodes::new(place, self.plan.value_bytes)
+        Nodes::new(place, self.plan.value_bytes).of_programs()
     }
 
     /// Looks a key up by the index.

@@ -1,4 +1,4 @@
-//! Rings between user space and programs: one side puts references in, and the other takes them out
+//! Rings between user space and programs: user space puts references in, and programs take them out
 //! in the same order.
 //!
 //! Each side has a count, which only grows (modulo 2^32). A side stores its own count and reads the
@@ -17,7 +17,7 @@ pub(super) struct Ring {
     head: usize,
     slots: usize,
     capacity: u32,
-    /// The references that user space has put in or taken out so far.
+    /// The references that user space has put in so far.
     count: u32,
 }
 
@@ -84,7 +84,7 @@ impl Ring {
         word.store(value, Ordering::Release);
     }
 
-    /// Sets the number of blocks that insertions leave to removals.
+    /// Sets the number of slots that insertions leave to removals.
     pub(super) fn keep(&self, kept: u32) {
         self.store(k::RING_KEPT, kept);
     }
@@ -114,19 +114,28 @@ impl Ring {
         self.store(k::RING_USER, self.count);
     }
 
+    /// Takes all references out that programs have not taken yet, as a program would.
+    pub(super) fn take_back(&self) -> Result<Vec<u32>, Damaged> {
+        loop {
+            let programs = self.programs();
+            let left = self.count.wrapping_sub(programs);
+            if left > self.capacity {
+                return Err(Damaged);
+            }
+            let all = self.read(programs, left);
+            let word = self.memory.u32(self.head + k::RING_PROGRAMS);
+            let taken =
+                word.compare_exchange(programs, self.count, Ordering::AcqRel, Ordering::Acquire);
+            if taken.is_ok() {
+                return Ok(all);
+            }
+        }
+    }
+
     /// The references that programs have not taken yet.
     pub(super) fn all_offered(&self) -> Result<Vec<u32>, Damaged> {
         let left = self.offered()?;
         Ok(self.read(self.count.wrapping_sub(left), left))
-    }
-
-    /// The cells that programs have put in and that were not fetched yet.
-    pub(super) fn waiting(&self) -> Result<Vec<u32>, Damaged> {
-        let there = self.programs().wrapping_sub(self.count);
-        match there <= self.capacity {
-            true => Ok(self.read(self.count, there)),
-            false => Err(Damaged),
-        }
     }
 
     fn read(&self, from: u32, count: u32) -> Vec<u32> {
@@ -134,17 +143,5 @@ impl Ring {
         (0..count)
             .map(|i| slot(i).load(Ordering::Relaxed))
             .collect()
-    }
-
-    /// Takes out the first cells that programs have put in, as many as `cells`.
-    pub(super) fn fetch(&mut self, cells: usize) {
-        self.count = self.count.wrapping_add(cells as u32);
-        self.store(k::RING_USER, self.count);
-    }
-
-    /// Skips all cells up to the count of programs, which is impossible.
-    pub(super) fn skip(&mut self) {
-        self.count = self.programs();
-        self.store(k::RING_USER, self.count);
     }
 }

@@ -1,13 +1,11 @@
 //! The checks of every invariant of a map that programs write. No program may write meanwhile. The
 //! window may hold anything.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use sapwood_checked::Trouble;
 use sapwood_checked::parts::{Census, Index, Node, verify};
-use sapwood_format::{CLUSTER, KIND, LEAF, reference_of};
 
 use super::ProgramMapShape;
+use super::blocks::Bits;
 use super::owner::{Owner, lane_at};
 use super::rings::Damaged;
 use crate::layout::program_map as k;
@@ -15,8 +13,8 @@ use crate::layout::program_map as k;
 /// The findings of a walk so far.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The blocks of nodes: first unit, units.
-    pub(super) blocks: BTreeMap<u32, u32>,
+    /// The units of nodes.
+    pub(super) held: Bits,
     /// Whether the walk finds the blocks for a new owner, which knows none yet.
     pub(super) new: bool,
     pub(super) branch_units: usize,
@@ -42,7 +40,6 @@ pub(super) fn text(trouble: Trouble) -> String {
 impl Owner {
     /// Checks the trie, the index, the counts, the rings and the blocks.
     pub(super) fn verify(&mut self) -> Result<ProgramMapShape, String> {
-        self.look()?;
         self.blocks.verify()?;
         let before = self.writers();
         if before.iter().any(|(writer, _)| *writer != 0) || self.u32(k::ROOT_LOCK) != 0 {
@@ -50,7 +47,7 @@ impl Owner {
         }
         let mut found = Found::default();
         let shape = self.check_map(&mut found)?;
-        self.check_blocks(found.blocks.into_keys().collect())?;
+        self.check_blocks(found.held)?;
         match before == self.writers() {
             true => Ok(shape),
             false => Err("a program has changed the map meanwhile".into()),
@@ -112,24 +109,13 @@ impl Owner {
             }
             Node::Leaf => found.leaf_units += wanted,
         }
-        if !found.new && self.blocks.given(at) != Some(wanted as u32) {
-            return Err("the node does not fill a block");
+        if !found.new && !self.blocks.is_given(at, wanted as u32) {
+            return Err("programs do not have the node's block");
         }
-        match found.blocks.insert(at, wanted as u32) {
-            None => Ok(()),
-            Some(_) => Err("the node occurs twice"),
+        match found.held.add(at, wanted as u32) {
+            true => Ok(()),
+            false => Err("the node overlaps another one"),
         }
-    }
-
-    /// Records the block of a retired node.
-    pub(super) fn given_up(&self, cell: u32, found: &mut Found) -> Result<(), String> {
-        let nodes = self.nodes();
-        let (node, block) = match cell & KIND {
-            LEAF => (Node::Leaf, nodes.leaf(cell).map_err(text)?.block()),
-            CLUSTER => (Node::Cluster, nodes.cluster(cell).map_err(text)?.block()),
-            _ => (Node::Branch, nodes.branch(cell, 0).map_err(text)?.block()),
-        };
-        Ok(self.note(node, block, found)?)
     }
 
     fn check_counts(&self, found: &Found, census: &Census) -> Result<(), String> {
@@ -157,49 +143,43 @@ impl Owner {
         }
     }
 
-    /// The blocks and slabs that the rings and stocks have for programs: first unit, units.
+    /// The blocks that rings, stocks and lanes have for programs: first unit, units.
     pub(super) fn offered(&self) -> Result<Vec<(u32, u32)>, Damaged> {
-        let rings = self.supplies.iter().enumerate();
-        let rings = rings.map(|(class, supply)| (&supply.ring, k::units(class)));
         let mut all = self.stocks()?;
-        for (ring, units) in rings.chain([(&self.slabs.ring, k::SLAB_UNITS)]) {
-            all.extend(ring.all_offered()?.into_iter().map(|at| (at, units as u32)));
+        for (class, supply) in self.supplies.iter().enumerate() {
+            let blocks = supply.ring.all_offered()?.into_iter();
+            all.extend(blocks.map(|at| (at, k::units(class) as u32)));
         }
+        all.extend(self.slabs.offered()?);
+        let rests = (0..self.lanes()).map(|lane| self.rest(lane));
+        all.extend(rests.filter(|(_, units)| *units > 0));
         Ok(all)
     }
 
-    /// Checks that each block that programs have is in the map, in a ring, or retired.
-    fn check_blocks(&self, mut held: BTreeSet<u32>) -> Result<(), String> {
+    /// Checks that each unit that programs have is in the map, in a ring or a lane, or retired.
+    fn check_blocks(&self, mut held: Bits) -> Result<(), String> {
         for (at, units) in self.offered()? {
-            if self.blocks.given(at) != Some(units) || !held.insert(at) {
+            if !self.blocks.is_given(at, units) || !held.add(at, units) {
                 return Err(format!("a ring has block {at} of {units} units"));
             }
         }
-        for lane in 0..self.lanes() {
-            let (at, left) = self.slabs.left(lane).unwrap_or_default();
-            let place = lane_at(lane) + k::LANE_SLAB;
-            let said = (self.u32(place), self.u32(place + 4));
-            if said.1 != left || (left > 0 && said.0 != at) {
-                return Err(format!(
-                    "{left} units of a slab are left at {at}, programs say {said:?}"
-                ));
-            }
-            if left > 0 && (self.blocks.given(at) != Some(left) || !held.insert(at)) {
-                return Err(format!("the rest of a slab, at {at}, is elsewhere, too"));
+        let (chunks, retired) = self.noted()?;
+        for at in chunks {
+            let units = k::CHUNK_UNITS as u32;
+            if !self.blocks.is_given(at, units) || !held.add(at, units) {
+                return Err(format!("the chunk at {at} is no block of programs"));
             }
         }
-        for cell in self.waiting()? {
-            let at = reference_of(cell);
-            if self.blocks.given(at).is_none() || !held.insert(at) {
+        for (at, units) in retired {
+            if !self.blocks.is_given(at, units) || !held.add(at, units) {
                 return Err(format!(
-                    "programs retired {cell:#x}, which is no block of theirs"
+                    "programs retired block {at} of {units} units, which is not theirs"
                 ));
             }
         }
-        let lost = self.blocks.all_given().find(|(at, _)| !held.contains(at));
-        match lost {
+        match held.difference(self.blocks.given()) {
             None => Ok(()),
-            Some((at, units)) => Err(format!("block {at} of {units} units is lost")),
+            Some(at) => Err(format!("unit {at} is lost")),
         }
     }
 }

@@ -125,7 +125,7 @@ impl Processor {
 /// Runs the storm until the time is over and `done` has reached `least`, also on a busy machine.
 /// Returns what all processors did.
 fn storm(arena: &BpfArena, builder: ProgramMapBuilder<u64>, least: u64) -> Vec<Processor> {
-    let table = builder.max_entries(PREFIXES).bytes(16 << 20).build();
+    let table = builder.max_entries(PREFIXES).build();
     let table = table.unwrap();
     let asking = Asking::new(arena, table.window().number);
     let service = table.spawn_service(Duration::from_micros(200)).unwrap();
@@ -205,11 +205,15 @@ fn all_processors_change_prefixes() {
             let builder = ProgramMap::builder(&arena, &format!("{name}{i}")).with_trie();
             if index { builder.with_index() } else { builder }
         };
-        for one in storm(&arena, builder("usual").ring(1024), 1_000) {
+        for one in storm(&arena, builder("usual").bytes(16 << 20), 1_000) {
             assert!(one.changes > 100 && one.found > 100, "{}", one.number);
         }
-        // Rings that run empty, and blocks that cannot be had.
-        let short = builder("short").ring(2).retire_ring(4).fail_every(3);
+        // A window that runs full, and blocks that cannot be had.
+        let short = builder("short")
+            .bytes(200 << 10)
+            .grow(true)
+            .ring(2)
+            .fail_every(3);
         let all = storm(&arena, short, 10);
         assert!(all.iter().any(|one| one.starved > 0));
     }

@@ -189,6 +189,54 @@ int sw_storm(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+/*
+ * A key of 8 or 24 bytes, by kind: 0 a random number; 1 numbers in ascending order; 2 the same
+ * behind what all keys share.
+ */
+static __attribute__((always_inline)) void burst_key(struct sw_key *key, __u32 kind, __u64 number)
+{
+	number = __builtin_bswap64(kind ? number : storm_mix(number));
+	key->words[0] = number << 8 | 8;
+	key->words[1] = number >> 56;
+	key->words[2] = 0;
+	key->words[3] = 0;
+	if (kind == 2) {
+		key->words[0] = 0x6161616161616100ull | 24;
+		key->words[1] = 0x6161616161616161ull;
+		key->words[2] = number << 8 | 0x61;
+		key->words[3] = number >> 56;
+	}
+}
+
+/*
+ * Inserts, removes or uses as many keys as `count` says, from the one that the seed says on. `keys`
+ * is the kind of the keys.
+ */
+SEC("xdp")
+int sw_burst(struct xdp_md *ctx)
+{
+	struct storm *storm = (void *)(long)ctx->data;
+	__u32 i;
+	long result;
+
+	if ((void *)(storm + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	sw_for (i, storm->count) {
+		burst_key(&storm->key, storm->keys, storm->seed + i);
+		if (storm->removals == 1)
+			result = sw_qp_remove(storm->window, &storm->key);
+		else if (storm->removals == 2)
+			result = sw_qp_use(storm->window, &storm->key);
+		else
+			result = sw_qp_insert(storm->window, &storm->key, storm->seed + i, SW_NOEXIST);
+		if (result > 0)
+			storm->found++;
+		else
+			storm_count(storm, result);
+	}
+	return XDP_PASS;
+}
+
 /* The operations in interrupts of a processor, on one of four maps after the other. */
 struct interrupts {
 	struct storm storm;

@@ -388,10 +388,13 @@ fn lead_into_lanes<const WORDS: usize>(parts: (bool, bool)) {
             trap.damage.words(stock / 8, &classes);
         }
         trap.spring(&mut rng, &what);
-        // Slots of the ring of retired blocks.
+        // The chunks of retired blocks, and the slabs.
         for lane in 0..lanes {
-            let ring = k::LANES_AT + lane * k::LANE_BYTES + k::LANE_RETIRED;
-            trap.set_half(ring + k::RING_SLOTS, unit);
+            let lane = k::LANES_AT + lane * k::LANE_BYTES;
+            let tail = u64::from(unit) << 32 | 3;
+            trap.damage.words((lane + k::LANE_TAIL) / 8, &[tail]);
+            let slab = u64::from(u32::MAX) << 32 | u64::from(unit);
+            trap.damage.words((lane + k::LANE_SLAB) / 8, &[slab]);
         }
         trap.spring(&mut rng, &what);
         // The root; the table of the index and its first buckets.

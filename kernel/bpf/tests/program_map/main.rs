@@ -3,12 +3,14 @@
 #![cfg(feature = "kernel")]
 
 mod asks;
+mod burst;
 mod cases;
 mod corrupt;
 mod first;
 mod heirs;
 #[path = "../kernel/mod.rs"]
 mod kernel;
+mod lru;
 mod pair;
 mod side;
 mod storm;
@@ -115,7 +117,9 @@ fn long_keys(arena: &BpfArena, side: impl Side, steps: usize) {
         let (refused, _) = side.ask(What::Insert, window, ANY, &vec![1; 4097], &[1]);
         assert_eq!(refused, EINVAL);
     }
-    let short = ProgramMap::<u64>::builder(arena, "short").bytes(4 << 20);
+    let short = ProgramMap::<u64>::builder(arena, "short")
+        .bytes(4 << 20)
+        .grow(true);
     let short = short.longest_key(100).build().unwrap();
     for (len, wanted) in [(100, 0), (101, EINVAL), (300, EINVAL)] {
         let window = short.window().number;

@@ -90,18 +90,18 @@ pub fn settle(map: &ProgramMap<[u64; 4]>, service: ProgramMapService) {
 }
 
 /// The bytes of a `struct storm` with no counts.
-fn question(window: u32, seed: u64, removals: u32) -> Vec<u8> {
+pub fn question(window: u32, (keys, count): (u32, u32), seed: u64, removals: u32) -> Vec<u8> {
     let mut data = vec![0u8; 64 + 64 + 256];
     data[0..4].copy_from_slice(&window.to_ne_bytes());
-    data[4..8].copy_from_slice(&KEYS.to_ne_bytes());
+    data[4..8].copy_from_slice(&keys.to_ne_bytes());
     data[8..16].copy_from_slice(&seed.to_ne_bytes());
-    data[16..20].copy_from_slice(&COUNT.to_ne_bytes());
+    data[16..20].copy_from_slice(&count.to_ne_bytes());
     data[20..24].copy_from_slice(&removals.to_ne_bytes());
     data
 }
 
 pub fn run(programs: &Programs, window: u32, seed: u64, removals: u32) -> Counts {
-    let mut data = question(window, seed, removals);
+    let mut data = question(window, (KEYS, COUNT), seed, removals);
     programs.answer("sw_storm", &mut data);
     Counts::of(&data)
 }
@@ -120,7 +120,7 @@ impl Interrupts {
         let Kernel(programs) = Kernel::new(arena);
         let map = programs.map("interrupts").unwrap();
         for cpu in 0..Self::CPUS {
-            let mut mine = question(0, u64::from(cpu) << 32, 100);
+            let mut mine = question(0, (KEYS, COUNT), u64::from(cpu) << 32, 100);
             for i in 0..4 {
                 mine.extend(windows[i % windows.len()].to_ne_bytes());
             }
@@ -201,7 +201,6 @@ fn storm(
 ) -> Counts {
     let map: ProgramMap<[u64; 4]> = with(builder, parts)
         .max_entries(KEYS as usize)
-        .bytes(16 << 20)
         .build()
         .unwrap();
     let window = map.window().number;
@@ -273,16 +272,16 @@ fn all_processors_write() {
     let arena = BpfArena::create(128 << 20).unwrap();
     for (i, parts) in PARTS.into_iter().enumerate() {
         let builder = ProgramMap::builder(&arena, &format!("usual{i}"));
-        let counts = storm(&arena, builder.ring(1024), parts, 1000);
+        let counts = storm(&arena, builder.bytes(16 << 20), parts, 1000);
         assert_eq!(
             (counts.torn, counts.other, counts.full),
             (0, 0, 0),
             "{counts:?}"
         );
         assert!(counts.done > 1000 && counts.found > 1000, "{counts:?}");
-        // Rings that run empty, and requests for blocks that fail.
+        // A window that runs full, and requests for blocks that fail.
         let builder = ProgramMap::builder(&arena, &format!("short{i}"));
-        let builder = builder.ring(2).retire_ring(4).fail_every(3);
+        let builder = builder.bytes(200 << 10).grow(true).ring(2).fail_every(3);
         let counts = storm(&arena, builder, parts, 10);
         assert_eq!(
             (counts.torn, counts.other, counts.full),

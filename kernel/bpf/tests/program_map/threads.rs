@@ -80,7 +80,6 @@ fn four_threads_under_the_thread_sanitizer() {
             .max_entries(600)
             .bytes(24 << 20)
             .ring(4096)
-            .retire_ring(16_384)
             .full_rings()
             .build()
             .unwrap();

@@ -239,6 +239,7 @@ fn one_refusal_leaves_the_other_changes_of_a_run() {
         let arena = BpfArena::create(32 << 20).unwrap();
         let map = with(ProgramMap::<u64>::builder(&arena, "small"), parts)
             .bytes(1 << 20)
+            .grow(true)
             .max_entries(60_000)
             .index_buckets(1000)
             .user_writes()
@@ -300,6 +301,7 @@ fn a_lock_that_stays_refuses_only_what_needs_it() {
     let poke = Poke::new(&arena);
     for parts in PARTS.into_iter().filter(|(_, trie)| *trie) {
         let map = with(ProgramMap::<u64>::builder(&arena, "held"), parts)
+            .max_entries(1000)
             .bytes(4 << 20)
             .build()
             .unwrap();
@@ -383,7 +385,11 @@ fn a_map_that_took_all_of_the_arena_has_no_room_for_changes() {
 fn exchanges(arena: &BpfArena, side: &mut impl Side, name: &str) {
     for (i, parts) in PARTS.into_iter().enumerate() {
         let builder = ProgramMap::<u64>::builder(arena, &format!("{name}{i}"));
-        let map = with(builder, parts).bytes(8 << 20).build().unwrap();
+        let map = with(builder, parts)
+            .max_entries(1000)
+            .bytes(8 << 20)
+            .build()
+            .unwrap();
         let window = map.window().number;
         let mut ask = |what, flags, value| side.ask(what, window, flags, b"key", &[value]);
         assert_eq!(ask(What::CompareExchange, 0, 1).0, ENOENT);
@@ -401,7 +407,7 @@ fn exchanges(arena: &BpfArena, side: &mut impl Side, name: &str) {
     }
     // Values of two words are not exchanged by one instruction.
     let map = ProgramMap::<[u64; 2]>::builder(arena, &format!("{name}wide"));
-    let map = map.bytes(8 << 20).build().unwrap();
+    let map = map.bytes(32 << 20).build().unwrap();
     let window = map.window().number;
     let (result, _) = side.ask(What::GetOrInsert, window, 0, b"key", &[1]);
     assert!(result > 0, "{result}");

@@ -485,8 +485,8 @@ impl Written {
             .bytes(bytes)
             .user_writes()
             .max_entries(entries.len())
-            .ring(8192)
-            .retire_ring(32_768);
+            .mean_key(entries.key_bytes() / entries.len().max(1))
+            .ring(8192);
         let builder = match parts {
             Parts::Trie => builder.with_trie(),
             Parts::Index => builder.with_index(),

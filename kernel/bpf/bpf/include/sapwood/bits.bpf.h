@@ -230,7 +230,8 @@ SW_GLOBAL long sw_bits_at_branch(sw_at window, sw_at node, const struct sw_key *
 		entry = sw_qp_node(window, cell);
 		if (cell & SW_QP_CLUSTER)
 			entry = sw_bits_other_in(window, cell, key, offset, other);
-		if (sw_bits_is(window, entry, key, offset, other))
+		/* In a dead slot, there is none. */
+		if (entry != window && sw_bits_is(window, entry, key, offset, other))
 			return (long)entry;
 	}
 	entry = sw_qp_end(window, sw_u32(node + sw_qp_cells_at(header)), offset);
@@ -251,7 +252,8 @@ SW_GLOBAL long sw_bits_in_cluster(sw_at window, __u32 cell, const struct sw_key 
 	borders = sw_qp_borders(cell, node, header);
 	for (pos &= 31; sw_can_loop; pos = (pos - 1) & 31) {
 		entry = sw_qp_entry(window, cell, node, header, pos);
-		if (sw_bits_match(window, entry, key, agree))
+		/* The slot may be dead. */
+		if (entry != window && sw_bits_match(window, entry, key, agree))
 			return (long)entry;
 		/*
 		 * An entry that shares more bytes with this one than the query does is no better

@@ -66,8 +66,8 @@ SW_INLINE sw_at sw_qp_entry(sw_at window, __u32 cell, sw_at node, __u32 header, 
 }
 
 /*
- * The first entry of a cluster in a slot from `i` on. -EUCLEAN when all these slots are dead, which
- * the last one never is.
+ * The first entry of a cluster in a slot from `i` on; 0 when a writer has cut off all these slots
+ * since. -EUCLEAN when all of them are dead, which the last one never is.
  */
 SW_GLOBAL long sw_qp_alive_from(sw_at window, __u32 cell, __u32 i)
 {
@@ -75,6 +75,8 @@ SW_GLOBAL long sw_qp_alive_from(sw_at window, __u32 cell, __u32 i)
 	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header);
 
 	sw_use_arena();
+	if (i >= leaves)
+		return 0;
 	for (; i < leaves && sw_can_loop; i++) {
 		entry = sw_qp_entry(window, cell, node, header, i);
 		if (entry != window)
@@ -101,8 +103,8 @@ SW_GLOBAL long sw_qp_alive_before(sw_at window, __u32 cell, __u32 i)
 /*
  * For a dead slot of a cluster of cells: the slot that is not dead whose key shares the longest
  * prefix with all keys that belong in the dead one, and in the upper half its cell. It is the
- * nearest one on one side, by the least border between them. The cell is 0 if the kernel ended a
- * loop.
+ * nearest one on one side, by the least border between them. A writer may have cut off the slot and
+ * all behind it since; then it is on the left. The cell is 0 if the kernel ended a loop.
  */
 SW_GLOBAL __u64 sw_qp_beside_dead(sw_at node, __u32 dead)
 {
@@ -119,7 +121,7 @@ SW_GLOBAL __u64 sw_qp_beside_dead(sw_at node, __u32 dead)
 		least = border < least ? border : least;
 		cell = sw_u32(cells + 4 * right);
 	}
-	for (; left && sw_u8(borders + left) > least && sw_can_loop; left--) {
+	for (; left && (!cell || sw_u8(borders + left) > least) && sw_can_loop; left--) {
 		before = sw_u32(cells + 4 * (left - 1));
 		if (before)
 			return before << 32 | (left - 1);

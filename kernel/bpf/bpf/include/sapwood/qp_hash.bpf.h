@@ -140,13 +140,13 @@ SW_INLINE __u64 sw_qp_hash_mixed(__u64 sum)
 }
 
 /*
- * The hash of a long key in the form that it has in a leaf, where the length comes first. It takes
- * four words at a time, and mixes after every 32 words.
+ * The hash of a key of `length` bytes at a place of the arena, in the form that it has in a leaf,
+ * where the length comes first. It takes four words at a time, and mixes after every 32 words.
  */
-SW_GLOBAL __u64 sw_qp_hash_long(__u64 window, const struct sw_key *key SW_NONNULL)
+SW_GLOBAL __u64 sw_qp_hash_at(__u64 window, __u64 bytes, __u32 length)
 {
-	__u32 length = sw_key_length(key), head = length < 255 ? 1 : 3, done;
-	sw_at secrets = window + SW_QP_SECRETS, at = key->long_at, secret;
+	__u32 head = length < 255 ? 1 : 3, done;
+	sw_at secrets = window + SW_QP_SECRETS, at = bytes, secret;
 	/* Bytes behind the first word. */
 	__s64 left = (__s64)length + head - 8;
 	__u64 first, sum;
@@ -160,7 +160,7 @@ SW_GLOBAL __u64 sw_qp_hash_long(__u64 window, const struct sw_key *key SW_NONNUL
 	      sw_nh(sw_word_of(at + 16, left - 16), sw_u64_of(secrets, 24));
 	/* All values are computed from `done`, or the verifier would distinguish the rounds. */
 	for (done = sw_zero() + 32 - head; done < length && sw_can_loop; done += 32) {
-		at = key->long_at + done;
+		at = bytes + done;
 		secret = (done + head) & (SW_KEY_WORDS * 8 - 1);
 		if (!secret)
 			sum = sw_qp_hash_mixed(sum);
@@ -179,6 +179,12 @@ SW_GLOBAL __u64 sw_qp_hash_long(__u64 window, const struct sw_key *key SW_NONNUL
 		}
 	}
 	return sw_qp_hash_mixed(sum);
+}
+
+/* The hash of a long key. */
+SW_INLINE __u64 sw_qp_hash_long(sw_at window, const struct sw_key *key)
+{
+	return sw_qp_hash_at(window, key->long_at, sw_key_length(key));
 }
 
 /* The hash of a short key: NH over its words, four at a time, mixed. See docs/shared.md. */

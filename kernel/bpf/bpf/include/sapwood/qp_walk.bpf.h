@@ -306,6 +306,9 @@ bottom:
 	pos = sw_qp_place(sw_qp_borders(cell, node, header), header, pos, compared);
 	/* That before the first entry is no entry either. */
 	pos += last ? -1 : at == SW_QP_SAME;
+	/* A writer may have cut off slots at the end since. */
+	if (last && pos != -1u && pos >= sw_qp_cluster_leaves(header))
+		pos = sw_qp_cluster_leaves(header) - 1;
 	if (pos < sw_qp_cluster_leaves(header)) {
 		entry = sw_qp_entry(window, cell, node, header, pos);
 		if (entry != window)

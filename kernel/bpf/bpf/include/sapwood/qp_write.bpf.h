@@ -15,8 +15,8 @@
  * take no lock. A writer waits for a lock for a bounded time, about a millisecond, so it may run
  * anywhere. A writer that interrupts the holder of a lock that it needs gets -EBUSY at once.
  *
- * Blocks for leaves, clusters and branches come from rings that user space fills. Retired blocks go
- * into other rings, and are used again after a grace period. No function here writes outside the
+ * Blocks for leaves, clusters and branches come from slabs and rings that user space fills. Retired
+ * blocks go into chunks, and are used again after a grace period. No function here writes outside the
  * window that it was called for, whatever the window holds. The loader refuses sleepable programs
  * that call these functions. Layout and protocol: docs/bpf.md.
  *
@@ -33,6 +33,8 @@
 #define SW_ANY 0 /* insert or replace */
 #define SW_NOEXIST 1 /* insert only */
 #define SW_EXIST 2 /* replace only */
+/* For sw_kqp_insert_index: the entry is gone, and is not replaced. */
+#define SW_GONE 3
 
 /* A value of up to eight words; a map uses as many as its values have. */
 struct sw_qp_value {
@@ -152,9 +154,18 @@ SW_INLINE long sw_kqp_index_enter(sw_at lane, const struct sw_key *key, __u64 ha
 	return found < 0 && found != -ENOENT && found != -ENODATA ? found : 0;
 }
 
+/* Retires the leaf of a key. */
+SW_INLINE void sw_kqp_retire_leaf(sw_at lane, const struct sw_key *key, __u32 cell)
+{
+	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
+
+	sw_kqp_retire(lane, cell >> 2, sw_kqp_block_units(units));
+}
+
 /*
- * Replaces the leaf of a cell by a new one with the value in the scratch, under the locks: in the
- * bucket of the scratch, if any, and at `slot` in the trie, if it is not 0.
+ * Replaces the leaf of a cell by a new one with the value in the scratch, under the locks, when there
+ * is room for the old one: in the bucket of the scratch, if any, and at `slot` in the trie, if it is
+ * not 0.
  */
 SW_GLOBAL long sw_kqp_replace_leaf(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 old, __u64 slot)
 {
@@ -164,9 +175,6 @@ SW_GLOBAL long sw_kqp_replace_leaf(__u64 lane, const struct sw_key *key SW_NONNU
 
 	if (!sw_kqp_inside(lane, old >> 2))
 		return -EUCLEAN;
-	error = sw_kqp_room(lane, 2);
-	if (error)
-		return error;
 	error = sw_kqp_take(lane, sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key)), 0, 0, 1);
 	if (error)
 		return error;
@@ -176,7 +184,7 @@ SW_GLOBAL long sw_kqp_replace_leaf(__u64 lane, const struct sw_key *key SW_NONNU
 		sw_publish_u32(bucket + SW_QP_BUCKET_LEAVES + sw_kqp_get(lane, SW_KQP_BUCKET_SLOT) * 4, cell);
 	if (slot)
 		sw_publish_u32(slot, cell);
-	sw_kqp_retire(lane, old);
+	sw_kqp_retire_leaf(lane, key, old);
 	return 0;
 }
 
@@ -191,6 +199,10 @@ SW_INLINE long sw_kqp_replace(sw_at lane, const struct sw_key *key, __u64 hash)
 		return 0;
 	}
 	error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_DEPTH), 0);
+	if (!error && !sw_kqp_stands(lane))
+		error = -EAGAIN;
+	if (!error)
+		error = sw_kqp_room(lane, 1);
 	if (!error)
 		error = sw_kqp_index_enter(lane, key, hash, sw_u32(window + SW_KQP_PARTS));
 	if (error)
@@ -208,8 +220,6 @@ SW_GLOBAL long sw_kqp_make_leaf(__u64 lane, const struct sw_key *key SW_NONNULL,
 	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
 	long error = sw_kqp_may_add(lane);
 
-	if (!error)
-		error = sw_kqp_room(lane, 2);
 	if (!error)
 		error = sw_kqp_take(lane, units, node, 0, 1);
 	if (error)
@@ -231,6 +241,11 @@ SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u3
 
 	if (units < 0)
 		return units;
+	error = sw_kqp_room(lane, 1);
+	if (error)
+		return error;
+	if (sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_REVIVE && !sw_kqp_is_tag(lane, sw_kqp_new_tag(key)))
+		sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_SQUEEZE);
 	if (sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_SPLIT) {
 		error = sw_kqp_split_plan(lane);
 		if (error)
@@ -242,6 +257,14 @@ SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u3
 	sw_hide(lane);
 	error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_LEVEL),
 				 sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_MORE_CHILDREN);
+	if (!error && sw_kqp_get(lane, SW_KQP_LEVEL) == sw_kqp_get(lane, SW_KQP_DEPTH) &&
+	    part != SW_KQP_EMPTY && !sw_kqp_stands(lane))
+		error = -EAGAIN;
+	if (!error && sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_SQUEEZE) {
+		error = sw_kqp_squeeze(lane);
+		if (!error)
+			error = -EAGAIN;
+	}
 	if (error)
 		return error;
 	sw_hide(lane);
@@ -276,6 +299,8 @@ SW_GLOBAL long sw_kqp_insert_trie(__u64 lane, const struct sw_key *key SW_NONNUL
 
 	for (round = sw_zero(); round < SW_KQP_ROUNDS && sw_can_loop; round++) {
 		part = sw_kqp_seek(lane, key);
+		if (part == -EAGAIN)
+			continue;
 		if (part < 0)
 			return part;
 		if (part == SW_KQP_SAME) {
@@ -294,17 +319,96 @@ SW_GLOBAL long sw_kqp_insert_trie(__u64 lane, const struct sw_key *key SW_NONNUL
 	return -EBUSY;
 }
 
+/* Whether there is no block of this many units. */
+SW_INLINE int sw_kqp_is_short(sw_at lane, __u32 units)
+{
+	long cut = sw_kqp_look(lane, units, 1, 1);
+
+	return cut > 0 && sw_kqp_slab(lane, (__u32)cut, 1);
+}
+
+/*
+ * Removes an entry that was not used for long, for a new key whose home is locked, and whose leaf
+ * takes `needed` units: 0; or an error, and then nothing is changed. The lane may then add an entry.
+ * If there is no memory, the new entry gets the block of the old one at once.
+ */
+SW_GLOBAL long sw_kqp_evict(__u64 lane, __u64 hash, __u32 needed)
+{
+	sw_at window = sw_kqp_window(lane), text;
+	long error = sw_kqp_victim(lane, hash);
+	__u32 cell, units;
+	sw_at stock;
+
+	if (error)
+		return error;
+	cell = sw_u32(sw_kqp_get(lane, SW_KQP_BUCKET) + SW_QP_BUCKET_LEAVES +
+		      sw_kqp_get(lane, SW_KQP_BUCKET_SLOT) * 4);
+	text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window);
+	units = sw_kqp_block_units(sw_kqp_leaf_units(window, sw_qp_length(text)));
+	sw_kqp_index_remove(lane, sw_kqp_get(lane, SW_KQP_PART));
+	sw_kqp_let_bucket(lane, SW_KQP_THIRD);
+	sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
+	stock = sw_kqp_stock(lane, sw_kqp_class(units));
+	if (units == needed && sw_kqp_is_short(lane, units) && !sw_u32(stock)) {
+		sw_set_u32(stock + 4, cell >> 2);
+		sw_set_u32(stock, 1);
+	} else {
+		sw_kqp_retire(lane, cell >> 2, units);
+	}
+	sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, -units);
+	sw_kqp_removed(lane);
+	return 0;
+}
+
+/*
+ * Makes room for a new key in a map with uses: a slot, and the right to add an entry. The key's home
+ * is locked. 0, or an error. `found` is that of sw_kqp_index_free.
+ */
+SW_INLINE long sw_kqp_make_way(sw_at lane, const struct sw_key *key, __u64 hash, long found)
+{
+	__u32 units;
+
+	if (!sw_u32(sw_kqp_window(lane) + SW_KQP_USES))
+		return found;
+	units = sw_kqp_block_units(sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key)));
+	if (!found)
+		found = sw_kqp_may_add(lane);
+	if (!found && sw_kqp_is_short(lane, units))
+		found = -E2BIG;
+	/* Others may have the last entries that may be added. */
+	if (found != -E2BIG && found != -ENOSPC && found != -EBUSY)
+		return found;
+	sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
+	found = sw_kqp_evict(lane, hash, units);
+	return found ? found : sw_kqp_index_free(lane, hash);
+}
+
 /* The same for a map with an index alone. */
 SW_GLOBAL long sw_kqp_insert_index(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
 {
 	sw_at window = sw_kqp_window(lane);
 	long found = sw_kqp_index_hold(lane, key, hash);
+	__u32 cell, now;
+	sw_at use;
 
 	if (found > 0) {
+		use = sw_kqp_use_here(lane, hash);
+		if (use) {
+			now = sw_kqp_now();
+			if (sw_kqp_is_idle(window, use, now))
+				flags = flags == SW_EXIST ? SW_GONE : SW_ANY;
+			if (flags == SW_ANY)
+				sw_set_u32(use, now);
+		}
 		if (flags == SW_NOEXIST)
 			return -EEXIST;
-		if (sw_kqp_value_bytes(window) != 8)
-			return sw_kqp_replace_leaf(lane, key, sw_kqp_leaf_cell(window, found), 0);
+		if (flags == SW_GONE)
+			return -ENOENT;
+		if (sw_kqp_value_bytes(window) != 8) {
+			cell = sw_kqp_leaf_cell(window, found);
+			found = sw_kqp_room(lane, 1);
+			return found ? found : sw_kqp_replace_leaf(lane, key, cell, 0);
+		}
 		if (!sw_kqp_inside(lane, (__u32)((found - (long)window) / 8)))
 			return -EUCLEAN;
 		sw_publish_u64(found, sw_kqp_get(lane, SW_KQP_VALUE));
@@ -315,11 +419,17 @@ SW_GLOBAL long sw_kqp_insert_index(__u64 lane, const struct sw_key *key SW_NONNU
 		found = -ENOENT;
 	if (found != -ENOENT || flags == SW_EXIST)
 		return found;
-	found = sw_kqp_index_free(lane, hash);
+	found = sw_kqp_room(lane, !sw_u32(window + SW_KQP_USES));
+	if (!found)
+		found = sw_kqp_make_way(lane, key, hash, sw_kqp_index_free(lane, hash));
 	if (!found)
 		found = sw_kqp_make_leaf(lane, key, 0);
-	if (!found)
+	if (!found) {
+		use = sw_kqp_use_here(lane, hash);
+		if (use)
+			sw_set_u32(use, sw_kqp_now());
 		sw_kqp_index_put(lane, hash, sw_kqp_new_leaf(lane));
+	}
 	return found;
 }
 
@@ -329,8 +439,8 @@ SW_INLINE void sw_kqp_drop_leaf(sw_at lane, const struct sw_key *key, __u32 cell
 	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
 
 	if (node)
-		sw_kqp_retire(lane, node);
-	sw_kqp_retire(lane, cell);
+		sw_kqp_retire_node(lane, node);
+	sw_kqp_retire_leaf(lane, key, cell);
 	sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, -sw_kqp_block_units(units));
 	sw_kqp_removed(lane);
 }
@@ -344,11 +454,14 @@ SW_INLINE long sw_kqp_take_out(sw_at lane, const struct sw_key *key, __u64 hash)
 	if (!error)
 		error = sw_kqp_index_enter(lane, key, hash, parts);
 	sw_hide(lane);
+	if (!error && !sw_kqp_stands(lane))
+		error = -EAGAIN;
 	if (!error)
-		error = sw_kqp_room(lane, 2);
+		error = sw_kqp_room(lane, 0);
 	if (error)
 		return error;
 	sw_hide(lane);
+	sw_kqp_set(lane, SW_KQP_AT, 0);
 	cell = sw_u32(sw_kqp_leaf_slot(lane));
 	if (!sw_kqp_inside(lane, cell >> 2))
 		return -EUCLEAN;
@@ -359,6 +472,10 @@ SW_INLINE long sw_kqp_take_out(sw_at lane, const struct sw_key *key, __u64 hash)
 	if (parts & SW_KQP_INDEX)
 		sw_kqp_index_remove(lane, hash);
 	sw_kqp_drop_leaf(lane, key, cell, (__u32)error);
+	sw_hide(lane);
+	/* If there is memory. */
+	if (sw_kqp_get(lane, SW_KQP_AT))
+		sw_kqp_squeeze(lane);
 	return (long)sw_qp_node(sw_kqp_window(lane), cell);
 }
 
@@ -370,6 +487,8 @@ SW_GLOBAL long sw_kqp_remove_trie(__u64 lane, const struct sw_key *key SW_NONNUL
 
 	for (round = sw_zero(); round < SW_KQP_ROUNDS && sw_can_loop; round++) {
 		result = sw_kqp_seek(lane, key);
+		if (result == -EAGAIN)
+			continue;
 		if (result != SW_KQP_SAME)
 			return result < 0 ? result : -ENOENT;
 		result = sw_kqp_take_out(lane, key, hash);
@@ -392,7 +511,7 @@ SW_GLOBAL long sw_kqp_remove_index(__u64 lane, const struct sw_key *key SW_NONNU
 	cell = sw_kqp_leaf_cell(window, found);
 	if (!sw_kqp_inside(lane, cell >> 2))
 		return -EUCLEAN;
-	error = sw_kqp_room(lane, 1);
+	error = sw_kqp_room(lane, 0);
 	if (error)
 		return error;
 	sw_kqp_index_remove(lane, hash);
@@ -440,6 +559,7 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	__u32 tag = sw_kqp_tag(hash), units = key->length / 8 + 2, cell, self, have;
 	__u64 low, high, slots, pattern = tag * SW_ONES;
 	long result = -EAGAIN;
+	__u32 left;
 
 	lane = sw_ref(window, sw_u32(window + SW_QP_TABLE));
 	bucket = sw_qp_bucket(window, lane, sw_u32(lane + SW_QP_TABLE_SHIFT) & 31,
@@ -477,8 +597,9 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	have = sw_u32(stock);
 	if (!have && !sw_kqp_refill(lane, sw_kqp_class(units), 1, 1))
 		have = sw_u32(stock);
-	if (have - 1 < SW_KQP_STOCK_MAX && sw_kqp_quota(lane)) {
-		cell = sw_u32(stock + have * 4);
+	left = sw_u32(lane + SW_KQP_LANE_SLAB_LEFT);
+	if ((have ? have <= SW_KQP_STOCK_MAX : left >= units) && sw_kqp_quota(lane)) {
+		cell = sw_u32(have ? stock + have * 4 : lane + SW_KQP_LANE_SLAB);
 		sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), bucket);
 		if ((__u64)cell - begin < limit &&
 		    sw_cmpxchg_u64(bucket + 8, high, high | SW_QP_BUCKET_LOCK) == high) {
@@ -493,7 +614,10 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 					sw_publish_u64(bucket, low | (__u64)tag << slots * 2);
 				else
 					high |= (__u64)tag << (slots - 32) * 2;
-				sw_set_u32(stock, have - 1);
+				if (have)
+					sw_set_u32(stock, have - 1);
+				else
+					sw_kqp_cut(lane, units);
 				sw_kqp_set_quota(lane, sw_kqp_quota(lane) - 1);
 				sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, units);
 				sw_set_u64(lane + SW_KQP_LANE_SEQUENCE, sw_u64(lane + SW_KQP_LANE_SEQUENCE) + 1);
@@ -548,7 +672,8 @@ SW_INLINE long sw_kqp_insert(sw_at lane, const struct sw_key *key, __u64 hash, _
  *     long error = sw_qp_insert(SEEN, &key, bpf_ktime_get_ns(), SW_ANY);
  *     if (error == -E2BIG) ...
  *
- * 0; -EEXIST with SW_NOEXIST; -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user
+ * 0; -EEXIST with SW_NOEXIST; -ENOENT with SW_EXIST; -E2BIG: the map has max_entries (an entry leaves
+ * instead, if entries of the map do); -ENOMEM: user
  * space has supplied no block of that size, or has not fetched the retired blocks; -ENOSPC: no slot
  * near the key's home is free, in a map without trie; -EBUSY: a writer that this one has
  * interrupted holds a lock, or another one holds it for more than a millisecond; -EINVAL: no such
@@ -566,7 +691,7 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 		return -EINVAL;
 	hash = sw_kqp_hash(window, key);
 	if ((sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX) && sw_kqp_value_bytes(window) == 8 &&
-	    !sw_key_is_long(key)) {
+	    !sw_u32(window + SW_KQP_USES) && !sw_key_is_long(key)) {
 		result = sw_kqp_quick(map, key, hash, value, flags);
 		if (result != -EAGAIN)
 			return result;
@@ -652,8 +777,8 @@ SW_INLINE long sw_kqp_out(__u32 map, const struct sw_key *key)
  *     long taken = sw_qp_take(SEEN, &key);
  *     if (taken > 0) value = sw_u64(taken);
  *
- * A positive place, -ENOENT, or an error of sw_qp_insert. A removal may return -ENOMEM, because it
- * writes a new cluster or branch with one entry less. Some blocks are kept for removals.
+ * A positive place, -ENOENT, or an error of sw_qp_insert. A removal needs memory only when a branch
+ * of three children or more loses one: then it writes a smaller branch. Some memory is kept for that.
  */
 SW_GLOBAL long sw_qp_take(__u32 map, const struct sw_key *key SW_NONNULL)
 {

@@ -158,6 +158,60 @@ SW_GLOBAL long sw_kqp_index_free(__u64 lane, __u64 hash)
 	return far < most ? -ELOOP : -ENOSPC;
 }
 
+/*
+ * Entries that leave by themselves: in a map with uses, each slot of the index has the tick of its
+ * last use. A full map removes the entry of the new key's home that was not used for the longest
+ * time. An entry that was not used for the map's idle ticks is gone: it is not found by sw_qp_use,
+ * and an insertion takes its place.
+ */
+#ifdef __bpf__
+static __u64 (*const sw_kqp_clock)(void) = (void *)5; /* bpf_ktime_get_ns */
+#define sw_kqp_now() ((__u32)(sw_kqp_clock() >> SW_KQP_TICK))
+#else
+/* The tick, which user space sets. */
+static _Thread_local __u32 sw_kqp_tick __attribute__((unused));
+#define sw_kqp_now() sw_kqp_tick
+#endif
+
+/* The number of the home bucket of a hash in the index's table. */
+SW_INLINE __u32 sw_kqp_home(sw_at window, __u64 hash)
+{
+	sw_at table = sw_ref(window, sw_u32(window + SW_QP_TABLE));
+
+	return (__u32)(((hash >> 32) * sw_u32(table + SW_QP_TABLE_HOMES)) >> 32);
+}
+
+/*
+ * The place of the last use of a slot of this bucket of the table; 0 when the map has no uses, or
+ * they do not lie in the window.
+ */
+SW_INLINE sw_at sw_kqp_use(sw_at window, __u64 begin, __u64 limit, __u32 bucket, __u32 slot)
+{
+	__u64 ref = sw_u32(window + SW_KQP_USES);
+
+	if (!ref)
+		return 0;
+	ref += (__u64)bucket * (SW_KQP_USES_BYTES / 8);
+	return ref - begin < limit ? window + ref * 8 + (slot & 15) * 4 : 0;
+}
+
+/* Whether an entry whose last use is at a place was not used for too long. */
+SW_INLINE int sw_kqp_is_idle(sw_at window, sw_at use, __u32 now)
+{
+	__u32 most = sw_u32(window + SW_KQP_IDLE);
+
+	return use && most && now - sw_u32(use) > most;
+}
+
+/* The place of the last use of the slot in the scratch, whose key has this hash; 0 if there is none. */
+SW_INLINE sw_at sw_kqp_use_here(sw_at lane, __u64 hash)
+{
+	__u32 bucket = sw_kqp_home(sw_kqp_window(lane), hash) + sw_kqp_noted(lane, SW_KQP_FAR);
+
+	return sw_kqp_use(sw_kqp_window(lane), sw_kqp_get(lane, SW_KQP_BEGIN), sw_kqp_get(lane, SW_KQP_LIMIT),
+			  bucket, sw_kqp_noted(lane, SW_KQP_BUCKET_SLOT));
+}
+
 /* Changes the tag of the slot in the scratch. */
 SW_INLINE void sw_kqp_set_tag(sw_at lane, __u32 tag)
 {
@@ -225,6 +279,109 @@ SW_GLOBAL int sw_kqp_index_remove(__u64 lane, __u64 hash)
 		sw_publish_u64(home + 8, state);
 	}
 	return 0;
+}
+
+/*
+ * The slot of a bucket that was not used for the longest time: sixteen times its age in ticks, plus
+ * its number; or -ENOENT. The bucket at the place has this number in the table.
+ */
+SW_INLINE long sw_kqp_oldest(sw_at lane, sw_at bucket, __u32 number)
+{
+	sw_at window = sw_kqp_window(lane), use;
+	__u32 now = sw_kqp_now(), i, age, most = sw_zero();
+	long oldest = -ENOENT;
+
+	sw_for (i, SW_QP_BUCKET_SLOTS) {
+		use = sw_kqp_use(window, sw_kqp_get(lane, SW_KQP_BEGIN), sw_kqp_get(lane, SW_KQP_LIMIT), number, i);
+		if (!sw_u8(bucket + i) || !use)
+			continue;
+		age = now - sw_u32(use) + 1;
+		if (age <= most)
+			continue;
+		most = age;
+		oldest = (long)((__u64)age << 4 | i);
+	}
+	return oldest;
+}
+
+/*
+ * The buckets of which the one with the oldest entry is looked for; and, when it cannot leave, the
+ * buckets from the home on, and those before it, of which any entry leaves.
+ */
+#define SW_KQP_COMPARED 4
+#define SW_KQP_LOOKED_AT 32
+
+/* The bucket of a round of sw_kqp_victim, as a distance from the home. */
+SW_INLINE __u32 sw_kqp_round(__u32 i, __u32 best)
+{
+	if (i < SW_KQP_COMPARED)
+		return i;
+	i -= SW_KQP_COMPARED;
+	if (!i)
+		return best;
+	return i <= SW_KQP_LOOKED_AT ? i - 1 : SW_KQP_LOOKED_AT - i;
+}
+
+/*
+ * Whether the entry in the slot of the scratch, whose bucket is locked and has this number, may
+ * leave: notes its hash in SW_KQP_PART and its distance in SW_KQP_FAR, and locks its home. `home` is
+ * that of a new key, and is locked. A third bucket is locked out of order, so a writer does not wait
+ * for it.
+ */
+SW_INLINE int sw_kqp_may_leave(sw_at lane, __u32 number, __u32 home)
+{
+	sw_at window = sw_kqp_window(lane), text;
+	__u32 cell, other;
+	__u64 hash;
+
+	cell = sw_u32(sw_kqp_get(lane, SW_KQP_BUCKET) + SW_QP_BUCKET_LEAVES +
+		      sw_kqp_get(lane, SW_KQP_BUCKET_SLOT) * 4);
+	if (!sw_kqp_inside(lane, cell >> 2))
+		return 0;
+	text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window);
+	hash = sw_qp_hash_at(window, sw_qp_bytes(text), sw_qp_length(text));
+	other = sw_kqp_home(window, hash);
+	sw_kqp_set(lane, SW_KQP_PART, hash);
+	sw_kqp_set(lane, SW_KQP_FAR, number - other);
+	if (number - other > SW_KQP_REACH_MAX || !sw_kqp_bucket(lane, hash, 0))
+		return 0;
+	return other == home || other == number ||
+	       !sw_kqp_hold_bucket(lane, SW_KQP_THIRD | SW_KQP_ONCE, sw_kqp_bucket(lane, hash, 0));
+}
+
+/*
+ * Finds an entry that leaves for a new key, whose home is locked: in the home, or in another bucket,
+ * which is then locked, too. SW_KQP_BUCKET and SW_KQP_BUCKET_SLOT become its slot. 0, or -E2BIG.
+ */
+SW_GLOBAL long sw_kqp_victim(__u64 lane, __u64 hash)
+{
+	sw_at window = sw_kqp_window(lane), bucket;
+	__u32 home = sw_kqp_home(window, hash), far, best = sw_zero(), i, which;
+	__u32 total = sw_u32(sw_ref(window, sw_u32(window + SW_QP_TABLE)) + SW_QP_TABLE_TOTAL);
+	long found, oldest = -1;
+
+	/* The first rounds compare without a lock. Then comes the best of them, then any other. */
+	sw_for (i, SW_KQP_COMPARED + 1 + 2 * SW_KQP_LOOKED_AT) {
+		far = sw_kqp_round(i, best);
+		bucket = home + far < total ? sw_kqp_bucket(lane, hash, far) : 0;
+		which = (__s32)far < 0 ? SW_KQP_BEHIND | SW_KQP_ONCE : SW_KQP_BEHIND;
+		if (!bucket || (i >= SW_KQP_COMPARED && far && sw_kqp_hold_bucket(lane, which, bucket)))
+			continue;
+		found = sw_kqp_oldest(lane, bucket, home + far);
+		if (i < SW_KQP_COMPARED) {
+			if (found > oldest) {
+				oldest = found;
+				best = far;
+			}
+			continue;
+		}
+		sw_kqp_set(lane, SW_KQP_BUCKET, bucket);
+		sw_kqp_set(lane, SW_KQP_BUCKET_SLOT, found & 15);
+		if (found >= 0 && sw_kqp_may_leave(lane, home + far, home))
+			return 0;
+		sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
+	}
+	return -E2BIG;
 }
 
 #endif

@@ -59,6 +59,8 @@ enum sw_kqp_scratch {
 	SW_KQP_WINDOW = 192, /* the place of the window */
 	SW_KQP_LEVEL = 200, /* the depth on the path of the cell that changes */
 	SW_KQP_BEGIN = 208, /* the first reference behind the lanes */
+	SW_KQP_HEADER = 216, /* the header of the cluster at the end of the path */
+	SW_KQP_DEAD = 224, /* the dead slot to which its borders lead the key, plus one; 0: none */
 	SW_KQP_PATH = 256, /* the path to a leaf: two words for each branch, and two more; a ring */
 };
 
@@ -253,14 +255,19 @@ SW_GLOBAL long sw_kqp_hold(__u64 lane, __u32 which, __u64 place)
 	return -EBUSY;
 }
 
-/* The same for a bucket. */
+/*
+ * The same for a bucket; a third one has the place of a branch. With SW_KQP_ONCE in `which`, a writer
+ * does not wait, because it locks the bucket out of order.
+ */
+#define SW_KQP_THIRD SW_KQP_UPPER
+#define SW_KQP_ONCE 4
 SW_GLOBAL long sw_kqp_hold_bucket(__u64 lane, __u32 which, __u64 bucket)
 {
-	sw_at held = sw_kqp_held(lane, SW_KQP_HOME + (which & 1));
+	sw_at held = sw_kqp_held(lane, which & 3);
 	__u32 left;
 	__u64 word;
 
-	for (left = sw_zero() + SW_KQP_SPINS; left && sw_can_loop; left--) {
+	for (left = sw_zero() + (which & SW_KQP_ONCE ? 1 : SW_KQP_SPINS); left && sw_can_loop; left--) {
 		word = sw_u64(bucket + 8);
 		if (!(word & SW_QP_BUCKET_LOCK)) {
 			sw_set_u64(held, bucket);
@@ -329,14 +336,41 @@ SW_INLINE void sw_kqp_set_quota(sw_at lane, __u32 entries)
 }
 
 /*
+ * Takes the entries that a lane which nobody uses may still add: their number; 0 when no such lane
+ * has any; -EBUSY when only lanes in use have some, or -EDEADLK when a writer that this one has
+ * interrupted has the last ones.
+ */
+SW_INLINE long sw_kqp_inherit(sw_at lane, __u32 lanes)
+{
+	__u32 self = sw_kqp_self(), i;
+	long in_use = 0;
+	sw_at other;
+	__u64 word;
+
+	for (i = sw_zero(); i < lanes && i < SW_KQP_LANES_MAX && sw_can_loop; i++) {
+		other = sw_kqp_lane(sw_kqp_window(lane), i);
+		word = sw_u64(other);
+		if (other == lane || !(word >> 32))
+			continue;
+		if (!(__u32)word && sw_cmpxchg_u64(other, word, 0) == word)
+			return (long)(word >> 32);
+		if ((__u32)word != self)
+			in_use = -EBUSY;
+		else if (!in_use)
+			in_use = -EDEADLK;
+	}
+	return in_use;
+}
+
+/*
  * Makes sure that the lane may add an entry: 0; -E2BIG when the map has all its entries; -EBUSY
- * when lanes in use have the last ones.
+ * when lanes in use have the last ones, and do not end for a millisecond or so.
  */
 SW_GLOBAL long sw_kqp_may_add(__u64 lane)
 {
-	sw_at window = sw_kqp_window(lane), other;
+	sw_at window = sw_kqp_window(lane);
 	__u32 lanes = sw_u32(window + SW_KQP_LANES), granted, left, more, i;
-	__u64 word, in_use = 0;
+	long found = -EBUSY;
 
 	if (sw_kqp_quota(lane))
 		return 0;
@@ -352,18 +386,11 @@ SW_GLOBAL long sw_kqp_may_add(__u64 lane)
 			return 0;
 		}
 	}
-	for (i = sw_zero(); i < lanes && i < SW_KQP_LANES_MAX && sw_can_loop; i++) {
-		other = sw_kqp_lane(window, i);
-		word = sw_u64(other);
-		if (other == lane || !(word >> 32))
-			continue;
-		if (!(__u32)word && sw_cmpxchg_u64(other, word, 0) == word) {
-			sw_kqp_set_quota(lane, (__u32)(word >> 32));
-			return 0;
-		}
-		in_use = 1;
-	}
-	return in_use ? -EBUSY : -E2BIG;
+	for (i = sw_zero(); i < SW_KQP_SPINS / 16 && found == -EBUSY && sw_can_loop; i++)
+		found = sw_kqp_inherit(lane, lanes);
+	if (found > 0)
+		sw_kqp_set_quota(lane, (__u32)found);
+	return found > 0 ? 0 : found ? -EBUSY : -E2BIG;
 }
 
 /* Counts an entry that was removed. */
@@ -457,58 +484,38 @@ SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 	return error;
 }
 
-/*
- * Whether this many cells can be retired: 0; -ENOMEM when user space has not fetched the earlier
- * cells; -EUCLEAN.
- */
-SW_GLOBAL long sw_kqp_room(__u64 lane, __u32 cells)
+/* The place of a cell in a lane's chunk. `tail`: the chunk's reference, and the cell's number. */
+SW_INLINE sw_at sw_kqp_cell(sw_at lane, __u64 tail)
 {
-	sw_at ring = lane + SW_KQP_LANE_RETIRED;
-	__u32 mask = sw_u32(ring + SW_KQP_RING_MASK);
-	__u32 used = sw_u32(ring + SW_KQP_RING_PROGRAMS) - sw_acquire_u32(ring + SW_KQP_RING_USER);
-	__u64 last = (__u64)sw_u32(ring + SW_KQP_RING_SLOTS) + mask / 2;
-
-	if (used > mask + 1 || !sw_kqp_inside(lane, sw_u32(ring + SW_KQP_RING_SLOTS)) ||
-	    !sw_kqp_inside(lane, last))
-		return -EUCLEAN;
-	return mask + 1 - used < cells ? -ENOMEM : 0;
+	return sw_ref(sw_kqp_window(lane), tail >> 32) + (tail & (SW_KQP_CHUNK_UNITS - 1)) * 8;
 }
 
-/* Retires the node of a cell. The caller has checked that there is room. */
-SW_INLINE void sw_kqp_retire(sw_at lane, __u32 cell)
+/*
+ * Retires a block of this many units: adds a cell to the lane's chunk, in which user space finds it.
+ * The caller has made sure that there is room. A cell without units is the link to the next chunk.
+ */
+SW_INLINE void sw_kqp_retire(sw_at lane, __u32 ref, __u32 units)
 {
-	sw_at ring = lane + SW_KQP_LANE_RETIRED;
-	__u32 count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
+	__u64 tail = sw_u64(lane + SW_KQP_LANE_TAIL);
 
-	sw_set_u32(sw_kqp_ring_slot(sw_kqp_window(lane), ring, count), cell);
-	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
+	sw_set_u64(sw_kqp_cell(lane, tail), (__u64)units << 32 | ref);
+	sw_publish_u64(lane + SW_KQP_LANE_TAIL, tail + 1);
 }
 
 /*
  * Makes sure that the lane's slab has this many units, for one block or more: takes the next slab
- * when this one has fewer. With `keep`, the last slab stays in the ring. 0, -ENOMEM, -EUCLEAN;
- * -EBUSY when other writers took a slab at each attempt.
- *
- * The lane's ring of retired blocks reports each cut to user space, before the block itself can be
- * retired anywhere. The entry is a cell of the kind SW_KQP_CUT, which no node has, with the block's
- * units in place of the reference; 0 units for a new slab, and then the next entry has the slab's
- * reference.
+ * when this one has fewer, and retires the rest of this one. With `keep`, the slabs that are kept
+ * for removals stay in the ring. 0, -ENOMEM, -EUCLEAN; -EBUSY when other writers took a slab at each
+ * attempt. A slab takes two slots of the ring: its reference and its units.
  */
 SW_GLOBAL long sw_kqp_slab(__u64 lane, __u32 units, __u32 keep)
 {
 	sw_at window = sw_kqp_window(lane), ring = sw_kqp_ring(window, SW_KQP_SLABS);
-	/*
-	 * The most cells of one change: a slab (two), three blocks and the two nodes of a split; or a
-	 * slab, two blocks and the three nodes of a join.
-	 */
-	long error = sw_kqp_room(lane, 7);
-	__u32 count, there, ref, try;
+	__u32 count, there, ref, more, try;
+	long error = -EBUSY;
 
-	if (error)
-		return error;
 	if (sw_u32(lane + SW_KQP_LANE_SLAB_LEFT) >= units)
 		return 0;
-	error = -EBUSY;
 	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
 		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
 		there = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
@@ -518,13 +525,15 @@ SW_GLOBAL long sw_kqp_slab(__u64 lane, __u32 units, __u32 keep)
 		if (there <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0))
 			return -ENOMEM;
 		ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
-		if (sw_cmpxchg_u32(ring + SW_KQP_RING_PROGRAMS, count, count + 1) != count)
+		more = sw_u32(sw_kqp_ring_slot(window, ring, count + 1));
+		if (sw_cmpxchg_u32(ring + SW_KQP_RING_PROGRAMS, count, count + 2) != count)
 			continue;
-		sw_kqp_retire(lane, SW_KQP_CUT);
-		sw_kqp_retire(lane, ref << 2 | SW_KQP_CUT);
+		count = sw_u32(lane + SW_KQP_LANE_SLAB_LEFT);
+		if (count)
+			sw_kqp_retire(lane, sw_u32(lane + SW_KQP_LANE_SLAB), count);
 		sw_set_u32(lane + SW_KQP_LANE_SLAB, ref);
-		sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, SW_KQP_SLAB_UNITS);
-		return 0;
+		sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, more);
+		return more >= units ? 0 : -ENOMEM;
 	}
 	return error;
 }
@@ -534,10 +543,64 @@ SW_INLINE __u32 sw_kqp_cut(sw_at lane, __u32 units)
 {
 	__u32 ref = sw_u32(lane + SW_KQP_LANE_SLAB);
 
-	sw_kqp_retire(lane, units << 2 | SW_KQP_CUT);
 	sw_set_u32(lane + SW_KQP_LANE_SLAB, ref + units);
 	sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, sw_u32(lane + SW_KQP_LANE_SLAB_LEFT) - units);
 	return ref;
+}
+
+/*
+ * Takes a chunk for retired blocks: from the ring of chunks, where `keep` leaves those that are kept
+ * for removals; or from the lane's slab. Its reference; -ENOMEM; -EUCLEAN; -EBUSY.
+ */
+SW_GLOBAL long sw_kqp_chunk(__u64 lane, __u32 keep)
+{
+	sw_at window = sw_kqp_window(lane), ring = sw_kqp_ring(window, SW_KQP_CHUNKS);
+	__u32 count, there, ref, try;
+	long error = -EBUSY;
+
+	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
+		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
+		there = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
+		error = there > sw_u32(ring + SW_KQP_RING_MASK) + 1 ? -EUCLEAN : -EBUSY;
+		if (error == -EUCLEAN)
+			continue;
+		error = -ENOMEM;
+		if (there <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0))
+			break;
+		ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
+		if (sw_cmpxchg_u32(ring + SW_KQP_RING_PROGRAMS, count, count + 1) == count)
+			return ref;
+		error = -EBUSY;
+	}
+	if (error == -ENOMEM)
+		error = sw_kqp_slab(lane, SW_KQP_CHUNK_UNITS, keep);
+	return error ? error : sw_kqp_cut(lane, SW_KQP_CHUNK_UNITS);
+}
+
+/*
+ * Makes sure that a change can retire what it may have to: eight blocks. 0; -ENOMEM when no chunk is
+ * free; -EUCLEAN; -EBUSY. Behind the eight cells are two more, for the rest of a slab and for the
+ * link to the next chunk.
+ */
+SW_GLOBAL long sw_kqp_room(__u64 lane, __u32 keep)
+{
+	__u64 tail = sw_u64(lane + SW_KQP_LANE_TAIL);
+	long next;
+
+	if (!sw_kqp_inside(lane, tail >> 32) || (__u32)tail >= SW_KQP_CHUNK_UNITS)
+		return -EUCLEAN;
+	if ((__u32)tail + 10 < SW_KQP_CHUNK_UNITS)
+		return 0;
+	next = sw_kqp_chunk(lane, keep);
+	if (next < 0)
+		return next;
+	if (!sw_kqp_inside(lane, (__u32)next))
+		return -EUCLEAN;
+	/* The place may have moved by the rest of a slab. */
+	tail = sw_u64(lane + SW_KQP_LANE_TAIL);
+	sw_set_u64(sw_kqp_cell(lane, tail), (__u32)next);
+	sw_publish_u64(lane + SW_KQP_LANE_TAIL, (__u64)next << 32);
+	return 0;
 }
 
 /*

@@ -75,4 +75,57 @@ SW_GLOBAL long sw_qp_get_or_insert(__u32 map, const struct sw_key *key SW_NONNUL
 	return -EAGAIN;
 }
 
+/* The slots with a key's tag that sw_qp_use looks at. */
+#define SW_KQP_LOOKS 64
+
+/*
+ * Looks a key up in a map whose entries leave by themselves (ProgramMapBuilder::lru), and marks its
+ * entry as used. Then others leave first, and the entry's time without use begins anew. Lookups by
+ * sw_qp_lookup mark nothing.
+ *
+ *     long found = sw_qp_use(SOURCES, &key);
+ *     if (found > 0) sw_fetch_add_u64(found, 1);
+ *
+ * The place of the value; -ENOENT when the key is absent, or was not used for too long; -EOPNOTSUPP:
+ * entries of the map do not leave by themselves; -EAGAIN: other writers changed the key's home again
+ * and again; or an error of sw_qp_lookup.
+ */
+SW_GLOBAL long sw_qp_use(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	sw_at window = sw_kqp_open(map, key), table, leaf, use;
+	__u64 hash, begin, limit;
+	__u32 from = sw_zero(), bytes, i, now, slot;
+	long found;
+
+	if (!window)
+		return -EINVAL;
+	if (!sw_u32(window + SW_KQP_USES))
+		return -EOPNOTSUPP;
+	hash = sw_kqp_hash(window, key);
+	table = sw_ref(window, sw_u32(window + SW_QP_TABLE));
+	begin = sw_kqp_begin(window);
+	limit = sw_kqp_limit(map, begin);
+	bytes = sw_u32(window + SW_QP_VALUE_BYTES);
+	sw_for (i, SW_KQP_LOOKS) {
+		found = sw_qp_candidate(window, table, hash, from);
+		if (found <= 0)
+			return found == -ENODATA ? -ENOENT : found;
+		from = (__u32)((__u64)found >> 32);
+		leaf = sw_qp_node(window, (__u32)found);
+		if (!sw_qp_is_leaf_key(leaf, bytes, key, sw_key_is_long(key)))
+			continue;
+		/* The bits 0, 8, ... are the slots from 0 on, and the bits 4, 12, ... those from 8 on. */
+		slot = (from - 1) & 63;
+		slot = slot / 8 + (slot & 4) * 2;
+		use = sw_kqp_use(window, begin, limit, sw_kqp_home(window, hash) + (from - 1) / 64, slot);
+		now = sw_kqp_now();
+		if (!use || sw_kqp_is_idle(window, use, now))
+			return use ? -ENOENT : -EUCLEAN;
+		if (sw_u32(use) != now)
+			sw_set_u32(use, now);
+		return (long)leaf;
+	}
+	return -EAGAIN;
+}
+
 #endif

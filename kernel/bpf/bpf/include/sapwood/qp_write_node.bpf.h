@@ -51,6 +51,62 @@ SW_INLINE int sw_kqp_is_cluster(__u32 header)
 	return !(header & ~known) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
 }
 
+/* The most leaves of a cluster that programs write. */
+#define SW_KQP_FILL_MAX 16
+
+/* The number of leaves of a cluster that are not dead. */
+SW_GLOBAL __u32 sw_kqp_alive(__u64 node)
+{
+	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), alive = sw_zero(), i;
+	sw_at cells = node + sw_qp_cluster_cells_at(header);
+	__u64 dead;
+
+	sw_for (i, leaves) {
+		dead = sw_less(sw_u32(cells + i * 4), 1);
+		sw_hide(dead);
+		alive += 1 - (__u32)dead;
+	}
+	return alive;
+}
+
+/*
+ * Writes a cluster of this many slots from another one without its dead slots. Neighbours with dead
+ * slots between them part at the first of the least borders between them.
+ */
+SW_GLOBAL int sw_kqp_squeeze_to(__u64 from, __u64 to, __u32 slots)
+{
+	__u32 header = sw_u32(from), leaves = sw_qp_cluster_leaves(header), n = sw_zero(), i;
+	__u32 had = sw_qp_cluster_capacity(header), units = (SW_QP_TAGS_AT + 7 * slots + 7) / 8;
+	__u32 least = sw_zero() + 256, byte = sw_zero(), border, cell;
+	sw_at tags = from + SW_QP_TAGS_AT, new = to + SW_QP_TAGS_AT;
+
+	sw_for (i, units)
+		sw_set_u64(to + i * 8, 0);
+	sw_for (i, leaves) {
+		border = sw_u8(tags + had * 5 + i);
+		if (i && border < least) {
+			least = border;
+			byte = sw_u8(tags + had * 6 + i);
+		}
+		cell = sw_u32(tags + had + i * 4);
+		if (!cell || n >= slots)
+			continue;
+		sw_set_u8(new + n, sw_u8(tags + i));
+		sw_set_u32(new + slots + n * 4, cell);
+		if (n) {
+			sw_set_u8(new + slots * 5 + n, least);
+			sw_set_u8(new + slots * 6 + n, byte);
+		}
+		least = 256;
+		sw_hide(least);
+		n++;
+		sw_hide(n);
+	}
+	sw_set_u32(to, (header & SW_QP_HEAD_OFFSET) | n << SW_QP_HEAD_COUNT_AT |
+			       slots << SW_QP_HEAD_CELLS_AT);
+	return 0;
+}
+
 /* The number of the child of a branch whose cell is at `slot`. */
 SW_INLINE __u32 sw_kqp_child(sw_at branch, sw_at slot)
 {
@@ -280,7 +336,7 @@ SW_INLINE __u32 sw_kqp_leaves(sw_at window, __u32 cell)
 	header = sw_u32(sw_qp_node(window, cell));
 	return (cell & SW_QP_KIND) == SW_QP_CLUSTER && sw_kqp_is_cluster(header) ?
 		       sw_qp_cluster_leaves(header) :
-		       SW_QP_FILL_MAX;
+		       SW_KQP_FILL_MAX;
 }
 
 /* The base of a cluster; 0 for a leaf. */

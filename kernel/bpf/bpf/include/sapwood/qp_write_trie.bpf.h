@@ -3,20 +3,25 @@
  * The trie of a map that programs write; a part of qp_write.bpf.h. Branches and clusters:
  * docs/qp.md.
  *
- * In a node that readers can reach, only cells and the lock change. To add or remove a leaf or a
- * child, a writer makes a new node and puts it into the place of the old one with one store.
+ * In a node that readers can reach, only cells, the lock, and the number of leaves of a cluster
+ * change. To add a leaf or a child, or to remove a child, a writer makes a new node and puts it into
+ * the place of the old one with one store. A leaf leaves its cluster without memory: its slot dies,
+ * which means that the cell becomes 0; and the last slot, which never is dead, is cut off, with the
+ * dead ones before it. What was cut off keeps its bytes for readers that saw more leaves. A dead
+ * slot goes when the cluster is full, or has few others, or when a key belongs in the slot.
  *
  * A writer descends without a lock. It notes each cell on the path, and plans the change. Then it
  * locks the branch whose cell changes (or the root), and before it the branch that the change
- * replaces, if any. When the noted cells are still there, the plan is still right: all keys below a
- * branch agree up to its offset in every state. Else the writer begins anew (-EAGAIN).
+ * replaces, if any. When the noted cells are still there, and the cluster has the leaf that was
+ * compared with the key and as many leaves, the plan is still right: all keys below a branch agree up
+ * to its offset in every state. Else the writer begins anew (-EAGAIN).
  */
 #ifndef SAPWOOD_QP_WRITE_TRIE_BPF_H
 #define SAPWOOD_QP_WRITE_TRIE_BPF_H
 
 /* The most leaves of a joined cluster; and of a cluster that a removal joins with a neighbour. */
-#define SW_KQP_JOINED_MAX (SW_QP_FILL_MAX * 3 / 4)
-#define SW_KQP_LONELY_MAX (SW_QP_FILL_MAX / 4)
+#define SW_KQP_JOINED_MAX (SW_KQP_FILL_MAX * 3 / 4)
+#define SW_KQP_LONELY_MAX (SW_KQP_FILL_MAX / 4)
 
 /* The change that a new key needs: sw_kqp_plan chooses it, sw_kqp_attach makes it. */
 enum sw_kqp_step {
@@ -25,7 +30,9 @@ enum sw_kqp_step {
 	SW_KQP_MORE_LEAVES, /* adds a leaf to a cluster */
 	SW_KQP_MORE_CHILDREN, /* adds a child to a branch */
 	SW_KQP_TWO_CHILDREN, /* makes a branch of two children */
+	SW_KQP_REVIVE, /* puts the leaf into a dead slot */
 	SW_KQP_SPLIT, /* splits a full cluster; then the key is searched for again */
+	SW_KQP_SQUEEZE, /* drops the dead slots of a cluster; then the key is searched for again */
 };
 
 /*
@@ -94,21 +101,33 @@ SW_GLOBAL long sw_kqp_descend(__u64 lane, const struct sw_key *key SW_NONNULL, _
 
 /*
  * Finds the leaf to compare with the key, from a cell that sw_kqp_descend returned: the cell of the
- * leaf, or -EUCLEAN. No leaf of the trie has a longer common prefix with the key. SW_KQP_POS is the
- * slot of a leaf that lies in a cluster.
+ * leaf; -EAGAIN when another writer removes leaves meanwhile; or -EUCLEAN. No leaf of the trie has a
+ * longer common prefix with the key. SW_KQP_POS is the slot of a leaf that lies in a cluster, and
+ * SW_KQP_HEADER the cluster's header.
  */
 SW_GLOBAL long sw_kqp_pick(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 cell)
 {
 	sw_at node = sw_qp_node(sw_kqp_window(lane), cell);
 	__u32 header, slot;
+	__u64 beside;
 
+	sw_kqp_set(lane, SW_KQP_DEAD, 0);
 	if (cell & SW_QP_CLUSTER) {
 		header = sw_u32(node);
 		if ((cell & SW_QP_LEAF) || !sw_kqp_is_cluster(header))
 			return -EUCLEAN;
 		slot = sw_qp_blind(sw_qp_borders(cell, node, header), header, key);
-		sw_kqp_set(lane, SW_KQP_POS, slot);
 		cell = sw_u32(node + sw_qp_cluster_cells_at(header) + slot * 4);
+		if (!cell) {
+			sw_kqp_set(lane, SW_KQP_DEAD, slot + 1);
+			beside = sw_qp_beside_dead(node, slot);
+			slot = (__u32)beside;
+			cell = (__u32)(beside >> 32);
+			if (!cell)
+				return -EAGAIN;
+		}
+		sw_kqp_set(lane, SW_KQP_POS, slot);
+		sw_kqp_set(lane, SW_KQP_HEADER, header);
 	}
 	if ((cell & SW_QP_KIND) != SW_QP_LEAF || !sw_kqp_inside(lane, cell >> 2))
 		return -EUCLEAN;
@@ -224,6 +243,31 @@ SW_INLINE sw_at sw_kqp_leaf_slot(sw_at lane)
 	return node + (sw_kqp_get(lane, SW_KQP_POS) & 0x1f) * 4;
 }
 
+/*
+ * Whether the cluster at the end of the path has the leaf that sw_kqp_pick found, and as many leaves.
+ * Other writers remove leaves in place. For use under the lock. A leaf that is the child of a branch
+ * is its noted cell.
+ */
+SW_GLOBAL int sw_kqp_stands(__u64 lane)
+{
+	__u32 cell = sw_kqp_path_cell(lane, sw_kqp_noted(lane, SW_KQP_DEPTH)), header, dead;
+	sw_at node = sw_qp_node(sw_kqp_window(lane), cell), cells;
+	__u64 pos = sw_kqp_get(lane, SW_KQP_POS);
+
+	if (!(cell & SW_QP_CLUSTER))
+		return 1;
+	header = sw_u32(node);
+	if (header != sw_kqp_noted(lane, SW_KQP_HEADER))
+		return 0;
+	cells = node + sw_qp_cluster_cells_at(header);
+	cell = sw_kqp_noted(lane, SW_KQP_CELL);
+	dead = sw_kqp_noted(lane, SW_KQP_DEAD);
+	if (dead)
+		return !sw_u32(cells + ((dead - 1) & 0x1f) * 4) &&
+		       sw_qp_beside_dead(node, dead - 1) == ((__u64)cell << 32 | pos);
+	return sw_u32(cells + (pos & 0x1f) * 4) == cell;
+}
+
 /* The slot of a new key in a cluster. The key parts at `part` from the leaf that was found. */
 SW_GLOBAL int sw_kqp_place(__u64 lane, __u64 node, __u32 part)
 {
@@ -241,6 +285,12 @@ SW_GLOBAL int sw_kqp_place(__u64 lane, __u64 node, __u32 part)
 	while (slot < leaves && base + sw_u8(borders + slot) > part && sw_can_loop)
 		slot++;
 	return slot;
+}
+
+/* The tag of a new leaf. */
+SW_GLOBAL int sw_kqp_new_tag(const struct sw_key *key SW_NONNULL)
+{
+	return (int)sw_qp_key_tag(key);
 }
 
 /*
@@ -282,10 +332,27 @@ SW_INLINE long sw_kqp_above(sw_at lane, const struct sw_key *key, __u32 part, __
 	return sw_kqp_noted(lane, SW_KQP_DEPTH);
 }
 
-/* sw_kqp_plan for a key that belongs to the leaf or cluster at the end of the path. */
-SW_INLINE long sw_kqp_plan_leaf(sw_at lane, __u32 part, __u32 depth)
+/*
+ * Whether a key may lie in this dead slot of a cluster. The keys of the slot agree up to the greater
+ * one of its two borders, with each other and with the key at that border. If the new key parts from
+ * the others there, and has the tag, which sw_kqp_add compares, all that is known of the slot's keys
+ * holds for it.
+ */
+SW_INLINE int sw_kqp_revives(sw_at node, __u32 header, __u32 dead, const struct sw_key *key, __u32 part)
 {
-	__u32 cell = sw_kqp_path_cell(lane, depth), header, leaves;
+	sw_at borders = node + sw_qp_cluster_borders_at(header) + dead;
+	__u32 before = dead ? sw_u8(borders) : 0, behind = sw_u8_of(borders, 1), ends;
+	__u32 deepest = sw_qp_cluster_base(header) + (before > behind ? before : behind);
+
+	/* The byte of a border is 0 if the key before it ends there, and only then. */
+	ends = behind >= before && !sw_u8_of(borders + sw_qp_cluster_capacity(header), 1);
+	return part == deepest && ends == (sw_key_length(key) == deepest);
+}
+
+/* sw_kqp_plan for a key that belongs to the leaf or cluster at the end of the path. */
+SW_INLINE long sw_kqp_plan_leaf(sw_at lane, const struct sw_key *key, __u32 part, __u32 depth)
+{
+	__u32 cell = sw_kqp_path_cell(lane, depth), header, leaves, dead;
 	sw_at node;
 
 	sw_kqp_set(lane, SW_KQP_LEVEL, depth);
@@ -294,21 +361,30 @@ SW_INLINE long sw_kqp_plan_leaf(sw_at lane, __u32 part, __u32 depth)
 		return sw_kqp_cluster_units(2);
 	}
 	node = sw_qp_node(sw_kqp_window(lane), cell);
-	header = sw_u32(node);
+	header = sw_kqp_noted(lane, SW_KQP_HEADER);
 	leaves = sw_qp_cluster_leaves(header);
-	if (leaves < SW_QP_FILL_MAX && sw_kqp_base_with(node, header, part) >= 0) {
+	dead = sw_kqp_noted(lane, SW_KQP_DEAD);
+	if (dead) {
+		sw_kqp_set(lane, SW_KQP_AT, dead - 1);
+		sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_SQUEEZE);
+		if (sw_kqp_revives(node, header, (dead - 1) & 0x1f, key, part))
+			sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_REVIVE);
+		return 0;
+	}
+	if (leaves < SW_KQP_FILL_MAX && sw_kqp_base_with(node, header, part) >= 0) {
 		sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_MORE_LEAVES);
 		sw_kqp_set(lane, SW_KQP_AT, sw_kqp_place(lane, node, part));
 		return sw_kqp_cluster_units(leaves + 1);
 	}
-	if (leaves < SW_QP_FILL_MAX && part < (__u32)sw_kqp_borders(node, 1, leaves)) {
+	if (leaves < SW_KQP_FILL_MAX && part < (__u32)sw_kqp_borders(node, 1, leaves)) {
 		/* The key parts too far before all borders: all leaves are on one side of it. */
 		if (depth && sw_kqp_path_offset(lane, depth - 1) == part)
 			return sw_kqp_plan_child(lane, depth - 1);
 		sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_TWO_CHILDREN);
 		return 2;
 	}
-	sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_SPLIT);
+	/* Without the dead slots, there may be room. */
+	sw_kqp_set(lane, SW_KQP_STEP, sw_kqp_alive(node) < leaves ? SW_KQP_SQUEEZE : SW_KQP_SPLIT);
 	return 0;
 }
 
@@ -329,7 +405,7 @@ SW_GLOBAL long sw_kqp_plan(__u64 lane, const struct sw_key *key SW_NONNULL, __u3
 		return 0;
 	}
 	if (!depth || sw_kqp_path_offset(lane, depth - 1) <= part)
-		return sw_kqp_plan_leaf(lane, part, depth);
+		return sw_kqp_plan_leaf(lane, key, part, depth);
 	/* The key parts from the others above the leaf's branch. */
 	above = sw_kqp_above(lane, key, part, depth);
 	if (above < 0)
@@ -339,6 +415,28 @@ SW_GLOBAL long sw_kqp_plan(__u64 lane, const struct sw_key *key SW_NONNULL, __u3
 	sw_kqp_set(lane, SW_KQP_LEVEL, above);
 	sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_TWO_CHILDREN);
 	return 2;
+}
+
+/* Whether the dead slot of the cluster at the end of the path has this tag. */
+SW_INLINE int sw_kqp_is_tag(sw_at lane, __u32 tag)
+{
+	__u32 cell = sw_kqp_path_cell(lane, sw_kqp_noted(lane, SW_KQP_DEPTH));
+	sw_at tags = sw_qp_node(sw_kqp_window(lane), cell) + SW_QP_TAGS_AT;
+
+	return sw_u8(tags + (sw_kqp_get(lane, SW_KQP_AT) & 0x1f)) == (tag & 0xff);
+}
+
+/* Retires a branch or a cluster. */
+SW_GLOBAL int sw_kqp_retire_node(__u64 lane, __u32 cell)
+{
+	__u32 header = sw_u32(sw_qp_node(sw_kqp_window(lane), cell)), units;
+
+	if (cell & SW_QP_CLUSTER)
+		units = sw_kqp_slots_units(sw_qp_cluster_capacity(header));
+	else
+		units = sw_kqp_block_units(sw_kqp_branch_units(sw_qp_labels(header)));
+	sw_kqp_retire(lane, cell >> 2, units);
+	return 0;
 }
 
 /* Adds to the number of clusters and to their units; both may be negative. */
@@ -366,12 +464,6 @@ SW_INLINE __u64 sw_kqp_beside(sw_at lane, __u32 leaf, __u32 other)
 	return sw_kqp_cells(other, leaf);
 }
 
-/* The tag of a new leaf. */
-SW_GLOBAL int sw_kqp_new_tag(const struct sw_key *key SW_NONNULL)
-{
-	return (int)sw_qp_key_tag(key);
-}
-
 /* Puts a new leaf into a cluster. */
 SW_GLOBAL int sw_kqp_more_leaves(__u64 lane, __u32 leaf, __u32 tag)
 {
@@ -397,7 +489,7 @@ SW_GLOBAL int sw_kqp_more_leaves(__u64 lane, __u32 leaf, __u32 tag)
 	sw_kqp_put_border(to, border, part - base, sw_kqp_noted(lane, SW_KQP_LABEL));
 	sw_kqp_count_cluster(lane, 0, sw_kqp_cluster_units(leaves) - sw_kqp_slots_units(had));
 	sw_publish_u32(slot, sw_kqp_noted(lane, SW_KQP_NODE) << 2 | SW_QP_CLUSTER);
-	sw_kqp_retire(lane, there);
+	sw_kqp_retire_node(lane, there);
 	return 0;
 }
 
@@ -429,7 +521,7 @@ SW_GLOBAL int sw_kqp_more_children(__u64 lane, __u32 leaf)
 	sw_kqp_count_branch(lane, sw_kqp_branch_units(labels), sw_kqp_branch_units(labels + 1));
 	sw_publish_u32(slot, ref << 2);
 	sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
-	sw_kqp_retire(lane, there);
+	sw_kqp_retire_node(lane, there);
 	return 0;
 }
 
@@ -443,6 +535,45 @@ SW_GLOBAL int sw_kqp_two_children(__u64 lane, __u32 leaf)
 		    sw_kqp_noted(lane, SW_KQP_LABEL), sw_kqp_beside(lane, leaf, sw_u32(slot)));
 	sw_kqp_count_branch(lane, 0, 2);
 	sw_publish_u32(slot, ref << 2);
+	return 0;
+}
+
+/* Puts a new leaf into a dead slot. */
+SW_INLINE void sw_kqp_revive(sw_at lane, __u32 leaf)
+{
+	sw_at node = sw_qp_node(sw_kqp_window(lane), sw_u32(sw_kqp_get(lane, SW_KQP_SLOT)));
+
+	node += sw_qp_cluster_cells_at(sw_u32(node));
+	sw_publish_u32(node + (sw_kqp_get(lane, SW_KQP_AT) & 0x1f) * 4, leaf);
+}
+
+/*
+ * Replaces the cluster at the end of the path by one without its dead slots, under the lock. The
+ * path then has the new one. 0, or an error, and then nothing is changed.
+ */
+SW_GLOBAL long sw_kqp_squeeze(__u64 lane)
+{
+	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH), alive, ref, had;
+	sw_at window = sw_kqp_window(lane), slot = sw_kqp_path_slot(lane, depth), node;
+	__u32 cell = sw_u32(slot);
+	long error;
+
+	node = sw_qp_node(window, cell);
+	had = sw_u32(node);
+	alive = sw_kqp_alive(node);
+	if (!(cell & SW_QP_CLUSTER) || !sw_kqp_is_cluster(had) || alive < 2)
+		return -EUCLEAN;
+	error = sw_kqp_take(lane, 0, sw_kqp_cluster_units(alive), 0, 1);
+	if (error)
+		return error;
+	ref = sw_kqp_noted(lane, SW_KQP_NODE);
+	sw_kqp_squeeze_to(node, sw_ref(window, ref), sw_kqp_slots(alive));
+	had = sw_kqp_slots_units(sw_qp_cluster_capacity(had));
+	sw_kqp_count_cluster(lane, 0, sw_kqp_cluster_units(alive) - had);
+	ref = ref << 2 | SW_QP_CLUSTER;
+	sw_publish_u32(slot, ref);
+	sw_kqp_note(lane, depth, slot - window, ref);
+	sw_kqp_retire_node(lane, cell);
 	return 0;
 }
 
@@ -466,6 +597,9 @@ SW_INLINE void sw_kqp_attach(sw_at lane, const struct sw_key *key, __u32 leaf)
 		break;
 	case SW_KQP_TWO_CHILDREN:
 		sw_kqp_two_children(lane, leaf);
+		break;
+	case SW_KQP_REVIVE:
+		sw_kqp_revive(lane, leaf);
 		break;
 	default:
 		sw_publish_u32(sw_kqp_get(lane, SW_KQP_SLOT), leaf);
@@ -532,10 +666,11 @@ SW_GLOBAL long sw_kqp_split_plan(__u64 lane)
 	}
 	sw_kqp_set(lane, SW_KQP_STEP, labels ? SW_KQP_MORE_CHILDREN : SW_KQP_TWO_CHILDREN);
 	error = sw_kqp_hold_path(lane, labels ? depth - 1 : depth, labels);
-	if (!error)
-		error = sw_kqp_room(lane, 2);
 	if (error)
 		return error;
+	/* Another writer may have removed leaves in place. */
+	if (sw_u32(node) != header || sw_kqp_alive(node) != leaves)
+		return -EAGAIN;
 	return sw_kqp_take(lane, sw_kqp_cluster_units(middle),
 			   sw_kqp_cluster_units(leaves - middle), units, 1);
 }
@@ -586,60 +721,55 @@ SW_GLOBAL int sw_kqp_split_make(__u64 lane)
 	}
 	sw_publish_u32(slot, ref << 2);
 	sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
-	sw_kqp_retire(lane, cluster);
+	sw_kqp_retire_node(lane, cluster);
 	if (gone)
-		sw_kqp_retire(lane, gone);
+		sw_kqp_retire_node(lane, gone);
 	return 0;
 }
 
-/* sw_kqp_detach for a leaf in a cluster. */
+/*
+ * sw_kqp_detach for a leaf in a cluster: one store. The other one of two leaves replaces the
+ * cluster. SW_KQP_AT becomes 1 if only a third of the slots is left alive.
+ */
 SW_GLOBAL long sw_kqp_detach_leaf(__u64 lane)
 {
-	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH);
-	sw_at window = sw_kqp_window(lane), slot = sw_kqp_path_slot(lane, depth), node, borders, to;
-	__u32 cell = sw_u32(slot), at = sw_kqp_noted(lane, SW_KQP_POS), border = at;
-	__u32 header, leaves, slots, had, ref;
-	long error;
+	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH), alive = sw_zero(), last = sw_zero(), i;
+	sw_at window = sw_kqp_window(lane), slot = sw_kqp_path_slot(lane, depth), node, cells;
+	__u32 cell = sw_u32(slot), at = sw_kqp_noted(lane, SW_KQP_POS), header, leaves;
+	__u64 other;
 
 	node = sw_qp_node(window, cell);
 	header = sw_u32(node);
 	leaves = sw_qp_cluster_leaves(header);
-	had = sw_qp_cluster_capacity(header);
 	if (!sw_kqp_is_cluster(header) || at >= leaves)
 		return -EUCLEAN;
-	if (leaves == 2) {
-		ref = sw_u32(node + sw_qp_cluster_cells_at(header) + 4 - at * 4);
-		sw_publish_u32(slot, ref);
-		sw_kqp_note(lane, depth, slot - window, ref);
-		sw_kqp_count_cluster(lane, -1, -sw_kqp_slots_units(had));
+	cells = node + sw_qp_cluster_cells_at(header);
+	sw_for (i, leaves) {
+		/* All ones for another leaf that is not dead. */
+		other = -(__u64)(1 - sw_less(sw_u32(cells + i * 4), 1));
+		other &= -(__u64)(1 - sw_less(at ^ i, 1));
+		sw_hide(other);
+		alive += other & 1;
+		last = (i & other) | (last & ~other);
+	}
+	if (!alive)
+		return -EUCLEAN;
+	if (alive == 1) {
+		at = sw_u32(cells + last * 4);
+		sw_publish_u32(slot, at);
+		sw_kqp_note(lane, depth, slot - window, at);
+		sw_kqp_count_cluster(lane, -1, -sw_kqp_slots_units(sw_qp_cluster_capacity(header)));
 		return cell;
 	}
-	leaves--;
-	slots = sw_kqp_slots(leaves);
-	error = sw_kqp_take(lane, 0, sw_kqp_slots_units(slots), 0, 0);
-	if (error == -ENOMEM && slots < had) {
-		/* A block of the old size will do. */
-		slots = had;
-		error = sw_kqp_take(lane, 0, sw_kqp_slots_units(slots), 0, 0);
+	if (at + 1 == leaves) {
+		leaves = last + 1;
+		header &= ~(SW_QP_HEAD_COUNT << SW_QP_HEAD_COUNT_AT);
+		sw_publish_u32(node, header | leaves << SW_QP_HEAD_COUNT_AT);
+	} else {
+		sw_publish_u32(cells + at * 4, 0);
 	}
-	if (error)
-		return error;
-	/*
-	 * The neighbours of the leaf part at the border with the lesser offset; at the left border
-	 * when the offsets are equal.
-	 */
-	borders = node + sw_qp_cluster_borders_at(header) + at;
-	if (at < leaves && sw_u8(borders) <= sw_u8(borders + 1))
-		border++;
-	ref = sw_kqp_noted(lane, SW_KQP_NODE);
-	to = sw_ref(window, ref);
-	sw_kqp_weave(node, node, to, sw_kqp_weaving(leaves, slots, at, border), -1);
-	sw_kqp_set_base(to, sw_qp_cluster_base(header));
-	sw_kqp_count_cluster(lane, 0, sw_kqp_slots_units(slots) - sw_kqp_slots_units(had));
-	ref = ref << 2 | SW_QP_CLUSTER;
-	sw_publish_u32(slot, ref);
-	sw_kqp_note(lane, depth, slot - window, ref);
-	return cell;
+	sw_kqp_set(lane, SW_KQP_AT, alive * 3 <= leaves);
+	return 0;
 }
 
 /* sw_kqp_detach for a leaf that is the root or the child of a branch. */
@@ -724,7 +854,7 @@ SW_GLOBAL int sw_kqp_join_at(__u64 lane, __u64 slot, __u32 child, __u32 leaves)
 	units = labels > 1 ? sw_kqp_branch_units(labels - 1) : 0;
 	if (offset > SW_KEY_MAX ||
 	    sw_kqp_base(sw_kqp_united(window, sw_kqp_cells(left, right), offset)) < 0 ||
-	    sw_kqp_room(lane, 3) ||
+	    sw_kqp_room(lane, 1) ||
 	    sw_kqp_take(lane, 0, sw_kqp_cluster_units(leaves), units, 1))
 		return 0;
 	label = sw_kqp_label(parent, child);
@@ -746,14 +876,14 @@ SW_GLOBAL int sw_kqp_join_at(__u64 lane, __u64 slot, __u32 child, __u32 leaves)
 	sw_kqp_count_cluster(lane, 1, sw_kqp_cluster_units(leaves));
 	sw_publish_u32(slot, node);
 	sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
-	sw_kqp_retire(lane, gone);
+	sw_kqp_retire_node(lane, gone);
 	if (left & SW_QP_CLUSTER) {
-		sw_kqp_retire(lane, left);
+		sw_kqp_retire_node(lane, left);
 		units = sw_qp_cluster_capacity(sw_u32(sw_qp_node(window, left)));
 		sw_kqp_count_cluster(lane, -1, -sw_kqp_slots_units(units));
 	}
 	if (right & SW_QP_CLUSTER) {
-		sw_kqp_retire(lane, right);
+		sw_kqp_retire_node(lane, right);
 		units = sw_qp_cluster_capacity(sw_u32(sw_qp_node(window, right)));
 		sw_kqp_count_cluster(lane, -1, -sw_kqp_slots_units(units));
 	}

@@ -137,7 +137,6 @@ fn measure(name: &'static str, options: &Options, report: &mut Report) -> Result
         .longest_key(16)
         .bytes(256 << 20)
         .ring(8192)
-        .retire_ring(32_768)
         .build();
     let queues = Queues {
         programs: &programs,

@@ -91,8 +91,8 @@ impl Engine {
             let builder = ProgramMap::builder(arena, name).bytes(bytes);
             builder
                 .max_entries(keys.len())
+                .mean_key(keys.key_bytes() / keys.len().max(1))
                 .ring(8192)
-                .retire_ring(32_768)
         };
         let map = [Parts::Trie, Parts::Index, Parts::Both]
             .into_iter()
