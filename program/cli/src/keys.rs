@@ -149,6 +149,8 @@ mod tests {
             (KeyForm::Bytes, &b"a\xff"[..], &b"a\xff"[..]),
             (KeyForm::Hex, b"61ff", b"a\xff"),
             (KeyForm::Dns, b"www.example", b"example\0www\0"),
+            (KeyForm::Address, b"192.0.2.7", &[192, 0, 2, 7]),
+            (KeyForm::Address, b"::1", &1u128.to_be_bytes()),
         ] {
             assert_eq!(form.parse(text).unwrap(), key);
             assert_eq!(form.show(key).unwrap(), text);
@@ -157,6 +159,8 @@ mod tests {
         assert!(KeyForm::Hex.parse(b"6g").is_err());
         assert!(KeyForm::Dns.parse(b"a..b").is_err());
         assert!(KeyForm::Dns.show(b"abc").is_err());
+        assert!(KeyForm::Address.parse(b"192.0.2").is_err());
+        assert!(KeyForm::Address.show(b"abc").is_err());
     }
 
     #[test]
@@ -181,5 +185,7 @@ mod tests {
         assert_eq!(KeyForm::Bytes.json(b"ab").unwrap(), json!("ab"));
         assert_eq!(KeyForm::Bytes.json(b"\xff").unwrap(), json!({"hex": "ff"}));
         assert_eq!(KeyForm::Hex.json(b"a").unwrap(), json!({"hex": "61"}));
+        let address = KeyForm::Address.json(&[10, 0, 0, 1]).unwrap();
+        assert_eq!(address, json!("10.0.0.1"));
     }
 }

@@ -6,12 +6,13 @@ use std::path::Path;
 use sapwood::qp::{Accepts, IntoValue};
 use sapwood_bpf::layout::Kind;
 use sapwood_bpf::{
-    BpfArena, Bytes, CheckedReader, Error as BpfError, Pinned, ProgramMap, UserMap, UserPointMap,
-    WindowInfo, WindowValue, Write,
+    BpfArena, Bytes, CheckedReader, Pinned, ProgramMap, UserMap, UserPointMap, WindowInfo,
+    WindowValue, Write,
 };
 use serde_json::json;
 
-use super::arenas::show_value;
+use super::arenas::{show_value, show_window};
+use super::owner::as_owner;
 use crate::cli::bpf::{CreateArgs, DropArgs, GetArgs, MapKind, SetArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::keys::{KeyForm, unhex};
@@ -34,7 +35,7 @@ pub fn create(args: &CreateArgs) -> Outcome {
         Some(made) => Ok(made.arena.clone()),
         None => BpfArena::open(&args.arena).map_err(Error::from),
     };
-    let window = opened.and_then(|arena| create_in(&arena, args));
+    let window = opened.and_then(|arena| as_owner(|| create_in(&arena, args)));
     if let (Err(_), Some(made)) = (&window, made) {
         made.remove(&args.arena);
     }
@@ -49,7 +50,7 @@ pub fn create(args: &CreateArgs) -> Outcome {
             "bytes": window.len,
         }))?;
     } else {
-        super::arenas::show_window(&mut out, &args.arena, &window)?;
+        show_window(&mut out, &args.arena, &window)?;
     }
     out.flush()?;
     Ok(Answer::Yes)
@@ -128,7 +129,7 @@ fn create_in(arena: &BpfArena, args: &CreateArgs) -> Result<WindowInfo, Error> {
             }
         }
     }
-    let made = match args.kind {
+    match args.kind {
         MapKind::Names if args.value_bytes.is_some() => Err(Error::Usage(
             "--value-bytes is for values of one size (--kind plain or program)".to_owned(),
         )),
@@ -138,8 +139,7 @@ fn create_in(arena: &BpfArena, args: &CreateArgs) -> Result<WindowInfo, Error> {
             by_size!(size, create_user(arena, args, bytes))
         }
         MapKind::Program => create_program(arena, args, bytes),
-    };
-    made.map_err(owned)
+    }
 }
 
 /// Makes a map that processes write.
@@ -189,17 +189,6 @@ fn create_program(arena: &BpfArena, args: &CreateArgs, bytes: usize) -> Result<W
     let window = map.window().clone();
     map.leave();
     Ok(window)
-}
-
-/// Adds to an error of ownership what to do.
-fn owned(error: Error) -> Error {
-    match error {
-        Error::Bpf(BpfError::Owned { pid }) => Error::Usage(format!(
-            "the process {pid} owns the arena, and alone makes and changes its maps; if it is \
-             \"sapwood bpf serve\", end it for the change"
-        )),
-        other => other,
-    }
 }
 
 /// A key of a question, in the form that is asked for.
@@ -341,7 +330,7 @@ fn change(
     };
     let done = match changes.is_empty() {
         true => Ok(Vec::new()),
-        false => make(&arena, &reader, &changes).map_err(owned),
+        false => as_owner(|| make(&arena, &reader, &changes)),
     };
     let mut answer = Answer::Yes;
     let mut refused = 0;
@@ -484,11 +473,7 @@ pub fn drop_map(args: &DropArgs) -> Outcome {
     sapwood_bpf::check()?;
     let arena = BpfArena::open(&args.arena)?;
     let windows = arena.windows()?;
-    let remove = |name: &str| {
-        arena
-            .remove_window(name)
-            .map_err(|error| owned(error.into()))
-    };
+    let remove = |name: &str| as_owner(|| Ok(arena.remove_window(name)?));
     remove(&args.map)?;
     // The room for changes by processes goes with the map.
     let room = format!("{}.w", args.map);

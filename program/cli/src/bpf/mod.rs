@@ -6,6 +6,7 @@ mod load;
 mod maps;
 pub(crate) mod metrics;
 mod names;
+mod owner;
 mod route;
 mod serve;
 mod served;

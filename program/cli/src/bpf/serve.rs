@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sapwood_bpf::layout::Kind;
 use sapwood_bpf::{BpfArena, Bytes, Error as BpfError, Pinned, ProgramMap, WindowInfo};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use super::arenas::find;
 use super::metrics::ServeMetrics;
@@ -31,6 +31,8 @@ pub fn run(args: &ServeArgs) -> Outcome {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let asked = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR1, Arc::clone(&asked))?;
     let mut daemon = Daemon::new(args)?;
     let mut service = Service::begin(args.service.metrics.as_ref(), &[])?;
     let metrics = ServeMetrics::new(service.metrics())?;
@@ -38,6 +40,11 @@ pub fn run(args: &ServeArgs) -> Outcome {
     service.ready(&daemon.status(), || metrics.update(&daemon))?;
     let mut looked = Instant::now();
     while !stop.load(Ordering::Relaxed) {
+        if asked.swap(false, Ordering::Relaxed) {
+            // The process that asked has until the next look.
+            daemon.let_go();
+            looked = Instant::now();
+        }
         if looked.elapsed() >= LOOK {
             daemon.look();
             daemon.watch();
@@ -76,7 +83,7 @@ struct Pin {
 enum State {
     /// A program, a link or another map.
     Other,
-    /// Another pin of an arena that is open.
+    /// An arena that is closed for a moment, or another pin of one that is open.
     Again,
     /// An arena that cannot be opened now, and why.
     Failed(String),
@@ -225,6 +232,18 @@ impl Daemon {
         match owned {
             0 => format!("{maps} maps in {arenas} arenas"),
             _ => format!("{maps} maps in {arenas} arenas; others serve {owned}"),
+        }
+    }
+
+    /// Leaves all maps and closes all arenas, so that another process can own them. The next look
+    /// opens them again.
+    fn let_go(&mut self) {
+        complain("another process wants to change a map: all maps are left for a moment");
+        self.leave();
+        for pin in &mut self.pins {
+            if let State::Open(_) = pin.state {
+                pin.state = State::Again;
+            }
         }
     }
 

@@ -78,8 +78,9 @@ Firewall rules do not see forwarded packets, and their source addresses are not 
 kernel and for processes in any language.
 
 A map is a window of an arena. Programs name it by the window's number. One process at a time owns \
-an arena: it alone makes and changes maps there. These commands own it while they run. While \
-another process owns it, such as \"sapwood bpf serve\", they read, and change nothing.",
+an arena: it alone makes and changes maps there. These commands own it while they run: \
+\"sapwood bpf serve\" lets go of its arenas for a moment when a command asks for one. While \
+another process owns the arena, they read, and change nothing.",
         after_help = "Examples:
   sapwood bpf map create /sys/fs/bpf/seen/arena seen --kind program --arena-bytes 256M
   sapwood bpf map get /sys/fs/bpf/seen/arena seen --ip 192.0.2.7
@@ -96,9 +97,9 @@ another process owns it, such as \"sapwood bpf serve\", they read, and change no
 a machine: supplies programs with memory for insertions, and takes back what they removed.
 
 A map has one owner at a time. The command takes over the maps whose owner has ended or left them, \
-within a second, and those that come later. It leaves the maps of other processes alone. It takes \
-each arena over with its maps, so other processes can read these, and make or change none, until \
-the command has ended. It looks at the pins once a second, and lets go of an arena whose pin is \
+within a second, and those that come later. It leaves the maps of other processes alone. It owns \
+their arenas, so other processes can read the maps there, and make or change none. Only \"sapwood \
+bpf map\" makes it let go of all arenas for a second, by SIGUSR1. It looks at the pins once a second, and lets go of an arena whose pin is \
 gone.
 
 It reports on stderr, once, when a map has no memory left for programs, when changes by programs \

@@ -510,6 +510,13 @@ fn one_service_serves_all_maps_that_programs_write() {
         1.0,
     );
     assert_eq!(count(&text, "entries", &[("map", "more")]), None, "{text}");
+    // The command changes a map that is served: the service lets go, and takes the map over again.
+    s.run(&["bpf", "map", "set", &first, "seen", "--ip", "9.9.9.9", "5"])
+        .code(0)
+        .out("set\t9.9.9.9\n");
+    there += 1;
+    server.complains("another process wants to change a map");
+    server.complains(&format!("one/arena: seen: {there} entries, served"));
     // A second service waits for the first one, and takes over when that is killed.
     let t = Scratch::new();
     let (mut second, address) = serve(&t, &pins);
@@ -547,6 +554,55 @@ fn wait_for_more(address: std::net::SocketAddr, name: &str, labels: &[(&str, &st
         assert!(Instant::now() < until, "{name}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_map_that_is_full_is_reported_once() {
+    if skipped() {
+        return;
+    }
+    let Some(pins) = Pins::new("starved") else {
+        return;
+    };
+    let s = Scratch::new();
+    let object = object(&s);
+    std::fs::create_dir(&pins.0).unwrap();
+    let arena = format!("{}/arena", pins.text());
+    let make = format!("bpf map create {arena} small --kind program --bytes 1M --trie");
+    let make = format!("{make} --max-entries 60000 --arena-bytes 8M");
+    s.run(&make.split(' ').collect::<Vec<_>>()).code(0);
+    let load = [
+        "bpf",
+        "load",
+        object.to_str().unwrap(),
+        "--arena",
+        &arena,
+        "--pin",
+    ];
+    s.run(&[&load[..], &[pins.text()]].concat()).code(0);
+    let program = Pinned::open(&pins.0).unwrap().program("seen").unwrap();
+    let (mut server, address) = serve(&s, &pins);
+    server.complains("small: 0 entries, served");
+    let until = Instant::now() + LIMIT;
+    let (mut next, mut refused) = (0, 0);
+    while refused < 2000 && Instant::now() < until {
+        refused += 100 - order(&program, false, 0, next, 100);
+        next += 100;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(refused >= 2000, "{refused} of {next}");
+    server.complains("small: no memory is left for programs");
+    server.complains("changes by programs found no memory (-ENOMEM)");
+    let starved = "sapwood_bpf_serve_starved";
+    let text = wait_value(address, starved, &[("map", "small")], 1.0);
+    let no_memory = [("map", "small"), ("reason", "no_memory")];
+    assert!(value(&text, "sapwood_bpf_serve_drops_total", &no_memory) >= Some(2000.0));
+    order(&program, false, 0, next, 100);
+    std::thread::sleep(Duration::from_millis(2500));
+    end(&s, &server, Signal::TERM);
+    assert_eq!(server.ends(), Some(0));
+    let said: Vec<String> = server.errors.iter().collect();
+    assert!(said.is_empty(), "{said:?}");
 }
 
 #[test]
