@@ -74,6 +74,13 @@ impl CheckedValue for Bytes {
 }
 
 /// A value that a checked reader returns, and whose bytes a writer can store.
+///
+/// ```
+/// use sapwood_checked::{Bytes, StoredValue};
+/// assert_eq!(<u64 as StoredValue>::BYTES, Some(8));
+/// assert_eq!(Bytes::BYTES, None);
+/// assert_eq!(Bytes(vec![1, 2]).stored(), [1, 2]);
+/// ```
 pub trait StoredValue: CheckedValue {
     /// The bytes of each value; `None` when the map says how many they are.
     const BYTES: Option<usize>;

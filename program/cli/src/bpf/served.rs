@@ -54,8 +54,25 @@ pub struct Served {
     stalled: Warning,
     /// Operations of programs that had found no memory, at the last look.
     no_memory: u64,
-    /// Since when nothing was freed while something waits, and the count of freed blocks.
-    waits: Option<(Instant, u64)>,
+    waits: Waits,
+}
+
+/// Since when nothing was freed while something waits, and the count of freed blocks.
+#[derive(Default)]
+struct Waits(Option<(Instant, u64)>);
+
+impl Waits {
+    /// Notes the bytes that wait for programs, and the blocks freed so far. Returns whether nothing
+    /// has been freed for [`STALL`].
+    fn is_stalled(&mut self, waiting: usize, freed: u64, now: Instant) -> bool {
+        self.0 = match self.0 {
+            _ if waiting == 0 => None,
+            Some((since, before)) if before == freed => Some((since, before)),
+            _ => Some((now, freed)),
+        };
+        self.0
+            .is_some_and(|(since, _)| now.duration_since(since) >= STALL)
+    }
 }
 
 /// A fault that is reported once, and again when it comes back after some time.
@@ -116,7 +133,7 @@ impl Served {
             failed: Warning::default(),
             stalled: Warning::default(),
             no_memory,
-            waits: None,
+            waits: Waits::default(),
         })
     }
 
@@ -158,7 +175,8 @@ impl Served {
             say(&failure.unwrap_or_default());
         }
         let bytes = self.map.memory().map_or(0, |memory| memory.waiting);
-        let stalled = self.is_stalled(bytes, now);
+        let freed = self.work.freed.load(Ordering::Relaxed);
+        let stalled = self.waits.is_stalled(bytes, freed, now);
         if self.stalled.is_news(stalled, now) {
             let name = &self.map.window().name;
             complain(&format!(
@@ -168,18 +186,6 @@ impl Served {
                 STALL.as_secs()
             ));
         }
-    }
-
-    /// Whether some bytes wait for programs, and nothing has been freed for [`STALL`].
-    fn is_stalled(&mut self, waiting: usize, now: Instant) -> bool {
-        let freed = self.work.freed.load(Ordering::Relaxed);
-        self.waits = match self.waits {
-            _ if waiting == 0 => None,
-            Some((since, before)) if before == freed => Some((since, before)),
-            _ => Some((now, freed)),
-        };
-        self.waits
-            .is_some_and(|(since, _)| now.duration_since(since) >= STALL)
     }
 
     /// Where the map's bytes are, if what programs wrote can be.
@@ -234,6 +240,18 @@ fn serve(map: &ProgramMap<Bytes>, work: &Work, pace: Pace) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_waits_for_long_is_held() {
+        let mut waits = Waits::default();
+        let begin = Instant::now();
+        let mut at = |seconds, waiting, freed| {
+            waits.is_stalled(waiting, freed, begin + Duration::from_secs(seconds))
+        };
+        assert!(!at(0, 100, 5) && !at(1, 200, 5) && at(2, 300, 5));
+        assert!(!at(3, 100, 6), "some was freed");
+        assert!(!at(4, 0, 6) && !at(6, 100, 6) && !at(7, 100, 6) && at(8, 100, 6));
+    }
 
     #[test]
     fn a_fault_is_news_once() {

@@ -648,3 +648,50 @@ fn what_cannot_be_served_is_named() {
     let said: Vec<String> = both.errors.iter().collect();
     assert!(said.is_empty(), "{said:?}");
 }
+
+#[test]
+fn a_service_needs_capabilities_and_no_root() {
+    if skipped() {
+        return;
+    }
+    let Some(pins) = Pins::new("user") else {
+        return;
+    };
+    let s = Scratch::new();
+    let program = s.copy_of_program();
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(s.path("."), everybody).unwrap();
+    let arena = format!("{}/arena", pins.text());
+    let make = format!("bpf map create {arena} mine --kind program --bytes 4M --arena-bytes 16M");
+    s.run(&make.split(' ').collect::<Vec<_>>()).code(0);
+    let other = 65534;
+    std::os::unix::fs::chown(&arena, Some(other), None).unwrap();
+    std::os::unix::fs::chown(&pins.0, Some(other), None).unwrap();
+    let serve = |capabilities: &str| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .args(["--inh-caps", capabilities, "--ambient-caps", capabilities])
+            .args(["--bounding-set", capabilities, "--no-new-privs"])
+            .arg(&program)
+            .args(["bpf", "serve", "--all", pins.text()])
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Server::of(command)
+    };
+    let mut server = serve("-all,+bpf,+net_admin,+perfmon");
+    server.complains("mine: 0 entries, served");
+    server.signal(Signal::TERM);
+    assert_eq!(server.ends(), Some(0));
+    let mut server = serve("-all");
+    server.complains("this process lacks CAP_BPF");
+    assert_eq!(server.ends(), Some(2));
+    // Pins of others are named, and not served.
+    std::os::unix::fs::chown(&arena, Some(0), None).unwrap();
+    let mut server = serve("-all,+bpf,+net_admin,+perfmon");
+    server.complains(&format!("opening {arena}: Permission denied"));
+    server.signal(Signal::TERM);
+    assert_eq!(server.ends(), Some(0));
+}
