@@ -53,6 +53,7 @@ pub fn list(args: &ListArgs) -> Outcome {
                 "arena": shown,
                 "bytes": arena.bytes(),
                 "bytes_left": arena.bytes_left(),
+                "owner": arena.owner().unwrap_or(None),
                 "windows": windows,
             }))?;
             continue;

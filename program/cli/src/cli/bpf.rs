@@ -114,7 +114,7 @@ ends, and leaves the maps as they are. When it is killed, the next process takes
     /// Lists the pinned arenas and the windows in them
     #[command(
         after_help = "Prints one line for each window of each arena: path, number, name, kind, and \
-bytes of address space, with tabs between.
+bytes of address space, with tabs between. With --json, also the process that owns each arena.
 
 Examples:
   sapwood bpf list

@@ -250,8 +250,12 @@ fn maps_are_made_asked_changed_and_removed() {
             .code(2)
             .complains(&owner);
         map("get ARENA seen --ip 192.0.2.7").code(0);
+        let listed = map("list ARENA --json").code(0).documents();
+        assert_eq!(listed[0]["owner"], json!(std::process::id()));
         seen.leave();
     }
+    let listed = map("list ARENA --json").code(0).documents();
+    assert_eq!(listed[0]["owner"], json!(null));
     map("drop ARENA seen").code(0).out("");
     map("drop ARENA seen")
         .code(2)
