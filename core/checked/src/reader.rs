@@ -184,6 +184,16 @@ impl<S: Source, V: CheckedValue> CheckedReader<S, V> {
         Ok(!only_index)
     }
 
+    /// Whether the map has an index for lookups of whole keys.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn has_index(&self) -> Result<bool, S::Error> {
+        let has_index = self.nodes()?.has_index() != 0;
+        self.source.still_valid()?;
+        Ok(has_index)
+    }
+
     /// All entries, in order of their keys if the map has an order.
     ///
     /// While the map is written or resized, no key comes twice, and every key that is there

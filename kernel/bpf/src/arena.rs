@@ -95,6 +95,21 @@ impl BpfArena {
         support::pin(self.fd(), path.as_ref())
     }
 
+    /// Whether the map that is pinned at this path is this arena. An arena may have several pins,
+    /// but a process opens it once.
+    ///
+    /// ```no_run
+    /// let arena = sapwood_bpf::BpfArena::open("/sys/fs/bpf/names")?;
+    /// assert!(arena.is_pinned_at("/sys/fs/bpf/names")?);
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The system's error, also when no map is pinned there.
+    pub fn is_pinned_at(&self, path: impl AsRef<Path>) -> Result<bool, Error> {
+        self.memory.is_pinned_at(path.as_ref())
+    }
+
     /// The arena's bytes of address space.
     pub fn bytes(&self) -> usize {
         self.memory.len()

@@ -285,8 +285,8 @@ pub mod program_map {
     }
 }
 
-/// The address of an owner's mapping. Its lowest 32 bits are 0, so programs use a place in the
-/// arena as a pointer.
+/// The lowest address of an owner's mapping. The lowest 32 bits of all of them are 0, so programs
+/// use a place in the arena as a pointer.
 pub const MAP_EXTRA: u64 = 1 << 44;
 
 /// The most bytes of an arena.

@@ -17,7 +17,7 @@ use crate::raw::sleep::{self, SLEEPABLE};
 use crate::support;
 
 /// The name of the map that `arena.bpf.h` declares.
-const ARENA_MAP: &str = "sw_arena";
+pub(crate) const ARENA_MAP: &str = "sw_arena";
 
 /// An object of BPF programs, before it is loaded with an arena.
 ///

@@ -5,20 +5,22 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{Link, Program};
+use libbpf_rs::{Link, MapCore, Program};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
-use crate::loader::Programs;
+use crate::loader::{ARENA_MAP, Programs};
 use crate::support;
 
 /// The type of a BPF file system, as `statfs` returns it.
 const BPFFS: u64 = 0xcafe_4a11;
 
 const PROGRAM: &str = "prog-";
+const MAP: &str = "map-";
 
 /// A directory of a BPF file system in which an arena, its programs and their links are pinned, as
-/// `arena`, `prog-NAME` and `link-NAME`. They go on working when the process that made them ends.
+/// `arena`, `prog-NAME`, `map-NAME` and `link-NAME`. They go on working when the process that made
+/// them ends.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader, UserMap, Pinned};
@@ -190,6 +192,80 @@ impl Pinned {
         Ok(())
     }
 
+    /// Pins the arena, all loaded programs of an object, and the maps that it declares: all of
+    /// them, or none. Programs are `prog-NAME` and maps `map-NAME`. An arena that is pinned here
+    /// already stays as it is. Sections of variables are not pinned: a BPF file system refuses
+    /// their names.
+    ///
+    /// Returns the names and the kinds of the new pins.
+    ///
+    /// ```no_run
+    /// use sapwood_bpf::{BpfArena, Loader, Pinned};
+    /// let arena = BpfArena::open("/sys/fs/bpf/seen/arena")?;
+    /// let programs = Loader::open_file(&arena, "seen.bpf.o")?.load()?;
+    /// for (name, kind) in Pinned::open("/sys/fs/bpf/seen")?.pin_all(&programs)? {
+    ///     println!("{kind} {name}");
+    /// }
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The system's error, for example when a name is taken, or another arena is pinned here. Then
+    /// the directory is as it was.
+    pub fn pin_all(&self, programs: &Programs) -> Result<Vec<(String, PinKind)>, Error> {
+        let mut done = Vec::new();
+        match self.pin_each(programs, &mut done) {
+            Ok(()) => Ok(done),
+            Err(error) => {
+                for (name, _) in done {
+                    let _ = std::fs::remove_file(self.folder.join(name));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn pin_each(
+        &self,
+        programs: &Programs,
+        done: &mut Vec<(String, PinKind)>,
+    ) -> Result<(), Error> {
+        let mut pin = |name: String, kind, fd: BorrowedFd<'_>| {
+            self.pin(&name, fd)?;
+            done.push((name, kind));
+            Ok::<_, Error>(())
+        };
+        let arena = programs.arena();
+        let place = self.folder.join(Pinned::ARENA);
+        let is_there = std::fs::symlink_metadata(&place).is_ok();
+        if !is_there {
+            pin(Pinned::ARENA.to_owned(), PinKind::Arena, arena.fd())?;
+        } else if !arena.is_pinned_at(&place)? {
+            let other = std::io::Error::new(
+                std::io::ErrorKind::AlreadyExists,
+                "another arena is pinned there",
+            );
+            return Err(Error::io(
+                format!("pinning in {}", self.folder.display()),
+                other,
+            ));
+        }
+        for program in programs.object().progs() {
+            if program.autoload() {
+                let name = format!("{PROGRAM}{}", program.name().to_string_lossy());
+                pin(name, PinKind::Program, program.as_fd())?;
+            }
+        }
+        for map in programs.object().maps() {
+            let name = map.name().to_string_lossy();
+            // A section of variables has a dot in its name.
+            if name != ARENA_MAP && !name.contains('.') {
+                pin(format!("{MAP}{name}"), PinKind::Map, map.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Opens a pinned program.
     ///
     /// # Errors
@@ -311,7 +387,7 @@ impl Pinned {
         let names = self.names()?;
         let of_kind = |kind| names.iter().filter(move |name| name.starts_with(kind));
         self.remove_pins(
-            [Pinned::LINK, PROGRAM, Pinned::ARENA]
+            [Pinned::LINK, PROGRAM, MAP, Pinned::ARENA]
                 .into_iter()
                 .flat_map(of_kind),
         )

@@ -130,12 +130,20 @@ pub enum Command {
     /// Makes one HTML page of the shapes of saved maps
     #[command(long_about = report::ABOUT)]
     Report(report::ReportArgs),
-    /// Runs packet filters and routers inside the kernel, and shows their maps (needs root)
+    /// Runs packet filters and routers inside the kernel; makes, serves and shows maps there
     #[cfg(feature = "bpf")]
-    #[command(after_help = "Examples:
+    #[command(
+        after_help = "The commands need CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, which root \
+has, and rights to the files of pins.
+
+Examples:
   sapwood bpf names run blocked.txt -i eth0
+  sapwood bpf map create /sys/fs/bpf/seen/arena seen --kind program --arena-bytes 256M
+  sapwood bpf load seen.bpf.o --arena /sys/fs/bpf/seen/arena --pin /sys/fs/bpf/seen
+  sapwood bpf serve
   sapwood bpf list
-  sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns")]
+  sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns"
+    )]
     Bpf {
         /// What to do with the maps.
         #[command(subcommand)]

@@ -1,6 +1,7 @@
 //! The forms in which keys are given and printed.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use sapwood::key::dns_name_to_text;
 use sapwood_routes::names::{asked_name, line_content, listed_name, shown_name};
@@ -15,6 +16,8 @@ pub enum KeyForm {
     Hex,
     /// Domain names, which a map has in their canonical order.
     Dns,
+    /// IPv4 addresses (four bytes) and IPv6 addresses (sixteen).
+    Address,
 }
 
 impl KeyForm {
@@ -33,6 +36,7 @@ impl KeyForm {
             KeyForm::Bytes => Ok(Cow::Borrowed(text)),
             KeyForm::Hex => unhex(text).map(Cow::Owned),
             KeyForm::Dns => asked_name(text.trim_ascii()).map(|name| Cow::Owned(name.key)),
+            KeyForm::Address => address(text).map(Cow::Owned),
         }
     }
 
@@ -49,7 +53,7 @@ impl KeyForm {
     pub fn on_line(self, line: &[u8]) -> Option<&[u8]> {
         match self {
             KeyForm::Dns => Some(line_content(line)).filter(|name| !name.is_empty()),
-            KeyForm::Bytes | KeyForm::Hex => Some(line),
+            KeyForm::Bytes | KeyForm::Hex | KeyForm::Address => Some(line),
         }
     }
 
@@ -59,6 +63,7 @@ impl KeyForm {
             KeyForm::Bytes => Ok(Cow::Borrowed(key)),
             KeyForm::Hex => Ok(Cow::Owned(hex(key).into_bytes())),
             KeyForm::Dns => name(key).map(|name| Cow::Owned(name.into_bytes())),
+            KeyForm::Address => address_of(key).map(|text| Cow::Owned(text.into_bytes())),
         }
     }
 
@@ -67,6 +72,7 @@ impl KeyForm {
     pub fn json(self, key: &[u8]) -> Result<Value, String> {
         match (self, std::str::from_utf8(key)) {
             (KeyForm::Dns, _) => name(key).map(Value::from),
+            (KeyForm::Address, _) => address_of(key).map(Value::from),
             (KeyForm::Bytes, Ok(text)) => Ok(Value::from(text)),
             (KeyForm::Bytes, Err(_)) | (KeyForm::Hex, _) => Ok(json!({ "hex": hex(key) })),
         }
@@ -80,12 +86,37 @@ fn name(key: &[u8]) -> Result<String, String> {
     })
 }
 
+fn address(text: &[u8]) -> Result<Vec<u8>, String> {
+    let parsed = std::str::from_utf8(text).ok();
+    match parsed.and_then(|text| text.trim().parse().ok()) {
+        Some(IpAddr::V4(address)) => Ok(address.octets().to_vec()),
+        Some(IpAddr::V6(address)) => Ok(address.octets().to_vec()),
+        None => Err(format!(
+            "\"{}\" is not an IPv4 or IPv6 address",
+            text.escape_ascii()
+        )),
+    }
+}
+
+fn address_of(key: &[u8]) -> Result<String, String> {
+    let v4 = <[u8; 4]>::try_from(key).map(IpAddr::from);
+    let address = v4.or_else(|_| <[u8; 16]>::try_from(key).map(IpAddr::from));
+    let address = address.map_err(|_| {
+        let bytes = key.len();
+        format!(
+            "key {} has {bytes} bytes, and addresses have 4 or 16",
+            hex(key)
+        )
+    })?;
+    Ok(address.to_string())
+}
+
 /// Whether the bytes of a key are those of a domain name.
 pub fn looks_like_dns(key: &[u8]) -> bool {
     key.len() > 1 && dns_name_to_text(key).is_ok()
 }
 
-fn hex(key: &[u8]) -> String {
+pub(crate) fn hex(key: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     key.iter()
         .flat_map(|b| [b >> 4, b & 15])
@@ -93,7 +124,7 @@ fn hex(key: &[u8]) -> String {
         .collect()
 }
 
-fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
     let bad = || {
         let text = text.escape_ascii();
         format!("\"{text}\" is not a key in hexadecimal digits, two for each byte")
@@ -118,6 +149,8 @@ mod tests {
             (KeyForm::Bytes, &b"a\xff"[..], &b"a\xff"[..]),
             (KeyForm::Hex, b"61ff", b"a\xff"),
             (KeyForm::Dns, b"www.example", b"example\0www\0"),
+            (KeyForm::Address, b"192.0.2.7", &[192, 0, 2, 7]),
+            (KeyForm::Address, b"::1", &1u128.to_be_bytes()),
         ] {
             assert_eq!(form.parse(text).unwrap(), key);
             assert_eq!(form.show(key).unwrap(), text);
@@ -126,6 +159,8 @@ mod tests {
         assert!(KeyForm::Hex.parse(b"6g").is_err());
         assert!(KeyForm::Dns.parse(b"a..b").is_err());
         assert!(KeyForm::Dns.show(b"abc").is_err());
+        assert!(KeyForm::Address.parse(b"192.0.2").is_err());
+        assert!(KeyForm::Address.show(b"abc").is_err());
     }
 
     #[test]
@@ -150,5 +185,7 @@ mod tests {
         assert_eq!(KeyForm::Bytes.json(b"ab").unwrap(), json!("ab"));
         assert_eq!(KeyForm::Bytes.json(b"\xff").unwrap(), json!({"hex": "ff"}));
         assert_eq!(KeyForm::Hex.json(b"a").unwrap(), json!({"hex": "61"}));
+        let address = KeyForm::Address.json(&[10, 0, 0, 1]).unwrap();
+        assert_eq!(address, json!("10.0.0.1"));
     }
 }

@@ -1,5 +1,7 @@
 //! A BPF arena in this process: a map of the kernel, all of which is mapped at a fixed address.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -17,6 +19,9 @@ use crate::layout::{BYTES_MAX, MAP_EXTRA, page};
 
 /// Bytes of a page of the kernel's arenas.
 pub(crate) const PAGE: usize = 4096;
+
+/// The addresses that arenas may have, 4 GiB apart.
+const SLOTS: u64 = 8192;
 
 /// Bytes that one call frees. The kernel runs nothing else on the processor meanwhile.
 const PIECE: usize = 64 * PAGE;
@@ -46,6 +51,20 @@ fn new_map(len: usize, _: u64) -> Result<OwnedFd, Error> {
         Ok(map)
     };
     made().map_err(|error: rustix::io::Errno| Error::io("making an arena", error.into()))
+}
+
+/// What the kernel says of a map.
+fn info(map: BorrowedFd<'_>) -> Result<sys::bpf_map_info, Error> {
+    let mut info = sys::bpf_map_info::default();
+    let mut size = size_of::<sys::bpf_map_info>() as u32;
+    // SAFETY: `info` has `size` bytes for the kernel to fill.
+    let code = unsafe {
+        sys::bpf_obj_get_info_by_fd(map.as_raw_fd(), (&raw mut info).cast(), &raw mut size)
+    };
+    match code {
+        0 => Ok(info),
+        _ => Err(Error::last("asking for the size of a map")),
+    }
 }
 
 /// The map and its mapping.
@@ -152,9 +171,11 @@ impl Memory {
         if !(2 * PAGE..=BYTES_MAX).contains(&len) || len % PAGE != 0 {
             return Err(Error::Size { bytes: len });
         }
+        // A process can open arenas of different makers only if they lie at different addresses.
+        let first = RandomState::new().build_hasher().finish();
         // Some of these addresses have other arenas of this process.
         for slot in 0..1024u64 {
-            let at = MAP_EXTRA + (slot << 32);
+            let at = MAP_EXTRA + ((first.wrapping_add(slot) % SLOTS) << 32);
             let map = new_map(len, at)?;
             match Memory::map(map, len, at) {
                 Err(Error::Address { .. }) => continue,
@@ -170,21 +191,16 @@ impl Memory {
         Memory::adopt(map)
     }
 
+    /// Whether the map that is pinned at a path is this one.
+    pub(crate) fn is_pinned_at(&self, path: &Path) -> Result<bool, Error> {
+        let there =
+            MapHandle::from_pinned_path(path).map_err(|error| Error::pinned(path, error))?;
+        Ok(info(there.as_fd())?.id == info(self.fd())?.id)
+    }
+
     /// Maps an arena whose map this process holds already.
     pub(crate) fn adopt(map: MapHandle) -> Result<Memory, Error> {
-        let mut info = sys::bpf_map_info::default();
-        let mut size = size_of::<sys::bpf_map_info>() as u32;
-        // SAFETY: `info` has `size` bytes for the kernel to fill.
-        let code = unsafe {
-            sys::bpf_obj_get_info_by_fd(
-                map.as_fd().as_raw_fd(),
-                (&raw mut info).cast(),
-                &raw mut size,
-            )
-        };
-        if code != 0 {
-            return Err(Error::last("asking for the arena's size"));
-        }
+        let info = info(map.as_fd())?;
         if info.type_ != sys::BPF_MAP_TYPE_ARENA {
             return Err(Error::NotAnArena {
                 what: format!("a map of type {}", info.type_),

@@ -3,11 +3,12 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use sapwood_bpf::{BpfArena, Bytes, Error as BpfError, Pinned};
+use sapwood_bpf::{BpfArena, Bytes, Error as BpfError, Pinned, WindowInfo};
 use serde_json::json;
 
 use crate::cli::bpf::{DumpArgs, ListArgs, PinArgs, VerifyArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
+use crate::keys::hex;
 use crate::output::Output;
 
 /// `list`: prints the windows of pinned arenas.
@@ -52,6 +53,7 @@ pub fn list(args: &ListArgs) -> Outcome {
                 "arena": shown,
                 "bytes": arena.bytes(),
                 "bytes_left": arena.bytes_left(),
+                "owner": arena.owner().unwrap_or(None),
                 "windows": windows,
             }))?;
             continue;
@@ -60,21 +62,26 @@ pub fn list(args: &ListArgs) -> Outcome {
             out.fields(&[shown.as_bytes(), b"-", b"", b"empty", b"0"])?;
         }
         for window in windows {
-            out.fields(&[
-                shown.as_bytes(),
-                window.number.to_string().as_bytes(),
-                window.name.as_bytes(),
-                window.kind.name().as_bytes(),
-                window.len.to_string().as_bytes(),
-            ])?;
+            show_window(&mut out, path, &window)?;
         }
     }
     out.flush()?;
     Ok(Answer::Yes)
 }
 
+/// Prints a window as a line.
+pub(super) fn show_window(out: &mut Output, path: &Path, window: &WindowInfo) -> Result<(), Error> {
+    out.fields(&[
+        path.display().to_string().as_bytes(),
+        window.number.to_string().as_bytes(),
+        window.name.as_bytes(),
+        window.kind.name().as_bytes(),
+        window.len.to_string().as_bytes(),
+    ])
+}
+
 /// Finds the pinned object at a path, or all objects in a directory and below it, in order.
-fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+pub(super) fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::read(path))?;
     if !metadata.is_dir() {
         found.push(path.to_owned());
@@ -102,10 +109,11 @@ fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
 /// `dump`: prints the entries of a map.
 pub fn dump(args: &DumpArgs) -> Outcome {
     sapwood_bpf::check()?;
-    let arena = BpfArena::open(&args.arena)?;
-    let reader = arena.reader::<Bytes>(&args.map)?;
-    let form = args.form();
-    let mut out = Output::lines(args.json);
+    let arena = BpfArena::open(&args.map.arena)?;
+    let reader = arena.reader::<Bytes>(&args.map.map)?;
+    let form = args.map.form();
+    let text = reader.value_bytes()?.is_none();
+    let mut out = Output::lines(args.map.json);
     out.form = form;
     let prefix = match &args.prefix {
         Some(text) => form.parse(text.as_bytes()).map_err(Error::Usage)?,
@@ -123,23 +131,36 @@ pub fn dump(args: &DumpArgs) -> Outcome {
     });
     for entry in wanted.take(limit) {
         let (key, Bytes(value)) = entry?;
-        match <[u8; 8]>::try_from(&value[..]) {
-            Ok(word) => out.entry(&key, &u64::from_ne_bytes(word))?,
-            Err(_) => {
-                let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-                if out.json {
-                    out.document(
-                        &json!({ "key": out.key_json(&key)?, "value": { "hex": digits } }),
-                    )?;
-                } else {
-                    let key = form.show(&key).map_err(Error::Usage)?;
-                    out.fields(&[&key, digits.as_bytes()])?;
-                }
-            }
-        }
+        show_value(&mut out, &key, &value, text)?;
     }
     out.flush()?;
     Ok(Answer::Yes)
+}
+
+/// Prints an entry. A value of eight bytes is a number; a byte string is text, if `text` and if it
+/// is UTF-8; others are hexadecimal digits.
+pub(super) fn show_value(
+    out: &mut Output,
+    key: &[u8],
+    value: &[u8],
+    text: bool,
+) -> Result<(), Error> {
+    if let (false, Ok(word)) = (text, <[u8; 8]>::try_from(value)) {
+        return out.entry(key, &u64::from_ne_bytes(word));
+    }
+    let string = std::str::from_utf8(value).ok().filter(|_| text);
+    if out.json {
+        let value = match string {
+            Some(string) => json!(string),
+            None => json!({ "hex": hex(value) }),
+        };
+        let key = out.key_json(key)?;
+        return out.document(&json!({ "key": key, "value": value }));
+    }
+    let digits = hex(value);
+    let shown = string.unwrap_or(&digits).as_bytes();
+    let key = out.form.show(key).map_err(Error::Usage)?.into_owned();
+    out.fields(&[&key, shown])
 }
 
 /// `verify`: checks a map.

@@ -1,11 +1,17 @@
 //! The metrics of the programs in the kernel, for Prometheus.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use sapwood::route::CacheStats;
 use sapwood_bpf::HopTables;
 use sapwood_routes::{MirrorStats, RouteMirror, XdpRouter};
 use sapwood_xdp::XdpNames;
 
+use super::serve::Daemon;
+use super::served::Served;
 use crate::errors::Error;
 use crate::live::set_stalls;
 use crate::service::catalogue::*;
@@ -69,6 +75,131 @@ impl NamesMetrics {
         set(&self.garbage, memory.waiting.1);
         raise(&self.periods, map.domain().generation().get());
         set_stalls(&self.stalls, &map.domain().stalls());
+    }
+}
+
+/// The metrics of `bpf serve`.
+pub struct ServeMetrics {
+    arenas: IntGaugeVec,
+    maps: IntGaugeVec,
+    adopted: IntCounter,
+    entries: IntGaugeVec,
+    memory: IntGaugeVec,
+    steps: IntCounterVec,
+    blocks: IntCounterVec,
+    drops: IntCounterVec,
+    starved: IntGaugeVec,
+    stalled: IntGaugeVec,
+    /// The arenas and maps that have series.
+    shown: RefCell<BTreeSet<(String, String)>>,
+}
+
+/// The kinds of a map's bytes.
+const KINDS: [&str; 6] = ["fixed", "offered", "live", "retired", "waiting", "free"];
+/// What is done with blocks.
+const BLOCKS: [&str; 3] = ["given", "fetched", "freed"];
+/// Why changes are refused.
+const REASONS: [&str; 3] = ["busy", "no_memory", "full"];
+
+impl ServeMetrics {
+    /// Registers the metrics.
+    pub fn new(metrics: &Metrics) -> Result<Self, Error> {
+        Ok(ServeMetrics {
+            arenas: metrics.gauges(&SERVE_ARENAS)?,
+            maps: metrics.gauges(&SERVE_MAPS)?,
+            adopted: metrics.counter(&SERVE_ADOPTED)?,
+            entries: metrics.gauges(&SERVE_ENTRIES)?,
+            memory: metrics.gauges(&SERVE_MEMORY)?,
+            steps: metrics.counters(&SERVE_STEPS)?,
+            blocks: metrics.counters(&SERVE_BLOCKS)?,
+            drops: metrics.counters(&SERVE_DROPS)?,
+            starved: metrics.gauges(&SERVE_STARVED)?,
+            stalled: metrics.gauges(&SERVE_STALLED)?,
+            shown: RefCell::default(),
+        })
+    }
+
+    /// Sets the metrics. Maps that are no longer served have none.
+    pub fn update(&self, daemon: &Daemon) {
+        let (mut open, mut served, mut owned, mut refused) = (0, 0, 0, 0);
+        let mut now = BTreeSet::new();
+        for opened in daemon.opened() {
+            open += 1;
+            served += opened.maps.len();
+            owned += opened.owned;
+            refused += opened.refused.len();
+            let arena = opened.path.display().to_string();
+            for map in &opened.maps {
+                self.update_map(&arena, map);
+                now.insert((arena.clone(), map.window().name.clone()));
+            }
+        }
+        for (state, count) in [("open", open), ("failed", daemon.failed())] {
+            set(&self.arenas.with_label_values(&[state]), count);
+        }
+        for (state, count) in [("served", served), ("owned", owned), ("refused", refused)] {
+            set(&self.maps.with_label_values(&[state]), count);
+        }
+        raise(&self.adopted, daemon.adopted);
+        let before = self.shown.replace(now.clone());
+        for (arena, map) in before.difference(&now) {
+            self.forget(arena, map);
+        }
+    }
+
+    fn update_map(&self, arena: &str, served: &Served) {
+        let map = &*served.window().name;
+        let place = [arena, map];
+        set(&self.entries.with_label_values(&place), served.map().len());
+        if let Some(memory) = served.memory() {
+            let bytes = [
+                memory.fixed,
+                memory.offered,
+                memory.live,
+                memory.retired,
+                memory.waiting,
+                memory.free,
+            ];
+            for (kind, bytes) in KINDS.into_iter().zip(bytes) {
+                set(&self.memory.with_label_values(&[arena, map, kind]), bytes);
+            }
+        }
+        let work = &served.work;
+        let steps = work.steps.load(Ordering::Relaxed);
+        raise(&self.steps.with_label_values(&place), steps);
+        let blocks = [&work.given, &work.fetched, &work.freed];
+        for (what, count) in BLOCKS.into_iter().zip(blocks) {
+            let count = count.load(Ordering::Relaxed);
+            raise(&self.blocks.with_label_values(&[arena, map, what]), count);
+        }
+        let drops = served.map().drops();
+        let sums = drops.iter().fold([0; 3], |[busy, memory, full], one| {
+            [busy + one.busy, memory + one.no_memory, full + one.full]
+        });
+        for (reason, count) in REASONS.into_iter().zip(sums) {
+            raise(&self.drops.with_label_values(&[arena, map, reason]), count);
+        }
+        let (starved, stalled) = served.troubles();
+        set(&self.starved.with_label_values(&place), starved.into());
+        set(&self.stalled.with_label_values(&place), stalled.into());
+    }
+
+    /// Removes the series of a map.
+    fn forget(&self, arena: &str, map: &str) {
+        let place = [arena, map];
+        for gauges in [&self.entries, &self.starved, &self.stalled] {
+            let _ = gauges.remove_label_values(&place);
+        }
+        let _ = self.steps.remove_label_values(&place);
+        for kind in KINDS {
+            let _ = self.memory.remove_label_values(&[arena, map, kind]);
+        }
+        for what in BLOCKS {
+            let _ = self.blocks.remove_label_values(&[arena, map, what]);
+        }
+        for reason in REASONS {
+            let _ = self.drops.remove_label_values(&[arena, map, reason]);
+        }
     }
 }
 

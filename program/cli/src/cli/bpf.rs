@@ -72,10 +72,49 @@ Firewall rules do not see forwarded packets, and their source addresses are not 
         #[command(subcommand)]
         command: RouteCommand,
     },
+    /// Makes, asks, changes and removes maps in pinned arenas
+    #[command(
+        long_about = "Makes, asks, changes and removes maps in pinned arenas, for programs in the \
+kernel and for processes in any language.
+
+A map is a window of an arena. Programs name it by the window's number. One process at a time owns \
+an arena: it alone makes and changes maps there. These commands own it while they run: \
+\"sapwood bpf serve\" lets go of its arenas for a moment when a command asks for one. While \
+another process owns the arena, they read, and change nothing.",
+        after_help = "Examples:
+  sapwood bpf map create /sys/fs/bpf/seen/arena seen --kind program --arena-bytes 256M
+  sapwood bpf map get /sys/fs/bpf/seen/arena seen --ip 192.0.2.7
+  sapwood bpf map dump /sys/fs/bpf/seen/arena seen --ip"
+    )]
+    Map {
+        /// What to do with the maps.
+        #[command(subcommand)]
+        command: MapCommand,
+    },
+    /// Services the maps that programs write: supplies them with memory, and takes it back
+    #[command(
+        long_about = "Services the maps that programs write (ProgramMap), of all pinned arenas of \
+a machine: supplies programs with memory for insertions, and takes back what they removed.
+
+A map has one owner at a time. The command takes over the maps whose owner has ended or left them, \
+within a second, and those that come later. It leaves the maps of other processes alone. It owns \
+their arenas, so other processes can read the maps there, and make or change none. Only \"sapwood \
+bpf map\" makes it let go of all arenas for a second, by SIGUSR1. It looks at the pins once a second, and lets go of an arena whose pin is \
+gone.
+
+It reports on stderr, once, when a map has no memory left for programs, when changes by programs \
+found none, and when programs hold removed memory back for more than two seconds. By a signal it \
+ends, and leaves the maps as they are. When it is killed, the next process takes them over.",
+        after_help = "Examples:
+  sapwood bpf serve
+  sapwood bpf serve /sys/fs/bpf/seen --metrics 127.0.0.1:9466
+  sapwood bpf serve --all /sys/fs/bpf/flows --every 5"
+    )]
+    Serve(ServeArgs),
     /// Lists the pinned arenas and the windows in them
     #[command(
         after_help = "Prints one line for each window of each arena: path, number, name, kind, and \
-bytes of address space, with tabs between.
+bytes of address space, with tabs between. With --json, also the process that owns each arena.
 
 Examples:
   sapwood bpf list
@@ -84,8 +123,8 @@ Examples:
     List(ListArgs),
     /// Lists the entries of a map in a pinned arena, in order, also while others write to it
     #[command(
-        after_help = "Prints key, tab, value in each line. A value of 8 bytes is a number; other \
-values are in hexadecimal digits. The entries of a map without a trie come in any order, and \
+        after_help = "Prints key, tab, value in each line. A value of 8 bytes is a number; texts are \
+printed as they are, and other values in hexadecimal digits. The entries of a map without a trie come in any order, and \
 --prefix reads all of them.
 
 Examples:
@@ -102,6 +141,26 @@ Example:
   sapwood bpf verify /sys/fs/bpf/names/arena blocked"
     )]
     Verify(VerifyArgs),
+    /// Loads the programs of an object file with a pinned arena, and pins them
+    #[command(
+        long_about = "Loads the programs of an object file with a pinned arena, and pins them, and \
+the maps that the object declares, in a directory of a BPF file system. Programs in any language \
+attach them from there.
+
+The object was compiled with Sapwood's headers (docs/guides/ebpf.md). The directory is created, \
+unless it is there. Programs are pinned as prog-NAME, maps as map-NAME, and the arena as arena. \
+All of them are pinned, or none: a name that is taken is an error. Sections of variables are not \
+pinned.
+
+\"sapwood bpf unload\" removes the directory with all pins in it.",
+        after_help = "Prints one line for each new pin: its kind (program, map or arena), its name, \
+and for a program its section, with tabs between.
+
+Examples:
+  sapwood bpf load seen.bpf.o --arena /sys/fs/bpf/seen/arena --pin /sys/fs/bpf/seen
+  sapwood bpf load seen.bpf.o --arena /sys/fs/bpf/seen/arena --pin /sys/fs/bpf/seen --without old"
+    )]
+    Load(LoadObjectArgs),
     /// Detaches the programs that are pinned in a directory from their interfaces, and removes all
     /// pins and the directory
     #[command(
@@ -121,6 +180,79 @@ Examples:
   sapwood bpf unload /sys/fs/bpf/names --json"
     )]
     Unload(PinArgs),
+}
+
+/// The commands on maps in pinned arenas.
+#[derive(Debug, Subcommand)]
+pub enum MapCommand {
+    /// Makes an empty map, which stays when the command has ended
+    #[command(
+        after_help = "Prints the map's line as \"list\" does: path, number, name, kind, and bytes \
+of address space. When the map cannot be made, an arena that was made for it is removed again.
+
+Maps that programs write need a process that services them: see \"sapwood bpf serve\".
+
+Examples:
+  sapwood bpf map create /sys/fs/bpf/seen/arena seen --kind program --arena-bytes 256M
+  sapwood bpf map create /sys/fs/bpf/seen/arena ports --kind plain --value-bytes 16 --index"
+    )]
+    Create(CreateArgs),
+    /// Lists the pinned arenas and the windows in them
+    #[command(after_help = "As \"sapwood bpf list\".
+
+Example:
+  sapwood bpf map list /sys/fs/bpf/seen/arena")]
+    List(ListArgs),
+    /// Prints the entries of keys
+    #[command(
+        after_help = "Prints key, tab, value in each line. The exit code is 1 when a key is \
+absent. A value of 8 bytes is a number; texts are printed as they are, and other values in \
+hexadecimal digits.
+
+Examples:
+  sapwood bpf map get /sys/fs/bpf/seen/arena seen --ip 192.0.2.7 2001:db8::1
+  sapwood bpf map get /sys/fs/bpf/names/arena blocked --dns - < names.txt"
+    )]
+    Get(GetArgs),
+    /// Inserts entries, or replaces their values
+    #[command(
+        after_help = "A value of 8 bytes is a number. Others of one size are numbers with commas \
+between, one for each 8 bytes, or hexadecimal digits. Byte strings are texts.
+
+Prints \"set\", a tab and the key for each entry. A map that processes write is copied once by \
+each command, so give many entries to one command. A change that the map refuses is reported, and \
+the exit code is 2.
+
+Examples:
+  sapwood bpf map set /sys/fs/bpf/seen/arena limits --ip 192.0.2.7 100
+  sapwood bpf map set /sys/fs/bpf/seen/arena limits --ip - < limits.txt"
+    )]
+    Set(SetArgs),
+    /// Removes entries
+    #[command(
+        after_help = "Prints \"deleted\" or \"absent\", a tab and the key. The exit code is 1 \
+when a key is absent. A map that processes write is copied once by each command.
+
+Example:
+  sapwood bpf map delete /sys/fs/bpf/seen/arena limits --ip 192.0.2.7"
+    )]
+    Delete(GetArgs),
+    /// Lists the entries of a map, in order, also while others write to it
+    #[command(after_help = "As \"sapwood bpf dump\".
+
+Example:
+  sapwood bpf map dump /sys/fs/bpf/seen/arena seen --ip --limit 20")]
+    Dump(DumpArgs),
+    /// Checks every invariant of a map
+    #[command(after_help = "As \"sapwood bpf verify\".
+
+Example:
+  sapwood bpf map verify /sys/fs/bpf/seen/arena seen")]
+    Verify(VerifyArgs),
+    /// Removes a map: programs no longer find its number
+    #[command(after_help = "Example:
+  sapwood bpf map drop /sys/fs/bpf/seen/arena seen")]
+    Drop(DropArgs),
 }
 
 /// The commands that forward packets.
@@ -366,6 +498,62 @@ pub struct ChangeArgs {
     pub json: bool,
 }
 
+/// The arguments of `bpf load`.
+#[derive(Debug, Args)]
+pub struct LoadObjectArgs {
+    /// The object file.
+    #[arg(value_name = "OBJECT")]
+    pub object: PathBuf,
+    /// The pinned arena.
+    #[arg(long, value_name = "ARENA")]
+    pub arena: PathBuf,
+    /// The directory for the pins.
+    #[arg(long, value_name = "DIR")]
+    pub pin: PathBuf,
+    /// A program of the object that is not loaded; give the option once for each.
+    #[arg(long, value_name = "PROGRAM")]
+    pub without: Vec<String>,
+    /// A program that may sleep, and reads maps only under bpf_rcu_read_lock; give the option once
+    /// for each. Others that may sleep are refused.
+    #[arg(long, value_name = "PROGRAM")]
+    pub sleepable: Vec<String>,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `bpf serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// A pinned arena. It may be pinned later.
+    #[arg(value_name = "ARENA")]
+    pub arenas: Vec<PathBuf>,
+    /// Serve all arenas that are pinned in this directory of a BPF file system, and in those below
+    /// it. Without this and without arenas: /sys/fs/bpf.
+    #[arg(long, value_name = "DIR")]
+    pub all: Vec<PathBuf>,
+    /// The milliseconds between two steps of service of a map, while programs write to it.
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=10_000)
+    )]
+    pub every: u64,
+    /// The milliseconds between two steps when programs do not write: the time doubles from step
+    /// to step up to this.
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u64).range(1..=10_000)
+    )]
+    pub rest: u64,
+    /// How it shows what it does.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
 /// The arguments of `bpf list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -378,35 +566,147 @@ pub struct ListArgs {
     pub json: bool,
 }
 
+/// A map in a pinned arena, and the form of its keys.
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    /// The pinned arena.
+    #[arg(value_name = "ARENA")]
+    pub arena: PathBuf,
+    /// The name of the map's window.
+    #[arg(value_name = "MAP")]
+    pub map: String,
+    /// Keys are domain names.
+    #[arg(long, conflicts_with_all = ["hex", "ip"])]
+    pub dns: bool,
+    /// Keys are given and printed in hexadecimal digits, two for each byte.
+    #[arg(long, conflicts_with = "ip")]
+    pub hex: bool,
+    /// Keys are IPv4 addresses, of four bytes, or IPv6 addresses, of sixteen.
+    #[arg(long)]
+    pub ip: bool,
+    /// Print JSON documents, one in each line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl MapArgs {
+    /// The form in which keys are given and printed.
+    pub fn form(&self) -> KeyForm {
+        match self.ip {
+            true => KeyForm::Address,
+            false => KeyForm::new(self.dns, self.hex),
+        }
+    }
+}
+
+/// The arguments of `bpf map get` and `bpf map delete`.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// The map.
+    #[command(flatten)]
+    pub map: MapArgs,
+    /// The keys; "-" stands for the keys on stdin, one in each line. A bad one is reported with its
+    /// number and left out, and the exit code is 2.
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<OsString>,
+    /// Stop at the first key that cannot be read, before anything is changed, instead of leaving it
+    /// out.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// The arguments of `bpf map set`.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// The map.
+    #[command(flatten)]
+    pub map: MapArgs,
+    /// The key; "-" without a value for lines of stdin, each with a key, a tab and a value.
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+    /// The value.
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    pub value: Option<OsString>,
+    /// Stop at the first line that cannot be read, before anything is changed, instead of leaving
+    /// it out.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Who writes a map, and what its values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum MapKind {
+    /// Processes write it; values are byte strings (UserMap<[u8]>)
+    Names,
+    /// Processes write it; values have one size (UserMap)
+    Plain,
+    /// Programs write it; values have one size (ProgramMap)
+    Program,
+}
+
+/// The arguments of `bpf map create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The pinned arena.
+    #[arg(value_name = "ARENA")]
+    pub arena: PathBuf,
+    /// The name of the map: 1 to 24 bytes.
+    #[arg(value_name = "MAP")]
+    pub name: String,
+    /// Who writes the map, and what its values are.
+    #[arg(long, value_enum)]
+    pub kind: MapKind,
+    /// The bytes of a value, 8 to 64, whole words; 8 by default.
+    #[arg(long, value_name = "N")]
+    pub value_bytes: Option<usize>,
+    /// The most entries, if programs write the map; 65,536 by default.
+    #[arg(long, value_name = "N")]
+    pub max_entries: Option<usize>,
+    /// The bytes of the longest key, if programs write the map: 4,096 at most, 254 by default.
+    #[arg(long, value_name = "N")]
+    pub longest_key: Option<usize>,
+    /// Give the map an index, for lookups of whole keys.
+    #[arg(long)]
+    pub index: bool,
+    /// Give the map a trie, for order and prefixes. Without --index and --trie: both if programs
+    /// write the map, else a trie.
+    #[arg(long)]
+    pub trie: bool,
+    /// Bytes of address space for the map; 64M by default, or what the arena has left.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub bytes: Option<u64>,
+    /// If nothing is pinned there, make an arena of this many bytes of address space, 8K to 4G, and
+    /// pin it; its directory is made, too, if the one above is there.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub arena_bytes: Option<u64>,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `bpf map drop`.
+#[derive(Debug, Args)]
+pub struct DropArgs {
+    /// The pinned arena.
+    #[arg(value_name = "ARENA")]
+    pub arena: PathBuf,
+    /// The name of the map's window.
+    #[arg(value_name = "MAP")]
+    pub map: String,
+}
+
 /// The arguments of `bpf dump`.
 #[derive(Debug, Args)]
 pub struct DumpArgs {
-    /// The pinned arena.
-    pub arena: PathBuf,
-    /// The name of the map's window.
-    pub map: String,
+    /// The map.
+    #[command(flatten)]
+    pub map: MapArgs,
     /// List only the entries whose keys start with this.
     #[arg(long, value_name = "KEY")]
     pub prefix: Option<OsString>,
     /// List at most this many entries.
     #[arg(short = 'n', long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Keys are domain names.
-    #[arg(long, conflicts_with = "hex")]
-    pub dns: bool,
-    /// Keys are given and printed in hexadecimal digits, two for each byte.
-    #[arg(long)]
-    pub hex: bool,
-    /// Print JSON documents, one in each line.
-    #[arg(long)]
-    pub json: bool,
-}
-
-impl DumpArgs {
-    /// The form in which keys are given and printed.
-    pub fn form(&self) -> KeyForm {
-        KeyForm::new(self.dns, self.hex)
-    }
 }
 
 /// The arguments of `bpf verify`.

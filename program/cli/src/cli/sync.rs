@@ -366,10 +366,11 @@ impl FollowArgs {
 #[cfg(feature = "bpf")]
 #[derive(Debug, Args)]
 pub struct XdpArgs {
-    /// Follow into a program on this interface instead of a live map (needs root): names into a
-    /// filter of DNS queries, routes into a router. Give it once for each interface. Names must be
-    /// domain names (publish --dns) with the values "block" and "allow" (--values text); a packet
-    /// meets all of a commit, or none. The value of a route must be the address of its next hop.
+    /// Follow into a program on this interface instead of a live map (needs CAP_BPF, CAP_PERFMON
+    /// and CAP_NET_ADMIN): names into a filter of DNS queries, routes into a router. Give it once
+    /// for each interface. Names must be domain names (publish --dns) with the values "block" and
+    /// "allow" (--values text); a packet meets all of a commit, or none. The value of a route must
+    /// be the address of its next hop.
     #[arg(
         long = "xdp",
         id = "xdp",

@@ -165,6 +165,31 @@ metrics! {
 }
 
 metrics! {
+    /// What `bpf serve` exports.
+    BPF_SERVE:
+    SERVE_ARENAS = Metric::gauge("sapwood_bpf_serve_arenas", &["state"],
+        "Pinned arenas: open, or failed to open.");
+    SERVE_MAPS = Metric::gauge("sapwood_bpf_serve_maps", &["state"],
+        "Maps that programs write: served, owned by another process, or refused.");
+    SERVE_ADOPTED = Metric::counter("sapwood_bpf_serve_adopted_total", &[],
+        "Times that a map was taken over.");
+    SERVE_ENTRIES = Metric::gauge("sapwood_bpf_serve_entries", &["arena", "map"],
+        "Entries of a map.");
+    SERVE_MEMORY = Metric::gauge("sapwood_bpf_serve_memory_bytes", &["arena", "map", "kind"],
+        "Bytes of a map by kind: fixed, offered, live, retired, waiting, free.");
+    SERVE_STEPS = Metric::counter("sapwood_bpf_serve_steps_total", &["arena", "map"],
+        "Steps of service.");
+    SERVE_BLOCKS = Metric::counter("sapwood_bpf_serve_blocks_total", &["arena", "map", "what"],
+        "Blocks that were given to programs, fetched from them, and freed.");
+    SERVE_DROPS = Metric::counter("sapwood_bpf_serve_drops_total", &["arena", "map", "reason"],
+        "Changes by programs that were refused since the map was made: busy, no_memory, full.");
+    SERVE_STARVED = Metric::gauge("sapwood_bpf_serve_starved", &["arena", "map"],
+        "1 while no memory is left for programs, else 0.");
+    SERVE_STALLED = Metric::gauge("sapwood_bpf_serve_stalled", &["arena", "map"],
+        "1 while programs hold memory back for more than two seconds, else 0.");
+}
+
+metrics! {
     /// What `bpf route run` exports, whatever the source of next hops is.
     BPF_ROUTE:
     ROUTE_PACKETS = Metric::counter("sapwood_bpf_route_packets_total", &["verdict"],
@@ -244,8 +269,8 @@ metrics! {
 }
 
 /// The lists of all commands.
-pub const ALL: [&[Metric]; 7] = [
-    COMMON, LIVE, BPF_NAMES, BPF_ROUTE, BPF_CACHE, BPF_MIRROR, SYNC,
+pub const ALL: [&[Metric]; 8] = [
+    COMMON, LIVE, BPF_NAMES, BPF_SERVE, BPF_ROUTE, BPF_CACHE, BPF_MIRROR, SYNC,
 ];
 
 /// All metrics.

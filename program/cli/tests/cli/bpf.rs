@@ -157,10 +157,11 @@ impl Drop for Session {
 }
 
 /// A directory for pins, removed with the pins when dropped.
-struct Pins(PathBuf);
+pub struct Pins(pub PathBuf);
 
 impl Pins {
-    fn new(name: &str) -> Option<Pins> {
+    /// A directory of this name that does not exist yet; `None` where the test cannot run.
+    pub fn new(name: &str) -> Option<Pins> {
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
         if !mounts.contains(" /sys/fs/bpf bpf ") {
             assert!(
@@ -174,7 +175,8 @@ impl Pins {
         Some(Pins(format!("/sys/fs/bpf/sw-cli-{pid}-{name}").into()))
     }
 
-    fn text(&self) -> &str {
+    /// Its path.
+    pub fn text(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }

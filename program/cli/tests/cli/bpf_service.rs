@@ -18,7 +18,7 @@ use crate::server::{LIMIT, Server};
 use crate::service::{address_in, check, scrape, value};
 
 /// What comes before the program, so that it has the capabilities of the units and no others.
-const CAPABLE: [&str; 4] = [
+pub const CAPABLE: [&str; 4] = [
     "setpriv",
     "--bounding-set",
     "-all,+bpf,+net_admin,+perfmon",

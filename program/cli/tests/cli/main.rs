@@ -4,6 +4,8 @@ mod batches;
 #[cfg(feature = "bpf")]
 mod bpf;
 #[cfg(feature = "bpf")]
+mod bpf_maps;
+#[cfg(feature = "bpf")]
 mod bpf_route;
 #[cfg(feature = "bpf")]
 mod bpf_service;
