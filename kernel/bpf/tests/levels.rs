@@ -19,9 +19,9 @@ const FOLDERS: [&str; 5] = [
     "proof/programs/bpf/bench",
 ];
 
-/// Programs that are refused on purpose: an arena of another version, and a program that may sleep
-/// and writes maps.
-const NOT_LOADED: [&str; 2] = ["old", "sleepy-writes"];
+/// Programs that are refused on purpose: an arena of another version, variables in the arena, and a
+/// program that may sleep and writes maps.
+const NOT_LOADED: [&str; 4] = ["many-variables", "old", "sleepy-writes", "variables"];
 
 /// What clang 19 and the kernel refuse together, by level. The list shrinks: a program of it that
 /// loads is an error, too. At -O1, one function of all maps that programs write has more branches
