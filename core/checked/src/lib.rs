@@ -57,7 +57,7 @@ pub use closest::{CheckedClosest, CheckedDenial};
 pub use reader::CheckedReader;
 pub use sapwood_format::Window;
 pub use source::{Fixed, Publisher, Source, TRIES, Trouble, Values, attempts};
-pub use value::{Bytes, CheckedValue};
+pub use value::{Bytes, CheckedValue, StoredValue};
 pub use version::{Version, VersionWindow};
 pub use walks::{CheckedEntries, CheckedIter};
 

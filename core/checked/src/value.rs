@@ -1,6 +1,6 @@
 //! Values that a checked reader returns.
 
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::Trouble;
 
@@ -70,6 +70,31 @@ impl CheckedValue for Bytes {
 
     fn align() -> Option<usize> {
         None
+    }
+}
+
+/// A value that a checked reader returns, and whose bytes a writer can store.
+pub trait StoredValue: CheckedValue {
+    /// The bytes of each value; `None` when the map says how many they are.
+    const BYTES: Option<usize>;
+
+    /// The bytes of this value.
+    fn stored(&self) -> &[u8];
+}
+
+impl<V: FromBytes + IntoBytes + Immutable> StoredValue for V {
+    const BYTES: Option<usize> = Some(size_of::<V>());
+
+    fn stored(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl StoredValue for Bytes {
+    const BYTES: Option<usize> = None;
+
+    fn stored(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::layout::Kind;
 use crate::raw::arena::{Memory, PAGE};
 
-pub use sapwood_checked::{Bytes, CheckedValue};
+pub use sapwood_checked::{Bytes, CheckedValue, StoredValue};
 
 /// The memory of a window, as a checked reader reads it.
 #[derive(Clone)]

@@ -46,7 +46,7 @@ cfg_if::cfg_if! {
         pub use counts::add_counts;
         pub use error::Error;
         pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
-        pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue, WindowMemory, WindowSource};
+        pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue, StoredValue, WindowMemory, WindowSource};
         pub use hop_tables::HopTables;
         pub use grace::{KernelGrace, Way, kernel_domain};
         pub use groups::{GroupMap, GroupMapBuilder};

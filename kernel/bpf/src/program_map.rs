@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
-use crate::checked::{CheckedReader, CheckedValue, value_of};
+use crate::checked::{CheckedReader, CheckedValue, StoredValue, value_of};
 use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
@@ -52,6 +51,9 @@ const POP_TRIES: usize = 64;
 /// [`service`](Self::service) often, or have a thread do it
 /// ([`spawn_service`](Self::spawn_service)). A program that finds a ring empty gets an error and
 /// changes nothing.
+///
+/// Values are plain bytes of one size: those of the type `V`, or, in a `ProgramMap<Bytes>`, as many
+/// as the builder or the window says.
 ///
 /// This process trusts nothing that programs write into the window: whatever the window holds, this
 /// process reads and writes nothing outside it (tests `corrupt.rs` of `tests/program_map`).
@@ -105,9 +107,9 @@ impl Shared {
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
+impl<V: StoredValue> ProgramMap<V> {
     /// Takes over a map whose owner, another process, ended or was killed. Programs go on using the
-    /// map, with all its entries.
+    /// map, with all its entries. A `ProgramMap<Bytes>` takes over a map with values of any size.
     ///
     /// While this function looks for free blocks (some hundred nanoseconds an entry, after a grace
     /// period), programs find no window (`-EINVAL`). A process that dies meanwhile leaves the map
@@ -133,18 +135,21 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
             .memory()
             .u64(window.at + root(header::VALUE_BYTES) as usize)
             .load(Ordering::Acquire);
-        if bytes != size_of::<V>() as u64 {
-            return Err(Error::Value {
-                name: name.to_owned(),
-                why: format!("its values have {bytes} bytes"),
-            });
-        }
+        let expected = |size: &usize| match V::BYTES {
+            Some(bytes) => *size == bytes,
+            None => builder::is_value_size(*size),
+        };
+        let value_bytes = usize::try_from(bytes).ok().filter(expected);
+        let value_bytes = value_bytes.ok_or_else(|| Error::Value {
+            name: name.to_owned(),
+            why: format!("its values have {bytes} bytes"),
+        })?;
         arena.claim()?;
         arena.not_ours(&window)?;
         let grace = KernelGrace::new()?;
         arena.close_window(window.number);
         let owner = grace.wait().and_then(|()| {
-            Owner::adopt(arena.memory(), &window, size_of::<V>(), grace)
+            Owner::adopt(arena.memory(), &window, value_bytes, grace)
                 .map_err(|why| Error::Damaged(format!("{name}: {why}")))
         });
         arena.open_window(&window, Kind::KernelQp);
@@ -189,24 +194,24 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     ///
     /// # Errors
     /// [`Error::Setting`] for a [`Write::CompareExchange`] in a map whose values have more than 8
-    /// bytes: nothing is changed then. [`Error::NoRoom`], [`Error::TooManyWindows`],
+    /// bytes, and for a value of another size than the map's: nothing is changed then.
+    /// [`Error::NoRoom`], [`Error::TooManyWindows`],
     /// [`Error::Name`] and [`Error::NoMemory`] for the 64 KiB; [`Error::Refused`] for the program;
     /// [`Error::NoGrace`] by service; and the system's error. After an error of a later run, the
     /// changes of the earlier runs stay.
     pub fn write_many(&self, changes: &[Write<'_, V>]) -> Result<Vec<Written<(), V>>, Error> {
-        let exchanges = |change: &Write<'_, V>| matches!(change, Write::CompareExchange { .. });
-        if size_of::<V>() != 8 && changes.iter().any(exchanges) {
-            return Err(Error::Setting {
-                what: "compare_exchange",
-                why: format!("values have 8 bytes, not {}", size_of::<V>()),
-            });
-        }
+        let (longest, value_bytes) = {
+            let owner = self.shared.owner();
+            (owner.plan.longest, owner.plan.value_bytes)
+        };
+        changes
+            .iter()
+            .try_for_each(|change| change.check(value_bytes))?;
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = match &mut *writer {
             Some(writer) => writer,
             none => none.insert(Writer::create(self.arena(), &self.window.name)?),
         };
-        let longest = self.shared.owner().plan.longest;
         let mut results = Vec::with_capacity(changes.len());
         // The number of the change that service has supplied with memory.
         let mut supplied = None;
@@ -214,7 +219,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
             let before = results.len();
             let starved = writer.run(
                 self.window.number,
-                longest,
+                (longest, value_bytes),
                 &changes[before..],
                 &mut results,
             )?;
@@ -346,6 +351,11 @@ impl<V> ProgramMap<V> {
         self.window.leave();
     }
 
+    /// The bytes of each value.
+    pub fn value_bytes(&self) -> usize {
+        self.shared.owner().plan.value_bytes
+    }
+
     /// The number of entries, as programs count them.
     pub fn len(&self) -> usize {
         self.shared.owner().len()
@@ -459,7 +469,7 @@ impl<V> ProgramMap<V> {
     }
 }
 
-impl<V: FromBytes> ProgramMap<V> {
+impl<V: CheckedValue> ProgramMap<V> {
     /// The value of a key. While it looks, service waits, so that nothing that it reads is used
     /// again.
     ///

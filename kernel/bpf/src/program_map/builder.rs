@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use sapwood_format::header;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::ProgramMap;
 use super::owner::{Owner, Plan};
 use super::writes::Writer;
 use crate::arena::BpfArena;
+use crate::checked::{Bytes, StoredValue};
 use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
@@ -37,21 +37,30 @@ pub struct ProgramMapBuilder<V> {
     values: PhantomData<fn() -> V>,
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
+/// Whether the values of a map can have this many bytes: one to eight whole words.
+pub(super) const fn is_value_size(bytes: usize) -> bool {
+    bytes % 8 == 0 && bytes >= 8 && bytes <= k::VALUE_MAX
+}
+
+impl<V: StoredValue> ProgramMap<V> {
     /// A builder for a map of this name in the arena.
     ///
-    /// Values are plain bytes, a multiple of 8, up to 64.
+    /// Values are plain bytes, a multiple of 8, up to 64. Those of a `ProgramMap<Bytes>` have 8,
+    /// or as many as [`value_bytes`](ProgramMapBuilder::value_bytes) says.
     pub fn builder(arena: &BpfArena, name: &str) -> ProgramMapBuilder<V> {
         const {
             assert!(
-                size_of::<V>() % 8 == 0 && size_of::<V>() >= 8 && size_of::<V>() <= k::VALUE_MAX,
+                match V::BYTES {
+                    Some(bytes) => is_value_size(bytes),
+                    None => true,
+                },
                 "values have one to eight whole words"
             )
         };
         ProgramMapBuilder {
             arena: arena.clone(),
             name: name.to_owned(),
-            plan: Plan::new(size_of::<V>()),
+            plan: Plan::new(V::BYTES.unwrap_or(8)),
             user_writes: false,
             grace: None,
             values: PhantomData,
@@ -59,7 +68,23 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
+impl ProgramMapBuilder<Bytes> {
+    /// The bytes of each value: a multiple of 8, up to 64. Default: 8.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// use sapwood_bpf::{Bytes, ProgramMap};
+    /// let pairs = ProgramMap::<Bytes>::builder(&arena, "pairs").value_bytes(16).build()?;
+    /// pairs.insert("a", Bytes(vec![1; 16]))?.expect("the map has room");
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    pub fn value_bytes(mut self, bytes: usize) -> Self {
+        self.plan.value_bytes = bytes;
+        self
+    }
+}
+
+impl<V: StoredValue> ProgramMapBuilder<V> {
     /// The most entries. Default: 65,536.
     pub fn max_entries(mut self, most: usize) -> Self {
         self.plan.max_entries = most;
@@ -163,10 +188,17 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
     /// Builds an empty map.
     ///
     /// # Errors
-    /// [`Error::Setting`] when there are no entries or too many, or a key is too long;
+    /// [`Error::Setting`] when there are no entries or too many, a key is too long, or values have
+    /// a size that no map has;
     /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoMemory`], [`Error::NoGrace`].
     pub fn build(self) -> Result<ProgramMap<V>, Error> {
         let plan = self.plan.checked()?;
+        if !is_value_size(plan.value_bytes) {
+            return Err(Error::Setting {
+                what: "value_bytes",
+                why: format!("8, 16 … {}, not {}", k::VALUE_MAX, plan.value_bytes),
+            });
+        }
         let grace = match self.grace {
             Some(grace) => grace,
             None => KernelGrace::new()?,
@@ -176,7 +208,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
             false => None,
         };
         let bytes = plan.bytes.unwrap_or_else(|| self.arena.bytes_left());
-        let hash = header::layout_hash(size_of::<V>(), align_of::<V>(), header::FORMAT);
+        let hash = header::layout_hash(plan.value_bytes, V::align().unwrap_or(8), header::FORMAT);
         let (header, mut window) = self.arena.make_window(&self.name, bytes, hash)?;
         // The header page is written; the rest of the window is this module's.
         drop(header);

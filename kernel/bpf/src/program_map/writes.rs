@@ -5,6 +5,7 @@ use std::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::BpfArena;
+use crate::checked::{CheckedValue, StoredValue};
 use crate::error::Error;
 use crate::layout::program_map as k;
 use crate::loader::{Loader, Programs};
@@ -88,6 +89,32 @@ impl<'k, V> Write<'k, V> {
             }
             Write::CompareExchange { value, .. } => Some(value),
             Write::Remove(_) => None,
+        }
+    }
+}
+
+impl<V: StoredValue> Write<'_, V> {
+    /// Checks that a map whose values have this many bytes can make the change.
+    pub(super) fn check(&self, value_bytes: usize) -> Result<(), Error> {
+        let refuse = |what, why| Err(Error::Setting { what, why });
+        if value_bytes != 8 && matches!(self, Write::CompareExchange { .. }) {
+            let why = format!("values have 8 bytes, not {value_bytes}");
+            return refuse("compare_exchange", why);
+        }
+        let expected = match self {
+            Write::CompareExchange { expected, .. } => Some(expected),
+            _ => None,
+        };
+        let mut lengths = expected
+            .into_iter()
+            .chain(self.value())
+            .map(|value| value.stored().len());
+        match lengths.find(|len| *len != value_bytes) {
+            Some(len) => refuse(
+                "value",
+                format!("values have {value_bytes} bytes, not {len}"),
+            ),
+            None => Ok(()),
         }
     }
 }
@@ -194,11 +221,12 @@ impl Writer {
     }
 
     /// Carries out orders, as many as one run takes, and adds their results. All keys have at most
-    /// `longest` bytes, or are refused here. Whether the last result is for want of memory.
-    pub(super) fn run<V: FromBytes + IntoBytes + Immutable>(
+    /// `longest` bytes, or are refused here. All values have `value_bytes`. Whether the last result
+    /// is for want of memory.
+    pub(super) fn run<V: StoredValue>(
         &mut self,
         map: u32,
-        longest: usize,
+        (longest, value_bytes): (usize, usize),
         orders: &[Write<'_, V>],
         results: &mut Vec<Result<(), WriteError<V>>>,
     ) -> Result<bool, Error> {
@@ -209,11 +237,11 @@ impl Writer {
             let place = match order.key().len() > longest {
                 true => None,
                 false => {
-                    let words = words_of(order);
+                    let words = words_of(order.key(), value_bytes);
                     if at + words > ROOM {
                         break;
                     }
-                    self.put(at, words, order);
+                    self.put(at, words, order, value_bytes);
                     at += words;
                     Some(at - words)
                 }
@@ -222,7 +250,7 @@ impl Writer {
             taken += usize::from(place.is_some());
         }
         if taken > 0 {
-            self.call(map, taken, size_of::<V>() / 8)?;
+            self.call(map, taken, value_bytes / 8)?;
         }
         for (order, place) in orders.iter().zip(places) {
             let Some(place) = place else {
@@ -242,20 +270,26 @@ impl Writer {
     }
 
     /// Writes an order.
-    fn put<V: IntoBytes + Immutable>(&self, at: usize, words: usize, order: &Write<'_, V>) {
+    fn put<V: StoredValue>(
+        &self,
+        at: usize,
+        words: usize,
+        order: &Write<'_, V>,
+        value_bytes: usize,
+    ) {
         let key = order.key();
         let head = order.kind() | (key.len() as u64) << 8 | (words as u64 * 8) << 32;
         self.words.set(at, head);
         if let Write::CompareExchange { expected, .. } = order {
-            self.words.set(at + 1, word(expected.as_bytes()));
+            self.words.set(at + 1, word(expected.stored()));
         }
         self.words.set(at + 2, UNTOUCHED as u64);
         if let Some(value) = order.value() {
-            for (i, bytes) in value.as_bytes().chunks(8).enumerate() {
+            for (i, bytes) in value.stored().chunks(8).enumerate() {
                 self.words.set(at + HEAD + i, word(bytes));
             }
         }
-        let mut to = at + HEAD + size_of::<V>() / 8;
+        let mut to = at + HEAD + value_bytes / 8;
         let mut rest = key;
         if key.len() <= k::SHORT_KEY_MAX {
             // A short key begins with its length.
@@ -310,7 +344,7 @@ impl Writer {
         }
     }
 
-    fn result<V: FromBytes>(
+    fn result<V: CheckedValue>(
         &self,
         order: &Write<'_, V>,
         place: usize,
@@ -323,9 +357,9 @@ impl Writer {
             ENOENT => WriteError::Absent,
             EAGAIN if order.kind() == COMPARE_EXCHANGE => {
                 let found = self.words.get(place + 1).to_ne_bytes();
-                match V::read_from_bytes(&found) {
-                    Ok(found) => WriteError::Changed { found },
-                    Err(_) => WriteError::Other(result),
+                match V::of(&found) {
+                    Some(found) => WriteError::Changed { found },
+                    None => WriteError::Other(result),
                 }
             }
             E2BIG => WriteError::Full,
@@ -343,13 +377,13 @@ pub(super) fn not_reached<V>() -> WriteError<V> {
 }
 
 /// The words of an order.
-fn words_of<V>(order: &Write<'_, V>) -> usize {
-    let key = match order.key().len() {
+fn words_of(key: &[u8], value_bytes: usize) -> usize {
+    let key = match key.len() {
         short @ 0..=k::SHORT_KEY_MAX => (short / 32 + 1) * 4,
         long => long.div_ceil(8),
     };
     // The program reads a value of any size there.
-    (HEAD + size_of::<V>() / 8 + key).max(HEAD + k::VALUE_MAX / 8)
+    (HEAD + value_bytes / 8 + key).max(HEAD + k::VALUE_MAX / 8)
 }
 
 /// The word of up to eight bytes, with zeros behind them.

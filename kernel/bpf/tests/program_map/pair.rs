@@ -201,7 +201,7 @@ fn is_image(image: &[u8; 256], key: &[u8]) -> bool {
 /// The parts of a map: index, trie.
 pub fn with<V>(builder: ProgramMapBuilder<V>, parts: (bool, bool)) -> ProgramMapBuilder<V>
 where
-    V: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + 'static,
+    V: sapwood_bpf::StoredValue,
 {
     let builder = if parts.0 {
         builder.with_index()

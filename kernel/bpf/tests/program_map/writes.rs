@@ -6,9 +6,12 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sapwood_bpf::layout::Kind;
 use sapwood_bpf::layout::program_map as k;
-use sapwood_bpf::{BpfArena, Error, ProgramMap, Write, WriteError};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use sapwood_bpf::{
+    BpfArena, Bytes, Error, ProgramMap, ProgramMapBuilder, StoredValue, Write, WriteError,
+};
+use sapwood_format::header;
 
 use crate::asks::{Kernel, User};
 use crate::kernel::Poke;
@@ -35,7 +38,7 @@ fn key(rng: &mut fastrand::Rng, longest: usize) -> Vec<u8> {
 }
 
 /// What a change does to the oracle, and its result.
-fn expect<V: Copy + PartialEq>(
+fn expect<V: Clone + PartialEq>(
     oracle: &mut BTreeMap<Vec<u8>, V>,
     change: &Write<'_, V>,
     (longest, most): (usize, usize),
@@ -44,8 +47,9 @@ fn expect<V: Copy + PartialEq>(
     if key.len() > longest {
         return Err(WriteError::TooLong);
     }
-    let there = oracle.get(key).copied();
-    let new = match (*change, there) {
+    let there = oracle.get(key).cloned();
+    let is_new = there.is_none();
+    let new = match (change.clone(), there) {
         (Write::Remove(_), Some(_)) => {
             oracle.remove(key);
             return Ok(());
@@ -62,7 +66,7 @@ fn expect<V: Copy + PartialEq>(
             value
         }
     };
-    if there.is_none() && oracle.len() == most {
+    if is_new && oracle.len() == most {
         return Err(WriteError::Full);
     }
     oracle.insert(key.to_vec(), new);
@@ -80,11 +84,11 @@ fn changes<V>(
     value: fn(u64) -> V,
 ) -> (BTreeMap<Vec<u8>, V>, usize)
 where
-    V: FromBytes + IntoBytes + Immutable + Copy + PartialEq + Debug + 'static,
+    V: StoredValue + Clone + PartialEq + Debug,
 {
     let mut oracle = BTreeMap::new();
     let (mut prevented, mut full, mut exchanged) = (0, 0, 0);
-    let kinds = if size_of::<V>() == 8 { 6 } else { 5 };
+    let kinds = if map.value_bytes() == 8 { 6 } else { 5 };
     for call in 0..calls {
         let count = if call % 4 == 0 { 1 } else { rng.usize(1..900) };
         let keys: Vec<_> = (0..count).map(|_| key(rng, limits.0)).collect();
@@ -119,7 +123,7 @@ where
             exchanged += usize::from(exchange && result.is_ok());
         }
         for key in &keys {
-            let there = oracle.get(key).copied();
+            let there = oracle.get(key).cloned();
             assert_eq!(map.get(key).unwrap(), there, "{key:?}");
         }
     }
@@ -130,11 +134,24 @@ where
 
 fn against_a_tree<V>(arena: &BpfArena, name: &str, longest: usize, value: fn(u64) -> V)
 where
-    V: FromBytes + IntoBytes + Immutable + Copy + PartialEq + Debug + 'static,
+    V: StoredValue + Clone + PartialEq + Debug,
+{
+    against_a_tree_by(arena, name, longest, |builder| builder, value);
+}
+
+/// As [`against_a_tree`], of maps that `sized` makes of the builder.
+fn against_a_tree_by<V>(
+    arena: &BpfArena,
+    name: &str,
+    longest: usize,
+    sized: fn(ProgramMapBuilder<V>) -> ProgramMapBuilder<V>,
+    value: fn(u64) -> V,
+) where
+    V: StoredValue + Clone + PartialEq + Debug,
 {
     for (i, parts) in PARTS.into_iter().enumerate() {
         let builder = ProgramMap::<V>::builder(arena, &format!("{name}{i}"));
-        let map = with(builder, parts)
+        let map = with(sized(builder), parts)
             .max_entries(100)
             .longest_key(longest)
             .bytes(16 << 20)
@@ -162,6 +179,80 @@ fn user_space_writes_as_a_tree_does() {
     against_a_tree::<u64>(&arena, "short", 254, |n| n);
     against_a_tree::<[u64; 4]>(&arena, "wide", 254, |n| [n, !n, n + 1, 7]);
     against_a_tree::<[u64; 8]>(&arena, "widest", 40, |n| [n; 8]);
+}
+
+/// The bytes of words.
+fn bytes(words: &[u64]) -> Bytes {
+    Bytes(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
+}
+
+#[test]
+fn user_space_writes_values_of_a_size_that_is_known_at_run_time() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(256 << 20).unwrap();
+    against_a_tree(&arena, "usual", 254, |n| bytes(&[n]));
+    let sized = |builder: ProgramMapBuilder<Bytes>| builder.value_bytes(24);
+    against_a_tree_by(&arena, "three", 254, sized, |n| bytes(&[n, !n, 7]));
+    let sized = |builder: ProgramMapBuilder<Bytes>| builder.value_bytes(64);
+    against_a_tree_by(&arena, "eight", 40, sized, |n| bytes(&[n; 8]));
+    for size in [0, 7, 12, 72, usize::MAX] {
+        let builder = ProgramMap::<Bytes>::builder(&arena, "none").value_bytes(size);
+        match builder.build() {
+            Err(Error::Setting { what, why }) => {
+                assert_eq!(
+                    (what, why),
+                    ("value_bytes", format!("8, 16 … 64, not {size}"))
+                );
+            }
+            other => panic!("{size}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_heir_that_does_not_know_the_values() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let poke = Poke::new(&arena);
+    for (i, parts) in PARTS.into_iter().enumerate() {
+        let name = format!("left{i}");
+        let map = with(ProgramMap::<[u64; 3]>::builder(&arena, &name), parts);
+        let map = map.bytes(8 << 20).user_writes().build().unwrap();
+        assert_eq!(map.insert("a", [1, 2, 3]).unwrap(), Ok(()));
+        map.leave();
+        let map = ProgramMap::<Bytes>::adopt(&arena, &name).unwrap();
+        assert_eq!((map.value_bytes(), map.len()), (24, 1));
+        assert_eq!(map.get("a").unwrap(), Some(bytes(&[1, 2, 3])));
+        assert_eq!(map.insert_new("b", bytes(&[4, 5, 6])).unwrap(), Ok(()));
+        for wrong in [&[][..], &[4], &[4, 5, 6, 7]] {
+            let refused = map.insert("a", bytes(wrong));
+            let text = refused.unwrap_err().to_string();
+            let len = wrong.len() * 8;
+            assert!(text.contains(&format!("24 bytes, not {len}")), "{text}");
+        }
+        map.service().unwrap();
+        let mut all = BTreeMap::new();
+        map.for_each(|key, value| assert!(all.insert(key.to_vec(), value).is_none()))
+            .unwrap();
+        let two = [("a", bytes(&[1, 2, 3])), ("b", bytes(&[4, 5, 6]))];
+        assert_eq!(all, two.map(|(key, value)| (key.into(), value)).into());
+        map.leave();
+        let map = ProgramMap::<[u64; 3]>::adopt(&arena, &name).unwrap();
+        assert_eq!(map.get("b").unwrap(), Some([4, 5, 6]));
+        assert_eq!(map.verify().unwrap().entries, 2);
+        map.leave();
+        let window = arena.window(&name, Kind::KernelQp).unwrap();
+        let at = (window.at + header::root_at(header::VALUE_BYTES)) as u64;
+        for wrong in [0, 7, 72, u64::MAX] {
+            poke.words(at, &[wrong]);
+            let refused = ProgramMap::<Bytes>::adopt(&arena, &name);
+            assert!(matches!(refused, Err(Error::Value { .. })), "{refused:?}");
+        }
+    }
 }
 
 #[test]
