@@ -1,6 +1,8 @@
 //! Tests of the C library, and of its header.
 
 mod allocations;
+#[cfg(feature = "bpf")]
+mod bpf;
 mod border;
 mod door;
 mod header;

@@ -1,0 +1,84 @@
+//! Maps in the memory of BPF programs, in C: `tests/c/bpf`, plain and with the sanitizers of gcc,
+//! as root in a mount namespace of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::support::{Language, Link, compile, folder, here, ok};
+
+/// Whether this machine cannot run these tests.
+fn skipped() -> bool {
+    let Err(why) = sapwood_bpf::check() else {
+        return false;
+    };
+    assert!(
+        std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(),
+        "the tests must run here: {why}"
+    );
+    println!("skipped: {why}");
+    true
+}
+
+/// Compiles an object of programs as the guide says.
+fn object(source: &Path) -> PathBuf {
+    let name = source.file_name().unwrap().to_str().unwrap();
+    let object = folder().join(name.replace(".bpf.c", ".bpf.o"));
+    let (target, triple) = match cfg!(target_arch = "aarch64") {
+        true => ("-D__TARGET_ARCH_arm64", "aarch64-linux-gnu"),
+        false => ("-D__TARGET_ARCH_x86", "x86_64-linux-gnu"),
+    };
+    let clang = std::env::var("SAPWOOD_CLANG").unwrap_or_else(|_| "clang-19".into());
+    let mut cc = Command::new(clang);
+    cc.args(["-g", "-O2", "-target", "bpf", "-mcpu=v4", target]);
+    cc.args(["-Wall", "-Wextra", "-Werror", "-I"]);
+    cc.arg(here().join("../../kernel/bpf/bpf/include")).arg("-I");
+    cc.arg(format!("/usr/include/{triple}"));
+    ok(cc.arg("-c").arg(source).arg("-o").arg(&object));
+    object
+}
+
+/// Runs a program with a BPF file system, whose path is its argument, and with the kernel's list of
+/// tracepoints. Both are seen by these processes only, and end with them.
+fn run(program: &Path, more: &[(&str, PathBuf)]) -> String {
+    let place = tempfile::tempdir().unwrap();
+    let script = "mount -t bpf bpf \"$1\" && mount -t tracefs nodev /sys/kernel/tracing \
+                  && exec \"$2\" \"$1\"";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", script, "sh"]);
+    unshare.envs(more.iter().map(|(name, path)| (name, path)));
+    ok(unshare.arg(place.path()).arg(program))
+}
+
+fn check(language: Language, link: Link, flags: &[&str]) {
+    static OBJECTS: OnceLock<[(&str, PathBuf); 2]> = OnceLock::new();
+    let source = here().join("tests/c/bpf/bpf.c");
+    let program = compile(&source, language, link, flags);
+    let variables = here().join("../../kernel/bpf/tests/bpf/variables.bpf.c");
+    let objects = OBJECTS.get_or_init(|| {
+        [
+            (
+                "SAPWOOD_OBJECT",
+                object(&here().join("tests/c/bpf/frames.bpf.c")),
+            ),
+            ("SAPWOOD_VARIABLES", object(&variables)),
+        ]
+    });
+    run(&program, objects);
+}
+
+#[test]
+fn maps_of_bpf_programs() {
+    if !skipped() {
+        check(Language::C, Link::Shared, &["-D_DEFAULT_SOURCE"]);
+        check(Language::Cpp, Link::Static, &["-D_DEFAULT_SOURCE"]);
+    }
+}
+
+#[test]
+fn maps_of_bpf_programs_with_sanitizers() {
+    if !skipped() {
+        let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+        check(Language::C, Link::Shared, &flags);
+    }
+}
