@@ -351,6 +351,40 @@ int sapwood_bpf_map_drops(const sapwood_bpf_map *map, sapwood_bpf_drops *drops);
  */
 int sapwood_bpf_map_verify(const sapwood_bpf_map *map);
 
+/* ---- Words in an arena ----------------------------------------------------------------------- */
+
+/*
+ * Words of 64 bits that programs and this process read and write, each atomically
+ * (sw_window(number, SW_KIND_WORDS), sw_u64, sw_set_u64): counters, settings, requests, and
+ * the rooms for long keys of programs (sapwood/key.bpf.h): SW_KEY_ROOM_BYTES for each
+ * processor. Variables of a program's own in the arena have no place; take words. Any thread,
+ * unless it is said otherwise.
+ */
+
+typedef struct sapwood_bpf_words sapwood_bpf_words;
+
+/*
+ * Makes a window of this name (1 to 24 bytes) with this many words, which are 0, and takes
+ * memory for all of them. This process becomes the arena's owner.
+ */
+int sapwood_bpf_words_create(const sapwood_bpf_arena *arena, const char *window_name, size_t count,
+			     sapwood_bpf_words **out);
+
+/* Closes the window. One thread at a time. */
+void sapwood_bpf_words_free(sapwood_bpf_words *words);
+
+/* Frees the handle, and leaves the window to programs. One thread at a time. */
+int sapwood_bpf_words_leave(sapwood_bpf_words *words);
+
+/* Returns the number of the window, by which programs name it. */
+int sapwood_bpf_words_number(const sapwood_bpf_words *words);
+
+/* Stores the word of this number. -ERANGE: there is none. */
+int sapwood_bpf_words_get(const sapwood_bpf_words *words, size_t number, uint64_t *word);
+
+/* Writes the word of this number. -ERANGE: there is none. */
+int sapwood_bpf_words_set(const sapwood_bpf_words *words, size_t number, uint64_t word);
+
 /* ---- Readers of maps in an arena ------------------------------------------------------------- */
 
 /*

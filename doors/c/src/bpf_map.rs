@@ -73,7 +73,9 @@ fn answer(written: Result<Written<(), Bytes>, Error>) -> Outcome {
 unsafe fn value_in(map: &ProgramMap<Bytes>, at: *const c_void, what: &str) -> Outcome<Bytes> {
     let at = place(at.cast_mut(), what)?;
     // SAFETY: C.
-    Ok(Bytes(unsafe { bytes(at, map.value_bytes(), what) }?.to_vec()))
+    Ok(Bytes(
+        unsafe { bytes(at, map.value_bytes(), what) }?.to_vec(),
+    ))
 }
 
 /// Inserts an entry.
@@ -174,7 +176,11 @@ c_api!(
             builder = builder.user_writes();
         }
         let map = ProgramMapBody::new(builder.build()?);
-        hand_out(out, map, Handle::rules(arena).or_checked(flag(SAPWOOD_CHECKED)))
+        hand_out(
+            out,
+            map,
+            Handle::rules(arena).or_checked(flag(SAPWOOD_CHECKED)),
+        )
     }
 
     /// Takes over the map that a dead owner left, with all its entries, whatever the size of its

@@ -169,7 +169,11 @@ c_api!(
         let mut programs = loader.object_mut().progs_mut();
         let Some(mut found) = programs.find(|one| one.name() == program) else {
             let name = program.to_owned();
-            return Err(Error::Missing { what: "program", name }.into());
+            return Err(Error::Missing {
+                what: "program",
+                name,
+            }
+            .into());
         };
         found.set_autoload(false);
         Ok(0)
@@ -201,7 +205,10 @@ c_api!(
         program: *const c_char,
     ) -> c_int {
         let programs = Handle::shared(object)?.programs()?;
-        Ok(programs.program(name(program, "the program")?)?.as_fd().as_raw_fd())
+        Ok(programs
+            .program(name(program, "the program")?)?
+            .as_fd()
+            .as_raw_fd())
     }
 
     fn sapwood_bpf_object_map(object: *const sapwood_bpf_object, map: *const c_char) -> c_int {
@@ -213,10 +220,7 @@ c_api!(
     /// NULL, until the object is freed. After a failure nothing more is attached. Programs for an
     /// interface need its number: sapwood_bpf_object_program and bpf_link_create. -EEXIST: it is
     /// attached.
-    fn sapwood_bpf_object_attach(
-        object: *mut sapwood_bpf_object,
-        program: *const c_char,
-    ) -> c_int {
+    fn sapwood_bpf_object_attach(object: *mut sapwood_bpf_object, program: *const c_char) -> c_int {
         let object = Handle::exclusive(object)?;
         if program.is_null() {
             return object.attach(|_| true);
@@ -245,10 +249,7 @@ c_api!(
     /// directory of a BPF file system. It is made if it is not there, and must be empty: -EEXIST.
     /// They go on when this process ends. The commands of `sapwood bpf` know such directories.
     /// After a failure nothing is pinned.
-    fn sapwood_bpf_object_pin(
-        object: *const sapwood_bpf_object,
-        folder: *const c_char,
-    ) -> c_int {
+    fn sapwood_bpf_object_pin(object: *const sapwood_bpf_object, folder: *const c_char) -> c_int {
         let object = Handle::shared(object)?;
         object.programs()?;
         let pinned = Pinned::create(path(folder)?)?;

@@ -158,7 +158,11 @@ c_api!(
     ) -> c_int {
         let reader = &Handle::shared(reader)?.reader;
         let each = each.ok_or_else(|| Failure::null("the function"))?;
-        tell(reader.prefix(bytes(prefix, prefix_len, "the prefix")?), each, ctx)
+        tell(
+            reader.prefix(bytes(prefix, prefix_len, "the prefix")?),
+            each,
+            ctx,
+        )
     }
 
     fn sapwood_bpf_reader_each_from(

@@ -132,7 +132,7 @@ impl InWindow for SharedBody<Ordered> {
             }};
         }
         match options.values {
-            SAPWOOD_BYTES => made!(Bytes [u8]),
+            SAPWOOD_BYTES => made!(Bytes[u8]),
             _ => made!(Numbers u64),
         }
     }

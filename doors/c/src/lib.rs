@@ -33,6 +33,8 @@ pub mod bpf_object;
 pub mod bpf_reader;
 #[cfg(feature = "bpf")]
 pub mod bpf_windows;
+#[cfg(feature = "bpf")]
+pub mod bpf_words;
 pub mod c_api;
 pub mod cache;
 pub mod call;
@@ -131,6 +133,7 @@ pub const BPF_HEADER: &[&[c_api::Item]] = &[
     bpf::API,
     bpf_windows::API,
     bpf_map::API,
+    bpf_words::API,
     bpf_reader::API,
     bpf_object::API,
 ];

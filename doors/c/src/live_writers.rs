@@ -57,7 +57,9 @@ fn plain(options: &sapwood_options, flags: u32) -> Outcome<bool> {
 
 /// The failure of a map for other processes, or for programs in the kernel, with pointers.
 pub fn no_pointers() -> Failure {
-    Failure::invalid("the values of such a map are numbers or bytes: pointers mean nothing to its readers")
+    Failure::invalid(
+        "the values of such a map are numbers or bytes: pointers mean nothing to its readers",
+    )
 }
 
 impl Lives for StoreBody {

@@ -32,7 +32,8 @@ fn object(source: &Path) -> PathBuf {
     let mut cc = Command::new(clang);
     cc.args(["-g", "-O2", "-target", "bpf", "-mcpu=v4", target]);
     cc.args(["-Wall", "-Wextra", "-Werror", "-I"]);
-    cc.arg(here().join("../../kernel/bpf/bpf/include")).arg("-I");
+    cc.arg(here().join("../../kernel/bpf/bpf/include"))
+        .arg("-I");
     cc.arg(format!("/usr/include/{triple}"));
     ok(cc.arg("-c").arg(source).arg("-o").arg(&object));
     object
@@ -81,4 +82,73 @@ fn maps_of_bpf_programs_with_sanitizers() {
         let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
         check(Language::C, Link::Shared, &flags);
     }
+}
+
+/// The example in plain C, built by its own Makefile with bpftool and the system's libbpf: it
+/// counts the paths that a command opens, short and long, and prints them in order.
+#[test]
+fn the_example_counts_opened_paths() {
+    let tools = ["/usr/sbin/bpftool", "/usr/include/bpf/libbpf.h"];
+    if skipped() {
+        return;
+    }
+    if let Some(missing) = tools.iter().find(|tool| !Path::new(tool).exists()) {
+        println!("skipped: {missing} is not there; see ci/packages.sh");
+        return;
+    }
+    let place = folder().join("opens");
+    std::fs::create_dir(&place).unwrap();
+    let example = here().join("../../examples/bpf");
+    for file in ["Makefile", "opens.bpf.c", "opens.c"] {
+        std::fs::copy(example.join(file), place.join(file)).unwrap();
+    }
+    let root = here().join("../..").canonicalize().unwrap();
+    let (headers, bpf) = (
+        root.join("doors/c/include"),
+        root.join("kernel/bpf/bpf/include"),
+    );
+    let mut make = Command::new("make");
+    make.arg("-C").arg(&place);
+    let cflags = format!("-I{} -I{}", headers.display(), bpf.display());
+    make.arg(format!("SAPWOOD_CFLAGS={cflags}"));
+    let libraries = folder().display();
+    make.arg(format!(
+        "SAPWOOD_LIBS=-L{libraries} -lsapwood -Wl,-rpath,{libraries}"
+    ));
+    make.arg("CFLAGS=-O2 -Wall -Wextra -Werror");
+    ok(&mut make);
+
+    // Files with short paths and long ones, and how often each is opened.
+    let files = tempfile::tempdir().unwrap();
+    let mut long = files.path().to_owned();
+    for _ in 0..10 {
+        long.push("d".repeat(100));
+    }
+    std::fs::create_dir_all(&long).unwrap();
+    let wanted = [
+        (files.path().join("a"), 3),
+        (files.path().join("b"), 1),
+        (long.join("c"), 2),
+        (files.path().join("e"), 4),
+    ];
+    let mut command = String::from("mount -t tracefs nodev /sys/kernel/tracing && exec \"$0\" cat");
+    for (path, times) in &wanted {
+        std::fs::write(path, "").unwrap();
+        command += &format!(" {}", path.display()).repeat(*times);
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "sh", "-c", &command]);
+    let output = ok(unshare.arg(place.join("opens")));
+    let prefix = files.path().to_str().unwrap();
+    let counted: Vec<_> = output
+        .lines()
+        .filter_map(|line| line.trim_start().split_once(' '))
+        .filter(|(_, path)| path.starts_with(prefix))
+        .map(|(count, path)| (PathBuf::from(path), count.parse::<usize>().unwrap()))
+        .collect();
+    let mut wanted = wanted.to_vec();
+    wanted.sort();
+    assert_eq!(counted, wanted, "{output}");
+    let paths: Vec<_> = output.lines().map(|line| &line[7..]).collect();
+    assert!(paths.is_sorted(), "{output}");
 }

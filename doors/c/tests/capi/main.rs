@@ -1,9 +1,9 @@
 //! Tests of the C library, and of its header.
 
 mod allocations;
+mod border;
 #[cfg(feature = "bpf")]
 mod bpf;
-mod border;
 mod door;
 mod header;
 mod live;

@@ -409,6 +409,35 @@ static void programs_write(sapwood_bpf_arena *arena, unsigned flags)
 	sapwood_bpf_reader_free(reader);
 }
 
+/* Words, which a program sees as the window that they are. */
+static void words_are_shared(sapwood_bpf_arena *arena)
+{
+	sapwood_bpf_words *words = NULL, *again = NULL;
+	uint64_t word = 1;
+	int number;
+
+	IS(sapwood_bpf_words_create(arena, "rooms", (size_t)1 << 40, &words), -ENOSPC);
+	IS(sapwood_bpf_words_create(arena, "rooms", SIZE_MAX, &words), -ENOSPC);
+	IS(sapwood_bpf_words_create(arena, "rooms", 1000, &words), 0);
+	IS(sapwood_bpf_words_create(arena, "rooms", 1000, &again), -EEXIST);
+	IS(sapwood_bpf_words_get(words, 999, &word), 0);
+	CHECK(word == 0);
+	IS(sapwood_bpf_words_set(words, 999, 77), 0);
+	IS(sapwood_bpf_words_get(words, 999, &word), 0);
+	CHECK(word == 77);
+	IS(sapwood_bpf_words_set(words, 1000, 77), -ERANGE);
+	IS(sapwood_bpf_words_get(words, SIZE_MAX, &word), -ERANGE);
+	number = sapwood_bpf_words_number(words);
+	IS(sapwood_bpf_arena_number(arena, "rooms"), number);
+	sapwood_bpf_words_free(words);
+	IS(sapwood_bpf_arena_number(arena, "rooms"), -ENOENT);
+	IS(sapwood_bpf_words_create(arena, "rooms", 10, &words), 0);
+	IS(sapwood_bpf_words_leave(words), 0);
+	IS(sapwood_bpf_arena_number(arena, "rooms"), number);
+	IS(sapwood_bpf_arena_remove(arena, "rooms"), 0);
+	IS(sapwood_bpf_arena_remove(arena, "rooms"), -ENOENT);
+}
+
 /* Values of one word are exchanged, too. */
 static void words_are_exchanged(sapwood_bpf_arena *arena)
 {
@@ -642,6 +671,7 @@ int main(int argc, char **argv)
 	programs_write(arena, SAPWOOD_INDEX);
 	programs_write(arena, SAPWOOD_BPF_TRIE);
 	words_are_exchanged(arena);
+	words_are_shared(arena);
 	objects(arena);
 	IS(sapwood_bpf_arena_allow_sleepable(arena), 0);
 	IS(sapwood_bpf_arena_left(arena, &left), 0);
