@@ -30,6 +30,8 @@ take() { # package, paths...
 lib=usr/lib/$multi
 for file in "$work/all/$lib"/libsapwood.so.*; do take libsapwood0 "$lib/$(basename "$file")"; done
 take libsapwood-dev "$lib/libsapwood.so" "$lib/libsapwood.a" "$lib/pkgconfig/sapwood.pc" "$lib/cmake" usr/include/sapwood.h usr/include/sapwood_inline.h usr/share/man/man3/sapwood.3
+# With BPF.
+[ ! -e "$work/all/usr/include/sapwood_bpf.h" ] || take libsapwood-dev usr/include/sapwood_bpf.h usr/include/sapwood
 take sapwood usr/bin/sapwood usr/share/man/man1 usr/share/bash-completion usr/share/zsh usr/share/fish usr/share/sapwood usr/share/doc/sapwood "$units"
 left=$(find "$work/all" ! -type d)
 [ -z "$left" ] || { printf 'files of no package:\n%s\n' "$left" >&2 && exit 1; }

@@ -5,7 +5,7 @@ set -eu
 from=$1 into=$2
 here=$(cd "$(dirname "$0")" && pwd)
 bpf=
-if ${NM:-nm} -g "$from" 2>/dev/null | grep -q ' T sapwood_bpf_check$'; then bpf='-lelf -lz'; fi
+if ${NM:-nm} -g "$from" 2>/dev/null | grep ' T sapwood_bpf_check$' >/dev/null; then bpf='-lelf -lz'; fi
 # Values may be retired by threads that run after a dlclose, so the library stays in memory.
 ${CC:-cc} -shared -o "$into/libsapwood.so.0.1.0" \
     -Wl,-soname,libsapwood.so.0 -Wl,--version-script="$here/sapwood.map" \

@@ -468,7 +468,7 @@ void sapwood_bpf_object_free(sapwood_bpf_object *object);
 
 /*
  * Before the object is loaded: sets all constants of a section whose name begins with .rodata,
- * as "const volatile __u32 map SEC(".rodata.map");". -ENOENT: there is no such section, or it
+ * as "const volatile int map SEC(".rodata.map");". -ENOENT: there is no such section, or it
  * has another size.
  */
 int sapwood_bpf_object_constants(sapwood_bpf_object *object, const char *section, const void *data,

@@ -145,7 +145,7 @@ c_api!(
     }
 
     /// Before the object is loaded: sets all constants of a section whose name begins with .rodata,
-    /// as "const volatile __u32 map SEC(".rodata.map");". -ENOENT: there is no such section, or it
+    /// as "const volatile int map SEC(".rodata.map");". -ENOENT: there is no such section, or it
     /// has another size.
     fn sapwood_bpf_object_constants(
         object: *mut sapwood_bpf_object,

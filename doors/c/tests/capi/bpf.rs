@@ -84,6 +84,33 @@ fn maps_of_bpf_programs_with_sanitizers() {
     }
 }
 
+/// The program of the guide, and the process in C that it has beside it.
+#[test]
+fn the_guides_process_in_c() {
+    if skipped() {
+        return;
+    }
+    let page = std::fs::read_to_string(here().join("../../docs/guides/ebpf.md")).unwrap();
+    let fence = |with: &str| {
+        let mut fences = page.split("```c\n").skip(1);
+        let fence = fences.find(|fence| fence.contains(with));
+        fence.unwrap().split_once("```").unwrap().0.to_owned()
+    };
+    let sources = [
+        ("known.bpf.c", "int known(struct xdp_md *ctx)"),
+        ("guide.c", "int main(void)"),
+    ];
+    let [kernel, process] = sources.map(|(name, with)| {
+        let source = folder().join(name);
+        std::fs::write(&source, fence(with)).unwrap();
+        source
+    });
+    object(&kernel);
+    let program = compile(&process, Language::C, Link::Shared, &[]);
+    let output = ok(Command::new(program).current_dir(folder()));
+    assert_eq!(output, "a frame of nobody: dropped\n");
+}
+
 /// The example in plain C, built by its own Makefile with bpftool and the system's libbpf: it
 /// counts the paths that a command opens, short and long, and prints them in order.
 #[test]
