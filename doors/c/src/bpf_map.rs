@@ -51,10 +51,14 @@ extensible!(
 
 /// What a change gives to C. What the caller asked about is an answer, and no failure.
 fn answer(written: Result<Written<(), Bytes>, Error>) -> Outcome {
-    let refused = match written? {
-        Ok(()) => return Ok(0),
-        Err(refused) => refused,
-    };
+    match written? {
+        Ok(()) => Ok(0),
+        Err(refused) => why(refused),
+    }
+}
+
+/// Why a change was not made.
+fn why(refused: WriteError<Bytes>) -> Outcome {
     let code = match refused {
         WriteError::Exists => return Ok(-libc::EEXIST),
         WriteError::Absent => return Ok(-libc::ENOENT),
@@ -377,6 +381,25 @@ c_api!(
     ) -> c_int {
         let map = &Handle::shared(map)?.map;
         answer(map.remove(bytes(key, key_len, "the key")?))
+    }
+
+    /// Takes the entry with the least key: removes it, and calls each(entry, ctx) with it, once; each
+    /// may be NULL, and what it returns means nothing. -ENOENT: the map is empty. -ENOTSUP: it has
+    /// no trie. Programs may take entries at the same time (sw_qp_pop_first): no two take one.
+    fn sapwood_bpf_map_pop_first(
+        map: *const sapwood_bpf_map,
+        each: sapwood_entry_fn,
+        ctx: *mut c_void,
+    ) -> c_int {
+        let taken = match Handle::shared(map)?.map.pop_first()? {
+            Ok(None) => return Ok(-libc::ENOENT),
+            Ok(Some(taken)) => taken,
+            Err(refused) => return why(refused),
+        };
+        if let Some(each) = each {
+            tell::<Error>([Ok(taken)], each, ctx)?;
+        }
+        Ok(0)
     }
 
     #[derive(Debug)]

@@ -438,12 +438,28 @@ static void words_are_shared(sapwood_bpf_arena *arena)
 	IS(sapwood_bpf_arena_remove(arena, "rooms"), -ENOENT);
 }
 
+/* Notes a key of one letter and its value behind what is there. */
+static int note(const sapwood_entry *entry, void *ctx)
+{
+	char *order = (char *)ctx;
+	uint64_t value;
+
+	CHECK(entry->key.len == 1 && entry->value.bytes.len == sizeof value);
+	memcpy(&value, entry->value.bytes.data, sizeof value);
+	order += strlen(order);
+	order[0] = *(const char *)entry->key.data;
+	order[1] = (char)('0' + value);
+	order[2] = 0;
+	return 7;
+}
+
 /* Values of one word are exchanged, too. */
 static void words_are_exchanged(sapwood_bpf_arena *arena)
 {
 	sapwood_bpf_map_options options = {sizeof options, 8 << 20, 0, 0, 0, 0, 0, 0};
 	uint64_t one = 1, two = 2, found = 0;
 	sapwood_bpf_map *map = NULL;
+	char order[8] = "";
 
 	IS(sapwood_bpf_map_create(arena, "states", &options, &map), 0);
 	IS(sapwood_bpf_map_insert(map, "a", 1, &one), 0);
@@ -452,6 +468,22 @@ static void words_are_exchanged(sapwood_bpf_arena *arena)
 	IS(sapwood_bpf_map_compare_exchange(map, "a", 1, &one, &two), 0);
 	IS(sapwood_bpf_map_get(map, "a", 1, &found), 0);
 	CHECK(found == 2);
+
+	/* And taken in order. */
+	IS(sapwood_bpf_map_insert(map, "c", 1, &one), 0);
+	IS(sapwood_bpf_map_insert(map, "b", 1, &one), 0);
+	IS(sapwood_bpf_map_pop_first(map, note, order), 0);
+	IS(sapwood_bpf_map_pop_first(map, note, order), 0);
+	CHECK(strcmp(order, "a2b1") == 0);
+	IS(sapwood_bpf_map_pop_first(map, NULL, NULL), 0);
+	IS(sapwood_bpf_map_pop_first(map, note, order), -ENOENT);
+	CHECK(strlen(order) == 4);
+	sapwood_bpf_map_free(map);
+
+	map = NULL;
+	options.flags = SAPWOOD_INDEX;
+	IS(sapwood_bpf_map_create(arena, "states", &options, &map), 0);
+	IS(sapwood_bpf_map_pop_first(map, note, order), -ENOTSUP);
 	sapwood_bpf_map_free(map);
 }
 
@@ -496,6 +528,15 @@ static int other(const char *what, const char *pin)
 		other_reads(pin, (int)getppid());
 		return 0;
 	}
+	if (strcmp(what, "misuse") == 0) {
+		/* A checked handle ends the process, and what was made of it is checked, too. */
+		IS(sapwood_bpf_arena_create(32 << 20, SAPWOOD_CHECKED, &arena), 0);
+		map_options.bytes = 1 << 20;
+		IS(sapwood_bpf_map_create(arena, "flows", &map_options, &map), 0);
+		sapwood_bpf_map_free(map);
+		sapwood_bpf_map_number(map);
+		return 0;
+	}
 	IS(sapwood_bpf_arena_create(32 << 20, 0, &arena), 0);
 	IS(sapwood_bpf_arena_pin(arena, pin), 0);
 	IS(sapwood_bpf_arena_pin(arena, pin), -EEXIST);
@@ -528,6 +569,20 @@ static void count_windows(const sapwood_bpf_window_info *info, void *ctx)
 		*kinds |= 1;
 	if (strcmp(info->name, "flows") == 0 && strcmp(info->kind, "kernel-qp") == 0 && info->len > 0)
 		*kinds |= 2;
+}
+
+/* A use of a checked handle after its end. */
+static void misuse_ends_the_process(void)
+{
+	int status = 0;
+	pid_t pid = begin();
+	if (pid == 0) {
+		CHECK(freopen("/dev/null", "w", stderr));
+		execl(self, self, "other", "misuse", "", (char *)NULL);
+		_exit(99);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == 6);
 }
 
 /* Another process makes maps and dies; this one takes them over. */
@@ -677,6 +732,7 @@ int main(int argc, char **argv)
 	IS(sapwood_bpf_arena_left(arena, &left), 0);
 	IS(sapwood_bpf_arena_forget_owner(arena), 0);
 	sapwood_bpf_arena_free(arena);
+	misuse_ends_the_process();
 	owners_change();
 	return 0;
 }
