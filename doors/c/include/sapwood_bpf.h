@@ -336,9 +336,9 @@ int sapwood_bpf_map_compare_exchange(const sapwood_bpf_map *map, const void *key
 int sapwood_bpf_map_remove(const sapwood_bpf_map *map, const void *key, size_t key_len);
 
 /*
- * Takes the entry with the least key: removes it, and calls each(entry, ctx) with it, once; each
- * may be NULL, and what it returns means nothing. -ENOENT: the map is empty. -ENOTSUP: it has
- * no trie. Programs may take entries at the same time (sw_qp_pop_first): no two take one.
+ * Takes the entry with the least key: removes it, and calls each(entry, ctx) with it, once.
+ * each may be NULL, and what it returns means nothing. -ENOENT: the map is empty. -ENOTSUP: it
+ * has no trie. Programs may take entries at the same time (sw_qp_pop_first): no two take one.
  */
 int sapwood_bpf_map_pop_first(const sapwood_bpf_map *map, sapwood_entry_fn each, void *ctx);
 

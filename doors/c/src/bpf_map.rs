@@ -383,9 +383,9 @@ c_api!(
         answer(map.remove(bytes(key, key_len, "the key")?))
     }
 
-    /// Takes the entry with the least key: removes it, and calls each(entry, ctx) with it, once; each
-    /// may be NULL, and what it returns means nothing. -ENOENT: the map is empty. -ENOTSUP: it has
-    /// no trie. Programs may take entries at the same time (sw_qp_pop_first): no two take one.
+    /// Takes the entry with the least key: removes it, and calls each(entry, ctx) with it, once.
+    /// each may be NULL, and what it returns means nothing. -ENOENT: the map is empty. -ENOTSUP: it
+    /// has no trie. Programs may take entries at the same time (sw_qp_pop_first): no two take one.
     fn sapwood_bpf_map_pop_first(
         map: *const sapwood_bpf_map,
         each: sapwood_entry_fn,

@@ -125,7 +125,7 @@ pub enum Error {
     /// into the section `.addr_space.1`). Several objects share an arena, and each of its pages
     /// belongs to a window, so nothing keeps room for them.
     #[error(
-        "the object has variables of its own in the arena ({bytes} bytes in the section .addr_space.1), for which an arena of Sapwood's has no place: make them variables of the object (.bss, .data), or keep them in a window of words (Words::create, sw_window with SW_KIND_WORDS)"
+        "the object has variables of its own in the arena ({bytes} bytes in the section .addr_space.1), for which an arena of Sapwood's has no place: make them variables of the object (.bss, .data), or keep them in a window of words (Words::create, sapwood_bpf_words_create; sw_window with SW_KIND_WORDS)"
     )]
     ArenaVariables {
         /// The bytes of the section.

@@ -236,6 +236,8 @@ static void process_writes(sapwood_bpf_arena *arena)
 
 		IS(sapwood_bpf_object_open(arena, getenv("SAPWOOD_OBJECT"), &object), 0);
 		IS(sapwood_bpf_object_constants(object, ".rodata.windows", windows, sizeof windows), 0);
+		IS(sapwood_bpf_object_without(object, "seen"), 0);
+		IS(sapwood_bpf_object_without(object, "forget"), 0);
 		IS(sapwood_bpf_object_load(object), 0);
 		IS(frame(object, "known", 1, 60), DROP);
 		if (kind < 2)
