@@ -16,15 +16,16 @@ prove:
 tour:
 	@ci/tour.sh
 
-# Installs the C library and the program: DESTDIR, PREFIX (/usr/local), LIBDIR. With BPF=1 the
-# program has the commands of `sapwood bpf`, and their units are installed, here and by `make deb`.
+# Installs the C library and the program: DESTDIR, PREFIX (/usr/local), LIBDIR. With BPF=1, here and
+# in `make deb`, the library has the functions of sapwood_bpf.h, the headers of BPF programs are
+# installed, and the program has the commands of `sapwood bpf` with their units.
 install:
-	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf}
+	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf,sapwood-capi/bpf}
 	@packaging/install.sh
 
 # The Debian packages, into target/debian.
 deb:
-	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf}
+	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf,sapwood-capi/bpf}
 	@packaging/deb.sh $${TARGET:-target}/debian
 
 STEPS = setup house fmt clippy lints doc unit heavy bench services sync bpf capi installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff

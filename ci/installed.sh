@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What users of C get: `make install` into a folder, programs compiled by pkg-config and by CMake
 # and run, Debian packages without an error of lintian, and the map of blocked names in the workers
-# of dnsdist.
+# of dnsdist. Where BPF programs can be built, the library has its maps of them (BPF=1), and the
+# example in plain C is built and run.
 # NAMES is the number of blocked names.
 . "$(dirname "$0")/lib.sh"
 [ "$(uname -s)" = Linux ] || skip "the C library is tested on Linux"
@@ -10,7 +11,11 @@ has pkg-config || skip "pkg-config is not installed (ci/packages.sh says how)"
 TARGET=$TARGET/readme-build
 # Nothing is measured here, and to compile well takes twice the time.
 export CARGO_TARGET_DIR=$TARGET CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_OPT_LEVEL=1
-run cargo build --locked --release -p sapwood-capi -p sapwood-cli
+BPF=
+! bpf_tools || BPF=1
+export BPF
+# shellcheck disable=SC2086 # words or none
+run cargo build --locked --release -p sapwood-capi -p sapwood-cli ${BPF:+--features sapwood-cli/bpf,sapwood-capi/bpf}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -27,6 +32,11 @@ for file in include/sapwood.h include/sapwood_inline.h lib/libsapwood.so lib/lib
     share/doc/sapwood/operations.md share/sapwood/grafana/sapwood-live.json share/sapwood/prometheus/sapwood.rules.yml; do
     [ -e "$root/$file" ] || fail "make install did not install $file"
 done
+if [ -n "$BPF" ]; then
+    for file in include/sapwood_bpf.h include/sapwood/layout.h include/sapwood/qp_write.bpf.h; do
+        [ -e "$root/$file" ] || fail "make install BPF=1 did not install $file"
+    done
+fi
 [ "$(pkg-config --modversion sapwood)" = "$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)" ] || fail "sapwood.pc has another version"
 
 # Compiles a program by pkg-config and runs it.
@@ -50,6 +60,21 @@ if pkg-config --exists libuv; then
     program examples/c/uv-loop.c "sapwood libuv"
 else
     say "skipped: libuv1-dev is not installed"
+fi
+
+say "== a program in the kernel, in plain C"
+if [ -n "$BPF" ] && [ -x /usr/sbin/bpftool ] && [ -e /usr/include/bpf/libbpf.h ]; then
+    cp -r examples/bpf "$work/bpf"
+    run make -C "$work/bpf" CFLAGS="-O2 -Wall -Wextra -Werror"
+    if bpf_runs; then
+        # It needs the kernel's list of tracepoints, which these processes see alone.
+        run unshare --mount sh -c '{ [ -d /sys/kernel/tracing/events ] || mount -t tracefs nodev /sys/kernel/tracing; } && "$1"/opens cat "$1/opens.c" "$1/opens.c"' sh "$work/bpf" >"$work/opens.log"
+        grep -q "^     2 $work/bpf/opens.c$" "$work/opens.log" || fail "the example did not count: $(tail -n 20 "$work/opens.log")"
+    else
+        say "skipped: this kernel or user cannot run BPF programs"
+    fi
+else
+    say "skipped: bpftool, libbpf-dev or what builds BPF programs is not installed"
 fi
 
 say "== a program by CMake"

@@ -18,6 +18,9 @@ if [ -n "$linux" ] && [ -n "$for_test" ]; then
         # shellcheck disable=SC2206 # one word each
         more+=($BPF_PACKAGES)
     fi
+    # The example in C with a skeleton of libbpf.
+    [ -x /usr/sbin/bpftool ] || more+=(bpftool)
+    [ -e /usr/include/bpf/libbpf.h ] || more+=(libbpf-dev)
     # Programs for packets are tested between network namespaces.
     has ip || more+=(iproute2)
     has ping || more+=(iputils-ping)

@@ -30,6 +30,12 @@ take() { # package, paths...
 lib=usr/lib/$multi
 for file in "$work/all/$lib"/libsapwood.so.*; do take libsapwood0 "$lib/$(basename "$file")"; done
 take libsapwood-dev "$lib/libsapwood.so" "$lib/libsapwood.a" "$lib/pkgconfig/sapwood.pc" "$lib/cmake" usr/include/sapwood.h usr/include/sapwood_inline.h usr/share/man/man3/sapwood.3
+# With BPF. The static library needs two more libraries.
+bpf_dev=
+if [ -e "$work/all/usr/include/sapwood_bpf.h" ]; then
+    take libsapwood-dev usr/include/sapwood_bpf.h usr/include/sapwood
+    bpf_dev=', libelf-dev, zlib1g-dev'
+fi
 take sapwood usr/bin/sapwood usr/share/man/man1 usr/share/bash-completion usr/share/zsh usr/share/fish usr/share/sapwood usr/share/doc/sapwood "$units"
 left=$(find "$work/all" ! -type d)
 [ -z "$left" ] || { printf 'files of no package:\n%s\n' "$left" >&2 && exit 1; }
@@ -76,7 +82,7 @@ text=' Maps of names, tables of routes, and maps of ranges for the data path. Re
  read in place by any number of processes.'
 pack libsapwood0 libs same "$(needs "$work/libsapwood0/$lib/libsapwood.so.0")" \
     "ordered maps whose readers never lock" "$text"
-pack libsapwood-dev libdevel same "libsapwood0 (= $version)" \
+pack libsapwood-dev libdevel same "libsapwood0 (= $version)$bpf_dev" \
     "ordered maps whose readers never lock (development files)" "$text
  .
  This package has the header, the static library, and the files for pkg-config

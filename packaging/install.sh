@@ -32,6 +32,15 @@ put() { # mode, source, place
 
 put 644 doors/c/include/sapwood.h "$includedir/sapwood.h"
 put 644 doors/c/include/sapwood_inline.h "$includedir/sapwood_inline.h"
+# What the library has of BPF, and the headers of the programs, if it was built with its feature.
+bpf_libs=
+if nm -g "$built/libsapwood_capi.a" 2>/dev/null | grep ' T sapwood_bpf_check$' >/dev/null; then
+    bpf_libs='-lelf -lz '
+    put 644 doors/c/include/sapwood_bpf.h "$includedir/sapwood_bpf.h"
+    for header in kernel/bpf/bpf/include/sapwood/*.h; do
+        put 644 "$header" "$includedir/sapwood/$(basename "$header")"
+    done
+fi
 # The shared library, with its versions of symbols, and the two links to it.
 mkdir -p "$root$libdir"
 doors/c/link.sh "$built/libsapwood_capi.a" "$root$libdir"
@@ -42,11 +51,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # The system's libraries that the static library needs, as the compiler of Rust names them.
 sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@includedir@|$includedir|" \
-    -e "s|@version@|$version|" packaging/sapwood.pc.in >"$work/sapwood.pc"
+    -e "s|@version@|$version|" -e "s|@bpf_libs@|$bpf_libs|" packaging/sapwood.pc.in >"$work/sapwood.pc"
 put 644 "$work/sapwood.pc" "$libdir/pkgconfig/sapwood.pc"
 # CMake's files name places relative to their own, so that a staged or moved tree works.
 cmake=$libdir/cmake/sapwood
-sed "s|@include@|$(realpath -m --relative-to="$cmake" "$includedir")|" packaging/sapwood-config.cmake.in >"$work/config"
+sed -e "s|@include@|$(realpath -m --relative-to="$cmake" "$includedir")|" -e "s|@bpf_libs@|${bpf_libs:+elf;z;}|" packaging/sapwood-config.cmake.in >"$work/config"
 sed -e "s|@version@|$version|" -e "s|@pointer@|$(($(getconf LONG_BIT) / 8))|" packaging/sapwood-config-version.cmake.in >"$work/version"
 put 644 "$work/config" "$cmake/sapwood-config.cmake"
 put 644 "$work/version" "$cmake/sapwood-config-version.cmake"

@@ -213,6 +213,8 @@ c_api!(
             }
             libc::EUCLEAN => c"an invariant does not hold; see sapwood_last_error",
             libc::ENODATA => c"the resolver failed a moment ago, and is not asked again",
+            libc::ENOSYS => c"the kernel does not have what this needs",
+            libc::ENOEXEC => c"the program is none that the library and the kernel load",
             libc::ECANCELED => c"a callback asked to end",
             _ => c"another error of the system; see errno(3)",
         };

@@ -3,7 +3,8 @@
 //! The header is the documentation: it says for each function who owns what, from which thread it
 //! may be called, and which errors it returns. It is generated of this crate: each module declares
 //! what C sees in one [`c_api!`](c_api), whose docs become the header's comments, and [`HEADER`] is
-//! the order of the modules. Rust programs use the crate `sapwood`.
+//! the order of the modules. With the feature `bpf` there is a second header, `sapwood_bpf.h`, of
+//! the modules of `BPF_HEADER`. Rust programs use the crate `sapwood`.
 //!
 //! The whole crate is a border: each function takes pointers from C. What all functions share:
 //!
@@ -22,6 +23,18 @@
 // The names are C's.
 #![allow(non_camel_case_types)]
 
+#[cfg(feature = "bpf")]
+pub mod bpf;
+#[cfg(feature = "bpf")]
+pub mod bpf_map;
+#[cfg(feature = "bpf")]
+pub mod bpf_object;
+#[cfg(feature = "bpf")]
+pub mod bpf_reader;
+#[cfg(feature = "bpf")]
+pub mod bpf_windows;
+#[cfg(feature = "bpf")]
+pub mod bpf_words;
 pub mod c_api;
 pub mod cache;
 pub mod call;
@@ -73,7 +86,7 @@ pub mod value;
 pub mod versions;
 pub mod view;
 
-/// What the header declares, in its order.
+/// What the header `sapwood.h` declares, in its order.
 pub const HEADER: &[&[c_api::Item]] = &[
     error::API,
     value::API,
@@ -112,4 +125,15 @@ pub const HEADER: &[&[c_api::Item]] = &[
     live_reader::API,
     #[cfg(target_os = "linux")]
     live_read::API,
+];
+
+/// What the header `sapwood_bpf.h` declares, in its order.
+#[cfg(feature = "bpf")]
+pub const BPF_HEADER: &[&[c_api::Item]] = &[
+    bpf::API,
+    bpf_windows::API,
+    bpf_map::API,
+    bpf_words::API,
+    bpf_reader::API,
+    bpf_object::API,
 ];

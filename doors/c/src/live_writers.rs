@@ -29,7 +29,7 @@ use crate::value::{Kinds, SAPWOOD_BYTES, SAPWOOD_POINTERS};
 use crate::versions::TableBody;
 
 /// A structure that can be live, in the body of its handle.
-trait Lives: Body {
+pub trait Lives: Body {
     /// Its options.
     type Options: Extensible;
 
@@ -44,7 +44,8 @@ trait Lives: Body {
 fn plain(options: &sapwood_options, flags: u32) -> Outcome<bool> {
     known_flags(options.flags, flags)?;
     if !options.domain.is_null() {
-        let text = "a live map has a domain of its own: see sapwood_live_domain";
+        let text = "such a map has a domain of its own: see sapwood_live_domain and \
+                    sapwood_bpf_window_domain";
         return Err(Failure::invalid(text));
     }
     if options.values == SAPWOOD_POINTERS {
@@ -54,9 +55,11 @@ fn plain(options: &sapwood_options, flags: u32) -> Outcome<bool> {
     Ok(options.flags & SAPWOOD_CHECKED != 0)
 }
 
-/// The failure of a live map with pointers.
+/// The failure of a map for other processes, or for programs in the kernel, with pointers.
 pub fn no_pointers() -> Failure {
-    Failure::invalid("the values of a live map are numbers or bytes: pointers mean nothing there")
+    Failure::invalid(
+        "the values of such a map are numbers or bytes: pointers mean nothing to its readers",
+    )
 }
 
 impl Lives for StoreBody {

@@ -121,6 +121,16 @@ pub enum Error {
         /// The function.
         function: String,
     },
+    /// The object has variables of its own in the arena (`__arena` globals, which the compiler puts
+    /// into the section `.addr_space.1`). Several objects share an arena, and each of its pages
+    /// belongs to a window, so nothing keeps room for them.
+    #[error(
+        "the object has variables of its own in the arena ({bytes} bytes in the section .addr_space.1), for which an arena of Sapwood's has no place: make them variables of the object (.bss, .data), or keep them in a window of words (Words::create, sapwood_bpf_words_create; sw_window with SW_KIND_WORDS)"
+    )]
+    ArenaVariables {
+        /// The bytes of the section.
+        bytes: usize,
+    },
     /// The object has no such program, map or variable.
     #[error("the object has no {what} {name:?}")]
     Missing {

@@ -39,7 +39,8 @@ impl Loader {
     ///
     /// # Errors
     /// When the bytes are not an object of BPF programs, or the object does not declare the arena;
-    /// [`Error::Version`] when it was compiled with the headers of another version.
+    /// [`Error::Version`] when it was compiled with the headers of another version;
+    /// [`Error::ArenaVariables`] when it has variables of its own in the arena.
     pub fn open(arena: &BpfArena, object: &[u8]) -> Result<Loader, Error> {
         Loader::opened(
             arena,
@@ -68,7 +69,10 @@ impl Loader {
     ) -> Result<Loader, Error> {
         support::check()?;
         let (object, said) = opened;
-        let mut object = object.map_err(|error| Error::Refused(format!("{error:#}\n{said}")))?;
+        let mut object = object.map_err(|error| match too_many_variables(&said) {
+            Some(bytes) => Error::ArenaVariables { bytes },
+            None => Error::Refused(format!("{error:#}\n{said}")),
+        })?;
         let mut found = false;
         for mut map in object.maps_mut() {
             if map.name() == ARENA_MAP {
@@ -77,6 +81,14 @@ impl Loader {
                     return Err(Error::Version {
                         found: page::VERSION,
                         expected: map.max_entries(),
+                    });
+                }
+                // libbpf keeps those of the section `.addr_space.1` as the map's first contents. It
+                // copies them into no arena that it did not make, and points the programs at the
+                // arena's first or last page, which are not theirs.
+                if let Some(variables) = map.initial_value() {
+                    return Err(Error::ArenaVariables {
+                        bytes: variables.len(),
                     });
                 }
                 map.set_max_entries((arena.bytes() / 4096) as u32)
@@ -369,6 +381,13 @@ fn collected<R>(f: impl FnOnce() -> R) -> (R, String) {
     SAID.take();
     let result = f();
     (result, SAID.take())
+}
+
+/// The bytes of an object's variables in the arena, if libbpf says that there are more than the
+/// pages that the headers name.
+fn too_many_variables(said: &str) -> Option<usize> {
+    let (_, bytes) = said.split_once("global __arena variables of size ")?;
+    bytes.split_whitespace().next()?.parse().ok()
 }
 
 /// The last lines, which have the verifier's reason.

@@ -146,3 +146,25 @@ fn programs_of_other_headers_are_refused() {
         "{refused:?}"
     );
 }
+
+/// libbpf would place such variables over the arena's first page, or into somebody's window.
+#[test]
+fn variables_in_the_arena_are_refused() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(1 << 20).unwrap();
+    let few = include_bytes!(concat!(env!("OUT_DIR"), "/variables.bpf.o")).as_slice();
+    let many = include_bytes!(concat!(env!("OUT_DIR"), "/many-variables.bpf.o")).as_slice();
+    for (object, words) in [(few, 3), (many, 8192)] {
+        let before = arena.image();
+        let refused = Loader::open(&arena, object).map(drop);
+        match &refused {
+            Err(Error::ArenaVariables { bytes }) => assert_eq!(*bytes, 8 * words),
+            other => panic!("{other:?}"),
+        }
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(".addr_space.1"), "{message}");
+        assert_eq!(arena.image(), before);
+    }
+}

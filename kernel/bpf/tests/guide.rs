@@ -58,12 +58,27 @@ fn five_minutes() {
     std::fs::write(&source, program).unwrap();
     compile(&page, &root, &source, &object);
 
+    // Both maps as the page makes them.
     let arena = BpfArena::create(64 << 20).unwrap();
+    for line in [
+        "BpfArena::create(64 << 20)?",
+        "\"stations\").with_index().bytes(16 << 20).build()?",
+        "\"vendors\").bytes(16 << 20).build()?",
+    ] {
+        assert!(page.contains(line), "{line}");
+    }
     let stations = UserMap::<u64>::builder(&arena, "stations")
         .with_index()
+        .bytes(16 << 20)
         .build()
         .unwrap();
     assert_eq!(stations.window().number, 0);
+    let vendors = UserMap::<u64>::builder(&arena, "vendors")
+        .bytes(16 << 20)
+        .build()
+        .unwrap();
+    assert_eq!(vendors.window().number, 1);
+    vendors.insert([0x02, 0, 0], 1).unwrap();
     let programs = Loader::open_file(&arena, &object).unwrap().load().unwrap();
     let verdict = |from: [u8; 6]| {
         let mut frame = [0u8; 64];
@@ -83,4 +98,22 @@ fn five_minutes() {
     assert_eq!(verdict([0x02, 0, 0, 0, 0, 0x02]), drop);
     stations.remove(station).unwrap();
     assert_eq!(verdict(station), drop);
+    // The same program, asked about the second map.
+    let program = fence(&page, "c").replace("sw_qp_lookup(0, &key)", "sw_qp_lookup(1, &key)");
+    let program = program.replace("ETH_ALEN", "3");
+    std::fs::write(&source, program).unwrap();
+    compile(&page, &root, &source, &object);
+    let programs = Loader::open_file(&arena, &object).unwrap().load().unwrap();
+    let of_vendor = |from: u8| {
+        let mut frame = [0u8; 64];
+        frame[6] = from;
+        let known = programs.program("known").unwrap();
+        let input = ProgramInput {
+            data_in: Some(&frame),
+            ..Default::default()
+        };
+        known.test_run(input).unwrap().return_value
+    };
+    assert_eq!(of_vendor(0x02), pass);
+    assert_eq!(of_vendor(0x04), drop);
 }

@@ -265,7 +265,7 @@ static void stores(void)
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_STORE, SAPWOOD_NUMBERS, 0, &far), -EPROTO);
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_STORE, SAPWOOD_POINTERS, 0, &far),
 	   -EINVAL);
-	said("pointers mean nothing there");
+	said("pointers mean nothing to its readers");
 	IS(sapwood_live_reader_open(folder, 7, 0, 0, &far), -EINVAL);
 	said("7 is no structure");
 	IS(sapwood_live_reader_open(folder, SAPWOOD_LIVE_FIB, SAPWOOD_BYTES, 0, &far), -EINVAL);

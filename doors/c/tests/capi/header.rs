@@ -4,27 +4,28 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use sapwood_capi::HEADER;
 use sapwood_capi::c_api::What;
 
-use crate::print;
+use crate::print::{self, HEADERS, items};
 use crate::support::{folder, here, ok, static_library};
 
-/// Any change of a declaration or a comment changes this committed file, so that it is seen in
+/// Any change of a declaration or a comment changes these committed files, so that it is seen in
 /// review.
 #[test]
-fn the_header_is_what_the_library_declares() {
-    let path = here().join("include/sapwood.h");
-    let made = print::header();
-    if std::env::var_os("SAPWOOD_WRITE").is_some() {
-        fs::write(&path, &made).unwrap();
+fn the_headers_are_what_the_library_declares() {
+    for header in HEADERS {
+        let path = here().join("include").join(header.file);
+        let made = print::header(header);
+        if std::env::var_os("SAPWOOD_WRITE").is_some() {
+            fs::write(&path, &made).unwrap();
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == made,
+            "include/{} is not what the library declares; its first lines say how it is made anew",
+            header.file
+        );
     }
-    let there = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        there == made,
-        "include/sapwood.h is not what the library declares; it is made anew by SAPWOOD_WRITE=1 \
-         cargo test -p sapwood-capi --test capi header"
-    );
 }
 
 /// The names of C's functions in a library, without what stands behind them.
@@ -40,8 +41,7 @@ fn symbols(of: &mut Command) -> BTreeSet<String> {
 /// under the version that is there.
 #[test]
 fn the_libraries_export_what_the_header_declares() {
-    let items = HEADER.iter().copied().flatten();
-    let functions = items.filter(|item| matches!(item.what, What::Function(..)));
+    let functions = items().filter(|item| matches!(item.what, What::Function(..)));
     let declared: BTreeSet<String> = functions.map(|item| item.name.to_owned()).collect();
     assert!(declared.len() > 250, "{declared:?}");
 
@@ -100,9 +100,12 @@ fn the_rooms_for_names_are_the_librarys() {
 /// Structures have the same size and the same places of fields in both languages.
 #[test]
 fn structures_lie_in_memory_as_the_header_says() {
-    let mut tests = String::from("#include \"sapwood.h\"\n");
+    let mut tests = String::new();
+    for header in HEADERS {
+        tests += &format!("#include \"{}\"\n", header.file);
+    }
     let mut checked = 0;
-    for item in HEADER.iter().copied().flatten() {
+    for item in items() {
         let (What::Struct(layout) | What::Union(layout)) = item.what else {
             continue;
         };

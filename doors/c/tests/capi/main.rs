@@ -2,6 +2,8 @@
 
 mod allocations;
 mod border;
+#[cfg(feature = "bpf")]
+mod bpf;
 mod door;
 mod header;
 mod live;

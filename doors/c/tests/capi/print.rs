@@ -9,31 +9,54 @@ use sapwood_capi::c_api::{Constant, Field, Item, What};
 /// Columns of a line.
 const WIDTH: usize = 100;
 
-/// What stands before the first part of the header: its general rules.
-const PROLOGUE: &str = include_str!("../../src/prologue.h");
-/// What stands behind the last part.
-const EPILOGUE: &str = "
-#ifdef __cplusplus
+/// A header: its file, what stands before its first part, and what it declares.
+pub struct Header {
+    /// The name of its file.
+    pub file: &'static str,
+    guard: &'static str,
+    prologue: &'static str,
+    /// What it declares, by modules.
+    pub modules: &'static [&'static [Item]],
 }
-#endif
 
-#endif /* SAPWOOD_H */
-";
+/// The headers of the library as it was built.
+pub const HEADERS: &[Header] = &[
+    Header {
+        file: "sapwood.h",
+        guard: "SAPWOOD_H",
+        prologue: include_str!("../../src/prologue.h"),
+        modules: HEADER,
+    },
+    #[cfg(feature = "bpf")]
+    Header {
+        file: "sapwood_bpf.h",
+        guard: "SAPWOOD_BPF_H",
+        prologue: include_str!("../../src/bpf_prologue.h"),
+        modules: sapwood_capi::BPF_HEADER,
+    },
+];
+
+/// What all headers declare.
+pub fn items() -> impl Iterator<Item = &'static Item> {
+    let modules = HEADERS.iter().flat_map(|header| header.modules);
+    modules.copied().flatten()
+}
 
 /// The whole header.
-pub fn header() -> String {
-    let mut text = PROLOGUE.to_owned();
+pub fn header(of: &Header) -> String {
+    let mut text = of.prologue.to_owned();
     // Structures that are declared before their fields are.
     let mut forward = BTreeSet::new();
     let mut before: Option<&Item> = None;
-    for item in HEADER.iter().copied().flatten() {
+    for item in of.modules.iter().copied().flatten() {
         if stands_apart(item, before) {
             text.push('\n');
         }
         text.push_str(&declaration(item, &mut forward));
         before = Some(item);
     }
-    text + EPILOGUE
+    let guard = of.guard;
+    text + &format!("\n#ifdef __cplusplus\n}}\n#endif\n\n#endif /* {guard} */\n")
 }
 
 /// Whether an empty line stands before an item.
@@ -155,6 +178,9 @@ fn beside(lines: &[(String, &[&str])], indent: &str) -> String {
 
 /// A function, whose arguments stand one below the other where the line ends.
 fn call(begin: &str, arguments: &[String]) -> String {
+    if arguments.is_empty() {
+        return format!("{begin}void);\n");
+    }
     let indent = "\t".repeat(begin.len() / 8) + &" ".repeat(begin.len() % 8);
     let mut text = String::new();
     let mut line = begin.to_owned();

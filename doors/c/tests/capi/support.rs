@@ -108,6 +108,9 @@ pub fn compile(source: &Path, language: Language, link: Link, more: &[&str]) -> 
         }
     }
     cc.args(["-lpthread", "-ldl", "-lm"]);
+    if cfg!(feature = "bpf") && link == Link::Static {
+        cc.args(["-lelf", "-lz"]);
+    }
     ok(&mut cc);
     program
 }

@@ -54,12 +54,15 @@ typedef __u64 sw_at;
 #define __uint(name, val) int(*name)[val]
 #endif
 
-/* The loader replaces this map by the owner's arena. A program that names the map may use it. */
+/*
+ * The loader replaces this map by the owner's arena. A program that names the map may use it. The
+ * arena has its own address (map_extra). It is not named here, because libbpf before 1.5, and the
+ * bpftool made of it, do not read a number of 64 bits.
+ */
 struct {
 	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
 	__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */
 	__uint(max_entries, SW_VERSION); /* the loader compares it, and sets the pages */
-	enum { sw_map_extra = SW_MAP_EXTRA } map_extra;
 } sw_arena SEC(".maps");
 
 #define SW_ARENA __attribute__((address_space(1)))
