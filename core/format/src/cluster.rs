@@ -127,8 +127,8 @@ fn words(key: &[u8]) -> Option<[u64; 4]> {
     Some(words.map(|word| u64::from_le_bytes(*word)))
 }
 
-/// Odd constants, from xxHash and SplitMix.
-const FACTORS: [u64; 5] = [
+/// The factors of a tag's words, and that of its mixing: odd constants, from xxHash and SplitMix.
+pub const FACTORS: [u64; 5] = [
     0x9e37_79b1_85eb_ca87,
     0xc2b2_ae3d_27d4_eb4f,
     0x1656_67b1_9e37_79f9,

@@ -66,10 +66,12 @@ pub const fn product(word: u64, secret: u64) -> u64 {
     low as u64 * high as u64
 }
 
-/// A bijection whose upper and lower bits depend on all bits (the constants are those of Steele,
-/// Lea and Flood's SplitMix).
+/// The factor of [`mix`]: that of Steele, Lea and Flood's SplitMix.
+pub const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A bijection whose upper and lower bits depend on all bits.
 #[inline(always)]
 pub const fn mix(sum: u64) -> u64 {
-    let sum = (sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let sum = (sum ^ sum >> 32).wrapping_mul(FACTOR);
     sum ^ sum >> 32
 }

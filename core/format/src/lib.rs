@@ -127,16 +127,21 @@ pub const LAYOUT: [(&str, u64); 34] = [
     ("BUCKET_FILTER", bucket::FILTER as u64),
 ];
 
+/// What FNV-1a begins with, by which layout hashes are made of bytes and words.
+pub const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+/// The factor of FNV-1a.
+pub const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
 /// FNV-1a of bytes and words, for layout hashes.
 const fn fnv(name: &[u8], words: &[u64]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut hash = FNV_BASIS;
     let mut i = 0;
     while i < name.len() + words.len() {
         let word = match i < name.len() {
             true => name[i] as u64,
             false => words[i - name.len()],
         };
-        hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        hash = (hash ^ word).wrapping_mul(FNV_PRIME);
         i += 1;
     }
     hash

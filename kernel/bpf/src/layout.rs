@@ -1,4 +1,5 @@
-//! The constants that C programs share. `layout.h` is generated from this file.
+//! The constants that C programs and the reader in Go share. `layout.h` and `doors/go/layout.go`
+//! are generated from this file.
 
 /// Declares an enumeration of numbers with names. The C constants have the same names in capitals.
 macro_rules! named {
@@ -52,6 +53,7 @@ use sapwood::route::MirrorHop;
 use sapwood_format as format;
 use sapwood_format::header;
 
+mod go;
 pub mod ranges;
 pub mod route;
 
@@ -486,4 +488,13 @@ pub fn header() -> String {
     }
     text += "\n#endif\n";
     text
+}
+
+/// The text of `doors/go/layout.go`: what the reader in Go relies on.
+///
+/// ```
+/// assert!(sapwood_bpf::layout::go_source().contains("package sapwood"));
+/// ```
+pub fn go_source() -> String {
+    go::source()
 }

@@ -1,7 +1,8 @@
 //! Test vectors: maps that Rust wrote, read by C in user space (gcc, clang), with the answers of a
 //! `BTreeMap`; and a small set of them that is kept in `bpf/vectors`, for other implementations.
 //! And damaged copies of maps, which C reads under a sanitizer: `SAPWOOD_OPS` of each kind of map
-//! (default 24).
+//! (default 24). The maps with their questions are left in the folder that `SAPWOOD_IMAGES` names,
+//! for readers in other languages.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -10,13 +11,14 @@ mod user;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use kernel::maps::{
     Both, Kind, Names, Points, Stores, TextPoints, TextStores, Texts, TextsBoth, Trie,
 };
 use kernel::{KEY_MAX, NODES, name, skipped};
 use sapwood::qp::{QpMap, ReadEntry};
-use sapwood_bpf::{BpfArena, UserMap};
+use sapwood_bpf::{BpfArena, UserMap, WindowInfo};
 use user::Compiled;
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
@@ -104,36 +106,44 @@ tests_of_maps! {
 
 fn what_rust_wrote_is_read_by_c<K: Kind>() {
     let c = Compiled::new("qp_vectors");
-    for most in [255, 2] {
-        let arena = BpfArena::create(16 << 20).unwrap();
-        let other = UserMap::<u64>::builder(&arena, "other")
-            .bytes(1 << 20)
-            .build()
-            .unwrap();
-        let names = K::builder(&arena, "names").bytes(4 << 20).build().unwrap();
-        other.insert("other", 1).unwrap();
-        let (mut numbers, mut oracle) = (Numbers(most), Oracle::new());
-        for i in 1..3000u64 {
-            let key = numbers.key(most);
-            if numbers.below(5) == 0 {
-                names.take(&key);
-                oracle.remove(&key);
-            } else {
-                names.put(&key, i);
-                oracle.insert(key, i);
-            }
-        }
-        let some: Vec<_> = oracle.keys().step_by(3).cloned().collect();
-        let others: Vec<_> = (0..400).map(|_| numbers.key(255)).collect();
-        let keys = some.into_iter().chain(others);
-        let asked = questions(&oracle, names.window().number, keys, 50);
-        c.same_answers(&arena.image(), asked.as_bytes());
+    for most in MOST {
+        let (image, asked) = random_map::<K>(most);
+        c.same_answers(&image, asked.as_bytes());
         // The driver detects a wrong answer.
         let changed = asked.replacen("\nlast . ", "\nlast . 9", 1);
-        let caught =
-            std::panic::catch_unwind(|| c.same_answers(&arena.image(), changed.as_bytes()));
+        let caught = std::panic::catch_unwind(|| c.same_answers(&image, changed.as_bytes()));
         assert!(caught.is_err(), "a wrong answer was not seen");
     }
+}
+
+/// The lengths of the longest keys of random maps.
+const MOST: [u64; 2] = [255, 2];
+
+/// An arena with a random map, and questions about it.
+fn random_map<K: Kind>(most: u64) -> (Vec<u8>, String) {
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let other = UserMap::<u64>::builder(&arena, "other")
+        .bytes(1 << 20)
+        .build()
+        .unwrap();
+    let names = K::builder(&arena, "names").bytes(4 << 20).build().unwrap();
+    other.insert("other", 1).unwrap();
+    let (mut numbers, mut oracle) = (Numbers(most), Oracle::new());
+    for i in 1..3000u64 {
+        let key = numbers.key(most);
+        if numbers.below(5) == 0 {
+            names.take(&key);
+            oracle.remove(&key);
+        } else {
+            names.put(&key, i);
+            oracle.insert(key, i);
+        }
+    }
+    let some: Vec<_> = oracle.keys().step_by(3).cloned().collect();
+    let others: Vec<_> = (0..400).map(|_| numbers.key(255)).collect();
+    let keys = some.into_iter().chain(others);
+    let asked = questions(&oracle, names.window().number, keys, 50);
+    (arena.image(), asked)
 }
 
 /// What names lead to, mixed as the driver does it, and their longest prefixes.
@@ -211,9 +221,15 @@ fn names_and_damaged_copies() {
     println!("{strange:?} strange answers of damaged copies");
 }
 
-/// Asks C about a map of names, then about damaged copies of it: how many strange answers those
-/// gave.
-fn names_of<K: Kind>(c: &Compiled) -> u64 {
+/// An arena with a map of names, and questions about it.
+struct NamesMap {
+    image: Vec<u8>,
+    window: WindowInfo,
+    asked: String,
+    rng: fastrand::Rng,
+}
+
+fn names_map<K: Kind>() -> NamesMap {
     let arena = BpfArena::create(4 << 20).unwrap();
     let map = K::builder(&arena, "names").bytes(2 << 20).build().unwrap();
     let mut oracle = QpMap::<u64>::new();
@@ -257,7 +273,23 @@ fn names_of<K: Kind>(c: &Compiled) -> u64 {
         20,
     );
     let asked = asked + &questions_of_names(&oracle, &names, &mut rng);
-    let image = arena.image();
+    NamesMap {
+        image: arena.image(),
+        window: info.clone(),
+        asked,
+        rng,
+    }
+}
+
+/// Asks C about a map of names, then about damaged copies of it: how many strange answers those
+/// gave.
+fn names_of<K: Kind>(c: &Compiled) -> u64 {
+    let NamesMap {
+        image,
+        window: info,
+        asked,
+        mut rng,
+    } = names_map::<K>();
     if K::HAS_TRIE {
         c.same_answers(&image, asked.as_bytes());
     }
@@ -275,6 +307,38 @@ fn names_of<K: Kind>(c: &Compiled) -> u64 {
     let met = strange.iter().any(|count| *count != calm);
     assert!(met, "{strange:?}, {calm} of the whole copy of {}", K::NAME);
     strange.iter().sum()
+}
+
+/// Leaves maps of all kinds, with questions and their answers, in the folder that `SAPWOOD_IMAGES`
+/// names.
+#[test]
+fn images_for_other_languages() {
+    let Some(folder) = std::env::var_os("SAPWOOD_IMAGES").map(PathBuf::from) else {
+        return;
+    };
+    if skipped() {
+        return;
+    }
+    fn leave<K: Kind>(folder: &Path) {
+        let write = |name: String, image: &[u8], asked: &str| {
+            std::fs::write(folder.join(format!("{name}.image")), image).unwrap();
+            std::fs::write(folder.join(format!("{name}.questions")), asked).unwrap();
+        };
+        let names = names_map::<K>();
+        write(format!("{}-names", K::NAME), &names.image, &names.asked);
+        for most in MOST {
+            let (image, asked) = random_map::<K>(most);
+            write(format!("{}-{most}", K::NAME), &image, &asked);
+        }
+    }
+    leave::<Trie>(&folder);
+    leave::<Both>(&folder);
+    leave::<Points>(&folder);
+    leave::<Stores>(&folder);
+    leave::<Texts>(&folder);
+    leave::<TextsBoth>(&folder);
+    leave::<TextPoints>(&folder);
+    leave::<TextStores>(&folder);
 }
 
 /// The small vectors: the words of an arena that are not zero, and questions.
@@ -332,7 +396,7 @@ fn the_kept_vectors_are_those_of_today() {
     if skipped() {
         return;
     }
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf/vectors/qp.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf/vectors/qp.txt");
     let wanted = small();
     if std::env::var_os("SAPWOOD_WRITE").is_some() {
         std::fs::write(&path, &wanted).unwrap();

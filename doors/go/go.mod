@@ -1,0 +1,3 @@
+module sapwood/doors/go
+
+go 1.23

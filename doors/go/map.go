@@ -1,0 +1,185 @@
+package sapwood
+
+// ValueBytes returns the bytes of each value, or -1 when values are byte strings.
+//
+// Errors: as Get.
+func (m *Map) ValueBytes() (int, error) {
+	size := 0
+	err := m.undisturbed(func(n *nodes) *trouble {
+		size = n.valueBytes
+		if n.strings {
+			size = -1
+		}
+		return nil
+	})
+	return size, err
+}
+
+// HasOrder says whether the map has an order. Without one (a UserPointMap, or a ProgramMap with an
+// index alone), From, Prefix and the other ordered methods fail with ErrNoOrder.
+//
+// Errors: as Get.
+func (m *Map) HasOrder() (bool, error) {
+	ordered := false
+	err := m.undisturbed(func(n *nodes) *trouble {
+		ordered = !n.hasOnlyIndex()
+		return nil
+	})
+	return ordered, err
+}
+
+// Get returns a copy of a key's value, and whether the key is there. It costs one descent, which is
+// read twice, and one allocation for the copy.
+//
+// Errors: ErrDamaged; ErrBusy when changes disturbed every attempt; ErrNoWindow when the map was
+// closed; ErrLayout when it was made anew with other values; ErrClosed.
+func (m *Map) Get(key []byte) (value []byte, found bool, err error) {
+	value, found, err = m.Append(nil, key)
+	if found && value == nil {
+		value = []byte{}
+	}
+	return value, found, err
+}
+
+// Append appends a key's value to a slice, and says whether the key is there. It allocates nothing
+// where the slice has room.
+//
+// Errors: as Get.
+func (m *Map) Append(to, key []byte) (with []byte, found bool, err error) {
+	if len(key) > keyMax {
+		return to, false, nil
+	}
+	arena, panics, err := m.arena.enter()
+	if err != nil {
+		return to, false, err
+	}
+	with = to
+	defer m.arena.leave(panics, &err)
+	// This is undisturbed, without a function that makes its variables escape to the heap.
+	var l lookup
+	for count := (attempts{}); ; {
+		n, err := m.nodes(arena)
+		if err != nil {
+			return to, false, err
+		}
+		var t *trouble
+		var got []byte
+		var there bool
+		if n.hasOnlyIndex() {
+			x := indexOf(&n)
+			got, there, t = x.get(to, key)
+		} else {
+			got, there, t = l.get(&n, to, key)
+		}
+		switch {
+		case t == nil && there:
+			return got, true, nil
+		case t == nil:
+			return to, false, nil
+		case count.areOver(t):
+			return to, false, t.of(m.window.Name)
+		}
+	}
+}
+
+// Has says whether a key is there.
+//
+// Errors: as Get.
+func (m *Map) Has(key []byte) (bool, error) {
+	_, found, err := m.Append(nil, key)
+	return found, err
+}
+
+// LongestPrefix returns the entry whose key is the longest prefix of a key; the key itself counts.
+//
+// Errors: as Get; ErrNoOrder.
+func (m *Map) LongestPrefix(key []byte) (prefix, value []byte, found bool, err error) {
+	var l lookup
+	length := 0
+	err = m.undisturbed(func(n *nodes) (t *trouble) {
+		if n.hasOnlyIndex() {
+			return noOrder
+		}
+		length, value, found, t = l.longestPrefix(n, key)
+		return t
+	})
+	if err != nil || !found {
+		return nil, nil, false, err
+	}
+	return append([]byte{}, key[:length]...), value, true, nil
+}
+
+// beside returns the entry that a path finds from the root on.
+func (m *Map) beside(find func(p *path, n *nodes) (copied, bool, *trouble)) ([]byte, []byte, bool, error) {
+	p := path{turned: -1}
+	var entry copied
+	found := false
+	err := m.undisturbed(func(n *nodes) (t *trouble) {
+		if n.hasOnlyIndex() {
+			return noOrder
+		}
+		entry, found, t = find(&p, n)
+		return t
+	})
+	if err != nil || !found {
+		return nil, nil, false, err
+	}
+	return entry.key, entry.value, true, nil
+}
+
+// First returns the entry with the least key.
+//
+// Errors: as Get; ErrNoOrder.
+func (m *Map) First() (key, value []byte, found bool, err error) {
+	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
+		return p.next(n, nil, false, false)
+	})
+}
+
+// Last returns the entry with the greatest key.
+//
+// Errors: as Get; ErrNoOrder.
+func (m *Map) Last() (key, value []byte, found bool, err error) {
+	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
+		return p.previous(n, nil, true)
+	})
+}
+
+// Next returns the entry with the least key that is greater than a key, which need not be there.
+//
+// Errors: as Get; ErrNoOrder.
+func (m *Map) Next(key []byte) (next, value []byte, found bool, err error) {
+	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
+		return p.next(n, key, true, false)
+	})
+}
+
+// Previous returns the entry with the greatest key that is less than a key, which need not be there.
+//
+// Errors: as Get; ErrNoOrder.
+func (m *Map) Previous(key []byte) (previous, value []byte, found bool, err error) {
+	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
+		return p.previous(n, key, false)
+	})
+}
+
+// Len returns the number of entries: of a UserStore, the number that its newest version states; of
+// other maps, by a walk over all entries.
+//
+// Errors: as Get.
+func (m *Map) Len() (int, error) {
+	stated := 0
+	err := m.undisturbed(func(n *nodes) *trouble {
+		stated = n.statedLen()
+		return nil
+	})
+	if err != nil || stated > 0 && m.window.Kind == KindQp {
+		return stated, err
+	}
+	count := 0
+	walk := m.All()
+	for range walk.All() {
+		count++
+	}
+	return count, walk.Err()
+}
