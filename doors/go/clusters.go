@@ -86,8 +86,8 @@ type place struct {
 	word uint32
 }
 
-// slot reads the entry in a slot of a cluster; false when the slot is dead, which the last one never
-// is.
+// slot reads the entry in a slot of a cluster; false when the slot is dead, which the last one
+// never is.
 func (n *nodes) slot(c *cluster, slot int) (entry, bool, place, *trouble) {
 	slots, size := c.slotsAt()
 	p := place{at: (slots + size*slot) &^ 3}
@@ -193,8 +193,8 @@ func (b *borders) search(key []byte) int {
 }
 
 // place is the first slot whose keys are greater than a key that is not there, or the number of
-// slots. The key parts at a byte from the entry that search found, and is less than that entry's key
-// if less.
+// slots. The key parts at a byte from the entry that search found, and is less than that entry's
+// key if less.
 func (b *borders) place(found, at int, less bool) int {
 	slot := found
 	if less {
@@ -220,8 +220,8 @@ func (b *borders) between(left, right int) int {
 	return least
 }
 
-// isNearer says whether the keys of a slot share more bytes with those of a slot before it than with
-// those of one behind it.
+// isNearer says whether the keys of a slot share more bytes with those of a slot before it than
+// with those of one behind it.
 func (b *borders) isNearer(before, slot, behind int) bool {
 	return b.offset(b.between(before, slot)) > b.offset(b.between(slot, behind))
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// arenaOfImage is an arena over a copy of one, which is as long as its header page says. Its memory is
-// that of this process.
+// arenaOfImage is an arena over a copy of one, which is as long as its header page says. Its memory
+// is that of this process.
 func arenaOfImage(image []byte) (*Arena, error) {
 	size := len(image)
 	if size >= pageBytes {
@@ -78,8 +78,8 @@ func vectorsOf(t testing.TB, file string) (image []byte, questions []question) {
 	return image, questions
 }
 
-// numberOf is the number that a value holds: its first eight bytes. In a map of byte strings, the rest
-// must be what the tests of kernel/bpf make of the number.
+// numberOf is the number that a value holds: its first eight bytes. In a map of byte strings, the
+// rest must be what the tests of kernel/bpf make of the number.
 func numberOf(t testing.TB, value []byte) uint64 {
 	t.Helper()
 	if len(value) < 8 {

@@ -154,7 +154,8 @@ func (m *Map) Next(key []byte) (next, value []byte, found bool, err error) {
 	})
 }
 
-// Previous returns the entry with the greatest key that is less than a key, which need not be there.
+// Previous returns the entry with the greatest key that is less than a key, which need not be
+// there.
 //
 // Errors: as Get; ErrNoOrder.
 func (m *Map) Previous(key []byte) (previous, value []byte, found bool, err error) {

@@ -53,8 +53,8 @@ func bpf(command uintptr, attributes unsafe.Pointer, size uintptr) (uintptr, err
 	return got, nil
 }
 
-// openPinned opens the pinned object at a path. The kernel maps no arena that was opened for reading
-// only.
+// openPinned opens the pinned object at a path. The kernel maps no arena that was opened for
+// reading only.
 func openPinned(path string) (int, error) {
 	name, err := syscall.BytePtrFromString(path)
 	if err != nil {

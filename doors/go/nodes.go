@@ -73,7 +73,8 @@ type branch struct {
 func (b *branch) offset() int   { return branchOffset(b.header) }
 func (b *branch) children() int { return branchLabels(b.header) + 1 }
 
-// child is the child that a key belongs to: the number of labels that are not greater than its byte.
+// child is the child that a key belongs to: the number of labels that are not greater than its
+// byte.
 func (b *branch) child(key []byte) int {
 	if b.offset() >= len(key) {
 		return 0

@@ -183,9 +183,9 @@ type parting struct {
 	hasBelow bool
 }
 
-// approach moves from the root to an entry that shares the longest prefix with a key, and says where
-// the key parts from it; false when the entry has the key. The frames below the parting are gone
-// then.
+// approach moves from the root to an entry that shares the longest prefix with a key, and says
+// where the key parts from it; false when the entry has the key. The frames below the parting are
+// gone then.
 func (p *path) approach(n *nodes, key []byte) (parting, bool, *trouble) {
 	// Off the key's path, any entry below shows where the key would leave the path.
 	if t := p.down(n, p.root, func(b *branch) int { return b.child(key) }); t != nil {

@@ -17,8 +17,8 @@ import (
 //		return err
 //	}
 //
-// The map may be changed during the walk. No lock is held while the loop's body runs, so it may take
-// any time, and may use the map and close the arena.
+// The map may be changed during the walk. No lock is held while the loop's body runs, so it may
+// take any time, and may use the map and close the arena.
 type Walk struct {
 	m *Map
 	// Of an ordered walk: the path to the last entry and the nodes that it refers to, if it stands.
@@ -60,8 +60,8 @@ func (m *Map) All() *Walk { return m.walk(nil, nil, true) }
 // an order (HasOrder) the walk's error is ErrNoOrder.
 func (m *Map) From(key []byte) *Walk { return m.walk(key, nil, false) }
 
-// Prefix begins a walk over the entries whose keys begin with a prefix, in order of keys. Without an
-// order (HasOrder) the walk's error is ErrNoOrder.
+// Prefix begins a walk over the entries whose keys begin with a prefix, in order of keys. Without
+// an order (HasOrder) the walk's error is ErrNoOrder.
 func (m *Map) Prefix(prefix []byte) *Walk { return m.walk(prefix, prefix, false) }
 
 // Err is the error that ended the walk, or nil. Errors are those of Get, and ErrNoOrder.

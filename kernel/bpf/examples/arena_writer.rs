@@ -48,7 +48,7 @@ fn text(key: &[u8]) -> Vec<u8> {
 const BYTES: usize = 16 << 20;
 const LONGEST: usize = 400;
 
-// After each change a pin is dropped, so that what was replaced is freed soon.
+// Before each change, what was replaced is freed, once its grace period is over.
 macro_rules! user {
     ($name:literal, $ordered:literal, $map:expr, |$key:ident| $value:expr, $bytes:expr) => {{
         let map = std::rc::Rc::new($map);
@@ -59,13 +59,13 @@ macro_rules! user {
             longest: LONGEST,
             value: $bytes,
             put: Box::new(move |$key| {
-                map.insert($key, $value)?;
                 drop(map.pin());
+                map.insert($key, $value)?;
                 Ok(())
             }),
             take: Box::new(move |key| {
-                other.remove(key)?;
                 drop(other.pin());
+                other.remove(key)?;
                 Ok(())
             }),
         }
@@ -82,17 +82,17 @@ macro_rules! store {
             longest: LONGEST,
             value: $bytes,
             put: Box::new(move |$key| {
+                map.reclaim(100);
                 let mut txn = map.begin();
                 txn.insert($key, $value)?;
                 txn.commit();
-                drop(map.pin());
                 Ok(())
             }),
             take: Box::new(move |key| {
+                other.reclaim(100);
                 let mut txn = other.begin();
                 txn.remove(key)?;
                 txn.commit();
-                drop(other.pin());
                 Ok(())
             }),
         }
@@ -253,7 +253,7 @@ fn main() -> Result<(), Failure> {
             while let Err(error) = change(key.as_bytes()) {
                 tries += 1;
                 if tries == 1000 {
-                    return Err(error);
+                    return Err(format!("{}: {error}", map.name).into());
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }

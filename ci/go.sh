@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# The reader in Go: its form, and its tests, by the Go that is here and by the oldest one. It
+# answers as the kept vectors say, and as Rust says of maps of all kinds, which are damaged, too; it
+# reads a pinned arena beside its writer. The example is loaded by the program, attached by Go, and
+# counts. FUZZ_SECONDS is how long the fuzz target runs.
+. "$(dirname "$0")/lib.sh"
+# In CI, what cannot be had is a failure.
+absent() { [ -z "${CI:-}" ] || fail "$*"; }
+if ! go_ready; then
+    absent "There is no Go $GO_OLDEST or newer; see ci/setup.sh."
+    skip "there is no Go $GO_OLDEST or newer; see ci/setup.sh"
+fi
+run go version
+root=$PWD module=$PWD/doors/go example=$PWD/doors/go/examples/opens
+cd "$module"
+badly=$(gofmt -l .)
+[ -z "$badly" ] || fail "gofmt would change: $badly"
+run go vet ./...
+GOARCH=arm64 run go vet ./...
+GOOS=darwin run go vet ./...
+
+# Maps of all kinds, a writer beside Go, and what the example needs.
+cd "$root"
+if bpf_tools && bpf_runs; then
+    bpf_ready
+    grep -q ' /sys/kernel/tracing tracefs ' /proc/mounts || run mount -t tracefs tracefs /sys/kernel/tracing
+    export SAPWOOD_IMAGES=$TARGET/go/images
+    rm -rf "$SAPWOOD_IMAGES"
+    mkdir -p "$SAPWOOD_IMAGES"
+    tests --test vectors -- images_for_other_languages
+    # shellcheck disable=SC2046 # words
+    run cargo build -q --locked --workspace $(all_features) --profile test --example arena_writer --bin sapwood
+    export SAPWOOD_ARENA_WRITER=$TARGET/debug/examples/arena_writer
+    export SAPWOOD_PROGRAM=$TARGET/debug/sapwood SAPWOOD_OPENS=$TARGET/go/opens.bpf.o
+    case $(uname -m) in aarch64) arch=arm64 ;; *) arch=x86 ;; esac
+    run "${SAPWOOD_CLANG:-clang-19}" -g -O2 -Wall -Wextra -Werror -target bpf -mcpu=v4 "-D__TARGET_ARCH_$arch" \
+        -I kernel/bpf/bpf/include -I "/usr/include/$(uname -m)-linux-gnu" -c "$example/bpf/opens.bpf.c" -o "$SAPWOOD_OPENS"
+else
+    say "skipped: what needs arenas; they are built with $BPF_PACKAGES, and run as root on Linux 6.9"
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cd "$module"
+run go test -count=1 -v ./... 2>&1 | tee "$log"
+run go test -fuzz FuzzDamage -fuzztime "${FUZZ_SECONDS:-10}s" -fuzzminimizetime 10x .
+if GOTOOLCHAIN=go$GO_OLDEST run go version; then
+    GOTOOLCHAIN=go$GO_OLDEST run go test -count=1 ./...
+else
+    absent "Go $GO_OLDEST cannot be fetched."
+    say "skipped: Go $GO_OLDEST cannot be fetched"
+fi
+
+cd "$example"
+# The modules of others: those of go.sum, or none.
+if run go mod download; then
+    run go mod tidy -diff
+    badly=$(gofmt -l .)
+    [ -z "$badly" ] || fail "gofmt would change: $badly"
+    run go vet ./...
+    run go test -count=1 -v ./... 2>&1 | tee -a "$log"
+else
+    absent "The modules of the example cannot be fetched."
+    say "skipped: the modules of the example cannot be fetched"
+fi
+if bpf_tools && bpf_runs && grep -n 'skipped: ' "$log"; then
+    fail "This kernel can run BPF programs, but tests were skipped."
+fi
