@@ -18,3 +18,12 @@ func mappingOf(image []byte, size int) *mapping {
 	}
 	return m
 }
+
+// mappingOfBytes is memory that begins at a page, as words.
+func mappingOfBytes(memory []byte) *mapping {
+	base := unsafe.Pointer(&memory[0])
+	return &mapping{words: words{
+		w64: unsafe.Slice((*uint64)(base), len(memory)/8),
+		w32: unsafe.Slice((*uint32)(base), len(memory)/4),
+	}}
+}
