@@ -44,8 +44,10 @@ trap 'rm -f "$log"' EXIT
 cd "$module"
 run go test -count=1 -v ./... 2>&1 | tee "$log"
 run go test -fuzz FuzzDamage -fuzztime "${FUZZ_SECONDS:-10}s" -fuzzminimizetime 10x .
+oldest=
 if GOTOOLCHAIN=go$GO_OLDEST run go version; then
-    GOTOOLCHAIN=go$GO_OLDEST run go test -count=1 ./...
+    oldest=go$GO_OLDEST
+    GOTOOLCHAIN=$oldest run go test -count=1 ./...
 else
     absent "Go $GO_OLDEST cannot be fetched."
     say "skipped: Go $GO_OLDEST cannot be fetched"
@@ -58,6 +60,7 @@ if run go mod download; then
     badly=$(gofmt -l .)
     [ -z "$badly" ] || fail "gofmt would change: $badly"
     run go vet ./...
+    [ -z "$oldest" ] || GOTOOLCHAIN=$oldest run go vet ./...
     run go test -count=1 -v ./... 2>&1 | tee -a "$log"
 else
     absent "The modules of the example cannot be fetched."

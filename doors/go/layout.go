@@ -11,8 +11,6 @@ const (
 	arenaMax     = 0x100000000
 	versionAt    = 8
 	bytesAt      = 16
-	usedAt       = 24
-	generationAt = 32
 	windowsAt    = 64
 	windowsMax   = 32
 	windowBytes  = 64
@@ -80,13 +78,11 @@ const (
 
 // Inline clusters.
 const (
-	inlinePrefixBytesAt = 6
-	inlineTagsAt        = 8
-	inlineUnit          = 4
-	inlineOutside       = 128
-	inlineTailMax       = 127
-	inlineSlotsMax      = 24
-	inlineBlockMax      = 1024
+	inlineTagsAt   = 8
+	inlineOutside  = 128
+	inlineTailMax  = 127
+	inlineSlotsMax = 24
+	inlineBlockMax = 1024
 )
 
 // Leaves.

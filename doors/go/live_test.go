@@ -156,6 +156,27 @@ func TestArena(t *testing.T) {
 	}
 }
 
+// Arenas of different makers lie at different addresses, which are chosen at random.
+func TestTwoArenas(t *testing.T) {
+	first := startWriter(t)
+	arena := first.open(t)
+	for range 3 {
+		second := startWriter(t)
+		other, err := OpenArena(filepath.Join(second.folder, "arena"))
+		if errors.Is(err, ErrAddress) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		compare(t, arena, first.maps[0])
+		compare(t, other, second.maps[1])
+		return
+	}
+	t.Fatal("three arenas at the address of another one")
+}
+
 func compare(t *testing.T, arena *Arena, there *written) {
 	m, err := arena.Map(there.name)
 	if err != nil {
