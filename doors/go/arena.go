@@ -44,7 +44,7 @@ type Arena struct {
 
 // OpenArena opens the arena that is pinned at a path of a BPF file system, such as
 // /sys/fs/bpf/names/arena. It maps the arena for reading, which takes address space and no memory.
-// The kernel asks for the right to read and to write the pin.
+// The kernel asks for the right to read and to write the pin, and for no capability.
 //
 // Errors: ErrNotAnArena, ErrVersion, ErrAddress, ErrUnsupported, and those of the system, such as
 // fs.ErrNotExist and fs.ErrPermission.
