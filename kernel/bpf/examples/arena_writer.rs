@@ -19,6 +19,8 @@ use std::time::Duration;
 use sapwood_bpf::{BpfArena, Pinned, ProgramMap, UserMap, UserPointMap, UserStore};
 
 type Failure = Box<dyn Error>;
+/// A change of one key.
+type Change = Box<dyn Fn(&[u8]) -> Result<(), Failure>>;
 
 /// A map, and what was written into it.
 struct Map {
@@ -26,8 +28,8 @@ struct Map {
     ordered: bool,
     longest: usize,
     value: fn(&[u8]) -> Vec<u8>,
-    put: Box<dyn Fn(&[u8]) -> Result<(), Failure>>,
-    take: Box<dyn Fn(&[u8]) -> Result<(), Failure>>,
+    put: Change,
+    take: Change,
 }
 
 /// The value of a key: a number.
