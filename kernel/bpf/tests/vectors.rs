@@ -19,6 +19,7 @@ use kernel::maps::{
 use kernel::{KEY_MAX, NODES, name, skipped};
 use sapwood::qp::{QpMap, ReadEntry};
 use sapwood_bpf::{BpfArena, UserMap, WindowInfo};
+use sapwood_checked::{Bytes, CheckedReader, Fixed, Trouble};
 use user::Compiled;
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
@@ -309,8 +310,113 @@ fn names_of<K: Kind>(c: &Compiled) -> u64 {
     strange.iter().sum()
 }
 
+/// A number made of bytes.
+fn mixed(sum: u64, bytes: &[u8]) -> u64 {
+    let mix = |sum: u64, byte: &u8| sum.wrapping_mul(31).wrapping_add(u64::from(*byte));
+    bytes.iter().fold(sum.wrapping_add(bytes.len() as u64), mix)
+}
+
+fn mixed_entry(sum: u64, (key, Bytes(value)): &(Vec<u8>, Bytes)) -> u64 {
+    mixed(mixed(sum, key), value)
+}
+
+fn named(trouble: Trouble) -> &'static str {
+    match trouble {
+        Trouble::Damaged(..) => "damaged",
+        Trouble::Changed => "busy",
+        Trouble::NoOrder => "no-order",
+        _ => "layout",
+    }
+}
+
+type Walked = Result<(Vec<u8>, Bytes), Trouble>;
+
+/// The number of a walk's entries, a number made of them, and how it ends.
+fn walked_through(entries: impl Iterator<Item = Walked>) -> String {
+    let (mut count, mut sum, mut end) = (0, 0, "end");
+    for entry in entries {
+        match entry {
+            Ok(entry) => (count, sum) = (count + 1, mixed_entry(sum, &entry)),
+            Err(trouble) => end = named(trouble),
+        }
+    }
+    format!("{count} {sum} {end}")
+}
+
+/// The answers of the checked reader about damaged copies of a map: for each copy the words that
+/// differ, then what was asked, with a number made of what was found.
+fn answers_of_damaged(names: &mut NamesMap) -> String {
+    let (at, rng) = (names.window.at, &mut names.rng);
+    let window = &names.image[at..at + names.window.len];
+    let words = window.chunks_exact(8);
+    let words: Vec<_> = words
+        .map(|word| word.try_into().map_or(0, u64::from_ne_bytes))
+        .collect();
+    let used = words.iter().rposition(|word| *word != 0).unwrap() + 1;
+    let asked = names
+        .asked
+        .lines()
+        .filter_map(|line| line.strip_prefix("get ."));
+    let keys: Vec<_> = asked.filter_map(|line| line.split(' ').next()).collect();
+    let mut text = String::new();
+    for round in 0..66 {
+        let mut copy = words.clone();
+        text += "copy\n";
+        for _ in 0..1 << (round % 11) {
+            let i = match rng.u8(..64) {
+                0 => rng.usize(2..14),
+                _ => rng.usize(NODES..used),
+            };
+            copy[i] = match rng.u8(..3) {
+                0 => copy[i] ^ 1 << rng.u8(..64),
+                1 => copy[rng.usize(NODES..used)],
+                _ => copy[i] & !0xff | u64::from(rng.u8(..)),
+            };
+            writeln!(text, "word {} {}", at + 8 * i, copy[i]).unwrap();
+        }
+        let reader = match CheckedReader::<_, Bytes>::new(Fixed(&copy[..])) {
+            Ok(reader) => reader,
+            Err(trouble) => {
+                writeln!(text, "map . {}", named(trouble)).unwrap();
+                continue;
+            }
+        };
+        let mut say = |what: &str, key: &str, entry: Result<Option<(Vec<u8>, Bytes)>, Trouble>| {
+            let said = match entry {
+                Ok(Some(entry)) => mixed_entry(0, &entry).to_string(),
+                Ok(None) => "none".to_owned(),
+                Err(trouble) => named(trouble).to_owned(),
+            };
+            writeln!(text, "{what} .{key} {said}").unwrap();
+        };
+        say("first", "", reader.first());
+        say("last", "", reader.last());
+        for hex in keys.iter().skip(round % 7).step_by(keys.len() / 12) {
+            let digits = hex.as_bytes().chunks_exact(2);
+            let byte =
+                |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            let key: Vec<u8> = digits.map(byte).collect();
+            let value = reader.get(&key);
+            say(
+                "get",
+                hex,
+                value.map(|value| value.map(|value| (key.clone(), value))),
+            );
+            say("next", hex, reader.successor(&key));
+            say("prev", hex, reader.predecessor(&key));
+            say("longest", hex, reader.longest_prefix(&key));
+        }
+        let some = keys[round];
+        let start: Vec<u8> = vec![u8::from_str_radix(some.get(..2).unwrap_or("61"), 16).unwrap()];
+        writeln!(text, "all . {}", walked_through(reader.unordered())).unwrap();
+        let from = walked_through(reader.from_key(&start));
+        writeln!(text, "from {} {from}", hex(&start)).unwrap();
+    }
+    text
+}
+
 /// Leaves maps of all kinds, with questions and their answers, in the folder that `SAPWOOD_IMAGES`
-/// names.
+/// names; and the answers of the checked reader about damaged copies.
 #[test]
 fn images_for_other_languages() {
     let Some(folder) = std::env::var_os("SAPWOOD_IMAGES").map(PathBuf::from) else {
@@ -324,8 +430,10 @@ fn images_for_other_languages() {
             std::fs::write(folder.join(format!("{name}.image")), image).unwrap();
             std::fs::write(folder.join(format!("{name}.questions")), asked).unwrap();
         };
-        let names = names_map::<K>();
+        let mut names = names_map::<K>();
         write(format!("{}-names", K::NAME), &names.image, &names.asked);
+        let file = folder.join(format!("{}-names.damaged", K::NAME));
+        std::fs::write(file, answers_of_damaged(&mut names)).unwrap();
         for most in MOST {
             let (image, asked) = random_map::<K>(most);
             write(format!("{}-{most}", K::NAME), &image, &asked);
