@@ -27,7 +27,7 @@ if bpf_tools && bpf_runs; then
     export SAPWOOD_IMAGES=$TARGET/go/images
     rm -rf "$SAPWOOD_IMAGES"
     mkdir -p "$SAPWOOD_IMAGES"
-    tests --test vectors -- images_for_other_languages
+    chosen tests --test vectors -- images_for_other_languages
     # shellcheck disable=SC2046 # words
     run cargo build -q --locked --workspace $(all_features) --profile test --example arena_writer --bin sapwood
     export SAPWOOD_ARENA_WRITER=$TARGET/debug/examples/arena_writer
