@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sapwood_bpf::{BpfArena, Pinned, ProgramMap, UserMap, UserPointMap, UserStore};
+use sapwood_bpf::{BpfArena, KernelGrace, Pinned, ProgramMap, UserMap, UserPointMap, UserStore};
+use sapwood_qsbr::Domain;
 
 type Failure = Box<dyn Error>;
 /// A change of one key.
@@ -130,17 +131,40 @@ fn program(map: ProgramMap<u64>, name: &'static str, ordered: bool) -> Result<Ma
 fn maps(arena: &BpfArena) -> Result<Vec<Map>, Failure> {
     let one = |key: &[u8]| number(key).to_le_bytes().to_vec();
     let three = |key: &[u8]| numbers(key).map(u64::to_le_bytes).concat();
-    let shared = UserMap::<u64>::builder(arena, "shared").bytes(BYTES);
-    let both = UserMap::<u64>::builder(arena, "both").bytes(BYTES);
-    let points = UserPointMap::<u64>::builder(arena, "points").bytes(BYTES);
-    let texts = UserMap::<[u8]>::builder(arena, "texts").bytes(BYTES);
-    let wide = UserMap::<[u64; 3]>::builder(arena, "wide").bytes(BYTES);
-    let store = UserStore::<u64>::builder(arena, "store").bytes(BYTES);
-    let text_store = UserStore::<[u8]>::builder(arena, "text-store").bytes(BYTES);
-    let wide_store = UserStore::<[u64; 3]>::builder(arena, "wide-store").bytes(BYTES);
+    // One source of grace periods for all maps.
+    let grace = KernelGrace::new()?;
+    let domain = Domain::builder().source(grace.clone()).build();
+    let shared = UserMap::<u64>::builder(arena, "shared")
+        .bytes(BYTES)
+        .domain(&domain);
+    let both = UserMap::<u64>::builder(arena, "both")
+        .bytes(BYTES)
+        .domain(&domain);
+    let points = UserPointMap::<u64>::builder(arena, "points")
+        .bytes(BYTES)
+        .domain(&domain);
+    let texts = UserMap::<[u8]>::builder(arena, "texts")
+        .bytes(BYTES)
+        .domain(&domain);
+    let wide = UserMap::<[u64; 3]>::builder(arena, "wide")
+        .bytes(BYTES)
+        .domain(&domain);
+    let store = UserStore::<u64>::builder(arena, "store")
+        .bytes(BYTES)
+        .domain(&domain);
+    let text_store = UserStore::<[u8]>::builder(arena, "text-store")
+        .bytes(BYTES)
+        .domain(&domain);
+    let wide_store = UserStore::<[u64; 3]>::builder(arena, "wide-store")
+        .bytes(BYTES)
+        .domain(&domain);
     let of_programs = |name| {
         let builder = ProgramMap::<u64>::builder(arena, name);
-        builder.bytes(BYTES).max_entries(10_000).user_writes()
+        builder
+            .bytes(BYTES)
+            .max_entries(10_000)
+            .user_writes()
+            .grace(&grace)
     };
     Ok(vec![
         user!("shared", true, shared.build()?, |key| number(key), one),
@@ -250,14 +274,15 @@ fn main() -> Result<(), Failure> {
             } else {
                 &map.take
             };
-            // A map that is full of what was removed waits for a grace period of the kernel.
+            // A map that is full of what was removed waits for a grace period of the kernel, which
+            // takes long on a busy machine.
             let mut tries = 0;
             while let Err(error) = change(key.as_bytes()) {
                 tries += 1;
-                if tries == 1000 {
+                if tries == 6000 {
                     return Err(format!("{}: {error}", map.name).into());
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(Duration::from_millis(10));
             }
         }
     }
