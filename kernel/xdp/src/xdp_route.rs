@@ -69,8 +69,10 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// `a_link_of_three_goes_down`). Without groups, such packets pass to the kernel.
 ///
 /// All other packets pass to the kernel unchanged, and are counted by the reason: packets for this
-/// machine, without a known neighbour, too long, with options, at their last hop. The program does
-/// not check the source of a packet (`rp_filter`), and firewall rules do not see forwarded packets.
+/// machine, without a known neighbour, too long, with options, at their last hop, in frames for
+/// other machines, with sources that the kernel may refuse. Firewall rules do not see forwarded
+/// packets. What comes out is otherwise what the kernel alone sends (test `beside_kernel`).
+/// `docs/bpf-programs.md` lists what differs.
 ///
 /// A frame may have one tag of a VLAN (IEEE 802.1Q). If this machine has an interface of that VLAN
 /// which is up, its packet is forwarded as from that interface; else it passes to the kernel. A

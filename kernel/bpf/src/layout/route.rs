@@ -139,6 +139,16 @@ named! {
         Malformed = 10: "malformed",
         /// The packet is not IP.
         Other = 11: "other",
+        /// The frame is for another link address.
+        OtherHost = 12: "other-host",
+        /// The kernel may drop the packet for its source: an address of this machine, one without a
+        /// route, or one that `rp_filter` refuses.
+        Source = 13: "source",
+        /// The next hop is where the packet comes from, and the kernel tells the sender.
+        SameInterface = 14: "same-interface",
+        /// The packet is an ICMP message about an error. If there are several paths, it takes that
+        /// of the packet that it quotes.
+        IcmpError = 15: "icmp-error",
     }
 }
 

@@ -30,6 +30,24 @@ named! {
         Other = 8: "other",
         /// A query that passed because the lookup in the list failed.
         Error = 9: "error",
+        /// A GRE packet. The program does not look into tunnels, which may hide questions.
+        Gre = 10: "gre",
+        /// A packet of PPPoE.
+        Pppoe = 11: "pppoe",
+        /// An IP packet in an IP packet: IPv4 or IPv6 in either of them.
+        IpInIp = 12: "ip-in-ip",
+        /// A packet that IPsec has encrypted (ESP), or the same within UDP.
+        Esp = 13: "esp",
+        /// A packet of MPLS.
+        Mpls = 14: "mpls",
+        /// A frame or packet within UDP: VXLAN, GENEVE, GTP or L2TP, by their ports.
+        UdpTunnel = 15: "udp-tunnel",
+        /// A frame with more than two tags of VLANs.
+        Tags = 16: "tags",
+        /// A packet to port 853: DNS over TLS, DTLS or QUIC.
+        Encrypted = 17: "encrypted",
+        /// A packet with more than 16 extension headers of IPv6.
+        Extensions = 18: "extensions",
     }
 }
 
