@@ -34,19 +34,20 @@ named! {
         Gre = 10: "gre",
         /// A packet of PPPoE.
         Pppoe = 11: "pppoe",
-        /// An IP packet in an IP packet: IPv4 or IPv6 in either of them.
+        /// A packet or frame in an IP packet: IPv4, IPv6, Ethernet or L2TP.
         IpInIp = 12: "ip-in-ip",
-        /// A packet that IPsec has encrypted (ESP), or the same within UDP.
+        /// A packet that IPsec has encrypted (ESP), also within UDP, or a frame that MACsec has.
         Esp = 13: "esp",
-        /// A packet of MPLS.
+        /// A packet of MPLS, also within IP.
         Mpls = 14: "mpls",
-        /// A frame or packet within UDP: VXLAN, GENEVE, GTP or L2TP, by their ports.
+        /// A frame or packet within UDP: VXLAN, GENEVE, GTP, L2TP or MPLS, by their ports.
         UdpTunnel = 15: "udp-tunnel",
-        /// A frame with more than two tags of VLANs.
+        /// A frame with more than two tags of VLANs, or with other tags than those of IEEE 802.1Q
+        /// and 802.1ad.
         Tags = 16: "tags",
         /// A packet to port 853: DNS over TLS, DTLS or QUIC.
         Encrypted = 17: "encrypted",
-        /// A packet with more than 16 extension headers of IPv6.
+        /// A packet with more than 16 extension headers.
         Extensions = 18: "extensions",
     }
 }

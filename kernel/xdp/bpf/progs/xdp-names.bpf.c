@@ -5,8 +5,8 @@
  *
  * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the
  * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries are
- * UDP packets to port 53, over IPv4 or IPv6, behind at most one VLAN tag. The first question
- * counts.
+ * UDP packets to port 53, over IPv4 or IPv6, behind at most two VLAN tags. The first question
+ * counts. The program does not look into tunnels, and counts them by kind.
  */
 #include <linux/bpf.h>
 #include "sapwood/dns.bpf.h"
@@ -53,6 +53,7 @@ struct {
 #define SW_UDP_BYTES 8
 #define SW_DNS_BYTES 12
 #define SW_PORT_DNS 53
+#define SW_PORT_DNS_TLS 853
 /* The maximum number of extension headers that the program skips. */
 #define SW_IPV6_EXTENSIONS 16
 /* The maximum number of VLAN tags. */
@@ -60,12 +61,19 @@ struct {
 
 enum {
 	SW_PROTO_HOPS = 0,
+	SW_PROTO_IPV4 = 4,
 	SW_PROTO_TCP = 6,
 	SW_PROTO_UDP = 17,
+	SW_PROTO_IPV6 = 41,
 	SW_PROTO_ROUTING = 43,
 	SW_PROTO_FRAGMENT = 44,
+	SW_PROTO_GRE = 47,
+	SW_PROTO_ESP = 50,
 	SW_PROTO_AUTHENTICATION = 51,
 	SW_PROTO_OPTIONS = 60,
+	SW_PROTO_ETHERNET = 97,
+	SW_PROTO_L2TP = 115,
+	SW_PROTO_MPLS = 137,
 };
 
 SW_INLINE __u32 sw_be16(const __u8 *p)
@@ -103,23 +111,38 @@ SW_INLINE __u32 sw_ipv4(const __u8 *packet, const __u8 *end, __u32 at, struct sw
 	return SW_NAMES_COUNTS;
 }
 
-/* Reads an IPv6 header and its extension headers, as sw_ipv4. */
-SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
+/* Reads an IPv6 header, as sw_ipv4. */
+SW_INLINE __u32 sw_ipv6(const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
 {
 	const __u8 *ip = packet + at;
-	__u32 next, bytes, more, i;
-	__u8 extension[4];
 
 	if (ip + SW_IPV6_BYTES > end)
 		return SW_NAMES_MALFORMED;
 	if (ip[0] >> 4 != 6)
 		return SW_NAMES_MALFORMED;
-	bytes = sw_be16(ip + 4);
-	next = ip[6];
-	at += SW_IPV6_BYTES;
+	carried->protocol = ip[6];
+	carried->at = at + SW_IPV6_BYTES;
+	carried->bytes = sw_be16(ip + 4);
+	return SW_NAMES_COUNTS;
+}
+
+/* Whether a header of IPv6, or the authentication header of either version, is to be skipped. */
+SW_INLINE int sw_is_extension(__u32 protocol, int is_v6)
+{
+	if (protocol == SW_PROTO_AUTHENTICATION)
+		return 1;
+	return is_v6 && (protocol == SW_PROTO_HOPS || protocol == SW_PROTO_ROUTING || protocol == SW_PROTO_OPTIONS ||
+			 protocol == SW_PROTO_FRAGMENT);
+}
+
+/* Skips extension headers. Returns as sw_ipv4. */
+SW_INLINE __u32 sw_extensions(struct xdp_md *ctx, struct sw_carried *carried, int is_v6)
+{
+	__u32 next = carried->protocol, at = carried->at, bytes = carried->bytes, more, i;
+	__u8 extension[4];
+
 	for (i = 0; i < SW_IPV6_EXTENSIONS; i++) {
-		if (next != SW_PROTO_HOPS && next != SW_PROTO_ROUTING && next != SW_PROTO_OPTIONS &&
-		    next != SW_PROTO_FRAGMENT && next != SW_PROTO_AUTHENTICATION)
+		if (!sw_is_extension(next, is_v6))
 			break;
 		/* Each has eight bytes at least. */
 		if (bytes < 8 || bpf_xdp_load_bytes(ctx, at, extension, sizeof(extension)))
@@ -140,10 +163,76 @@ SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end,
 		at += more;
 		bytes -= more;
 	}
+	if (sw_is_extension(next, is_v6))
+		return SW_NAMES_EXTENSIONS;
 	carried->protocol = next;
 	carried->at = at;
 	carried->bytes = bytes;
 	return SW_NAMES_COUNTS;
+}
+
+/* The verdict on a frame that is no IP packet, by its type. */
+SW_INLINE __u32 sw_other_frame(__u32 type)
+{
+	switch (type) {
+	case 0x8100:
+	case 0x88a8:
+	case 0x9100:
+	case 0x88e7:
+		return SW_NAMES_TAGS;
+	case 0x8863:
+	case 0x8864:
+		return SW_NAMES_PPPOE;
+	case 0x8847:
+	case 0x8848:
+		return SW_NAMES_MPLS;
+	case 0x88e5:
+		return SW_NAMES_ESP;
+	default:
+		return SW_NAMES_OTHER;
+	}
+}
+
+/* The verdict on an IP packet that is neither UDP nor TCP. */
+SW_INLINE __u32 sw_other_packet(__u32 protocol)
+{
+	switch (protocol) {
+	case SW_PROTO_GRE:
+		return SW_NAMES_GRE;
+	case SW_PROTO_IPV4:
+	case SW_PROTO_IPV6:
+	case SW_PROTO_ETHERNET:
+	case SW_PROTO_L2TP:
+		return SW_NAMES_IP_IN_IP;
+	case SW_PROTO_ESP:
+		return SW_NAMES_ESP;
+	case SW_PROTO_MPLS:
+		return SW_NAMES_MPLS;
+	default:
+		return SW_NAMES_OTHER;
+	}
+}
+
+/* The verdict on a packet to another port than that of DNS. */
+SW_INLINE __u32 sw_other_port(__u32 protocol, __u32 port)
+{
+	if (port == SW_PORT_DNS_TLS)
+		return SW_NAMES_ENCRYPTED;
+	if (protocol != SW_PROTO_UDP)
+		return SW_NAMES_OTHER;
+	switch (port) {
+	case 1701: /* L2TP */
+	case 2152: /* GTP */
+	case 4789: /* VXLAN */
+	case 6081: /* GENEVE */
+	case 6635: /* MPLS */
+	case 8472: /* VXLAN, the kernel's first port */
+		return SW_NAMES_UDP_TUNNEL;
+	case 4500:
+		return SW_NAMES_ESP;
+	default:
+		return SW_NAMES_OTHER;
+	}
 }
 
 /*
@@ -221,13 +310,16 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 	if (type == 0x0800)
 		why = sw_ipv4(packet, end, at, &carried);
 	else if (type == 0x86dd)
-		why = sw_ipv6(ctx, packet, end, at, &carried);
+		why = sw_ipv6(packet, end, at, &carried);
 	else
-		return SW_NAMES_OTHER;
+		return sw_other_frame(type);
+	if (why != SW_NAMES_COUNTS)
+		return why;
+	why = sw_extensions(ctx, &carried, type == 0x86dd);
 	if (why != SW_NAMES_COUNTS)
 		return why;
 	if (carried.protocol != SW_PROTO_UDP && carried.protocol != SW_PROTO_TCP)
-		return SW_NAMES_OTHER;
+		return sw_other_packet(carried.protocol);
 	at = carried.at;
 	sw_hide(at);
 	if (at > 0x3fff)
@@ -236,7 +328,7 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 	if (udp + SW_UDP_BYTES > end)
 		return SW_NAMES_MALFORMED;
 	if (sw_be16(udp + 2) != SW_PORT_DNS)
-		return SW_NAMES_OTHER;
+		return sw_other_port(carried.protocol, sw_be16(udp + 2));
 	if (carried.protocol == SW_PROTO_TCP)
 		return SW_NAMES_TCP;
 	bytes = sw_be16(udp + 4);
