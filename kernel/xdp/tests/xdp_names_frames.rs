@@ -127,6 +127,111 @@ fn names_and_their_parents() {
     assert!(filter.names.rules().block("a..b").is_err());
 }
 
+/// Rules of wildcards, beside those of names.
+#[test]
+fn wildcards() {
+    let long = "\\000".repeat(50);
+    let long = format!("{long}.{long}.{long}.example");
+    let wild = format!("*.{long}");
+    let rules = [
+        ("*.below.example", NameRule::Block),
+        ("blocked.example", NameRule::Block),
+        ("*.blocked.example", NameRule::Allow),
+        ("*.allowed.blocked.example", NameRule::Block),
+        ("allowed.blocked.example", NameRule::Allow),
+        ("*.same.example", NameRule::Block),
+        ("same.example", NameRule::Block),
+        ("outer.example", NameRule::Block),
+        ("*.inner.outer.example", NameRule::Allow),
+        ("*.deep.inner.outer.example", NameRule::Block),
+        ("*.org", NameRule::Block),
+        (&wild, NameRule::Block),
+        ("*.a.\\000", NameRule::Allow),
+        ("\\000", NameRule::Block),
+    ];
+    let Some(filter) = Filter::new(&rules) else {
+        return;
+    };
+    let below_long = format!("a.{long}");
+    let cases = [
+        ("below.example", Passed),
+        ("a.below.example", Dropped),
+        ("b.A.below.example", Dropped),
+        ("*.below.example", Dropped),
+        ("xbelow.example", Passed),
+        ("blocked.example", Dropped),
+        ("a.blocked.example", Passed),
+        ("allowed.blocked.example", Passed),
+        ("a.allowed.blocked.example", Dropped),
+        ("same.example", Dropped),
+        ("a.same.example", Dropped),
+        ("outer.example", Dropped),
+        // The wildcard is not for this name, so the rule above it counts.
+        ("inner.outer.example", Dropped),
+        ("a.inner.outer.example", Passed),
+        ("deep.inner.outer.example", Passed),
+        ("a.deep.inner.outer.example", Dropped),
+        ("org", Passed),
+        ("a.b.c.org", Dropped),
+        ("example", Passed),
+        (".", Passed),
+        (&long, Passed),
+        (&below_long, Dropped),
+    ];
+    let each = |filter: &Filter| {
+        for (name, wanted) in cases {
+            filter.expect(&frame4(&query(name)), wanted);
+            let rule = filter.names.rules().rule_for(name).unwrap();
+            let dropped = rule.is_some_and(|(_, rule)| rule == NameRule::Block);
+            assert_eq!(dropped, wanted == Dropped, "{name}");
+        }
+    };
+    each(&filter);
+    // A pointer to the header, which reads as "a.\000": the name is cut after it was followed.
+    let pointed = frame4(&message(0x0161, 0x0100, &[0xc0, 0]));
+    filter.expect(&pointed, Dropped);
+    let by = |name: &str| filter.names.rules().rule_for(name).unwrap().unwrap().0;
+    assert_eq!(by("a.b.below.example"), "*.below.example");
+    assert_eq!(by("inner.outer.example"), "outer.example");
+    assert_eq!(by("blocked.example"), "blocked.example");
+    // Rules of a name and of its wildcard come and go by themselves.
+    let list = filter.names.rules();
+    let passes = |name: &str| filter.run(&frame4(&query(name))) == Passed;
+    assert!(list.block("below.example").unwrap());
+    assert!(!list.block("below.example").unwrap());
+    assert!(!passes("below.example") && !passes("a.below.example"));
+    assert!(!list.allow("*.below.example").unwrap());
+    assert!(!passes("below.example") && passes("a.below.example"));
+    assert!(list.free("*.below.example").unwrap());
+    assert!(!list.free("*.below.example").unwrap());
+    assert!(!passes("a.below.example"));
+    assert!(list.block("*.below.example").unwrap());
+    assert!(list.free("below.example").unwrap());
+    each(&filter);
+    assert!(list.free("*.below.example").unwrap());
+    assert!(passes("below.example") && passes("a.below.example"));
+    // A wildcard at the root is for all names but the root.
+    assert!(list.block("*").unwrap());
+    assert!(passes(".") && !passes("example") && !passes("a.below.example"));
+    assert!(list.allow(".").unwrap());
+    assert!(passes(".") && !passes("example"));
+    assert!(list.free("*").unwrap());
+    assert!(passes("example"));
+    // The last rule of a name and of a wildcard counts.
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let twice = [
+        ("*.x", NameRule::Block),
+        ("x", NameRule::Allow),
+        ("*.x", NameRule::Allow),
+        ("x", NameRule::Block),
+    ];
+    let list = NameRules::new(&arena, "twice", twice).unwrap();
+    assert_eq!(list.map().len(), 1);
+    assert_eq!(list.rule_for("x").unwrap().unwrap().1, NameRule::Block);
+    assert_eq!(list.rule_for("a.x").unwrap().unwrap().1, NameRule::Allow);
+    list.map().verify().unwrap();
+}
+
 #[test]
 fn every_branch_of_the_parser() {
     let Some(filter) = Filter::new(&[("ads.example", NameRule::Block)]) else {
@@ -531,6 +636,9 @@ fn random_frames() {
         ("\\000.b", NameRule::Block),
         ("aa.b", NameRule::Block),
         ("a.a.a.a.b", NameRule::Allow),
+        ("*.a.b", NameRule::Block),
+        ("*.b.b", NameRule::Allow),
+        ("*.a.b.b", NameRule::Block),
     ];
     let Some(filter) = Filter::new(&rules) else {
         return;

@@ -67,6 +67,13 @@ pub const ALLOW: u64 = 0;
 /// A value in the list of `xdp-names`: queries for this name and names below it are dropped.
 pub const BLOCK: u64 = 1;
 
+/// A bit of a value in the list of `xdp-names`: the rule is that of a wildcard. It is for names
+/// below this name, and the name itself has no rule.
+pub const WILD: u64 = 2;
+/// Bits of a value in the list of `xdp-names`: the rule is that of a wildcard, and the name itself
+/// has another one, which allows it; with [`WILD`], which blocks it.
+pub const WILD_AND_OWN: u64 = 4;
+
 /// Bytes that are enough for the key of any domain name, which has
 /// [`DNS_KEY_MAX`](sapwood::key::DNS_KEY_MAX) bytes at most.
 pub const ROOM_BYTES: usize = sapwood::key::DNS_KEY_MAX.next_power_of_two();
@@ -76,6 +83,8 @@ pub(super) fn constants() -> Vec<(String, u64)> {
         ("COUNTS", NamesVerdict::ALL.len() as u64),
         ("ALLOW", ALLOW),
         ("BLOCK", BLOCK),
+        ("WILD", WILD),
+        ("WILD_AND_OWN", WILD_AND_OWN),
     ];
     let more = more.map(|(name, value)| (format!("NAMES_{name}"), value));
     NamesVerdict::constants("NAMES").chain(more).collect()

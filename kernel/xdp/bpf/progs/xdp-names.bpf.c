@@ -4,7 +4,8 @@
  * tell whether they are. All other packets pass unchanged, and are counted.
  *
  * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the
- * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries are
+ * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. A wildcard
+ * is a part of the entry of the name above it. Queries are
  * UDP packets to port 53, over IPv4 or IPv6, behind at most two VLAN tags. The first question
  * counts. The program does not look into tunnels, and counts them by kind.
  */
@@ -236,6 +237,41 @@ SW_INLINE __u32 sw_other_port(__u32 protocol, __u32 port)
 }
 
 /*
+ * The rule for a name, SW_NAMES_BLOCK or SW_NAMES_ALLOW, or a negative error: -ENOENT without a
+ * rule. `is_cut`: the key is a part of that of the name.
+ */
+SW_INLINE long sw_rule(struct sw_names_work *work, sw_at room, int is_cut)
+{
+	long found = sw_qp_ancestor(sw_names_windows.list, &work->key);
+	__u64 value;
+
+	if (found <= 0)
+		return found ? found : -EUCLEAN;
+	value = sw_u64(found);
+	/* Most rules are for a name and for those below it. */
+	if (value < SW_NAMES_WILD || is_cut)
+		return value & SW_NAMES_BLOCK;
+	found = sw_qp_lookup(sw_names_windows.list, &work->key);
+	/* The rule is that of a name above. */
+	if (found == -ENOENT)
+		return value & SW_NAMES_BLOCK;
+	if (found <= 0)
+		return found ? found : -EUCLEAN;
+	value = sw_u64(found);
+	if (value & SW_NAMES_WILD_AND_OWN)
+		return value & SW_NAMES_WILD ? SW_NAMES_BLOCK : SW_NAMES_ALLOW;
+	if (!(value & SW_NAMES_WILD))
+		return value & SW_NAMES_BLOCK;
+	/* The name has no rule of its own, so those above it count. */
+	found = sw_dns_parent(&work->key, &work->name, room);
+	if (found > 0)
+		found = sw_qp_ancestor(sw_names_windows.list, &work->key);
+	if (found <= 0)
+		return found ? found : -EUCLEAN;
+	return sw_u64(found) & SW_NAMES_BLOCK;
+}
+
+/*
  * Looks up the name of the first question, and returns the verdict. `left`: the bytes of the
  * message from `at` on.
  */
@@ -244,7 +280,8 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	__u32 zero = 0, copied = left < SW_DNS_WIRE_MAX ? left : SW_DNS_WIRE_MAX;
 	struct sw_names_work *work = bpf_map_lookup_elem(&sw_names_scratch, &zero);
 	sw_at room = sw_window(sw_names_windows.rooms, SW_KIND_WORDS);
-	long used, found, end;
+	long used, rule, end;
+	int is_cut;
 
 	if (room)
 		room += (__u64)bpf_get_smp_processor_id() * SW_DNS_ROOM_BYTES;
@@ -276,16 +313,17 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	/* The type and the class of the question. */
 	if ((__u32)used + 4 > left)
 		return SW_NAMES_MALFORMED;
-	found = sw_qp_ancestor(sw_names_windows.list, &work->key);
-	if (found > 0 && sw_u64(found) == SW_NAMES_BLOCK)
+	is_cut = !room && work->name.key_bytes > SW_KEY_SHORT_MAX;
+	rule = sw_rule(work, room, is_cut);
+	if (rule == SW_NAMES_BLOCK)
 		return SW_NAMES_DROPPED;
-	if (found < 0 && found != -ENOENT)
+	if (rule < 0 && rule != -ENOENT)
 		return SW_NAMES_ERROR;
 	/*
 	 * Nothing that was looked up blocks the name. The bytes behind a key that was cut off were
 	 * not looked up.
 	 */
-	return !room && work->name.key_bytes > SW_KEY_SHORT_MAX ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
+	return is_cut ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
 }
 
 /* The verdict on a packet. */

@@ -259,7 +259,12 @@ fn question(message: &[u8], said: usize, rules: &Rules) -> Option<NamesVerdict> 
     if end + 4 > said {
         return None;
     }
-    let found = (0..=key.len()).rev().find_map(|end| rules.get(&key[..end]));
+    let found = (0..=key.len()).rev().find_map(|end| {
+        // A wildcard is for names below it, and closer than the name above it.
+        let is_above = end < key.len() && (end == 0 || key[end - 1] == 0);
+        let wildcard = rules.get(&[&key[..end], b"*\0"].concat());
+        wildcard.filter(|_| is_above).or(rules.get(&key[..end]))
+    });
     Some(match found {
         Some(NameRule::Block) => NamesVerdict::Dropped,
         Some(NameRule::Allow) => NamesVerdict::Passed,

@@ -96,6 +96,8 @@
 #define SW_NAMES_COUNTS 19u
 #define SW_NAMES_ALLOW 0u
 #define SW_NAMES_BLOCK 1u
+#define SW_NAMES_WILD 2u
+#define SW_NAMES_WILD_AND_OWN 4u
 #define SW_KQP_ROOT_LOCK 1280u
 #define SW_KQP_GRANTED 1344u
 #define SW_KQP_MAX 1408u
