@@ -1000,3 +1000,63 @@ fn every_kind_of_frame() {
         assert_eq!(names.len(), RouteVerdict::ALL.len());
     }
 }
+
+/// Routes get an MTU of their own and lose it, and the program hears of it.
+#[test]
+fn routes_get_an_mtu() {
+    if !can() {
+        return;
+    }
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let router = &network.router;
+    let index = router.index("r0");
+    for via in ["10.81.2.2", "fd81:2::2"] {
+        let mut args = vec!["neigh", "replace", via, "lladdr", "02:00:00:00:07:02"];
+        args.extend(["dev", "r1", "nud", "permanent"]);
+        router.ip(&args);
+    }
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let resolver: XdpRouter = XdpRoute::resolver(&arena).unwrap().into();
+    for mut program in [resolver, cached(&arena, Duration::from_secs(60))] {
+        let attached = router.inside(|| program.attach(index, None).map(drop));
+        attached.unwrap();
+        let net = [0xfd, 0x81];
+        let frames = [1300, 1301].map(|bytes: usize| {
+            let four = frame(0x0800, &ipv4([10, 81, 9, 1], 64, bytes - 20));
+            let six = frame(0x86dd, &ipv6(net, net, 17, 64, bytes - 40));
+            [four, six]
+        });
+        let update = || router.inside(|| program.update_mtus()).unwrap();
+        let forwarded = |bytes: usize| {
+            let both = frames[bytes - 1300].each_ref();
+            both.map(|frame| forward(router, &program, index, frame).0 == 4)
+        };
+        assert_eq!(update(), 0);
+        assert_eq!((forwarded(1300), forwarded(1301)), ([true; 2], [true; 2]));
+        for (prefix, via, count) in [
+            ("10.81.9.0/24", "10.81.2.2", 1),
+            ("fd81:9::/64", "fd81:2::2", 2),
+        ] {
+            router.ip(&["route", "replace", prefix, "via", via, "mtu", "1300"]);
+            assert_eq!(update(), count);
+            assert_eq!(forwarded(1300), [true; 2]);
+            assert_eq!(forwarded(1301), [false, count == 1]);
+        }
+        // Another route, and one that replaces the first.
+        router.ip(&["route", "add", "10.81.77.0/24", "via", "10.81.2.2"]);
+        assert_eq!(update(), 2);
+        let plain = ["route", "replace", "10.81.9.0/24", "via", "10.81.2.2"];
+        router.ip(&plain);
+        assert_eq!(update(), 1);
+        assert_eq!(forwarded(1301), [true, false]);
+        router.ip(&["route", "del", "fd81:9::/64"]);
+        assert_eq!(update(), 0);
+        let six = ["route", "add", "fd81:9::/64", "via", "fd81:2::2"];
+        router.ip(&six);
+        assert_eq!((update(), forwarded(1301)), (0, [true; 2]));
+        router.ip(&["route", "del", "10.81.77.0/24"]);
+        assert_eq!(program.counts().unwrap().get(TooLong), 4);
+    }
+}

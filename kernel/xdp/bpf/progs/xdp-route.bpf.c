@@ -100,6 +100,32 @@ struct {
 	__uint(value_size, 8);
 } sw_xdp_vlans SEC(".maps");
 
+/* An address of a route: the version comes first. */
+struct sw_mtu_key {
+	__u32 bits;
+	__u8 is_v6;
+	__u8 address[16];
+} __attribute__((packed));
+
+/*
+ * The routes with an MTU of their own, which bpf_fib_lookup does not tell, and the least MTU of
+ * them; 0 without any. User space writes both.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, SW_XDP_ROUTE_MTUS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(key_size, sizeof(struct sw_mtu_key));
+	__uint(value_size, 4);
+} sw_xdp_mtus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} sw_xdp_least_mtu SEC(".maps");
+
 enum {
 	SW_ETH_BYTES = 14,
 	SW_ETH_LEAST = 64, /* bytes of the shortest frame, with a tag */
@@ -570,6 +596,19 @@ SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_packet *packet, con
 	return 1;
 }
 
+/* Whether a packet is longer than the MTU of a route to its destination. */
+SW_INLINE int sw_exceeds_route(const struct sw_packet *packet, int is_v6)
+{
+	struct sw_mtu_key key = { .bits = 8 * (sizeof(key) - 4), .is_v6 = is_v6 };
+	__u32 zero = 0, *mtu = bpf_map_lookup_elem(&sw_xdp_least_mtu, &zero);
+
+	if (!mtu || !*mtu || packet->bytes <= *mtu)
+		return 0;
+	__builtin_memcpy(key.address, packet->key.address, sizeof(key.address));
+	mtu = bpf_map_lookup_elem(&sw_xdp_mtus, &key);
+	return mtu && packet->bytes > *mtu;
+}
+
 SW_INLINE int sw_route_packet(struct xdp_md *ctx, struct sw_packet *packet, __u32 *verdict)
 {
 	struct sw_route_value value = {};
@@ -593,7 +632,7 @@ SW_INLINE int sw_route_packet(struct xdp_md *ctx, struct sw_packet *packet, __u3
 		*verdict = SW_XDP_ROUTE_SAME_INTERFACE;
 		return XDP_PASS;
 	}
-	if (value.hop.mtu && packet->bytes > value.hop.mtu) {
+	if ((value.hop.mtu && packet->bytes > value.hop.mtu) || sw_exceeds_route(packet, is_v6)) {
 		*verdict = SW_XDP_ROUTE_TOO_LONG;
 		return XDP_PASS;
 	}

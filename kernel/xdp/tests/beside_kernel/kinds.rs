@@ -23,9 +23,6 @@ pub struct Kind {
 pub enum Difference {
     /// The program leaves the padding of short frames, which the kernel cuts off.
     Padding,
-    /// The program that asks the kernel's table does not know the MTU of the route, if it is not
-    /// locked.
-    RouteMtu,
     /// The tables choose among several paths by another hash than the kernel's.
     Paths,
 }
@@ -365,7 +362,7 @@ fn four(all: &mut Kinds) {
     let routes: [(u8, &str, u16, u16); 7] = [
         (9, "r1", 1500, 1500),
         (10, "r2", 1400, 1400),
-        (11, "an MTU", 1300, 1500),
+        (11, "an MTU", 1300, 1300),
         (12, "a locked MTU", 1300, 1300),
         (13, "an IPv6 gateway", 1500, 1500),
         (22, "a larger MTU", 1600, 1500),
@@ -380,14 +377,11 @@ fn four(all: &mut Kinds) {
                     payload: udp(4000, 9, usize::from(bytes) - 28),
                     ..plain()
                 };
-                let kind = all.four(
+                all.four(
                     format!("{bytes} bytes of IPv4{flag} by {name}"),
                     bytes <= known,
                     &ip,
                 );
-                if mtu != known && (mtu.min(known) + 1..=mtu.max(known)).contains(&bytes) {
-                    kind.differs = Some(Difference::RouteMtu);
-                }
             }
         }
     }
@@ -710,7 +704,7 @@ fn six(all: &mut Kinds) {
     let routes: [(u8, &str, u16, u16); 6] = [
         (9, "r1", 1500, 1500),
         (10, "r2", 1400, 1400),
-        (11, "an MTU", 1300, 1500),
+        (11, "an MTU", 1300, 1300),
         (12, "a locked MTU", 1300, 1300),
         (22, "a larger MTU", 1600, 1500),
         (23, "a larger locked MTU", 1600, 1500),
@@ -723,10 +717,7 @@ fn six(all: &mut Kinds) {
             );
             ip = ip.summed(17, 0, 6);
             let name = format!("{bytes} bytes of IPv6 by {name}");
-            let kind = all.six(name, bytes <= known, &ip);
-            if mtu != known && (mtu.min(known) + 1..=mtu.max(known)).contains(&bytes) {
-                kind.differs = Some(Difference::RouteMtu);
-            }
+            all.six(name, bytes <= known, &ip);
         }
     }
     for bytes in [0, 1, 2, 7, 8, 9, 10, 11, 30, 31] {

@@ -141,7 +141,6 @@ fn is_known(difference: Difference, mode: RouteMode, kernel: &Outcome, program: 
             };
             mode == RouteMode::Table && packets(kernel) == packets(program)
         }
-        Difference::RouteMtu => mode != RouteMode::Table,
     }
 }
 
