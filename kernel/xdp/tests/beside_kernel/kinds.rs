@@ -497,14 +497,25 @@ fn six(all: &mut Kinds) {
         ip.payload = [&[128, 0, 0, 0], &[7; 30][..]].concat();
         ip.summed(58, 0, 2)
     };
+    let mut redirected = REDIRECTED..;
     for (name, to, is_fast) in TO6 {
-        all.six(format!("IPv6 to {name}"), is_fast, &datagram(to));
+        let mut ip = packet6(to, udp(4000, 9, 26));
+        let is_back = ["fd82:1::", "fd82:20::"].map(|net| to.starts_with(net));
+        let mut change = |ip: &mut Ip6| {
+            if is_back.contains(&true) {
+                ip.from = address(&format!("fd82:1::{}", redirected.next().unwrap()));
+            }
+        };
+        change(&mut ip);
         all.six(
-            format!("IPv6 echo to {name}"),
+            format!("IPv6 to {name}"),
             is_fast,
-            &echo(packet6(to, Vec::new())),
+            &ip.clone().summed(17, 0, 6),
         );
+        change(&mut ip);
+        all.six(format!("IPv6 echo to {name}"), is_fast, &echo(ip));
     }
+    assert!(redirected.next().unwrap() <= REDIRECTED + 10);
     for (name, from, is_fast) in FROM6 {
         let ip = Ip6 {
             from: address(from),
@@ -979,7 +990,8 @@ pub fn lost() -> Vec<Kind> {
             );
         }
         for net in [2, 18, 1] {
-            let ip = packet6(&format!("fd82:{net}::{last}"), udp(4000, 9, 26));
+            let mut ip = packet6(&format!("fd82:{net}::{last}"), udp(4000, 9, 26));
+            ip.from = address(&format!("fd82:1::{}", REDIRECTED + 10 + at as u8));
             let ip = Ip6 {
                 hops,
                 ..ip.summed(17, 0, 6)

@@ -84,7 +84,8 @@ fn send_all(
         all.push(network.send(kind, wanted.map_or(0, |wanted| wanted[at].len())));
         fast.push(forwarded() > before);
     }
-    all.push(network.send_all(&lost(), Duration::from_millis(900)));
+    let wanted = wanted.and_then(|all| all.last()).map_or(0, Vec::len);
+    all.push(network.send_all(&lost(), Duration::from_millis(900), wanted));
     if let Some(program) = &program {
         let counts = program.counts().unwrap();
         for verdict in [

@@ -272,7 +272,7 @@ impl Network {
         // Frames of the program and of the kernel go by different queues.
         self.flush(&mut out);
         let begin = Instant::now();
-        while out.len() < wanted && begin.elapsed() < Duration::from_millis(300) {
+        while out.len() < wanted && begin.elapsed() < Duration::from_secs(3) {
             std::thread::sleep(Duration::from_millis(1));
             self.drain(&mut out, &mut HashSet::new());
         }
@@ -280,16 +280,31 @@ impl Network {
         out
     }
 
-    /// Sends all frames at once, and returns all that comes out within this time.
-    pub fn send_all(&mut self, kinds: &[Kind], time: Duration) -> Vec<(usize, Vec<u8>)> {
+    /// Sends all frames at once, and returns all that comes out: at least for this time, and until
+    /// there are as many frames as are wanted and no more come.
+    pub fn send_all(
+        &mut self,
+        kinds: &[Kind],
+        time: Duration,
+        wanted: usize,
+    ) -> Vec<(usize, Vec<u8>)> {
         let mut out = Vec::new();
         for kind in kinds {
             self.ends[kind.side].send(&kind.frame).unwrap();
         }
         let begin = Instant::now();
-        while begin.elapsed() < time {
+        let mut last = begin;
+        loop {
             std::thread::sleep(Duration::from_millis(10));
+            let before = out.len();
             self.drain(&mut out, &mut HashSet::new());
+            if out.len() > before {
+                last = Instant::now();
+            }
+            let is_quiet = begin.elapsed() > time && last.elapsed() > time / 2;
+            if is_quiet && (out.len() >= wanted || begin.elapsed() > PATIENCE) {
+                break;
+            }
         }
         out.sort();
         out
