@@ -19,7 +19,7 @@ cfg_if::cfg_if! {
         mod xdp_route;
 
         pub use counts::{PacketCounts, Verdict};
-        pub use name_rules::{NameRule, NameRules};
+        pub use name_rules::{EntryRules, NameRule, NameRules, closest_rule};
         pub use sapwood_bpf::layout::route::RouteVerdict;
         pub use sapwood_bpf::layout::xdp_names::NamesVerdict;
         pub use tcx::{TcxHook, TcxLink};

@@ -69,8 +69,8 @@ pub struct StoreRooms {
 impl XdpNames<StoreRooms> {
     /// Loads the program for a store. The keys of the store are those that
     /// [`dns_name`](sapwood::key::dns_name) makes, and its values are those of
-    /// [`NameRule::value`]. A packet meets one version of the store: all of a commit, or none (test
-    /// `commits_of_a_store_miss_no_name`).
+    /// [`EntryRules::value`](crate::EntryRules::value). A packet meets one version of the store:
+    /// all of a commit, or none (test `commits_of_a_store_miss_no_name`).
     ///
     /// The store must outlive the result: without it, the program passes all queries.
     ///

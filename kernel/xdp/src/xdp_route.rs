@@ -1,13 +1,16 @@
 //! The program `xdp-route`, which forwards packets as the kernel would, but before they reach the
 //! kernel's network stack.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags};
 use sapwood::route::Vlan;
-use sapwood_bpf::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict, VLANS};
+use sapwood_bpf::layout::route::{
+    MODE_CACHE, MODE_RESOLVER, MODE_TABLE, ROUTE_MTUS, RouteVerdict, VLANS,
+};
 use sapwood_bpf::{BpfArena, Error, HopTables, Loader, ProgramRouteCache, Programs};
 
 use crate::counts::PacketCounts;
@@ -26,6 +29,10 @@ const COUNTS: &str = "sw_xdp_counts";
 
 /// The name of the map of VLANs.
 const VLAN_MAP: &str = "sw_xdp_vlans";
+
+/// The names of the map of routes with an MTU, and of that of the least such MTU.
+const MTU_MAP: &str = "sw_xdp_mtus";
+const LEAST_MTU_MAP: &str = "sw_xdp_least_mtu";
 
 /// The source of the program's next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +76,10 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// `a_link_of_three_goes_down`). Without groups, such packets pass to the kernel.
 ///
 /// All other packets pass to the kernel unchanged, and are counted by the reason: packets for this
-/// machine, without a known neighbour, too long, with options, at their last hop. The program does
-/// not check the source of a packet (`rp_filter`), and firewall rules do not see forwarded packets.
+/// machine, without a known neighbour, too long, with options, at their last hop, in frames for
+/// other machines, with sources that the kernel may refuse. Firewall rules do not see forwarded
+/// packets. What comes out is otherwise what the kernel alone sends (test `beside_kernel`).
+/// `docs/bpf-programs.md` lists what differs.
 ///
 /// A frame may have one tag of a VLAN (IEEE 802.1Q). If this machine has an interface of that VLAN
 /// which is up, its packet is forwarded as from that interface; else it passes to the kernel. A
@@ -229,6 +238,49 @@ impl XdpRoute {
         Ok(known)
     }
 
+    /// Tells the program the routes that have an MTU of their own: the address and the length of
+    /// each prefix, and the MTU. A longer packet to an address of such a prefix passes to the
+    /// kernel, which makes fragments or tells the sender. Without this, a program that asks the
+    /// kernel's table knows only MTUs that are locked. `XdpRouter` of `sapwood-routes` calls it.
+    ///
+    /// With more than 4,096 prefixes, the program uses the least of the MTUs for all addresses of
+    /// the version.
+    ///
+    /// # Errors
+    /// The system's error, and [`Error::Setting`] for a length that no prefix has. After an error,
+    /// the program may know a part of the routes.
+    pub fn set_route_mtus(&self, routes: &[(IpAddr, u8, u16)]) -> Result<(), Error> {
+        let wanted = mtu_keys(routes)?;
+        let failed = |error| Error::system("telling the program the routes with an MTU", error);
+        let (map, least) = (
+            self.programs.map(MTU_MAP)?,
+            self.programs.map(LEAST_MTU_MAP)?,
+        );
+        // Packets that are shorter do not look for a route. 0: no packet does.
+        let tell = |mtu: u32| {
+            let set = least.update(&0u32.to_ne_bytes(), &mtu.to_ne_bytes(), MapFlags::ANY);
+            set.map_err(failed)
+        };
+        tell(1)?;
+        let keys: HashSet<&[u8]> = wanted.iter().map(|(key, _)| &key[..]).collect();
+        for key in map.keys().collect::<Vec<_>>() {
+            if !keys.contains(&key[..]) {
+                map.delete(&key).map_err(failed)?;
+            }
+        }
+        for (key, mtu) in &wanted {
+            let mtu = u32::from(*mtu).to_ne_bytes();
+            map.update(key, &mtu, MapFlags::ANY).map_err(failed)?;
+        }
+        tell(
+            wanted
+                .iter()
+                .map(|(_, mtu)| u32::from(*mtu))
+                .min()
+                .unwrap_or(0),
+        )
+    }
+
     /// Attaches a program that passes all packets to an interface, as [`attach`](Self::attach)
     /// does. The other end of a veth pair needs it, so that the kernel can redirect packets into
     /// the pair.
@@ -280,4 +332,101 @@ fn load(arena: &BpfArena, config: [u32; 6], seed: u64) -> Result<Programs, Error
     let mut loader = Loader::open(arena, OBJECT)?;
     loader.set_constants(".rodata.config", &config)?;
     loader.load()
+}
+
+/// A key of the program's map of routes with an MTU: the bits that count, of a byte for the version
+/// of the protocol and of the address.
+type MtuKey = [u8; 21];
+
+/// The keys for these routes. Each has the least MTU of all routes whose prefixes have its
+/// addresses: which of them the kernel takes may depend on more than the address.
+fn mtu_keys(routes: &[(IpAddr, u8, u16)]) -> Result<Vec<(MtuKey, u16)>, Error> {
+    let mut least: HashMap<(bool, u128, u8), u16> = HashMap::new();
+    for (address, length, mtu) in routes {
+        let (is_v6, bits, most) = match address {
+            IpAddr::V4(address) => (false, u128::from(address.to_bits()) << 96, 32),
+            IpAddr::V6(address) => (true, address.to_bits(), 128),
+        };
+        if *length > most {
+            let why = format!("{address}/{length} is no prefix");
+            let what = "route mtus";
+            return Err(Error::Setting { what, why });
+        }
+        let length = if routes.len() > ROUTE_MTUS {
+            0
+        } else {
+            *length
+        };
+        let mtu_of = least.entry((is_v6, masked(bits, length), length));
+        let mtu_of = mtu_of.or_insert(*mtu);
+        *mtu_of = (*mtu).min(*mtu_of);
+    }
+    let key = |(is_v6, bits, length): (bool, u128, u8)| {
+        let covering =
+            (0..=length).filter_map(|length| least.get(&(is_v6, masked(bits, length), length)));
+        let mut key = MtuKey::default();
+        key[..4].copy_from_slice(&(8 + u32::from(length)).to_ne_bytes());
+        key[4] = is_v6.into();
+        key[5..].copy_from_slice(&bits.to_be_bytes());
+        Some((key, *covering.min()?))
+    };
+    Ok(least.keys().copied().filter_map(key).collect())
+}
+
+/// The first bits of an address.
+fn masked(bits: u128, length: u8) -> u128 {
+    match length {
+        0 => 0,
+        length => bits & u128::MAX << (128 - length),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_have_the_least_mtu_of_those_that_cover_them() {
+        let route = |text: &str, mtu: u16| {
+            let (address, length) = text.split_once('/').unwrap();
+            (address.parse().unwrap(), length.parse().unwrap(), mtu)
+        };
+        let routes = [
+            route("10.0.0.0/8", 1400),
+            route("10.1.0.0/16", 1500),
+            route("10.1.2.0/24", 1300),
+            route("10.1.2.3/24", 1350),
+            route("fd00::/16", 1280),
+            route("::/0", 1450),
+        ];
+        let keys = mtu_keys(&routes).unwrap();
+        let of = |text: &str| {
+            let (address, length, _) = route(text, 0);
+            let bytes = match address {
+                IpAddr::V4(address) => [&[0][..], &address.octets(), &[0; 12]].concat(),
+                IpAddr::V6(address) => [&[1][..], &address.octets()].concat(),
+            };
+            let key = [&(8 + u32::from(length)).to_ne_bytes()[..], &bytes].concat();
+            keys.iter()
+                .find(|(one, _)| one[..] == key)
+                .map(|(_, mtu)| *mtu)
+        };
+        assert_eq!(keys.len(), 5);
+        for (prefix, mtu) in [
+            ("10.0.0.0/8", 1400),
+            ("10.1.0.0/16", 1400),
+            ("10.1.2.0/24", 1300),
+            ("fd00::/16", 1280),
+            ("::/0", 1450),
+        ] {
+            assert_eq!(of(prefix), Some(mtu), "{prefix}");
+        }
+        let many: Vec<_> = (0..=ROUTE_MTUS as u32)
+            .map(|n| (IpAddr::V4((n << 8).into()), 24, 1400 - (n % 7) as u16))
+            .collect();
+        let keys = mtu_keys(&many).unwrap();
+        assert_eq!(keys.len(), 1);
+        assert_eq!((keys[0].0[0], keys[0].1), (8, 1394));
+        assert!(mtu_keys(&[route("10.0.0.0/33", 1)]).is_err());
+    }
 }

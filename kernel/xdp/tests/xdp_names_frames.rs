@@ -127,6 +127,111 @@ fn names_and_their_parents() {
     assert!(filter.names.rules().block("a..b").is_err());
 }
 
+/// Rules of wildcards, beside those of names.
+#[test]
+fn wildcards() {
+    let long = "\\000".repeat(50);
+    let long = format!("{long}.{long}.{long}.example");
+    let wild = format!("*.{long}");
+    let rules = [
+        ("*.below.example", NameRule::Block),
+        ("blocked.example", NameRule::Block),
+        ("*.blocked.example", NameRule::Allow),
+        ("*.allowed.blocked.example", NameRule::Block),
+        ("allowed.blocked.example", NameRule::Allow),
+        ("*.same.example", NameRule::Block),
+        ("same.example", NameRule::Block),
+        ("outer.example", NameRule::Block),
+        ("*.inner.outer.example", NameRule::Allow),
+        ("*.deep.inner.outer.example", NameRule::Block),
+        ("*.org", NameRule::Block),
+        (&wild, NameRule::Block),
+        ("*.a.\\000", NameRule::Allow),
+        ("\\000", NameRule::Block),
+    ];
+    let Some(filter) = Filter::new(&rules) else {
+        return;
+    };
+    let below_long = format!("a.{long}");
+    let cases = [
+        ("below.example", Passed),
+        ("a.below.example", Dropped),
+        ("b.A.below.example", Dropped),
+        ("*.below.example", Dropped),
+        ("xbelow.example", Passed),
+        ("blocked.example", Dropped),
+        ("a.blocked.example", Passed),
+        ("allowed.blocked.example", Passed),
+        ("a.allowed.blocked.example", Dropped),
+        ("same.example", Dropped),
+        ("a.same.example", Dropped),
+        ("outer.example", Dropped),
+        // The wildcard is not for this name, so the rule above it counts.
+        ("inner.outer.example", Dropped),
+        ("a.inner.outer.example", Passed),
+        ("deep.inner.outer.example", Passed),
+        ("a.deep.inner.outer.example", Dropped),
+        ("org", Passed),
+        ("a.b.c.org", Dropped),
+        ("example", Passed),
+        (".", Passed),
+        (&long, Passed),
+        (&below_long, Dropped),
+    ];
+    let each = |filter: &Filter| {
+        for (name, wanted) in cases {
+            filter.expect(&frame4(&query(name)), wanted);
+            let rule = filter.names.rules().rule_for(name).unwrap();
+            let dropped = rule.is_some_and(|(_, rule)| rule == NameRule::Block);
+            assert_eq!(dropped, wanted == Dropped, "{name}");
+        }
+    };
+    each(&filter);
+    // A pointer to the header, which reads as "a.\000": the name is cut after it was followed.
+    let pointed = frame4(&message(0x0161, 0x0100, &[0xc0, 0]));
+    filter.expect(&pointed, Dropped);
+    let by = |name: &str| filter.names.rules().rule_for(name).unwrap().unwrap().0;
+    assert_eq!(by("a.b.below.example"), "*.below.example");
+    assert_eq!(by("inner.outer.example"), "outer.example");
+    assert_eq!(by("blocked.example"), "blocked.example");
+    // Rules of a name and of its wildcard come and go by themselves.
+    let list = filter.names.rules();
+    let passes = |name: &str| filter.run(&frame4(&query(name))) == Passed;
+    assert!(list.block("below.example").unwrap());
+    assert!(!list.block("below.example").unwrap());
+    assert!(!passes("below.example") && !passes("a.below.example"));
+    assert!(!list.allow("*.below.example").unwrap());
+    assert!(!passes("below.example") && passes("a.below.example"));
+    assert!(list.free("*.below.example").unwrap());
+    assert!(!list.free("*.below.example").unwrap());
+    assert!(!passes("a.below.example"));
+    assert!(list.block("*.below.example").unwrap());
+    assert!(list.free("below.example").unwrap());
+    each(&filter);
+    assert!(list.free("*.below.example").unwrap());
+    assert!(passes("below.example") && passes("a.below.example"));
+    // A wildcard at the root is for all names but the root.
+    assert!(list.block("*").unwrap());
+    assert!(passes(".") && !passes("example") && !passes("a.below.example"));
+    assert!(list.allow(".").unwrap());
+    assert!(passes(".") && !passes("example"));
+    assert!(list.free("*").unwrap());
+    assert!(passes("example"));
+    // The last rule of a name and of a wildcard counts.
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let twice = [
+        ("*.x", NameRule::Block),
+        ("x", NameRule::Allow),
+        ("*.x", NameRule::Allow),
+        ("x", NameRule::Block),
+    ];
+    let list = NameRules::new(&arena, "twice", twice).unwrap();
+    assert_eq!(list.map().len(), 1);
+    assert_eq!(list.rule_for("x").unwrap().unwrap().1, NameRule::Block);
+    assert_eq!(list.rule_for("a.x").unwrap().unwrap().1, NameRule::Allow);
+    list.map().verify().unwrap();
+}
+
 #[test]
 fn every_branch_of_the_parser() {
     let Some(filter) = Filter::new(&[("ads.example", NameRule::Block)]) else {
@@ -145,7 +250,7 @@ fn every_branch_of_the_parser() {
         filter.expect(&two(&in6(&ipv6(17, &[], &datagram))[12..]), Dropped);
         filter.expect(
             &two(&tagged(0x8100, 0x0800, &ipv4(17, 0, &datagram))[12..]),
-            Other,
+            Tags,
         );
         filter.expect(&two(&[8]), Malformed);
         filter.expect(&ethernet(tag, &[0, 5, 8]), Malformed);
@@ -165,7 +270,65 @@ fn every_branch_of_the_parser() {
     ] {
         filter.expect(&in6(&ipv6(17, extensions, &datagram)), Dropped);
     }
-    filter.expect(&in6(&ipv6(17, &[(60, 8); 17], &datagram)), Other);
+    filter.expect(&in6(&ipv6(17, &[(60, 8); 17], &datagram)), Extensions);
+    // Authentication in IPv4, once and several times.
+    let authentic = |next: u8, bytes: usize, payload: &[u8]| {
+        let mut header = vec![0; bytes];
+        header[..2].copy_from_slice(&[next, (bytes / 4 - 2) as u8]);
+        [&header, payload].concat()
+    };
+    for (bytes, options) in [(8, 0), (24, 0), (24, 8), (12, 40), (1028, 0)] {
+        let once = authentic(17, bytes, &datagram);
+        filter.expect(&in4(&ipv4(51, options, &once)), Dropped);
+        let twice = authentic(51, 16, &once);
+        filter.expect(&in4(&ipv4(51, options, &twice)), Dropped);
+    }
+    let tcp = authentic(6, 24, &datagram);
+    filter.expect(&in4(&ipv4(51, 0, &tcp)), Tcp);
+    let many = (0..16).fold(authentic(17, 8, &datagram), |inner, _| {
+        authentic(51, 8, &inner)
+    });
+    filter.expect(&in4(&ipv4(51, 0, &many)), Extensions);
+    let short = authentic(17, 24, &[]);
+    filter.expect(&in4(&ipv4(51, 0, &short[..4])), Malformed);
+    filter.expect(&in4(&ipv4(51, 0, &short[..20])), Malformed);
+    // Headers of IPv6 alone.
+    for kind in [0, 43, 44, 60] {
+        filter.expect(&in4(&ipv4(kind, 0, &datagram)), Other);
+    }
+    // What may hide a question, by kind.
+    let packet = ipv4(17, 0, &datagram);
+    for (kind, verdict) in [
+        (0x8863, Pppoe),
+        (0x8864, Pppoe),
+        (0x8847, Mpls),
+        (0x8848, Mpls),
+        (0x88e5, Esp),
+        (0x88e7, Tags),
+        (0x9100, Tags),
+    ] {
+        filter.expect(&ethernet(kind, &packet), verdict);
+        filter.expect(&tagged(0x8100, kind, &packet), verdict);
+    }
+    for (protocol, verdict) in [
+        (47, Gre),
+        (4, IpInIp),
+        (41, IpInIp),
+        (97, IpInIp),
+        (115, IpInIp),
+        (50, Esp),
+        (137, Mpls),
+    ] {
+        filter.expect(&in4(&ipv4(protocol, 0, &packet)), verdict);
+        filter.expect(&in6(&ipv6(protocol, &[(60, 8)], &packet)), verdict);
+    }
+    for port in [1701, 2152, 4789, 6081, 6635, 8472] {
+        filter.expect(&in4(&ipv4(17, 0, &udp(port, &packet))), UdpTunnel);
+        filter.expect(&in4(&ipv4(6, 0, &udp(port, &packet))), Other);
+    }
+    filter.expect(&in6(&ipv6(17, &[], &udp(4500, &packet))), Esp);
+    filter.expect(&in6(&ipv6(17, &[], &udp(853, &packet))), Encrypted);
+    filter.expect(&in4(&ipv4(6, 0, &udp(853, &packet))), Encrypted);
     for (high, low) in [(0, 1), (0, 8), (1, 0), (0x20, 0xf8)] {
         let mut packet = ipv6(17, &[(0, 8), (44, 8)], &datagram);
         packet[50..52].copy_from_slice(&[high, low]);
@@ -473,6 +636,9 @@ fn random_frames() {
         ("\\000.b", NameRule::Block),
         ("aa.b", NameRule::Block),
         ("a.a.a.a.b", NameRule::Allow),
+        ("*.a.b", NameRule::Block),
+        ("*.b.b", NameRule::Allow),
+        ("*.a.b.b", NameRule::Block),
     ];
     let Some(filter) = Filter::new(&rules) else {
         return;
@@ -496,15 +662,30 @@ fn random_frames() {
             _ => name.push(0),
         }
         let message = message(rng.u16(..), 0x0100, &name);
-        let port = if rng.u8(0..30) == 0 { rng.u16(..) } else { 53 };
+        let port = match rng.u8(0..40) {
+            0 => rng.u16(..),
+            1 => rng.choice([853, 4500, 4789, 6081]).unwrap(),
+            _ => 53,
+        };
         let datagram = udp(port, &message);
-        let protocol = rng.choice([17, 17, 17, 17, 17, 17, 17, 6, 1]).unwrap();
-        let extensions: Vec<_> = (0..rng.usize(0..3))
-            .map(|_| (rng.choice([0, 43, 60]).unwrap(), 8 * rng.usize(1..4)))
+        let protocol = match rng.u8(0..10) {
+            0 => rng.choice([6, 1]).unwrap(),
+            1 => rng.choice([4, 41, 47, 50, 51, 97, 115, 137]).unwrap(),
+            _ => 17,
+        };
+        let most = if rng.u8(0..20) == 0 { 20 } else { 3 };
+        let extensions: Vec<_> = (0..rng.usize(0..most))
+            .map(|_| (rng.choice([0, 43, 51, 60]).unwrap(), 8 * rng.usize(1..4)))
             .collect();
         let (kind, packet) = match rng.bool() {
             true => (0x0800, ipv4(protocol, 4 * rng.usize(0..3), &datagram)),
             false => (0x86dd, ipv6(protocol, &extensions, &datagram)),
+        };
+        let kind = match rng.u8(0..40) {
+            0 => rng
+                .choice([0x8847, 0x8863, 0x8864, 0x88e5, 0x88e7])
+                .unwrap(),
+            _ => kind,
         };
         let mut frame = match rng.u8(0..4) {
             0 => tagged(0x8100, kind, &packet),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use common::frames::checksum;
 use common::netns::Netns;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
@@ -68,6 +69,8 @@ impl Network {
             server.ip(&["route", "add", "default", "via", &format!("10.81.{net}.1")]);
             server.ip(&["route", "add", "default", "via", &format!("fd81:{net}::1")]);
         }
+        // The address to which the frames of the tests go.
+        router.ip(&["link", "set", "dev", "r0", "address", "02:00:00:00:00:02"]);
         client.ip(&["route", "add", "default", "via", "10.81.1.1"]);
         client.ip(&["route", "add", "default", "via", "fd81:1::1"]);
         for key in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
@@ -636,17 +639,6 @@ fn ipv4(to: [u8; 4], hops: u8, more: usize) -> Vec<u8> {
     ip
 }
 
-fn checksum(header: &[u8]) -> u16 {
-    let words = header
-        .chunks(2)
-        .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
-    let mut sum: u32 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
-
 fn ipv6(from: [u8; 2], to: [u8; 2], next: u8, hops: u8, more: usize) -> Vec<u8> {
     let mut ip = vec![0x60, 0, 0, 0];
     ip.extend((more as u16).to_be_bytes());
@@ -690,11 +682,16 @@ fn frames() -> Vec<(RouteVerdict, Vec<u8>)> {
         packet[at] = byte;
         packet
     };
+    let icmp_error = summed(with(with(ipv4(there, 64, 8), 9, 1), 20, 11));
     let mut all = vec![
         (Resolved, frame(v4, &ipv4(there, 64, 8))),
         (Resolved, frame(v4, &ipv4(there, 2, 1480))),
         (Resolved, frame(v6, &ipv6(net, net, 17, 64, 8))),
-        (Resolved, frame(v6, &ipv6(net, net, 58, 2, 1460))),
+        (Resolved, frame(v6, &ipv6(net, net, 59, 2, 1460))),
+        (IcmpError, frame(v6, &ipv6(net, net, 58, 2, 100))),
+        (IcmpError, frame(v4, &icmp_error)),
+        // A later fragment of one has no type.
+        (Resolved, frame(v4, &summed(with(icmp_error.clone(), 7, 9)))),
         // Padded to the minimum of Ethernet.
         (
             Resolved,
@@ -745,6 +742,12 @@ fn frames() -> Vec<(RouteVerdict, Vec<u8>)> {
             frame(v6, &[ipv6(net, net, 17, 64, 100), vec![0; 1]].concat()),
         ),
         (NotUnicast, with(frame(v4, &ipv4(there, 64, 8)), 0, 1)),
+        (OtherHost, with(frame(v4, &ipv4(there, 64, 8)), 0, 6)),
+        (OtherHost, with(frame(v6, &ipv6(net, net, 17, 64, 8)), 5, 3)),
+        // Addresses of the router, and a source without a route.
+        (Source, frame(v4, &from(ipv4(there, 64, 8), [10, 81, 1, 1]))),
+        (Source, frame(v4, &from(ipv4(there, 64, 8), [10, 81, 3, 1]))),
+        (SameInterface, frame(v4, &ipv4([10, 81, 1, 3], 64, 8))),
         (Malformed, frame(v4, &ipv4(there, 64, 8)[..19])),
         (Malformed, frame(v4, &with(ipv4(there, 64, 8), 3, 40))),
         (Malformed, frame(v4, &with(ipv4(there, 64, 8), 3, 19))),
@@ -847,6 +850,10 @@ fn tags_of_vlans() {
             (Some(0x6000), 0x6000),
         ] {
             for (frame, near, vlan) in [(&plain, "r1", None), (&other, "r2", Some(9))] {
+                // A VLAN's packets have sources that are reached by it.
+                let source = if tag == Some(0xa007) { 4 } else { 1 };
+                let ip = from(frame[14..].to_vec(), [10, 81, source, 2]);
+                let frame = &[&frame[..14], &ip].concat();
                 let sent = tag.map_or(frame.clone(), |tag| tagged(tag, frame));
                 let (answer, got) = forward(router, &program, r0, &sent);
                 assert_eq!(answer, 4, "{mode} {tag:x?} {vlan:?}");
@@ -870,6 +877,8 @@ fn tags_of_vlans() {
             assert_eq!((answer, counts.get(verdict)), (2, 1), "{mode} {counts:?}");
             assert_eq!(got, sent);
         };
+        // Packets to the source leave elsewhere, and rp_filter of a VLAN is not known.
+        passes(Source, tagged(7, &plain));
         // A VLAN that this machine does not have, two tags, and a tag without a packet.
         passes(Other, tagged(8, &plain));
         passes(Other, tagged(7, &tagged(7, &plain)));
@@ -921,6 +930,15 @@ fn every_kind_of_frame() {
             "permanent",
         ]);
     }
+    let mut args = vec![
+        "neigh",
+        "replace",
+        "10.81.1.3",
+        "lladdr",
+        "02:00:00:00:07:03",
+    ];
+    args.extend(["dev", "r0", "nud", "permanent"]);
+    router.ip(&args);
     for mode in [RouteMode::Resolver, RouteMode::Cache, RouteMode::Table] {
         let cache = mode == RouteMode::Cache;
         let mut program = match mode {
@@ -972,13 +990,73 @@ fn every_kind_of_frame() {
             }
         }
         assert_eq!(wanted.total(), 3 * frames().len() as u64);
-        assert_eq!(wanted.forwarded(), 3 * 6);
+        assert_eq!(wanted.forwarded(), 3 * 7);
         assert!(if cache {
-            wanted.get(Resolved) == 4
+            wanted.get(Resolved) == 5
         } else {
             wanted.get(Cached) == 0
         });
         let names: Vec<_> = wanted.iter().map(|(verdict, _)| verdict.name()).collect();
         assert_eq!(names.len(), RouteVerdict::ALL.len());
+    }
+}
+
+/// Routes get an MTU of their own and lose it, and the program hears of it.
+#[test]
+fn routes_get_an_mtu() {
+    if !can() {
+        return;
+    }
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let router = &network.router;
+    let index = router.index("r0");
+    for via in ["10.81.2.2", "fd81:2::2"] {
+        let mut args = vec!["neigh", "replace", via, "lladdr", "02:00:00:00:07:02"];
+        args.extend(["dev", "r1", "nud", "permanent"]);
+        router.ip(&args);
+    }
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let resolver: XdpRouter = XdpRoute::resolver(&arena).unwrap().into();
+    for mut program in [resolver, cached(&arena, Duration::from_secs(60))] {
+        let attached = router.inside(|| program.attach(index, None).map(drop));
+        attached.unwrap();
+        let net = [0xfd, 0x81];
+        let frames = [1300, 1301].map(|bytes: usize| {
+            let four = frame(0x0800, &ipv4([10, 81, 9, 1], 64, bytes - 20));
+            let six = frame(0x86dd, &ipv6(net, net, 17, 64, bytes - 40));
+            [four, six]
+        });
+        let update = || router.inside(|| program.update_mtus()).unwrap();
+        let forwarded = |bytes: usize| {
+            let both = frames[bytes - 1300].each_ref();
+            both.map(|frame| forward(router, &program, index, frame).0 == 4)
+        };
+        assert_eq!(update(), 0);
+        assert_eq!((forwarded(1300), forwarded(1301)), ([true; 2], [true; 2]));
+        for (prefix, via, count) in [
+            ("10.81.9.0/24", "10.81.2.2", 1),
+            ("fd81:9::/64", "fd81:2::2", 2),
+        ] {
+            router.ip(&["route", "replace", prefix, "via", via, "mtu", "1300"]);
+            assert_eq!(update(), count);
+            assert_eq!(forwarded(1300), [true; 2]);
+            assert_eq!(forwarded(1301), [false, count == 1]);
+        }
+        // Another route, and one that replaces the first.
+        router.ip(&["route", "add", "10.81.77.0/24", "via", "10.81.2.2"]);
+        assert_eq!(update(), 2);
+        let plain = ["route", "replace", "10.81.9.0/24", "via", "10.81.2.2"];
+        router.ip(&plain);
+        assert_eq!(update(), 1);
+        assert_eq!(forwarded(1301), [true, false]);
+        router.ip(&["route", "del", "fd81:9::/64"]);
+        assert_eq!(update(), 0);
+        let six = ["route", "add", "fd81:9::/64", "via", "fd81:2::2"];
+        router.ip(&six);
+        assert_eq!((update(), forwarded(1301)), (0, [true; 2]));
+        router.ip(&["route", "del", "10.81.77.0/24"]);
+        assert_eq!(program.counts().unwrap().get(TooLong), 4);
     }
 }

@@ -1,10 +1,12 @@
 //! `xdp-route` with what it has to know of the kernel's tables and VLANs.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
 
 use sapwood_bpf::{Error, HopTables};
-use sapwood_xdp::{XdpLink, XdpMode, XdpRoute};
+use sapwood_xdp::{RouteMode, XdpLink, XdpMode, XdpRoute};
 
+use crate::mirror::mtus::RouteMtus;
 use crate::mirror::{RouteMirror, vlans};
 
 /// An [`XdpRoute`] that knows the VLANs of its network namespace and, by a [`RouteMirror`], the
@@ -28,6 +30,7 @@ pub struct XdpRouter {
     // Dropped first, because nobody follows the neighbours after the mirror.
     program: XdpRoute,
     mirror: Option<RouteMirror<HopTables>>,
+    mtus: Mutex<Option<RouteMtus>>,
 }
 
 impl XdpRouter {
@@ -40,6 +43,7 @@ impl XdpRouter {
         Ok(XdpRouter {
             program: XdpRoute::by_tables(mirror.tables().clone(), flow_seed)?,
             mirror: Some(mirror),
+            mtus: Mutex::default(),
         })
     }
 
@@ -48,13 +52,15 @@ impl XdpRouter {
         self.mirror.as_ref()
     }
 
-    /// Reads the VLANs ([`update_vlans`](Self::update_vlans)), and then attaches the program
+    /// Reads the VLANs ([`update_vlans`](Self::update_vlans)) and the routes with an MTU of their
+    /// own ([`update_mtus`](Self::update_mtus)), and then attaches the program
     /// ([`XdpRoute::attach`]).
     ///
     /// # Errors
-    /// As [`XdpRoute::attach`], and as [`update_vlans`](Self::update_vlans).
+    /// As those methods.
     pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
         self.update_vlans()?;
+        self.update_mtus()?;
         self.program.attach(interface, mode)
     }
 
@@ -69,6 +75,39 @@ impl XdpRouter {
         let vlans = vlans().map_err(|error| Error::io("reading the VLANs", error))?;
         self.program.set_vlans(&vlans)
     }
+
+    /// Tells the program the routes that have an MTU of their own, which the kernel's table does
+    /// not tell it. Call it now and then: about once a second. The first call reads all routes of
+    /// the network namespace of the calling thread. Later ones read what the kernel has announced,
+    /// and all routes again if that concerns a route with an MTU. Returns the number of prefixes
+    /// with such routes. Programs with tables need none, because those leave such routes to the
+    /// kernel.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn update_mtus(&self) -> Result<usize, Error> {
+        if self.program.mode() == RouteMode::Table {
+            return Ok(0);
+        }
+        let failed = |error| Error::io("reading the routes", error);
+        let mut mtus = self.mtus.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_changed = match &mut *mtus {
+            Some(mtus) => mtus.update().map_err(failed)?,
+            None => true,
+        };
+        if mtus.is_none() {
+            *mtus = Some(RouteMtus::new().map_err(failed)?);
+        }
+        let known = mtus.as_ref().map(RouteMtus::known).into_iter().flatten();
+        if has_changed {
+            let all: Vec<_> = known
+                .clone()
+                .map(|(net, mtu)| (net.addr(), net.prefix_len(), *mtu))
+                .collect();
+            self.program.set_route_mtus(&all)?;
+        }
+        Ok(known.count())
+    }
 }
 
 /// A router without a mirror.
@@ -77,6 +116,7 @@ impl From<XdpRoute> for XdpRouter {
         XdpRouter {
             program,
             mirror: None,
+            mtus: Mutex::default(),
         }
     }
 }

@@ -87,6 +87,9 @@ numbers! { CONSTANTS:
 /// The most VLANs that the program `xdp-route` knows.
 pub const VLANS: usize = 4096;
 
+/// The most prefixes of routes with an MTU of their own that the program `xdp-route` tells apart.
+pub const ROUTE_MTUS: usize = 4096;
+
 /// A time that stands for "never".
 pub const NEVER: u64 = u64::MAX;
 
@@ -139,6 +142,16 @@ named! {
         Malformed = 10: "malformed",
         /// The packet is not IP.
         Other = 11: "other",
+        /// The frame is for another link address.
+        OtherHost = 12: "other-host",
+        /// The kernel may drop the packet for its source: an address of this machine, one without a
+        /// route, or one that `rp_filter` refuses.
+        Source = 13: "source",
+        /// The next hop is where the packet comes from, and the kernel tells the sender.
+        SameInterface = 14: "same-interface",
+        /// The packet is an ICMP message about an error. If there are several paths, it takes that
+        /// of the packet that it quotes.
+        IcmpError = 15: "icmp-error",
     }
 }
 
@@ -176,6 +189,7 @@ pub(super) fn constants() -> Vec<(String, u64)> {
     all.extend(RouteVerdict::constants("XDP_ROUTE"));
     all.push(("XDP_ROUTE_COUNTS".into(), RouteVerdict::ALL.len() as u64));
     all.push(("XDP_ROUTE_VLANS".into(), VLANS as u64));
+    all.push(("XDP_ROUTE_MTUS".into(), ROUTE_MTUS as u64));
     all.push(("XDP_ROUTE_MODE_RESOLVER".into(), MODE_RESOLVER.into()));
     all.push(("XDP_ROUTE_MODE_CACHE".into(), MODE_CACHE.into()));
     all.push(("XDP_ROUTE_MODE_TABLE".into(), MODE_TABLE.into()));

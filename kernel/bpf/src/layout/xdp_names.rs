@@ -30,6 +30,25 @@ named! {
         Other = 8: "other",
         /// A query that passed because the lookup in the list failed.
         Error = 9: "error",
+        /// A GRE packet. The program does not look into tunnels, which may hide questions.
+        Gre = 10: "gre",
+        /// A packet of PPPoE.
+        Pppoe = 11: "pppoe",
+        /// A packet or frame in an IP packet: IPv4, IPv6, Ethernet or L2TP.
+        IpInIp = 12: "ip-in-ip",
+        /// A packet that IPsec has encrypted (ESP), also within UDP, or a frame that MACsec has.
+        Esp = 13: "esp",
+        /// A packet of MPLS, also within IP.
+        Mpls = 14: "mpls",
+        /// A frame or packet within UDP: VXLAN, GENEVE, GTP, L2TP or MPLS, by their ports.
+        UdpTunnel = 15: "udp-tunnel",
+        /// A frame with more than two tags of VLANs, or with other tags than those of IEEE 802.1Q
+        /// and 802.1ad.
+        Tags = 16: "tags",
+        /// A packet to port 853: DNS over TLS, DTLS or QUIC.
+        Encrypted = 17: "encrypted",
+        /// A packet with more than 16 extension headers.
+        Extensions = 18: "extensions",
     }
 }
 
@@ -48,6 +67,13 @@ pub const ALLOW: u64 = 0;
 /// A value in the list of `xdp-names`: queries for this name and names below it are dropped.
 pub const BLOCK: u64 = 1;
 
+/// A bit of a value in the list of `xdp-names`: the rule is that of a wildcard. It is for names
+/// below this name, and the name itself has no rule.
+pub const WILD: u64 = 2;
+/// Bits of a value in the list of `xdp-names`: the rule is that of a wildcard, and the name itself
+/// has another one, which allows it; with [`WILD`], which blocks it.
+pub const WILD_AND_OWN: u64 = 4;
+
 /// Bytes that are enough for the key of any domain name, which has
 /// [`DNS_KEY_MAX`](sapwood::key::DNS_KEY_MAX) bytes at most.
 pub const ROOM_BYTES: usize = sapwood::key::DNS_KEY_MAX.next_power_of_two();
@@ -57,6 +83,8 @@ pub(super) fn constants() -> Vec<(String, u64)> {
         ("COUNTS", NamesVerdict::ALL.len() as u64),
         ("ALLOW", ALLOW),
         ("BLOCK", BLOCK),
+        ("WILD", WILD),
+        ("WILD_AND_OWN", WILD_AND_OWN),
     ];
     let more = more.map(|(name, value)| (format!("NAMES_{name}"), value));
     NamesVerdict::constants("NAMES").chain(more).collect()

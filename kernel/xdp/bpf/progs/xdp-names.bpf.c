@@ -4,9 +4,10 @@
  * tell whether they are. All other packets pass unchanged, and are counted.
  *
  * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the
- * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries are
- * UDP packets to port 53, over IPv4 or IPv6, behind at most one VLAN tag. The first question
- * counts.
+ * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. A wildcard
+ * is a part of the entry of the name above it. Queries are
+ * UDP packets to port 53, over IPv4 or IPv6, behind at most two VLAN tags. The first question
+ * counts. The program does not look into tunnels, and counts them by kind.
  */
 #include <linux/bpf.h>
 #include "sapwood/dns.bpf.h"
@@ -53,6 +54,7 @@ struct {
 #define SW_UDP_BYTES 8
 #define SW_DNS_BYTES 12
 #define SW_PORT_DNS 53
+#define SW_PORT_DNS_TLS 853
 /* The maximum number of extension headers that the program skips. */
 #define SW_IPV6_EXTENSIONS 16
 /* The maximum number of VLAN tags. */
@@ -60,12 +62,19 @@ struct {
 
 enum {
 	SW_PROTO_HOPS = 0,
+	SW_PROTO_IPV4 = 4,
 	SW_PROTO_TCP = 6,
 	SW_PROTO_UDP = 17,
+	SW_PROTO_IPV6 = 41,
 	SW_PROTO_ROUTING = 43,
 	SW_PROTO_FRAGMENT = 44,
+	SW_PROTO_GRE = 47,
+	SW_PROTO_ESP = 50,
 	SW_PROTO_AUTHENTICATION = 51,
 	SW_PROTO_OPTIONS = 60,
+	SW_PROTO_ETHERNET = 97,
+	SW_PROTO_L2TP = 115,
+	SW_PROTO_MPLS = 137,
 };
 
 SW_INLINE __u32 sw_be16(const __u8 *p)
@@ -103,23 +112,38 @@ SW_INLINE __u32 sw_ipv4(const __u8 *packet, const __u8 *end, __u32 at, struct sw
 	return SW_NAMES_COUNTS;
 }
 
-/* Reads an IPv6 header and its extension headers, as sw_ipv4. */
-SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
+/* Reads an IPv6 header, as sw_ipv4. */
+SW_INLINE __u32 sw_ipv6(const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
 {
 	const __u8 *ip = packet + at;
-	__u32 next, bytes, more, i;
-	__u8 extension[4];
 
 	if (ip + SW_IPV6_BYTES > end)
 		return SW_NAMES_MALFORMED;
 	if (ip[0] >> 4 != 6)
 		return SW_NAMES_MALFORMED;
-	bytes = sw_be16(ip + 4);
-	next = ip[6];
-	at += SW_IPV6_BYTES;
+	carried->protocol = ip[6];
+	carried->at = at + SW_IPV6_BYTES;
+	carried->bytes = sw_be16(ip + 4);
+	return SW_NAMES_COUNTS;
+}
+
+/* Whether a header of IPv6, or the authentication header of either version, is to be skipped. */
+SW_INLINE int sw_is_extension(__u32 protocol, int is_v6)
+{
+	if (protocol == SW_PROTO_AUTHENTICATION)
+		return 1;
+	return is_v6 && (protocol == SW_PROTO_HOPS || protocol == SW_PROTO_ROUTING || protocol == SW_PROTO_OPTIONS ||
+			 protocol == SW_PROTO_FRAGMENT);
+}
+
+/* Skips extension headers. Returns as sw_ipv4. */
+SW_INLINE __u32 sw_extensions(struct xdp_md *ctx, struct sw_carried *carried, int is_v6)
+{
+	__u32 next = carried->protocol, at = carried->at, bytes = carried->bytes, more, i;
+	__u8 extension[4];
+
 	for (i = 0; i < SW_IPV6_EXTENSIONS; i++) {
-		if (next != SW_PROTO_HOPS && next != SW_PROTO_ROUTING && next != SW_PROTO_OPTIONS &&
-		    next != SW_PROTO_FRAGMENT && next != SW_PROTO_AUTHENTICATION)
+		if (!sw_is_extension(next, is_v6))
 			break;
 		/* Each has eight bytes at least. */
 		if (bytes < 8 || bpf_xdp_load_bytes(ctx, at, extension, sizeof(extension)))
@@ -140,10 +164,111 @@ SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end,
 		at += more;
 		bytes -= more;
 	}
+	if (sw_is_extension(next, is_v6))
+		return SW_NAMES_EXTENSIONS;
 	carried->protocol = next;
 	carried->at = at;
 	carried->bytes = bytes;
 	return SW_NAMES_COUNTS;
+}
+
+/* The verdict on a frame that is no IP packet, by its type. */
+SW_INLINE __u32 sw_other_frame(__u32 type)
+{
+	switch (type) {
+	case 0x8100:
+	case 0x88a8:
+	case 0x9100:
+	case 0x88e7:
+		return SW_NAMES_TAGS;
+	case 0x8863:
+	case 0x8864:
+		return SW_NAMES_PPPOE;
+	case 0x8847:
+	case 0x8848:
+		return SW_NAMES_MPLS;
+	case 0x88e5:
+		return SW_NAMES_ESP;
+	default:
+		return SW_NAMES_OTHER;
+	}
+}
+
+/* The verdict on an IP packet that is neither UDP nor TCP. */
+SW_INLINE __u32 sw_other_packet(__u32 protocol)
+{
+	switch (protocol) {
+	case SW_PROTO_GRE:
+		return SW_NAMES_GRE;
+	case SW_PROTO_IPV4:
+	case SW_PROTO_IPV6:
+	case SW_PROTO_ETHERNET:
+	case SW_PROTO_L2TP:
+		return SW_NAMES_IP_IN_IP;
+	case SW_PROTO_ESP:
+		return SW_NAMES_ESP;
+	case SW_PROTO_MPLS:
+		return SW_NAMES_MPLS;
+	default:
+		return SW_NAMES_OTHER;
+	}
+}
+
+/* The verdict on a packet to another port than that of DNS. */
+SW_INLINE __u32 sw_other_port(__u32 protocol, __u32 port)
+{
+	if (port == SW_PORT_DNS_TLS)
+		return SW_NAMES_ENCRYPTED;
+	if (protocol != SW_PROTO_UDP)
+		return SW_NAMES_OTHER;
+	switch (port) {
+	case 1701: /* L2TP */
+	case 2152: /* GTP */
+	case 4789: /* VXLAN */
+	case 6081: /* GENEVE */
+	case 6635: /* MPLS */
+	case 8472: /* VXLAN, the kernel's first port */
+		return SW_NAMES_UDP_TUNNEL;
+	case 4500:
+		return SW_NAMES_ESP;
+	default:
+		return SW_NAMES_OTHER;
+	}
+}
+
+/*
+ * The rule for a name, SW_NAMES_BLOCK or SW_NAMES_ALLOW, or a negative error: -ENOENT without a
+ * rule. `is_cut`: the key is a part of that of the name.
+ */
+SW_INLINE long sw_rule(struct sw_names_work *work, sw_at room, int is_cut)
+{
+	long found = sw_qp_ancestor(sw_names_windows.list, &work->key);
+	__u64 value;
+
+	if (found <= 0)
+		return found ? found : -EUCLEAN;
+	value = sw_u64(found);
+	/* Most rules are for a name and for those below it. */
+	if (value < SW_NAMES_WILD || is_cut)
+		return value & SW_NAMES_BLOCK;
+	found = sw_qp_lookup(sw_names_windows.list, &work->key);
+	/* The rule is that of a name above. */
+	if (found == -ENOENT)
+		return value & SW_NAMES_BLOCK;
+	if (found <= 0)
+		return found ? found : -EUCLEAN;
+	value = sw_u64(found);
+	if (value & SW_NAMES_WILD_AND_OWN)
+		return value & SW_NAMES_WILD ? SW_NAMES_BLOCK : SW_NAMES_ALLOW;
+	if (!(value & SW_NAMES_WILD))
+		return value & SW_NAMES_BLOCK;
+	/* The name has no rule of its own, so those above it count. */
+	found = sw_dns_parent(&work->key, &work->name, room);
+	if (found > 0)
+		found = sw_qp_ancestor(sw_names_windows.list, &work->key);
+	if (found <= 0)
+		return found ? found : -EUCLEAN;
+	return sw_u64(found) & SW_NAMES_BLOCK;
 }
 
 /*
@@ -155,7 +280,8 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	__u32 zero = 0, copied = left < SW_DNS_WIRE_MAX ? left : SW_DNS_WIRE_MAX;
 	struct sw_names_work *work = bpf_map_lookup_elem(&sw_names_scratch, &zero);
 	sw_at room = sw_window(sw_names_windows.rooms, SW_KIND_WORDS);
-	long used, found, end;
+	long used, rule, end;
+	int is_cut;
 
 	if (room)
 		room += (__u64)bpf_get_smp_processor_id() * SW_DNS_ROOM_BYTES;
@@ -187,16 +313,17 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	/* The type and the class of the question. */
 	if ((__u32)used + 4 > left)
 		return SW_NAMES_MALFORMED;
-	found = sw_qp_ancestor(sw_names_windows.list, &work->key);
-	if (found > 0 && sw_u64(found) == SW_NAMES_BLOCK)
+	is_cut = !room && work->name.key_bytes > SW_KEY_SHORT_MAX;
+	rule = sw_rule(work, room, is_cut);
+	if (rule == SW_NAMES_BLOCK)
 		return SW_NAMES_DROPPED;
-	if (found < 0 && found != -ENOENT)
+	if (rule < 0 && rule != -ENOENT)
 		return SW_NAMES_ERROR;
 	/*
 	 * Nothing that was looked up blocks the name. The bytes behind a key that was cut off were
 	 * not looked up.
 	 */
-	return !room && work->name.key_bytes > SW_KEY_SHORT_MAX ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
+	return is_cut ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
 }
 
 /* The verdict on a packet. */
@@ -221,13 +348,16 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 	if (type == 0x0800)
 		why = sw_ipv4(packet, end, at, &carried);
 	else if (type == 0x86dd)
-		why = sw_ipv6(ctx, packet, end, at, &carried);
+		why = sw_ipv6(packet, end, at, &carried);
 	else
-		return SW_NAMES_OTHER;
+		return sw_other_frame(type);
+	if (why != SW_NAMES_COUNTS)
+		return why;
+	why = sw_extensions(ctx, &carried, type == 0x86dd);
 	if (why != SW_NAMES_COUNTS)
 		return why;
 	if (carried.protocol != SW_PROTO_UDP && carried.protocol != SW_PROTO_TCP)
-		return SW_NAMES_OTHER;
+		return sw_other_packet(carried.protocol);
 	at = carried.at;
 	sw_hide(at);
 	if (at > 0x3fff)
@@ -236,7 +366,7 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 	if (udp + SW_UDP_BYTES > end)
 		return SW_NAMES_MALFORMED;
 	if (sw_be16(udp + 2) != SW_PORT_DNS)
-		return SW_NAMES_OTHER;
+		return sw_other_port(carried.protocol, sw_be16(udp + 2));
 	if (carried.protocol == SW_PROTO_TCP)
 		return SW_NAMES_TCP;
 	bytes = sw_be16(udp + 4);

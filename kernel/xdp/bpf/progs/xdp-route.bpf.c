@@ -11,6 +11,7 @@
  * receives its own packets, resolves neighbours, sends ICMP errors, and drops.
  */
 #include <linux/bpf.h>
+#include <linux/ip.h>
 #include "sapwood/groups.bpf.h"
 #include "sapwood/lpm.bpf.h"
 #include "sapwood/route.bpf.h"
@@ -21,7 +22,48 @@ static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static long (*bpf_xdp_adjust_head)(void *ctx, int bytes) = (void *)44;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
+static long (*bpf_check_mtu)(void *ctx, __u32 ifindex, __u32 *mtu, int more, __u64 flags) = (void *)163;
 static long (*bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *ask, int bytes, __u32 flags) = (void *)69;
+
+/*
+ * The kernel's structures, as far as the program reads them. The loader finds the places of their
+ * fields.
+ */
+struct ipv4_devconf {
+	int data[IPV4_DEVCONF_MAX];
+} __attribute__((preserve_access_index));
+
+struct in_device {
+	struct ipv4_devconf cnf;
+} __attribute__((preserve_access_index));
+
+struct netns_ipv4 {
+	struct ipv4_devconf *devconf_all;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct netns_ipv4 ipv4;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} __attribute__((preserve_access_index)) possible_net_t;
+
+struct net_device {
+	possible_net_t nd_net;
+	struct in_device *ip_ptr;
+	__u8 dev_addr_shadow[32]; /* the copy of the link address that lies in the structure */
+} __attribute__((preserve_access_index));
+
+struct xdp_rxq_info {
+	struct net_device *dev;
+} __attribute__((preserve_access_index));
+
+struct xdp_buff {
+	struct xdp_rxq_info *rxq;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_cast_to_kern_ctx(void *ctx) __attribute__((section(".ksyms")));
 
 /*
  * The mode and the numbers of windows, as in src/xdp_route.rs. The loader sets them, in a section
@@ -58,6 +100,32 @@ struct {
 	__uint(value_size, 8);
 } sw_xdp_vlans SEC(".maps");
 
+/* An address of a route: the version comes first. */
+struct sw_mtu_key {
+	__u32 bits;
+	__u8 is_v6;
+	__u8 address[16];
+} __attribute__((packed));
+
+/*
+ * The routes with an MTU of their own, which bpf_fib_lookup does not tell, and the least MTU of
+ * them; 0 without any. User space writes both.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, SW_XDP_ROUTE_MTUS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(key_size, sizeof(struct sw_mtu_key));
+	__uint(value_size, 4);
+} sw_xdp_mtus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} sw_xdp_least_mtu SEC(".maps");
+
 enum {
 	SW_ETH_BYTES = 14,
 	SW_ETH_LEAST = 64, /* bytes of the shortest frame, with a tag */
@@ -71,8 +139,10 @@ enum {
 	SW_FAMILY4 = 2,
 	SW_FAMILY6 = 10,
 	SW_PROTO_HOPS = 0,
+	SW_PROTO_ICMP = 1,
 	SW_PROTO_TCP = 6,
 	SW_PROTO_UDP = 17,
+	SW_PROTO_ICMP6 = 58,
 };
 
 SW_INLINE __u32 sw_be16(const __u8 *p)
@@ -92,7 +162,39 @@ struct sw_packet {
 	struct bpf_fib_lookup ask;
 	__u32 bytes; /* bytes of the IP packet */
 	__u32 tag; /* bytes of the tag: SW_TAG_BYTES or 0 */
+	__u32 vlan; /* the number of the VLAN that it comes from; 0: none */
+	__u32 from; /* the interface that it comes from */
 };
+
+/* The interface that a frame comes from. */
+SW_INLINE struct net_device *sw_device(struct xdp_md *ctx)
+{
+	struct xdp_buff *frame = bpf_cast_to_kern_ctx(ctx);
+
+	return frame->rxq->dev;
+}
+
+/* Whether a frame is for the link address of its interface. */
+SW_INLINE int sw_is_for_us(struct xdp_md *ctx, const __u8 *frame)
+{
+	const __u8 *own = sw_device(ctx)->dev_addr_shadow;
+
+	return *(const __u32 *)own == *(const __u32 *)frame && *(const __u16 *)(own + 4) == *(const __u16 *)(frame + 4);
+}
+
+/*
+ * Whether a setting of IPv4 is on for an interface, or for all. Those of a VLAN's interface are not
+ * known here, and count as on.
+ */
+SW_INLINE int sw_setting4(struct xdp_md *ctx, const struct sw_packet *packet, __u32 number)
+{
+	struct net_device *device = sw_device(ctx);
+	struct in_device *own = device->ip_ptr;
+
+	if (packet->vlan || !own)
+		return 1;
+	return own->cnf.data[number - 1] || device->nd_net.net->ipv4.devconf_all->data[number - 1];
+}
 
 /* The number of a hop's VLAN; 0: none. */
 SW_INLINE __u32 sw_hop_vlan(const struct sw_route_value *value)
@@ -159,6 +261,19 @@ SW_INLINE int sw_has_trailer(struct xdp_md *ctx, const __u8 *ip, const __u8 *end
 }
 
 /*
+ * Whether an IPv4 packet is a message about an error. If there are several paths, the kernel takes
+ * the one of the packet that is quoted.
+ */
+SW_INLINE int sw_is_error4(const __u8 *ip, const __u8 *end)
+{
+	const __u8 *icmp = ip + SW_IPV4_BYTES;
+
+	if (ip[9] != SW_PROTO_ICMP || sw_be16(ip + 6) & 0x1fff || icmp + 1 > end)
+		return 0;
+	return (*icmp >= 3 && *icmp <= 5) || *icmp == 11 || *icmp == 12;
+}
+
+/*
  * Reads an IPv4 packet. Returns SW_XDP_ROUTE_COUNTS, or the verdict when the packet passes to the
  * kernel. The answer depends on the destination and the flow. The flow is the source, the type of
  * service, the protocol and the ports, by which the kernel may choose among several paths.
@@ -182,6 +297,8 @@ SW_INLINE __u32 sw_read4(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 		return SW_XDP_ROUTE_MALFORMED;
 	if (ip[8] <= 1)
 		return SW_XDP_ROUTE_EXPIRED;
+	if (sw_is_error4(ip, end))
+		return SW_XDP_ROUTE_ICMP_ERROR;
 	ask->family = SW_FAMILY4;
 	ask->tos = ip[1];
 	__builtin_memcpy(&ask->ipv4_src, ip + 12, 4);
@@ -212,12 +329,15 @@ SW_INLINE __u32 sw_read6(const __u8 *ip, const __u8 *end, struct sw_packet *pack
 	if (ip[6] == SW_PROTO_HOPS)
 		return SW_XDP_ROUTE_OPTIONS;
 	/*
-	 * On either side, multicast and link-local addresses, and ::/8, which includes the
+	 * On either side, multicast and link-local addresses, and ::/16, which includes the
 	 * unspecified address and the loopback.
 	 */
-	if (ip[24] == 0xff || (ip[24] == 0xfe && (ip[25] & 0xc0) == 0x80) || !ip[24] ||
-	    ip[8] == 0xff || (ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80) || !ip[8])
+	if (ip[24] == 0xff || (ip[24] == 0xfe && (ip[25] & 0xc0) == 0x80) || !(ip[24] | ip[25]) ||
+	    ip[8] == 0xff || (ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80) || !(ip[8] | ip[9]))
 		return SW_XDP_ROUTE_NOT_UNICAST;
+	/* As sw_is_error4. */
+	if (ip[6] == SW_PROTO_ICMP6 && ip + SW_IPV6_BYTES < end && ip[SW_IPV6_BYTES] < 128)
+		return SW_XDP_ROUTE_ICMP_ERROR;
 	if (ip[7] <= 1)
 		return SW_XDP_ROUTE_EXPIRED;
 	ask->family = SW_FAMILY6;
@@ -248,7 +368,9 @@ SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 	/* A frame to a group address. */
 	if (data[0] & 1)
 		return SW_XDP_ROUTE_NOT_UNICAST;
-	packet->ask.ifindex = ctx->ingress_ifindex;
+	if (!sw_is_for_us(ctx, data))
+		return SW_XDP_ROUTE_OTHER_HOST;
+	packet->from = ctx->ingress_ifindex;
 	type = sw_be16(data + 12);
 	data += SW_ETH_BYTES;
 	if (type == SW_TYPE_VLAN) {
@@ -260,13 +382,15 @@ SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 			vlan = bpf_map_lookup_elem(&sw_xdp_vlans, &key);
 			if (!vlan)
 				return SW_XDP_ROUTE_OTHER;
-			packet->ask.ifindex = (__u32)*vlan;
+			packet->from = (__u32)*vlan;
+			packet->vlan = key & SW_VLAN_MASK;
 		}
 		type = sw_be16(data + 2);
 		data += SW_TAG_BYTES;
 		packet->tag = SW_TAG_BYTES;
 	}
-	packet->key.other = packet->ask.ifindex << 1;
+	packet->ask.ifindex = packet->from;
+	packet->key.other = packet->from << 1;
 	switch (type) {
 	case SW_TYPE_IPV4:
 		verdict = sw_read4(data, end, packet);
@@ -284,11 +408,46 @@ SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
 }
 
 /*
+ * Whether the kernel may drop a packet for its source, which it reaches by the interface `back`
+ * (0: not known): rp_filter is on, and packets to the source leave elsewhere.
+ */
+SW_INLINE int sw_is_filtered(struct xdp_md *ctx, const struct sw_packet *packet, __u32 back)
+{
+	return back != packet->from && sw_setting4(ctx, packet, IPV4_DEVCONF_RP_FILTER);
+}
+
+/*
+ * Whether the kernel must see an IPv4 packet for its source: an address of this machine, one
+ * without a route, or one that rp_filter may refuse.
+ */
+SW_INLINE int sw_source_is_the_kernels(struct xdp_md *ctx, const struct sw_packet *packet)
+{
+	struct bpf_fib_lookup ask = {};
+
+	ask.family = SW_FAMILY4;
+	ask.ifindex = packet->from;
+	ask.ipv4_dst = packet->ask.ipv4_src;
+	switch (bpf_fib_lookup(ctx, &ask, sizeof(ask), BPF_FIB_LOOKUP_SKIP_NEIGH)) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+		return sw_is_filtered(ctx, packet, ask.ifindex);
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+		return 1;
+	default:
+		return sw_is_filtered(ctx, packet, 0);
+	}
+}
+
+/*
  * Asks the kernel's table. Returns SW_XDP_ROUTE_RESOLVED and the next hop, or the verdict when
  * there is none.
  */
-SW_INLINE __u32 sw_resolve(struct xdp_md *ctx, struct bpf_fib_lookup *ask, struct sw_route_value *value)
+SW_INLINE __u32 sw_resolve(struct xdp_md *ctx, struct sw_packet *packet, struct sw_route_value *value)
 {
+	struct bpf_fib_lookup *ask = &packet->ask;
+	__u32 most = 0;
+
+	if (ask->family == SW_FAMILY4 && sw_source_is_the_kernels(ctx, packet))
+		return SW_XDP_ROUTE_SOURCE;
 	/*
 	 * The kernel does not compare a length of 0 with the MTU, because the answer is for all
 	 * packets of the flow.
@@ -303,6 +462,9 @@ SW_INLINE __u32 sw_resolve(struct xdp_md *ctx, struct bpf_fib_lookup *ask, struc
 	}
 	value->hop.ifindex = ask->ifindex;
 	value->hop.mtu = ask->mtu_result;
+	/* The MTU of a route may be larger than that of the interface, which drops the packet then. */
+	if (bpf_check_mtu(ctx, ask->ifindex, &most, 0, 0) >= 0 && most < ask->mtu_result)
+		value->hop.mtu = (__u16)most;
 	value->hop.family = ask->family;
 	__builtin_memcpy(value->hop.smac, ask->smac, 6);
 	__builtin_memcpy(value->hop.dmac, ask->dmac, 6);
@@ -321,9 +483,12 @@ SW_INLINE __u32 sw_find_cached(struct xdp_md *ctx, struct sw_packet *packet, str
 		return SW_XDP_ROUTE_CACHED;
 	if (got == -EHOSTUNREACH)
 		return SW_XDP_ROUTE_NEGATIVE;
-	verdict = sw_resolve(ctx, &packet->ask, value);
-	/* This failure is not kept, because the kernel resolves the neighbour in a moment. */
-	if (verdict != SW_XDP_ROUTE_NO_NEIGHBOUR)
+	verdict = sw_resolve(ctx, packet, value);
+	/*
+	 * These failures are not kept: the kernel resolves the neighbour in a moment, and other
+	 * sources may have the same hash.
+	 */
+	if (verdict != SW_XDP_ROUTE_NO_NEIGHBOUR && verdict != SW_XDP_ROUTE_SOURCE)
 		sw_route_put(cache, &packet->key, value, &ticket,
 			     verdict == SW_XDP_ROUTE_RESOLVED ? 0 : SW_ROUTE_NEGATIVE);
 	return verdict;
@@ -350,14 +515,23 @@ SW_INLINE __u64 sw_flow(const struct bpf_fib_lookup *ask)
  * Asks the tables that mirror the kernel's. Returns SW_XDP_ROUTE_TABLE and the next hop, or the
  * verdict when there is none.
  */
-SW_INLINE __u32 sw_find_table(const struct sw_packet *packet, struct sw_route_value *value)
+SW_INLINE __u32 sw_find_table(struct xdp_md *ctx, const struct sw_packet *packet, struct sw_route_value *value)
 {
 	struct sw_next_hop hop;
 	long found;
 
-	if (packet->ask.family == SW_FAMILY4)
+	if (packet->ask.family == SW_FAMILY4) {
+		/* Addresses of this machine are the kernel's. */
+		found = sw_lpm4_lookup_be(sw_xdp_config.table4, packet->ask.ipv4_src);
+		if (found > 0)
+			sw_next_hop_read(found, &hop);
+		else
+			hop.action = SW_HOP_GROUP;
+		if (hop.action == SW_HOP_KERNEL ||
+		    sw_is_filtered(ctx, packet, hop.action == SW_HOP_GROUP ? 0 : hop.ifindex))
+			return SW_XDP_ROUTE_SOURCE;
 		found = sw_lpm4_lookup_be(sw_xdp_config.table4, packet->ask.ipv4_dst);
-	else
+	} else
 		found = sw_lpm6_lookup_be(sw_xdp_config.table6, packet->ask.ipv6_dst);
 	if (found <= 0)
 		return SW_XDP_ROUTE_NO_ROUTE;
@@ -422,6 +596,19 @@ SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_packet *packet, con
 	return 1;
 }
 
+/* Whether a packet is longer than the MTU of a route to its destination. */
+SW_INLINE int sw_exceeds_route(const struct sw_packet *packet, int is_v6)
+{
+	struct sw_mtu_key key = { .bits = 8 * (sizeof(key) - 4), .is_v6 = is_v6 };
+	__u32 zero = 0, *mtu = bpf_map_lookup_elem(&sw_xdp_least_mtu, &zero);
+
+	if (!mtu || !*mtu || packet->bytes <= *mtu)
+		return 0;
+	__builtin_memcpy(key.address, packet->key.address, sizeof(key.address));
+	mtu = bpf_map_lookup_elem(&sw_xdp_mtus, &key);
+	return mtu && packet->bytes > *mtu;
+}
+
 SW_INLINE int sw_route_packet(struct xdp_md *ctx, struct sw_packet *packet, __u32 *verdict)
 {
 	struct sw_route_value value = {};
@@ -434,12 +621,18 @@ SW_INLINE int sw_route_packet(struct xdp_md *ctx, struct sw_packet *packet, __u3
 	if (sw_xdp_config.mode == SW_XDP_ROUTE_MODE_CACHE)
 		*verdict = sw_find_cached(ctx, packet, &value);
 	else if (sw_xdp_config.mode == SW_XDP_ROUTE_MODE_TABLE)
-		*verdict = sw_find_table(packet, &value);
+		*verdict = sw_find_table(ctx, packet, &value);
 	else
-		*verdict = sw_resolve(ctx, &packet->ask, &value);
+		*verdict = sw_resolve(ctx, packet, &value);
 	if (*verdict != SW_XDP_ROUTE_CACHED && *verdict != SW_XDP_ROUTE_RESOLVED && *verdict != SW_XDP_ROUTE_TABLE)
 		return XDP_PASS;
-	if (value.hop.mtu && packet->bytes > value.hop.mtu) {
+	/* The kernel tells the sender of the shorter way. */
+	if (value.hop.ifindex == ctx->ingress_ifindex && sw_hop_vlan(&value) == packet->vlan &&
+	    (is_v6 || sw_setting4(ctx, packet, IPV4_DEVCONF_SEND_REDIRECTS))) {
+		*verdict = SW_XDP_ROUTE_SAME_INTERFACE;
+		return XDP_PASS;
+	}
+	if ((value.hop.mtu && packet->bytes > value.hop.mtu) || sw_exceeds_route(packet, is_v6)) {
 		*verdict = SW_XDP_ROUTE_TOO_LONG;
 		return XDP_PASS;
 	}

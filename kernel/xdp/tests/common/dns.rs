@@ -159,53 +159,76 @@ fn carried(frame: &[u8]) -> Result<(u8, &[u8], usize), NamesVerdict> {
             if be16(header, 6).unwrap() & 0x3fff != 0 {
                 return Err(NamesVerdict::Fragment);
             }
-            Ok((
-                header[9],
-                packet.get(words..).unwrap_or_default(),
-                total - words,
-            ))
+            let rest = packet.get(words..).unwrap_or_default();
+            skipped(&[51], header[9], rest, total - words)
         }
         0x86dd => {
             let header = packet.get(..40).ok_or(malformed)?;
             if header[0] >> 4 != 6 {
                 return Err(malformed);
             }
-            let (mut next, mut left) = (header[6], be16(header, 4).unwrap());
-            let mut packet = &packet[40..];
-            for _ in 0..16 {
-                if ![0, 43, 44, 51, 60].contains(&next) {
-                    break;
-                }
-                let &[then, length, high, low] = packet.first_chunk().ok_or(malformed)?;
-                if left < 8 {
-                    return Err(malformed);
-                }
-                // A fragment that is the whole packet has no offset, and none comes after it.
-                if next == 44 && (high != 0 || low & 0xf9 != 0) {
-                    return Err(NamesVerdict::Fragment);
-                }
-                let bytes = match next {
-                    44 => 8,
-                    51 => usize::from(length) * 4 + 8,
-                    _ => usize::from(length) * 8 + 8,
-                };
-                left = left.checked_sub(bytes).ok_or(malformed)?;
-                packet = packet.get(bytes..).unwrap_or_default();
-                next = then;
-            }
-            Ok((next, packet, left))
+            let length = be16(header, 4).unwrap();
+            skipped(&[0, 43, 44, 51, 60], header[6], &packet[40..], length)
         }
+        0x8100 | 0x88a8 | 0x9100 | 0x88e7 => Err(NamesVerdict::Tags),
+        0x8863 | 0x8864 => Err(NamesVerdict::Pppoe),
+        0x8847 | 0x8848 => Err(NamesVerdict::Mpls),
+        0x88e5 => Err(NamesVerdict::Esp),
         _ => Err(NamesVerdict::Other),
     }
 }
 
+/// What comes behind these extension headers, 16 at most.
+fn skipped<'p>(
+    extensions: &[u8],
+    mut next: u8,
+    mut packet: &'p [u8],
+    mut left: usize,
+) -> Result<(u8, &'p [u8], usize), NamesVerdict> {
+    let malformed = NamesVerdict::Malformed;
+    for _ in 0..16 {
+        if !extensions.contains(&next) {
+            break;
+        }
+        let &[then, length, high, low] = packet.first_chunk().ok_or(malformed)?;
+        if left < 8 {
+            return Err(malformed);
+        }
+        // A fragment that is the whole packet has no offset, and none comes after it.
+        if next == 44 && (high != 0 || low & 0xf9 != 0) {
+            return Err(NamesVerdict::Fragment);
+        }
+        let bytes = match next {
+            44 => 8,
+            51 => usize::from(length) * 4 + 8,
+            _ => usize::from(length) * 8 + 8,
+        };
+        left = left.checked_sub(bytes).ok_or(malformed)?;
+        packet = packet.get(bytes..).unwrap_or_default();
+        next = then;
+    }
+    match extensions.contains(&next) {
+        true => Err(NamesVerdict::Extensions),
+        false => Ok((next, packet, left)),
+    }
+}
+
 fn carries(protocol: u8, packet: &[u8], length: usize, rules: &Rules) -> Option<NamesVerdict> {
-    if protocol != 17 && protocol != 6 {
-        return Some(NamesVerdict::Other);
+    match protocol {
+        6 | 17 => {}
+        47 => return Some(NamesVerdict::Gre),
+        4 | 41 | 97 | 115 => return Some(NamesVerdict::IpInIp),
+        50 => return Some(NamesVerdict::Esp),
+        137 => return Some(NamesVerdict::Mpls),
+        _ => return Some(NamesVerdict::Other),
     }
     let header = packet.get(..8)?;
-    if be16(header, 2)? != 53 {
-        return Some(NamesVerdict::Other);
+    match (be16(header, 2)?, protocol) {
+        (53, _) => {}
+        (853, _) => return Some(NamesVerdict::Encrypted),
+        (4500, 17) => return Some(NamesVerdict::Esp),
+        (1701 | 2152 | 4789 | 6081 | 6635 | 8472, 17) => return Some(NamesVerdict::UdpTunnel),
+        _ => return Some(NamesVerdict::Other),
     }
     if protocol == 6 {
         return Some(NamesVerdict::Tcp);
@@ -236,7 +259,12 @@ fn question(message: &[u8], said: usize, rules: &Rules) -> Option<NamesVerdict> 
     if end + 4 > said {
         return None;
     }
-    let found = (0..=key.len()).rev().find_map(|end| rules.get(&key[..end]));
+    let found = (0..=key.len()).rev().find_map(|end| {
+        // A wildcard is for names below it, and closer than the name above it.
+        let is_above = end < key.len() && (end == 0 || key[end - 1] == 0);
+        let wildcard = rules.get(&[&key[..end], b"*\0"].concat());
+        wildcard.filter(|_| is_above).or(rules.get(&key[..end]))
+    });
     Some(match found {
         Some(NameRule::Block) => NamesVerdict::Dropped,
         Some(NameRule::Allow) => NamesVerdict::Passed,

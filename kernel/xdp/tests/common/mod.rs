@@ -4,5 +4,6 @@
 #[path = "../../../bpf/tests/common/beside.rs"]
 pub mod beside;
 pub mod dns;
+pub mod frames;
 #[path = "../../../bpf/tests/common/netns.rs"]
 pub mod netns;

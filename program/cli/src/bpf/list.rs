@@ -62,18 +62,7 @@ fn rule(word: &[u8]) -> Result<(String, NameRule), String> {
         Some(name) => (name, NameRule::Allow),
         None => (word, NameRule::Block),
     };
-    Ok((of_filter(listed_name(name)?.text.into_owned())?, rule))
-}
-
-/// Checks that a filter can have a rule for a name: it knows no wildcards.
-pub fn of_filter(name: String) -> Result<String, String> {
-    match name.strip_prefix("*.") {
-        Some(above) => Err(format!(
-            "\"{name}\": a filter has no wildcards; a rule for {above} applies to all names below \
-             it, too"
-        )),
-        None => Ok(name),
-    }
+    Ok((listed_name(name)?.text.into_owned(), rule))
 }
 
 #[cfg(test)]
@@ -98,14 +87,27 @@ mod tests {
             parse("b\u{fc}cher.example".as_bytes()),
             Ok(vec![block("xn--bcher-kva.example")])
         );
+        assert_eq!(parse(b"*.a.example"), Ok(vec![block("*.a.example")]));
+        assert_eq!(
+            parse(b"0.0.0.0 *.a.example b.example"),
+            Ok(vec![block("*.a.example"), block("b.example")])
+        );
+        let good = ("*.xn--bcher-kva.example".to_owned(), NameRule::Allow);
+        assert_eq!(parse("!*.b\u{fc}cher.example".as_bytes()), Ok(vec![good]));
         for (line, why) in [
             (&b"10.0.0.1"[..], "it is an address"),
             (b"||a.example^", "no host name has the | at byte 0"),
+            (b"a*.example", "a * is a wildcard only as the first label"),
+            (b"a.*.example", "a * is a wildcard only as the first label"),
             (
-                b"*.a.example",
-                "a rule for a.example applies to all names below it",
+                b"0.0.0.0 *x.example",
+                "a * is a wildcard only as the first label",
             ),
-            (b"0.0.0.0 *.a.example", "a filter has no wildcards"),
+            (
+                "\u{2603}\u{fe0f}\u{200d}.example".as_bytes(),
+                "IDNA allows no such label",
+            ),
+            (b"!||a.example^", "no host name has the |"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(why), "{error}");

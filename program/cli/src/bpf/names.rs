@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 
-use sapwood::key::{dns_name, dns_name_to_text};
+use sapwood::key::dns_name;
 use sapwood_bpf::BpfArena;
 use sapwood_routes::names::{asked_name, listed_name};
 use sapwood_xdp::{
-    NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, interface_index,
+    NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, closest_rule, interface_index,
 };
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::list::{of_filter, read};
+use super::list::read;
 use super::metrics::NamesMetrics;
 use crate::cli::bpf::{ChangeArgs, FilterArgs, LoadArgs, PinArgs, RunArgs};
 use crate::commands::{Lines, PAUSE, lines};
@@ -98,7 +98,7 @@ impl Change {
 /// The name of a rule that a change is about. Rules that are made have names as lists have them.
 fn name_of(text: &[u8], change: Option<Change>) -> Result<String, String> {
     match change {
-        Some(Change::Block | Change::Allow) => of_filter(listed_name(text)?.text.into_owned()),
+        Some(Change::Block | Change::Allow) => listed_name(text).map(|name| name.text.into_owned()),
         Some(Change::Free) | None => asked_name(text).map(|name| name.text.into_owned()),
     }
 }
@@ -164,19 +164,21 @@ pub fn rule(args: &ChangeArgs) -> Outcome {
     let arena = PinnedNames::open(&args.pin)?.arena()?;
     let list = arena.reader::<u64>(WINDOW)?;
     for name in &names {
-        let mut key = dns_name(name).map_err(|error| Error::Usage(error.to_string()))?;
-        let found = loop {
-            if let Some(value) = list.get(&key)? {
-                let by = dns_name_to_text(&key).map_err(|error| Error::Usage(error.to_string()))?;
-                break Some((by, NameRule::from_value(value)));
-            }
-            if key.pop().is_none() {
-                break None;
-            }
-            // The name above it: the last label is cut off, up to the end of the label before.
-            let end = key.iter().rposition(|&byte| byte == 0);
-            key.truncate(end.map_or(0, |end| end + 1));
-        };
+        let key = dns_name(name).map_err(|error| Error::Usage(error.to_string()))?;
+        let mut failed = Ok(());
+        let found = closest_rule(&key, |key| {
+            // Keys of names above end where a label ends.
+            let ends = (0..=key.len()).rev();
+            let mut ends = ends.filter(|end| *end == 0 || key[end - 1] == 0);
+            ends.find_map(|end| match list.get(&key[..end]) {
+                Ok(value) => Some((key[..end].to_vec(), value?)),
+                Err(error) => {
+                    failed = Err(error);
+                    None
+                }
+            })
+        });
+        failed?;
         print_rule(name, found, &mut out)?;
     }
     out.flush()?;

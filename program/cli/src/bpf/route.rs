@@ -101,7 +101,8 @@ fn start(args: &RouteArgs) -> Result<XdpRouter, Error> {
     })
 }
 
-/// Sweeps the cache and reads the VLANs each [`SWEEP`] until a signal comes or the time has passed.
+/// Sweeps the cache, and reads the VLANs and the routes with an MTU each [`SWEEP`], until a signal
+/// comes or the time has passed.
 fn work(
     router: &XdpRouter,
     args: &RouteArgs,
@@ -125,6 +126,7 @@ fn work(
                 sweep.record("swept", count);
             }
             metrics.vlans(router.update_vlans()?);
+            router.update_mtus()?;
             swept = Instant::now();
         }
         service.tick(|| metrics.update(router));

@@ -13,8 +13,9 @@ use crate::numbers::size;
 macro_rules! list_form {
     () => {
         "The list has one name in each line, or an address and names, as in a hosts file. \"!\" \
-before a name makes it an exception. A rule applies to all names below its name, and there are no \
-wildcards. Empty lines are skipped. A comment begins with # or ; at the beginning of a line or \
+before a name makes it an exception. A rule applies to all names below its name. A first label * \
+is a wildcard: a rule for *.x applies to all names below x, and not to x. Labels in other scripts \
+become A-labels (xn--...). Empty lines are skipped. A comment begins with # or ; at the beginning of a line or \
 after white space. A line that has no names is reported and left out; with --strict it is an \
 error. A file whose lines are mostly of that kind is an error, too. When a name comes twice, the \
 last line wins."
@@ -38,8 +39,8 @@ pub enum BpfCommand {
         long_about = "Drops DNS queries for names of a list, and for names below them, on network \
 interfaces.
 
-A query is a UDP packet to port 53 that arrives on the interface, over IPv4 or IPv6, with one VLAN \
-tag at most. The name of its first question counts, in any letter case. The closest enclosing name \
+A query is a UDP packet to port 53 that arrives on the interface, over IPv4 or IPv6, with two VLAN \
+tags at most. The name of its first question counts, in any letter case. The closest enclosing name \
 of the list decides whether the query is dropped. A query whose name cannot be looked up is \
 dropped, too. Everything else passes unchanged: TCP, fragments, malformed packets. Each packet is \
 counted once.",

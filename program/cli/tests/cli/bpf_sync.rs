@@ -105,8 +105,12 @@ fn a_pinned_filter_outlives_its_follower() {
     follower.child.wait().unwrap();
     assert_eq!(lab.arrive(&["ads.test", "new.test"]), [false, true]);
     leader.answers(
-        "add new.test block\nadd good.ads.test allow\n",
-        &["added\tnew.test", "added\tgood.ads.test"],
+        "add new.test block\nadd good.ads.test allow\nadd *.wild.test block\n",
+        &[
+            "added\tnew.test",
+            "added\tgood.ads.test",
+            "added\t*.wild.test",
+        ],
     );
     assert_eq!(lab.arrive(&["ads.test", "new.test"]), [false, true]);
     let mut follower = follow(&lab, &s, &["--pin", &pins.0]);
@@ -114,6 +118,9 @@ fn a_pinned_filter_outlives_its_follower() {
         let came = lab.arrive(&["ads.test", "new.test", "good.ads.test"]);
         assert!(!came[0], "a name that stays was missed");
         came == [false, false, true]
+    });
+    wait_for("the wildcard", || {
+        lab.arrive(&["wild.test", "a.b.wild.test"]) == [true, false]
     });
     follower.signal(Signal::TERM);
     assert_eq!(follower.ends(), Some(0));

@@ -4,6 +4,8 @@ mod follower;
 mod groups;
 mod injected;
 mod links;
+#[cfg(feature = "bpf")]
+pub(crate) mod mtus;
 mod netlink;
 mod next_hops;
 mod table;

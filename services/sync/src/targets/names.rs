@@ -60,6 +60,8 @@ pub struct NumberTarget<S> {
     check: fn(&[u8]) -> Result<(), Error>,
     number: fn(&[u8]) -> Result<u64, Error>,
     value: fn(u64) -> Vec<u8>,
+    /// Whether values are rules, of which that of a wildcard is a part of the entry above it.
+    is_rules: bool,
 }
 
 impl<S> NumberTarget<S> {
@@ -70,12 +72,17 @@ impl<S> NumberTarget<S> {
             check: |_| Ok(()),
             number: numbers::number,
             value: |number| numbers::value(number).into_bytes(),
+            is_rules: false,
         }
     }
 
     /// A store of rules for domain names: keys are those of [`dns_name`](sapwood::key::dns_name),
     /// and the log has `block`, which is 1, or `allow`, which is 0. The program `xdp-names` of
-    /// `sapwood-bpf` reads such a store.
+    /// `sapwood-xdp` reads such a store.
+    ///
+    /// A name whose first label is `*` is a wildcard. The entry of the name above it has the rule,
+    /// too, as `EntryRules` of `sapwood-xdp` says. So the store may have entries that the log does
+    /// not have.
     pub fn rules(store: S) -> Self {
         NumberTarget {
             store,
@@ -100,7 +107,17 @@ impl<S> NumberTarget<S> {
                 1 => b"block".to_vec(),
                 _ => b"allow".to_vec(),
             },
+            is_rules: true,
         }
+    }
+
+    /// The value that the log has for an entry; `None` if it has only the rule of a wildcard.
+    fn shown(&self, number: u64) -> Option<Vec<u8>> {
+        let number = match self.is_rules {
+            true => own_rule(number)?,
+            false => number,
+        };
+        Some((self.value)(number))
     }
 
     /// What leads to the store.
@@ -119,28 +136,42 @@ where
     S: Deref<Target = QpStore<u64>> + Send + 'static,
 {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.store.get(key).map(self.value)
+        self.store.get(key).and_then(|number| self.shown(number))
     }
 
     fn for_each(&self, each: &mut Each<'_>) -> Result<(), Error> {
         let snapshot = self.store.snapshot();
         let mut entries = snapshot.iter();
-        entries.try_for_each(|(key, number)| each(&key, &(self.value)(*number)))
+        entries.try_for_each(|(key, number)| match self.shown(*number) {
+            Some(value) => each(&key, &value),
+            None => Ok(()),
+        })
     }
 
     fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
         let mut txn = self.store.begin();
         for change in changes.iter() {
-            let made = match change.value {
-                Some(value) => {
-                    let number = (self.check)(change.key).and_then(|()| (self.number)(value));
-                    let number = number.map_err(|error| named(change.key, error))?;
-                    txn.insert(change.key, number).map(drop).map_err(Error::map)
-                }
-                None => txn.remove(change.key).map(drop).map_err(Error::map),
-            };
+            let number = change.value.map(|value| {
+                let number = (self.check)(change.key).and_then(|()| (self.number)(value));
+                number.map_err(|error| named(change.key, error))
+            });
             // A transaction that is dropped leaves nothing.
-            made?;
+            let number = number.transpose()?;
+            let mut sets = [None, Some((change.key, number))];
+            if self.is_rules {
+                let wildcard = txn.get(change.key).and_then(|of| wildcard_rule(*of));
+                sets[1] = Some((change.key, rules(number, wildcard)));
+                sets[0] = above_wildcard(change.key).map(|above| {
+                    let own = txn.get(above).and_then(|of| own_rule(*of));
+                    (above, rules(own, number))
+                });
+            }
+            for (key, number) in sets.into_iter().flatten() {
+                match number {
+                    Some(number) => txn.insert(key, number).map(drop).map_err(Error::map),
+                    None => txn.remove(key).map(drop).map_err(Error::map),
+                }?;
+            }
         }
         txn.commit();
         Ok(())
@@ -148,6 +179,35 @@ where
 
     fn reclaim(&mut self) {
         self.store.reclaim(BUDGET);
+    }
+}
+
+/// The key of the name above a wildcard, if the key is that of a wildcard.
+fn above_wildcard(key: &[u8]) -> Option<&[u8]> {
+    let above = key.strip_suffix(b"*\0")?;
+    (above.is_empty() || above.ends_with(&[0])).then_some(above)
+}
+
+/// The rule of a name in the value of its entry.
+fn own_rule(value: u64) -> Option<u64> {
+    match value >> 1 {
+        0 => Some(value),
+        1 => None,
+        own => Some(own - 2),
+    }
+}
+
+/// The rule of the wildcard below a name in the value of its entry.
+fn wildcard_rule(value: u64) -> Option<u64> {
+    (value >> 1 > 0).then_some(value & 1)
+}
+
+/// The value of an entry with these rules.
+fn rules(own: Option<u64>, wildcard: Option<u64>) -> Option<u64> {
+    match (own, wildcard) {
+        (own, None) => own,
+        (None, Some(wildcard)) => Some(2 | wildcard),
+        (Some(own), Some(wildcard)) => Some((4 + 2 * own) | wildcard),
     }
 }
 

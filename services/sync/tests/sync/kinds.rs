@@ -373,6 +373,54 @@ fn rules_are_words_in_the_log() {
     assert_eq!(target.into_store().len(), 2);
 }
 
+/// The entry of a name has the rule of the wildcard below it, too. The log has both by themselves.
+#[test]
+fn rules_of_wildcards_are_in_the_entry_above() {
+    let key = |name: &str| sapwood::key::dns_name(name).unwrap();
+    let mut target = NumberTarget::rules(Arc::new(QpStore::<u64>::new().unwrap()));
+    let mut rng = fastrand::Rng::with_seed(9);
+    let names = ["a", "*.a", "b.a", "*.b.a", "*.*.a", "*", ".", "!.a", "~.a"];
+    let mut log = Oracle::new();
+    for _ in 0..300 {
+        let mut changes = Changes::new();
+        for _ in 0..rng.usize(1..4) {
+            let key = key(rng.choice(&names).copied().unwrap());
+            match rng.choice(["block", "allow"]).filter(|_| rng.u8(0..3) > 0) {
+                Some(word) => {
+                    changes.put(&key, word).unwrap();
+                    log.insert(key, word.into());
+                }
+                None => {
+                    changes.remove(&key).unwrap();
+                    log.remove(&key);
+                }
+            }
+        }
+        target.commit(&changes).unwrap();
+        assert_eq!(of(&target), log);
+        for name in names {
+            let rule = |name: &str| {
+                let word: Option<&Vec<u8>> = log.get(&key(name));
+                word.map(|word| u64::from(word == b"block"))
+            };
+            let wildcard = match name {
+                "." => rule("*"),
+                name => rule(&format!("*.{name}")),
+            };
+            // As `EntryRules` of sapwood-xdp.
+            let wanted = match (rule(name), wildcard) {
+                (None, None) => None,
+                (Some(own), None) => Some(own),
+                (None, Some(wildcard)) => Some(2 + wildcard),
+                (Some(0), Some(wildcard)) => Some(4 + wildcard),
+                (Some(_), Some(wildcard)) => Some(6 + wildcard),
+            };
+            assert_eq!(target.store().get(key(name)), wanted, "{name}");
+            assert_eq!(target.get(&key(name)), log.get(&key(name)).cloned());
+        }
+    }
+}
+
 /// Makes a list of ranges that do not overlap.
 fn random_ranges(rng: &mut fastrand::Rng) -> BTreeMap<u64, (u64, String)> {
     let mut all = BTreeMap::new();

@@ -176,6 +176,27 @@ SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *nam
 }
 
 /*
+ * Cuts off the first label of a name that sw_dns_key has read, and makes the key of the rest: that
+ * of the name above. Returns as sw_dns_key; -ENOENT for the root, which has no name above.
+ */
+SW_GLOBAL long sw_dns_parent(struct sw_key *key SW_NONNULL, struct sw_dns_name *name SW_NONNULL, __u64 room)
+{
+	__u32 cut = name->wire[0], at;
+
+	if (!cut)
+		return -ENOENT;
+	if (cut > SW_DNS_LABEL_MAX)
+		return -EINVAL;
+	cut += 1;
+	sw_for (at, SW_DNS_WIRE_MAX + 1) {
+		sw_hide(at);
+		at &= 255;
+		name->wire[at] = name->wire[at + (cut & 127)];
+	}
+	return sw_dns_key(key, name, SW_DNS_WIRE_MAX, room);
+}
+
+/*
  * One step of the reading of a name, whose last bytes were loaded. Returns the number of bytes to
  * be loaded next, up to 64, from name->load of the message to name->to of the name; 0 at the end of
  * the name; or an error.

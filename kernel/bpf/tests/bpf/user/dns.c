@@ -63,9 +63,25 @@ static int answer(const struct question *q, sw_at room)
 	found = sw_qp_ancestor(0, &key);
 	if (found > 0)
 		found = sw_u64(found);
-	if (found != (room ? q->found : q->found_cut))
+	if (found != (room ? q->found : q->found_cut)) {
 		printf("found %ld\n", found);
-	return found == (room ? q->found : q->found_cut);
+		return 0;
+	}
+	/* The names above it, one after the other: their keys end where a label of the key ends. */
+	for (length = q->key_bytes; length;) {
+		for (length--; length && q->key[length - 1]; length--)
+			;
+		result = sw_dns_parent(&key, &name, room);
+		if (result <= 0 || name.key_bytes != length ||
+		    !is_key(&key, q->key, room || length < SW_KEY_SHORT_MAX ? length : SW_KEY_SHORT_MAX)) {
+			printf("another key above, %ld, of %u bytes, not %u\n", result, name.key_bytes, length);
+			return 0;
+		}
+	}
+	result = sw_dns_parent(&key, &name, room);
+	if (result != -ENOENT)
+		printf("%ld above the root\n", result);
+	return result == -ENOENT;
 }
 
 static unsigned char *whole_file(const char *path, size_t *bytes, size_t more)

@@ -47,10 +47,6 @@ const LIVE: u32 = 1 << 1;
 /// The hops left of a sent frame, which the receiver knows.
 const HOPS: u8 = 64;
 
-/// How often a call of a test run forwards its one frame, which loses a hop each time. Such a call
-/// takes about 20 ms, because the kernel changes its dispatcher of programs for it.
-const AGAIN: u8 = 200;
-
 /// Runs these cases.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     let cases = options.chosen(CASES);
@@ -143,23 +139,21 @@ impl Case<'_> {
         report: &mut Report,
     ) -> Result<Vec<report::Row>, String> {
         let name = self.name.rsplit('-').next();
-        let (flows, repeat) = match name {
-            Some("1") => (1, AGAIN),
-            Some("1k") => (1000, 1),
-            _ => (self.options.size(100_000, 5000), 1),
+        let flows = match name {
+            Some("1") => 1,
+            Some("1k") => 1000,
+            _ => self.options.size(100_000, 5000),
         };
-        let hops = if repeat > 1 { u8::MAX } else { HOPS };
         let asked = Asked {
-            frames: self.network.frames(self.version(), flows, hops, 2),
+            frames: self.network.frames(self.version(), flows, HOPS, 2),
             calls: match flows {
-                1 => self.options.size(25, 5),
+                1 => self.options.size(5000, 1000),
                 _ => flows,
             },
-            repeat,
             interface: self.network.router.index("in0")?,
         };
         let what = match flows {
-            1 => format!("one frame, {repeat} times in each of {} calls", asked.calls),
+            1 => format!("one frame in each of {} calls", asked.calls),
             _ => format!("frames of {flows} flows, each in its own call"),
         };
         self.describe(&what, report);
@@ -195,9 +189,7 @@ impl Case<'_> {
                 let packet = (times.kernel - empty.kernel).max(0.1);
                 samples.add(engine, &Measure::new("packet_ns", packet, "ns"));
                 samples.add(engine, &Measure::new("mpps", 1e3 / packet, "Mpacket/s"));
-                if repeat == 1 {
-                    samples.add(engine, &Measure::new("call_ns", times.call, "ns"));
-                }
+                samples.add(engine, &Measure::new("call_ns", times.call, "ns"));
             }
         }
         if unknown > 0 {
@@ -388,8 +380,6 @@ struct Asked {
     frames: Vec<Frame>,
     /// The number of calls, one frame each; the first frame follows the last.
     calls: usize,
-    /// How often a call forwards its frame.
-    repeat: u8,
     /// The interface where the frames come in.
     interface: u32,
 }
@@ -397,7 +387,7 @@ struct Asked {
 /// The times of all frames.
 struct Times {
     /// Nanoseconds per packet by the kernel's clock, which measures only the program: the median of
-    /// the calls, or of the means of 250 calls that forward one packet each.
+    /// the means of 250 calls.
     kernel: f64,
     /// Nanoseconds per call by this process's clock, the system call and the comparison included.
     call: f64,
@@ -405,13 +395,13 @@ struct Times {
 
 impl Asked {
     fn packets(&self) -> u64 {
-        self.calls as u64 * u64::from(self.repeat)
+        self.calls as u64
     }
 
     /// Has a program process all frames, and compares the results. The caller is in the router's
     /// namespace.
     fn by(&self, programs: &Programs, program: &str) -> Result<Times, String> {
-        let at_once = if self.repeat > 1 { 1 } else { 250 };
+        let at_once = 250;
         let found = programs.program(program).map_err(|e| e.to_string())?;
         let forwarded = program == ROUTE;
         let mut means = Vec::new();
@@ -453,13 +443,12 @@ impl Asked {
                 data_in: Some(&frame.sent),
                 data_out: Some(&mut got),
                 context_in: Some(&mut context),
-                repeat: self.repeat.into(),
                 ..ProgramInput::default()
             })
             .map_err(|e| format!("a test run: {e}"))?;
         let (answer, duration) = (done.return_value, done.duration);
         let right = match forwarded {
-            true => answer == REDIRECTED && got == frame.after(self.repeat),
+            true => answer == REDIRECTED && got == frame.after(1),
             false => answer == PASSED && got == frame.sent,
         };
         if !right {

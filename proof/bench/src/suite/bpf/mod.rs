@@ -94,17 +94,16 @@
 //! whatever reason it ends.
 //!
 //! Cases `xdp-route-v4-1`, `-1k`, `-100k`, and the same of v6: this number of flows to random
-//! addresses within the routes, by `BPF_PROG_TEST_RUN`. With one flow, a call forwards a frame 200
-//! times. With more, each frame has its own call, one flow after the other, and the cache contains
-//! all of them. All bytes of every resulting frame are compared: both link addresses, one hop less
-//! for each time, and the checksum; and so are the program's own counts. The link address shows the
-//! interface.
+//! addresses within the routes, by `BPF_PROG_TEST_RUN`. Each frame has its own call, one flow after
+//! the other, and the cache contains all of them. All bytes of every resulting frame are compared:
+//! both link addresses, one hop less, and the checksum; and so are the program's own counts. The
+//! link address shows the interface.
 //!
 //! | metric | what it is |
 //! |---|---|
 //! | `packet_ns` | by the kernel's clock around the program alone, less the time of a program that passes all frames |
 //! | `mpps` | the same as millions of packets a second of one processor |
-//! | `call_ns` | by this process's clock around the whole call, comparison included; not for one flow, whose calls wait for the kernel |
+//! | `call_ns` | by this process's clock around the whole call, comparison included |
 //!
 //! Cases `xdp-route-netns-v4`, `-v6`: frames of 64 bytes of 1,000 flows from a namespace through
 //! the router to a third, for a second. The sender is a program, too, which the kernel runs with
