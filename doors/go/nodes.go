@@ -33,6 +33,8 @@ func nodesOf(w words, programs bool, seen *layout) (nodes, *layout, *trouble) {
 		n.valueBytes = 0
 	}
 	if programs {
+		// The hash lies where programs write, too.
+		n.deadSlots = true
 		return n, nil, nil
 	}
 	hash := w.u64(layoutHashAt)
