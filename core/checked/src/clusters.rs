@@ -221,8 +221,8 @@ impl<W: Window> Nodes<W> {
     }
 
     /// Checks the parts that only `verify` checks: the slots behind the last entry, the border
-    /// before the first, the lock if it must be free, and the block of an inline cluster. Slots that
-    /// programs have cut off keep their bytes.
+    /// before the first, the lock if it must be free, and the block of an inline cluster. Slots
+    /// that programs have cut off keep their bytes.
     pub(crate) fn check_cluster(&self, cluster: &Cluster, free: bool) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, cluster.at));
         let leaves = cluster.leaves();

@@ -22,6 +22,7 @@ mod adopt;
 mod blocks;
 mod builder;
 mod owner;
+mod plan;
 mod read;
 mod retired;
 mod rings;

@@ -9,7 +9,8 @@ use sapwood_format::bucket::LINE;
 
 use super::Serviced;
 use super::blocks::{Bits, Blocks};
-use super::owner::{ENTRIES_MAX, Owner, Plan, SHIFT, Supply, lane_at};
+use super::owner::{Owner, Supply, lane_at};
+use super::plan::{ENTRIES_MAX, Plan, SHIFT};
 use super::retired::Retired;
 use super::rings::{Ring, head_of};
 use super::slabs::{self, Slabs};

@@ -2,8 +2,8 @@
 //! lie outside the window, where programs cannot write.
 //!
 //! Only units have a state, blocks have none: programs cut blocks off slabs, and say how many units
-//! a retired block has. A unit that programs do not have cannot be retired, whatever they say. So no
-//! unit is given out twice.
+//! a retired block has. A unit that programs do not have cannot be retired, whatever they say. So
+//! no unit is given out twice.
 
 use crate::layout::program_map as k;
 
@@ -311,7 +311,8 @@ impl Blocks {
         known
     }
 
-    /// Takes a block back that programs had and never used; `false` when they did not have all of it.
+    /// Takes a block back that programs had and never used; `false` when they did not have all of
+    /// it.
     pub(super) fn take_back(&mut self, at: u32, units: u32) -> bool {
         let known = self.wait(at, units);
         if known {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use sapwood_format::header;
 
 use super::ProgramMap;
-use super::owner::{Owner, Plan};
+use super::owner::Owner;
+use super::plan::Plan;
 use super::writes::Writer;
 use crate::arena::BpfArena;
 use crate::checked::{Bytes, StoredValue};
@@ -104,8 +105,8 @@ impl<V: StoredValue> ProgramMapBuilder<V> {
     }
 
     /// Bytes of a key on average. Default: 24, or less if all keys are shorter. A new map has the
-    /// memory for [`max_entries`](Self::max_entries) keys of this mean at once, so that programs can
-    /// insert all of them, and remove all of them, without any service in between.
+    /// memory for [`max_entries`](Self::max_entries) keys of this mean at once, so that programs
+    /// can insert all of them, and remove all of them, without any service in between.
     ///
     /// With an index alone, an entry takes its leaf and 14 bytes. A trie takes some 180 bytes more,
     /// because each insertion replaces a node, and a replaced node is used again only after a grace
@@ -124,9 +125,9 @@ impl<V: StoredValue> ProgramMapBuilder<V> {
     }
 
     /// Lets entries leave by themselves: an insertion into a full map removes an entry that was not
-    /// used for long, instead of `-E2BIG`. It is the one that was not used for the longest time among
-    /// those of four buckets of the index, some forty. `sw_qp_use` and insertions mark an entry as
-    /// used. The map must have an index alone ([`with_index`](Self::with_index)).
+    /// used for long, instead of `-E2BIG`. It is the one that was not used for the longest time
+    /// among those of four buckets of the index, some forty. `sw_qp_use` and insertions mark an
+    /// entry as used. The map must have an index alone ([`with_index`](Self::with_index)).
     ///
     /// The map has memory for twice as many entries, because what leaves is used again only after a
     /// grace period. With service each millisecond, programs can replace all entries in some 30 ms.

@@ -3,9 +3,8 @@
 
 use sapwood_arena::EXTRA_AT;
 use sapwood_checked::parts::{Secrets, Table};
-use sapwood_format::branch::LARGEST;
-use sapwood_format::bucket::{self, LINE, SLOTS};
-use sapwood_format::{header, leaf};
+use sapwood_format::bucket::{self, LINE};
+use sapwood_format::header;
 use sapwood_qsbr::GraceSource;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::blocks::Blocks;
+use super::plan::{KEPT_MAX, Places, Plan, SHIFT};
 use super::retired::Retired;
 use super::rings::{Damaged, Ring, head_of};
 use super::slabs::{self, Slabs};
@@ -23,199 +23,6 @@ use crate::grace::KernelGrace;
 use crate::layout::program_map as k;
 use crate::layout::root;
 use crate::raw::arena::Memory;
-
-/// The most entries of a map: an index over that many fits an arena.
-pub(super) const ENTRIES_MAX: usize = 1 << 28;
-/// The base-2 logarithm of the buckets in a chunk of the index's table. All chunks are adjacent.
-pub(super) const SHIFT: u32 = 9;
-/// The most buckets behind the last home.
-const SPARE: usize = 16;
-/// The most blocks of one size that are kept for removals.
-const KEPT_MAX: u32 = 64;
-/// The bytes of a key on average, unless the builder says another number or all keys are shorter.
-const MEAN_KEY: usize = 24;
-/// The units that a trie takes for each entry while all entries are inserted between two steps of
-/// service: the clusters and branches that insertions replace, and those that stay.
-const NODES_OF_ENTRY: usize = 18;
-/// The units for each two entries that removals may take for smaller branches between two steps.
-const KEPT_OF_TWO: usize = 4;
-/// The blocks that a chunk has room for: a change goes on with another chunk when it has less room
-/// than a change may need.
-const CHUNK_BLOCKS: usize = k::CHUNK_UNITS - 11;
-
-/// The settings of a map.
-#[derive(Clone)]
-pub(super) struct Plan {
-    pub(super) value_bytes: usize,
-    pub(super) max_entries: usize,
-    /// Bytes of the longest key.
-    pub(super) longest: usize,
-    /// Bytes of a key on average.
-    pub(super) mean: Option<usize>,
-    pub(super) parts: u32,
-    pub(super) bytes: Option<usize>,
-    /// Whether the map begins with little memory.
-    pub(super) grow: bool,
-    /// Whether entries of a full map leave, and the ticks without use after which any does.
-    pub(super) lru: bool,
-    pub(super) idle: u32,
-    pub(super) ring: Option<usize>,
-    pub(super) prefill: Vec<(usize, usize)>,
-    pub(super) buckets: Option<usize>,
-    pub(super) full: bool,
-    pub(super) fail_every: u64,
-}
-
-impl Plan {
-    pub(super) fn new(value_bytes: usize) -> Plan {
-        Plan {
-            value_bytes,
-            max_entries: 65_536,
-            longest: k::SHORT_KEY_MAX,
-            mean: None,
-            parts: 0,
-            bytes: None,
-            grow: false,
-            lru: false,
-            idle: 0,
-            ring: None,
-            prefill: Vec::new(),
-            buckets: None,
-            full: false,
-            fail_every: 0,
-        }
-    }
-
-    pub(super) fn checked(mut self) -> Result<Plan, Error> {
-        let refuse = |what, why: String| Err(Error::Setting { what, why });
-        if self.max_entries == 0 || self.max_entries > ENTRIES_MAX {
-            let why = format!("1 to {ENTRIES_MAX}, not {}", self.max_entries);
-            return refuse("max_entries", why);
-        }
-        if self.longest > k::KEY_MAX {
-            let why = format!("{} bytes at most, not {}", k::KEY_MAX, self.longest);
-            return refuse("longest_key", why);
-        }
-        if self.mean.is_some_and(|mean| mean > self.longest) {
-            let why = format!("keys have up to {} bytes", self.longest);
-            return refuse("mean_key", why);
-        }
-        for &(len, _) in &self.prefill {
-            if len > self.longest {
-                let why = format!("keys have up to {} bytes, not {len}", self.longest);
-                return refuse("prefill", why);
-            }
-        }
-        for (what, size) in [("ring", self.ring), ("index_buckets", self.buckets)] {
-            if size.is_some_and(|size| size == 0 || size > ENTRIES_MAX) {
-                return refuse(what, format!("1 to {ENTRIES_MAX}"));
-            }
-        }
-        if self.parts == 0 {
-            self.parts = k::INDEX | k::TRIE;
-        }
-        if self.lru && self.parts != k::INDEX {
-            let why = "only for a map with an index alone".to_owned();
-            return refuse("lru", why);
-        }
-        Ok(self)
-    }
-
-    fn ring_size(&self) -> usize {
-        let usual = (self.max_entries / 64).clamp(64, 4096);
-        self.ring.unwrap_or(usual).next_power_of_two()
-    }
-
-    /// The units that slabs need for all entries and for what is kept for removals, besides the
-    /// blocks that lie ready in rings; 0 in a map that grows.
-    fn all_at_once(&self) -> usize {
-        if self.grow {
-            return 0;
-        }
-        let ready: usize = self.prefill.iter().map(|(_, entries)| entries).sum();
-        // A leaf has a byte for the length. Keys of different lengths lose half a word at the end on
-        // average, and those of one length as much as their leaf does.
-        let mean = self.mean.unwrap_or(self.longest.min(MEAN_KEY));
-        let leaf = (self.value_bytes + mean + 5).max(self.leaf_units(mean) * 8);
-        let leaves = self.max_entries.saturating_sub(ready) * leaf / 8;
-        // What leaves waits for a grace period, while others come.
-        let leaves = leaves * if self.lru { 2 } else { 1 };
-        let nodes = match self.parts & k::TRIE {
-            0 => 0,
-            // Each insertion retires a node, and most removals a leaf.
-            _ => 2 * NODES_OF_ENTRY + KEPT_OF_TWO + 4,
-        };
-        leaves + self.max_entries * nodes / 2
-    }
-
-    /// The chunks that are kept for removals: those of all entries, or as many as a ring has blocks.
-    fn kept_chunks(&self) -> usize {
-        let removals = match self.grow {
-            true => self.ring_size() * 2,
-            // Entries that leave are retired, too.
-            false if self.lru => self.max_entries * 2,
-            // A trie retires a node now and then.
-            false => self.max_entries * if self.parts & k::TRIE == 0 { 4 } else { 5 } / 4,
-        };
-        removals.div_ceil(CHUNK_BLOCKS)
-    }
-
-    /// The number of buckets of the index that are homes, and of all buckets.
-    fn homes_and_buckets(&self) -> (usize, usize) {
-        if self.parts & k::INDEX == 0 {
-            return (0, 0);
-        }
-        let homes = self.buckets.unwrap_or(homes_for(self.max_entries));
-        (homes, homes + (homes / 2 + 1).min(SPARE))
-    }
-
-    /// The units of a leaf with a key of this length.
-    pub(super) fn leaf_units(&self, key_len: usize) -> usize {
-        leaf::block(self.value_bytes, key_len) / 8
-    }
-
-    /// The units of the largest block that programs ask for.
-    fn largest(&self) -> usize {
-        let branches = match self.parts & k::TRIE {
-            0 => 0,
-            _ => LARGEST.div_ceil(8),
-        };
-        self.leaf_units(self.longest).max(branches)
-    }
-
-    /// The sizes of a class's ring: the most blocks that service fills it with, and the blocks that
-    /// it has at first.
-    fn ring_of(&self, class: usize) -> (usize, usize) {
-        let all = self.ring_size();
-        let units = k::units(class);
-        if class > k::class(self.largest()) {
-            return (1, 0);
-        }
-        // Large leaves are rarer than small ones, and large branches are rare.
-        let (usual, first) = match units {
-            0..=24 => (all, (all / 32).max(all.min(8))),
-            25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
-            _ => (all.min(8), all.min(2)),
-        };
-        let first = match (self.full, self.grow) {
-            (true, _) => usual,
-            (false, true) => first,
-            // Slabs have it all.
-            (false, false) => 0,
-        };
-        let wanted = self
-            .prefill
-            .iter()
-            .filter(|(len, _)| k::class(self.leaf_units(*len)) == class)
-            .map(|(_, entries)| *entries)
-            .sum::<usize>();
-        match wanted {
-            0 => (usual, first),
-            // The kept blocks come on top, so that insertions can take all the others.
-            _ => (usual, (wanted + KEPT_MAX as usize).max(usual)),
-        }
-    }
-}
 
 /// The ring of a class, and the number of blocks in it.
 pub(super) struct Supply {
@@ -262,154 +69,6 @@ fn secrets() -> Secrets {
         hasher.write_usize(i);
         hasher.finish()
     })
-}
-
-/// The layout of a window: places in bytes from its beginning.
-struct Places {
-    /// The ring of each class.
-    rings: Vec<RingPlace>,
-    lanes: usize,
-    chunks_at: usize,
-    /// The number of chunks in their ring, and the number that is kept for removals.
-    chunks: (usize, usize),
-    slabs_at: usize,
-    /// The number of slabs at first, and the number that is kept for removals.
-    slabs: (usize, usize),
-    /// Units of a slab: the least and the most.
-    slab: (usize, usize),
-    /// The number of slots of their ring.
-    slab_slots: usize,
-    table: Option<Table>,
-    buckets_at: usize,
-    /// Where the uses of the index's slots are, if entries leave by themselves.
-    uses_at: usize,
-    /// The first unit of blocks.
-    first: usize,
-    /// The unit behind the last that a block may have.
-    limit: usize,
-}
-
-/// The place of a class's ring.
-struct RingPlace {
-    at: usize,
-    /// The number of slots.
-    capacity: usize,
-    /// The most blocks that service fills it with.
-    most: usize,
-    /// The blocks that it has at first.
-    first: usize,
-}
-
-impl Places {
-    fn new(plan: &Plan, window: &WindowInfo) -> Places {
-        let lanes = lanes_for(processors(), window.len);
-        let mut at = k::lanes_end(lanes);
-        let mut cut = |bytes: usize| {
-            let begin = at.next_multiple_of(LINE);
-            at = begin + bytes;
-            begin
-        };
-        let rings = (0..k::CLASSES)
-            .map(|class| {
-                let (most, first) = plan.ring_of(class);
-                let capacity = most.max(first).next_power_of_two();
-                let at = cut(capacity * 4);
-                RingPlace {
-                    at,
-                    capacity,
-                    most,
-                    first,
-                }
-            })
-            .collect();
-        let kept = plan.kept_chunks() + lanes;
-        // Each lane begins with one.
-        let chunks = (kept + 2 * lanes, kept);
-        let chunks_at = cut(chunks.0.next_power_of_two() * 4);
-        let all = plan.all_at_once();
-        let least = slabs::each(plan);
-        let (slab, slabs) = match plan.grow {
-            true => {
-                let most = k::SLAB_UNITS.max(least);
-                let slabs = slabs::wanted(plan, plan.ring_size(), window.len, lanes);
-                let removals = plan.parts & k::TRIE != 0 && slabs > 1;
-                (most, (slabs, usize::from(removals)))
-            }
-            false => {
-                // Each lane leaves a part of its slab.
-                let most = (all / (8 * lanes)).clamp(least, k::SLAB_UNITS.max(least));
-                let kept = match plan.parts & k::TRIE {
-                    0 => 0,
-                    _ => (plan.max_entries * KEPT_OF_TWO / 2).div_ceil(most),
-                };
-                // The rest that is too small for the next insertion.
-                let used = most - (least / 8).min(most / 2);
-                (most, (all.div_ceil(used) + 2 * lanes + 2, kept))
-            }
-        };
-        let slab_slots = 2 * (slabs.0 * 2).max(all / least).next_power_of_two();
-        let slabs_at = cut(slab_slots * 4);
-        let (homes, buckets) = plan.homes_and_buckets();
-        let table = (buckets > 0).then(|| {
-            let chunks = bucket::chunks(buckets as u32, SHIFT);
-            Table {
-                at: cut(bucket::head_bytes(chunks)),
-                homes: homes as u32,
-                total: buckets as u32,
-                shift: SHIFT,
-            }
-        });
-        let buckets_at = cut(buckets * LINE);
-        let uses_at = match plan.lru {
-            true => cut(buckets * k::USES_BYTES),
-            false => 0,
-        };
-        Places {
-            rings,
-            lanes,
-            chunks_at,
-            chunks,
-            slabs_at,
-            slabs,
-            slab: (least, slab),
-            slab_slots,
-            table,
-            buckets_at,
-            uses_at,
-            first: at.next_multiple_of(LINE) / 8,
-            limit: (window.len / 8).saturating_sub(k::MARGIN),
-        }
-    }
-
-    /// Makes sure that the window is large enough, and that all bytes before the blocks have
-    /// memory.
-    fn populate(&self, plan: &Plan, memory: &Memory, window: &WindowInfo) -> Result<(), Error> {
-        let slabs = if plan.grow {
-            0
-        } else {
-            self.slabs.0 * self.slab.1
-        };
-        let chunks = (self.chunks.0 + self.lanes) * k::CHUNK_UNITS;
-        let ready = self.rings.iter().enumerate();
-        let ready: usize = ready
-            .map(|(class, ring)| ring.first * k::units(class))
-            .sum();
-        // A map that grows may find no room for all that lies ready.
-        let ready = if plan.grow { 0 } else { ready };
-        let all = self.first + chunks + slabs + ready;
-        if all > self.limit || self.limit > u32::MAX as usize {
-            return Err(Error::NoRoom {
-                name: window.name.clone(),
-                bytes: (all + k::MARGIN) * 8,
-                left: window.len,
-            });
-        }
-        let bytes = self.first * 8;
-        match memory.populate(window.at, window.at + bytes) {
-            true => Ok(()),
-            false => Err(Error::NoMemory { bytes }),
-        }
-    }
 }
 
 impl Owner {
@@ -651,9 +310,9 @@ impl Owner {
         }
     }
 
-    /// Takes the blocks back that lie ready in rings, when no block waits for a grace period and much
-    /// of the free memory is scattered between them: then runs are free that are large enough for
-    /// slabs. Some of these blocks are given out again.
+    /// Takes the blocks back that lie ready in rings, when no block waits for a grace period and
+    /// much of the free memory is scattered between them: then runs are free that are large enough
+    /// for slabs. Some of these blocks are given out again.
     fn gather(&mut self) {
         self.scattered = false;
         let units = self.blocks.units();
@@ -804,17 +463,24 @@ impl Owner {
         (self.u32(at), self.u32(at + 4))
     }
 
-    /// The chunks in their ring and those that lanes use, and the blocks noted in these.
-    pub(super) fn noted(&self) -> Result<(Vec<u32>, Vec<(u32, u32)>), Damaged> {
+    /// The chunks in their ring and those that lanes use.
+    pub(super) fn all_chunks(&self) -> Result<Vec<u32>, Damaged> {
         let mut chunks = self.chunks.ring.all_offered()?;
-        let mut blocks = Vec::new();
         for lane in &self.retired {
             let noted = lane.waiting(&self.blocks)?;
             chunks.extend(noted.done);
             chunks.push(noted.last);
-            blocks.extend(noted.blocks);
         }
-        Ok((chunks, blocks))
+        Ok(chunks)
+    }
+
+    /// The blocks that programs have retired and that were not fetched yet: first unit, units.
+    pub(super) fn all_retired(&self) -> Result<Vec<(u32, u32)>, Damaged> {
+        let mut blocks = Vec::new();
+        for lane in &self.retired {
+            blocks.extend(lane.waiting(&self.blocks)?.blocks);
+        }
+        Ok(blocks)
     }
 
     pub(super) fn memory(&self) -> Result<ProgramMapMemory, Error> {
@@ -832,8 +498,8 @@ impl Owner {
         for (_, units) in self.stocks().map_err(damaged)? {
             offered += units as usize * 8;
         }
-        let (chunks, retired) = self.noted().map_err(damaged)?;
-        offered += chunks.len() * k::CHUNK_UNITS * 8;
+        offered += self.all_chunks().map_err(damaged)?.len() * k::CHUNK_UNITS * 8;
+        let retired = self.all_retired().map_err(damaged)?;
         let retired: usize = (retired.into_iter())
             .filter(|(at, units)| self.blocks.is_given(*at, *units))
             .map(|(_, units)| units as usize * 8)
@@ -874,24 +540,4 @@ fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut us
 /// The place of a lane in the window.
 pub(super) fn lane_at(lane: usize) -> usize {
     k::LANES_AT + lane * k::LANE_BYTES
-}
-
-/// The number of processors that the kernel may have.
-fn processors() -> usize {
-    libbpf_rs::num_possible_cpus().unwrap_or(1)
-}
-
-/// The number of lanes: two for each processor. With many processors, or in a small window,
-/// processors share lanes.
-fn lanes_for(processors: usize, window: usize) -> usize {
-    let mut lanes = (2 * processors).next_power_of_two().min(k::LANES_MAX);
-    while lanes > 2 && lanes * k::LANE_BYTES > window / 8 {
-        lanes /= 2;
-    }
-    lanes
-}
-
-/// The homes of an index for this number of keys. With all keys, 88 of 100 slots are taken.
-fn homes_for(keys: usize) -> usize {
-    keys * 100 / (SLOTS * 88) + 1
 }

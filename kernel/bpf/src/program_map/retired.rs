@@ -1,6 +1,6 @@
-//! The blocks that programs retire. Each lane notes them in chunks: a cell for each block, and at the
-//! end of a chunk the link to the next one. Only programs that have claimed the lane write there.
-//! User space follows the chunks, from where it was to where the lane is, and frees them.
+//! The blocks that programs retire. Each lane notes them in chunks: a cell for each block, and at
+//! the end of a chunk the link to the next one. Only programs that have claimed the lane write
+//! there. User space follows the chunks, from where it was to where the lane is, and frees them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,7 +6,7 @@
 use sapwood_format::branch::LARGEST;
 use sapwood_format::cluster::{self, FILL_MAX, capacity_for};
 
-use super::owner::Plan;
+use super::plan::Plan;
 use super::rings::{Damaged, Ring};
 use crate::layout::program_map as k;
 

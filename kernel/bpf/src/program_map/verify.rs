@@ -163,14 +163,13 @@ impl Owner {
                 return Err(format!("a ring has block {at} of {units} units"));
             }
         }
-        let (chunks, retired) = self.noted()?;
-        for at in chunks {
+        for at in self.all_chunks()? {
             let units = k::CHUNK_UNITS as u32;
             if !self.blocks.is_given(at, units) || !held.add(at, units) {
                 return Err(format!("the chunk at {at} is no block of programs"));
             }
         }
-        for (at, units) in retired {
+        for (at, units) in self.all_retired()? {
             if !self.blocks.is_given(at, units) || !held.add(at, units) {
                 return Err(format!(
                     "programs retired block {at} of {units} units, which is not theirs"

@@ -1,5 +1,5 @@
-//! A new map has the memory for all its entries at once: programs insert all of them in one run, and
-//! remove all of them in another, without any service in between.
+//! A new map has the memory for all its entries at once: programs insert all of them in one run,
+//! and remove all of them in another, without any service in between.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::{PARTS, can, with};
 /// The entries of a map.
 const ENTRIES: u32 = 40_000;
 
-/// Inserts or removes a part of the keys of a kind, in one run of a program. The error says what was
-/// refused.
+/// Inserts or removes a part of the keys of a kind, in one run of a program. The error says what
+/// was refused.
 fn burst(
     programs: &sapwood_bpf::Programs,
     window: u32,

@@ -16,9 +16,9 @@
  * anywhere. A writer that interrupts the holder of a lock that it needs gets -EBUSY at once.
  *
  * Blocks for leaves, clusters and branches come from slabs and rings that user space fills. Retired
- * blocks go into chunks, and are used again after a grace period. No function here writes outside the
- * window that it was called for, whatever the window holds. The loader refuses sleepable programs
- * that call these functions. Layout and protocol: docs/bpf.md.
+ * blocks go into chunks, and are used again after a grace period. No function here writes outside
+ * the window that it was called for, whatever the window holds. The loader refuses sleepable
+ * programs that call these functions. Layout and protocol: docs/bpf.md.
  *
  * The functions do not trust the contents of the window. Before they store anything behind a
  * reference, they check that it leads into the window, and behind the lanes, where the writers keep
@@ -163,9 +163,9 @@ SW_INLINE void sw_kqp_retire_leaf(sw_at lane, const struct sw_key *key, __u32 ce
 }
 
 /*
- * Replaces the leaf of a cell by a new one with the value in the scratch, under the locks, when there
- * is room for the old one: in the bucket of the scratch, if any, and at `slot` in the trie, if it is
- * not 0.
+ * Replaces the leaf of a cell by a new one with the value in the scratch, under the locks, when
+ * there is room for the old one: in the bucket of the scratch, if any, and at `slot` in the trie,
+ * if it is not 0.
  */
 SW_GLOBAL long sw_kqp_replace_leaf(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 old, __u64 slot)
 {
@@ -329,8 +329,8 @@ SW_INLINE int sw_kqp_is_short(sw_at lane, __u32 units)
 
 /*
  * Removes an entry that was not used for long, for a new key whose home is locked, and whose leaf
- * takes `needed` units: 0; or an error, and then nothing is changed. The lane may then add an entry.
- * If there is no memory, the new entry gets the block of the old one at once.
+ * takes `needed` units: 0; or an error, and then nothing is changed. The lane may then add an
+ * entry. If there is no memory, the new entry gets the block of the old one at once.
  */
 SW_GLOBAL long sw_kqp_evict(__u64 lane, __u64 hash, __u32 needed)
 {
@@ -361,8 +361,8 @@ SW_GLOBAL long sw_kqp_evict(__u64 lane, __u64 hash, __u32 needed)
 }
 
 /*
- * Makes room for a new key in a map with uses: a slot, and the right to add an entry. The key's home
- * is locked. 0, or an error. `found` is that of sw_kqp_index_free.
+ * Makes room for a new key in a map with uses: a slot, and the right to add an entry. The key's
+ * home is locked. 0, or an error. `found` is that of sw_kqp_index_free.
  */
 SW_INLINE long sw_kqp_make_way(sw_at lane, const struct sw_key *key, __u64 hash, long found)
 {
@@ -672,13 +672,13 @@ SW_INLINE long sw_kqp_insert(sw_at lane, const struct sw_key *key, __u64 hash, _
  *     long error = sw_qp_insert(SEEN, &key, bpf_ktime_get_ns(), SW_ANY);
  *     if (error == -E2BIG) ...
  *
- * 0; -EEXIST with SW_NOEXIST; -ENOENT with SW_EXIST; -E2BIG: the map has max_entries (an entry leaves
- * instead, if entries of the map do); -ENOMEM: user
- * space has supplied no block of that size, or has not fetched the retired blocks; -ENOSPC: no slot
- * near the key's home is free, in a map without trie; -EBUSY: a writer that this one has
- * interrupted holds a lock, or another one holds it for more than a millisecond; -EINVAL: no such
- * window, unknown flags, or a key longer than the map's longest; -ELOOP: the kernel ended a loop;
- * -EUCLEAN: the window holds no map. After an error the map has the same entries as before.
+ * 0; -EEXIST with SW_NOEXIST; -ENOENT with SW_EXIST; -E2BIG: the map has max_entries (an entry
+ * leaves instead, if entries of the map do); -ENOMEM: user space has supplied no block of that
+ * size, or has not fetched the retired blocks; -ENOSPC: no slot near the key's home is free, in a
+ * map without trie; -EBUSY: a writer that this one has interrupted holds a lock, or another one
+ * holds it for more than a millisecond; -EINVAL: no such window, unknown flags, or a key longer
+ * than the map's longest; -ELOOP: the kernel ended a loop; -EUCLEAN: the window holds no map. After
+ * an error the map has the same entries as before.
  */
 SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value, __u64 flags)
 {
@@ -778,7 +778,8 @@ SW_INLINE long sw_kqp_out(__u32 map, const struct sw_key *key)
  *     if (taken > 0) value = sw_u64(taken);
  *
  * A positive place, -ENOENT, or an error of sw_qp_insert. A removal needs memory only when a branch
- * of three children or more loses one: then it writes a smaller branch. Some memory is kept for that.
+ * of three children or more loses one: then it writes a smaller branch. Some memory is kept for
+ * that.
  */
 SW_GLOBAL long sw_qp_take(__u32 map, const struct sw_key *key SW_NONNULL)
 {

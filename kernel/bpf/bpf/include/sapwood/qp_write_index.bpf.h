@@ -324,9 +324,9 @@ SW_INLINE __u32 sw_kqp_round(__u32 i, __u32 best)
 
 /*
  * Whether the entry in the slot of the scratch, whose bucket is locked and has this number, may
- * leave: notes its hash in SW_KQP_PART and its distance in SW_KQP_FAR, and locks its home. `home` is
- * that of a new key, and is locked. A third bucket is locked out of order, so a writer does not wait
- * for it.
+ * leave: notes its hash in SW_KQP_PART and its distance in SW_KQP_FAR, and locks its home. `home`
+ * is that of a new key, and is locked. A third bucket is locked out of order, so a writer does not
+ * wait for it.
  */
 SW_INLINE int sw_kqp_may_leave(sw_at lane, __u32 number, __u32 home)
 {
@@ -350,8 +350,9 @@ SW_INLINE int sw_kqp_may_leave(sw_at lane, __u32 number, __u32 home)
 }
 
 /*
- * Finds an entry that leaves for a new key, whose home is locked: in the home, or in another bucket,
- * which is then locked, too. SW_KQP_BUCKET and SW_KQP_BUCKET_SLOT become its slot. 0, or -E2BIG.
+ * Finds an entry that leaves for a new key, whose home is locked: in the home, or in another
+ * bucket, which is then locked, too. SW_KQP_BUCKET and SW_KQP_BUCKET_SLOT become its slot. 0, or
+ * -E2BIG.
  */
 SW_GLOBAL long sw_kqp_victim(__u64 lane, __u64 hash)
 {

@@ -256,8 +256,8 @@ SW_GLOBAL long sw_kqp_hold(__u64 lane, __u32 which, __u64 place)
 }
 
 /*
- * The same for a bucket; a third one has the place of a branch. With SW_KQP_ONCE in `which`, a writer
- * does not wait, because it locks the bucket out of order.
+ * The same for a bucket; a third one has the place of a branch. With SW_KQP_ONCE in `which`, a
+ * writer does not wait, because it locks the bucket out of order.
  */
 #define SW_KQP_THIRD SW_KQP_UPPER
 #define SW_KQP_ONCE 4
@@ -491,8 +491,9 @@ SW_INLINE sw_at sw_kqp_cell(sw_at lane, __u64 tail)
 }
 
 /*
- * Retires a block of this many units: adds a cell to the lane's chunk, in which user space finds it.
- * The caller has made sure that there is room. A cell without units is the link to the next chunk.
+ * Retires a block of this many units: adds a cell to the lane's chunk, in which user space finds
+ * it. The caller has made sure that there is room. A cell without units is the link to the next
+ * chunk.
  */
 SW_INLINE void sw_kqp_retire(sw_at lane, __u32 ref, __u32 units)
 {
@@ -505,8 +506,8 @@ SW_INLINE void sw_kqp_retire(sw_at lane, __u32 ref, __u32 units)
 /*
  * Makes sure that the lane's slab has this many units, for one block or more: takes the next slab
  * when this one has fewer, and retires the rest of this one. With `keep`, the slabs that are kept
- * for removals stay in the ring. 0, -ENOMEM, -EUCLEAN; -EBUSY when other writers took a slab at each
- * attempt. A slab takes two slots of the ring: its reference and its units.
+ * for removals stay in the ring. 0, -ENOMEM, -EUCLEAN; -EBUSY when other writers took a slab at
+ * each attempt. A slab takes two slots of the ring: its reference and its units.
  */
 SW_GLOBAL long sw_kqp_slab(__u64 lane, __u32 units, __u32 keep)
 {
@@ -549,8 +550,8 @@ SW_INLINE __u32 sw_kqp_cut(sw_at lane, __u32 units)
 }
 
 /*
- * Takes a chunk for retired blocks: from the ring of chunks, where `keep` leaves those that are kept
- * for removals; or from the lane's slab. Its reference; -ENOMEM; -EUCLEAN; -EBUSY.
+ * Takes a chunk for retired blocks: from the ring of chunks, where `keep` leaves those that are
+ * kept for removals; or from the lane's slab. Its reference; -ENOMEM; -EUCLEAN; -EBUSY.
  */
 SW_GLOBAL long sw_kqp_chunk(__u64 lane, __u32 keep)
 {
@@ -578,9 +579,9 @@ SW_GLOBAL long sw_kqp_chunk(__u64 lane, __u32 keep)
 }
 
 /*
- * Makes sure that a change can retire what it may have to: eight blocks. 0; -ENOMEM when no chunk is
- * free; -EUCLEAN; -EBUSY. Behind the eight cells are two more, for the rest of a slab and for the
- * link to the next chunk.
+ * Makes sure that a change can retire what it may have to: eight blocks. 0; -ENOMEM when no chunk
+ * is free; -EUCLEAN; -EBUSY. Behind the eight cells are two more, for the rest of a slab and for
+ * the link to the next chunk.
  */
 SW_GLOBAL long sw_kqp_room(__u64 lane, __u32 keep)
 {

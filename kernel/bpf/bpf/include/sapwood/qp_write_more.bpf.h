@@ -86,9 +86,9 @@ SW_GLOBAL long sw_qp_get_or_insert(__u32 map, const struct sw_key *key SW_NONNUL
  *     long found = sw_qp_use(SOURCES, &key);
  *     if (found > 0) sw_fetch_add_u64(found, 1);
  *
- * The place of the value; -ENOENT when the key is absent, or was not used for too long; -EOPNOTSUPP:
- * entries of the map do not leave by themselves; -EAGAIN: other writers changed the key's home again
- * and again; or an error of sw_qp_lookup.
+ * The place of the value; -ENOENT when the key is absent, or was not used for too long;
+ * -EOPNOTSUPP: entries of the map do not leave by themselves; -EAGAIN: other writers changed the
+ * key's home again and again; or an error of sw_qp_lookup.
  */
 SW_GLOBAL long sw_qp_use(__u32 map, const struct sw_key *key SW_NONNULL)
 {

@@ -4,17 +4,17 @@
  * docs/qp.md.
  *
  * In a node that readers can reach, only cells, the lock, and the number of leaves of a cluster
- * change. To add a leaf or a child, or to remove a child, a writer makes a new node and puts it into
- * the place of the old one with one store. A leaf leaves its cluster without memory: its slot dies,
- * which means that the cell becomes 0; and the last slot, which never is dead, is cut off, with the
- * dead ones before it. What was cut off keeps its bytes for readers that saw more leaves. A dead
- * slot goes when the cluster is full, or has few others, or when a key belongs in the slot.
+ * change. To add a leaf or a child, or to remove a child, a writer makes a new node and puts it
+ * into the place of the old one with one store. A leaf leaves its cluster without memory: its slot
+ * dies, which means that the cell becomes 0; and the last slot, which never is dead, is cut off,
+ * with the dead ones before it. What was cut off keeps its bytes for readers that saw more leaves.
+ * A dead slot goes when the cluster is full, or has few others, or when a key belongs in the slot.
  *
  * A writer descends without a lock. It notes each cell on the path, and plans the change. Then it
  * locks the branch whose cell changes (or the root), and before it the branch that the change
  * replaces, if any. When the noted cells are still there, and the cluster has the leaf that was
- * compared with the key and as many leaves, the plan is still right: all keys below a branch agree up
- * to its offset in every state. Else the writer begins anew (-EAGAIN).
+ * compared with the key and as many leaves, the plan is still right: all keys below a branch agree
+ * up to its offset in every state. Else the writer begins anew (-EAGAIN).
  */
 #ifndef SAPWOOD_QP_WRITE_TRIE_BPF_H
 #define SAPWOOD_QP_WRITE_TRIE_BPF_H
@@ -101,8 +101,8 @@ SW_GLOBAL long sw_kqp_descend(__u64 lane, const struct sw_key *key SW_NONNULL, _
 
 /*
  * Finds the leaf to compare with the key, from a cell that sw_kqp_descend returned: the cell of the
- * leaf; -EAGAIN when another writer removes leaves meanwhile; or -EUCLEAN. No leaf of the trie has a
- * longer common prefix with the key. SW_KQP_POS is the slot of a leaf that lies in a cluster, and
+ * leaf; -EAGAIN when another writer removes leaves meanwhile; or -EUCLEAN. No leaf of the trie has
+ * a longer common prefix with the key. SW_KQP_POS is the slot of a leaf that lies in a cluster, and
  * SW_KQP_HEADER the cluster's header.
  */
 SW_GLOBAL long sw_kqp_pick(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 cell)
@@ -244,9 +244,9 @@ SW_INLINE sw_at sw_kqp_leaf_slot(sw_at lane)
 }
 
 /*
- * Whether the cluster at the end of the path has the leaf that sw_kqp_pick found, and as many leaves.
- * Other writers remove leaves in place. For use under the lock. A leaf that is the child of a branch
- * is its noted cell.
+ * Whether the cluster at the end of the path has the leaf that sw_kqp_pick found, and as many
+ * leaves. Other writers remove leaves in place. For use under the lock. A leaf that is the child of
+ * a branch is its noted cell.
  */
 SW_GLOBAL int sw_kqp_stands(__u64 lane)
 {
@@ -333,10 +333,10 @@ SW_INLINE long sw_kqp_above(sw_at lane, const struct sw_key *key, __u32 part, __
 }
 
 /*
- * Whether a key may lie in this dead slot of a cluster. The keys of the slot agree up to the greater
- * one of its two borders, with each other and with the key at that border. If the new key parts from
- * the others there, and has the tag, which sw_kqp_add compares, all that is known of the slot's keys
- * holds for it.
+ * Whether a key may lie in this dead slot of a cluster. The keys of the slot agree up to the
+ * greater one of its two borders, with each other and with the key at that border. If the new key
+ * parts from the others there, and has the tag, which sw_kqp_add compares, all that is known of the
+ * slot's keys holds for it.
  */
 SW_INLINE int sw_kqp_revives(sw_at node, __u32 header, __u32 dead, const struct sw_key *key, __u32 part)
 {
