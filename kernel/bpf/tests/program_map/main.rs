@@ -89,7 +89,10 @@ fn long_keys(arena: &BpfArena, side: impl Side, steps: usize) {
             ProgramMap::<u64>::builder(arena, &format!("long{i}")),
             parts,
         );
-        let map = map.max_entries(1000).longest_key(side.longest);
+        let map = map
+            .max_entries(1000)
+            .longest_key(side.longest)
+            .mean_key(1000);
         let map = map.bytes(48 << 20).build().unwrap();
         against_the_oracle(&map, &mut side, parts, 1000, &mut rng, steps, 64);
         // Each is in another; more branches lie above the longest than a path holds.
@@ -167,7 +170,7 @@ fn in_the_kernel() {
             // The kernel's limit is a million, and the programs of users add their own
             // instructions.
             assert!(
-                program.verified_insns < 100_000,
+                program.verified_insns < 120_000,
                 "{}",
                 program.verified_insns
             );

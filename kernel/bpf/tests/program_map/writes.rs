@@ -221,7 +221,12 @@ fn an_heir_that_does_not_know_the_values() {
     for (i, parts) in PARTS.into_iter().enumerate() {
         let name = format!("left{i}");
         let map = with(ProgramMap::<[u64; 3]>::builder(&arena, &name), parts);
-        let map = map.bytes(8 << 20).user_writes().build().unwrap();
+        let map = map
+            .max_entries(1000)
+            .bytes(8 << 20)
+            .user_writes()
+            .build()
+            .unwrap();
         assert_eq!(map.insert("a", [1, 2, 3]).unwrap(), Ok(()));
         map.leave();
         let map = ProgramMap::<Bytes>::adopt(&arena, &name).unwrap();
