@@ -122,7 +122,6 @@ impl Owner {
             open: Vec::new(),
             populated: frontier as usize * 8,
             scattered: true,
-            refused_before: 0,
             refused: 0,
         };
         if owner.plan.parts & k::INDEX != 0 {

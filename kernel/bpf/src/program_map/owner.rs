@@ -59,8 +59,6 @@ pub(super) struct Owner {
     pub(super) populated: usize,
     /// Blocks were freed since rings were last emptied for larger runs.
     pub(super) scattered: bool,
-    /// The changes that programs could not make for want of memory, at the last step.
-    pub(super) refused_before: u64,
     pub(super) refused: u64,
 }
 
@@ -123,7 +121,6 @@ impl Owner {
             open: Vec::new(),
             populated: places.first * 8,
             scattered: false,
-            refused_before: 0,
             refused: 0,
         };
         for lane in 0..places.lanes {
@@ -413,14 +410,6 @@ impl Owner {
             };
             self.slabs.put(run);
             (there, room, done.given) = (there + 1, room - 1, done.given + 1);
-        }
-        // In a map that has had all its memory, what waits for a grace period will do, unless
-        // programs have found none.
-        let wanted = self.slabs.target.saturating_sub(there);
-        let refused: u64 = self.drops().iter().map(|drops| drops.no_memory).sum();
-        let refuses = std::mem::replace(&mut self.refused_before, refused) != refused;
-        if !self.plan.grow && !refuses && self.blocks.units().waiting / most >= wanted {
-            room = 0;
         }
         while room > 0 && there < self.slabs.target {
             let units = most.min(self.blocks.above());

@@ -68,7 +68,7 @@ fn all_entries_come_and_go_in_one_run() {
             let name = format!("{parts:?} {kind}");
             let map = with(ProgramMap::<u64>::builder(&arena, &name), parts)
                 .max_entries(ENTRIES as usize)
-                .bytes(24 << 20)
+                .bytes(28 << 20)
                 .build()
                 .unwrap();
             let window = map.window().number;
@@ -86,7 +86,9 @@ fn all_entries_come_and_go_in_one_run() {
             let shape = map.verify().unwrap();
             assert_eq!((shape.entries, shape.refused), (0, 0));
             let m = map.memory().unwrap();
-            assert_eq!(m.frontier, before.frontier, "no more memory than at first");
+            // What lies ready for the next insertions comes on top, once.
+            let more = m.frontier - before.frontier;
+            assert!(more <= 1 << 20, "{more} bytes more than at first");
         }
     }
 }
@@ -102,7 +104,7 @@ fn all_entries_come_and_go_on_all_processors_at_once() {
         let name = format!("{parts:?}");
         let map = with(ProgramMap::<u64>::builder(&arena, &name), parts)
             .max_entries(ENTRIES as usize)
-            .bytes(24 << 20)
+            .bytes(28 << 20)
             .build()
             .unwrap();
         let window = map.window().number;

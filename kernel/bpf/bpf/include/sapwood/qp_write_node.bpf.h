@@ -51,9 +51,6 @@ SW_INLINE int sw_kqp_is_cluster(__u32 header)
 	return !(header & ~known) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
 }
 
-/* The most leaves of a cluster that programs write. */
-#define SW_KQP_FILL_MAX 16
-
 /* The number of leaves of a cluster that are not dead. */
 SW_GLOBAL __u32 sw_kqp_alive(__u64 node)
 {
@@ -336,7 +333,7 @@ SW_INLINE __u32 sw_kqp_leaves(sw_at window, __u32 cell)
 	header = sw_u32(sw_qp_node(window, cell));
 	return (cell & SW_QP_KIND) == SW_QP_CLUSTER && sw_kqp_is_cluster(header) ?
 		       sw_qp_cluster_leaves(header) :
-		       SW_KQP_FILL_MAX;
+		       SW_QP_FILL_MAX;
 }
 
 /* The base of a cluster; 0 for a leaf. */

@@ -20,8 +20,8 @@
 #define SAPWOOD_QP_WRITE_TRIE_BPF_H
 
 /* The most leaves of a joined cluster; and of a cluster that a removal joins with a neighbour. */
-#define SW_KQP_JOINED_MAX (SW_KQP_FILL_MAX * 3 / 4)
-#define SW_KQP_LONELY_MAX (SW_KQP_FILL_MAX / 4)
+#define SW_KQP_JOINED_MAX (SW_QP_FILL_MAX * 3 / 4)
+#define SW_KQP_LONELY_MAX (SW_QP_FILL_MAX / 4)
 
 /* The change that a new key needs: sw_kqp_plan chooses it, sw_kqp_attach makes it. */
 enum sw_kqp_step {
@@ -371,12 +371,12 @@ SW_INLINE long sw_kqp_plan_leaf(sw_at lane, const struct sw_key *key, __u32 part
 			sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_REVIVE);
 		return 0;
 	}
-	if (leaves < SW_KQP_FILL_MAX && sw_kqp_base_with(node, header, part) >= 0) {
+	if (leaves < SW_QP_FILL_MAX && sw_kqp_base_with(node, header, part) >= 0) {
 		sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_MORE_LEAVES);
 		sw_kqp_set(lane, SW_KQP_AT, sw_kqp_place(lane, node, part));
 		return sw_kqp_cluster_units(leaves + 1);
 	}
-	if (leaves < SW_KQP_FILL_MAX && part < (__u32)sw_kqp_borders(node, 1, leaves)) {
+	if (leaves < SW_QP_FILL_MAX && part < (__u32)sw_kqp_borders(node, 1, leaves)) {
 		/* The key parts too far before all borders: all leaves are on one side of it. */
 		if (depth && sw_kqp_path_offset(lane, depth - 1) == part)
 			return sw_kqp_plan_child(lane, depth - 1);
