@@ -108,7 +108,7 @@ found none, and when programs hold removed memory back for more than two seconds
 ends, and leaves the maps as they are. When it is killed, the next process takes them over.",
         after_help = "Examples:
   sapwood bpf serve
-  sapwood bpf serve /sys/fs/bpf/seen --metrics 127.0.0.1:9466
+  sapwood bpf serve /sys/fs/bpf/seen/arena --metrics 127.0.0.1:9466
   sapwood bpf serve --all /sys/fs/bpf/flows --every 5"
     )]
     Serve(ServeArgs),
