@@ -216,6 +216,10 @@ typedef struct sapwood_bpf_map sapwood_bpf_map;
 #define SAPWOOD_BPF_TRIE 128u /* maps that programs write: order and prefixes */
 /* maps that programs write: takes 64 KiB of the arena now for changes by this process */
 #define SAPWOOD_BPF_WRITES 256u
+/* maps that programs write: begins with little memory, and takes more as service finds that it is used; programs that are faster get -ENOMEM */
+#define SAPWOOD_BPF_GROW 512u
+/* maps that programs write, with an index alone: a full map removes what was not used for long */
+#define SAPWOOD_BPF_LRU 1024u
 
 typedef struct sapwood_bpf_map_options {
 	size_t size;           /* sizeof(struct sapwood_bpf_map_options) */
@@ -226,6 +230,10 @@ typedef struct sapwood_bpf_map_options {
 	size_t longest_key;
 	size_t value_bytes;    /* a multiple of 8, at most 64; 0: 8 */
 	size_t ring; /* blocks of a size that lie ready for programs; 0: a 64th of the entries */
+	/* bytes of a key on average, by which the map's memory is sized; 0: 24, or longest_key */
+	size_t mean_key;
+	/* milliseconds without use after which an entry is gone, with SAPWOOD_BPF_LRU; 0: never */
+	size_t max_idle;
 	/* SAPWOOD_CHECKED; SAPWOOD_INDEX (whole keys), SAPWOOD_BPF_TRIE; with neither it has both */
 	unsigned int flags;
 	unsigned int reserved; /* 0 */

@@ -118,6 +118,13 @@ c_api!(
     /// maps that programs write: takes 64 KiB of the arena now for changes by this process
     pub const SAPWOOD_BPF_WRITES: c_uint = 256;
 
+    /// maps that programs write: begins with little memory, and takes more as service finds that it
+    /// is used; programs that are faster get -ENOMEM
+    pub const SAPWOOD_BPF_GROW: c_uint = 512;
+
+    /// maps that programs write, with an index alone: a full map removes what was not used for long
+    pub const SAPWOOD_BPF_LRU: c_uint = 1024;
+
     #[derive(Debug)]
     pub struct sapwood_bpf_map_options {
         /// sizeof(struct sapwood_bpf_map_options)
@@ -132,6 +139,10 @@ c_api!(
         pub value_bytes: usize,
         /// blocks of a size that lie ready for programs; 0: a 64th of the entries
         pub ring: usize,
+        /// bytes of a key on average, by which the map's memory is sized; 0: 24, or longest_key
+        pub mean_key: usize,
+        /// milliseconds without use after which an entry is gone, with SAPWOOD_BPF_LRU; 0: never
+        pub max_idle: usize,
         /// SAPWOOD_CHECKED; SAPWOOD_INDEX (whole keys), SAPWOOD_BPF_TRIE; with neither it has both
         pub flags: c_uint,
         /// 0
@@ -149,7 +160,12 @@ c_api!(
         let out = place(out, "out")?;
         let body = Handle::shared(arena)?;
         let options: sapwood_bpf_map_options = given(options)?;
-        let known = SAPWOOD_CHECKED | SAPWOOD_INDEX | SAPWOOD_BPF_TRIE | SAPWOOD_BPF_WRITES;
+        let known = SAPWOOD_CHECKED
+            | SAPWOOD_INDEX
+            | SAPWOOD_BPF_TRIE
+            | SAPWOOD_BPF_WRITES
+            | SAPWOOD_BPF_GROW
+            | SAPWOOD_BPF_LRU;
         known_flags(options.flags, known)?;
         let flag = |flag| options.flags & flag != 0;
         let window_name = name(window_name, "the name")?;
@@ -170,6 +186,15 @@ c_api!(
         if options.ring != 0 {
             builder = builder.ring(options.ring);
         }
+        if options.mean_key != 0 {
+            builder = builder.mean_key(options.mean_key);
+        }
+        if options.max_idle != 0 {
+            builder = builder.max_idle(Duration::from_millis(options.max_idle as u64));
+        }
+        builder = builder
+            .grow(flag(SAPWOOD_BPF_GROW))
+            .lru(flag(SAPWOOD_BPF_LRU));
         if flag(SAPWOOD_INDEX) {
             builder = builder.with_index();
         }

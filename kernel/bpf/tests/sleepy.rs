@@ -232,6 +232,7 @@ fn memory_of_program_maps_stays() {
     let names = names
         .with_index()
         .with_trie()
+        .max_entries(30_000)
         .user_writes()
         .build()
         .unwrap();

@@ -436,7 +436,7 @@ fn a_program_and_user_space_see_each_other() {
     let arena = BpfArena::create(64 << 20).unwrap();
     let mut side = Kernel::new(&arena);
     let map = ProgramMap::<u64>::builder(&arena, "seen").bytes(16 << 20);
-    let map = map.build().unwrap();
+    let map = map.max_entries(10_000).build().unwrap();
     let window = map.window().number;
     assert_eq!(map.insert("a", 1).unwrap(), Ok(()));
     let (result, _) = side.ask(What::Insert, window, ANY, b"a", &[2]);

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::time::Duration;
 
 use sapwood::qp::{Accepts, IntoValue};
 use sapwood_bpf::layout::Kind;
@@ -120,10 +121,13 @@ fn create_in(arena: &BpfArena, args: &CreateArgs) -> Result<WindowInfo, Error> {
     };
     if args.kind != MapKind::Program {
         for (given, option) in [
-            (args.longest_key, "--longest-key"),
-            (args.max_entries, "--max-entries"),
+            (args.longest_key.is_some(), "--longest-key"),
+            (args.max_entries.is_some(), "--max-entries"),
+            (args.mean_key.is_some(), "--mean-key"),
+            (args.grow, "--grow"),
+            (args.lru, "--lru"),
         ] {
-            if given.is_some() {
+            if given {
                 let what = format!("{option} is for maps that programs write (--kind program)");
                 return Err(Error::Usage(what));
             }
@@ -179,7 +183,14 @@ fn create_program(arena: &BpfArena, args: &CreateArgs, bytes: usize) -> Result<W
     if let Some(longest) = args.longest_key {
         builder = builder.longest_key(longest);
     }
-    if args.index {
+    if let Some(mean) = args.mean_key {
+        builder = builder.mean_key(mean);
+    }
+    if let Some(idle) = args.max_idle {
+        builder = builder.max_idle(Duration::from_millis(idle));
+    }
+    builder = builder.grow(args.grow).lru(args.lru);
+    if args.index || args.lru {
         builder = builder.with_index();
     }
     if args.trie {

@@ -666,6 +666,20 @@ pub struct CreateArgs {
     /// The bytes of the longest key, if programs write the map: 4,096 at most, 254 by default.
     #[arg(long, value_name = "N")]
     pub longest_key: Option<usize>,
+    /// The bytes of a key on average, if programs write the map, by which its memory is sized; 24
+    /// by default.
+    #[arg(long, value_name = "N")]
+    pub mean_key: Option<usize>,
+    /// Begin with little memory, if programs write the map, and take more as it is used.
+    #[arg(long)]
+    pub grow: bool,
+    /// Let a full map remove what was not used for long, if programs write the map; it has an index
+    /// alone then.
+    #[arg(long)]
+    pub lru: bool,
+    /// The milliseconds without use after which an entry of a map with --lru is gone.
+    #[arg(long, value_name = "MS", requires = "lru")]
+    pub max_idle: Option<u64>,
     /// Give the map an index, for lookups of whole keys.
     #[arg(long)]
     pub index: bool,

@@ -221,6 +221,24 @@ fn maps_are_made_asked_changed_and_removed() {
     .complains("c: the map has as many entries as it may have")
     .complains("the map refused 1 changes");
     map("drop ARENA small").code(0);
+    // Another one lets entries leave.
+    map("create ARENA recent --kind program --bytes 4M --max-entries 2 --trie --lru")
+        .code(2)
+        .complains("lru: only for a map with an index alone");
+    map("create ARENA recent --kind program --bytes 4M --max-entries 2 --mean-key 1 --lru").code(0);
+    s.run_with(
+        &["bpf", "map", "set", &arena, "recent", "-"],
+        b"a\t1\nb\t2\nc\t3\n",
+    )
+    .code(0)
+    .out("set\ta\nset\tb\nset\tc\n");
+    map("verify ARENA recent")
+        .code(0)
+        .out("recent: 2 entries, sound\n");
+    map("drop ARENA recent").code(0);
+    map("create ARENA some --kind names --grow")
+        .code(2)
+        .complains("--grow is for");
     map("create ARENA some --kind names --max-entries 2")
         .code(2)
         .complains("--max-entries is for");

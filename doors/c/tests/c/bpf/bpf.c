@@ -287,10 +287,36 @@ static void process_writes(sapwood_bpf_arena *arena)
 	IS(sapwood_bpf_arena_reclaim(arena), 0);
 }
 
+/* A full map lets entries leave; a map without room for all its entries is refused, or grows. */
+static void entries_leave(sapwood_bpf_arena *arena)
+{
+	sapwood_bpf_map_options options = {sizeof options, 4 << 20, 2, 0, 8, 0, 8, 60000, 0, 0};
+	sapwood_bpf_map *map = NULL;
+	uint64_t word = 1;
+	size_t len = 0;
+	unsigned i;
+
+	options.flags = SAPWOOD_INDEX | SAPWOOD_BPF_LRU | SAPWOOD_BPF_WRITES;
+	IS(sapwood_bpf_map_create(arena, "recent", &options, &map), 0);
+	for (i = 0; i < 5; i++)
+		IS(sapwood_bpf_map_insert(map, key_of(i), 6, &word), 0);
+	IS(sapwood_bpf_map_len(map, &len), 0);
+	CHECK(len == 2);
+	sapwood_bpf_map_free(map);
+	options.flags |= SAPWOOD_BPF_TRIE;
+	IS(sapwood_bpf_map_create(arena, "recent", &options, &map), -EINVAL);
+	options.flags = 0;
+	options.max_entries = 100000;
+	IS(sapwood_bpf_map_create(arena, "recent", &options, &map), -ENOSPC);
+	options.flags = SAPWOOD_BPF_GROW;
+	IS(sapwood_bpf_map_create(arena, "recent", &options, &map), 0);
+	sapwood_bpf_map_free(map);
+}
+
 /* A map that programs write: this process serves it, reads it and changes it. */
 static void programs_write(sapwood_bpf_arena *arena, unsigned flags)
 {
-	sapwood_bpf_map_options options = {sizeof options, 16 << 20, 1000, 0, 16, 0, 0, 0};
+	sapwood_bpf_map_options options = {sizeof options, 16 << 20, 1000, 0, 16, 0, 0, 0, 0, 0};
 	sapwood_bpf_map *map = NULL;
 	sapwood_bpf_object *object = NULL;
 	sapwood_bpf_reader *reader = NULL;
@@ -458,7 +484,7 @@ static int note(const sapwood_entry *entry, void *ctx)
 /* Values of one word are exchanged, too. */
 static void words_are_exchanged(sapwood_bpf_arena *arena)
 {
-	sapwood_bpf_map_options options = {sizeof options, 8 << 20, 0, 0, 0, 0, 0, 0};
+	sapwood_bpf_map_options options = {sizeof options, 8 << 20, 1000, 0, 0, 0, 0, 0, 0, 0};
 	uint64_t one = 1, two = 2, found = 0;
 	sapwood_bpf_map *map = NULL;
 	char order[8] = "";
@@ -492,7 +518,7 @@ static void words_are_exchanged(sapwood_bpf_arena *arena)
 /* What a process does with an arena that another one has: it reads, and may not write. */
 static void other_reads(const char *pin, int owner)
 {
-	sapwood_bpf_map_options options = {sizeof options, 1 << 20, 0, 0, 0, 0, 0, 0};
+	sapwood_bpf_map_options options = {sizeof options, 1 << 20, 100, 0, 0, 0, 0, 0, 0, 0};
 	sapwood_bpf_arena *arena = NULL, *again = NULL;
 	sapwood_bpf_reader *reader = NULL;
 	sapwood_bpf_map *map = NULL;
@@ -518,7 +544,7 @@ static void other_reads(const char *pin, int owner)
 static int other(const char *what, const char *pin)
 {
 	sapwood_options options = {sizeof options, 0, SAPWOOD_BYTES, NULL, NULL, 0, 0, NULL};
-	sapwood_bpf_map_options map_options = {sizeof map_options, 4 << 20, 0, 0, 24, 0, 0, 0};
+	sapwood_bpf_map_options map_options = {sizeof map_options, 4 << 20, 1000, 0, 24, 0, 0, 0, 0, 0};
 	sapwood_bpf_arena *arena = NULL;
 	sapwood_bpf_window *window = NULL;
 	sapwood_shared *shared = NULL;
@@ -727,6 +753,7 @@ int main(int argc, char **argv)
 	programs_write(arena, 0);
 	programs_write(arena, SAPWOOD_INDEX);
 	programs_write(arena, SAPWOOD_BPF_TRIE);
+	entries_leave(arena);
 	words_are_exchanged(arena);
 	words_are_shared(arena);
 	objects(arena);
