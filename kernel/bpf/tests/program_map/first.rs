@@ -204,7 +204,7 @@ fn user_space_takes_the_first_beside_a_program() {
     let arena = BpfArena::create(64 << 20).unwrap();
     for parts in [(false, true), (true, true)] {
         let map = with(ProgramMap::<u64>::builder(&arena, "queue"), parts);
-        let map = map.max_entries(10_000).bytes(16 << 20).user_writes();
+        let map = map.max_entries(40_000).bytes(16 << 20).user_writes();
         let map = map.build().unwrap();
         assert_eq!(map.pop_first().unwrap(), Ok(None));
         let mut rng = fastrand::Rng::with_seed(8);
