@@ -315,6 +315,7 @@ fn programs_of_any_author_are_loaded_and_pinned() {
     };
     load(&[]).code(2).complains("No such file");
     let make = "bpf map create ARENA seen --kind program --bytes 8M --arena-bytes 64M";
+    let make = format!("{make} --max-entries 4096");
     let make: Vec<_> = make
         .split(' ')
         .map(|word| word.replace("ARENA", &arena))
@@ -590,7 +591,7 @@ fn a_map_that_is_full_is_reported_once() {
     let object = object(&s);
     std::fs::create_dir(&pins.0).unwrap();
     let arena = format!("{}/arena", pins.text());
-    let make = format!("bpf map create {arena} small --kind program --bytes 1M --trie");
+    let make = format!("bpf map create {arena} small --kind program --bytes 1M --trie --grow");
     let make = format!("{make} --max-entries 60000 --arena-bytes 8M");
     s.run(&make.split(' ').collect::<Vec<_>>()).code(0);
     let load = [
@@ -649,6 +650,7 @@ fn what_cannot_be_served_is_named() {
     server.complains(&format!("waiting for {}", late.display()));
     let arena = BpfArena::create(16 << 20).unwrap();
     let map = ProgramMap::<u64>::builder(&arena, "late")
+        .max_entries(1000)
         .bytes(8 << 20)
         .build()
         .unwrap();
@@ -684,7 +686,9 @@ fn a_service_needs_capabilities_and_no_root() {
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(s.path("."), everybody).unwrap();
     let arena = format!("{}/arena", pins.text());
-    let make = format!("bpf map create {arena} mine --kind program --bytes 4M --arena-bytes 16M");
+    let make = format!(
+        "bpf map create {arena} mine --kind program --bytes 4M --arena-bytes 16M --max-entries 1000"
+    );
     s.run(&make.split(' ').collect::<Vec<_>>()).code(0);
     let other = 65534;
     std::os::unix::fs::chown(&arena, Some(other), None).unwrap();

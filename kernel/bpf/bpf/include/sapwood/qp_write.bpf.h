@@ -255,16 +255,7 @@ SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u3
 	}
 	/* Otherwise the compiler keeps places in the lane on the stack, which is short. */
 	sw_hide(lane);
-	error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_LEVEL),
-				 sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_MORE_CHILDREN);
-	if (!error && sw_kqp_get(lane, SW_KQP_LEVEL) == sw_kqp_get(lane, SW_KQP_DEPTH) &&
-	    part != SW_KQP_EMPTY && !sw_kqp_stands(lane))
-		error = -EAGAIN;
-	if (!error && sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_SQUEEZE) {
-		error = sw_kqp_squeeze(lane);
-		if (!error)
-			error = -EAGAIN;
-	}
+	error = sw_kqp_enter(lane);
 	if (error)
 		return error;
 	sw_hide(lane);

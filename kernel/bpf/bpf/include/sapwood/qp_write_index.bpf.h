@@ -285,7 +285,7 @@ SW_GLOBAL int sw_kqp_index_remove(__u64 lane, __u64 hash)
  * The slot of a bucket that was not used for the longest time: sixteen times its age in ticks, plus
  * its number; or -ENOENT. The bucket at the place has this number in the table.
  */
-SW_INLINE long sw_kqp_oldest(sw_at lane, sw_at bucket, __u32 number)
+SW_GLOBAL long sw_kqp_oldest(__u64 lane, __u64 bucket, __u32 number)
 {
 	sw_at window = sw_kqp_window(lane), use;
 	__u32 now = sw_kqp_now(), i, age, most = sw_zero();

@@ -578,6 +578,27 @@ SW_GLOBAL long sw_kqp_squeeze(__u64 lane)
 }
 
 /*
+ * Locks what the change that sw_kqp_plan chose needs, and checks that the plan is still right. Drops
+ * the dead slots of a cluster if that is the change. 0; -EAGAIN when the search must begin anew; or
+ * an error. Some locks may be held afterwards.
+ */
+SW_GLOBAL long sw_kqp_enter(__u64 lane)
+{
+	__u64 step = sw_kqp_get(lane, SW_KQP_STEP);
+	long error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_LEVEL), step == SW_KQP_MORE_CHILDREN);
+
+	if (error)
+		return error;
+	if (sw_kqp_get(lane, SW_KQP_LEVEL) == sw_kqp_get(lane, SW_KQP_DEPTH) &&
+	    step != SW_KQP_FIRST_LEAF && !sw_kqp_stands(lane))
+		return -EAGAIN;
+	if (step != SW_KQP_SQUEEZE)
+		return 0;
+	error = sw_kqp_squeeze(lane);
+	return error ? error : -EAGAIN;
+}
+
+/*
  * Makes the change that sw_kqp_plan chose, under the locks. Publishes the new leaf with one store,
  * and retires the node that was replaced. The function is inline, because the kernel limits the
  * depth of calls and the sum of their stacks.
