@@ -578,9 +578,9 @@ SW_GLOBAL long sw_kqp_squeeze(__u64 lane)
 }
 
 /*
- * Locks what the change that sw_kqp_plan chose needs, and checks that the plan is still right. Drops
- * the dead slots of a cluster if that is the change. 0; -EAGAIN when the search must begin anew; or
- * an error. Some locks may be held afterwards.
+ * Locks what the change that sw_kqp_plan chose needs, and checks that the plan is still right.
+ * Drops the dead slots of a cluster if that is the change. 0; -EAGAIN when the search must begin
+ * anew; or an error. Some locks may be held afterwards.
  */
 SW_GLOBAL long sw_kqp_enter(__u64 lane)
 {
