@@ -292,7 +292,7 @@ typedef struct sapwood_bpf_serviced {
 int sapwood_bpf_map_service(const sapwood_bpf_map *map, sapwood_bpf_serviced *done);
 
 /*
- * Begins a thread that takes a step of service every so many microseconds while programs
+ * A thread of the library takes a step of service each every_us microseconds while programs
  * write, and more seldom when they do not; in place of one that was begun before. 0 ends the
  * thread, and returns why it had ended before, if it had.
  */

@@ -292,7 +292,7 @@ c_api!(
         put_extensible(done, "done", &work)
     }
 
-    /// Begins a thread that takes a step of service every so many microseconds while programs
+    /// A thread of the library takes a step of service each every_us microseconds while programs
     /// write, and more seldom when they do not; in place of one that was begun before. 0 ends the
     /// thread, and returns why it had ended before, if it had.
     fn sapwood_bpf_map_serve(map: *const sapwood_bpf_map, every_us: u64) -> c_int {

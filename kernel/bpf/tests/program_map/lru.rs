@@ -14,7 +14,8 @@ const INSERT: u32 = 0;
 const REMOVE: u32 = 1;
 const USE: u32 = 2;
 
-/// Does this with so many keys from one on, in one run of a program. Keys are random numbers.
+/// A program inserts, removes or uses `count` keys from number `first` on, in one run. Keys are
+/// random numbers.
 fn burst(
     programs: &Programs,
     map: &ProgramMap<u64>,
