@@ -187,13 +187,13 @@ mod tests {
     #[test]
     fn golden() {
         let hasher = FlowHasher::new(1);
-        assert_eq!(hasher.hash(&key(4000)), 0x606d_caab_226f_041e);
+        assert_eq!(hasher.hash(&key(4000)), 0xc90a_fb2e_98a6_5bf7);
         let (from, to) = ("[2001:db8::1]:4000", "[2001:db8::2]:53");
         let six = FlowKey::new(from.parse().unwrap(), to.parse().unwrap(), FlowKey::UDP);
-        assert_eq!(hasher.hash(&six), 0xbced_d9f3_179c_90c0);
+        assert_eq!(hasher.hash(&six), 0x3bfd_aaf2_5e80_1fdd);
         assert_eq!(
             hasher.hash_symmetric(&six.reversed()),
-            0xbced_d9f3_179c_90c0
+            0x3bfd_aaf2_5e80_1fdd
         );
     }
 

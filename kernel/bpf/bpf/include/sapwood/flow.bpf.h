@@ -64,7 +64,10 @@ SW_INLINE __u64 sw_flow_words(const struct sw_flow_secrets *secrets, __u64 famil
 	sum = sw_flow_folded(sum ^ family, secrets->fold ^ src.low);
 	sum = sw_flow_folded(sum ^ src.high, secrets->fold ^ family);
 	sum = sw_flow_folded(sum ^ dst.low, secrets->fold ^ dst.high);
-	return sw_flow_folded(sum ^ rest, secrets->end);
+	sum = sw_flow_folded(sum ^ rest, secrets->end);
+	/* Ports that count up would crowd for some seeds without this multiplication. */
+	sum = (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ULL;
+	return sum ^ sum >> 32;
 }
 
 SW_INLINE __u64 sw_flow_rest(__u32 protocol, __u32 sport, __u32 dport)
