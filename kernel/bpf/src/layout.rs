@@ -238,7 +238,7 @@ pub mod program_map {
         /// The most blocks in a stock.
         STOCK_MAX: usize = 7;
         /// The most units of a slab.
-        SLAB_UNITS: usize = 1024;
+        SLAB_UNITS: usize = 4096;
         /// The largest block whose class has blocks of no other size, in units. Blocks of each
         /// class above it have 8 units more.
         EXACT: usize = 40;

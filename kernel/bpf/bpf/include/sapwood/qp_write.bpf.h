@@ -608,7 +608,7 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 				if (have)
 					sw_set_u32(stock, have - 1);
 				else
-					sw_kqp_cut(lane, units);
+					sw_kqp_cut(lane, units, 1);
 				sw_kqp_set_quota(lane, sw_kqp_quota(lane) - 1);
 				sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, units);
 				sw_set_u64(lane + SW_KQP_LANE_SEQUENCE, sw_u64(lane + SW_KQP_LANE_SEQUENCE) + 1);

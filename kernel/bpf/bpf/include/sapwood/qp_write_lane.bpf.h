@@ -539,13 +539,19 @@ SW_GLOBAL long sw_kqp_slab(__u64 lane, __u32 units, __u32 keep)
 	return error;
 }
 
-/* Cuts a block of this many units, those of a class, off the slab. */
-SW_INLINE __u32 sw_kqp_cut(sw_at lane, __u32 units)
+/*
+ * Cuts a block of this many units, those of a class, off the slab. Leaves come from its beginning,
+ * nodes and chunks from its end: leaves stay, and most nodes are soon replaced. So leaves lie
+ * together, and what returns forms larger runs.
+ */
+SW_INLINE __u32 sw_kqp_cut(sw_at lane, __u32 units, int leaf)
 {
-	__u32 ref = sw_u32(lane + SW_KQP_LANE_SLAB);
+	__u32 ref = sw_u32(lane + SW_KQP_LANE_SLAB), left = sw_u32(lane + SW_KQP_LANE_SLAB_LEFT) - units;
 
+	sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, left);
+	if (!leaf)
+		return ref + left;
 	sw_set_u32(lane + SW_KQP_LANE_SLAB, ref + units);
-	sw_set_u32(lane + SW_KQP_LANE_SLAB_LEFT, sw_u32(lane + SW_KQP_LANE_SLAB_LEFT) - units);
 	return ref;
 }
 
@@ -575,7 +581,7 @@ SW_GLOBAL long sw_kqp_chunk(__u64 lane, __u32 keep)
 	}
 	if (error == -ENOMEM)
 		error = sw_kqp_slab(lane, SW_KQP_CHUNK_UNITS, keep);
-	return error ? error : sw_kqp_cut(lane, SW_KQP_CHUNK_UNITS);
+	return error ? error : sw_kqp_cut(lane, SW_KQP_CHUNK_UNITS, 0);
 }
 
 /*
@@ -614,7 +620,7 @@ SW_GLOBAL long sw_kqp_get_block(__u64 lane, __u32 class, __u32 units, __u32 what
 	__u32 ref, have;
 
 	if (units) {
-		ref = sw_kqp_cut(lane, units);
+		ref = sw_kqp_cut(lane, units, what == SW_KQP_LEAF);
 	} else {
 		have = sw_u32(stock);
 		if (have - 1 >= SW_KQP_STOCK_MAX)
