@@ -164,6 +164,12 @@ fn string(rng: &mut fastrand::Rng, most: usize) -> BitString {
     BitString::truncated(&bytes, bits).unwrap()
 }
 
+/// A string that begins with this many bits, as all of a table do.
+fn string_behind(begin: usize, rng: &mut fastrand::Rng, most: usize) -> BitString {
+    let first = BitString::truncated(&[0x36; 20], begin).unwrap();
+    first.join(string(rng, most - begin)).unwrap()
+}
+
 /// Compares the program's answers to some queries with the oracle's.
 fn same_answers(
     asking: &Asking,
@@ -174,13 +180,18 @@ fn same_answers(
     let mut kinds = [0; 2];
     for _ in 0..4 {
         let query = match (
-            rng.u8(..3),
+            rng.u8(..4),
             oracle.keys().nth(rng.usize(..oracle.len().max(1))),
         ) {
             (0, Some(stored)) => stored.clone(),
             (1, Some(stored)) => {
                 let tail = string(rng, most - stored.len());
                 stored.clone().join(tail).unwrap()
+            }
+            (2, Some(stored)) => {
+                let agree = rng.usize(..=stored.len());
+                let tail = string(rng, most - agree);
+                cut(stored, agree).join(tail).unwrap()
             }
             _ => string(rng, most),
         };
@@ -210,7 +221,14 @@ fn tables_of_this_process() {
         return;
     }
     let c = Compiled::new("bits");
-    for (most, rounds, seed) in [(14, 1_500, 1), (70, 1_500, 2), (1_016, 1_200, 3)] {
+    for (most, rounds, seed, begin) in [
+        (14, 1_500, 1, 0),
+        (70, 1_500, 2, 0),
+        (1_016, 1_200, 3, 0),
+        (40, 600, 4, 9),
+        (70, 600, 5, 30),
+        (200, 600, 6, 128),
+    ] {
         let arena = BpfArena::create(16 << 20).unwrap();
         let table = BitFibMap::<u64>::builder(&arena, "bits").bytes(4 << 20);
         let table = table.build().unwrap();
@@ -220,7 +238,7 @@ fn tables_of_this_process() {
         let mut kinds = [0; 2];
         assert_eq!(asking.lookup(&BitString::new()), Err(NO_ENTRY));
         for round in 1..rounds {
-            let prefix = string(&mut rng, most);
+            let prefix = string_behind(begin, &mut rng, most);
             if rng.u64(..rounds) < round {
                 let old = oracle.keys().nth(rng.usize(..oracle.len().max(1))).cloned();
                 let old = old.unwrap_or(prefix);
@@ -294,7 +312,12 @@ fn tables_of_programs() {
         return;
     }
     let c = Compiled::new("bits");
-    for (most, index, seed) in [(14, false, 1), (70, true, 2), (300, false, 3)] {
+    for (most, index, seed, begin) in [
+        (14, false, 1, 0),
+        (70, true, 2, 0),
+        (300, false, 3, 0),
+        (60, false, 4, 21),
+    ] {
         let arena = BpfArena::create(16 << 20).unwrap();
         let table = ProgramMap::<u64>::builder(&arena, "bits")
             .bytes(8 << 20)
@@ -308,7 +331,7 @@ fn tables_of_programs() {
         let mut kinds = [0; 2];
         let rounds = 1_500;
         for round in 1..rounds {
-            let prefix = string(&mut rng, most);
+            let prefix = string_behind(begin, &mut rng, most);
             if rng.u64(..rounds) < round {
                 let old = oracle.keys().nth(rng.usize(..oracle.len().max(1))).cloned();
                 let old = old.unwrap_or(prefix);

@@ -210,7 +210,7 @@ fn all_processors_change_prefixes() {
         }
         // A window that runs full, and blocks that cannot be had.
         let short = builder("short")
-            .bytes(200 << 10)
+            .bytes(150 << 10)
             .grow(true)
             .ring(2)
             .fail_every(3);

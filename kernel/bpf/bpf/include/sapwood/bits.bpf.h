@@ -357,6 +357,35 @@ SW_INLINE long sw_bits_up(sw_at window, const struct sw_key *key SW_NONNULL, str
 	return depth && left ? -ELOOP : 0;
 }
 
+/*
+ * Whether a query parts from what all keys have in common: then nothing covers it, and no branch
+ * below the root need be read. All keys agree up to the root's offset. The first of them, which
+ * stays in the processor's cache, has these bytes. A key may end at that offset with an alternative
+ * of the query's byte, so the last of these bytes decides nothing.
+ */
+SW_GLOBAL int sw_bits_parts(sw_at window, __u32 root, const struct sw_key *key SW_NONNULL)
+{
+	__u32 cell = root, offset = sw_zero(), depth;
+	sw_at node = window;
+
+	sw_use_arena();
+	for (depth = sw_zero(); !(cell & SW_QP_KIND) && depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
+		node = sw_qp_node(window, cell);
+		if (!depth)
+			offset = sw_qp_offset(sw_u32(node));
+		cell = sw_u32(node + sw_qp_cells_at(sw_u32(node)));
+		if (offset < 2 || !cell)
+			return 0;
+	}
+	if (!(cell & SW_QP_KIND) || !offset)
+		return 0;
+	node = sw_qp_node(window, cell);
+	if (cell & SW_QP_CLUSTER)
+		node = sw_qp_entry(window, cell, node, sw_u32(node), 0);
+	/* The slot may be dead. */
+	return node != window && sw_qp_agree(window, node, key) < offset - 1;
+}
+
 /* As sw_bits_lookup, in the version that sw_qp_root returned in this run of the program. */
 SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key SW_NONNULL,
 				 __u32 *bits SW_NONNULL)
@@ -372,6 +401,8 @@ SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key
 		return -EINVAL;
 	if (!root)
 		return sw_qp_no_root(window, -ENOENT);
+	if (sw_bits_parts(window, root, key))
+		return -ENOENT;
 	most = SW_QP_DEPTH_MAX;
 	do {
 		found = sw_bits_down(window, root, key, &way, most);
