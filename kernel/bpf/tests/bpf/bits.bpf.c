@@ -34,7 +34,7 @@ int sw_change_bits(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Makes keys of the first bits of eight bytes, for all requested lengths. */
+/* Makes keys of all bits that `what` says, and cuts them, for all requested lengths. */
 SEC("xdp")
 int sw_make_key(struct xdp_md *ctx)
 {
@@ -47,7 +47,28 @@ int sw_make_key(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	sw_use_arena();
 	bytes = ask->value;
-	sw_bits_key(&key, &bytes, 61);
+	switch (ask->what) {
+	case 1:
+		sw_bits_key(&key, &bytes, 1);
+		break;
+	case 24:
+		sw_bits_key(&key, &bytes, 24);
+		break;
+	case 28:
+		sw_bits_key(&key, &bytes, 28);
+		break;
+	case 32:
+		sw_bits_key(&key, &bytes, 32);
+		break;
+	case 35:
+		sw_bits_key(&key, &bytes, 35);
+		break;
+	case 64:
+		sw_bits_key(&key, &bytes, 64);
+		break;
+	default:
+		sw_bits_key(&key, &bytes, 61);
+	}
 	ask->result = sw_bits_cut(&key, ask->bits);
 	for (i = 0; i < SW_KEY_WORDS; i++)
 		ask->key.words[i] = key.words[i];

@@ -65,22 +65,52 @@ SW_INLINE __u32 sw_bits_above(__u32 code)
 }
 
 /*
+ * The nodes of the first `bits` bits at `from`, 32 at most, one byte each; all eight nodes of four
+ * bits at once. The node of four bits n is 4 + 2 n less the number of bits that are set.
+ */
+SW_INLINE __u64 sw_bits_codes(const __u8 *from, __s32 bits)
+{
+	__u64 fours = 0, set, codes;
+	__u32 whole;
+
+	if (bits <= 0)
+		return 0;
+	fours = from[0];
+	if (bits > 8)
+		fours |= (__u64)from[1] << 16;
+	if (bits > 16)
+		fours |= (__u64)from[2] << 32;
+	if (bits > 24)
+		fours |= (__u64)from[3] << 48;
+	fours = (fours >> 4 & 0x000f000f000f000full) | (fours & 0x000f000f000f000full) << 8;
+	set = fours - (fours >> 1 & 0x5555555555555555ull);
+	set = (set & 0x3333333333333333ull) + (set >> 2 & 0x3333333333333333ull);
+	codes = 4 * SW_ONES + 2 * fours - set;
+	if (bits >= 32)
+		return codes;
+	whole = (__u32)bits / 4;
+	codes &= (1ull << whole * 8) - 1;
+	if (bits & 3)
+		codes |= (__u64)sw_bits_code(fours >> whole * 8 & 15, bits & 3) << whole * 8;
+	return codes;
+}
+
+/*
  * Makes the key of the first `count` bits of some bytes, SW_BITS_MAX at most. The key must be all
  * zeros before. All bytes that these bits need must be there.
  */
 #define sw_bits_key(key, from, count)                                          \
 	do {                                                                   \
 		const __u8 *sw_from = (const __u8 *)(from);                    \
-		__u32 sw_i, sw_four, sw_left = (count);                        \
+		__u64 sw_codes, sw_before = ((count) + 3) / 4;                 \
+		__u32 sw_i;                                                    \
                                                                                \
 		_Static_assert((count) <= SW_BITS_MAX, "a key has 254 bytes at most"); \
-		for (sw_i = 0; sw_i < ((count) + 3) / 4; sw_i++) {             \
-			sw_four = sw_from[sw_i / 2];                           \
-			sw_four = sw_i & 1 ? sw_four & 15 : sw_four >> 4;      \
-			(key)->bytes[sw_i] = (__u8)sw_bits_code(sw_four, sw_left); \
-			sw_left -= 4;                                          \
+		for (sw_i = 0; sw_i <= ((count) + 3) / 32; sw_i++) {           \
+			sw_codes = sw_bits_codes(sw_from + sw_i * 4, (count) - (__s32)sw_i * 32); \
+			(key)->words[sw_i] = sw_codes << 8 | sw_before;        \
+			sw_before = sw_codes >> 56;                            \
 		}                                                              \
-		(key)->length = ((count) + 3) / 4;                             \
 	} while (0)
 
 /* The number of bits of a key with this many bytes and this last byte. */
