@@ -60,7 +60,11 @@ pub enum Error {
         expected: u32,
     },
     /// The arena has no room for another window.
-    #[error("the arena has no room for {name}: {bytes} bytes wanted, {left} left")]
+    #[error(
+        "the arena has no room for {name}: {} bytes of addresses wanted, {left} left in one piece \
+         (maps for which no size was said took them)",
+        (*bytes).max(1)
+    )]
     NoRoom {
         /// The window's name.
         name: String,
@@ -154,7 +158,7 @@ pub enum Error {
         why: String,
     },
     /// The directory is not in a BPF file system, so it cannot hold pins.
-    #[error("{} is not in a BPF file system; one is mounted at /sys/fs/bpf, or by: mount -t bpf bpf {}", .0.display(), .0.display())]
+    #[error("{} is not in a BPF file system; one is usually at /sys/fs/bpf (mount -t bpf bpf /sys/fs/bpf)", .0.display())]
     NoBpffs(PathBuf),
     /// The directory holds something other than this library's pins, or no arena.
     #[error("{} is not taken down: {why}", folder.display())]
@@ -230,7 +234,11 @@ impl Error {
 
     /// The error of opening a pin.
     pub fn pinned(path: &Path, error: libbpf_rs::Error) -> Error {
-        Error::system(format!("opening {}", path.display()), error)
+        match crate::pinned::is_bpffs(path) {
+            // Of a file elsewhere, the kernel only says that it is not permitted.
+            Err(elsewhere @ Error::NoBpffs(_)) => elsewhere,
+            _ => Error::system(format!("opening {}", path.display()), error),
+        }
     }
 }
 

@@ -73,11 +73,12 @@ pub struct PinnedProgram {
     fd: OwnedFd,
 }
 
-fn is_bpffs(folder: &Path) -> Result<(), Error> {
-    let doing = || format!("looking at {}", folder.display());
-    match rustix::fs::statfs(folder) {
+/// Whether a path is on a BPF file system: [`Error::NoBpffs`] if it is not.
+pub(crate) fn is_bpffs(path: &Path) -> Result<(), Error> {
+    let doing = || format!("looking at {}", path.display());
+    match rustix::fs::statfs(path) {
         Ok(system) if system.f_type as u64 == BPFFS => Ok(()),
-        Ok(_) => Err(Error::NoBpffs(folder.to_owned())),
+        Ok(_) => Err(Error::NoBpffs(path.to_owned())),
         Err(error) => Err(Error::io(doing(), error.into())),
     }
 }

@@ -22,7 +22,7 @@ use crate::output::Output;
 use crate::queries::{Batch, each};
 use crate::records::{Record, too_long};
 
-/// The bytes of a new map's window, unless the arena has less left or the command says.
+/// The most bytes of a new map's window, unless the command says.
 const WINDOW: usize = 64 << 20;
 
 /// `create`: makes an empty map, and the arena if that is asked for.
@@ -114,10 +114,16 @@ macro_rules! by_size {
     };
 }
 
+/// The bytes of a window for which nothing is said. Other windows must find room beside it: a map
+/// that programs write needs one of 64 KiB for changes by processes.
+fn usual_bytes(left: usize) -> usize {
+    WINDOW.min(left - (left / 16).max(128 << 10).min(left / 2))
+}
+
 fn create_in(arena: &BpfArena, args: &CreateArgs) -> Result<WindowInfo, Error> {
     let bytes = match args.bytes {
         Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
-        None => WINDOW.min(arena.bytes_left()),
+        None => usual_bytes(arena.bytes_left()),
     };
     if args.kind != MapKind::Program {
         for (given, option) in [

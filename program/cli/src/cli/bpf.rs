@@ -687,7 +687,7 @@ pub struct CreateArgs {
     /// write the map, else a trie.
     #[arg(long)]
     pub trie: bool,
-    /// Bytes of address space for the map; 64M by default, or what the arena has left.
+    /// Bytes of address space for the map; 64M by default, or 15 of 16 parts of what is left.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub bytes: Option<u64>,
     /// If nothing is pinned there, make an arena of this many bytes of address space, 8K to 4G, and

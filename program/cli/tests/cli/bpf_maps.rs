@@ -160,6 +160,24 @@ fn maps_are_made_asked_changed_and_removed() {
         .code(0)
         .says("\t1\tpairs\tqp\t1048576\n")
         .says("\t2\tpoints\tqp\t");
+    // Without --bytes, a map leaves room for another, and for changes by processes.
+    let small = format!("{arena}-small");
+    let in_small = |line: &str| map(&line.replace("SMALL", &small));
+    in_small("create SMALL first --kind program --arena-bytes 4M --max-entries 100")
+        .code(0)
+        .out(format!("{small}\t0\tfirst\tkernel-qp\t{}\n", 3_932_160));
+    in_small("set SMALL first one 1").code(0).out("set\tone\n");
+    in_small("create SMALL more --kind program --bytes 4M --max-entries 100")
+        .code(2)
+        .complains("no room for more: 4194304 bytes of addresses wanted");
+    in_small("create SMALL second --kind plain").code(0);
+    in_small("get SMALL first one").code(0).out("one\t1\n");
+    std::fs::remove_file(&small).unwrap();
+    // A file that is no pin.
+    s.file("text", "no arena");
+    map("get text seen one")
+        .code(2)
+        .complains("BPF file system");
     // Each kind of map, with keys in each form.
     map("set ARENA seen --ip 192.0.2.7 7")
         .code(0)
