@@ -3,6 +3,7 @@
 #![cfg(feature = "kernel")]
 
 mod asks;
+mod budget;
 mod burst;
 mod cases;
 mod corrupt;

@@ -367,6 +367,15 @@ SW_GLOBAL long sw_qp_candidate(__u64 window, __u64 table, __u64 hash, __u32 from
 	return state & 0xffull << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
 }
 
+/* The number of the slot that sw_qp_candidate found, from the `from` that it returned. */
+SW_INLINE __u32 sw_qp_candidate_slot(__u32 from)
+{
+	/* The bits 0, 8, ... are the slots from 0 on, and the bits 4, 12, ... those from 8 on. */
+	__u32 bit = (from - 1) & 63;
+
+	return bit / 8 + (bit & 4) * 2;
+}
+
 /*
  * As sw_qp_index_lookup, with all buckets and tables that a lookup may need. `is_long`, a constant,
  * is the kind of the key. A long key has the hash `hash`.

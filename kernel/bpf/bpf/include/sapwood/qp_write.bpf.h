@@ -33,7 +33,7 @@
 #define SW_ANY 0 /* insert or replace */
 #define SW_NOEXIST 1 /* insert only */
 #define SW_EXIST 2 /* replace only */
-/* For sw_kqp_insert_index: the entry is gone, and is not replaced. */
+/* For sw_kqp_index_meet: the entry is gone, and is not replaced. */
 #define SW_GONE 3
 
 /* A value of up to eight words; a map uses as many as its values have. */
@@ -128,6 +128,12 @@ SW_INLINE __u32 sw_kqp_leaf_units(sw_at window, __u32 length)
 	return sw_kqp_value_bytes(window) / 8 + length / 8 + 1;
 }
 
+/* The units of the block of a key's leaf. */
+SW_INLINE __u32 sw_kqp_key_units(sw_at lane, const struct sw_key *key)
+{
+	return sw_kqp_block_units(sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key)));
+}
+
 /* The cell of a leaf at a place of the window. */
 SW_INLINE __u32 sw_kqp_leaf_cell(sw_at window, sw_at leaf)
 {
@@ -140,26 +146,10 @@ SW_INLINE __u32 sw_kqp_new_leaf(sw_at lane)
 	return sw_kqp_noted(lane, SW_KQP_LEAF) << 2 | SW_QP_LEAF;
 }
 
-/*
- * Locks the slot of a key in the index, if the map has an index: 0, whether the key is there or
- * not, and SW_KQP_BUCKET says which; or an error.
- */
-SW_INLINE long sw_kqp_index_enter(sw_at lane, const struct sw_key *key, __u64 hash, __u32 parts)
-{
-	long found = 0;
-
-	sw_kqp_set(lane, SW_KQP_BUCKET, 0);
-	if (parts & SW_KQP_INDEX)
-		found = sw_kqp_index_hold(lane, key, hash);
-	return found < 0 && found != -ENOENT && found != -ENODATA ? found : 0;
-}
-
 /* Retires the leaf of a key. */
 SW_INLINE void sw_kqp_retire_leaf(sw_at lane, const struct sw_key *key, __u32 cell)
 {
-	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
-
-	sw_kqp_retire(lane, cell >> 2, sw_kqp_block_units(units));
+	sw_kqp_retire(lane, cell >> 2, sw_kqp_key_units(lane, key));
 }
 
 /*
@@ -188,126 +178,153 @@ SW_GLOBAL long sw_kqp_replace_leaf(__u64 lane, const struct sw_key *key SW_NONNU
 	return 0;
 }
 
-/* Replaces the value of the leaf at the end of the path. */
-SW_INLINE long sw_kqp_replace(sw_at lane, const struct sw_key *key, __u64 hash)
+/*
+ * Replaces the value of the leaf at the end of the path: 0; -EAGAIN when the search must begin
+ * anew; or an error. Some locks may be held afterwards. This function and the next ones are inline,
+ * because the kernel limits the depth of calls and the sum of their stacks. Between two steps they
+ * keep only the lane and the key: `sw_hide` keeps places in the lane out of the stack.
+ */
+SW_INLINE long sw_kqp_replace(sw_at lane, const struct sw_key *key)
 {
-	sw_at window = sw_kqp_window(lane), slot;
+	sw_at slot;
 	long error;
 
-	if (sw_kqp_value_bytes(window) == 8) {
-		sw_publish_u64(sw_qp_node(window, sw_kqp_noted(lane, SW_KQP_CELL)), sw_kqp_get(lane, SW_KQP_VALUE));
+	if (sw_kqp_value_bytes(sw_kqp_window(lane)) == 8) {
+		slot = sw_qp_node(sw_kqp_window(lane), sw_kqp_noted(lane, SW_KQP_CELL));
+		sw_publish_u64(slot, sw_kqp_get(lane, SW_KQP_VALUE));
 		return 0;
 	}
-	error = sw_kqp_hold_path(lane, sw_kqp_noted(lane, SW_KQP_DEPTH), 0);
-	if (!error && !sw_kqp_stands(lane))
-		error = -EAGAIN;
-	if (!error)
-		error = sw_kqp_room(lane, 1);
-	if (!error)
-		error = sw_kqp_index_enter(lane, key, hash, sw_u32(window + SW_KQP_PARTS));
+	error = sw_kqp_enter_leaf(lane, key, 0);
 	if (error)
 		return error;
+	sw_hide(lane);
 	slot = sw_kqp_leaf_slot(lane);
 	return sw_kqp_replace_leaf(lane, key, sw_u32(slot), slot);
 }
 
-/*
- * Makes the leaf of an absent key, under the locks. Takes a block of `node` units for a node of the
- * trie, too, if it is not 0. 0, or an error, and then nothing is changed.
- */
-SW_GLOBAL long sw_kqp_make_leaf(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 node)
+/* Makes the leaf of an absent key, under the locks: 0, or an error, and then nothing is changed. */
+SW_GLOBAL long sw_kqp_make_leaf(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
 	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
 	long error = sw_kqp_may_add(lane);
 
+	/* And a node of the trie, if the change needs one. */
 	if (!error)
-		error = sw_kqp_take(lane, units, node, 0, 1);
+		error = sw_kqp_take(lane, units, sw_kqp_noted(lane, SW_KQP_UNITS), 0, 1);
 	if (error)
 		return error;
+	sw_hide(lane);
 	sw_kqp_write_leaf(lane, key);
 	sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, sw_kqp_block_units(units));
 	sw_kqp_set_quota(lane, sw_kqp_quota(lane) - 1);
 	return 0;
 }
 
+/* Drops the dead slots of the cluster at the end of the path, or splits it: as sw_kqp_add. */
+SW_INLINE long sw_kqp_remake(sw_at lane)
+{
+	long error;
+
+	if (sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_SQUEEZE) {
+		error = sw_kqp_enter(lane);
+		if (!error)
+			error = sw_kqp_squeeze(lane);
+	} else {
+		error = sw_kqp_split_plan(lane);
+		if (!error)
+			sw_kqp_split_make(lane);
+	}
+	/* Then there is room, but maybe in another cluster. */
+	return error ? error : -EAGAIN;
+}
+
 /*
  * Adds a key that parts from all others at `part`: 0; -EAGAIN when the search must begin anew; or
  * an error. Some locks may be held afterwards.
  */
-SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u64 hash, __u32 part)
+SW_INLINE long sw_kqp_add(sw_at lane, const struct sw_key *key, __u32 part)
 {
-	__u32 parts = sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS);
-	long units = sw_kqp_plan(lane, key, part), error;
+	long error = sw_kqp_plan(lane, key, part);
 
-	if (units < 0)
-		return units;
-	error = sw_kqp_room(lane, 1);
 	if (error)
 		return error;
+	sw_hide(lane);
 	if (sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_REVIVE && !sw_kqp_is_tag(lane, sw_kqp_new_tag(key)))
 		sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_SQUEEZE);
-	if (sw_kqp_get(lane, SW_KQP_STEP) == SW_KQP_SPLIT) {
-		error = sw_kqp_split_plan(lane);
-		if (error)
-			return error;
-		sw_kqp_split_make(lane);
-		return -EAGAIN;
-	}
-	/* Otherwise the compiler keeps places in the lane on the stack, which is short. */
+	sw_hide(lane);
+	if (sw_kqp_get(lane, SW_KQP_STEP) >= SW_KQP_SPLIT)
+		return sw_kqp_remake(lane);
 	sw_hide(lane);
 	error = sw_kqp_enter(lane);
-	if (error)
-		return error;
-	sw_hide(lane);
-	if (parts & SW_KQP_INDEX) {
-		error = sw_kqp_index_enter(lane, key, hash, parts);
-		if (error)
-			return error;
-		sw_hide(lane);
-		/* The index has every key of the trie that has a slot. */
-		if (sw_kqp_get(lane, SW_KQP_BUCKET))
-			return -EUCLEAN;
-		error = sw_kqp_index_free(lane, hash);
-		if (error && error != -ENOSPC)
-			return error;
-	}
-	error = sw_kqp_make_leaf(lane, key, (__u32)units);
+	if (!error)
+		error = sw_kqp_index_ready(lane, key);
+	if (!error)
+		error = sw_kqp_make_leaf(lane, key);
 	if (error)
 		return error;
 	sw_hide(lane);
 	sw_kqp_attach(lane, key, sw_kqp_new_leaf(lane));
 	sw_hide(lane);
-	if (parts & SW_KQP_INDEX)
-		sw_kqp_index_put(lane, hash, sw_kqp_new_leaf(lane));
+	if (sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_INDEX)
+		sw_kqp_index_put(lane, sw_kqp_get(lane, SW_KQP_HASH), sw_kqp_new_leaf(lane));
 	return 0;
 }
 
-/* Inserts a key into a map with a trie, or replaces its value. The value is in the scratch. */
-SW_GLOBAL long sw_kqp_insert_trie(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
+/*
+ * Inserts a key into a map with a trie, or replaces its value. The value and the flags are in the
+ * scratch.
+ */
+SW_INLINE long sw_kqp_insert_trie(sw_at lane, const struct sw_key *key)
 {
 	__u32 round;
-	long part, result;
+	long result;
 
 	for (round = sw_zero(); round < SW_KQP_ROUNDS && sw_can_loop; round++) {
-		part = sw_kqp_seek(lane, key);
-		if (part == -EAGAIN)
+		sw_hide(lane);
+		result = sw_kqp_seek(lane, key);
+		if (result == -EAGAIN)
 			continue;
-		if (part < 0)
-			return part;
-		if (part == SW_KQP_SAME) {
-			if (flags == SW_NOEXIST)
+		if (result < 0)
+			return result;
+		sw_hide(lane);
+		if (result == SW_KQP_SAME) {
+			if (sw_kqp_get(lane, SW_KQP_FLAGS) == SW_NOEXIST)
 				return -EEXIST;
-			result = sw_kqp_replace(lane, key, hash);
+			result = sw_kqp_replace(lane, key);
 		} else {
-			if (flags == SW_EXIST)
+			if (sw_kqp_get(lane, SW_KQP_FLAGS) == SW_EXIST)
 				return -ENOENT;
-			result = sw_kqp_add(lane, key, hash, (__u32)part);
+			result = sw_kqp_add(lane, key, (__u32)result);
 		}
 		if (result != -EAGAIN)
 			return result;
 		sw_kqp_let_all(lane);
 	}
 	return -EBUSY;
+}
+
+/*
+ * What the index of a map with a trie tells of an insertion, since it knows most keys that are
+ * there, and most that are not: the result; or -EAGAIN when the trie has to tell.
+ */
+SW_GLOBAL long sw_kqp_index_known(__u64 lane, const struct sw_key *key SW_NONNULL)
+{
+	long found = sw_kqp_index_find(lane, key, sw_kqp_get(lane, SW_KQP_HASH));
+	sw_at window = sw_kqp_window(lane);
+
+	if (found > 0) {
+		if (sw_kqp_get(lane, SW_KQP_FLAGS) == SW_NOEXIST)
+			return -EEXIST;
+		if (sw_kqp_value_bytes(window) != 8)
+			return -EAGAIN;
+		if (!sw_kqp_inside(lane, (__u32)((found - (long)window) / 8)))
+			return -EUCLEAN;
+		sw_publish_u64(found, sw_kqp_get(lane, SW_KQP_VALUE));
+		return 0;
+	}
+	if (found == -ENOENT)
+		return sw_kqp_get(lane, SW_KQP_FLAGS) == SW_EXIST ? -ENOENT : -EAGAIN;
+	return found == -ENODATA ? -EAGAIN : found;
 }
 
 /* Whether there is no block of this many units. */
@@ -319,28 +336,23 @@ SW_INLINE int sw_kqp_is_short(sw_at lane, __u32 units)
 }
 
 /*
- * Removes an entry that was not used for long, for a new key whose home is locked, and whose leaf
- * takes `needed` units: 0; or an error, and then nothing is changed. The lane may then add an
- * entry. If there is no memory, the new entry gets the block of the old one at once.
+ * Removes the entry that sw_kqp_victim found, for a new key. The lane may then add an entry. If
+ * there is no memory, the new entry gets the block of the old one at once.
  */
-SW_GLOBAL long sw_kqp_evict(__u64 lane, __u64 hash, __u32 needed)
+SW_GLOBAL int sw_kqp_evict(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_kqp_window(lane), text;
-	long error = sw_kqp_victim(lane, hash);
+	sw_at window = sw_kqp_window(lane), stock;
 	__u32 cell, units;
-	sw_at stock;
 
-	if (error)
-		return error;
 	cell = sw_u32(sw_kqp_get(lane, SW_KQP_BUCKET) + SW_QP_BUCKET_LEAVES +
 		      sw_kqp_get(lane, SW_KQP_BUCKET_SLOT) * 4);
-	text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window);
-	units = sw_kqp_block_units(sw_kqp_leaf_units(window, sw_qp_length(text)));
+	units = sw_qp_length(sw_qp_node(window, cell) + sw_kqp_value_bytes(window));
+	units = sw_kqp_block_units(sw_kqp_leaf_units(window, units));
 	sw_kqp_index_remove(lane, sw_kqp_get(lane, SW_KQP_PART));
 	sw_kqp_let_bucket(lane, SW_KQP_THIRD);
 	sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
 	stock = sw_kqp_stock(lane, sw_kqp_class(units));
-	if (units == needed && sw_kqp_is_short(lane, units) && !sw_u32(stock)) {
+	if (units == sw_kqp_key_units(lane, key) && sw_kqp_is_short(lane, units) && !sw_u32(stock)) {
 		sw_set_u32(stock + 4, cell >> 2);
 		sw_set_u32(stock, 1);
 	} else {
@@ -352,38 +364,27 @@ SW_GLOBAL long sw_kqp_evict(__u64 lane, __u64 hash, __u32 needed)
 }
 
 /*
- * Makes room for a new key in a map with uses: a slot, and the right to add an entry. The key's
- * home is locked. 0, or an error. `found` is that of sw_kqp_index_free.
+ * Answers of the two functions below: the key is absent; its leaf has to be replaced, whose cell is
+ * in SW_KQP_CELL; an entry has to leave for it.
  */
-SW_INLINE long sw_kqp_make_way(sw_at lane, const struct sw_key *key, __u64 hash, long found)
+#define SW_KQP_ABSENT 1
+#define SW_KQP_PRESENT 2
+#define SW_KQP_FULL 3
+
+/*
+ * Begins an insertion into a map with an index alone: the result; or SW_KQP_ABSENT or
+ * SW_KQP_PRESENT, and the key's home is locked.
+ */
+SW_GLOBAL long sw_kqp_index_meet(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
-	__u32 units;
+	sw_at window = sw_kqp_window(lane), use;
+	long found = sw_kqp_index_hold(lane, key);
+	__u64 flags = sw_kqp_get(lane, SW_KQP_FLAGS);
+	__u32 now;
 
-	if (!sw_u32(sw_kqp_window(lane) + SW_KQP_USES))
-		return found;
-	units = sw_kqp_block_units(sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key)));
-	if (!found)
-		found = sw_kqp_may_add(lane);
-	if (!found && sw_kqp_is_short(lane, units))
-		found = -E2BIG;
-	/* Others may have the last entries that may be added. */
-	if (found != -E2BIG && found != -ENOSPC && found != -EBUSY)
-		return found;
-	sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
-	found = sw_kqp_evict(lane, hash, units);
-	return found ? found : sw_kqp_index_free(lane, hash);
-}
-
-/* The same for a map with an index alone. */
-SW_GLOBAL long sw_kqp_insert_index(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
-{
-	sw_at window = sw_kqp_window(lane);
-	long found = sw_kqp_index_hold(lane, key, hash);
-	__u32 cell, now;
-	sw_at use;
-
+	sw_kqp_set(lane, SW_KQP_UNITS, 0);
 	if (found > 0) {
-		use = sw_kqp_use_here(lane, hash);
+		use = sw_kqp_use_here(lane, sw_kqp_get(lane, SW_KQP_HASH));
 		if (use) {
 			now = sw_kqp_now();
 			if (sw_kqp_is_idle(window, use, now))
@@ -396,9 +397,8 @@ SW_GLOBAL long sw_kqp_insert_index(__u64 lane, const struct sw_key *key SW_NONNU
 		if (flags == SW_GONE)
 			return -ENOENT;
 		if (sw_kqp_value_bytes(window) != 8) {
-			cell = sw_kqp_leaf_cell(window, found);
-			found = sw_kqp_room(lane, 1);
-			return found ? found : sw_kqp_replace_leaf(lane, key, cell, 0);
+			sw_kqp_set(lane, SW_KQP_CELL, sw_kqp_leaf_cell(window, found));
+			return SW_KQP_PRESENT;
 		}
 		if (!sw_kqp_inside(lane, (__u32)((found - (long)window) / 8)))
 			return -EUCLEAN;
@@ -408,70 +408,117 @@ SW_GLOBAL long sw_kqp_insert_index(__u64 lane, const struct sw_key *key SW_NONNU
 	/* A map without trie has a slot for each key. */
 	if (found == -ENODATA)
 		found = -ENOENT;
-	if (found != -ENOENT || flags == SW_EXIST)
-		return found;
-	found = sw_kqp_room(lane, !sw_u32(window + SW_KQP_USES));
-	if (!found)
-		found = sw_kqp_make_way(lane, key, hash, sw_kqp_index_free(lane, hash));
-	if (!found)
-		found = sw_kqp_make_leaf(lane, key, 0);
-	if (!found) {
-		use = sw_kqp_use_here(lane, hash);
-		if (use)
-			sw_set_u32(use, sw_kqp_now());
-		sw_kqp_index_put(lane, hash, sw_kqp_new_leaf(lane));
-	}
-	return found;
+	return found == -ENOENT && flags != SW_EXIST ? SW_KQP_ABSENT : found;
 }
 
-/* Retires the leaf of a key that was removed, and `node`, if it is not 0. */
-SW_INLINE void sw_kqp_drop_leaf(sw_at lane, const struct sw_key *key, __u32 cell, __u32 node)
+/*
+ * Makes room for a new key whose home is locked: a slot, and in a map with uses the right to add an
+ * entry. 0; SW_KQP_FULL when an entry has to leave before; or an error.
+ */
+SW_GLOBAL long sw_kqp_index_room(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
-	__u32 units = sw_kqp_leaf_units(sw_kqp_window(lane), sw_key_length(key));
+	__u32 uses = sw_u32(sw_kqp_window(lane) + SW_KQP_USES);
+	long error = sw_kqp_room(lane, !uses);
 
-	if (node)
-		sw_kqp_retire_node(lane, node);
+	if (error)
+		return error;
+	error = sw_kqp_index_free(lane, sw_kqp_get(lane, SW_KQP_HASH));
+	if (!uses)
+		return error;
+	if (!error)
+		error = sw_kqp_may_add(lane);
+	if (!error && sw_kqp_is_short(lane, sw_kqp_key_units(lane, key)))
+		error = -E2BIG;
+	/* Others may have the last entries that may be added. */
+	if (error != -E2BIG && error != -ENOSPC && error != -EBUSY)
+		return error;
+	sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
+	return SW_KQP_FULL;
+}
+
+/* Puts the new leaf into the slot in the scratch. In a map with uses, it is used now. */
+SW_GLOBAL int sw_kqp_index_add(__u64 lane)
+{
+	__u64 hash = sw_kqp_get(lane, SW_KQP_HASH);
+	sw_at use = sw_kqp_use_here(lane, hash);
+
+	if (use)
+		sw_set_u32(use, sw_kqp_now());
+	sw_kqp_index_put(lane, hash, sw_kqp_new_leaf(lane));
+	return 0;
+}
+
+/* As sw_kqp_insert_trie, for a map with an index alone. */
+SW_INLINE long sw_kqp_insert_index(sw_at lane, const struct sw_key *key)
+{
+	long result = sw_kqp_index_meet(lane, key);
+
+	if (result == SW_KQP_PRESENT) {
+		result = sw_kqp_room(lane, 1);
+		return result ? result : sw_kqp_replace_leaf(lane, key, sw_kqp_noted(lane, SW_KQP_CELL), 0);
+	}
+	if (result != SW_KQP_ABSENT)
+		return result;
+	result = sw_kqp_index_room(lane, key);
+	if (result == SW_KQP_FULL) {
+		result = sw_kqp_victim(lane);
+		if (!result) {
+			sw_kqp_evict(lane, key);
+			result = sw_kqp_index_free(lane, sw_kqp_get(lane, SW_KQP_HASH));
+		}
+	}
+	if (!result)
+		result = sw_kqp_make_leaf(lane, key);
+	if (!result)
+		sw_kqp_index_add(lane);
+	return result;
+}
+
+/* Retires the leaf of a key that was removed. */
+SW_INLINE void sw_kqp_drop_leaf(sw_at lane, const struct sw_key *key, __u32 cell)
+{
 	sw_kqp_retire_leaf(lane, key, cell);
-	sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, -sw_kqp_block_units(units));
+	sw_kqp_count(lane, SW_KQP_LANE_LEAF_UNITS, -sw_kqp_key_units(lane, key));
 	sw_kqp_removed(lane);
 }
 
-/* Removes the leaf at the end of the path: its place; or an error, as sw_kqp_add. */
-SW_INLINE long sw_kqp_take_out(sw_at lane, const struct sw_key *key, __u64 hash)
+/*
+ * Ends the removal of a key that was taken out of the trie: removes it from the index, and retires
+ * its leaf, and `node`, if it is not 0.
+ */
+SW_GLOBAL int sw_kqp_taken_out(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 node)
 {
-	__u32 parts = sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS), cell;
-	long error = sw_kqp_detach_hold(lane);
+	if (sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_INDEX)
+		sw_kqp_index_remove(lane, sw_kqp_get(lane, SW_KQP_HASH));
+	if (node)
+		sw_kqp_retire_node(lane, node);
+	sw_kqp_drop_leaf(lane, key, sw_kqp_noted(lane, SW_KQP_CELL));
+	return 0;
+}
 
-	if (!error)
-		error = sw_kqp_index_enter(lane, key, hash, parts);
-	sw_hide(lane);
-	if (!error && !sw_kqp_stands(lane))
-		error = -EAGAIN;
-	if (!error)
-		error = sw_kqp_room(lane, 0);
+/* Removes the leaf at the end of the path: its place; or an error, as sw_kqp_add. */
+SW_INLINE long sw_kqp_take_out(sw_at lane, const struct sw_key *key)
+{
+	long error = sw_kqp_enter_leaf(lane, key, 1);
+
 	if (error)
 		return error;
 	sw_hide(lane);
-	sw_kqp_set(lane, SW_KQP_AT, 0);
-	cell = sw_u32(sw_kqp_leaf_slot(lane));
-	if (!sw_kqp_inside(lane, cell >> 2))
-		return -EUCLEAN;
+	sw_kqp_set(lane, SW_KQP_CELL, sw_u32(sw_kqp_leaf_slot(lane)));
 	error = sw_kqp_detach(lane);
 	if (error < 0)
 		return error;
-	sw_hide(lane);
-	if (parts & SW_KQP_INDEX)
-		sw_kqp_index_remove(lane, hash);
-	sw_kqp_drop_leaf(lane, key, cell, (__u32)error);
+	sw_kqp_taken_out(lane, key, (__u32)error);
 	sw_hide(lane);
 	/* If there is memory. */
 	if (sw_kqp_get(lane, SW_KQP_AT))
 		sw_kqp_squeeze(lane);
-	return (long)sw_qp_node(sw_kqp_window(lane), cell);
+	sw_hide(lane);
+	return (long)sw_qp_node(sw_kqp_window(lane), sw_kqp_noted(lane, SW_KQP_CELL));
 }
 
 /* Removes a key from a map with a trie: the place of its leaf, or an error. */
-SW_GLOBAL long sw_kqp_remove_trie(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
+SW_INLINE long sw_kqp_remove_trie(sw_at lane, const struct sw_key *key)
 {
 	__u32 round;
 	long result;
@@ -482,7 +529,7 @@ SW_GLOBAL long sw_kqp_remove_trie(__u64 lane, const struct sw_key *key SW_NONNUL
 			continue;
 		if (result != SW_KQP_SAME)
 			return result < 0 ? result : -ENOENT;
-		result = sw_kqp_take_out(lane, key, hash);
+		result = sw_kqp_take_out(lane, key);
 		if (result != -EAGAIN)
 			return result;
 		sw_kqp_let_all(lane);
@@ -491,10 +538,10 @@ SW_GLOBAL long sw_kqp_remove_trie(__u64 lane, const struct sw_key *key SW_NONNUL
 }
 
 /* Removes a key from a map with an index alone: the place of its leaf, or an error. */
-SW_GLOBAL long sw_kqp_remove_index(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
+SW_GLOBAL long sw_kqp_remove_index(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_kqp_window(lane);
-	long found = sw_kqp_index_hold(lane, key, hash), error;
+	long found = sw_kqp_index_hold(lane, key), error;
 	__u32 cell;
 
 	if (found <= 0)
@@ -505,8 +552,8 @@ SW_GLOBAL long sw_kqp_remove_index(__u64 lane, const struct sw_key *key SW_NONNU
 	error = sw_kqp_room(lane, 0);
 	if (error)
 		return error;
-	sw_kqp_index_remove(lane, hash);
-	sw_kqp_drop_leaf(lane, key, cell, 0);
+	sw_kqp_index_remove(lane, sw_kqp_get(lane, SW_KQP_HASH));
+	sw_kqp_drop_leaf(lane, key, cell);
 	return found;
 }
 
@@ -577,6 +624,8 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	slots = sw_qp_slots(low, high);
 	if (!slots || (high & SW_QP_BUCKET_LOCK) || (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
 		return -EAGAIN;
+	sw_hide(window);
+	sw_hide(hash);
 	self = sw_kqp_self();
 	lane = sw_kqp_own_lane(window, self);
 	/* All lanes lie before `begin`. */
@@ -598,6 +647,12 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 				leaf = sw_ref(window, cell);
 				sw_set_u64(leaf, value);
 				sw_kqp_put_key(leaf + 8, key);
+				/* What follows is computed again: the stack is short. */
+				sw_hide(lane);
+				sw_hide(hash);
+				units = key->length / 8 + 2;
+				stock = sw_kqp_stock(lane, sw_kqp_class(units));
+				tag = sw_kqp_tag(hash);
 				slots = sw_qp_first_slot(slots);
 				sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 2 | SW_QP_LEAF);
 				/* The slot's tag is 0 so far. */
@@ -622,38 +677,28 @@ SW_GLOBAL long sw_kqp_quick(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	return result;
 }
 
-/* Inserts a key, or replaces its value, with the value in the scratch; and returns the lane. */
-SW_INLINE long sw_kqp_insert(sw_at lane, const struct sw_key *key, __u64 hash, __u64 flags)
+/* Ends a change with this result: returns the lane, and counts what failed. */
+SW_INLINE long sw_kqp_result(sw_at lane, long result)
 {
-	sw_at window = sw_kqp_window(lane);
-	__u32 parts = sw_u32(window + SW_KQP_PARTS);
-	long result = -EAGAIN, found;
-
-	if (!(parts & SW_KQP_TRIE)) {
-		result = sw_kqp_insert_index(lane, key, hash, flags);
-	} else if (parts & SW_KQP_INDEX) {
-		/* The index knows most keys that are there, and most that are not. */
-		found = sw_kqp_index_find(lane, key, hash);
-		if (found > 0 && flags == SW_NOEXIST) {
-			result = -EEXIST;
-		} else if (found > 0 && sw_kqp_value_bytes(window) == 8) {
-			result = -EUCLEAN;
-			if (sw_kqp_inside(lane, (__u32)((found - (long)window) / 8))) {
-				sw_publish_u64(found, sw_kqp_get(lane, SW_KQP_VALUE));
-				result = 0;
-			}
-		} else if (found == -ENOENT && flags == SW_EXIST) {
-			result = -ENOENT;
-		} else if (found < 0 && found != -ENOENT && found != -ENODATA) {
-			result = found;
-		}
-	}
-	if (result == -EAGAIN)
-		result = sw_kqp_insert_trie(lane, key, hash, flags);
 	sw_kqp_end(lane);
+	/* The lane may be another writer's by now, but its window is the same. */
 	if (result < 0)
-		sw_kqp_drop(window, result);
+		sw_kqp_drop(sw_kqp_window(lane), result);
 	return result;
+}
+
+/* Inserts a key, or replaces its value, with the value in the scratch; and returns the lane. */
+SW_INLINE long sw_kqp_insert(sw_at lane, const struct sw_key *key)
+{
+	long result = -EAGAIN;
+
+	if (!(sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_TRIE))
+		return sw_kqp_result(lane, sw_kqp_insert_index(lane, key));
+	if (sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_INDEX)
+		result = sw_kqp_index_known(lane, key);
+	if (result == -EAGAIN)
+		result = sw_kqp_insert_trie(lane, key);
+	return sw_kqp_result(lane, result);
 }
 
 /*
@@ -687,14 +732,14 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 		if (result != -EAGAIN)
 			return result;
 	}
-	result = sw_kqp_claim(map, window);
+	result = sw_kqp_claim(map, hash, flags);
 	if (result < 0)
 		return result;
 	lane = result;
 	sw_kqp_set(lane, SW_KQP_VALUE, value);
-	for (i = sw_zero() + 8; i < sw_kqp_value_bytes(window) && sw_can_loop; i += 8)
+	for (i = sw_zero() + 8; i < SW_KQP_VALUE_MAX && sw_can_loop; i += 8)
 		sw_kqp_set(lane, SW_KQP_VALUE + i, 0);
-	return sw_kqp_insert(lane, key, hash, flags);
+	return sw_kqp_insert(lane, key);
 }
 
 /*
@@ -712,7 +757,7 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
 
 	if (!window || flags > SW_EXIST)
 		return -EINVAL;
-	result = sw_kqp_claim(map, window);
+	result = sw_kqp_claim(map, sw_kqp_hash(window, key), flags);
 	if (result < 0)
 		return result;
 	lane = result;
@@ -724,40 +769,33 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
 	sw_kqp_set(lane, SW_KQP_VALUE + 40, value->words[5]);
 	sw_kqp_set(lane, SW_KQP_VALUE + 48, value->words[6]);
 	sw_kqp_set(lane, SW_KQP_VALUE + 56, value->words[7]);
-	return sw_kqp_insert(lane, key, sw_kqp_hash(window, key), flags);
+	return sw_kqp_insert(lane, key);
 }
 
 /* Removes a key: the place of its value, or an error of sw_qp_insert. */
 SW_INLINE long sw_kqp_out(__u32 map, const struct sw_key *key)
 {
 	sw_at window = sw_kqp_open(map, key), lane;
-	__u32 parts;
-	__u64 hash;
 	long result;
 
 	if (!window)
 		return -EINVAL;
-	hash = sw_kqp_hash(window, key);
-	parts = sw_u32(window + SW_KQP_PARTS);
-	result = sw_kqp_claim(map, window);
+	result = sw_kqp_claim(map, sw_kqp_hash(window, key), 0);
 	if (result < 0)
 		return result;
 	lane = result;
-	if (!(parts & SW_KQP_TRIE)) {
-		result = sw_kqp_remove_index(lane, key, hash);
-	} else {
-		result = parts & SW_KQP_INDEX ? sw_kqp_index_find(lane, key, hash) : 1;
-		if (result > 0 || result == -ENODATA)
-			result = sw_kqp_remove_trie(lane, key, hash);
-		if (result > 0) {
-			sw_kqp_let_all(lane);
-			sw_kqp_join(lane);
-		}
+	if (!(sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_TRIE))
+		return sw_kqp_result(lane, sw_kqp_remove_index(lane, key));
+	result = 1;
+	if (sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_INDEX)
+		result = sw_kqp_index_find(lane, key, sw_kqp_get(lane, SW_KQP_HASH));
+	if (result > 0 || result == -ENODATA)
+		result = sw_kqp_remove_trie(lane, key);
+	if (result > 0) {
+		sw_kqp_let_all(lane);
+		sw_kqp_join(lane);
 	}
-	sw_kqp_end(lane);
-	if (result < 0)
-		sw_kqp_drop(window, result);
-	return result;
+	return sw_kqp_result(lane, result);
 }
 
 /*

@@ -21,6 +21,14 @@ SW_INLINE __u32 sw_kqp_tag(__u64 hash)
 	return tag | !tag;
 }
 
+/* The number of buckets of the index's table. */
+SW_INLINE __u32 sw_kqp_total(sw_at lane)
+{
+	sw_at window = sw_kqp_window(lane);
+
+	return sw_u32(sw_ref(window, sw_u32(window + SW_QP_TABLE)) + SW_QP_TABLE_TOTAL);
+}
+
 /* The place of the bucket `far` buckets behind the home of a hash; 0 when outside the window. */
 SW_INLINE sw_at sw_kqp_bucket(sw_at lane, __u64 hash, __u32 far)
 {
@@ -32,21 +40,16 @@ SW_INLINE sw_at sw_kqp_bucket(sw_at lane, __u64 hash, __u32 far)
 }
 
 /*
- * The slot of this key among the hits in one word of tags, plus one; 0 if none. `*leaf` is the
- * key's leaf then.
+ * Whether a leaf has this key. This and the search for the next slot with the key's tag are
+ * functions apart: at -O1, the verifier would follow the branches of both in each round of
+ * sw_kqp_index_find.
  */
-SW_INLINE __u32 sw_kqp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, const struct sw_key *key, sw_at *leaf)
+SW_GLOBAL int sw_kqp_is_key(__u64 leaf, __u32 value_bytes, const struct sw_key *key SW_NONNULL)
 {
-	__u32 i, slot;
-
-	for (i = sw_zero(); i < 8 && hits && sw_can_loop; i++) {
-		slot = first + sw_first_byte(hits);
-		*leaf = sw_qp_node(window, sw_u32(bucket + SW_QP_BUCKET_LEAVES + slot * 4));
-		if (sw_qp_is_leaf_key(*leaf, sw_kqp_value_bytes(window), key, sw_key_is_long(key)))
-			return slot + 1;
-		hits &= hits - 1;
-	}
-	return 0;
+	sw_use_arena();
+	if (sw_key_is_long(key))
+		return sw_qp_is_long_key(leaf + value_bytes, key);
+	return sw_qp_is_key_of_fixed(leaf, value_bytes, key);
 }
 
 /*
@@ -55,34 +58,31 @@ SW_INLINE __u32 sw_kqp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, 
  */
 SW_GLOBAL long sw_kqp_index_find(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
 {
-	sw_at window = sw_kqp_window(lane);
-	__u32 tag = sw_kqp_tag(hash), far, reach = 0, slot;
-	sw_at bucket = sw_kqp_bucket(lane, hash, 0), leaf = 0;
-	__u64 high, state, pattern = tag * SW_ONES;
+	sw_at window, bucket, leaf;
+	__u32 from = sw_zero();
+	long found;
 
-	if (!bucket)
-		return -EUCLEAN;
-	state = sw_u64(bucket + 8);
-	if (state >> (SW_QP_BUCKET_FILTER + (tag & 7)) & 1)
-		reach = (state >> SW_QP_BUCKET_REACH) & SW_KQP_REACH_MAX;
-	for (far = sw_zero(); far <= reach && sw_can_loop; far++) {
-		bucket = sw_kqp_bucket(lane, hash, far);
+	while (sw_can_loop) {
+		window = sw_kqp_window(lane);
+		found = sw_qp_candidate(window, sw_ref(window, sw_u32(window + SW_QP_TABLE)), hash, from);
+		/* There is one table. */
+		if (found <= 0)
+			return found && found != -EAGAIN ? found : -EUCLEAN;
+		from = (__u32)((__u64)found >> 32);
+		sw_hide(lane);
+		window = sw_kqp_window(lane);
+		leaf = sw_qp_node(window, (__u32)found);
+		if (!sw_kqp_is_key(leaf, sw_kqp_value_bytes(window), key))
+			continue;
+		bucket = sw_kqp_bucket(lane, hash, (from - 1) >> 6);
 		if (!bucket)
 			return -EUCLEAN;
-		high = sw_u64(bucket + 8);
-		slot = sw_kqp_hit(window, bucket, sw_zero_bytes(sw_u64(bucket) ^ pattern), 0, key, &leaf);
-		if (!slot)
-			slot = sw_kqp_hit(window, bucket, sw_zero_bytes(high ^ pattern) & SW_HIGHS >> 32, 8, key, &leaf);
-		if (slot) {
-			sw_kqp_set(lane, SW_KQP_BUCKET, bucket);
-			sw_kqp_set(lane, SW_KQP_BUCKET_SLOT, slot - 1);
-			sw_kqp_set(lane, SW_KQP_FAR, far);
-			return (long)leaf;
-		}
+		sw_kqp_set(lane, SW_KQP_BUCKET, bucket);
+		sw_kqp_set(lane, SW_KQP_BUCKET_SLOT, sw_qp_candidate_slot(from));
+		sw_kqp_set(lane, SW_KQP_FAR, (from - 1) >> 6);
+		return (long)leaf;
 	}
-	if (far <= reach)
-		return -ELOOP;
-	return state & SW_KQP_STICKY << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
+	return -ELOOP;
 }
 
 /* Locks the home of a hash: 0, -EBUSY, -EUCLEAN. */
@@ -98,19 +98,33 @@ SW_GLOBAL long sw_kqp_index_home(__u64 lane, __u64 hash)
  * Locks the home of a key, and finds the key: the place of its leaf; -ENOENT; -ENODATA when the key
  * may be in the trie alone; or an error. Locks the key's bucket, too, if it lies behind the home.
  */
-SW_INLINE long sw_kqp_index_hold(sw_at lane, const struct sw_key *key, __u64 hash)
+SW_INLINE long sw_kqp_index_hold(sw_at lane, const struct sw_key *key)
 {
-	long error = sw_kqp_index_home(lane, hash), found;
+	long error = sw_kqp_index_home(lane, sw_kqp_get(lane, SW_KQP_HASH)), found;
 
 	if (error)
 		return error;
-	found = sw_kqp_index_find(lane, key, hash);
+	found = sw_kqp_index_find(lane, key, sw_kqp_get(lane, SW_KQP_HASH));
 	if (found > 0 && sw_kqp_get(lane, SW_KQP_FAR)) {
 		error = sw_kqp_hold_bucket(lane, SW_KQP_BEHIND, sw_kqp_get(lane, SW_KQP_BUCKET));
 		if (error)
 			return error;
 	}
 	return found;
+}
+
+/*
+ * Locks the slot of a key in the index, if the map has an index: 0, whether the key is there or
+ * not, and SW_KQP_BUCKET says which; or an error.
+ */
+SW_INLINE long sw_kqp_index_enter(sw_at lane, const struct sw_key *key)
+{
+	long found = 0;
+
+	sw_kqp_set(lane, SW_KQP_BUCKET, 0);
+	if (sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_INDEX)
+		found = sw_kqp_index_hold(lane, key);
+	return found < 0 && found != -ENOENT && found != -ENODATA ? found : 0;
 }
 
 /*
@@ -172,6 +186,23 @@ static __u64 (*const sw_kqp_clock)(void) = (void *)5; /* bpf_ktime_get_ns */
 static _Thread_local __u32 sw_kqp_tick __attribute__((unused));
 #define sw_kqp_now() sw_kqp_tick
 #endif
+
+/*
+ * Locks a slot of the index for a new key, if the map has an index: 0, also when all slots near its
+ * home are taken, and then SW_KQP_BUCKET is 0; or an error.
+ */
+SW_GLOBAL long sw_kqp_index_ready(__u64 lane, const struct sw_key *key SW_NONNULL)
+{
+	long error = sw_kqp_index_enter(lane, key);
+
+	if (error || !(sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_INDEX))
+		return error;
+	/* The index has every key of the trie that has a slot. */
+	if (sw_kqp_get(lane, SW_KQP_BUCKET))
+		return -EUCLEAN;
+	error = sw_kqp_index_free(lane, sw_kqp_get(lane, SW_KQP_HASH));
+	return error == -ENOSPC ? 0 : error;
+}
 
 /* The number of the home bucket of a hash in the index's table. */
 SW_INLINE __u32 sw_kqp_home(sw_at window, __u64 hash)
@@ -328,7 +359,7 @@ SW_INLINE __u32 sw_kqp_round(__u32 i, __u32 best)
  * is that of a new key, and is locked. A third bucket is locked out of order, so a writer does not
  * wait for it.
  */
-SW_INLINE int sw_kqp_may_leave(sw_at lane, __u32 number, __u32 home)
+SW_GLOBAL int sw_kqp_may_leave(__u64 lane, __u32 number, __u32 home)
 {
 	sw_at window = sw_kqp_window(lane), text;
 	__u32 cell, other;
@@ -354,25 +385,32 @@ SW_INLINE int sw_kqp_may_leave(sw_at lane, __u32 number, __u32 home)
  * bucket, which is then locked, too. SW_KQP_BUCKET and SW_KQP_BUCKET_SLOT become its slot. 0, or
  * -E2BIG.
  */
-SW_GLOBAL long sw_kqp_victim(__u64 lane, __u64 hash)
+SW_GLOBAL long sw_kqp_victim(__u64 lane)
 {
-	sw_at window = sw_kqp_window(lane), bucket;
-	__u32 home = sw_kqp_home(window, hash), far, best = sw_zero(), i, which;
-	__u32 total = sw_u32(sw_ref(window, sw_u32(window + SW_QP_TABLE)) + SW_QP_TABLE_TOTAL);
-	long found, oldest = -1;
+	__u32 home, far, i, which;
+	sw_at bucket;
+	long found;
 
+	sw_kqp_set(lane, SW_KQP_BEST, 0);
+	sw_kqp_set(lane, SW_KQP_OLDEST, 0);
 	/* The first rounds compare without a lock. Then comes the best of them, then any other. */
 	sw_for (i, SW_KQP_COMPARED + 1 + 2 * SW_KQP_LOOKED_AT) {
-		far = sw_kqp_round(i, best);
-		bucket = home + far < total ? sw_kqp_bucket(lane, hash, far) : 0;
+		sw_hide(lane);
+		home = sw_kqp_home(sw_kqp_window(lane), sw_kqp_get(lane, SW_KQP_HASH));
+		far = sw_kqp_round(i, sw_kqp_noted(lane, SW_KQP_BEST));
+		if (home + far >= sw_kqp_total(lane))
+			continue;
+		bucket = sw_kqp_bucket(lane, sw_kqp_get(lane, SW_KQP_HASH), far);
 		which = (__s32)far < 0 ? SW_KQP_BEHIND | SW_KQP_ONCE : SW_KQP_BEHIND;
 		if (!bucket || (i >= SW_KQP_COMPARED && far && sw_kqp_hold_bucket(lane, which, bucket)))
 			continue;
 		found = sw_kqp_oldest(lane, bucket, home + far);
+		sw_hide(lane);
 		if (i < SW_KQP_COMPARED) {
-			if (found > oldest) {
-				oldest = found;
-				best = far;
+			/* An entry's age is at least 1. */
+			if (found > (long)sw_kqp_get(lane, SW_KQP_OLDEST)) {
+				sw_kqp_set(lane, SW_KQP_OLDEST, found);
+				sw_kqp_set(lane, SW_KQP_BEST, far);
 			}
 			continue;
 		}
@@ -380,6 +418,7 @@ SW_GLOBAL long sw_kqp_victim(__u64 lane, __u64 hash)
 		sw_kqp_set(lane, SW_KQP_BUCKET_SLOT, found & 15);
 		if (found >= 0 && sw_kqp_may_leave(lane, home + far, home))
 			return 0;
+		sw_hide(lane);
 		sw_kqp_let_bucket(lane, SW_KQP_BEHIND);
 	}
 	return -E2BIG;

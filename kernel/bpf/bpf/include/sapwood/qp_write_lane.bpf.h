@@ -61,7 +61,16 @@ enum sw_kqp_scratch {
 	SW_KQP_BEGIN = 208, /* the first reference behind the lanes */
 	SW_KQP_HEADER = 216, /* the header of the cluster at the end of the path */
 	SW_KQP_DEAD = 224, /* the dead slot to which its borders lead the key, plus one; 0: none */
-	SW_KQP_PATH = 256, /* the path to a leaf: two words for each branch, and two more; a ring */
+	SW_KQP_HASH = 232, /* the hash of the key */
+	SW_KQP_FLAGS = 240, /* the flags of the insertion */
+	SW_KQP_UNITS = 248, /* the units of the node that a new key needs; 0: none */
+	SW_KQP_SOURCE = 256, /* where the three blocks come from, in their order; see sw_kqp_source */
+	SW_KQP_NEED = 280, /* the blocks that a stock lacks */
+	SW_KQP_KEPT = 288, /* the blocks that have to stay in their ring */
+	SW_KQP_BOTH = 296, /* the cells of two neighbours that are joined, packed */
+	SW_KQP_OLDEST = 304, /* of the entries that were compared, the age of the oldest one, */
+	SW_KQP_BEST = 312, /* and the distance of its bucket from the home */
+	SW_KQP_PATH = 320, /* the path to a leaf: two words for each branch, and two more; a ring */
 };
 
 /* The branches of a path that are kept: the lowest ones. */
@@ -69,6 +78,8 @@ enum sw_kqp_scratch {
 
 _Static_assert(SW_KQP_LANE_SCRATCH + SW_KQP_PATH + SW_KQP_PATH_MAX * 16 <= SW_KQP_LANE_STOCK, "the path fits");
 _Static_assert(SW_KQP_LANE_STOCK + SW_KQP_CLASSES * SW_KQP_STOCK_BYTES <= SW_KQP_LANE_BYTES, "the stock fits");
+_Static_assert(SW_KQP_NODE == SW_KQP_LEAF + 8 && SW_KQP_MORE == SW_KQP_LEAF + 16, "the three blocks");
+_Static_assert(SW_KQP_CLASSES < 256, "a class and one is less than a unit of what is cut");
 _Static_assert(SW_KQP_STOCK_BYTES == 4 + 4 * SW_KQP_STOCK_MAX && SW_KQP_STOCK_MAX > 2, "a stock's blocks");
 
 SW_INLINE __u64 sw_kqp_get(sw_at lane, __u32 what)
@@ -178,18 +189,18 @@ SW_INLINE sw_at sw_kqp_held(sw_at lane, __u32 which)
 }
 
 /*
- * Claims a lane, and records the window's bounds: the lane's place, -EBUSY, -EUCLEAN. The lane
- * holds no lock: what a damaged window says of this is not believed, because places that are noted
- * as locks are written at the end.
+ * Claims a lane, and records the window's bounds, the key's hash and the flags: the lane's place,
+ * -EBUSY, -EUCLEAN. The lane holds no lock: what a damaged window says of this is not believed,
+ * because places that are noted as locks are written at the end.
  */
-SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
+SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 hash, __u64 flags)
 {
+	sw_at window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP), lane;
 	__u32 self = sw_kqp_self(), lanes = sw_u32(window + SW_KQP_LANES), i;
 	__u64 begin = sw_kqp_begin(window);
 	__s64 limit = sw_kqp_limit(map, begin);
-	sw_at lane;
 
-	if (sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || lanes - 1 >= SW_KQP_LANES_MAX ||
+	if (!window || sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || lanes - 1 >= SW_KQP_LANES_MAX ||
 	    limit < 0)
 		return -EUCLEAN;
 	for (i = sw_zero(); i < lanes && sw_can_loop; i++) {
@@ -198,6 +209,8 @@ SW_GLOBAL long sw_kqp_claim(__u32 map, __u64 window)
 			sw_kqp_set(lane, SW_KQP_WINDOW, window);
 			sw_kqp_set(lane, SW_KQP_BEGIN, begin);
 			sw_kqp_set(lane, SW_KQP_LIMIT, limit);
+			sw_kqp_set(lane, SW_KQP_HASH, hash);
+			sw_kqp_set(lane, SW_KQP_FLAGS, flags);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_LOWER), 0);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_UPPER), 0);
 			sw_set_u64(sw_kqp_held(lane, SW_KQP_HOME), 0);
@@ -451,37 +464,51 @@ SW_INLINE sw_at sw_kqp_stock(sw_at lane, __u32 class)
  */
 SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 {
-	sw_at ring = sw_kqp_ring(sw_kqp_window(lane), class), stock = sw_kqp_stock(lane, class);
+	sw_at ring, stock = sw_kqp_stock(lane, class);
 	__u32 count, more, have, try;
-	long error = -EBUSY;
 
-	/* Many values are read again where they are needed: the stack is short. */
 	if (sw_u32(stock) > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX)
 		return -EUCLEAN;
-	need -= sw_u32(stock);
+	/* Values are noted, or read again where they are needed: the stack is short. */
+	sw_kqp_set(lane, SW_KQP_NEED, need - sw_u32(stock));
+	ring = sw_kqp_ring(sw_kqp_window(lane), class);
+	sw_kqp_set(lane, SW_KQP_KEPT, keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0);
 	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
+		sw_hide(lane);
+		ring = sw_kqp_ring(sw_kqp_window(lane), class);
 		count = sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
 		more = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
 		/* Others may have taken blocks since. If it stays so, a count is wrong. */
-		error = more > sw_u32(ring + SW_KQP_RING_MASK) + 1 ? -EUCLEAN : -EBUSY;
-		if (error == -EUCLEAN)
+		if (more > sw_u32(ring + SW_KQP_RING_MASK) + 1)
 			continue;
-		have = keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0;
-		if (more < have || more - have < need)
+		have = sw_kqp_noted(lane, SW_KQP_KEPT);
+		if (more < have || more - have < sw_kqp_noted(lane, SW_KQP_NEED))
 			return -ENOMEM;
 		more = (more - have) / (2 * (sw_u32(sw_kqp_window(lane) + SW_KQP_LANES) & 0xff) + 1);
+		stock = sw_kqp_stock(lane, class);
 		have = SW_KQP_STOCK_MAX - (sw_u32(stock) & 7);
 		more = more > have ? have : more;
-		more = more < need ? need : more;
-		for (have = sw_zero(); have < more && have < SW_KQP_STOCK_MAX && sw_can_loop; have++)
+		have = sw_kqp_noted(lane, SW_KQP_NEED);
+		more = more < have ? have : more;
+		sw_hide(lane);
+		for (have = sw_zero(); have < more && have < SW_KQP_STOCK_MAX && sw_can_loop; have++) {
+			sw_hide(class);
+			ring = sw_kqp_ring(sw_kqp_window(lane), class);
+			stock = sw_kqp_stock(lane, class);
 			sw_set_u32(stock + 4 + (sw_u32(stock) + have) % 8 * 4,
 				   sw_u32(sw_kqp_ring_slot(sw_kqp_window(lane), ring, count + have)));
+		}
+		sw_hide(lane);
+		ring = sw_kqp_ring(sw_kqp_window(lane), class);
+		stock = sw_kqp_stock(lane, class);
 		if (sw_cmpxchg_u32(ring + SW_KQP_RING_PROGRAMS, count, count + more) == count) {
 			sw_set_u32(stock, sw_u32(stock) + more);
 			return 0;
 		}
 	}
-	return error;
+	ring = sw_kqp_ring(sw_kqp_window(lane), class);
+	more = sw_acquire_u32(ring + SW_KQP_RING_USER) - sw_acquire_u32(ring + SW_KQP_RING_PROGRAMS);
+	return more > sw_u32(ring + SW_KQP_RING_MASK) + 1 ? -EUCLEAN : -EBUSY;
 }
 
 /* The place of a cell in a lane's chunk. `tail`: the chunk's reference, and the cell's number. */
@@ -611,31 +638,6 @@ SW_GLOBAL long sw_kqp_room(__u64 lane, __u32 keep)
 }
 
 /*
- * Takes a block of a class from the stock; or, when `units` is not 0, cuts that many units off the
- * slab. Records the block in the scratch: 0, -EUCLEAN.
- */
-SW_GLOBAL long sw_kqp_get_block(__u64 lane, __u32 class, __u32 units, __u32 what)
-{
-	sw_at stock = sw_kqp_stock(lane, class);
-	__u32 ref, have;
-
-	if (units) {
-		ref = sw_kqp_cut(lane, units, what == SW_KQP_LEAF);
-	} else {
-		have = sw_u32(stock);
-		if (have - 1 >= SW_KQP_STOCK_MAX)
-			return -EUCLEAN;
-		ref = sw_u32(stock + have * 4);
-		sw_set_u32(stock, have - 1);
-	}
-	/* The block is for one of the three. */
-	if (what != SW_KQP_LEAF && what != SW_KQP_NODE)
-		what = SW_KQP_MORE;
-	sw_kqp_set(lane, what, ref);
-	return sw_kqp_inside(lane, ref) ? 0 : -EUCLEAN;
-}
-
-/*
  * Finds the source of a block of this many units, when `need` blocks of its class are needed in
  * all: 0 for the stock; or, when the ring has too few, the units to be cut off the slab; or
  * -EUCLEAN.
@@ -652,6 +654,53 @@ SW_INLINE long sw_kqp_look(sw_at lane, __u32 units, __u32 need, __u32 keep)
 }
 
 /*
+ * Finds the source of block number `which` of a change, of this many units, and notes it: its class
+ * plus one if it comes from the stock; else the units to be cut off the slab, times 256. 0, or an
+ * error.
+ */
+SW_INLINE long sw_kqp_source(sw_at lane, __u32 which, __u32 units, __u32 keep)
+{
+	__u32 stocked = sw_kqp_class(units) + 1, need;
+	long cut;
+
+	/* With those that come from the same stock. */
+	need = 1 + (sw_kqp_noted(lane, SW_KQP_SOURCE) == stocked) +
+	       (sw_kqp_noted(lane, SW_KQP_SOURCE + 8) == stocked);
+	sw_kqp_set(lane, SW_KQP_SOURCE + which * 8, stocked);
+	cut = sw_kqp_look(lane, units, need, keep);
+	if (cut > 0)
+		sw_kqp_set(lane, SW_KQP_SOURCE + which * 8, cut << 8);
+	return cut < 0 ? cut : 0;
+}
+
+/*
+ * Takes the block of number `which` from its source. Records the block in the scratch: 0, -EUCLEAN.
+ */
+SW_GLOBAL long sw_kqp_get_block(__u64 lane, __u32 which)
+{
+	__u32 source, ref, have;
+	sw_at stock;
+
+	/* It is one of the three. */
+	which = which < 2 ? which : 2;
+	source = sw_kqp_noted(lane, SW_KQP_SOURCE + which * 8);
+	if (!source)
+		return 0;
+	if (source >> 8) {
+		ref = sw_kqp_cut(lane, source >> 8, !which);
+	} else {
+		stock = sw_kqp_stock(lane, source - 1);
+		have = sw_u32(stock);
+		if (have - 1 >= SW_KQP_STOCK_MAX)
+			return -EUCLEAN;
+		ref = sw_u32(stock + have * 4);
+		sw_set_u32(stock, have - 1);
+	}
+	sw_kqp_set(lane, SW_KQP_LEAF + which * 8, ref);
+	return sw_kqp_inside(lane, ref) ? 0 : -EUCLEAN;
+}
+
+/*
  * Takes blocks of these units for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE; no block where the
  * units are 0. It takes all blocks or none. A block whose ring is empty is cut off the slab. With
  * `keep`, the blocks that are kept for removals stay. 0; -ENOMEM; -EUCLEAN when a reference in a
@@ -659,44 +708,33 @@ SW_INLINE long sw_kqp_look(sw_at lane, __u32 units, __u32 need, __u32 keep)
  */
 SW_GLOBAL long sw_kqp_take(__u64 lane, __u32 leaf, __u32 node, __u32 more, __u32 keep)
 {
-	/* For each block: whether it comes from the stock; else the units to be cut. */
-	__u32 leaf_taken = 0, node_taken = 0, cut_leaf = 0, cut_node = 0, cut_more = 0;
-	__u32 leaves = sw_kqp_class(leaf), nodes = sw_kqp_class(node), mores = sw_kqp_class(more);
-	long cut, error = 0;
+	__u32 cut;
+	long error = 0;
 
-	if (leaf) {
-		cut = sw_kqp_look(lane, leaf, 1, keep);
-		if (cut < 0)
-			return cut;
-		cut_leaf = (__u32)cut;
-		leaf_taken = !cut;
-	}
-	if (node) {
-		cut = sw_kqp_look(lane, node, 1 + (leaf_taken && leaves == nodes), keep);
-		if (cut < 0)
-			return cut;
-		cut_node = (__u32)cut;
-		node_taken = !cut;
-	}
-	if (more) {
-		leaf_taken = leaf_taken && leaves == mores;
-		node_taken = node_taken && nodes == mores;
-		cut = sw_kqp_look(lane, more, 1 + leaf_taken + node_taken, keep);
-		if (cut < 0)
-			return cut;
-		cut_more = (__u32)cut;
-	}
-	if (cut_leaf + cut_node + cut_more) {
-		error = sw_kqp_slab(lane, cut_leaf + cut_node + cut_more, keep);
-		if (error)
-			return error;
-	}
+	sw_kqp_set(lane, SW_KQP_SOURCE, 0);
+	sw_kqp_set(lane, SW_KQP_SOURCE + 8, 0);
+	sw_kqp_set(lane, SW_KQP_SOURCE + 16, 0);
 	if (leaf)
-		error = sw_kqp_get_block(lane, leaves, cut_leaf, SW_KQP_LEAF);
+		error = sw_kqp_source(lane, 0, leaf, keep);
+	sw_hide(lane);
 	if (node && !error)
-		error = sw_kqp_get_block(lane, nodes, cut_node, SW_KQP_NODE);
+		error = sw_kqp_source(lane, 1, node, keep);
+	sw_hide(lane);
 	if (more && !error)
-		error = sw_kqp_get_block(lane, mores, cut_more, SW_KQP_MORE);
+		error = sw_kqp_source(lane, 2, more, keep);
+	if (error)
+		return error;
+	sw_hide(lane);
+	cut = (sw_kqp_noted(lane, SW_KQP_SOURCE) >> 8) + (sw_kqp_noted(lane, SW_KQP_SOURCE + 8) >> 8) +
+	      (sw_kqp_noted(lane, SW_KQP_SOURCE + 16) >> 8);
+	if (cut)
+		error = sw_kqp_slab(lane, cut, keep);
+	if (leaf && !error)
+		error = sw_kqp_get_block(lane, 0);
+	if (node && !error)
+		error = sw_kqp_get_block(lane, 1);
+	if (more && !error)
+		error = sw_kqp_get_block(lane, 2);
 	return error;
 }
 

@@ -93,8 +93,8 @@ SW_GLOBAL long sw_qp_get_or_insert(__u32 map, const struct sw_key *key SW_NONNUL
 SW_GLOBAL long sw_qp_use(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_kqp_open(map, key), table, leaf, use;
-	__u64 hash, begin, limit;
-	__u32 from = sw_zero(), bytes, i, now, slot;
+	__u32 from = sw_zero(), i, now;
+	__u64 hash, begin;
 	long found;
 
 	if (!window)
@@ -102,22 +102,20 @@ SW_GLOBAL long sw_qp_use(__u32 map, const struct sw_key *key SW_NONNULL)
 	if (!sw_u32(window + SW_KQP_USES))
 		return -EOPNOTSUPP;
 	hash = sw_kqp_hash(window, key);
-	table = sw_ref(window, sw_u32(window + SW_QP_TABLE));
-	begin = sw_kqp_begin(window);
-	limit = sw_kqp_limit(map, begin);
-	bytes = sw_u32(window + SW_QP_VALUE_BYTES);
 	sw_for (i, SW_KQP_LOOKS) {
+		/* Values are computed again where they are needed: the stack is short. */
+		sw_hide(window);
+		table = sw_ref(window, sw_u32(window + SW_QP_TABLE));
 		found = sw_qp_candidate(window, table, hash, from);
 		if (found <= 0)
 			return found == -ENODATA ? -ENOENT : found;
 		from = (__u32)((__u64)found >> 32);
 		leaf = sw_qp_node(window, (__u32)found);
-		if (!sw_qp_is_leaf_key(leaf, bytes, key, sw_key_is_long(key)))
+		if (!sw_kqp_is_key(leaf, sw_kqp_value_bytes(window), key))
 			continue;
-		/* The bits 0, 8, ... are the slots from 0 on, and the bits 4, 12, ... those from 8 on. */
-		slot = (from - 1) & 63;
-		slot = slot / 8 + (slot & 4) * 2;
-		use = sw_kqp_use(window, begin, limit, sw_kqp_home(window, hash) + (from - 1) / 64, slot);
+		begin = sw_kqp_begin(window);
+		use = sw_kqp_use(window, begin, sw_kqp_limit(map, begin),
+				 sw_kqp_home(window, hash) + (from - 1) / 64, sw_qp_candidate_slot(from));
 		now = sw_kqp_now();
 		if (!use || sw_kqp_is_idle(window, use, now))
 			return use ? -ENOENT : -EUCLEAN;

@@ -364,31 +364,51 @@ SW_INLINE __u64 sw_kqp_united(sw_at window, __u64 cells, __u32 offset)
 }
 
 /*
- * Writes a cluster of the leaves of two cells, each a leaf or a cluster. The cells part at
- * `offset`, with this label.
+ * Writes the block of SW_KQP_NODE as a cluster of the leaves of two cells, each a leaf or a
+ * cluster. The cells part at SW_KQP_PART, with SW_KQP_LABEL.
  */
-SW_GLOBAL int sw_kqp_unite(__u64 window, __u64 cells, __u64 to, __u32 offset, __u32 label)
+SW_GLOBAL int sw_kqp_unite(__u64 lane, __u64 cells)
 {
+	sw_at window = sw_kqp_window(lane), to = sw_ref(window, sw_kqp_noted(lane, SW_KQP_NODE));
 	__u32 left = (__u32)cells, right = (__u32)(cells >> 32), base;
 	__u32 one = sw_kqp_leaves(window, left), leaves = one + sw_kqp_leaves(window, right);
 
 	/* This reads a single leaf as a cluster; all bytes from it are overwritten below. */
 	sw_kqp_weave(sw_qp_node(window, left), sw_qp_node(window, right), to,
 		     sw_kqp_weaving(leaves, sw_kqp_slots(leaves), one, one), one);
-	base = (__u32)sw_kqp_base(sw_kqp_united(window, cells, offset));
+	/* Values are read again where they are needed: the stack is short. */
+	sw_hide(lane);
+	sw_hide(cells);
+	window = sw_kqp_window(lane);
+	left = (__u32)cells;
+	right = (__u32)(cells >> 32);
+	base = (__u32)sw_kqp_base(sw_kqp_united(window, cells, sw_kqp_noted(lane, SW_KQP_PART)));
 	if (base | sw_kqp_base_of(window, left) | sw_kqp_base_of(window, right)) {
+		to = sw_ref(window, sw_kqp_noted(lane, SW_KQP_NODE));
 		sw_kqp_set_base(to, base);
+		one = sw_kqp_leaves(window, left);
 		sw_kqp_shift(to, 1, one, sw_kqp_base_of(window, left), base);
-		sw_kqp_shift(to, one + 1, leaves, sw_kqp_base_of(window, right), base);
+		sw_hide(lane);
+		window = sw_kqp_window(lane);
+		to = sw_ref(window, sw_kqp_noted(lane, SW_KQP_NODE));
+		one = sw_kqp_leaves(window, (__u32)cells);
+		leaves = sw_qp_cluster_leaves(sw_u32(to));
+		sw_kqp_shift(to, one + 1, leaves, sw_kqp_base_of(window, (__u32)(cells >> 32)), base);
 	}
-	offset -= base;
+	sw_hide(lane);
+	sw_hide(cells);
+	window = sw_kqp_window(lane);
+	to = sw_ref(window, sw_kqp_noted(lane, SW_KQP_NODE));
+	left = (__u32)cells;
+	right = (__u32)(cells >> 32);
 	if (left & SW_QP_LEAF) {
 		sw_kqp_put_leaf(to, 0, left, sw_kqp_leaf_tag(window, left));
 		sw_kqp_put_border(to, 0, 0, 0);
 	}
+	one = sw_kqp_leaves(window, left);
 	if (right & SW_QP_LEAF)
 		sw_kqp_put_leaf(to, one, right, sw_kqp_leaf_tag(window, right));
-	sw_kqp_put_border(to, one, offset, label);
+	sw_kqp_put_border(to, one, sw_kqp_noted(lane, SW_KQP_PART) - base, sw_kqp_noted(lane, SW_KQP_LABEL));
 	return 0;
 }
 

@@ -293,6 +293,15 @@ SW_GLOBAL int sw_kqp_new_tag(const struct sw_key *key SW_NONNULL)
 	return (int)sw_qp_key_tag(key);
 }
 
+/* Whether the dead slot of the cluster at the end of the path has this tag. */
+SW_INLINE int sw_kqp_is_tag(sw_at lane, __u32 tag)
+{
+	__u32 cell = sw_kqp_path_cell(lane, sw_kqp_noted(lane, SW_KQP_DEPTH));
+	sw_at tags = sw_qp_node(sw_kqp_window(lane), cell) + SW_QP_TAGS_AT;
+
+	return sw_u8(tags + (sw_kqp_get(lane, SW_KQP_AT) & 0x1f)) == (tag & 0xff);
+}
+
 /*
  * Plans a new child of the branch at this depth of the path. The key parts from the others at the
  * branch's offset. The units of the new branch, or -EUCLEAN.
@@ -393,12 +402,11 @@ SW_INLINE long sw_kqp_plan_leaf(sw_at lane, const struct sw_key *key, __u32 part
  * step changes, and the place in the node of that cell. The units of the node that the step makes,
  * 0 if none; or an error.
  */
-SW_GLOBAL long sw_kqp_plan(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 part)
+SW_INLINE long sw_kqp_plan_at(sw_at lane, const struct sw_key *key, __u32 part)
 {
 	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH);
 	long above;
 
-	sw_kqp_set(lane, SW_KQP_PART, part);
 	if (part == SW_KQP_EMPTY) {
 		sw_kqp_set(lane, SW_KQP_LEVEL, 0);
 		sw_kqp_set(lane, SW_KQP_STEP, SW_KQP_FIRST_LEAF);
@@ -417,13 +425,17 @@ SW_GLOBAL long sw_kqp_plan(__u64 lane, const struct sw_key *key SW_NONNULL, __u3
 	return 2;
 }
 
-/* Whether the dead slot of the cluster at the end of the path has this tag. */
-SW_INLINE int sw_kqp_is_tag(sw_at lane, __u32 tag)
+/* The same, and notes the units: 0, or an error. Makes sure that the change can retire a node. */
+SW_GLOBAL long sw_kqp_plan(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 part)
 {
-	__u32 cell = sw_kqp_path_cell(lane, sw_kqp_noted(lane, SW_KQP_DEPTH));
-	sw_at tags = sw_qp_node(sw_kqp_window(lane), cell) + SW_QP_TAGS_AT;
+	long units;
 
-	return sw_u8(tags + (sw_kqp_get(lane, SW_KQP_AT) & 0x1f)) == (tag & 0xff);
+	sw_kqp_set(lane, SW_KQP_PART, part);
+	units = sw_kqp_plan_at(lane, key, part);
+	if (units < 0)
+		return units;
+	sw_kqp_set(lane, SW_KQP_UNITS, units);
+	return sw_kqp_room(lane, 1);
 }
 
 /* Retires a branch or a cluster. */
@@ -464,46 +476,59 @@ SW_INLINE __u64 sw_kqp_beside(sw_at lane, __u32 leaf, __u32 other)
 	return sw_kqp_cells(other, leaf);
 }
 
+/* The node whose cell the change replaces, and the block of the new one. */
+SW_INLINE sw_at sw_kqp_replaced(sw_at lane)
+{
+	return sw_qp_node(sw_kqp_window(lane), sw_u32(sw_kqp_get(lane, SW_KQP_SLOT)));
+}
+SW_INLINE sw_at sw_kqp_made(sw_at lane)
+{
+	return sw_ref(sw_kqp_window(lane), sw_kqp_noted(lane, SW_KQP_NODE));
+}
+
 /* Puts a new leaf into a cluster. */
 SW_GLOBAL int sw_kqp_more_leaves(__u64 lane, __u32 leaf, __u32 tag)
 {
-	__u32 at = sw_kqp_noted(lane, SW_KQP_AT), border, there, leaves, had, base, before;
-	__u32 part = sw_kqp_noted(lane, SW_KQP_PART);
-	sw_at window = sw_kqp_window(lane), slot = sw_kqp_get(lane, SW_KQP_SLOT), old, to;
+	__u32 at = sw_kqp_noted(lane, SW_KQP_AT), border, leaves, had, base, before;
+	sw_at old = sw_kqp_replaced(lane), to = sw_kqp_made(lane), slot;
 
-	there = sw_u32(slot);
-	old = sw_qp_node(window, there);
 	leaves = sw_qp_cluster_leaves(sw_u32(old)) + 1;
-	had = sw_qp_cluster_capacity(sw_u32(old));
 	/* The new border is between the new leaf and the leaf that its key was compared with. */
 	border = at + sw_kqp_noted(lane, SW_KQP_BEFORE);
-	to = sw_ref(window, sw_kqp_noted(lane, SW_KQP_NODE));
 	sw_kqp_weave(old, old, to, sw_kqp_weaving(leaves, sw_kqp_slots(leaves), at, border), 1);
+	/* Values are read again where they are needed: the stack is short. */
+	sw_hide(lane);
+	old = sw_kqp_replaced(lane);
 	before = sw_qp_cluster_base(sw_u32(old));
-	base = (__u32)sw_kqp_base_with(old, sw_u32(old), part);
+	base = (__u32)sw_kqp_base_with(old, sw_u32(old), sw_kqp_noted(lane, SW_KQP_PART));
+	sw_hide(lane);
+	to = sw_kqp_made(lane);
 	if (base | before) {
 		sw_kqp_set_base(to, base);
-		sw_kqp_shift(to, 1, leaves, before, base);
+		sw_kqp_shift(to, 1, sw_qp_cluster_leaves(sw_u32(to)), before, base);
 	}
+	sw_hide(lane);
+	to = sw_kqp_made(lane);
+	at = sw_kqp_noted(lane, SW_KQP_AT);
 	sw_kqp_put_leaf(to, at, leaf, tag);
-	sw_kqp_put_border(to, border, part - base, sw_kqp_noted(lane, SW_KQP_LABEL));
+	border = at + sw_kqp_noted(lane, SW_KQP_BEFORE);
+	sw_kqp_put_border(to, border, sw_kqp_noted(lane, SW_KQP_PART) - base, sw_kqp_noted(lane, SW_KQP_LABEL));
+	leaves = sw_qp_cluster_leaves(sw_u32(to));
+	had = sw_qp_cluster_capacity(sw_u32(sw_kqp_replaced(lane)));
 	sw_kqp_count_cluster(lane, 0, sw_kqp_cluster_units(leaves) - sw_kqp_slots_units(had));
+	slot = sw_kqp_get(lane, SW_KQP_SLOT);
+	had = sw_u32(slot);
 	sw_publish_u32(slot, sw_kqp_noted(lane, SW_KQP_NODE) << 2 | SW_QP_CLUSTER);
-	sw_kqp_retire_node(lane, there);
+	sw_kqp_retire_node(lane, had);
 	return 0;
 }
 
 /* Makes a cluster of a new leaf and another leaf. */
-SW_GLOBAL int sw_kqp_two_leaves(__u64 lane, __u32 leaf)
+SW_INLINE void sw_kqp_two_leaves(sw_at lane, __u32 leaf)
 {
-	sw_at window = sw_kqp_window(lane), slot = sw_kqp_get(lane, SW_KQP_SLOT);
-	__u32 ref = sw_kqp_noted(lane, SW_KQP_NODE);
-
-	sw_kqp_unite(window, sw_kqp_beside(lane, leaf, sw_u32(slot)), sw_ref(window, ref),
-		     sw_kqp_noted(lane, SW_KQP_PART), sw_kqp_noted(lane, SW_KQP_LABEL));
+	sw_kqp_unite(lane, sw_kqp_beside(lane, leaf, sw_u32(sw_kqp_get(lane, SW_KQP_SLOT))));
 	sw_kqp_count_cluster(lane, 1, sw_kqp_cluster_units(2));
-	sw_publish_u32(slot, ref << 2 | SW_QP_CLUSTER);
-	return 0;
+	sw_publish_u32(sw_kqp_get(lane, SW_KQP_SLOT), sw_kqp_noted(lane, SW_KQP_NODE) << 2 | SW_QP_CLUSTER);
 }
 
 /* Adds a new leaf to a branch, as the neighbour of one of its children. */
@@ -578,9 +603,8 @@ SW_GLOBAL long sw_kqp_squeeze(__u64 lane)
 }
 
 /*
- * Locks what the change that sw_kqp_plan chose needs, and checks that the plan is still right.
- * Drops the dead slots of a cluster if that is the change. 0; -EAGAIN when the search must begin
- * anew; or an error. Some locks may be held afterwards.
+ * Locks what the change that sw_kqp_plan chose needs, and checks that the plan is still right: 0;
+ * -EAGAIN when the search must begin anew; or an error. Some locks may be held afterwards.
  */
 SW_GLOBAL long sw_kqp_enter(__u64 lane)
 {
@@ -592,10 +616,36 @@ SW_GLOBAL long sw_kqp_enter(__u64 lane)
 	if (sw_kqp_get(lane, SW_KQP_LEVEL) == sw_kqp_get(lane, SW_KQP_DEPTH) &&
 	    step != SW_KQP_FIRST_LEAF && !sw_kqp_stands(lane))
 		return -EAGAIN;
-	if (step != SW_KQP_SQUEEZE)
-		return 0;
-	error = sw_kqp_squeeze(lane);
-	return error ? error : -EAGAIN;
+	return 0;
+}
+
+/*
+ * Locks the path to the leaf that was found and, in a map with an index, the leaf's slot there, for
+ * its replacement or, with `removes`, its removal; and makes sure that the change can retire what
+ * it has to. 0; -EAGAIN when the search must begin anew; or an error. Some locks may be held
+ * afterwards.
+ */
+SW_GLOBAL long sw_kqp_enter_leaf(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 removes)
+{
+	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH), both;
+	long error;
+
+	/* A removal of a leaf in a cluster changes the cluster, that of another one the branch above. */
+	both = removes && depth && !(sw_kqp_path_cell(lane, depth) & SW_QP_CLUSTER);
+	error = sw_kqp_hold_path(lane, depth - both, both);
+	if (!error && !sw_kqp_stands(lane))
+		error = -EAGAIN;
+	if (!error)
+		error = sw_kqp_room(lane, !removes);
+	if (error)
+		return error;
+	sw_hide(lane);
+	error = sw_kqp_index_enter(lane, key);
+	if (error)
+		return error;
+	sw_hide(lane);
+	sw_kqp_set(lane, SW_KQP_AT, 0);
+	return sw_kqp_inside(lane, sw_u32(sw_kqp_leaf_slot(lane)) >> 2) ? 0 : -EUCLEAN;
 }
 
 /*
@@ -793,56 +843,71 @@ SW_GLOBAL long sw_kqp_detach_leaf(__u64 lane)
 	return 0;
 }
 
+/* The place of the cell of the branch above the end of the path, and that branch. */
+SW_INLINE sw_at sw_kqp_above_slot(sw_at lane)
+{
+	return sw_kqp_path_slot(lane, sw_kqp_noted(lane, SW_KQP_DEPTH) - 1);
+}
+SW_INLINE sw_at sw_kqp_parent(sw_at lane)
+{
+	return sw_qp_node(sw_kqp_window(lane), sw_u32(sw_kqp_above_slot(lane)));
+}
+
+/* Writes the branch above the end of the path without this child, and puts it into its place. */
+SW_INLINE long sw_kqp_drop_child(sw_at lane, __u32 child)
+{
+	__u32 depth, ref, cell, units;
+	sw_at to, above;
+
+	sw_kqp_shrink(sw_kqp_parent(lane), sw_kqp_made(lane), child);
+	sw_hide(lane);
+	units = sw_qp_labels(sw_u32(sw_kqp_made(lane)));
+	sw_kqp_count_branch(lane, sw_kqp_branch_units(units + 1), sw_kqp_branch_units(units));
+	sw_hide(lane);
+	depth = sw_kqp_noted(lane, SW_KQP_DEPTH);
+	to = sw_kqp_made(lane);
+	to += sw_qp_cells_at(sw_u32(to)) + (child ? child - 1 : 0) * 4;
+	sw_kqp_note(lane, depth, to - sw_kqp_window(lane), sw_u32(to));
+	sw_hide(lane);
+	above = sw_kqp_above_slot(lane);
+	cell = sw_u32(above);
+	ref = sw_kqp_noted(lane, SW_KQP_NODE) << 2;
+	sw_kqp_note(lane, depth - 1, above - sw_kqp_window(lane), ref);
+	sw_publish_u32(above, ref);
+	sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
+	return cell;
+}
+
 /* sw_kqp_detach for a leaf that is the root or the child of a branch. */
 SW_GLOBAL long sw_kqp_detach_child(__u64 lane)
 {
-	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH), header, child, labels, ref, cell;
-	sw_at window = sw_kqp_window(lane), slot = sw_kqp_path_slot(lane, depth), parent, above, to;
+	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH), child, labels, ref, cell;
+	sw_at slot = sw_kqp_path_slot(lane, depth), parent, above;
 	long error;
 
 	if (!depth) {
 		sw_publish_u32(slot, 0);
 		return 0;
 	}
-	above = sw_kqp_path_slot(lane, depth - 1);
-	cell = sw_u32(above);
-	parent = sw_qp_node(window, cell);
-	header = sw_u32(parent);
-	labels = sw_qp_labels(header);
+	parent = sw_kqp_parent(lane);
+	labels = sw_qp_labels(sw_u32(parent));
 	child = sw_kqp_child(parent, slot);
 	if (child > labels)
 		return -EUCLEAN;
 	if (labels == 1) {
-		ref = sw_u32(parent + sw_qp_cells_at(header) + 4 - child * 4);
+		above = sw_kqp_above_slot(lane);
+		cell = sw_u32(above);
+		ref = sw_u32(parent + sw_qp_cells_at(sw_u32(parent)) + 4 - child * 4);
 		sw_publish_u32(above, ref);
 		sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
-		sw_kqp_note(lane, depth - 1, above - window, ref);
+		sw_kqp_note(lane, depth - 1, above - sw_kqp_window(lane), ref);
 		sw_kqp_count_branch(lane, 2, 0);
 		sw_kqp_set(lane, SW_KQP_DEPTH, depth - 1);
 		return cell;
 	}
 	error = sw_kqp_take(lane, 0, sw_kqp_branch_units(labels - 1), 0, 0);
-	if (error)
-		return error;
-	ref = sw_kqp_noted(lane, SW_KQP_NODE);
-	to = sw_ref(window, ref);
-	sw_kqp_shrink(parent, to, child);
-	sw_kqp_count_branch(lane, sw_kqp_branch_units(labels), sw_kqp_branch_units(labels - 1));
-	to += sw_qp_cells_at(sw_u32(to)) + (child ? child - 1 : 0) * 4;
-	sw_kqp_note(lane, depth, to - window, sw_u32(to));
-	sw_kqp_note(lane, depth - 1, above - window, ref << 2);
-	sw_publish_u32(above, ref << 2);
-	sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
-	return cell;
-}
-
-/* Locks the branches that the removal of the leaf at the end of the path changes: as sw_kqp_hold_path. */
-SW_INLINE long sw_kqp_detach_hold(sw_at lane)
-{
-	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH);
-	__u32 both = depth && !(sw_kqp_path_cell(lane, depth) & SW_QP_CLUSTER);
-
-	return sw_kqp_hold_path(lane, depth - both, both);
+	sw_hide(lane);
+	return error ? error : sw_kqp_drop_child(lane, child);
 }
 
 /*
@@ -857,90 +922,138 @@ SW_INLINE long sw_kqp_detach(sw_at lane)
 	return cell & SW_QP_CLUSTER ? sw_kqp_detach_leaf(lane) : sw_kqp_detach_child(lane);
 }
 
-/*
- * Joins two neighbouring children of the branch whose cell is at `slot`, if there is memory.
- * Together they have `leaves` leaves.
- */
-SW_GLOBAL int sw_kqp_join_at(__u64 lane, __u64 slot, __u32 child, __u32 leaves)
+/* The cells of child SW_KQP_AT of the branch above the end of the path and of the next, packed. */
+SW_INLINE __u64 sw_kqp_neighbours(sw_at lane)
 {
-	__u32 gone = sw_u32(slot), header, labels, offset, label, left, right, ref, node, units;
-	sw_at window = sw_kqp_window(lane), parent = sw_qp_node(window, gone), cells, to;
+	sw_at parent = sw_kqp_parent(lane), cells;
 
-	header = sw_u32(parent);
-	labels = sw_qp_labels(header);
-	offset = sw_qp_offset(header);
-	cells = parent + sw_qp_cells_at(header) + child * 4;
-	left = sw_u32(cells);
-	right = sw_u32(cells + 4);
-	units = labels > 1 ? sw_kqp_branch_units(labels - 1) : 0;
-	if (offset > SW_KEY_MAX ||
-	    sw_kqp_base(sw_kqp_united(window, sw_kqp_cells(left, right), offset)) < 0 ||
-	    sw_kqp_room(lane, 1) ||
-	    sw_kqp_take(lane, 0, sw_kqp_cluster_units(leaves), units, 1))
+	cells = parent + sw_qp_cells_at(sw_u32(parent)) + sw_kqp_get(lane, SW_KQP_AT) * 4;
+	return sw_kqp_cells(sw_u32(cells), sw_u32_of(cells, 4));
+}
+
+/*
+ * Finds a neighbour of the leaf or cluster at the end of the path with which it can be joined, and
+ * locks the branch that has both: whether there is one. Both have few leaves, and no other writer
+ * has changed them. SW_KQP_AT becomes the number of the left one, and SW_KQP_UNITS that of the
+ * leaves of both. Without locks before; some may be held afterwards.
+ */
+SW_GLOBAL int sw_kqp_join_find(__u64 lane)
+{
+	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH), header, child, leaves, more;
+	sw_at window = sw_kqp_window(lane), slot = sw_kqp_path_slot(lane, depth), parent;
+
+	if (!depth)
 		return 0;
-	label = sw_kqp_label(parent, child);
-	/* The label is 0 when the left child is a key that ends at this offset. */
-	ref = sw_qp_length(sw_qp_node(window, left) + sw_kqp_value_bytes(window));
-	if ((left & SW_QP_LEAF) && ref == offset)
-		label = 0;
-	node = sw_kqp_noted(lane, SW_KQP_NODE);
-	sw_kqp_unite(window, sw_kqp_cells(left, right), sw_ref(window, node), offset, label);
-	node = node << 2 | SW_QP_CLUSTER;
-	if (units) {
-		ref = sw_kqp_noted(lane, SW_KQP_MORE);
-		to = sw_ref(window, ref);
-		sw_kqp_shrink(parent, to, child + 1);
-		sw_set_u32(to + sw_qp_cells_at(sw_u32(to)) + child * 4, node);
-		node = ref << 2;
+	parent = sw_qp_node(window, sw_kqp_path_cell(lane, depth - 1));
+	header = sw_u32(parent);
+	child = sw_kqp_child(parent, slot);
+	leaves = sw_kqp_leaves(window, sw_kqp_path_cell(lane, depth));
+	if (leaves > SW_KQP_LONELY_MAX || child > sw_qp_labels(header) || sw_qp_offset(header) > SW_KEY_MAX ||
+	    sw_kqp_hold_path(lane, depth - 1, 1))
+		return 0;
+	if (child) {
+		more = leaves + sw_kqp_leaves(window, sw_u32(slot - 4));
+		if (more <= SW_KQP_JOINED_MAX) {
+			sw_kqp_set(lane, SW_KQP_AT, child - 1);
+			sw_kqp_set(lane, SW_KQP_UNITS, more);
+			return 1;
+		}
 	}
-	sw_kqp_count_branch(lane, sw_kqp_branch_units(labels), units);
-	sw_kqp_count_cluster(lane, 1, sw_kqp_cluster_units(leaves));
-	sw_publish_u32(slot, node);
-	sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
-	sw_kqp_retire_node(lane, gone);
-	if (left & SW_QP_CLUSTER) {
-		sw_kqp_retire_node(lane, left);
-		units = sw_qp_cluster_capacity(sw_u32(sw_qp_node(window, left)));
-		sw_kqp_count_cluster(lane, -1, -sw_kqp_slots_units(units));
-	}
-	if (right & SW_QP_CLUSTER) {
-		sw_kqp_retire_node(lane, right);
-		units = sw_qp_cluster_capacity(sw_u32(sw_qp_node(window, right)));
-		sw_kqp_count_cluster(lane, -1, -sw_kqp_slots_units(units));
+	if (child < sw_qp_labels(header)) {
+		more = leaves + sw_kqp_leaves(window, sw_u32(slot + 4));
+		if (more <= SW_KQP_JOINED_MAX) {
+			sw_kqp_set(lane, SW_KQP_AT, child);
+			sw_kqp_set(lane, SW_KQP_UNITS, more);
+			return 1;
+		}
 	}
 	return 0;
 }
 
 /*
- * Joins the leaf or cluster at the end of the path with a neighbour, if both have few leaves and no
- * other writer has changed them. For use after a removal, without locks; some may be held after it.
+ * Takes the memory for the joined cluster, and for the branch without one of the two children, and
+ * notes where they part: whether there is memory.
  */
-SW_GLOBAL int sw_kqp_join(__u64 lane)
+SW_GLOBAL int sw_kqp_join_take(__u64 lane)
 {
-	__u32 depth = sw_kqp_noted(lane, SW_KQP_DEPTH), header, child, leaves, more;
-	sw_at window = sw_kqp_window(lane), slot = sw_kqp_path_slot(lane, depth), above, parent;
+	__u32 header = sw_u32(sw_kqp_parent(lane)), labels = sw_qp_labels(header), label, left, ends;
+	__u64 both = sw_kqp_neighbours(lane);
 
-	if (!depth)
+	sw_kqp_set(lane, SW_KQP_BOTH, both);
+	sw_kqp_set(lane, SW_KQP_PART, sw_qp_offset(header));
+	if (sw_kqp_base(sw_kqp_united(sw_kqp_window(lane), both, sw_qp_offset(header))) < 0 ||
+	    sw_kqp_room(lane, 1))
 		return 0;
-	above = sw_kqp_path_slot(lane, depth - 1);
-	parent = sw_qp_node(window, sw_kqp_path_cell(lane, depth - 1));
-	header = sw_u32(parent);
-	child = sw_kqp_child(parent, slot);
-	leaves = sw_kqp_leaves(window, sw_kqp_path_cell(lane, depth));
-	if (leaves > SW_KQP_LONELY_MAX || child > sw_qp_labels(header) ||
-	    sw_kqp_hold_path(lane, depth - 1, 1))
+	if (sw_kqp_take(lane, 0, sw_kqp_cluster_units(sw_kqp_noted(lane, SW_KQP_UNITS)),
+			labels > 1 ? sw_kqp_branch_units(labels - 1) : 0, 1))
 		return 0;
-	if (child) {
-		more = leaves + sw_kqp_leaves(window, sw_u32(slot - 4));
-		if (more <= SW_KQP_JOINED_MAX)
-			return sw_kqp_join_at(lane, above, child - 1, more);
+	sw_hide(lane);
+	label = sw_kqp_label(sw_kqp_parent(lane), sw_kqp_noted(lane, SW_KQP_AT));
+	/* The label is 0 when the left child is a key that ends at this offset. */
+	left = sw_kqp_noted(lane, SW_KQP_BOTH);
+	if (left & SW_QP_LEAF) {
+		ends = sw_qp_length(sw_qp_node(sw_kqp_window(lane), left) +
+				    sw_kqp_value_bytes(sw_kqp_window(lane)));
+		if (ends == sw_kqp_noted(lane, SW_KQP_PART))
+			label = 0;
 	}
-	if (child < sw_qp_labels(header)) {
-		more = leaves + sw_kqp_leaves(window, sw_u32(slot + 4));
-		if (more <= SW_KQP_JOINED_MAX)
-			return sw_kqp_join_at(lane, above, child, more);
+	sw_kqp_set(lane, SW_KQP_LABEL, label);
+	return 1;
+}
+
+/* Retires a cluster that was joined with another node; a leaf lives on. */
+SW_INLINE void sw_kqp_joined(sw_at lane, __u32 cell)
+{
+	__u32 slots;
+
+	if (!(cell & SW_QP_CLUSTER))
+		return;
+	sw_kqp_retire_node(lane, cell);
+	slots = sw_qp_cluster_capacity(sw_u32(sw_qp_node(sw_kqp_window(lane), cell)));
+	sw_kqp_count_cluster(lane, -1, -sw_kqp_slots_units(slots));
+}
+
+/* Puts the joined cluster, which is written, into the place of the two children. */
+SW_GLOBAL int sw_kqp_join_end(__u64 lane)
+{
+	__u32 labels = sw_qp_labels(sw_u32(sw_kqp_parent(lane))), node, gone, units = 0;
+	__u32 child = sw_kqp_noted(lane, SW_KQP_AT);
+	sw_at to;
+
+	node = sw_kqp_noted(lane, SW_KQP_NODE) << 2 | SW_QP_CLUSTER;
+	if (labels > 1) {
+		units = sw_kqp_branch_units(labels - 1);
+		to = sw_ref(sw_kqp_window(lane), sw_kqp_noted(lane, SW_KQP_MORE));
+		sw_kqp_shrink(sw_kqp_parent(lane), to, child + 1);
+		sw_set_u32(to + sw_qp_cells_at(sw_u32(to)) + child * 4, node);
+		node = sw_kqp_noted(lane, SW_KQP_MORE) << 2;
 	}
+	sw_hide(lane);
+	sw_kqp_count_branch(lane, sw_kqp_branch_units(labels), units);
+	sw_kqp_count_cluster(lane, 1, sw_kqp_cluster_units(sw_kqp_noted(lane, SW_KQP_UNITS)));
+	to = sw_kqp_above_slot(lane);
+	gone = sw_u32(to);
+	sw_publish_u32(to, node);
+	sw_kqp_let(lane, SW_KQP_LOWER, SW_KQP_GONE);
+	sw_kqp_retire_node(lane, gone);
+	sw_hide(lane);
+	sw_kqp_joined(lane, sw_kqp_noted(lane, SW_KQP_BOTH));
+	sw_hide(lane);
+	sw_kqp_joined(lane, (__u32)(sw_kqp_get(lane, SW_KQP_BOTH) >> 32));
 	return 0;
+}
+
+/*
+ * Joins the leaf or cluster at the end of the path with a neighbour, if both have few leaves and
+ * there is memory. For use after a removal, without locks; some may be held after it. The function
+ * is inline, as sw_kqp_attach is.
+ */
+SW_INLINE void sw_kqp_join(sw_at lane)
+{
+	if (!sw_kqp_join_find(lane) || !sw_kqp_join_take(lane))
+		return;
+	sw_kqp_unite(lane, sw_kqp_get(lane, SW_KQP_BOTH));
+	sw_kqp_join_end(lane);
 }
 
 #endif
