@@ -40,6 +40,7 @@ const REFUSED: [(&str, &[&str]); 1] = [(
         "first",
         "frames",
         "interrupt",
+        "like_kernel",
         "opens",
         "program-writes",
         "program_map",

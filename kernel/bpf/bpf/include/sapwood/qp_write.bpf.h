@@ -388,7 +388,7 @@ SW_GLOBAL long sw_kqp_insert_index(__u64 lane, const struct sw_key *key SW_NONNU
 			now = sw_kqp_now();
 			if (sw_kqp_is_idle(window, use, now))
 				flags = flags == SW_EXIST ? SW_GONE : SW_ANY;
-			if (flags == SW_ANY)
+			if (flags == SW_ANY || flags == SW_EXIST)
 				sw_set_u32(use, now);
 		}
 		if (flags == SW_NOEXIST)
