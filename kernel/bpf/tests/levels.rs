@@ -44,6 +44,7 @@ const REFUSED: [(&str, &[&str]); 1] = [(
         "opens",
         "program-writes",
         "program_map",
+        "sleepy-changes",
         "tc-depart",
     ],
 )];

@@ -18,7 +18,8 @@
  * Blocks for leaves, clusters and branches come from slabs and rings that user space fills. Retired
  * blocks go into chunks, and are used again after a grace period. No function here writes outside
  * the window that it was called for, whatever the window holds. The loader refuses sleepable
- * programs that call these functions. Layout and protocol: docs/bpf.md.
+ * programs that call these functions: they are for qp_write_sleepable.bpf.h. Layout and protocol:
+ * docs/bpf.md.
  *
  * The functions do not trust the contents of the window. Before they store anything behind a
  * reference, they check that it leads into the window, and behind the lanes, where the writers keep
