@@ -117,7 +117,7 @@ pub enum Error {
     Sleepable(String),
     /// A program that may sleep calls a function that such programs must not call.
     #[error(
-        "the program {program:?} may sleep, and calls {function}, which needs a processor for itself: such programs must not write maps, use route caches, or make long keys by key.bpf.h"
+        "the program {program:?} may sleep, and calls {function}, which needs a processor for itself: such programs write maps by qp_write_sleepable.bpf.h, and must not use route caches, or make long keys by key.bpf.h"
     )]
     SleepableCalls {
         /// The program.

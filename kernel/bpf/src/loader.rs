@@ -203,8 +203,9 @@ impl Loader {
 
     /// Loads all programs. Programs that may sleep need an arena that allows them
     /// ([`BpfArena::allow_sleepable`]). They can be preempted by programs on their processor, so
-    /// they must not write maps, use route caches, or make keys of more than 254 bytes by
-    /// `key.bpf.h`.
+    /// they must not use route caches, or make keys of more than 254 bytes by `key.bpf.h`. They
+    /// write maps by `qp_write_sleepable.bpf.h` alone, which disables preemption for the time of a
+    /// change, and needs Linux 6.15.
     ///
     /// # Errors
     /// [`Error::Sleepable`]; [`Error::SleepableCalls`]; [`Error::Capabilities`], when the process
@@ -259,14 +260,18 @@ impl Loader {
 
 /// Refuses a sleepable program with a function of the headers that needs a processor for itself.
 /// The compiler does not inline these functions. A program without names of functions is refused,
-/// too.
+/// too. Those that change maps are admitted where the object's header disables preemption around
+/// them (`qp_write_sleepable.bpf.h`), which gives them other names.
 fn check_calls(object: &Object, program: String, fd: BorrowedFd<'_>) -> Result<(), Error> {
     let functions = sleep::functions(object, fd)?;
+    let awake = functions.iter().any(|name| name.starts_with("sw_awake_"));
+    // `sw_kqp_hash` is a part of lookups, too.
+    let changes = |name: &str| name.starts_with("sw_kqp_") && name != "sw_kqp_hash";
+    let others = ["sw_route_", "sw_key_put_part"];
     let refused = match functions.is_empty() {
         true => Some("functions without names".to_owned()),
         false => functions.into_iter().find(|name| {
-            let prefixes = ["sw_kqp_", "sw_route_", "sw_key_put_part"];
-            prefixes.iter().any(|prefix| name.starts_with(prefix))
+            !awake && changes(name) || others.iter().any(|prefix| name.starts_with(prefix))
         }),
     };
     match refused {

@@ -108,7 +108,7 @@ impl<V: StoredValue> ProgramMapBuilder<V> {
     /// memory for [`max_entries`](Self::max_entries) keys of this mean at once, so that programs
     /// can insert all of them, and remove all of them, without any service in between.
     ///
-    /// With an index alone, an entry takes its leaf and 14 bytes. A trie takes some 210 bytes more,
+    /// With an index alone, an entry takes its leaf and 14 bytes. A trie takes some 270 bytes more,
     /// because each insertion replaces a node, and a replaced node is used again only after a grace
     /// period, which service observes. [`grow`](Self::grow) takes less.
     pub fn mean_key(mut self, bytes: usize) -> Self {

@@ -23,9 +23,10 @@ pub(super) const KEPT_MAX: u32 = 64;
 const MEAN_KEY: usize = 24;
 /// The units that a trie takes for each entry while all entries are inserted between two steps of
 /// service: the clusters and branches that insertions replace, and those that stay.
-const NODES_OF_ENTRY: usize = 21;
-/// The units for each two entries that removals may take for smaller branches between two steps.
-const KEPT_OF_TWO: usize = 5;
+const NODES_OF_ENTRY: usize = 23;
+/// The units for each two entries that removals may take for smaller branches between two steps. A
+/// branch of 256 children takes 148 KB until it has none, and has 2,500 entries or more below.
+const KEPT_OF_TWO: usize = 15;
 /// The blocks that a chunk has room for: a change goes on with another chunk when it has less room
 /// than a change may need.
 const CHUNK_BLOCKS: usize = k::CHUNK_UNITS - 11;

@@ -191,11 +191,12 @@ int sw_storm(struct xdp_md *ctx)
 
 /*
  * A key of 8 or 24 bytes, by kind: 0 a random number; 1 numbers in ascending order; 2 the same
- * behind what all keys share.
+ * behind what all keys share; 3 numbers as the processor stores them, the lowest byte first.
  */
 static __attribute__((always_inline)) void burst_key(struct sw_key *key, __u32 kind, __u64 number)
 {
-	number = __builtin_bswap64(kind ? number : storm_mix(number));
+	if (kind != 3)
+		number = __builtin_bswap64(kind ? number : storm_mix(number));
 	key->words[0] = number << 8 | 8;
 	key->words[1] = number >> 56;
 	key->words[2] = 0;

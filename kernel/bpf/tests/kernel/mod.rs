@@ -195,6 +195,14 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// Makes this thread run on a processor. Where the first processors are not available, it runs on
+/// any.
+pub fn pin(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
 /// Timers that expire on the processor of the thread that sets them.
 pub struct Timers(Vec<OwnedFd>);
 

@@ -13,6 +13,10 @@ use crate::{PARTS, can, with};
 
 /// The entries of a map.
 const ENTRIES: u32 = 40_000;
+/// Those of maps that one processor fills and empties, and how often. With a few thousand random
+/// keys, or numbers whose lowest byte is first, one branch has 256 children of ten keys each: the
+/// most nodes that are replaced for an entry.
+const SIZES: [(u32, u32); 4] = [(300, 2), (2_500, 2), (3_500, 2), (ENTRIES, 10)];
 
 /// Inserts or removes a part of the keys of a kind, in one run of a program. The error says what
 /// was refused.
@@ -63,33 +67,36 @@ fn all_entries_come_and_go_in_one_run() {
     }
     let arena = BpfArena::create(256 << 20).unwrap();
     let Kernel(programs) = Kernel::new(&arena);
-    for parts in PARTS {
-        for kind in 0..3 {
-            let name = format!("{parts:?} {kind}");
-            let map = with(ProgramMap::<u64>::builder(&arena, &name), parts)
-                .max_entries(ENTRIES as usize)
-                .bytes(28 << 20)
-                .build()
-                .unwrap();
-            let window = map.window().number;
-            let before = map.memory().unwrap();
-            for round in 0..10 {
-                burst(&programs, window, kind, (round, ENTRIES), false).unwrap();
-                if round == 0 {
-                    let shape = map.verify().unwrap();
-                    assert_eq!(shape.entries, ENTRIES as usize);
-                }
-                burst(&programs, window, kind, (round, ENTRIES), true).unwrap();
-                assert_eq!(map.len(), 0);
-                service(&map);
+    for (parts, kind, (entries, rounds)) in PARTS
+        .into_iter()
+        .flat_map(|parts| (0..4).map(move |kind| (parts, kind)))
+        .flat_map(|(parts, kind)| SIZES.map(|size| (parts, kind, size)))
+    {
+        let name = format!("{parts:?} {kind} {entries}");
+        let map = with(ProgramMap::<u64>::builder(&arena, &name), parts)
+            .max_entries(entries as usize)
+            .mean_key(if kind == 2 { 24 } else { 8 })
+            .bytes(28 << 20)
+            .build()
+            .unwrap();
+        let window = map.window().number;
+        let before = map.memory().unwrap();
+        for round in 0..rounds {
+            burst(&programs, window, kind, (round, entries), false).expect(&name);
+            if round == 0 {
+                let shape = map.verify().unwrap();
+                assert_eq!(shape.entries, entries as usize);
             }
-            let shape = map.verify().unwrap();
-            assert_eq!((shape.entries, shape.refused), (0, 0));
-            let m = map.memory().unwrap();
-            // What lies ready for the next insertions comes on top, once.
-            let more = m.frontier - before.frontier;
-            assert!(more <= 1 << 20, "{more} bytes more than at first");
+            burst(&programs, window, kind, (round, entries), true).expect(&name);
+            assert_eq!(map.len(), 0);
+            service(&map);
         }
+        let shape = map.verify().unwrap();
+        assert_eq!((shape.entries, shape.refused), (0, 0));
+        let m = map.memory().unwrap();
+        // What lies ready for the next insertions comes on top, once.
+        let more = m.frontier - before.frontier;
+        assert!(more <= 1 << 20, "{more} bytes more than at first");
     }
 }
 
@@ -122,7 +129,7 @@ fn all_entries_come_and_go_on_all_processors_at_once() {
                         for removes in [false, true] {
                             barrier.wait();
                             let part = (first, end - first);
-                            let done = burst(&programs, window, round % 3, part, removes);
+                            let done = burst(&programs, window, round % 4, part, removes);
                             refused.extend(done.err());
                         }
                         if barrier.wait().is_leader() {

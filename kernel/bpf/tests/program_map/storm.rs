@@ -7,6 +7,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use sapwood_bpf::{BpfArena, ProgramMap, ProgramMapBuilder, ProgramMapService, Programs};
 
 use crate::asks::Kernel;
+pub use crate::kernel::pin;
 use crate::kernel::{Answers, word};
 use crate::{PARTS, can, with};
 
@@ -181,14 +182,6 @@ fn time() -> Duration {
     seconds.map_or(Duration::from_millis(700), |seconds| {
         Duration::from_secs(seconds) / PARTS.len() as u32
     })
-}
-
-/// Makes this thread run on a processor. Where the first processors are not available, it runs on
-/// any.
-pub fn pin(cpu: usize) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
 /// Runs until the time is over, and programs have made this many changes and found this many

@@ -18,7 +18,8 @@
  * Blocks for leaves, clusters and branches come from slabs and rings that user space fills. Retired
  * blocks go into chunks, and are used again after a grace period. No function here writes outside
  * the window that it was called for, whatever the window holds. The loader refuses sleepable
- * programs that call these functions. Layout and protocol: docs/bpf.md.
+ * programs that call these functions: they are for qp_write_sleepable.bpf.h. Layout and protocol:
+ * docs/bpf.md.
  *
  * The functions do not trust the contents of the window. Before they store anything behind a
  * reference, they check that it leads into the window, and behind the lanes, where the writers keep
@@ -389,7 +390,7 @@ SW_GLOBAL long sw_kqp_index_meet(__u64 lane, const struct sw_key *key SW_NONNULL
 			now = sw_kqp_now();
 			if (sw_kqp_is_idle(window, use, now))
 				flags = flags == SW_EXIST ? SW_GONE : SW_ANY;
-			if (flags == SW_ANY)
+			if (flags == SW_ANY || flags == SW_EXIST)
 				sw_set_u32(use, now);
 		}
 		if (flags == SW_NOEXIST)

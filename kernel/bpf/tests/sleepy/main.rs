@@ -2,7 +2,9 @@
 //! such programs, for all owners and processes.
 #![cfg(feature = "kernel")]
 
+#[path = "../kernel/mod.rs"]
 mod kernel;
+mod writes;
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
