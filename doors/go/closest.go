@@ -70,11 +70,10 @@ func (m *names) AppendClosest(to []byte, name string) (with []byte, found Closes
 	var l lookup
 	for count := (attempts{}); ; {
 		n, err := m.nodes(v)
-		if err != nil {
-			return to, Closest{}, err
-		}
 		t := noOrder
-		if !n.hasOnlyIndex() {
+		if err != nil {
+			t = &trouble{err: err, whole: true}
+		} else if !n.hasOnlyIndex() {
 			with, found, t = l.closest(&n, to, key)
 		}
 		if v, t = m.at.renew(v, t); t == nil {

@@ -50,6 +50,8 @@ type trouble struct {
 	why string
 	// Of ErrDamaged: the byte of the window.
 	at int
+	// Whether the error says all by itself.
+	whole bool
 }
 
 var (
@@ -58,15 +60,17 @@ var (
 )
 
 func damaged(why string, at int) *trouble {
-	return &trouble{ErrDamaged, why, at}
+	return &trouble{err: ErrDamaged, why: why, at: at}
 }
 
 // of returns the error of an operation on the map with this title.
 func (t *trouble) of(title string) error {
-	switch t.err {
-	case ErrDamaged:
+	switch {
+	case t.whole:
+		return t.err
+	case t.err == ErrDamaged:
 		return fmt.Errorf("%s: %w at byte %d: %s", title, t.err, t.at, t.why)
-	case ErrLayout:
+	case t.err == ErrLayout:
 		return fmt.Errorf("%s: %w: %s", title, t.err, t.why)
 	}
 	return fmt.Errorf("%s: %w", title, t.err)

@@ -27,6 +27,8 @@ type visit struct {
 	parts  *liveParts
 	reader *liveReader
 	seen   uint64
+	// Why no further attempt can read.
+	failed *trouble
 }
 
 // left ends a visit, in a deferred function, with what was recovered there. Memory that the kernel
@@ -94,7 +96,7 @@ func (a *attempts) areOver(t *trouble) bool {
 	if t.err != ErrBusy {
 		a.damaged++
 	}
-	return a.all == tries || a.damaged == triesDamaged
+	return a.all == tries || a.damaged == triesDamaged || t.whole
 }
 
 // attempted repeats an attempt to read until no change disturbs it.

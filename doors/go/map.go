@@ -29,19 +29,14 @@ func (m *names) nodes(v visit) (nodes, error) {
 }
 
 // undisturbed repeats an attempt to read until no change disturbs it.
-func (m *names) undisturbed(attempt func(n *nodes) *trouble) (err error) {
-	failed := error(nil)
-	err = attempted(m.at, m.title, func(v visit) *trouble {
+func (m *names) undisturbed(attempt func(n *nodes) *trouble) error {
+	return attempted(m.at, m.title, func(v visit) *trouble {
 		n, err := m.nodes(v)
-		if failed = err; err != nil {
-			return nil
+		if err != nil {
+			return &trouble{err: err, whole: true}
 		}
 		return attempt(&n)
 	})
-	if err == nil {
-		err = failed
-	}
-	return err
 }
 
 // ValueBytes returns the bytes of each value, or -1 when values are byte strings.
@@ -103,13 +98,12 @@ func (m *names) Append(to, key []byte) (with []byte, found bool, err error) {
 	var l lookup
 	for count := (attempts{}); ; {
 		n, err := m.nodes(v)
-		if err != nil {
-			return to, false, err
-		}
 		var t *trouble
 		var got []byte
 		var there bool
-		if n.hasOnlyIndex() {
+		if err != nil {
+			t = &trouble{err: err, whole: true}
+		} else if n.hasOnlyIndex() {
 			x := indexOf(&n)
 			got, there, t = x.get(to, key)
 		} else {

@@ -710,7 +710,7 @@ func compareRoutes(t testing.TB, random *rand.Rand, r *Routes, table map[netip.P
 		i++
 	}
 	if walk.Err() != nil || i != len(nets) {
-		t.Fatal(i, len(nets), walk.Err())
+		t.Fatal(i, len(nets), nets, walk.Err())
 	}
 	for range asked {
 		address := netip.AddrFrom4([4]byte{byte(random.Uint32()), byte(random.Uint32()), 0, 1})
