@@ -2,11 +2,7 @@ package sapwood
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 )
 
@@ -36,11 +32,7 @@ type Window struct {
 }
 
 // Arena is a BPF arena of Sapwood, mapped into this process for reading.
-type Arena struct {
-	// Held for reading by operations, and for writing by Close.
-	lock   sync.RWMutex
-	memory *mapping
-}
+type Arena struct{ guarded }
 
 // OpenArena opens the arena that is pinned at a path of a BPF file system, such as
 // /sys/fs/bpf/names/arena. It maps the arena for reading, which takes address space and no memory.
@@ -63,7 +55,7 @@ func OpenArena(path string) (*Arena, error) {
 
 // arenaOf checks the header page.
 func arenaOf(memory *mapping) (*Arena, error) {
-	a := &Arena{memory: memory}
+	a := &Arena{guarded{memory: memory}}
 	if memory.len() < pageBytes {
 		return nil, fmt.Errorf("%w: %d bytes", ErrNotAnArena, memory.len())
 	}
@@ -71,11 +63,11 @@ func arenaOf(memory *mapping) (*Arena, error) {
 }
 
 func (a *Arena) check() (err error) {
-	m, panics, err := a.enter()
+	m, err := a.enter()
 	if err != nil {
 		return err
 	}
-	defer a.leave(panics, &err)
+	defer func() { err = left(a, m, recover(), err) }()
 	if magic := m.u64(0); magic != arenaMagic {
 		return fmt.Errorf("%w: an arena that begins with %#018x", ErrNotAnArena, magic)
 	}
@@ -90,55 +82,19 @@ func (a *Arena) check() (err error) {
 
 // Close unmaps the arena. It waits for the operations that run. Later ones return ErrClosed, those
 // of the arena's maps and walks, too. A second call does nothing.
-func (a *Arena) Close() error {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	memory := a.memory
-	if memory == nil {
-		return nil
-	}
-	a.memory = nil
-	return memory.unmap()
-}
-
-// enter is the arena's memory, which stays mapped until leave.
-func (a *Arena) enter() (m words, panics bool, err error) {
-	a.lock.RLock()
-	if a.memory == nil {
-		a.lock.RUnlock()
-		return words{}, false, ErrClosed
-	}
-	return a.memory.words, debug.SetPanicOnFault(true), nil
-}
-
-// leave ends what enter began. It is deferred. A page that the kernel could not provide, for want
-// of memory, becomes an error.
-func (a *Arena) leave(panics bool, err *error) {
-	debug.SetPanicOnFault(panics)
-	a.lock.RUnlock()
-	if panicked := recover(); panicked != nil {
-		fault, ok := panicked.(interface {
-			runtime.Error
-			Addr() uintptr
-		})
-		if !ok {
-			panic(panicked)
-		}
-		*err = fmt.Errorf("%w: no memory at address %#x", ErrDamaged, fault.Addr())
-	}
-}
+func (a *Arena) Close() error { return a.close() }
 
 // Windows returns the windows of the arena, in order of their numbers.
 //
 // Errors: ErrClosed; ErrDamaged when an entry of the list breaks the format.
 func (a *Arena) Windows() (all []Window, err error) {
-	m, panics, err := a.enter()
+	m, err := a.enter()
 	if err != nil {
 		return nil, err
 	}
-	defer a.leave(panics, &err)
+	defer func() { err = left(a, m, recover(), err) }()
 	for number := range windowsMax {
-		w, err := windowOf(m, number)
+		w, err := windowOf(m.words, number)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +141,8 @@ func (a *Arena) Map(name string) (*Map, error) {
 	there := make([]string, 0, len(all))
 	for _, w := range all {
 		if w.Name == name && (w.Kind == KindQp || w.Kind == KindKernelQp) {
-			m := &Map{arena: a, window: w}
+			m := &Map{window: w}
+			m.names.at, m.names.title = &arenaWindow{a, w}, titleOf(w.Name)
 			_, err := m.ValueBytes()
 			if err != nil {
 				return nil, err
@@ -195,78 +152,41 @@ func (a *Arena) Map(name string) (*Map, error) {
 		there = append(there, fmt.Sprintf("%q (%v)", w.Name, w.Kind))
 	}
 	if len(there) == 0 {
-		return nil, fmt.Errorf("map %q: %w: the arena has no windows", name, ErrNoWindow)
+		return nil, fmt.Errorf("%s: %w: the arena has no windows", titleOf(name), ErrNoWindow)
 	}
-	return nil, fmt.Errorf("map %q: %w: the arena has %s", name, ErrNoWindow, strings.Join(there, ", "))
+	return nil, fmt.Errorf("%s: %w: the arena has %s", titleOf(name), ErrNoWindow, strings.Join(there, ", "))
 }
 
 // Map is a map over byte strings in an arena. Each operation finds the map anew, because a process
 // that takes an arena over moves its maps.
 type Map struct {
-	arena  *Arena
+	names
 	window Window
-	layout atomic.Pointer[layout]
 }
 
 // Window is the map's window at the time when the map was found.
 func (m *Map) Window() Window { return m.window }
 
-// The most attempts of an operation that changes disturb, and of one that meets what looks damaged.
-const (
-	tries        = 64
-	triesDamaged = 4
-)
-
-// attempts counts the attempts of an operation.
-type attempts struct{ all, damaged int }
-
-// areOver says whether the last attempt, which met this trouble, was the last.
-func (a *attempts) areOver(t *trouble) bool {
-	a.all++
-	if t.err != ErrBusy {
-		a.damaged++
-	}
-	return a.all == tries || a.damaged == triesDamaged
+// arenaWindow is a window of an arena, as the home of a map.
+type arenaWindow struct {
+	*Arena
+	window Window
 }
 
 // nodes finds the nodes of the map's window.
-func (m *Map) nodes(arena words) (nodes, error) {
-	w, err := windowOf(arena, m.window.Number)
+func (a *arenaWindow) nodes(v visit, seen *layout) (nodes, *layout, error) {
+	w, err := windowOf(v.words, a.window.Number)
 	if err != nil {
-		return nodes{}, err
+		return nodes{}, nil, err
 	}
-	if w.Kind != m.window.Kind {
-		return nodes{}, fmt.Errorf("map %q: %w: it was closed", m.window.Name, ErrNoWindow)
+	if w.Kind != a.window.Kind {
+		return nodes{}, nil, fmt.Errorf("%s: %w: it was closed", titleOf(a.window.Name), ErrNoWindow)
 	}
-	seen := m.layout.Load()
-	n, found, t := nodesOf(arena.window(w.At, w.Len), w.Kind == KindKernelQp, seen)
+	n, found, t := nodesOf(v.window(w.At, w.Len), w.Kind == KindKernelQp, seen)
 	if t != nil {
-		return nodes{}, t.of(m.window.Name)
+		return nodes{}, nil, t.of(titleOf(a.window.Name))
 	}
-	if found != seen {
-		m.layout.Store(found)
-	}
-	return n, nil
+	return n, found, nil
 }
 
-// undisturbed repeats an attempt to read until no change disturbs it.
-func (m *Map) undisturbed(attempt func(n *nodes) *trouble) (err error) {
-	arena, panics, err := m.arena.enter()
-	if err != nil {
-		return err
-	}
-	defer m.arena.leave(panics, &err)
-	for count := (attempts{}); ; {
-		n, err := m.nodes(arena)
-		if err != nil {
-			return err
-		}
-		t := attempt(&n)
-		if t == nil {
-			return nil
-		}
-		if count.areOver(t) {
-			return t.of(m.window.Name)
-		}
-	}
-}
+func titleOf(name string) string { return fmt.Sprintf("map %q", name) }

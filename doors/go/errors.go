@@ -7,12 +7,24 @@ import (
 
 // The errors of this package, for errors.Is. What the functions return says more.
 var (
-	// ErrClosed says that the arena was closed.
-	ErrClosed = errors.New("the arena is closed")
+	// ErrClosed says that the arena, the file or the live map was closed.
+	ErrClosed = errors.New("closed")
 	// ErrNotAnArena says that the pinned object is no arena of Sapwood.
 	ErrNotAnArena = errors.New("not an arena of Sapwood")
-	// ErrVersion says that the arena has a layout that this package does not know.
-	ErrVersion = errors.New("the arena has another version")
+	// ErrNotSaved says that the file is no saved file of Sapwood, and the directory no live map.
+	ErrNotSaved = errors.New("neither a saved file of Sapwood nor a live map")
+	// ErrVersion says that the arena, the file or the live map has a version that this package does
+	// not know.
+	ErrVersion = errors.New("another version")
+	// ErrKind says that the file or the live map is another structure than the one that was asked
+	// for.
+	ErrKind = errors.New("another structure")
+	// ErrNotYet says that the directory has no live map yet, or no more.
+	ErrNotYet = errors.New("there is no live map yet")
+	// ErrRemoved says that the live map was removed, and that there is no other one in its place.
+	ErrRemoved = errors.New("the live map was removed")
+	// ErrName says that a text is not a domain name.
+	ErrName = errors.New("not a domain name")
 	// ErrAddress says that the arena's address is taken in this process, for example by another
 	// arena, or by this one, opened twice.
 	ErrAddress = errors.New("the arena's address is taken in this process")
@@ -27,7 +39,8 @@ var (
 	// ErrNoOrder says that the map has only an index, and so no order.
 	ErrNoOrder = errors.New("the map has only an index, and so no order")
 	// ErrUnsupported says that this package does not run on this system.
-	ErrUnsupported = errors.New("arenas are those of Linux on 64-bit little-endian processors")
+	ErrUnsupported = errors.New("this system has none: arenas and live maps are those of Linux on " +
+		"64-bit little-endian processors")
 )
 
 // trouble is why an attempt to read failed. Nil is none.
@@ -37,6 +50,8 @@ type trouble struct {
 	why string
 	// Of ErrDamaged: the byte of the window.
 	at int
+	// Whether the error says all by itself.
+	whole bool
 }
 
 var (
@@ -45,16 +60,18 @@ var (
 )
 
 func damaged(why string, at int) *trouble {
-	return &trouble{ErrDamaged, why, at}
+	return &trouble{err: ErrDamaged, why: why, at: at}
 }
 
-// of returns the error of an operation on the map of this name.
-func (t *trouble) of(name string) error {
-	switch t.err {
-	case ErrDamaged:
-		return fmt.Errorf("map %q: %w at byte %d: %s", name, t.err, t.at, t.why)
-	case ErrLayout:
-		return fmt.Errorf("map %q: %w: %s", name, t.err, t.why)
+// of returns the error of an operation on the map with this title.
+func (t *trouble) of(title string) error {
+	switch {
+	case t.whole:
+		return t.err
+	case t.err == ErrDamaged:
+		return fmt.Errorf("%s: %w at byte %d: %s", title, t.err, t.at, t.why)
+	case t.err == ErrLayout:
+		return fmt.Errorf("%s: %w: %s", title, t.err, t.why)
 	}
-	return fmt.Errorf("map %q: %w", name, t.err)
+	return fmt.Errorf("%s: %w", title, t.err)
 }

@@ -15,8 +15,6 @@ type lookup struct {
 	first [32]seen
 	count int
 	more  []seen
-	// The offsets of the branches on the path, which the search for a prefix needs.
-	offsets []int
 	// The cell of the leaf or cluster to which the key's path leads, or 0.
 	end uint32
 }
@@ -30,9 +28,42 @@ func (l *lookup) saw(at int, bits, word uint32) {
 	}
 }
 
-// descend follows a key's path to its end.
-func (l *lookup) descend(n *nodes, key []byte) *trouble {
-	l.count, l.more, l.offsets, l.end = 0, l.more[:0], l.offsets[:0], 0
+// step is a branch on a path.
+type step struct {
+	at     int
+	header uint32
+}
+
+// trail is the branches on a key's path whose offsets are inside the key or at its end.
+type trail struct {
+	first [32]step
+	count int
+	more  []step
+}
+
+func (t *trail) add(at int, header uint32) {
+	if t.count < len(t.first) {
+		t.first[t.count] = step{at, header}
+	} else {
+		t.more = append(t.more, step{at, header})
+	}
+	t.count++
+}
+
+func (t *trail) step(i int) step {
+	if i < len(t.first) {
+		return t.first[i]
+	}
+	return t.more[i-len(t.first)]
+}
+
+// descend follows a key's path to its end, and leaves a trail if there is one. If whole, it goes on
+// where the key has ended, to the end of a path whose keys share most with the key.
+func (l *lookup) descend(n *nodes, key []byte, trail *trail, whole bool) *trouble {
+	l.count, l.more, l.end = 0, l.more[:0], 0
+	if trail != nil {
+		trail.count, trail.more = 0, trail.more[:0]
+	}
 	l.root = n.root()
 	cell, least := l.root, 0
 	for cell != 0 && isBranch(cell) {
@@ -42,11 +73,11 @@ func (l *lookup) descend(n *nodes, key []byte) *trouble {
 		}
 		l.saw(at, ^uint32(headLocks), header)
 		offset := branchOffset(header)
-		if offset > len(key) {
+		if offset > len(key) && !whole {
 			return nil
 		}
-		if l.offsets != nil {
-			l.offsets = append(l.offsets, offset)
+		if trail != nil && offset <= len(key) {
+			trail.add(at, header)
 		}
 		child := 0
 		if offset < len(key) {
@@ -84,9 +115,9 @@ func (n *nodes) childOf(at int, header uint32, c byte) int {
 	return child
 }
 
-// cluster reads the cluster at the path's end, and records its header for a second look.
-func (l *lookup) cluster(n *nodes) (cluster, *trouble) {
-	c, t := n.cluster(l.end)
+// cluster reads a cluster, and records its header for a second look.
+func (l *lookup) cluster(n *nodes, end uint32) (cluster, *trouble) {
+	c, t := n.cluster(end)
 	if t == nil {
 		l.saw(c.at, ^uint32(headFresh), c.header)
 		if c.inline {
@@ -105,14 +136,19 @@ func (l *lookup) slot(n *nodes, c *cluster, slot int) (entry, bool, *trouble) {
 
 // find finds the entry of a key.
 func (l *lookup) find(n *nodes, key []byte) (entry, bool, *trouble) {
-	if t := l.descend(n, key); t != nil || l.end == 0 {
+	if t := l.descend(n, key, nil, false); t != nil || l.end == 0 {
 		return entry{}, false, t
 	}
-	if l.end&cellKind == cellLeaf {
-		leaf, t := n.leaf(l.end)
+	return l.findIn(n, l.end, key)
+}
+
+// findIn finds the entry of a key in a leaf or a cluster.
+func (l *lookup) findIn(n *nodes, end uint32, key []byte) (entry, bool, *trouble) {
+	if end&cellKind == cellLeaf {
+		leaf, t := n.leaf(end)
 		return leaf, t == nil && n.hasKey(&leaf, key), t
 	}
-	c, t := l.cluster(n)
+	c, t := l.cluster(n, end)
 	if t != nil {
 		return entry{}, false, t
 	}
@@ -133,6 +169,31 @@ func (l *lookup) find(n *nodes, key []byte) (entry, bool, *trouble) {
 		}
 	}
 	return entry{}, false, nil
+}
+
+// each calls do with the entries at the path's end.
+func (l *lookup) each(n *nodes, do func(e entry)) *trouble {
+	if l.end&cellKind == cellLeaf {
+		leaf, t := n.leaf(l.end)
+		if t == nil {
+			do(leaf)
+		}
+		return t
+	}
+	c, t := l.cluster(n, l.end)
+	if t != nil {
+		return t
+	}
+	for slot := range c.leaves() {
+		e, live, t := l.slot(n, &c, slot)
+		if t != nil {
+			return t
+		}
+		if live {
+			do(e)
+		}
+	}
+	return nil
 }
 
 // lookAgain reads all words again. A writer may be changing the bytes that look damaged.
@@ -165,8 +226,8 @@ func (l *lookup) get(n *nodes, to, key []byte) ([]byte, bool, *trouble) {
 // longestPrefix is the length of the longest prefix of a key that is a key of the trie, and its
 // value, as for get.
 func (l *lookup) longestPrefix(n *nodes, query []byte) (int, []byte, bool, *trouble) {
-	l.offsets = make([]int, 0, len(l.first))
-	e, found, t := l.longestAtEnd(n, query)
+	var path trail
+	e, found, t := l.longestAtEnd(n, query, &path)
 	var value []byte
 	if found {
 		value = n.value(&e)
@@ -179,43 +240,26 @@ func (l *lookup) longestPrefix(n *nodes, query []byte) (int, []byte, bool, *trou
 	}
 	// All keys below a branch agree up to its offset. So a prefix that is not at the path's end is as
 	// long as the offset of a branch on the path.
-	offsets := l.offsets
-	l.offsets = nil
-	for i := len(offsets) - 1; i >= 0; i-- {
-		value, found, t := l.get(n, []byte{}, query[:offsets[i]])
+	for i := path.count - 1; i >= 0; i-- {
+		offset := branchOffset(path.step(i).header)
+		value, found, t := l.get(n, []byte{}, query[:offset])
 		if t != nil || found {
-			return offsets[i], value, found, t
+			return offset, value, found, t
 		}
 	}
 	return 0, nil, false, nil
 }
 
 // longestAtEnd is the entry at the end of a key's path whose key is the key's longest prefix.
-func (l *lookup) longestAtEnd(n *nodes, query []byte) (entry, bool, *trouble) {
-	if t := l.descend(n, query); t != nil || l.end == 0 {
+func (l *lookup) longestAtEnd(n *nodes, query []byte, path *trail) (longest entry, found bool, t *trouble) {
+	if t := l.descend(n, query, path, false); t != nil || l.end == 0 {
 		return entry{}, false, t
 	}
-	isPrefix := func(e *entry) bool {
-		return e.keyLen() <= len(query) && n.hasKey(e, query[:e.keyLen()])
-	}
-	if l.end&cellKind == cellLeaf {
-		leaf, t := n.leaf(l.end)
-		return leaf, t == nil && isPrefix(&leaf), t
-	}
-	c, t := l.cluster(n)
-	if t != nil {
-		return entry{}, false, t
-	}
-	var longest entry
-	found := false
-	for slot := range c.leaves() {
-		e, live, t := l.slot(n, &c, slot)
-		if t != nil {
-			return e, false, t
-		}
-		if live && (!found || longest.keyLen() < e.keyLen()) && isPrefix(&e) {
+	t = l.each(n, func(e entry) {
+		longer := !found || longest.keyLen() < e.keyLen()
+		if longer && e.keyLen() <= len(query) && n.hasKey(&e, query[:e.keyLen()]) {
 			longest, found = e, true
 		}
-	}
-	return longest, found, nil
+	})
+	return longest, t == nil && found, t
 }

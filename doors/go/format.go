@@ -168,6 +168,34 @@ func (s *secrets) hash(key []byte) uint64 {
 	return mix(sum)
 }
 
+// layoutHash is FNV-1a of a structure's name and words, by which memory says what it holds.
+func layoutHash(name string, words ...uint64) uint64 {
+	sum := uint64(fnvBasis)
+	for _, c := range []byte(name) {
+		sum = (sum ^ uint64(c)) * fnvPrime
+	}
+	return addedToHash(sum, words...)
+}
+
+func addedToHash(sum uint64, words ...uint64) uint64 {
+	for _, word := range words {
+		sum = (sum ^ word) * fnvPrime
+	}
+	return sum
+}
+
+// The names in layout hashes.
+const (
+	namesLayout  = "sapwood qp"
+	rangesLayout = "sapwood ranges"
+	lpmLayout    = "sapwood lpm"
+	mapleLayout  = "sapwood maple"
+	// The number of the format of saved ranges.
+	rangesFormat = 1
+	// The numbers of the formats of published tables and range maps.
+	lpmFormat, mapleFormat = 2, 1
+)
+
 // layout is what the header page of a map says of its values and its format.
 type layout struct {
 	valueBytes, hash uint64
@@ -176,26 +204,37 @@ type layout struct {
 	format           uint64
 }
 
+var aligns = [...]int{8, 4, 2, 1}
+
 // layoutOf finds the alignment and the format that a layout hash says; false when it says another
 // type, or a format that this package does not know.
 func layoutOf(valueBytes, hash uint64, strings bool) (layout, bool) {
-	aligns := []int{8, 4, 2, 1}
+	known := aligns[:]
 	if strings {
-		aligns = aligns[:1]
+		known = aligns[:1]
 	}
 	for _, format := range []uint64{formatInline, formatShared, formatCells} {
-		for _, align := range aligns {
-			sum := uint64(fnvBasis)
-			for _, c := range []byte("sapwood qp") {
-				sum = (sum ^ uint64(c)) * fnvPrime
-			}
-			for _, word := range []uint64{valueBytes, uint64(align), format} {
-				sum = (sum ^ word) * fnvPrime
-			}
-			if sum == hash {
+		for _, align := range known {
+			if layoutHash(namesLayout, valueBytes, uint64(align), format) == hash {
 				return layout{valueBytes, hash, strings, align, format}, true
 			}
 		}
 	}
 	return layout{}, false
+}
+
+// valueBytesMax is the most bytes of a value in a saved file, by whose layout hash they are found.
+const valueBytesMax = 4096
+
+// valuesOf finds the bytes and the alignment of values that a layout hash of this name says.
+func valuesOf(hash uint64, name string, format uint64) (size uint64, align int, known bool) {
+	named := layoutHash(name)
+	for size := range uint64(valueBytesMax + 1) {
+		for _, align := range aligns {
+			if addedToHash(named, size, uint64(align), format) == hash {
+				return size, align, true
+			}
+		}
+	}
+	return 0, 0, false
 }

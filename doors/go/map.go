@@ -1,9 +1,48 @@
 package sapwood
 
+import "sync/atomic"
+
+// names is a map over byte strings, wherever it lies. Map and Names have its methods.
+type names struct {
+	at    nameHome
+	title string
+	seen  atomic.Pointer[layout]
+	// Whether memory is used again between two visits, so that no path stands.
+	moves bool
+}
+
+// nameHome is the home of a map over byte strings.
+type nameHome interface {
+	home
+	// nodes finds the nodes of the map. The layout is one that was found before, or nil.
+	nodes(v visit, seen *layout) (nodes, *layout, error)
+}
+
+// nodes finds the nodes of the map.
+func (m *names) nodes(v visit) (nodes, error) {
+	seen := m.seen.Load()
+	n, found, err := m.at.nodes(v, seen)
+	if err == nil && found != seen {
+		m.seen.Store(found)
+	}
+	return n, err
+}
+
+// undisturbed repeats an attempt to read until no change disturbs it.
+func (m *names) undisturbed(attempt func(n *nodes) *trouble) error {
+	return attempted(m.at, m.title, func(v visit) *trouble {
+		n, err := m.nodes(v)
+		if err != nil {
+			return &trouble{err: err, whole: true}
+		}
+		return attempt(&n)
+	})
+}
+
 // ValueBytes returns the bytes of each value, or -1 when values are byte strings.
 //
 // Errors: as Get.
-func (m *Map) ValueBytes() (int, error) {
+func (m *names) ValueBytes() (int, error) {
 	size := 0
 	err := m.undisturbed(func(n *nodes) *trouble {
 		size = n.valueBytes
@@ -19,7 +58,7 @@ func (m *Map) ValueBytes() (int, error) {
 // index alone), From, Prefix and the other ordered methods fail with ErrNoOrder.
 //
 // Errors: as Get.
-func (m *Map) HasOrder() (bool, error) {
+func (m *names) HasOrder() (bool, error) {
 	ordered := false
 	err := m.undisturbed(func(n *nodes) *trouble {
 		ordered = !n.hasOnlyIndex()
@@ -33,7 +72,7 @@ func (m *Map) HasOrder() (bool, error) {
 //
 // Errors: ErrDamaged; ErrBusy when changes disturbed every attempt; ErrNoWindow when the map was
 // closed; ErrLayout when it was made anew with other values; ErrClosed.
-func (m *Map) Get(key []byte) (value []byte, found bool, err error) {
+func (m *names) Get(key []byte) (value []byte, found bool, err error) {
 	value, found, err = m.Append(nil, key)
 	if found && value == nil {
 		value = []byte{}
@@ -45,39 +84,39 @@ func (m *Map) Get(key []byte) (value []byte, found bool, err error) {
 // where the slice has room.
 //
 // Errors: as Get.
-func (m *Map) Append(to, key []byte) (with []byte, found bool, err error) {
+func (m *names) Append(to, key []byte) (with []byte, found bool, err error) {
 	if len(key) > keyMax {
 		return to, false, nil
 	}
-	arena, panics, err := m.arena.enter()
+	v, err := m.at.enter()
 	if err != nil {
 		return to, false, err
 	}
 	with = to
-	defer m.arena.leave(panics, &err)
+	defer func() { err = left(m.at, v, recover(), err) }()
 	// This is undisturbed, without a function that makes its variables escape to the heap.
 	var l lookup
 	for count := (attempts{}); ; {
-		n, err := m.nodes(arena)
-		if err != nil {
-			return to, false, err
-		}
+		n, err := m.nodes(v)
 		var t *trouble
 		var got []byte
 		var there bool
-		if n.hasOnlyIndex() {
+		if err != nil {
+			t = &trouble{err: err, whole: true}
+		} else if n.hasOnlyIndex() {
 			x := indexOf(&n)
 			got, there, t = x.get(to, key)
 		} else {
 			got, there, t = l.get(&n, to, key)
 		}
+		v, t = m.at.renew(v, t)
 		switch {
 		case t == nil && there:
 			return got, true, nil
 		case t == nil:
 			return to, false, nil
 		case count.areOver(t):
-			return to, false, t.of(m.window.Name)
+			return to, false, t.of(m.title)
 		}
 	}
 }
@@ -85,7 +124,7 @@ func (m *Map) Append(to, key []byte) (with []byte, found bool, err error) {
 // Has says whether a key is there.
 //
 // Errors: as Get.
-func (m *Map) Has(key []byte) (bool, error) {
+func (m *names) Has(key []byte) (bool, error) {
 	_, found, err := m.Append(nil, key)
 	return found, err
 }
@@ -93,7 +132,7 @@ func (m *Map) Has(key []byte) (bool, error) {
 // LongestPrefix returns the entry whose key is the longest prefix of a key; the key itself counts.
 //
 // Errors: as Get; ErrNoOrder.
-func (m *Map) LongestPrefix(key []byte) (prefix, value []byte, found bool, err error) {
+func (m *names) LongestPrefix(key []byte) (prefix, value []byte, found bool, err error) {
 	var l lookup
 	length := 0
 	err = m.undisturbed(func(n *nodes) (t *trouble) {
@@ -110,7 +149,7 @@ func (m *Map) LongestPrefix(key []byte) (prefix, value []byte, found bool, err e
 }
 
 // beside returns the entry that a path finds from the root on.
-func (m *Map) beside(find func(p *path, n *nodes) (copied, bool, *trouble)) ([]byte, []byte, bool, error) {
+func (m *names) beside(find func(p *path, n *nodes) (copied, bool, *trouble)) ([]byte, []byte, bool, error) {
 	p := path{turned: -1}
 	var entry copied
 	found := false
@@ -130,7 +169,7 @@ func (m *Map) beside(find func(p *path, n *nodes) (copied, bool, *trouble)) ([]b
 // First returns the entry with the least key.
 //
 // Errors: as Get; ErrNoOrder.
-func (m *Map) First() (key, value []byte, found bool, err error) {
+func (m *names) First() (key, value []byte, found bool, err error) {
 	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
 		return p.next(n, nil, false, false)
 	})
@@ -139,7 +178,7 @@ func (m *Map) First() (key, value []byte, found bool, err error) {
 // Last returns the entry with the greatest key.
 //
 // Errors: as Get; ErrNoOrder.
-func (m *Map) Last() (key, value []byte, found bool, err error) {
+func (m *names) Last() (key, value []byte, found bool, err error) {
 	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
 		return p.previous(n, nil, true)
 	})
@@ -148,7 +187,7 @@ func (m *Map) Last() (key, value []byte, found bool, err error) {
 // Next returns the entry with the least key that is greater than a key, which need not be there.
 //
 // Errors: as Get; ErrNoOrder.
-func (m *Map) Next(key []byte) (next, value []byte, found bool, err error) {
+func (m *names) Next(key []byte) (next, value []byte, found bool, err error) {
 	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
 		return p.next(n, key, true, false)
 	})
@@ -158,23 +197,23 @@ func (m *Map) Next(key []byte) (next, value []byte, found bool, err error) {
 // there.
 //
 // Errors: as Get; ErrNoOrder.
-func (m *Map) Previous(key []byte) (previous, value []byte, found bool, err error) {
+func (m *names) Previous(key []byte) (previous, value []byte, found bool, err error) {
 	return m.beside(func(p *path, n *nodes) (copied, bool, *trouble) {
 		return p.previous(n, key, false)
 	})
 }
 
-// Len returns the number of entries: of a UserStore, the number that its newest version states; of
+// Len returns the number of entries: of a store and of a saved map, the number that it states; of
 // other maps, by a walk over all entries.
 //
 // Errors: as Get.
-func (m *Map) Len() (int, error) {
-	stated := 0
+func (m *names) Len() (int, error) {
+	stated, states := 0, false
 	err := m.undisturbed(func(n *nodes) *trouble {
-		stated = n.statedLen()
+		stated, states = n.statedLen()
 		return nil
 	})
-	if err != nil || stated > 0 && m.window.Kind == KindQp {
+	if err != nil || states {
 		return stated, err
 	}
 	count := 0

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// This file alone is unsafe: it maps arenas.
+// The mappings of arenas. The files mapping*.go alone are unsafe.
 
 // The kernel's interface (uapi/linux/bpf.h, uapi/linux/mman.h).
 const (
@@ -23,12 +23,6 @@ const (
 	bpfNumberGeneric = 280
 	bpfNumberX86     = 321
 )
-
-// mapping is the memory of an arena in this process, for reading only.
-type mapping struct {
-	words
-	base uintptr
-}
 
 func bpfNumber() (uintptr, error) {
 	switch runtime.GOARCH {
@@ -116,18 +110,12 @@ func mapPinned(path string) (*mapping, error) {
 			w64: unsafe.Slice((*uint64)(memory), size/8),
 			w32: unsafe.Slice((*uint32)(memory), size/4),
 		},
-		base: base,
+		end: func() error {
+			_, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, base, size, 0)
+			if errno != 0 {
+				return errno
+			}
+			return nil
+		},
 	}, nil
-}
-
-// unmap ends the mapping. Nobody may read its words any more.
-func (m *mapping) unmap() error {
-	if m.base == 0 {
-		return nil
-	}
-	_, _, errno := syscall.Syscall(syscall.SYS_MUNMAP, m.base, uintptr(m.len()), 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -15,6 +15,13 @@ type nodes struct {
 	entries entries
 	// Whether slots of clusters of cells may be dead.
 	deadSlots bool
+	// Whether programs write the map.
+	programs bool
+	// Of a saved map: its root cell and the number of its entries, which the header page of other
+	// maps has.
+	saved     bool
+	savedRoot uint32
+	savedLen  int
 }
 
 // nodesOf finds the nodes in a window. The header page of a map that programs write has the bytes
@@ -34,7 +41,7 @@ func nodesOf(w words, programs bool, seen *layout) (nodes, *layout, *trouble) {
 	}
 	if programs {
 		// The hash lies where programs write, too.
-		n.deadSlots = true
+		n.deadSlots, n.programs = true, true
 		return n, nil, nil
 	}
 	hash := w.u64(layoutHashAt)
@@ -55,14 +62,24 @@ func nodesOf(w words, programs bool, seen *layout) (nodes, *layout, *trouble) {
 	return n, seen, nil
 }
 
-func (n *nodes) root() uint32 { return uint32(n.u64(rootAt)) }
+func (n *nodes) root() uint32 {
+	if n.saved {
+		return n.savedRoot
+	}
+	return uint32(n.u64(rootAt))
+}
 
-// statedLen is the number of entries that the header page states, which is 0 unless the map is a
-// store.
-func (n *nodes) statedLen() int { return int(n.u64(rootAt) >> 32) }
+// statedLen is the number of entries that a store or a saved map states; false of other maps.
+func (n *nodes) statedLen() (int, bool) {
+	if n.saved {
+		return n.savedLen, true
+	}
+	stated := int(n.u64(rootAt) >> 32)
+	return stated, stated > 0 && !n.programs
+}
 
 // hasOnlyIndex says whether the map has an index and no trie.
-func (n *nodes) hasOnlyIndex() bool { return n.u64(hasIndexAt) == onlyIndex }
+func (n *nodes) hasOnlyIndex() bool { return !n.saved && n.u64(hasIndexAt) == onlyIndex }
 
 // branch is a branch whose header and labels were read and are consistent.
 type branch struct {
@@ -181,13 +198,18 @@ func (e *entry) keyLen() int { return e.prefix.len + e.rest.len }
 // leaf reads the leaf of a cell.
 func (n *nodes) leaf(cell uint32) (entry, *trouble) {
 	at := byteOf(cell)
-	if cell&cellKind != cellLeaf || !n.inside(at, n.valueBytes+8) {
+	if cell&cellKind != cellLeaf || !n.inside(at, n.valueBytes&^7+8) {
 		return entry{}, damaged("a leaf outside the window", at)
 	}
-	word := n.u64(at + n.valueBytes)
-	keyAt, keyLen := at+n.valueBytes+1, int(word&0xff)
+	// Values of saved maps may end inside a word, which has the length's first byte then.
+	length := at + n.valueBytes
+	word := n.u64(length&^7) >> (8 * (length & 7))
+	keyAt, keyLen := length+1, int(word&0xff)
 	if keyLen == keyLong {
-		keyAt, keyLen = keyAt+2, int(word>>8&0xffff)
+		if !n.inside(keyAt, 2) {
+			return entry{}, damaged("a leaf that ends outside the window", at)
+		}
+		keyAt, keyLen = keyAt+2, int(n.byte(keyAt))|int(n.byte(keyAt+1))<<8
 		if keyLen < keyLong {
 			return entry{}, damaged("a length that is written as if it were longer", at)
 		}
@@ -250,6 +272,40 @@ func (n *nodes) key(e *entry) []byte {
 func (n *nodes) hasKey(e *entry, key []byte) bool {
 	return e.keyLen() == len(key) && n.equal(e.rest.at, key[e.prefix.len:]) &&
 		n.equal(e.prefix.at, key[:e.prefix.len])
+}
+
+// common is the length of the longest common prefix of an entry's key and another key.
+func (n *nodes) common(e *entry, key []byte) int {
+	at := n.commonFrom(e.prefix, key)
+	if at < e.prefix.len {
+		return at
+	}
+	return at + n.commonFrom(e.rest, key[at:])
+}
+
+// commonFrom is the length of the longest common prefix of bytes inside the window and others.
+func (n *nodes) commonFrom(p piece, b []byte) int {
+	most := min(p.len, len(b))
+	for i := 0; i < most; {
+		word, skip := n.u64((p.at+i)&^7), (p.at+i)&7
+		word >>= 8 * skip
+		for range min(8-skip, most-i) {
+			if byte(word) != b[i] {
+				return i
+			}
+			word >>= 8
+			i++
+		}
+	}
+	return most
+}
+
+// keyByte is a byte of an entry's key.
+func (n *nodes) keyByte(e *entry, i int) byte {
+	if i < e.prefix.len {
+		return n.byte(e.prefix.at + i)
+	}
+	return n.byte(e.rest.at + i - e.prefix.len)
 }
 
 // value copies the value of an entry.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Walk is a walk over entries of a map. Range over All, then ask Err whether the walk came to its
@@ -20,7 +21,7 @@ import (
 // The map may be changed during the walk. No lock is held while the loop's body runs, so it may
 // take any time, and may use the map and close the arena.
 type Walk struct {
-	m *Map
+	m *names
 	// Of an ordered walk: the path to the last entry and the nodes that it refers to, if it stands.
 	path   path
 	nodes  nodes
@@ -47,22 +48,22 @@ type Walk struct {
 // readings is how often a walk may read as many bytes as the window has.
 const readings = 64
 
-func (m *Map) walk(from, prefix []byte, any bool) *Walk {
+func (m *names) walk(from, prefix []byte, any bool) *Walk {
 	w := &Walk{m: m, from: bytes.Clone(from), prefix: bytes.Clone(prefix), any: any, more: true}
 	w.path.turned = -1
 	return w
 }
 
 // All begins a walk over all entries, in order of their keys if the map has an order.
-func (m *Map) All() *Walk { return m.walk(nil, nil, true) }
+func (m *names) All() *Walk { return m.walk(nil, nil, true) }
 
 // From begins a walk over the entries whose keys are not less than a key, in order of keys. Without
 // an order (HasOrder) the walk's error is ErrNoOrder.
-func (m *Map) From(key []byte) *Walk { return m.walk(key, nil, false) }
+func (m *names) From(key []byte) *Walk { return m.walk(key, nil, false) }
 
 // Prefix begins a walk over the entries whose keys begin with a prefix, in order of keys. Without
 // an order (HasOrder) the walk's error is ErrNoOrder.
-func (m *Map) Prefix(prefix []byte) *Walk { return m.walk(prefix, prefix, false) }
+func (m *names) Prefix(prefix []byte) *Walk { return m.walk(prefix, prefix, false) }
 
 // Err is the error that ended the walk, or nil. Errors are those of Get, and ErrNoOrder.
 func (w *Walk) Err() error { return w.err }
@@ -87,9 +88,12 @@ func (w *Walk) Next() (key, value []byte, found bool) {
 	}
 	var entry copied
 	if w.err = w.begin(); w.err == nil {
-		if w.byIndex {
+		switch {
+		case w.byIndex:
 			entry, found, w.err = w.nextByIndex()
-		} else {
+		case w.m.moves:
+			entry, found, w.err = w.nextOfVisit()
+		default:
 			entry, found, w.err = w.nextInOrder()
 		}
 	}
@@ -135,12 +139,9 @@ func (w *Walk) nextInOrder() (copied, bool, error) {
 			return copied{}, false, err
 		}
 	}
-	// A leaf has at least 8 bytes. A walk that descends more often, or reads much more than there is,
-	// is always disturbed.
-	size := w.nodes.len()
 	w.read += len(entry.key) + len(entry.value)
-	if w.given > size/8 || w.path.steps > uint64(size)/4+1<<20 || w.read > readings*size {
-		return copied{}, false, changed.of(w.m.window.Name)
+	if w.isTooLong(w.nodes.len()) {
+		return copied{}, false, changed.of(w.m.title)
 	}
 	if !found || !bytes.HasPrefix(entry.key, w.prefix) {
 		return copied{}, false, nil
@@ -150,15 +151,78 @@ func (w *Walk) nextInOrder() (copied, bool, error) {
 	return entry, true, nil
 }
 
+// isTooLong says whether the walk is always disturbed. A leaf has at least 8 bytes, so no other
+// walk descends more often, or reads much more than there is.
+func (w *Walk) isTooLong(size int) bool {
+	return w.given > size/8 || w.path.steps > uint64(size)/4+1<<20 || w.read > readings*size
+}
+
 // goOn moves the path to the next entry; stands is false when it has changed.
 func (w *Walk) goOn() (entry copied, found, stands bool, err error) {
-	_, panics, err := w.m.arena.enter()
+	v, err := w.m.at.enter()
 	if err != nil {
 		return copied{}, false, false, err
 	}
-	defer w.m.arena.leave(panics, &err)
+	defer func() { err = left(w.m.at, v, recover(), err) }()
 	entry, found, t := w.path.next(&w.nodes, w.from, w.strict, true)
 	return entry, found, t == nil, nil
+}
+
+// The most entries that a walk over a map that moves reads in one visit, and bytes of them after
+// which it reads no more.
+const (
+	visitEntries = 64
+	visitBytes   = 1 << 14
+)
+
+// nextOfVisit gives the next of the entries that a visit has read, in order. The path stands only
+// during the visit.
+func (w *Walk) nextOfVisit() (copied, bool, error) {
+	if len(w.ready) == 0 && w.more {
+		room := 0
+		err := w.m.undisturbed(func(n *nodes) *trouble {
+			if n.hasOnlyIndex() {
+				return noOrder
+			}
+			w.ready, w.more = w.ready[:0], true
+			from, strict, size := w.from, w.strict, 0
+			for i := 0; i < visitEntries && size < visitBytes; i++ {
+				entry, found, t := w.path.next(n, from, strict, i > 0)
+				if t != nil && i > 0 {
+					break
+				}
+				if t != nil {
+					return t
+				}
+				if !found || !bytes.HasPrefix(entry.key, w.prefix) {
+					w.more = false
+					break
+				}
+				w.ready = append(w.ready, entry)
+				from, strict = entry.key, true
+				size += len(entry.key) + len(entry.value)
+			}
+			room = n.len()
+			return nil
+		})
+		if err != nil {
+			return copied{}, false, err
+		}
+		for _, entry := range w.ready {
+			w.read += len(entry.key) + len(entry.value)
+		}
+		if w.isTooLong(room) {
+			return copied{}, false, changed.of(w.m.title)
+		}
+		slices.Reverse(w.ready)
+	}
+	if len(w.ready) == 0 {
+		return copied{}, false, nil
+	}
+	entry := w.ready[len(w.ready)-1]
+	w.ready = w.ready[:len(w.ready)-1]
+	w.from, w.strict = append(w.from[:0], entry.key...), true
+	return entry, true, nil
 }
 
 func (w *Walk) nextByIndex() (copied, bool, error) {
@@ -193,8 +257,8 @@ func (w *Walk) nextByIndex() (copied, bool, error) {
 		}
 		// A leaf has at least 8 bytes.
 		if w.given+len(w.ready) > size/8 {
-			return copied{}, false, fmt.Errorf("map %q: %w: an index with more entries than room",
-				w.m.window.Name, ErrDamaged)
+			return copied{}, false, fmt.Errorf("%s: %w: an index with more entries than room",
+				w.m.title, ErrDamaged)
 		}
 	}
 	entry := w.ready[len(w.ready)-1]

@@ -41,6 +41,23 @@ const CHECKSUM_AT: usize = 120;
 const LIVE: u32 = u32::from_le_bytes(*b"LIVE");
 const SEALED: u32 = u32::from_le_bytes(*b"SEAL");
 
+/// The places and numbers of the header page that readers in other languages need, with the names
+/// that `doors/go` gives them.
+#[doc(hidden)]
+pub const HEADER_LAYOUT: [(&str, u64); 11] = [
+    ("headerMagic", u64::from_le_bytes(MAGIC)),
+    ("headerVersion", FORMAT_VERSION as u64),
+    ("headerVersionAt", 8),
+    ("headerStateAt", 12),
+    ("headerLive", LIVE as u64),
+    ("headerSealed", SEALED as u64),
+    ("headerLengthAt", 24),
+    ("headerFrontierAt", 32),
+    ("headerRootsAt", ROOTS_AT as u64),
+    ("headerBodySumAt", 112),
+    ("headerSumAt", CHECKSUM_AT as u64),
+];
+
 /// The content of a header page.
 ///
 /// ```

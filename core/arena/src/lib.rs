@@ -79,6 +79,8 @@ pub use account::{AreaMemory, KindMemory, Memory};
 pub use arena::Arena;
 pub use compact::{EvacuationStep, STEP_MOST};
 pub use frontier::FEW_BLOCKS;
+#[doc(hidden)]
+pub use header::HEADER_LAYOUT;
 pub use header::{
     EXTRA_AT, FORMAT_VERSION, HEADER_LEN, Header, HeaderError, MAGIC, ROOTS_AT, body_checksum,
 };

@@ -50,6 +50,8 @@ pub use family::{Family, V4, V6};
 #[doc(hidden)]
 pub use fib::FibChoices;
 pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
+#[doc(hidden)]
+pub use fib_file::FIB_FILE_LAYOUT;
 pub use fib_file::{FibFile, FibFileBuilder, HopRef, NullRoute, SavedHop};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;

@@ -61,7 +61,24 @@ const LAYOUTS_AT: usize = 8;
 const BYTES_AT: usize = 16;
 
 /// The most parts that a map can have.
-const PARTS: usize = 8;
+pub(crate) const PARTS: usize = 8;
+
+/// The numbers of the page, with the names that the reader in Go gives them.
+#[cfg(test)]
+pub(crate) const LAYOUT: [(&str, u64); 12] = [
+    ("controlMagic", MAGIC),
+    ("controlVersion", VERSION),
+    ("controlMagicAt", MAGIC_AT as u64),
+    ("controlVersionAt", VERSION_AT as u64),
+    ("controlKindAt", KIND_AT as u64),
+    ("controlDataAt", DATA_AT as u64),
+    ("controlGraceAt", GRACE_AT as u64),
+    ("controlEvictedAt", EVICTED_AT as u64),
+    ("controlOverAt", OVER_AT as u64),
+    ("controlSizedAt", SIZED_AT as u64),
+    ("controlLayoutsAt", LAYOUTS_AT as u64),
+    ("controlBytesAt", BYTES_AT as u64),
+];
 
 /// The state of the data: their number, and how many times their files have grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

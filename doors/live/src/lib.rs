@@ -56,6 +56,8 @@
 mod checked;
 mod control;
 mod error;
+#[cfg(test)]
+mod go;
 mod making;
 mod names;
 mod place;

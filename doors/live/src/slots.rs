@@ -24,7 +24,7 @@ pub(crate) const PID_AT: usize = 1;
 pub(crate) const MAPPED_AT: usize = 8;
 
 /// The bit beside the number of the process that says that the reader checks what it reads.
-const CHECKED: u64 = 1 << 32;
+pub(crate) const CHECKED: u64 = 1 << 32;
 
 /// The word of a reader's process, and of what the reader is.
 pub(crate) fn who(pid: u32, checked: bool) -> u64 {

@@ -29,7 +29,7 @@ use sapwood_qp::parts::Alternatives;
 pub(super) type Key = SmallVec<[u8; 64]>;
 
 /// The keys of prefixes have a first byte that is less than this.
-pub(super) const END_OF_PREFIXES: u8 = 31;
+pub(crate) const END_OF_PREFIXES: u8 = 31;
 
 /// The longest key.
 const MAX_KEY: usize = MAX_BITS / 4;

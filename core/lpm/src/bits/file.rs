@@ -21,9 +21,9 @@ use sapwood_qp::{Builder as QpBuilder, Checked, MAX_KEY, OpenCause, OpenError, Q
 use sapwood_qp::{QpShape, QpStore, SaveError};
 
 /// First byte of the keys of names.
-const NAME: u8 = 255;
+pub(crate) const NAME: u8 = 255;
 /// Bytes before the name.
-const NAME_AT: usize = 5;
+pub(crate) const NAME_AT: usize = 5;
 
 /// The layouts of tables: with inline clusters, and without.
 const TABLES: Layouts = [header::bits_hash, OLD_TABLES[0]];

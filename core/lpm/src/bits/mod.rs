@@ -9,9 +9,10 @@ mod string;
 mod txn;
 mod view;
 
+pub(crate) use code::END_OF_PREFIXES;
 pub use fib::BitFib;
-pub(crate) use file::OLD_TABLES;
 pub use file::{BitFile, BitFileBuilder};
+pub(crate) use file::{NAME, NAME_AT, OLD_TABLES};
 pub use read::{BitChildren, BitIter, BitMatches};
 pub use string::{AsBits, BitPrefix, BitString, MAX_BITS};
 pub use txn::BitTxn;

@@ -200,3 +200,41 @@ pub(super) mod entry {
 pub(super) const MEMBER: usize = 8;
 /// The most members of an entry, as an entry has at most 65,530 bytes.
 pub(super) const MEMBERS: usize = 8000;
+
+/// The numbers of a saved table that readers in other languages need, with the names that
+/// `doors/go` gives them.
+#[doc(hidden)]
+pub const FIB_FILE_LAYOUT: [(&str, u64); 14] = [
+    ("savedWordKindAt", PAYLOAD as u64),
+    ("savedNumber", 0),
+    ("savedListed", 1),
+    ("savedNull", 2),
+    ("listName", entry::NAME as u64),
+    ("listNumber", entry::NUMBER as u64),
+    ("listBytes", entry::BYTES as u64),
+    ("listGroup", entry::GROUP as u64),
+    ("listMembers", entry::MEMBERS as u64),
+    ("listMemberBytes", MEMBER as u64),
+    ("listKey", super::super::bits::NAME as u64),
+    ("listKeyBytes", super::super::bits::NAME_AT as u64),
+    ("familyBits", super::key::FAMILY as u64),
+    ("prefixKeysEnd", super::super::bits::END_OF_PREFIXES as u64),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kinds_of_words_are_those_of_the_layout() {
+        let of = |word: Word| u64::from(word.encode().0 >> PAYLOAD);
+        let named = |name| FIB_FILE_LAYOUT.iter().find(|(known, _)| *known == name);
+        for (name, word) in [
+            ("savedNumber", Word::Number(7)),
+            ("savedListed", Word::Listed(7)),
+            ("savedNull", Word::Null(NullRoute::Throw)),
+        ] {
+            assert_eq!(named(name), Some(&(name, of(word))));
+        }
+    }
+}

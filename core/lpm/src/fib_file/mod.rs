@@ -22,6 +22,8 @@ use sapwood_qp::QpShape;
 use sapwood_qp::parts::Layouts;
 
 pub use builder::FibFileBuilder;
+#[doc(hidden)]
+pub use hop::FIB_FILE_LAYOUT;
 pub use hop::{HopRef, NullRoute, SavedHop};
 
 use super::bits::{BitFile, OLD_TABLES};

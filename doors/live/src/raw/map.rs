@@ -84,7 +84,7 @@ impl Drop for Mapping {
 }
 
 /// The bytes of addresses that a reader takes for a part at least, if they are to be had.
-const ROOM: usize = 64 << 20;
+pub(crate) const ROOM: usize = 64 << 20;
 /// The most bytes of a part: all that references can reach.
 pub(crate) const MOST: usize = 8 << 30;
 

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/log"
+	_ "github.com/coredns/coredns/plugin/whoami"
+)
+
+// The plugin comes before those that answer from elsewhere.
+func order() {
+	if slices.Contains(dnsserver.Directives, name) {
+		return
+	}
+	before := slices.Index(dnsserver.Directives, "cache")
+	dnsserver.Directives = slices.Insert(dnsserver.Directives, before, name)
+}
+
+func main() {
+	order()
+	coremain.Run()
+}

@@ -1,0 +1,144 @@
+// The plugin "sapwood" of CoreDNS: answers from a list of names that another process serves, or from
+// a saved one.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/request"
+	"github.com/miekg/dns"
+
+	sapwood "sapwood/doors/go"
+)
+
+const name = "sapwood"
+
+// blocker answers queries for names that the list has.
+type blocker struct {
+	next  plugin.Handler
+	names *sapwood.Names
+	// The answer for a name of the list.
+	rcode int
+	// Whether a query is answered by the next plugin when the list cannot be read.
+	open bool
+}
+
+// The choices of the Corefile.
+var (
+	answers = map[string]int{
+		"nxdomain": dns.RcodeNameError, "nodata": dns.RcodeSuccess, "refused": dns.RcodeRefused,
+	}
+	unreadable = map[string]bool{"servfail": false, "pass": true}
+)
+
+func init() {
+	caddy.RegisterPlugin(name, caddy.Plugin{ServerType: "dns", Action: setup})
+}
+
+// setup reads the plugin's part of the Corefile:
+//
+//	sapwood PATH {
+//		answer nxdomain|nodata|refused
+//		unreadable servfail|pass
+//	}
+func setup(c *caddy.Controller) error {
+	b := &blocker{rcode: dns.RcodeNameError}
+	var path string
+	for c.Next() {
+		if path != "" {
+			return plugin.Error(name, c.Err("there is one list in a server block"))
+		}
+		paths := c.RemainingArgs()
+		if len(paths) != 1 {
+			return plugin.Error(name, c.ArgErr())
+		}
+		path = paths[0]
+		for c.NextBlock() {
+			what, arguments := c.Val(), c.RemainingArgs()
+			if len(arguments) != 1 {
+				return plugin.Error(name, c.ArgErr())
+			}
+			known := false
+			switch what {
+			case "answer":
+				b.rcode, known = answers[arguments[0]]
+			case "unreadable":
+				b.open, known = unreadable[arguments[0]]
+			}
+			if !known {
+				return plugin.Error(name, c.Errf("unknown: %s %s", what, arguments[0]))
+			}
+		}
+	}
+	var err error
+	if b.names, err = sapwood.OpenNames(path); err != nil {
+		return plugin.Error(name, err)
+	}
+	c.OnShutdown(b.names.Close)
+	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
+		b.next = next
+		return b
+	})
+	return nil
+}
+
+// Name is the plugin's name.
+func (b *blocker) Name() string { return name }
+
+// ServeDNS answers for the names of the list and the names below them, and leaves others to the next
+// plugin.
+func (b *blocker) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	state := request.Request{W: w, Req: r}
+	blocked, err := b.blocks(state.QName())
+	switch {
+	case err != nil && !b.open:
+		return dns.RcodeServerFailure, plugin.Error(name, err)
+	case !blocked:
+		return plugin.NextOrFailure(name, b.next, ctx, w, r)
+	}
+	m := new(dns.Msg)
+	m.SetRcode(r, b.rcode)
+	m.RecursionAvailable = true
+	if b.rcode != dns.RcodeRefused {
+		// How long resolvers may remember it.
+		m.Ns = []dns.RR{&dns.SOA{
+			Hdr: dns.RR_Header{Name: state.QName(), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60},
+			Ns:  "blocked.invalid.", Mbox: "blocked.invalid.", Serial: 1,
+			Refresh: 3600, Retry: 600, Expire: 86400, Minttl: 60,
+		}}
+	}
+	if err := w.WriteMsg(m); err != nil {
+		return dns.RcodeServerFailure, err
+	}
+	return dns.RcodeSuccess, nil
+}
+
+// blocks says whether the list blocks a name: by an entry of its own, a wildcard, or the longest
+// name above. An entry whose value is the number 0 or the text "pass" lets its names through. What
+// is not a host's name, such as a name with other bytes, is looked up as well.
+func (b *blocker) blocks(query string) (bool, error) {
+	var room [128]byte
+	_, found, err := b.names.AppendClosest(room[:0], query)
+	if errors.Is(err, sapwood.ErrName) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("the list cannot be read: %w", err)
+	}
+	owner := found.Longest()
+	return owner.Found && !passes(owner.Value), nil
+}
+
+// passes says whether a value is that of an exception.
+func passes(value []byte) bool {
+	switch string(value) {
+	case "pass", "\x00\x00\x00\x00\x00\x00\x00\x00":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,225 @@
+package sapwood
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// liveTable is a live table of routes, whose values may stand for texts.
+type liveTable struct {
+	*live
+	texts *liveTexts
+}
+
+func openLiveRoutes(path string) (*Routes, error) {
+	l, err := openLive(path, liveFib, liveFib4, liveFib6)
+	if err != nil {
+		return nil, err
+	}
+	t := &liveTable{live: l}
+	size := 0
+	err = attempted(l, path, func(v visit) *trouble {
+		for _, width := range [...]int{32, 128} {
+			f, there, t := v.fib(width)
+			if t != nil {
+				return t
+			}
+			if there {
+				size = f.valueBytes
+			}
+		}
+		return nil
+	})
+	if err == nil && size == 4 {
+		t.texts, err = openTexts(path)
+	}
+	if err != nil {
+		_ = l.close()
+		return nil, err
+	}
+	return &Routes{t, path}, nil
+}
+
+// fib finds the table of a family; false when the map has none.
+func (v visit) fib(width int) (f fib, there bool, t *trouble) {
+	part := 0
+	switch v.parts.of.kind {
+	case liveFib4:
+		there = width == 32
+	case liveFib6:
+		there = width == 128
+	default:
+		there, part = true, width/128
+	}
+	if there {
+		f, t = fibOf(v.parts.words[part], width)
+	}
+	return f, there, t
+}
+
+func (l *liveTable) close() error {
+	err := l.live.close()
+	if more := l.texts.close(); err == nil {
+		err = more
+	}
+	return err
+}
+
+// The attempts to find a number and its text. A text that has gone was used by no entry for
+// seconds, so the next attempt finds another number.
+const textTries = 100
+
+// hop is what a value says; false when its text has gone, so that the prefix has to be looked up
+// again.
+func (l *liveTable) hop(value []byte) (Hop, bool, error) {
+	if l.texts == nil {
+		return hopOf(value), true, nil
+	}
+	text, found, err := l.texts.text(binary.LittleEndian.Uint32(value))
+	return Hop{Kind: HopName, Text: text}, found, err
+}
+
+func (l *liveTable) covering(address netip.Addr, length int) (Hop, int, bool, error) {
+	a, width := addressOf(address)
+	for range textTries {
+		var room [8]byte
+		value, found, there, err := l.value(room[:0], a, width, length)
+		if err != nil || !there {
+			return Hop{}, 0, false, err
+		}
+		if hop, known, err := l.hop(value); known || err != nil {
+			return hop, found, err == nil, err
+		}
+	}
+	return Hop{}, 0, false, fmt.Errorf("%s: %w", l.path, ErrBusy)
+}
+
+func (l *liveTable) value(to []byte, a address, width, most int) (with []byte, length int, found bool, err error) {
+	v, err := l.enter()
+	if err != nil {
+		return to, 0, false, err
+	}
+	defer func() { err = left(l.live, v, recover(), err) }()
+	for count := (attempts{}); ; {
+		with, length := to, -1
+		f, there, t := v.fib(width)
+		if t == nil && there {
+			with, length, t = f.covering(to, a, most)
+		}
+		if v, t = l.renew(v, t); t == nil {
+			return with, length, length >= 0, nil
+		}
+		if count.areOver(t) {
+			return to, 0, false, t.of(l.path)
+		}
+	}
+}
+
+func (l *liveTable) len() (int, error) {
+	count := uint64(0)
+	err := attempted(l.live, l.path, func(v visit) *trouble {
+		count = 0
+		for _, width := range [...]int{32, 128} {
+			f, there, t := v.fib(width)
+			if t != nil {
+				return t
+			}
+			if there {
+				count += f.u64(lpmLenAt)
+			}
+		}
+		return nil
+	})
+	return int(count), err
+}
+
+// The most empty slots of the root that a visit of a walk looks at.
+const visitSlots = 1 << 14
+
+// liveWalk is a walk over a live table.
+type liveWalk struct {
+	*liveTable
+	// The bits of the family whose slot is next, 0 at the end, and the first 64 bits of its
+	// addresses. A new writer may resolve other bits by the root.
+	width int
+	from  uint64
+	// What was read of a slot, and the last prefix that was given.
+	ready   []fibEntry
+	of      int
+	given   fibEntry
+	givenOf int
+}
+
+// more reads the prefixes of the next slot that has some.
+func (w *liveWalk) more(v visit) *trouble {
+	w.ready = nil
+	for range visitSlots {
+		f, there, t := v.fib(w.width)
+		if t != nil {
+			return t
+		}
+		over := !there
+		if there {
+			slot := f.slotOf(address{high: w.from})
+			all, t := f.slot(slot)
+			if t != nil {
+				return t
+			}
+			// What was given already comes again when the root resolves fewer bits now.
+			for len(all) > 0 && w.givenOf == w.width && all[0].compare(w.given) <= 0 {
+				all = all[1:]
+			}
+			w.ready, w.of = all, w.width
+			w.from = uint64(slot+1) << (64 - f.bits)
+			over = slot+1 == 1<<f.bits
+		}
+		if over {
+			w.from = 0
+			w.width = map[int]int{32: 128}[w.width]
+		}
+		if len(w.ready) > 0 || w.width == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (w *liveWalk) next() (netip.Prefix, Hop, bool, error) {
+	for attempt := 0; ; {
+		for len(w.ready) == 0 {
+			if w.width == 0 {
+				return netip.Prefix{}, Hop{}, false, nil
+			}
+			// An attempt that is repeated begins where the first one did.
+			width, from := w.width, w.from
+			err := attempted(w.live, w.path, func(v visit) *trouble {
+				w.width, w.from = width, from
+				return w.more(v)
+			})
+			if err != nil {
+				return netip.Prefix{}, Hop{}, false, err
+			}
+		}
+		w.given, w.givenOf = w.ready[0], w.of
+		w.ready = w.ready[1:]
+		net := netip.PrefixFrom(w.given.a.addr(w.of), w.given.length)
+		hop, known, err := w.hop(w.given.value)
+		if known || err != nil {
+			return net, hop, err == nil, err
+		}
+		// The text has gone, and so the prefix was changed.
+		now, length, found, err := w.covering(net.Addr(), net.Bits())
+		if err != nil || found && length == net.Bits() {
+			return net, now, err == nil, err
+		}
+		if attempt++; attempt == textTries {
+			return netip.Prefix{}, Hop{}, false, fmt.Errorf("%s: %w", w.path, ErrBusy)
+		}
+	}
+}
+
+func (l *liveTable) walk() func() (netip.Prefix, Hop, bool, error) {
+	w := &liveWalk{liveTable: l, width: 32}
+	return w.next
+}
