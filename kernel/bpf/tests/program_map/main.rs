@@ -6,6 +6,7 @@ mod asks;
 mod burst;
 mod cases;
 mod corrupt;
+mod counts;
 mod first;
 mod heirs;
 #[path = "../kernel/mod.rs"]
@@ -16,6 +17,7 @@ mod side;
 mod storm;
 mod supply;
 mod threads;
+mod values;
 mod writes;
 
 use asks::{Kernel, User, WithRoom};

@@ -61,6 +61,7 @@ enum sw_kqp_scratch {
 	SW_KQP_BEGIN = 208, /* the first reference behind the lanes */
 	SW_KQP_HEADER = 216, /* the header of the cluster at the end of the path */
 	SW_KQP_DEAD = 224, /* the dead slot to which its borders lead the key, plus one; 0: none */
+	SW_KQP_FROM = 232, /* the place of a long value's words, or 0: SW_KQP_VALUE, then zeros */
 	SW_KQP_PATH = 256, /* the path to a leaf: two words for each branch, and two more; a ring */
 };
 
@@ -118,9 +119,10 @@ SW_INLINE __s64 sw_kqp_limit(__u32 map, __u64 begin)
 	return sw_u64(entry + SW_WINDOW_LEN) / 8 - begin - SW_KQP_MARGIN;
 }
 
+/* The bytes of a value; in a damaged window, too, less than 2 * SW_KQP_VALUE_MAX. */
 SW_INLINE __u32 sw_kqp_value_bytes(sw_at window)
 {
-	return sw_u32(window + SW_QP_VALUE_BYTES) & 0x78;
+	return sw_u32(window + SW_QP_VALUE_BYTES) & (2 * SW_KQP_VALUE_MAX - 8);
 }
 
 #ifdef __bpf__
@@ -456,7 +458,7 @@ SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 	long error = -EBUSY;
 
 	/* Many values are read again where they are needed: the stack is short. */
-	if (sw_u32(stock) > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX)
+	if (sw_u32(stock) > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX || class >= SW_KQP_CLASSES)
 		return -EUCLEAN;
 	need -= sw_u32(stock);
 	for (try = sw_zero(); try < SW_KQP_TRIES && sw_can_loop; try++) {
