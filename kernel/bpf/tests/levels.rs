@@ -44,6 +44,7 @@ const REFUSED: [(&str, &[&str]); 1] = [(
         "program-writes",
         "program_map",
         "tc-depart",
+        "values",
     ],
 )];
 
